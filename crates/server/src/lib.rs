@@ -1,0 +1,3 @@
+//! The request path, and behind it the queue tier with its stores.
+
+pub mod queue;

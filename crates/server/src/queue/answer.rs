@@ -1,0 +1,277 @@
+//! How a store writes an answer: the shapes of the queue tier's answers over RESP 2 and 3.
+//!
+//! A store writes straight into the connection's answer bytes; nothing is built up first and copied after.
+
+use posthaste_wire::encode::{Encoder, Protocol};
+use posthaste_wire::fault::Fault;
+
+use super::rules::{MessageId, Millis, Outcome, QueueId};
+
+/// Where one request's answer goes.
+pub struct Answer<'a> {
+    encoder: Encoder<'a>,
+}
+
+/// A message as a reader sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct MessageView<'a> {
+    /// Message id.
+    pub id: MessageId,
+    /// Name of its queue.
+    pub queue: &'a [u8],
+    /// The sender's account name.
+    pub from: &'a [u8],
+    /// The recipient's account name; None: for anyone.
+    pub to: Option<&'a [u8]>,
+    /// When it was sent.
+    pub sent_ms: Millis,
+    /// How often it was handed out, this time included when it is being handed out.
+    pub deliveries: u32,
+    /// The body.
+    pub body: &'a [u8],
+    /// Priority, shown when not 0.
+    pub priority: u8,
+    /// Number of the lease, when leased to the reader.
+    pub receipt: Option<u64>,
+    /// Headers in the stored form (see [`Headers`]).
+    pub headers: Headers<'a>,
+    /// Where a dead letter came from and why.
+    pub dead: Option<Dead<'a>>,
+    /// For `QBROWSE` only: `ready`, `delayed`, `leased`.
+    pub state: Option<&'static str>,
+}
+
+/// What a dead letter keeps.
+#[derive(Clone, Copy, Debug)]
+pub struct Dead<'a> {
+    /// Name of the queue it was first sent to.
+    pub first_queue: &'a [u8],
+    /// Why it was given up: `lease ran out` or `nack`.
+    pub reason: &'a str,
+}
+
+/// Headers in one piece: for each pair a little-endian u32 length and the name, then the same for the value.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Headers<'a>(pub &'a [u8]);
+
+/// A queue as QLIST and QINFO show it.
+#[derive(Clone, Debug)]
+pub struct QueueView<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// Its id.
+    pub id: QueueId,
+    /// Messages in it: ready, delayed and leased.
+    pub messages: u64,
+    /// Their body bytes.
+    pub bytes: u64,
+    /// Age of its oldest message; 0 when it is empty.
+    pub oldest_ms: u64,
+}
+
+/// The rest of QINFO.
+#[derive(Clone, Debug, Default)]
+pub struct QueueDetail<'a> {
+    /// Leased messages.
+    pub leased: u64,
+    /// Delayed messages.
+    pub delayed: u64,
+    /// `MAXMSGS`.
+    pub messages_max: Option<u64>,
+    /// `MAXBYTES`.
+    pub bytes_max: Option<u64>,
+    /// `TTL`.
+    pub ttl_ms: Option<u64>,
+    /// `DEADLETTER` and `AFTER`.
+    pub dead_letter: Option<(&'a [u8], u32)>,
+    /// `FORBIDSELF`.
+    pub forbid_self: bool,
+    /// `STRICT`.
+    pub strict: bool,
+}
+
+impl<'a> Answer<'a> {
+    /// An answer appended to `out`.
+    pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Self {
+        Self { encoder: Encoder::new(out, protocol) }
+    }
+
+    /// A refusal.
+    pub fn fault(&mut self, fault: &Fault) -> Outcome {
+        self.encoder.error(fault);
+        Outcome::Error
+    }
+
+    /// A count or an id.
+    pub fn integer(&mut self, value: u64) -> Outcome {
+        self.encoder.integer(value.cast_signed());
+        Outcome::Ok
+    }
+
+    /// `OK`.
+    pub fn ok(&mut self) -> Outcome {
+        self.encoder.simple("OK");
+        Outcome::Ok
+    }
+
+    /// Nothing to read.
+    pub fn null(&mut self) -> Outcome {
+        self.encoder.null();
+        Outcome::Null
+    }
+
+    /// The head of an array; `len` values follow.
+    pub fn array(&mut self, len: usize) {
+        self.encoder.array(len);
+    }
+
+    /// One text in an array.
+    pub fn text(&mut self, text: &[u8]) {
+        self.encoder.bulk(text);
+    }
+
+    /// One message map.
+    pub fn message(&mut self, message: &MessageView<'_>) {
+        let e = &mut self.encoder;
+        let pairs = 7
+            + usize::from(message.priority != 0)
+            + usize::from(message.receipt.is_some())
+            + usize::from(!message.headers.0.is_empty())
+            + if message.dead.is_some() { 2 } else { 0 }
+            + usize::from(message.state.is_some());
+        e.map(pairs);
+        e.bulk(b"id");
+        e.integer(message.id.cast_signed());
+        e.bulk(b"queue");
+        e.bulk(message.queue);
+        e.bulk(b"from");
+        e.bulk(message.from);
+        e.bulk(b"to");
+        match message.to {
+            Some(to) => e.bulk(to),
+            None => e.null(),
+        }
+        e.bulk(b"sent_ms");
+        e.integer(message.sent_ms.cast_signed());
+        e.bulk(b"deliveries");
+        e.integer(i64::from(message.deliveries));
+        e.bulk(b"body");
+        e.bulk(message.body);
+        self.message_extras(message);
+    }
+
+    /// What only some messages have.
+    fn message_extras(&mut self, message: &MessageView<'_>) {
+        let e = &mut self.encoder;
+        if message.priority != 0 {
+            e.bulk(b"priority");
+            e.integer(i64::from(message.priority));
+        }
+        if let Some(receipt) = message.receipt {
+            e.bulk(b"receipt");
+            e.bulk(format!("{}-{receipt:016x}", message.id).as_bytes());
+        }
+        if !message.headers.0.is_empty() {
+            e.bulk(b"headers");
+            e.map(message.headers.pairs().count());
+            for (name, value) in message.headers.pairs() {
+                e.bulk(name);
+                e.bulk(value);
+            }
+        }
+        if let Some(dead) = &message.dead {
+            e.bulk(b"first_queue");
+            e.bulk(dead.first_queue);
+            e.bulk(b"reason");
+            e.bulk(dead.reason.as_bytes());
+        }
+        if let Some(state) = message.state {
+            e.bulk(b"state");
+            e.bulk(state.as_bytes());
+        }
+    }
+
+    /// One queue map; with `detail` that of QINFO.
+    pub fn queue(&mut self, queue: &QueueView<'_>, detail: Option<&QueueDetail<'_>>) {
+        let e = &mut self.encoder;
+        e.map(if detail.is_some() { 13 } else { 5 });
+        e.bulk(b"name");
+        e.bulk(queue.name);
+        for (name, value) in [
+            ("id", queue.id),
+            ("messages", queue.messages),
+            ("bytes", queue.bytes),
+            ("oldest_ms", queue.oldest_ms),
+        ] {
+            e.bulk(name.as_bytes());
+            e.integer(value.cast_signed());
+        }
+        if let Some(detail) = detail {
+            self.queue_detail(detail);
+        }
+    }
+
+    fn queue_detail(&mut self, detail: &QueueDetail<'_>) {
+        let e = &mut self.encoder;
+        for (name, value) in [
+            ("leased", Some(detail.leased)),
+            ("delayed", Some(detail.delayed)),
+            ("maxmsgs", detail.messages_max),
+            ("maxbytes", detail.bytes_max),
+            ("ttl_ms", detail.ttl_ms),
+        ] {
+            e.bulk(name.as_bytes());
+            match value {
+                Some(value) => e.integer(value.cast_signed()),
+                None => e.null(),
+            }
+        }
+        e.bulk(b"deadletter");
+        match detail.dead_letter {
+            Some((queue, after)) => {
+                e.map(2);
+                e.bulk(b"queue");
+                e.bulk(queue);
+                e.bulk(b"after");
+                e.integer(i64::from(after));
+            }
+            None => e.null(),
+        }
+        e.bulk(b"forbidself");
+        e.integer(i64::from(detail.forbid_self));
+        e.bulk(b"strict");
+        e.integer(i64::from(detail.strict));
+    }
+
+    /// One account map.
+    pub fn account(&mut self, name: &[u8], id: u32) {
+        let e = &mut self.encoder;
+        e.map(2);
+        e.bulk(b"name");
+        e.bulk(name);
+        e.bulk(b"id");
+        e.integer(i64::from(id));
+    }
+}
+
+impl<'a> Headers<'a> {
+    /// Appends one pair in the stored form.
+    pub fn push(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+        for part in [name, value] {
+            out.extend_from_slice(&u32::try_from(part.len()).unwrap_or(u32::MAX).to_le_bytes());
+            out.extend_from_slice(part);
+        }
+    }
+
+    /// The pairs in the order sent.
+    pub fn pairs(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        let mut rest = self.0;
+        let mut part = move || {
+            let (len, tail) = rest.split_first_chunk::<4>()?;
+            let (part, tail) = tail.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+            rest = tail;
+            Some(part)
+        };
+        std::iter::from_fn(move || Some((part()?, part()?)))
+    }
+}

@@ -1,0 +1,158 @@
+//! What every store of the queue tier must do, as one trait over one request at a time.
+//!
+//! A store in this process (memory, embedded) is a plain state machine: the time and one request in, an
+//! answer and news out. It knows no sockets, threads or timers; [`Rules::deadline`] says when it wants to be
+//! told the time again. Durability is separate: [`Rules::seal`] hands out what must reach the disk before
+//! any of the answers since the last seal may leave.
+//!
+//! Two promises tie the calls together:
+//! - `execute` sees every earlier `execute`, committed or not: its answer leaves only after the commit.
+//! - `read` answers at once, so it never shows a message that a crash could still unmake. What a pop under
+//!   way has taken is gone for it already.
+
+use posthaste_wire::fault::Fault;
+use posthaste_wire::operation::Operation;
+
+use super::answer::Answer;
+
+/// Milliseconds since 1970, never going back within a process.
+pub type Millis = u64;
+
+/// An account's number: 1, 2, …
+pub type AccountId = u32;
+
+/// A queue's number: 1, 2, … never used twice.
+pub type QueueId = u64;
+
+/// A message's number: grows with every send across all queues. Below 2^53, so JavaScript clients keep every digit.
+pub type MessageId = u64;
+
+/// How a request ended, for counting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done.
+    Ok,
+    /// There was nothing to read.
+    Null,
+    /// Refused; the answer is an error.
+    Error,
+}
+
+/// What `execute` did with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// The answer is written.
+    Done(Outcome),
+    /// A pop with BLOCK found nothing; nothing is written and nothing changed. Ask again when news matches.
+    Waits(Interest),
+}
+
+/// What a waiting pop waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interest {
+    /// The reader.
+    pub reader: AccountId,
+    /// Only this queue.
+    pub queue: Option<QueueId>,
+    /// Only from this sender.
+    pub sender: Option<AccountId>,
+    /// Nothing the reader sent.
+    pub not_own: bool,
+    /// Only messages to anyone.
+    pub broadcast: bool,
+}
+
+/// Something that waiting pops want to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// A message can now be read.
+    Available {
+        /// Where it is.
+        queue: QueueId,
+        /// Who sent it.
+        sender: AccountId,
+        /// Who may read it; None: anyone.
+        recipient: Option<AccountId>,
+    },
+    /// A queue was deleted; pops that wait on it get `NOQUEUE`.
+    QueueGone(QueueId),
+}
+
+impl Interest {
+    /// Whether the news may end the wait.
+    #[must_use]
+    pub fn matches(&self, news: News) -> bool {
+        match news {
+            News::QueueGone(queue) => self.queue == Some(queue),
+            News::Available { queue, sender, recipient } => {
+                self.queue.is_none_or(|q| q == queue)
+                    && self.sender.is_none_or(|s| s == sender)
+                    && !(self.not_own && sender == self.reader)
+                    && match recipient {
+                        None => true,
+                        Some(account) => !self.broadcast && account == self.reader,
+                    }
+            }
+        }
+    }
+}
+
+/// One request as a store sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// The account that asks; a store gave out this number.
+    pub account: AccountId,
+    /// What it asks.
+    pub operation: &'a Operation,
+    /// The bytes that the operation's spans are of.
+    pub bytes: &'a [u8],
+}
+
+/// A store that decides one request at a time.
+pub trait Rules: Send {
+    /// What must reach the disk; see [`Commit`].
+    type Commit: Commit;
+
+    /// Called before a run of `execute` whose requests hold `request_bytes` bytes in all, `requests` in number.
+    /// An error says that nothing that changes the store can be accepted now (the disk is full, or a sync failed);
+    /// the caller answers it for each such request and still executes the others.
+    ///
+    /// # Errors
+    /// `STORE` with what to do.
+    fn prepare(&mut self, requests: usize, request_bytes: usize) -> Result<(), Fault>;
+
+    /// Decides one request. Writes exactly one answer unless it says [`Flow::Waits`].
+    fn execute(&mut self, now: Millis, ask: Ask<'_>, answer: &mut Answer<'_>, news: &mut Vec<News>) -> Flow;
+
+    /// Answers a request that changes nothing and need not wait for a commit (PEEK, QREADABLE, QLIST, QINFO,
+    /// QBROWSE, ACCOUNTS, LOGIN of an account already durable), from what is durable. None: it must be executed.
+    fn read(&mut self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome>;
+
+    /// Lets time pass: delays and leases run out, messages expire. Cheap when nothing is due.
+    fn tick(&mut self, now: Millis, news: &mut Vec<News>);
+
+    /// When `tick` is next wanted; None: only requests change anything.
+    fn deadline(&self) -> Option<Millis>;
+
+    /// What the executions since the last seal must write; None when they changed nothing.
+    fn seal(&mut self) -> Option<Self::Commit>;
+
+    /// The commit ended. After an error the store accepts no more changes until it is opened again.
+    fn committed(&mut self, commit: Self::Commit, result: &Result<(), Fault>);
+
+    /// The account's number, made when the name is new; used for accounts the program itself knows
+    /// (`default`, those of the accounts file). Durable with the next commit.
+    fn account(&mut self, name: &[u8]) -> AccountId;
+
+    /// Figures for INFO and the record: name (with its unit) and value.
+    fn figures(&self) -> Vec<(&'static str, u64)>;
+}
+
+/// Work for the disk, done without holding the store.
+pub trait Commit: Send {
+    /// Writes and syncs.
+    ///
+    /// # Errors
+    /// `STORE`: it is unknown how much reached the disk.
+    fn sync(&mut self) -> Result<(), Fault>;
+}

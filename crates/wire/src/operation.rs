@@ -1,0 +1,189 @@
+//! What a store can be asked to do: a request after parsing, every text still a [`Span`] of its bytes.
+//!
+//! Durations are milliseconds. Names are checked (1 to 255 bytes of UTF-8, no control characters, neither
+//! `*` nor `-`) before an operation exists, so a store need not check them again.
+
+use crate::span::Span;
+
+/// A request to the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// The account's id, made when the name is new. The answer is the id.
+    Login {
+        /// Account name.
+        account: Span,
+    },
+    /// `QCREATE [name] [option value …]`: the queue's id; an existing queue keeps its messages.
+    CreateQueue {
+        /// None: named by its id.
+        name: Option<Span>,
+        /// None: an existing queue keeps its options, a new one has none.
+        options: Option<QueueOptions>,
+    },
+    /// `QDELETE queue`: how many messages went with it.
+    DeleteQueue {
+        /// Queue name.
+        queue: Span,
+    },
+    /// `QPURGE queue`: how many messages were removed.
+    PurgeQueue {
+        /// Queue name.
+        queue: Span,
+    },
+    /// `QLIST`: every queue with its counts.
+    ListQueues,
+    /// `QINFO queue`: one queue with its options and counts.
+    QueueInfo {
+        /// Queue name.
+        queue: Span,
+    },
+    /// `QREDRIVE from [to]`: dead letters of `from` go back to their first queue, or to `to`.
+    Redrive {
+        /// The dead-letter queue.
+        from: Span,
+        /// None: each message's first queue.
+        to: Option<Span>,
+    },
+    /// `QREADABLE`: names of the queues that hold something the asker may read, by ascending queue id.
+    Readable,
+    /// `SEND`.
+    Send(Send),
+    /// `SENDMANY queue body …`: ids, all or none.
+    SendMany {
+        /// Queue name.
+        queue: Span,
+        /// At least one.
+        bodies: Vec<Span>,
+    },
+    /// `PEEK`.
+    Peek(Selection),
+    /// `POP`.
+    Pop(Pop),
+    /// `ACK id …`: how many of the leased messages are done.
+    Ack {
+        /// At least one.
+        handles: Vec<Handle>,
+    },
+    /// `NACK id [DELAY ms]`: 1 when the leased message went back.
+    Nack {
+        /// The leased message.
+        handle: Handle,
+        /// Before it can be read again.
+        delay_ms: u64,
+    },
+    /// `EXTEND id ms`: 1 when the lease now ends `lease_ms` from now.
+    Extend {
+        /// The leased message.
+        handle: Handle,
+        /// At least 1.
+        lease_ms: u64,
+    },
+    /// `QBROWSE queue [AFTER id] [COUNT n]`: messages of every recipient and state in id order, for consoles.
+    Browse {
+        /// Queue name.
+        queue: Span,
+        /// Only ids above this one.
+        after: u64,
+        /// At most this many.
+        count: u32,
+    },
+    /// `ACCOUNTS`: every account with its id.
+    Accounts,
+}
+
+/// Options of a queue; what is absent is not limited or not wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueOptions {
+    /// `MAXMSGS n`: more are refused with `FULL`.
+    pub messages_max: Option<u64>,
+    /// `MAXBYTES n`: body bytes above this are refused with `FULL`.
+    pub bytes_max: Option<u64>,
+    /// `TTL ms`: for messages sent without one of their own.
+    pub ttl_ms: Option<u64>,
+    /// `DEADLETTER queue AFTER n`: where a message goes that was delivered n times without an ACK.
+    pub dead_letter: Option<DeadLetter>,
+    /// `FORBIDSELF`: no message to oneself.
+    pub forbid_self: bool,
+    /// `STRICT`: the recipient must be an account.
+    pub strict: bool,
+}
+
+/// `DEADLETTER queue AFTER n`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// Name of the queue that takes the dead letters; made when it does not exist.
+    pub queue: Span,
+    /// Deliveries without an ACK, at least 1.
+    pub after: u32,
+}
+
+/// `SEND queue body …`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Send {
+    /// Queue name.
+    pub queue: Span,
+    /// Any bytes.
+    pub body: Span,
+    /// Who may read it.
+    pub to: Recipient,
+    /// Before it can be read.
+    pub delay_ms: u64,
+    /// Counted from SEND; at least 1. None: the queue's.
+    pub ttl_ms: Option<u64>,
+    /// 0 to 255; higher ones first.
+    pub priority: u8,
+    /// Within ten minutes the same key (per account and queue) gives the first answer again.
+    pub dedup: Option<Span>,
+    /// Pairs of name and value.
+    pub headers: Vec<(Span, Span)>,
+}
+
+/// Who may read a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recipient {
+    /// The first who asks.
+    Anyone,
+    /// Only this account, which need not exist yet (unless the queue is strict).
+    Account(Span),
+    /// `TO *`: a copy for every account known now, except the sender. The answer is their number.
+    Everyone,
+}
+
+/// Which message a reader wants: the oldest that is for anyone or for the reader. `queue` or `sender` is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// `QUEUE q`.
+    pub queue: Option<Span>,
+    /// `FROM account`.
+    pub sender: Option<Span>,
+    /// `NOTOWN`: leave out what the reader sent.
+    pub not_own: bool,
+    /// `ANYORDER`: any eligible message will do.
+    pub any_order: bool,
+    /// `BROADCAST`: only messages to anyone.
+    pub broadcast: bool,
+    /// `COUNT n`, at least 1: answer an array of up to n.
+    pub count: Option<u32>,
+}
+
+/// `POP …`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pop {
+    /// Which message.
+    pub select: Selection,
+    /// `LEASE ms`, at least 1: keep it until ACK, give it back when the time is over.
+    pub lease_ms: Option<u64>,
+    /// `BLOCK ms`: how long to wait for one; 0 does not wait.
+    pub block_ms: u64,
+    /// `REQID key`: the same key gives the same messages again within ten minutes.
+    pub request_id: Option<Span>,
+}
+
+/// How a leased message is named: its id alone (the asker must hold the lease) or its receipt `id-secret`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle {
+    /// Message id.
+    pub id: u64,
+    /// The lease's own number, from the receipt.
+    pub receipt: Option<u64>,
+}
