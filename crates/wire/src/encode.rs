@@ -58,6 +58,14 @@ impl<'a> Encoder<'a> {
         });
     }
 
+    /// Null where an array was expected: `_` in RESP3, `*-1` in RESP2.
+    pub fn null_array(&mut self) {
+        self.out.extend_from_slice(match self.protocol {
+            Protocol::Resp2 => b"*-1\r\n",
+            Protocol::Resp3 => b"_\r\n",
+        });
+    }
+
     /// Head of an array; `len` values follow.
     pub fn array(&mut self, len: usize) {
         self.head(b'*', len.cast_signed() as i64);
@@ -69,6 +77,12 @@ impl<'a> Encoder<'a> {
             Protocol::Resp2 => self.head(b'*', (pairs * 2).cast_signed() as i64),
             Protocol::Resp3 => self.head(b'%', pairs.cast_signed() as i64),
         }
+    }
+
+    /// Head of a set; `len` values follow. In RESP2 it is an array.
+    pub fn set(&mut self, len: usize) {
+        let mark = if self.protocol == Protocol::Resp3 { b'~' } else { b'*' };
+        self.head(mark, len.cast_signed() as i64);
     }
 
     fn head(&mut self, mark: u8, value: i64) {

@@ -2,7 +2,11 @@
 //!
 //! Pure and total: no sockets, no clock, no panic on any input; "need more bytes" is a value, not an error.
 
+pub mod command;
+pub mod decode;
+pub mod docs;
 pub mod encode;
 pub mod fault;
 pub mod operation;
+pub mod reply;
 pub mod span;

@@ -187,3 +187,19 @@ pub struct Handle {
     /// The lease's own number, from the receipt.
     pub receipt: Option<u64>,
 }
+
+impl Operation {
+    /// Whether it changes nothing, so that it need not wait for a commit.
+    #[must_use]
+    pub fn is_read(&self) -> bool {
+        matches!(
+            self,
+            Self::Peek(_)
+                | Self::Readable
+                | Self::ListQueues
+                | Self::QueueInfo { .. }
+                | Self::Browse { .. }
+                | Self::Accounts
+        )
+    }
+}

@@ -1,0 +1,149 @@
+//! Arguments to a command: what a request asks for, checked so far that whoever serves it need not look at
+//! its text again.
+//!
+//! Every command stands in one table with its arity and the function that reads its arguments; those live
+//! beside each other by subject. Command, subcommand and option words are taken in either case. Whatever is
+//! wrong is said with the name of the thing that is wrong, and nothing is guessed: a repeated or unknown
+//! option is refused, for a client that means something by it must not lose messages over it.
+
+mod client;
+mod kind;
+mod leases;
+mod messages;
+mod queues;
+mod session;
+mod table;
+mod words;
+
+use crate::fault::Fault;
+use crate::operation::Operation;
+use crate::span::Span;
+
+pub use kind::Kind;
+pub use words::{COUNT_MAX, DURATION_MAX_MS, NAME_BYTES_MAX};
+
+/// What a request asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Answered by the connection's session.
+    Session(Session),
+    /// Answered by the store.
+    Store(Operation),
+}
+
+/// A request that is not for the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Session {
+    /// `HELLO [protocol [AUTH account secret] [SETNAME name]]`.
+    Hello {
+        /// None: stay with the one spoken. Any number can be asked for; only 2 and 3 exist.
+        protocol: Option<i64>,
+        /// Account and secret.
+        auth: Option<(Span, Span)>,
+        /// The connection's name.
+        name: Option<Span>,
+    },
+    /// `AUTH [account] secret`.
+    Auth {
+        /// None: the account `default`.
+        account: Option<Span>,
+        /// Its secret.
+        secret: Span,
+    },
+    /// `LOGIN account [secret]`.
+    Login {
+        /// Account name.
+        account: Span,
+        /// None: the empty secret.
+        secret: Option<Span>,
+    },
+    /// `LOGOUT`.
+    Logout,
+    /// `PING [message]`.
+    Ping(Option<Span>),
+    /// `ECHO message`.
+    Echo(Span),
+    /// `SELECT index`.
+    Select(i64),
+    /// `CLIENT SETNAME name`; the empty name removes it.
+    ClientSetName(Span),
+    /// `CLIENT GETNAME`.
+    ClientGetName,
+    /// `CLIENT SETINFO attribute value`.
+    ClientSetInfo {
+        /// `LIB-NAME` or `LIB-VER`, in either case.
+        attribute: Span,
+        /// Its value.
+        value: Span,
+    },
+    /// `CLIENT ID`.
+    ClientId,
+    /// `CLIENT INFO`.
+    ClientInfo,
+    /// `CLIENT LIST`.
+    ClientList,
+    /// `CLIENT KILL …`.
+    ClientKill(KillTarget),
+    /// `CLIENT REPLY ON|OFF|SKIP`.
+    ClientReply(ClientReply),
+    /// `CLIENT NO-EVICT ON|OFF`: nothing is ever evicted.
+    ClientNoEvict,
+    /// `CLIENT NO-TOUCH ON|OFF`: nothing is ever touched.
+    ClientNoTouch,
+    /// `COMMAND`.
+    CommandAll,
+    /// `COMMAND COUNT`.
+    CommandCount,
+    /// `COMMAND LIST`.
+    CommandList,
+    /// `COMMAND INFO [name …]`.
+    CommandInfo(Vec<Span>),
+    /// `COMMAND DOCS [name …]`.
+    CommandDocs(Vec<Span>),
+    /// `INFO [section …]`.
+    Info(Vec<Span>),
+    /// `CONFIG GET pattern …`.
+    ConfigGet(Vec<Span>),
+    /// `TIME`.
+    Time,
+    /// `RESET`.
+    Reset,
+    /// `QUIT`.
+    Quit,
+    /// `READONLY`, which cluster clients send.
+    ReadOnly,
+    /// `GET key`, which health checks and load generators send; there are no keys.
+    Get(Span),
+}
+
+/// Which connections `CLIENT KILL` means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KillTarget {
+    /// `ID n`.
+    Id(u64),
+    /// `ADDR address`.
+    Peer(Span),
+    /// The form of old, `CLIENT KILL address`, which is answered differently.
+    OldPeer(Span),
+}
+
+/// `CLIENT REPLY`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientReply {
+    /// Answer everything.
+    On,
+    /// Answer nothing.
+    Off,
+    /// Leave out the next answer.
+    Skip,
+}
+
+/// Reads one request: its arguments are the stretches `args` of `bytes`, a body is at most
+/// `message_bytes_max` bytes long.
+///
+/// # Errors
+/// `ERR` for unknown commands, wrong arguments and values out of range, `BADQUERY` for a read that names
+/// neither queue nor sender, `TOOBIG` for a body above the limit.
+pub fn parse(args: &[Span], bytes: &[u8], message_bytes_max: usize) -> Result<Command, Fault> {
+    table::parse(args, bytes, message_bytes_max)
+}

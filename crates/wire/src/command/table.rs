@@ -1,0 +1,140 @@
+//! Every command with its arity and the function that reads its arguments.
+//!
+//! A linear search with the most frequent commands first: each comparison ends at the length or the first
+//! byte, and a hash would cost more than it saves.
+
+use super::words::{Keyword, Parsed, Words, quoted, wrong};
+use super::{client, leases, messages, queues, session};
+use crate::fault::Fault;
+use crate::span::Span;
+
+/// One command or subcommand.
+pub(super) struct Entry {
+    /// In lower case; a subcommand as `command|subcommand`.
+    pub name: &'static str,
+    /// Number of arguments, names included; negative: at least so many.
+    pub arity: i32,
+    /// Reads what is behind the name.
+    pub parse: fn(&mut Words<'_>) -> Parsed,
+}
+
+/// An entry of the table.
+pub(super) const fn entry(name: &'static str, arity: i32, parse: fn(&mut Words<'_>) -> Parsed) -> Entry {
+    Entry { name, arity, parse }
+}
+
+static COMMANDS: [Entry; 37] = [
+    entry("send", -3, messages::send),
+    entry("pop", -1, messages::pop),
+    entry("peek", -1, messages::peek),
+    entry("ack", -2, leases::ack),
+    entry("sendmany", -3, messages::send_many),
+    entry("qreadable", 1, queues::readable),
+    entry("ping", -1, session::ping),
+    entry("nack", -2, leases::nack),
+    entry("extend", 3, leases::extend),
+    entry("qcreate", -1, queues::create),
+    entry("qdelete", 2, queues::delete),
+    entry("qpurge", 2, queues::purge),
+    entry("qlist", 1, queues::list),
+    entry("qinfo", 2, queues::info),
+    entry("qredrive", -2, queues::redrive),
+    entry("qbrowse", -2, queues::browse),
+    entry("accounts", 1, queues::accounts),
+    entry("hello", -1, session::hello),
+    entry("auth", -2, session::auth),
+    entry("login", -2, session::login),
+    entry("logout", 1, session::logout),
+    entry("echo", 2, session::echo),
+    entry("select", 2, session::select),
+    entry("client", -2, client::client),
+    entry("command", -1, session::command),
+    entry("info", -1, session::info),
+    entry("config", -2, session::config),
+    entry("time", 1, session::time),
+    entry("reset", 1, session::reset),
+    entry("quit", -1, session::quit),
+    entry("readonly", 1, session::read_only),
+    entry("get", 2, session::get),
+    // Asked for often enough by clients of Redis that the refusal should say what to do instead.
+    entry("subscribe", -1, |_| Err(no_channels())),
+    entry("psubscribe", -1, |_| Err(no_channels())),
+    entry("publish", -1, |_| Err(no_channels())),
+    entry("multi", -1, |_| Err(wrong("there are no transactions here: SENDMANY is all or none".to_owned()))),
+    entry("cluster", -1, |_| Err(wrong("This instance has cluster support disabled".to_owned()))),
+];
+
+/// How many entries at the end of the table only refuse.
+#[cfg(test)]
+const REFUSED: usize = 5;
+
+fn no_channels() -> Fault {
+    wrong(
+        "there are no channels here: wait for messages with POP and BLOCK, SEND to everyone with TO *"
+            .to_owned(),
+    )
+}
+
+/// See [`super::parse`].
+pub(super) fn parse(args: &[Span], bytes: &[u8], message_bytes_max: usize) -> Parsed {
+    let (name, rest) = args.split_first().ok_or_else(|| wrong("an empty request".to_owned()))?;
+    let name = name.of(bytes);
+    let entry = COMMANDS.iter().find(|entry| entry.name.as_bytes().eq_ignore_ascii_case(name));
+    let entry = entry.ok_or_else(|| unknown_command(name))?;
+    let mut words = Words::new(entry.name, rest, bytes, message_bytes_max);
+    run(entry, &mut words, 1)
+}
+
+/// Reads the subcommand that comes next.
+pub(super) fn subcommand(words: &mut Words<'_>, subcommands: &[Entry]) -> Parsed {
+    let Some(word) = words.keyword() else { return Err(words.wrong_arity()) };
+    let entry = subcommands.iter().find(|entry| is_subcommand(entry.name, &word));
+    let Some(entry) = entry else { return Err(words.unknown_subcommand(&word)) };
+    words.command = entry.name;
+    run(entry, words, 2)
+}
+
+fn is_subcommand(name: &str, word: &Keyword) -> bool {
+    name.split_once('|').is_some_and(|(_, name)| name.as_bytes().eq_ignore_ascii_case(word))
+}
+
+/// Reads the arguments when there are as many as the entry wants; `taken` of them were names.
+fn run(entry: &Entry, words: &mut Words<'_>, taken: usize) -> Parsed {
+    let given = words.left() + taken;
+    let wanted = entry.arity.unsigned_abs() as usize;
+    let fits = if entry.arity < 0 { given >= wanted } else { given == wanted };
+    if fits { (entry.parse)(words) } else { Err(words.wrong_arity()) }
+}
+
+fn unknown_command(name: &[u8]) -> Fault {
+    wrong(format!("unknown command '{}': COMMAND LIST names those there are", quoted(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COMMANDS, Entry, REFUSED, client, session};
+    use crate::docs;
+
+    fn served() -> impl Iterator<Item = &'static Entry> {
+        COMMANDS[..COMMANDS.len() - REFUSED]
+            .iter()
+            .chain(&client::SUBCOMMANDS)
+            .chain(&session::COMMAND_SUBCOMMANDS)
+            .chain(&session::CONFIG_SUBCOMMANDS)
+    }
+
+    #[test]
+    fn every_command_that_is_served_is_documented_with_the_same_arity() {
+        for entry in served() {
+            assert_eq!(docs::arity(entry.name), Some(entry.arity), "{}", entry.name);
+        }
+    }
+
+    #[test]
+    fn every_command_that_is_documented_is_served() {
+        assert_eq!(served().count(), docs::names().count());
+        for name in docs::names() {
+            assert!(served().any(|entry| entry.name == name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Replies as a client sees them: RESP 2 and 3 bytes to values that borrow from the input.
+//!
+//! Total: any input is a whole reply, the beginning of one, or malformed; depth and size are limited, and
+//! nothing is reserved on the word of a length that has not arrived. Two ways in, which accept the same
+//! bytes because they stand on the same scanner: [`decode`] builds the value, [`skip`] only finds its end
+//! and allocates nothing, for callers that count replies by the hundred thousand. A resumable parser would
+//! save scanning a large reply again after each read; `NeedBytes` does that with less: it says how many
+//! bytes must arrive before another try can succeed.
+
+mod scan;
+
+use crate::fault::{Fault, Word};
+pub use scan::{DEPTH_MAX, LINE_MAX, SIZE_MAX};
+use scan::{Stop, build, pass};
+
+/// One reply. Texts and blobs are stretches of the input.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value<'a> {
+    /// `_`, and RESP 2's `$-1` and `*-1`.
+    Null,
+    /// `#t` or `#f`.
+    Boolean(bool),
+    /// `:`.
+    Integer(i64),
+    /// `,`.
+    Double(f64),
+    /// `(`: decimal digits of any length.
+    BigNumber(&'a [u8]),
+    /// `+`: a short text without line breaks.
+    Simple(&'a [u8]),
+    /// `-` and `!`: the word and the sentence.
+    Error(&'a [u8]),
+    /// `$`: any bytes.
+    Bulk(&'a [u8]),
+    /// `=`: a text with three letters that say its format.
+    Verbatim(&'a [u8], &'a [u8]),
+    /// `*`.
+    Array(Vec<Value<'a>>),
+    /// `%`, in the order sent.
+    Map(Vec<(Value<'a>, Value<'a>)>),
+    /// `~`, in the order sent.
+    Set(Vec<Value<'a>>),
+    /// `>`: sent by the server unasked.
+    Push(Vec<Value<'a>>),
+}
+
+/// What [`decode`] found.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply<'a> {
+    /// A whole reply and the number of bytes it took.
+    Value(Value<'a>, usize),
+    /// The reply goes on: at least this many more bytes must arrive.
+    NeedBytes(usize),
+    /// Not RESP, or beyond a limit; the connection is of no more use.
+    Malformed(Fault),
+}
+
+/// What [`skip`] found.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Skip<'a> {
+    /// A whole reply: its outermost item and the number of bytes the reply took.
+    Done(Item<'a>, usize),
+    /// The reply goes on: at least this many more bytes must arrive.
+    NeedBytes(usize),
+    /// Not RESP, or beyond a limit; the connection is of no more use.
+    Malformed(Fault),
+}
+
+/// The outermost part of a reply.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item<'a> {
+    /// A whole value without parts.
+    Scalar(Value<'a>),
+    /// A value with parts, which are not built: its shape and the number of parts (two for each pair of a map).
+    Compound(Shape, usize),
+}
+
+/// What kind of value has parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// `*`.
+    Array,
+    /// `%`.
+    Map,
+    /// `~`.
+    Set,
+    /// `>`.
+    Push,
+}
+
+/// Builds the reply that `input` begins with.
+#[must_use]
+pub fn decode(input: &[u8]) -> Reply<'_> {
+    // Passing first means that lengths are true before anything is reserved for them.
+    match pass(input, 0).and_then(|_| build(input, 0)) {
+        Ok((_, used)) if used > SIZE_MAX => Reply::Malformed(too_large()),
+        Ok((value, used)) => Reply::Value(value, used),
+        Err(Stop::NeedBytes(n)) if input.len().saturating_add(n) > SIZE_MAX => Reply::Malformed(too_large()),
+        Err(Stop::NeedBytes(n)) => Reply::NeedBytes(n),
+        Err(Stop::Malformed(why)) => Reply::Malformed(Fault::new(Word::Err, why)),
+    }
+}
+
+/// Finds the end of the reply that `input` begins with, and what it is, without building its parts.
+#[must_use]
+pub fn skip(input: &[u8]) -> Skip<'_> {
+    match pass(input, 0) {
+        Ok((_, used)) if used > SIZE_MAX => Skip::Malformed(too_large()),
+        Ok((item, used)) => Skip::Done(item, used),
+        Err(Stop::NeedBytes(n)) if input.len().saturating_add(n) > SIZE_MAX => Skip::Malformed(too_large()),
+        Err(Stop::NeedBytes(n)) => Skip::NeedBytes(n),
+        Err(Stop::Malformed(why)) => Skip::Malformed(Fault::new(Word::Err, why)),
+    }
+}
+
+fn too_large() -> Fault {
+    Fault::new(Word::Err, "the reply is larger than a client accepts; ask for fewer messages at once")
+}
+
+/// The pairs of a whole encoded map, or of a flat array of names and values, one after another: nothing is
+/// allocated unless a pair holds a compound value. Ends early at anything that is not such a pair.
+#[must_use]
+pub fn pairs(reply: &[u8]) -> Pairs<'_> {
+    match scan::head(reply, 0) {
+        Ok((Item::Compound(Shape::Map | Shape::Array, parts), used)) => {
+            Pairs { rest: &reply[used..], left: parts / 2 }
+        }
+        _ => Pairs { rest: &[], left: 0 },
+    }
+}
+
+/// See [`pairs`].
+#[derive(Clone, Debug)]
+pub struct Pairs<'a> {
+    rest: &'a [u8],
+    left: usize,
+}
+
+impl<'a> Pairs<'a> {
+    fn value(&mut self) -> Option<Value<'a>> {
+        let (value, used) = build(self.rest, 1).ok()?;
+        self.rest = &self.rest[used..];
+        Some(value)
+    }
+}
+
+impl<'a> Iterator for Pairs<'a> {
+    type Item = (&'a [u8], Value<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        Some((self.value()?.as_bytes()?, self.value()?))
+    }
+}
+
+impl<'a> Value<'a> {
+    /// What stands beside `name` in a map, or in a flat array of names and values.
+    #[must_use]
+    pub fn get(&self, name: &[u8]) -> Option<&Value<'a>> {
+        match self {
+            Self::Map(pairs) => pairs.iter().find(|(key, _)| key.as_bytes() == Some(name)).map(|(_, v)| v),
+            Self::Array(parts) => {
+                parts.chunks_exact(2).find(|pair| pair[0].as_bytes() == Some(name)).map(|pair| &pair[1])
+            }
+            _ => None,
+        }
+    }
+
+    /// The bytes of a text or blob; not those of an error.
+    #[must_use]
+    pub fn as_bytes(&self) -> Option<&'a [u8]> {
+        match self {
+            Self::Simple(bytes) | Self::Bulk(bytes) | Self::Verbatim(_, bytes) | Self::BigNumber(bytes) => {
+                Some(bytes)
+            }
+            _ => None,
+        }
+    }
+
+    /// The number of an integer.
+    #[must_use]
+    pub fn as_integer(&self) -> Option<i64> {
+        match self {
+            Self::Integer(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The parts of an array, set or push; none for anything else.
+    #[must_use]
+    pub fn parts(&self) -> &[Value<'a>] {
+        match self {
+            Self::Array(parts) | Self::Set(parts) | Self::Push(parts) => parts,
+            _ => &[],
+        }
+    }
+
+    /// Whether there is nothing.
+    #[must_use]
+    pub fn is_null(&self) -> bool {
+        matches!(self, Self::Null)
+    }
+
+    /// The first word of an error, which programs match on.
+    #[must_use]
+    pub fn error_word(&self) -> Option<&'a [u8]> {
+        match self {
+            Self::Error(text) => text.split(|&b| b == b' ').next(),
+            _ => None,
+        }
+    }
+}
