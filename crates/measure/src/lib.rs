@@ -1,1 +1,32 @@
-//! x
+//! The instrument: stamps on every request, histograms per thread, windows, and the record a run leaves.
+//!
+//! Server and load generator carry the same instrument, so their figures can be laid side by side. It knows
+//! neither protocols nor sockets: kinds of requests are a static table of names, times are nanoseconds since
+//! the program's start.
+//!
+//! ```text
+//! threads:    Stamps -> Recorder::note … flush        (once per loop turn, its own mutex)
+//! collector:  Meter::turn -> Turn -> Record::window   (once per window)
+//! readers:    Meter::windows, totals, info, summary
+//! ```
+
+mod clock;
+mod distribution;
+mod figures;
+mod info;
+mod lock;
+mod meter;
+mod record;
+mod recorder;
+mod stage;
+mod summary;
+mod tally;
+
+pub use clock::Clock;
+pub use distribution::{Distribution, LatencySummary};
+pub use figures::{Figures, KindFigures, Window};
+pub use meter::{Meter, Turn};
+pub use record::{Event, Record, RecordError, RunInfo};
+pub use recorder::Recorder;
+pub use stage::{Ending, Stamps};
+pub use tally::{Tallies, Tally};

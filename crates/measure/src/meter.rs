@@ -1,0 +1,182 @@
+//! The collector: once per window it empties all recorders into a window and a total.
+//!
+//! Nothing here is on a request's path. Who owns the program owns a thread that calls [`Meter::turn`] once per
+//! window and once more at the end; everything else reads what the last turn left. A window's length is
+//! measured, not assumed, so a late collector makes a longer window and not a false rate.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::distribution::microseconds;
+use crate::figures::{Figures, Window};
+use crate::lock::lock;
+use crate::recorder::{Cell, Recorder};
+use crate::tally::Tallies;
+
+/// How far back [`Meter::windows`] reaches.
+const KEPT_NS: u64 = 15 * 60 * 1_000_000_000;
+
+/// The instrument of one program, shared by its threads.
+#[derive(Debug)]
+pub struct Meter {
+    kinds: &'static [&'static str],
+    window: Duration,
+    clock: Clock,
+    cells: Mutex<Vec<Arc<Cell>>>,
+    book: Mutex<Book>,
+}
+
+/// What the turns so far have left.
+#[derive(Debug)]
+struct Book {
+    total: Tallies,
+    windows: VecDeque<Arc<Window>>,
+    opened_ns: u64,
+    begun_ns: u64,
+    /// Goes round the recorders, always empty between turns, so that no thread on the path allocates.
+    spare: Tallies,
+}
+
+/// One closed window: its figures and the histograms behind them.
+#[derive(Debug)]
+pub struct Turn {
+    /// The figures, also kept by the meter.
+    pub window: Arc<Window>,
+    /// What they were read from.
+    pub tallies: Tallies,
+}
+
+impl Meter {
+    /// A meter for requests of these kinds. `window` is how often the owner means to call [`Meter::turn`].
+    ///
+    /// Panics when a name is not of letters, digits, `_`, `-` and `.`, or is `all`: names stand in file
+    /// formats, and the table is part of the program.
+    #[must_use]
+    pub fn new(kinds: &'static [&'static str], window: Duration, clock: Clock) -> Arc<Self> {
+        let sound = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
+        assert!(kinds.iter().all(|name| *name != "all" && sound(name)), "names of kinds: {kinds:?}");
+        let now = clock.now();
+        Arc::new(Self {
+            kinds,
+            window,
+            clock,
+            cells: Mutex::new(Vec::new()),
+            book: Mutex::new(Book {
+                total: Tallies::new(kinds),
+                windows: VecDeque::new(),
+                opened_ns: now,
+                begun_ns: now,
+                spare: Tallies::new(kinds),
+            }),
+        })
+    }
+
+    /// A recorder for one thread.
+    #[must_use]
+    pub fn recorder(&self) -> Recorder {
+        let cell = Arc::new(Cell::new(self.kinds));
+        lock(&self.cells).push(Arc::clone(&cell));
+        Recorder::new(cell)
+    }
+
+    /// Closes the window: everything handed over since the last turn. `gauges` are levels as they are now; give
+    /// the same names every time.
+    pub fn turn(&self, gauges: &[(&'static str, u64)]) -> Turn {
+        let mut book = lock(&self.book);
+        let tallies = self.collect(&mut book.spare);
+        let (start, end) = (book.opened_ns, self.clock.now());
+        let window = Arc::new(Window {
+            start_s: microseconds(start) / 1e6,
+            start_unix_ms: self.clock.started_unix_ms() + start / 1_000_000,
+            figures: tallies.figures(end - start),
+            gauges: gauges.iter().copied().collect(),
+        });
+        book.total.add(&tallies);
+        book.opened_ns = end;
+        book.keep(Arc::clone(&window), microseconds(end.saturating_sub(KEPT_NS)) / 1e6);
+        Turn { window, tallies }
+    }
+
+    /// The closed windows of the last 15 minutes, oldest first.
+    #[must_use]
+    pub fn windows(&self) -> Vec<Arc<Window>> {
+        lock(&self.book).windows.iter().cloned().collect()
+    }
+
+    /// The last closed window.
+    #[must_use]
+    pub fn last_window(&self) -> Option<Arc<Window>> {
+        lock(&self.book).windows.back().cloned()
+    }
+
+    /// Figures of the whole life up to the last turn.
+    #[must_use]
+    pub fn totals(&self) -> Figures {
+        let book = lock(&self.book);
+        book.total.figures(book.opened_ns - book.begun_ns)
+    }
+
+    /// How often [`Meter::turn`] is meant to be called.
+    #[must_use]
+    pub fn window(&self) -> Duration {
+        self.window
+    }
+
+    /// The clock that stamps are taken from.
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Empties all recorders; those whose threads have ended are let go after that.
+    fn collect(&self, spare: &mut Tallies) -> Tallies {
+        let mut tallies = Tallies::new(self.kinds);
+        lock(&self.cells).retain_mut(|cell| {
+            // Asked first: a recorder gone before the swap has handed over everything it had.
+            let ended = Arc::get_mut(cell).is_some();
+            cell.swap(spare);
+            tallies.add(spare);
+            spare.reset();
+            !ended
+        });
+        tallies
+    }
+}
+
+impl Book {
+    fn keep(&mut self, window: Arc<Window>, oldest_s: f64) {
+        self.windows.push_back(window);
+        while self.windows.front().is_some_and(|window| window.start_s < oldest_s) {
+            self.windows.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_windows_that_began_within_the_kept_time_are_kept() {
+        let mut book = Book {
+            total: Tallies::new(&[]),
+            windows: VecDeque::new(),
+            opened_ns: 0,
+            begun_ns: 0,
+            spare: Tallies::new(&[]),
+        };
+        for second in 0..10_u32 {
+            let window = Window {
+                start_s: f64::from(second),
+                start_unix_ms: 0,
+                figures: Tallies::new(&[]).figures(1_000_000_000),
+                gauges: [].into(),
+            };
+            book.keep(Arc::new(window), f64::from(second) - 3.0);
+        }
+        let kept: Vec<f64> = book.windows.iter().map(|window| window.start_s).collect();
+        assert_eq!(kept, [6.0, 7.0, 8.0, 9.0]);
+    }
+}

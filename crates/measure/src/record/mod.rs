@@ -1,0 +1,152 @@
+//! What a run leaves behind: a directory that explains its own figures.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `run.json` | command, version, machine, options, start and end, units |
+//! | `windows.csv` | one row per window and kind that occurred, and one for `all` |
+//! | `latency.hlog` | the histograms of every window and kind, in the HdrHistogram log format |
+//! | `system.csv` | one row per window: this process and its machine |
+//! | `events.csv` | whatever can explain a dip |
+//!
+//! The collector's thread writes, once per window, whole lines in one call per file; a program killed at any
+//! instant leaves lines, not fragments. A failed write stops the record and never the program: it is reported
+//! once, what was written stays. A directory that holds a run is refused instead of appended to, because two
+//! runs in one file are worth less than none.
+
+mod error;
+mod event;
+mod histograms;
+mod lines;
+mod machine;
+mod proc;
+mod run;
+mod system;
+mod windows;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+
+pub use error::RecordError;
+pub use event::Event;
+pub use run::RunInfo;
+
+use crate::lock::lock;
+use crate::meter::Turn;
+use event::Events;
+use histograms::HistogramLog;
+use run::RunFile;
+use system::SystemTable;
+use windows::WindowTable;
+
+/// A run being recorded. Shared by reference: any thread may leave events, one thread brings the windows.
+#[derive(Debug)]
+pub struct Record {
+    events: Events,
+    /// None: the record has ended or was stopped by a failed write.
+    files: Mutex<Option<Files>>,
+}
+
+#[derive(Debug)]
+struct Files {
+    run: RunFile,
+    windows: WindowTable,
+    histograms: HistogramLog,
+    system: SystemTable,
+    events: lines::LineFile,
+}
+
+impl Record {
+    /// Makes `dir` (and what leads to it) and starts the record of a run.
+    ///
+    /// # Errors
+    /// The directory holds a run already, or cannot be written.
+    pub fn create(dir: &Path, info: RunInfo) -> Result<Self, RecordError> {
+        fs::create_dir_all(dir).map_err(|source| RecordError::create(dir, source))?;
+        let clock = info.clock;
+        let run = RunFile::create(dir, info)?;
+        let files = Files {
+            run,
+            windows: WindowTable::create(dir)?,
+            histograms: HistogramLog::create(dir, &clock)?,
+            system: SystemTable::create(dir, &clock)?,
+            events: lines::LineFile::create(dir, "events.csv", event::HEAD)?,
+        };
+        Ok(Self { events: Events::default(), files: Mutex::new(Some(files)) })
+    }
+
+    /// Notes an event. It is written with the next window; no file is touched here.
+    pub fn event(&self, event: Event) {
+        self.events.push(event);
+    }
+
+    /// Writes one closed window with the system's figures and the events since the last one.
+    ///
+    /// # Errors
+    /// A file could not be written. The record has stopped; later calls do nothing and succeed.
+    pub fn window(&self, turn: &Turn) -> Result<(), RecordError> {
+        self.write(|files, events| {
+            files.windows.append(&turn.window)?;
+            files.histograms.append(turn)?;
+            files.system.append()?;
+            files.events.append(&events.drain())
+        })
+    }
+
+    /// Ends the record: the last events, and the end in `run.json`. Later calls of any kind do nothing.
+    ///
+    /// # Errors
+    /// A file could not be written.
+    pub fn finish(&self) -> Result<(), RecordError> {
+        self.write(|files, events| {
+            files.events.append(&events.drain())?;
+            files.run.end()
+        })?;
+        *lock(&self.files) = None;
+        Ok(())
+    }
+
+    fn write(
+        &self,
+        work: impl FnOnce(&mut Files, &Events) -> Result<(), RecordError>,
+    ) -> Result<(), RecordError> {
+        let mut open = lock(&self.files);
+        let Some(files) = open.as_mut() else { return Ok(()) };
+        let written = work(files, &self.events);
+        if let Err(error) = &written {
+            // The disk may have no room for this line either; the caller is told in any case.
+            let _ = files.events.append(&files.run.stopped(error).row());
+            *open = None;
+        }
+        written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Clock, Ending, Meter, Stamps};
+    use std::time::Duration;
+
+    #[test]
+    fn a_full_disk_stops_the_record_once_and_is_told_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Clock::start();
+        let meter = Meter::new(&["send"], Duration::from_secs(1), clock);
+        let record = Record::create(dir.path(), RunInfo::for_tests(clock)).unwrap();
+        record.window(&meter.turn(&[])).unwrap();
+        meter.recorder().note(0, Ending::Ok, &Stamps::default());
+        lock(&record.files).as_mut().unwrap().histograms.fill_disk();
+
+        let error = record.window(&meter.turn(&[])).unwrap_err();
+        assert!(error.to_string().contains("latency.hlog"), "{error}");
+        assert!(record.window(&meter.turn(&[])).is_ok());
+        assert!(record.finish().is_ok());
+
+        let events = fs::read_to_string(dir.path().join("events.csv")).unwrap();
+        assert_eq!(events.lines().count(), 2);
+        assert!(events.contains(",0.000,record,\"stopped: "), "{events}");
+        let windows = fs::read_to_string(dir.path().join("windows.csv")).unwrap();
+        assert_eq!(windows.lines().count(), 4, "the rows of two windows, none after them");
+    }
+}

@@ -1,0 +1,80 @@
+//! `windows.csv`: the figures of every window, a row per kind that occurred and always one for `all`.
+//!
+//! A cell is empty where nothing was measured: zero would be a measurement. Gauges are levels of the whole
+//! program, so they stand in the rows of `all` only; their columns are those of the first window.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use super::RecordError;
+use super::lines::LineFile;
+use crate::distribution::LatencySummary;
+use crate::figures::{KindFigures, Window};
+
+#[derive(Debug)]
+pub(super) struct WindowTable {
+    lines: LineFile,
+    /// None until the first window has named them.
+    gauges: Option<Vec<&'static str>>,
+}
+
+impl WindowTable {
+    pub(super) fn create(dir: &Path) -> Result<Self, RecordError> {
+        Ok(Self { lines: LineFile::create(dir, "windows.csv", "")?, gauges: None })
+    }
+
+    pub(super) fn append(&mut self, window: &Window) -> Result<(), RecordError> {
+        let mut rows = String::new();
+        let gauges = self.gauges.get_or_insert_with(|| {
+            let gauges: Vec<_> = window.gauges.keys().copied().collect();
+            rows.push_str(&head(&gauges));
+            gauges
+        });
+        let figures = &window.figures;
+        for kind in figures.kinds.iter().chain([&figures.all]) {
+            let _ = write!(rows, "{:.6},{:.6},", window.start_s, figures.length_s);
+            kind_cells(&mut rows, kind);
+            for gauge in gauges.iter() {
+                let level = window.gauges.get(gauge).filter(|_| kind.kind == "all");
+                let _ = write!(rows, ",{}", level.map(u64::to_string).unwrap_or_default());
+            }
+            rows.push('\n');
+        }
+        self.lines.append(&rows)
+    }
+}
+
+fn head(gauges: &[&str]) -> String {
+    let mut head = "start_s,length_s,kind,requests,ok,null,errors,requests_per_s,\
+                    parse_mean_us,dispatch_mean_us,reply_mean_us"
+        .to_owned();
+    for stage in ["waiting", "service", "response"] {
+        let _ = write!(head, ",{stage}_count");
+        for figure in ["mean", "p50", "p90", "p99", "p99_9", "max"] {
+            let _ = write!(head, ",{stage}_{figure}_us");
+        }
+    }
+    gauges.iter().for_each(|gauge| head.extend([",", gauge]));
+    head.push('\n');
+    head
+}
+
+fn kind_cells(row: &mut String, kind: &KindFigures) {
+    let KindFigures { kind: name, requests, ok, null, errors, requests_per_s, .. } = kind;
+    let _ = write!(row, "{name},{requests},{ok},{null},{errors},{requests_per_s:.3}");
+    microseconds(row, *requests, [kind.parse_mean_us, kind.dispatch_mean_us, kind.reply_mean_us]);
+    for (_, LatencySummary { count, mean_us, p50_us, p90_us, p99_us, p99_9_us, max_us }) in kind.stages() {
+        let _ = write!(row, ",{count}");
+        microseconds(row, *count, [*mean_us, *p50_us, *p90_us, *p99_us, *p99_9_us, *max_us]);
+    }
+}
+
+/// Cells of figures over `count` durations; empty when there was none.
+fn microseconds<const N: usize>(row: &mut String, count: u64, figures_us: [f64; N]) {
+    for us in figures_us {
+        row.push(',');
+        if count > 0 {
+            let _ = write!(row, "{us:.3}");
+        }
+    }
+}

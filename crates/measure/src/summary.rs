@@ -1,0 +1,58 @@
+//! The table a program prints when it stops.
+
+use std::fmt;
+
+use crate::figures::{Figures, KindFigures};
+use crate::meter::Meter;
+
+impl Meter {
+    /// The whole life up to the last turn as a table for people.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        self.totals().to_string()
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.kinds.iter().map(|kind| kind.kind.len()).max().unwrap_or(0).max("kind".len());
+        writeln!(
+            f,
+            "{:name$} {:>10} {:>10} {:>8} {:>8} | {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} | {:>9} {:>9}",
+            "kind",
+            "requests",
+            "ok",
+            "null",
+            "errors",
+            "mean",
+            "p50",
+            "p90",
+            "p99",
+            "p99.9",
+            "max",
+            "waiting",
+            "service",
+        )?;
+        for kind in self.kinds.iter().chain([&self.all]) {
+            row(f, kind, name)?;
+        }
+        writeln!(
+            f,
+            "{} requests in {:.1} s, {:.1} per second; response, mean waiting and mean service time in us",
+            self.all.requests, self.length_s, self.all.requests_per_s
+        )
+    }
+}
+
+fn row(f: &mut fmt::Formatter<'_>, kind: &KindFigures, name: usize) -> fmt::Result {
+    write!(
+        f,
+        "{:name$} {:>10} {:>10} {:>8} {:>8} |",
+        kind.kind, kind.requests, kind.ok, kind.null, kind.errors
+    )?;
+    let r = &kind.response;
+    for us in [r.mean_us, r.p50_us, r.p90_us, r.p99_us, r.p99_9_us, r.max_us] {
+        write!(f, " {us:>9.1}")?;
+    }
+    writeln!(f, " | {:>9.1} {:>9.1}", kind.waiting.mean_us, kind.service.mean_us)
+}

@@ -1,0 +1,209 @@
+//! The record a run leaves, read back with other eyes than those that wrote it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
+use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+use posthaste_measure::{Clock, Ending, Event, Meter, Record, RecordError, RunInfo, Stamps, Turn};
+
+const KINDS: &[&str] = &["send", "pop", "login"];
+
+fn info(clock: Clock) -> RunInfo {
+    RunInfo {
+        command: vec!["posthaste".into(), "queue".into()],
+        version: "1.2.3".into(),
+        options: serde_json::json!({"workers": 8}),
+        window: Duration::from_secs(1),
+        clock,
+    }
+}
+
+/// A recorded run of three windows: requests of two kinds, nothing, requests that were all refused.
+fn recorded(dir: &Path) -> Vec<Turn> {
+    let clock = Clock::start();
+    let meter = Meter::new(KINDS, Duration::from_secs(1), clock);
+    let record = Record::create(dir, info(clock)).unwrap();
+    let mut recorder = meter.recorder();
+    let mut turns = Vec::new();
+    for window in 0..3_u64 {
+        for i in 1..=40_u64 {
+            let (at, step) = (1_000 + i, 700 * i * i);
+            let served = Stamps {
+                received: at,
+                enqueued: at,
+                dequeued: at + step,
+                sent: at + step,
+                answered: at + 2 * step,
+                replied: at + 3 * step,
+            };
+            let refused = Stamps { received: at, replied: at + step, ..Stamps::default() };
+            match window {
+                0 => recorder.note((i % 2) as u8, Ending::Ok, &served),
+                1 => {}
+                _ => recorder.note(0, Ending::Error, &refused),
+            }
+        }
+        recorder.flush();
+        record.event(Event::new(window * 1_500_000_000, 2_500_000, "store", "compaction, \"large\""));
+        let turn = meter.turn(&[("line_length", window), ("connections", 5)]);
+        record.window(&turn).unwrap();
+        turns.push(turn);
+    }
+    record.finish().unwrap();
+    turns
+}
+
+fn lines(dir: &Path, name: &str) -> Vec<Vec<String>> {
+    let text = fs::read_to_string(dir.join(name)).unwrap();
+    assert!(text.ends_with('\n'), "{name} ends with a whole line");
+    text.lines().map(|line| line.split(',').map(str::to_owned).collect()).collect()
+}
+
+#[test]
+fn the_windows_are_rows_of_equal_width_with_units_in_their_columns() {
+    let dir = tempfile::tempdir().unwrap();
+    let turns = recorded(dir.path());
+    let rows = lines(dir.path(), "windows.csv");
+    let columns: BTreeMap<&str, usize> =
+        rows[0].iter().enumerate().map(|(i, name)| (name.as_str(), i)).collect();
+    assert_eq!(columns.len(), rows[0].len(), "no column twice");
+    assert!(rows.iter().all(|row| row.len() == rows[0].len()));
+    let cell = |row: usize, name: &str| rows[row][columns[name]].as_str();
+
+    let kinds: Vec<_> = (1..rows.len()).map(|row| cell(row, "kind")).collect();
+    assert_eq!(kinds, ["send", "pop", "all", "all", "send", "all"]);
+    let requests: Vec<_> = (1..rows.len()).map(|row| cell(row, "requests")).collect();
+    assert_eq!(requests, ["20", "20", "40", "0", "40", "40"]);
+    assert_eq!(cell(3, "response_mean_us"), format!("{:.3}", turns[0].window.figures.all.response.mean_us));
+    assert_eq!(cell(4, "response_p99_us"), "", "no request, no figure");
+    assert_eq!((cell(5, "errors"), cell(5, "service_count"), cell(5, "service_max_us")), ("40", "0", ""));
+    assert_eq!((cell(1, "line_length"), cell(3, "line_length"), cell(6, "line_length")), ("", "0", "2"));
+    assert_eq!(cell(6, "connections"), "5");
+}
+
+#[test]
+fn the_histogram_log_gives_every_count_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let turns = recorded(dir.path());
+    let log = fs::read(dir.path().join("latency.hlog")).unwrap();
+    assert!(log.starts_with(b"#[Histogram log format version 1.3]\n"));
+
+    let mut expected = Vec::new();
+    for tally in turns.iter().flat_map(|turn| turn.tallies.active()) {
+        let (kind, distributions) = (tally.0, tally.1.distributions());
+        for (stage, distribution) in distributions.iter().filter(|(_, d)| d.count() > 0) {
+            expected.push((format!("{kind}/{stage}"), distribution.histogram().clone()));
+        }
+    }
+    let found: Vec<_> =
+        IntervalLogIterator::new(&log).filter_map(|entry| read_back(entry.unwrap())).collect();
+    assert_eq!(found.len(), 7, "two kinds with three stages, one with refusals only");
+    assert!(found == expected);
+}
+
+/// Tag and histogram of a line.
+fn read_back(entry: LogEntry<'_>) -> Option<(String, Histogram<u64>)> {
+    let LogEntry::Interval(interval) = entry else { return None };
+    let bytes = from_base64(interval.encoded_histogram());
+    let histogram = Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap();
+    Some((interval.tag()?.as_str().to_owned(), histogram))
+}
+
+fn from_base64(text: &str) -> Vec<u8> {
+    const DIGITS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut bytes = Vec::new();
+    let (mut bits, mut held) = (0_u32, 0);
+    for digit in text.trim_end_matches('=').chars() {
+        bits = bits << 6 | DIGITS.find(digit).unwrap() as u32;
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            bytes.push((bits >> held) as u8);
+        }
+    }
+    bytes
+}
+
+#[test]
+fn run_json_tells_what_ran_where_and_when() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded(dir.path());
+    let text = fs::read_to_string(dir.path().join("run.json")).unwrap();
+    let run: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(run["command"], serde_json::json!(["posthaste", "queue"]));
+    assert_eq!((&run["version"], &run["options"]["workers"]), (&"1.2.3".into(), &8.into()));
+    assert!(run["machine"]["cores"].as_u64().unwrap() > 0);
+    assert!(run["start_unix_ms"].as_u64().unwrap() > 1_700_000_000_000);
+    assert!(run["start_monotonic_ns"].is_u64() && run["end_s"].is_f64());
+    assert_eq!(run["units"]["_us"], "microseconds");
+    assert!(!dir.path().join("run.json.new").exists());
+}
+
+#[test]
+fn a_run_that_was_killed_has_no_end_and_whole_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Clock::start();
+    let meter = Meter::new(KINDS, Duration::from_secs(1), clock);
+    let record = Record::create(dir.path(), info(clock)).unwrap();
+    record.window(&meter.turn(&[])).unwrap();
+    std::mem::forget(record);
+    let text = fs::read_to_string(dir.path().join("run.json")).unwrap();
+    assert!(serde_json::from_str::<serde_json::Value>(&text).unwrap()["end_s"].is_null());
+    assert_eq!(lines(dir.path(), "windows.csv").len(), 2);
+    assert_eq!(lines(dir.path(), "system.csv").len(), 2);
+}
+
+#[test]
+fn the_system_table_has_a_plausible_row_per_window() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded(dir.path());
+    let rows = lines(dir.path(), "system.csv");
+    assert_eq!(rows.len(), 4);
+    assert!(rows.iter().all(|row| row.len() == rows[0].len()));
+    let column = |name: &str| rows[0].iter().position(|column| column == name).unwrap();
+    let number = |row: usize, name: &str| rows[row][column(name)].parse::<f64>().unwrap();
+    assert!(number(1, "cpu_s") > 0.0 && number(1, "cpu_s") < 60.0);
+    #[cfg(target_os = "linux")]
+    {
+        assert!(number(1, "rss_bytes") > 1e5);
+        assert!(number(1, "threads") >= 1.0 && number(1, "open_files") >= 5.0);
+        assert!(number(1, "machine_idle_share") <= 1.0);
+    }
+    let ends = number(1, "start_s") + number(1, "length_s");
+    assert!((ends - number(2, "start_s")).abs() < 1e-5, "rows follow on each other");
+}
+
+#[test]
+fn events_are_written_with_their_time_length_source_and_kind() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded(dir.path());
+    let text = fs::read_to_string(dir.path().join("events.csv")).unwrap();
+    let rows: Vec<_> = text.lines().collect();
+    assert_eq!(rows[0], "start_s,duration_ms,source,kind");
+    assert_eq!(rows[2], "1.500000,2.500,store,\"compaction, \"\"large\"\"\"");
+    assert_eq!(rows.len(), 4);
+}
+
+#[test]
+fn a_directory_that_holds_a_run_is_refused_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded(dir.path());
+    let before = fs::read(dir.path().join("windows.csv")).unwrap();
+    let error = Record::create(dir.path(), info(Clock::start())).unwrap_err();
+    assert!(matches!(error, RecordError::Taken { .. }));
+    assert!(error.to_string().contains("name another directory"), "{error}");
+    assert_eq!(fs::read(dir.path().join("windows.csv")).unwrap(), before);
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    let error = Record::create(&file.join("run"), info(Clock::start())).unwrap_err();
+    assert!(error.to_string().contains("file/run"), "{error}");
+}
