@@ -1,3 +1,18 @@
 //! The request path, and behind it the queue tier with its stores.
+//!
+//! Read [`path`] first: its files are the stations of every request in the order it meets them. [`queue::rules`]
+//! says what a store must do; the stores are below it.
+
+pub mod path;
 
 pub mod queue;
+
+pub mod server;
+
+pub mod accounts;
+pub mod clients;
+pub mod collector;
+pub mod house;
+pub mod http;
+pub mod info;
+pub mod time;

@@ -120,6 +120,12 @@ impl<'a> Answer<'a> {
         Outcome::Null
     }
 
+    /// An empty array where messages were asked for.
+    pub fn empty(&mut self) -> Outcome {
+        self.encoder.array(0);
+        Outcome::Null
+    }
+
     /// The head of an array; `len` values follow.
     pub fn array(&mut self, len: usize) {
         self.encoder.array(len);

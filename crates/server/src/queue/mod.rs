@@ -3,3 +3,17 @@
 pub mod rules;
 
 pub mod answer;
+
+mod bounds;
+
+mod faults;
+
+mod volatile;
+
+pub mod memory;
+
+pub mod mock;
+
+pub mod embedded;
+
+pub mod choice;

@@ -113,6 +113,9 @@ pub trait Rules: Send {
     /// What must reach the disk; see [`Commit`].
     type Commit: Commit;
 
+    /// Whether `read` answers every request: such a store needs no worker (the mock).
+    const NEEDS_NO_WORKER: bool = false;
+
     /// Called before a run of `execute` whose requests hold `request_bytes` bytes in all, `requests` in number.
     /// An error says that nothing that changes the store can be accepted now (the disk is full, or a sync failed);
     /// the caller answers it for each such request and still executes the others.

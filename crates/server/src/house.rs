@@ -1,0 +1,60 @@
+//! What all threads of a server share.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use posthaste_measure::{Clock, Meter};
+
+use crate::accounts::Authenticator;
+use crate::clients::Clients;
+use crate::path::mailbox::Mailbox;
+use crate::path::waiting_line::WaitingLine;
+use crate::path::worker::Store;
+use crate::queue::rules::AccountId;
+
+/// The shared parts, made once at the start.
+pub struct House {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// Where requests wait for it.
+    pub line: Arc<WaitingLine>,
+    /// The instrument.
+    pub meter: Arc<Meter>,
+    /// The time of the stamps.
+    pub clock: Clock,
+    /// Who is connected.
+    pub clients: Clients,
+    /// Who may log in.
+    pub entrance: Entrance,
+    /// The network threads' mailboxes.
+    pub mailboxes: Vec<Arc<Mailbox>>,
+    /// Largest body.
+    pub message_bytes_max: usize,
+    /// Most requests in a bundle.
+    pub bundle_requests_max: usize,
+    /// Most connections.
+    pub connections_max: usize,
+    /// Connections now, counted before they are accepted.
+    pub connections: AtomicUsize,
+    /// Name of the store, for INFO; without secrets.
+    pub store_name: String,
+}
+
+/// How accounts are admitted.
+pub enum Entrance {
+    /// Any name may log in; who does not is this account (`default`).
+    Open(AccountId),
+    /// Only accounts whose secret the authenticator accepts.
+    Closed(Authenticator),
+}
+
+impl House {
+    /// The account of a connection that has not logged in; None: it may not ask the store.
+    #[must_use]
+    pub fn default_account(&self) -> Option<AccountId> {
+        match self.entrance {
+            Entrance::Open(account) => Some(account),
+            Entrance::Closed(_) => None,
+        }
+    }
+}

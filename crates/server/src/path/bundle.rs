@@ -1,0 +1,150 @@
+//! What travels through the path: the requests one connection sent in one go, and their answers.
+//!
+//! A bundle owns one copy of the raw bytes; the operations point into it by spans. It is filled by a network
+//! thread, carried to a worker, answered there, carried back and used again: no allocation per request.
+
+use posthaste_measure::{Ending, Stamps};
+use posthaste_wire::command::Kind;
+use posthaste_wire::encode::Protocol;
+use posthaste_wire::fault::Fault;
+use posthaste_wire::operation::Operation;
+
+use crate::queue::answer::Answer;
+use crate::queue::rules::{AccountId, Ask, Outcome};
+
+/// Where a connection lives: its network thread and its number, which is never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Address {
+    /// Index of the network thread.
+    pub thread: usize,
+    /// Slot in that thread's table.
+    pub slot: usize,
+    /// The connection's number.
+    pub client: u64,
+}
+
+/// One request in a bundle.
+#[derive(Debug)]
+pub struct Request {
+    /// What is asked; spans of the bundle's bytes.
+    pub operation: Operation,
+    /// What it counts as.
+    pub kind: Kind,
+    /// When it passed each station.
+    pub stamps: Stamps,
+    /// How it ended; meaningful once answered.
+    pub outcome: Outcome,
+}
+
+impl Request {
+    /// A request received just now.
+    #[must_use]
+    pub fn new(operation: Operation, kind: Kind, received: u64) -> Self {
+        Self { operation, kind, stamps: Stamps { received, ..Stamps::default() }, outcome: Outcome::Ok }
+    }
+}
+
+/// Consecutive requests of one connection.
+#[derive(Debug)]
+pub struct Bundle {
+    /// Whose requests these are.
+    pub address: Address,
+    /// The account they are asked as.
+    pub account: AccountId,
+    /// How answers are written.
+    pub protocol: Protocol,
+    /// The raw requests.
+    pub bytes: Vec<u8>,
+    /// In the order sent.
+    pub requests: Vec<Request>,
+    /// How many of them are answered.
+    pub answered: usize,
+    /// Their answers, in order.
+    pub answers: Vec<u8>,
+}
+
+impl Bundle {
+    /// An empty bundle for a connection.
+    #[must_use]
+    pub fn new(address: Address) -> Self {
+        Self {
+            address,
+            account: 0,
+            protocol: Protocol::Resp2,
+            bytes: Vec::new(),
+            requests: Vec::new(),
+            answered: 0,
+            answers: Vec::new(),
+        }
+    }
+
+    /// Empties a bundle for another use, keeping its buffers unless they grew large.
+    pub fn reset(&mut self, address: Address, account: AccountId, protocol: Protocol, kept_bytes: usize) {
+        self.address = address;
+        self.account = account;
+        self.protocol = protocol;
+        self.requests.clear();
+        self.answered = 0;
+        for buffer in [&mut self.bytes, &mut self.answers] {
+            buffer.clear();
+            buffer.shrink_to(kept_bytes);
+        }
+    }
+
+    /// The next request to execute, and where its answer goes. None when all are answered.
+    pub fn next_ask(&mut self) -> Option<(Ask<'_>, Answer<'_>)> {
+        let request = self.requests.get(self.answered)?;
+        let ask = Ask { account: self.account, operation: &request.operation, bytes: &self.bytes };
+        Some((ask, Answer::new(&mut self.answers, self.protocol)))
+    }
+
+    /// The request just executed has its answer.
+    pub fn finish_one(&mut self, outcome: Outcome) {
+        self.requests[self.answered].outcome = outcome;
+        self.answered += 1;
+    }
+
+    /// Answers the next request with an error.
+    pub fn refuse_one(&mut self, fault: &Fault) {
+        Answer::new(&mut self.answers, self.protocol).fault(fault);
+        self.finish_one(Outcome::Error);
+    }
+
+    /// Takes back every answer and gives this error instead: nothing of the bundle is known to have happened.
+    pub fn refuse_all(&mut self, fault: &Fault) {
+        self.answers.clear();
+        self.answered = 0;
+        while self.answered < self.requests.len() {
+            self.refuse_one(fault);
+        }
+    }
+
+    /// Whether every request has its answer.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.answered == self.requests.len()
+    }
+
+    /// Whether it ends with a pop that may wait.
+    #[must_use]
+    pub fn may_wait(&self) -> bool {
+        matches!(self.requests.last(), Some(Request { operation: Operation::Pop(pop), .. }) if pop.block_ms > 0)
+    }
+
+    /// Sets one stamp of every request.
+    pub fn stamp(&mut self, set: impl Fn(&mut Stamps)) {
+        for request in &mut self.requests {
+            set(&mut request.stamps);
+        }
+    }
+}
+
+/// How an outcome is counted.
+#[must_use]
+pub fn ending(outcome: Outcome) -> Ending {
+    match outcome {
+        Outcome::Ok => Ending::Ok,
+        Outcome::Null => Ending::Null,
+        Outcome::Error => Ending::Error,
+    }
+}

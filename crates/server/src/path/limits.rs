@@ -1,0 +1,45 @@
+//! Every bound of the path on one page, with its reason, checked against each other.
+
+use std::time::Duration;
+
+/// Requests of one connection that may be in the path: beyond it the connection is not read.
+pub const BUNDLE_REQUESTS_MAX: usize = 1024;
+
+/// A request's arguments: enough for a SENDMANY of 1,000 bodies or an ACK of as many ids.
+pub const ARGUMENTS_MAX: usize = 4096;
+
+/// One line of an inline command.
+pub const INLINE_BYTES_MAX: usize = 64 * 1024;
+
+/// All of one request beside its largest body: names, keys, headers, the other bodies of a SENDMANY.
+pub const REQUEST_BYTES_EXTRA: usize = 1024 * 1024;
+
+/// Read from one socket at once; also the most a connection is read in one turn, so that a flood waits its turn.
+pub const READ_BYTES: usize = 64 * 1024;
+
+/// Unsent answers of a connection above which it is not read: a slow reader harms only itself.
+pub const OUTPUT_BYTES_PAUSE: usize = 1024 * 1024;
+
+/// Buffers kept for reuse are cut down to this size.
+pub const BUFFER_BYTES_KEPT: usize = 16 * 1024;
+
+/// Bundles a network thread keeps for reuse.
+pub const SPARE_BUNDLES: usize = 256;
+
+/// Events taken from the kernel in one turn.
+pub const EVENTS_PER_TURN: usize = 1024;
+
+/// How long a connection that was closed by us is still read (and what it sends dropped), so that the last
+/// answers are not destroyed by a reset.
+pub const LINGER_MS: u64 = 1000;
+
+/// When to accept again after the system had no descriptor or no memory for a connection.
+pub const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
+
+/// Before authentication nobody may make us hold more than this.
+pub const UNAUTHENTICATED_BYTES_MAX: usize = 16 * 1024;
+
+// A paused connection must be able to hold the answers of one whole bundle of small requests.
+const _: () = assert!(OUTPUT_BYTES_PAUSE / BUNDLE_REQUESTS_MAX >= 512);
+// One read must be able to hold a longest inline command.
+const _: () = assert!(READ_BYTES >= INLINE_BYTES_MAX);

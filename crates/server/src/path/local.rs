@@ -1,0 +1,221 @@
+//! A store in this process, behind the worker: runs a batch through the rules, serves the pops that wait, commits.
+//!
+//! The store is locked while requests are decided and free while the disk works, so reads that need no commit are
+//! answered by the network threads in the meantime. One batch at a time: a frame on its way to the disk is followed
+//! by the next only when it is there.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use posthaste_measure::Clock;
+use posthaste_wire::fault::Fault;
+use posthaste_wire::operation::{Operation, Pop};
+
+use super::bundle::{Address, Bundle};
+use super::waiters::{Waiters, Waiting};
+use super::worker::{Batch, Store};
+use crate::queue::answer::Answer;
+use crate::queue::rules::{Ask, Commit, Flow, Millis, News, Outcome, Rules};
+use crate::time::Time;
+
+/// A store of this process, shared by workers and network threads.
+pub struct Local<R: Rules> {
+    rules: Mutex<R>,
+    waiters: Mutex<Waiters>,
+    turn: Mutex<Vec<News>>,
+    time: Time,
+    clock: Clock,
+}
+
+impl<R: Rules> Local<R> {
+    /// Shares a store.
+    pub fn new(rules: R, time: Time, clock: Clock) -> Arc<Self> {
+        Arc::new(Self {
+            rules: Mutex::new(rules),
+            waiters: Mutex::default(),
+            turn: Mutex::default(),
+            time,
+            clock,
+        })
+    }
+
+    fn rules(&self) -> MutexGuard<'_, R> {
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waiters(&self) -> MutexGuard<'_, Waiters> {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes durable what the batch changed; on failure nobody is told that anything happened.
+    fn commit(&self, commit: Option<R::Commit>, finished: &mut [Box<Bundle>]) {
+        let Some(mut commit) = commit else { return };
+        let result = commit.sync();
+        self.rules().committed(commit, &result);
+        if let Err(fault) = result {
+            for bundle in finished {
+                bundle.refuse_all(&fault);
+            }
+        }
+    }
+}
+
+impl<R: Rules> Store for Local<R> {
+    fn run(&self, batch: &mut Batch) {
+        let mut news = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rules = self.rules();
+        let mut waiters = self.waiters();
+        let requests = batch.requests() + waiters.len();
+        let mut turn = Turn {
+            now: self.time.millis(),
+            gate: rules.prepare(requests, batch.bytes()),
+            rules: &mut *rules,
+            waiters: &mut waiters,
+            news: &mut news,
+            finished: &mut batch.finished,
+        };
+        turn.give_up();
+        turn.tick();
+        for bundle in batch.waiting.drain(..) {
+            turn.run(bundle);
+        }
+        let sealed = rules.seal();
+        drop(waiters);
+        drop(rules);
+        self.commit(sealed, &mut batch.finished);
+        batch.answered_at = self.clock.now();
+    }
+
+    fn at_once(&self, operation: &Operation) -> bool {
+        operation.is_read() || matches!(operation, Operation::Login { .. }) || R::NEEDS_NO_WORKER
+    }
+
+    fn answer(&self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {
+        self.rules().read(ask, answer)
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let rules = self.rules().deadline();
+        let waiters = self.waiters().deadline();
+        rules.into_iter().chain(waiters).min().map(|at| self.time.instant(at))
+    }
+
+    fn leave(&self, address: Address) -> Option<Box<Bundle>> {
+        let mut waiting = self.waiters().leave(address)?;
+        answer_empty(&mut waiting.bundle);
+        Some(waiting.bundle)
+    }
+
+    fn forget(&self, address: Address) {
+        self.waiters().forget(address);
+    }
+
+    fn account(&self, name: &[u8]) -> u32 {
+        self.rules().account(name)
+    }
+
+    fn figures(&self) -> Vec<(&'static str, u64)> {
+        let mut figures = self.rules().figures();
+        figures.push(("blocked_clients", self.waiters().len() as u64));
+        figures
+    }
+}
+
+/// One batch on its way through the rules.
+struct Turn<'a, R: Rules> {
+    now: Millis,
+    gate: Result<(), Fault>,
+    rules: &'a mut R,
+    waiters: &'a mut Waiters,
+    news: &'a mut Vec<News>,
+    finished: &'a mut Vec<Box<Bundle>>,
+}
+
+impl<R: Rules> Turn<'_, R> {
+    /// Ends the waits whose time is over.
+    fn give_up(&mut self) {
+        while let Some(mut waiting) = self.waiters.take_expired(self.now) {
+            answer_empty(&mut waiting.bundle);
+            self.run(waiting.bundle);
+        }
+    }
+
+    /// Lets time pass in the store.
+    fn tick(&mut self) {
+        self.rules.tick(self.now, self.news);
+        self.serve_waiters();
+    }
+
+    /// Executes a bundle until it is done or has to wait.
+    fn run(&mut self, mut bundle: Box<Bundle>) {
+        while !bundle.is_done() {
+            match self.execute(&mut bundle) {
+                Flow::Done(outcome) => bundle.finish_one(outcome),
+                Flow::Waits(_) if self.waiters.has_left(bundle.address) => answer_empty(&mut bundle),
+                Flow::Waits(interest) => {
+                    let until = self.now.saturating_add(block_ms(&bundle));
+                    return self.waiters.park(Waiting { bundle, interest, until });
+                }
+            }
+            self.serve_waiters();
+        }
+        self.finished.push(bundle);
+    }
+
+    fn execute(&mut self, bundle: &mut Bundle) -> Flow {
+        let Some((ask, mut answer)) = bundle.next_ask() else { return Flow::Done(Outcome::Ok) };
+        match &self.gate {
+            Err(fault) if !ask.operation.is_read() => Flow::Done(answer.fault(fault)),
+            _ => self.rules.execute(self.now, ask, &mut answer, self.news),
+        }
+    }
+
+    /// Gives what became available to the pops that wait for it, before anybody else can take it.
+    fn serve_waiters(&mut self) {
+        let mut told = 0;
+        while !self.waiters.is_empty() && told < self.news.len() {
+            self.serve(self.news[told]);
+            told += 1;
+        }
+        self.news.clear();
+    }
+
+    /// One message satisfies one pop; the end of a queue concerns all.
+    fn serve(&mut self, news: News) {
+        let mut after = None;
+        while let Some((ticket, mut waiting)) = self.waiters.take_match(news, after) {
+            match self.execute(&mut waiting.bundle) {
+                Flow::Waits(_) => {
+                    self.waiters.put_back(ticket, waiting);
+                    after = Some(ticket);
+                }
+                Flow::Done(outcome) => {
+                    waiting.bundle.finish_one(outcome);
+                    self.finished.push(waiting.bundle);
+                    if matches!(news, News::Available { .. }) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// How long the next request of a bundle may wait.
+fn block_ms(bundle: &Bundle) -> u64 {
+    match bundle.requests.get(bundle.answered).map(|request| &request.operation) {
+        Some(Operation::Pop(pop)) => pop.block_ms,
+        _ => 0,
+    }
+}
+
+/// The answer of a pop that gives up: null, or an empty array when it asked with COUNT.
+fn answer_empty(bundle: &mut Bundle) {
+    let counted = matches!(
+        bundle.requests.get(bundle.answered).map(|request| &request.operation),
+        Some(Operation::Pop(Pop { select, .. })) if select.count.is_some()
+    );
+    let Some((_, mut answer)) = bundle.next_ask() else { return };
+    let outcome = if counted { answer.empty() } else { answer.null() };
+    bundle.finish_one(outcome);
+}

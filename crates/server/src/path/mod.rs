@@ -1,0 +1,33 @@
+//! The path of every request, one file per station, in the order a request meets them.
+//!
+//! ```text
+//!   accept ─▶ network: read, parse ─▶ waiting line ─▶ batch ─▶ worker ─▶ store
+//!                 ▲  └─ what needs no commit is answered on the spot          │
+//!                 └───────────── mailbox ◀──────────── answers ◀──────────────┘
+//! ```
+//!
+//! A network thread owns its connections; nobody else touches them. What one connection sent in one go travels
+//! as one [`bundle::Bundle`], and a connection has at most one bundle under way. That alone keeps its requests
+//! and answers in order, whatever the number of workers, and makes deep pipelines cheap.
+
+pub mod limits;
+
+pub mod accept; // 1
+
+pub mod network; // 2
+
+pub mod connection; // 2, one of many
+
+pub mod session; // 2, what is not for the store
+
+pub mod bundle; // 3, what travels
+
+pub mod waiting_line; // 3
+
+pub mod worker; // 4, 5
+
+pub mod local; // 5, a store in this process
+
+pub mod waiters; // 5, pops that wait
+
+pub mod mailbox; // 6

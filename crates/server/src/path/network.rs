@@ -1,0 +1,591 @@
+//! A network thread: one readiness loop over its connections.
+//!
+//! A turn reads every ready socket once, parses all whole requests, hands them on, collects finished answers, then
+//! writes each connection that has some once. It never waits for anything but the kernel's events and its mail.
+
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use mio::{Events, Interest, Poll, Token};
+use posthaste_measure::{Recorder, Stamps};
+use posthaste_wire::command::Kind;
+use posthaste_wire::decode::{Decoder, Limits};
+use posthaste_wire::encode::Protocol;
+use posthaste_wire::fault::{Fault, Word};
+use posthaste_wire::operation::Operation;
+use posthaste_wire::span::Span;
+use slab::Slab;
+
+use super::accept::{Listener, Socket};
+use super::bundle::{Address, Bundle, Request, ending};
+use super::connection::{Connection, Life};
+use super::limits;
+use super::mailbox::{Mail, Mailbox};
+use super::session::Session;
+use crate::house::{Entrance, House};
+use crate::queue::answer::Answer;
+use crate::queue::rules::{AccountId, Ask, Outcome};
+
+const WAKER: Token = Token(usize::MAX);
+const FIRST_LISTENER: usize = usize::MAX / 2;
+
+/// One network thread's world.
+pub struct Network {
+    thread: usize,
+    poll: Poll,
+    house: Arc<House>,
+    mailbox: Arc<Mailbox>,
+    listeners: Vec<Listener>,
+    next_thread: usize,
+    connections: Slab<Connection>,
+    ready: Vec<usize>,
+    lingering: VecDeque<(Instant, Address)>,
+    bench: Bench,
+    recorder: Recorder,
+    answered: Vec<Box<Bundle>>,
+    stalled: Vec<usize>,
+    stopping: bool,
+}
+
+/// A thread's tools, kept from turn to turn so that nothing is allocated in the steady state.
+#[derive(Default)]
+struct Bench {
+    read_buffer: Vec<u8>,
+    args: Vec<Span>,
+    buffers: Vec<Vec<u8>>,
+    bundles: Vec<Box<Bundle>>,
+    outgoing: Vec<Box<Bundle>>,
+    dirty: Vec<Address>,
+    at_once: Vec<AtOnce>,
+    logins: Vec<(Address, Vec<u8>)>,
+    mail: Vec<Mail>,
+}
+
+/// A request that was answered on the spot, until its answer is written.
+struct AtOnce {
+    kind: Kind,
+    outcome: Outcome,
+    received: u64,
+    answered: u64,
+}
+
+/// What a connection may use while it is served.
+pub struct Turn<'a> {
+    /// What all share.
+    pub house: &'a House,
+    /// When the requests at hand were whole.
+    pub parsed_at: u64,
+    /// Space for the arguments of one request.
+    pub args: &'a mut Vec<Span>,
+    /// Bundles to be lined up at the end of the turn.
+    pub outgoing: &'a mut Vec<Box<Bundle>>,
+    read_buffer: &'a mut Vec<u8>,
+    buffers: &'a mut Vec<Vec<u8>>,
+    bundles: &'a mut Vec<Box<Bundle>>,
+    dirty: &'a mut Vec<Address>,
+    at_once: &'a mut Vec<AtOnce>,
+    logins: &'a mut Vec<(Address, Vec<u8>)>,
+}
+
+impl Turn<'_> {
+    /// An empty buffer.
+    pub fn buffer(&mut self) -> Vec<u8> {
+        self.buffers.pop().unwrap_or_else(|| Vec::with_capacity(512))
+    }
+
+    /// Takes a buffer back.
+    pub fn give_back(&mut self, mut buffer: Vec<u8>) {
+        if buffer.capacity() > 0 && self.buffers.len() < limits::SPARE_BUNDLES {
+            buffer.clear();
+            buffer.shrink_to(limits::BUFFER_BYTES_KEPT);
+            self.buffers.push(buffer);
+        }
+    }
+
+    /// The thread's buffer for reading.
+    pub fn take_read_buffer(&mut self) -> Vec<u8> {
+        std::mem::take(self.read_buffer)
+    }
+
+    /// Puts it back.
+    pub fn give_read_buffer(&mut self, buffer: Vec<u8>) {
+        *self.read_buffer = buffer;
+    }
+
+    /// An empty bundle.
+    pub fn bundle(&mut self, address: Address, account: AccountId, protocol: Protocol) -> Box<Bundle> {
+        let mut bundle = self.bundles.pop().unwrap_or_else(|| Box::new(Bundle::new(address)));
+        bundle.reset(address, account, protocol, limits::BUFFER_BYTES_KEPT);
+        if bundle.answers.capacity() == 0 {
+            bundle.answers = self.buffer();
+        }
+        bundle
+    }
+
+    /// A connection has something to write.
+    pub fn wrote(&mut self, address: Address, listed: &mut bool) {
+        if !std::mem::replace(listed, true) {
+            self.dirty.push(address);
+        }
+    }
+
+    /// A request was answered on the spot.
+    pub fn answered_at_once(&mut self, kind: Kind, outcome: Outcome) {
+        let answered = self.house.clock.now();
+        self.at_once.push(AtOnce { kind, outcome, received: self.parsed_at, answered });
+    }
+
+    /// A connection logs in: its secret is checked first where accounts are closed.
+    pub fn log_in(&mut self, address: Address, account: &[u8], secret: &[u8]) {
+        match &self.house.entrance {
+            Entrance::Open(_) => self.logins.push((address, account.to_vec())),
+            Entrance::Closed(authenticator) => {
+                if !authenticator.ask(address, account, secret) {
+                    self.logins.push((address, Vec::new()));
+                }
+            }
+        }
+    }
+}
+
+impl Network {
+    /// A network thread that deals accepted connections out to all threads, if it has listeners.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new(
+        thread: usize,
+        poll: Poll,
+        house: Arc<House>,
+        mut listeners: Vec<Listener>,
+    ) -> std::io::Result<Self> {
+        for (i, listener) in listeners.iter_mut().enumerate() {
+            listener.register(poll.registry(), Token(FIRST_LISTENER + i))?;
+        }
+        let bench = Bench { read_buffer: vec![0; limits::READ_BYTES], ..Bench::default() };
+        Ok(Self {
+            thread,
+            poll,
+            mailbox: Arc::clone(&house.mailboxes[thread]),
+            recorder: house.meter.recorder(),
+            house,
+            listeners,
+            next_thread: 0,
+            connections: Slab::new(),
+            ready: Vec::new(),
+            lingering: VecDeque::new(),
+            bench,
+            answered: Vec::new(),
+            stalled: Vec::new(),
+            stopping: false,
+        })
+    }
+
+    /// A mailbox for a thread that will use this poll.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn mailbox(poll: &Poll) -> std::io::Result<Arc<Mailbox>> {
+        Ok(Mailbox::new(mio::Waker::new(poll.registry(), WAKER)?))
+    }
+
+    /// Runs until it was told to stop and every answer is written.
+    ///
+    /// # Errors
+    /// The system's, when it gives no more events.
+    pub fn run(mut self) -> std::io::Result<()> {
+        let mut events = Events::with_capacity(limits::EVENTS_PER_TURN);
+        while !(self.stopping && self.connections.is_empty()) {
+            match self.poll.poll(&mut events, self.patience()) {
+                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+                _ => self.turn(&events),
+            }
+        }
+        Ok(())
+    }
+
+    /// How long to wait for events.
+    fn patience(&self) -> Option<Duration> {
+        if !self.ready.is_empty() || !self.mailbox.may_sleep() {
+            return Some(Duration::ZERO);
+        }
+        let lingering = self.lingering.front().map(|(end, _)| end.saturating_duration_since(Instant::now()));
+        let stalled = (!self.stalled.is_empty()).then_some(limits::ACCEPT_AGAIN);
+        lingering.into_iter().chain(stalled).min()
+    }
+
+    fn turn(&mut self, events: &Events) {
+        let mut mail = std::mem::take(&mut self.bench.mail);
+        self.mailbox.collect(&mut mail);
+        for listener in std::mem::take(&mut self.stalled) {
+            self.accept(listener);
+        }
+        for event in events {
+            self.note(event);
+        }
+        for piece in mail.drain(..) {
+            self.receive(piece);
+        }
+        self.bench.mail = mail;
+        self.serve_ready();
+        self.finish_logins();
+        self.line_up();
+        self.write();
+        self.count();
+        self.end_lingering();
+    }
+
+    /// Takes note of an event.
+    fn note(&mut self, event: &mio::event::Event) {
+        match event.token() {
+            WAKER => {}
+            Token(listener) if listener >= FIRST_LISTENER => self.accept(listener - FIRST_LISTENER),
+            Token(slot) => {
+                let Some(connection) = self.connections.get_mut(slot) else { return };
+                connection.can_read |= event.is_readable() || event.is_read_closed();
+                if event.is_writable() {
+                    connection.now_writable();
+                    list(&mut self.bench.dirty, connection);
+                }
+                if event.is_read_closed() && connection.blocked {
+                    self.give_up_waiting(slot);
+                }
+                self.list_ready(slot);
+            }
+        }
+    }
+
+    /// The client of a waiting pop is leaving: no message may be given to it.
+    fn give_up_waiting(&mut self, slot: usize) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let address = connection.client.address;
+        connection.blocked = false;
+        if let Some(bundle) = self.house.store.leave(address) {
+            self.receive(Mail::Answered(bundle));
+        }
+    }
+
+    fn list_ready(&mut self, slot: usize) {
+        if let Some(connection) = self.connections.get_mut(slot)
+            && !std::mem::replace(&mut connection.listed, true)
+        {
+            self.ready.push(slot);
+        }
+    }
+
+    fn receive(&mut self, mail: Mail) {
+        match mail {
+            Mail::Answered(bundle) => self.deliver(bundle),
+            Mail::Adopt(socket) => self.adopt(socket),
+            Mail::Verified { address, accepted } => self.verified(address, accepted),
+            Mail::Kill(address) => {
+                if let Some(connection) = self.at(address) {
+                    connection.life = Life::Over;
+                    self.list_ready(address.slot);
+                }
+            }
+            Mail::Stop => self.stop(),
+        }
+    }
+
+    /// The connection at an address, unless it is gone.
+    fn at(&mut self, address: Address) -> Option<&mut Connection> {
+        self.connections.get_mut(address.slot).filter(|connection| connection.client.address == address)
+    }
+
+    fn deliver(&mut self, mut bundle: Box<Bundle>) {
+        let (connections, mut turn) = split(&mut self.connections, &mut self.bench, &self.house);
+        let address = bundle.address;
+        if bundle.may_wait() {
+            turn.house.store.forget(address);
+        }
+        let connection =
+            connections.get_mut(address.slot).filter(|connection| connection.client.address == address);
+        if let Some(connection) = connection {
+            if matches!(bundle.requests.first(), Some(Request { operation: Operation::Login { .. }, .. })) {
+                finish_login(connection, &bundle.answers, &mut turn);
+            } else {
+                connection.take_answers(&mut bundle, &mut turn);
+            }
+            if self.stopping && connection.life == Life::Open {
+                connection.life = Life::Closing;
+            }
+        }
+        self.answered.push(bundle);
+        self.list_ready(address.slot);
+    }
+
+    fn accept(&mut self, listener: usize) {
+        loop {
+            let Some(accepted) = self.listeners.get(listener).map(Listener::accept) else { return };
+            match accepted {
+                Ok(socket) => self.deal(socket),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                // Out of descriptors or memory: edges are told once, so it is on us to look again.
+                Err(_) => return self.stalled.push(listener),
+            }
+        }
+    }
+
+    /// Gives the connection to the next thread in turn.
+    fn deal(&mut self, mut socket: Socket) {
+        if self.house.connections.fetch_add(1, Ordering::Relaxed) >= self.house.connections_max {
+            self.house.connections.fetch_sub(1, Ordering::Relaxed);
+            let _ = std::io::Write::write(&mut socket, b"-ERR max number of clients reached\r\n");
+            return;
+        }
+        self.next_thread = (self.next_thread + 1) % self.house.mailboxes.len();
+        if self.next_thread == self.thread {
+            self.adopt(socket);
+        } else {
+            self.house.mailboxes[self.next_thread].post(Mail::Adopt(socket));
+        }
+    }
+
+    fn adopt(&mut self, mut socket: Socket) {
+        let entry = self.connections.vacant_entry();
+        let slot = entry.key();
+        let interests = Interest::READABLE | Interest::WRITABLE;
+        if self.stopping || self.poll.registry().register(&mut socket, Token(slot), interests).is_err() {
+            self.house.connections.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        let client = self.house.clients.enter(self.thread, slot, socket.peer(), self.house.clock);
+        let decoder = Decoder::new(Limits {
+            bulk_bytes: self.house.message_bytes_max,
+            request_bytes: self.house.message_bytes_max + limits::REQUEST_BYTES_EXTRA,
+            args: limits::ARGUMENTS_MAX,
+            inline_bytes: limits::INLINE_BYTES_MAX,
+        });
+        let session = Session::new(self.house.default_account());
+        entry.insert(Connection::new(client, socket, session, decoder));
+        self.list_ready(slot);
+    }
+
+    fn serve_ready(&mut self) {
+        let now = self.house.clock.now();
+        for slot in std::mem::take(&mut self.ready) {
+            let (connections, mut turn) = split(&mut self.connections, &mut self.bench, &self.house);
+            let Some(connection) = connections.get_mut(slot) else { continue };
+            connection.listed = false;
+            connection.touch(now);
+            connection.serve(&mut turn);
+            turn.wrote(connection.client.address, &mut connection.dirty);
+            if connection.wants_turn() {
+                self.list_ready(slot);
+            }
+        }
+    }
+
+    /// Asks the store for the numbers of accounts that log in.
+    fn finish_logins(&mut self) {
+        for (address, account) in std::mem::take(&mut self.bench.logins) {
+            self.log_in(address, &account);
+        }
+    }
+
+    fn log_in(&mut self, address: Address, account: &[u8]) {
+        let (connections, mut turn) = split(&mut self.connections, &mut self.bench, &self.house);
+        let Some(connection) = connections.get_mut(address.slot).filter(|c| c.client.address == address) else {
+            return;
+        };
+        if account.is_empty() {
+            let fault = Fault::new(Word::Busy, "too many logins at once; try again");
+            return refuse_login(connection, &fault, &mut turn);
+        }
+        let len = u32::try_from(account.len()).unwrap_or(u32::MAX);
+        let operation = Operation::Login { account: Span { start: 0, len } };
+        let mut answers = turn.buffer();
+        let ask = Ask { account: 0, operation: &operation, bytes: account };
+        let known = turn.house.store.answer(ask, &mut Answer::new(&mut answers, Protocol::Resp2));
+        if known.is_some() {
+            finish_login(connection, &answers, &mut turn);
+            self.list_ready(address.slot);
+            return;
+        }
+        let mut bundle = turn.bundle(address, 0, Protocol::Resp2);
+        bundle.bytes.extend_from_slice(account);
+        bundle.requests.push(Request::new(operation, Kind::Login, turn.house.clock.now()));
+        turn.outgoing.push(bundle);
+    }
+
+    fn verified(&mut self, address: Address, accepted: bool) {
+        let Some(connection) = self.at(address) else { return };
+        if accepted {
+            let account = connection.session.arriving().map(<[u8]>::to_vec).unwrap_or_default();
+            return self.log_in(address, &account);
+        }
+        let fault = Fault::new(Word::NoAccount, "unknown account or wrong secret");
+        let (connections, mut turn) = split(&mut self.connections, &mut self.bench, &self.house);
+        if let Some(connection) = connections.get_mut(address.slot) {
+            refuse_login(connection, &fault, &mut turn);
+            self.list_ready(address.slot);
+        }
+    }
+
+    /// Lines up this turn's bundles; those that find the line full are told so.
+    fn line_up(&mut self) {
+        let mut outgoing = std::mem::take(&mut self.bench.outgoing);
+        if outgoing.is_empty() {
+            self.bench.outgoing = outgoing;
+            return;
+        }
+        let enqueued = self.house.clock.now();
+        for bundle in &mut outgoing {
+            bundle.stamp(|stamps| stamps.enqueued = enqueued);
+        }
+        self.house.line.push_all(&mut outgoing);
+        let full = Fault::new(Word::Busy, "the waiting line is full; try again");
+        for mut bundle in outgoing.drain(..) {
+            bundle.refuse_all(&full);
+            self.deliver(bundle);
+        }
+        self.bench.outgoing = outgoing;
+    }
+
+    fn write(&mut self) {
+        let mut dirty = std::mem::take(&mut self.bench.dirty);
+        for address in dirty.drain(..) {
+            let (connections, mut turn) = split(&mut self.connections, &mut self.bench, &self.house);
+            let Some(connection) = connections.get_mut(address.slot).filter(|c| c.client.address == address)
+            else {
+                continue;
+            };
+            if connection.life == Life::Over {
+                self.remove(address);
+                continue;
+            }
+            let lingered = connection.life == Life::Lingering;
+            connection.flush(&mut turn);
+            let (life, wants_turn) = (connection.life, connection.wants_turn());
+            match life {
+                Life::Over => self.remove(address),
+                Life::Lingering if !lingered => self.linger(address),
+                _ if wants_turn => self.list_ready(address.slot),
+                _ => {}
+            }
+        }
+        self.bench.dirty = dirty;
+    }
+
+    fn linger(&mut self, address: Address) {
+        let end = Instant::now() + Duration::from_millis(limits::LINGER_MS);
+        self.lingering.push_back((end, address));
+        self.list_ready(address.slot);
+    }
+
+    fn end_lingering(&mut self) {
+        let now = Instant::now();
+        while let Some(&(end, address)) = self.lingering.front()
+            && end <= now
+        {
+            self.lingering.pop_front();
+            if self.at(address).is_some() {
+                self.remove(address);
+            }
+        }
+    }
+
+    fn remove(&mut self, address: Address) {
+        let mut connection = self.connections.remove(address.slot);
+        // The descriptor is closed with the socket, which takes it out of the poll in any case.
+        let _ = self.poll.registry().deregister(&mut connection.socket);
+        if connection.under_way {
+            // Nobody reads the answer: a waiting pop must not take a message any more.
+            if let Some(bundle) = self.house.store.leave(address) {
+                self.answered.push(bundle);
+            }
+        }
+        self.house.clients.leave(address.client);
+        self.house.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Counts everything whose answer was written in this turn.
+    fn count(&mut self) {
+        if self.answered.is_empty() && self.bench.at_once.is_empty() {
+            return;
+        }
+        let replied = self.house.clock.now();
+        for done in self.bench.at_once.drain(..) {
+            let AtOnce { kind, outcome, received, answered } = done;
+            let stamps =
+                Stamps { received, enqueued: received, dequeued: received, sent: received, answered, replied };
+            self.recorder.note(kind as u8, ending(outcome), &stamps);
+        }
+        for mut bundle in self.answered.drain(..) {
+            for request in &mut bundle.requests {
+                request.stamps.replied = replied;
+                self.recorder.note(request.kind as u8, ending(request.outcome), &request.stamps);
+            }
+            if self.bench.bundles.len() < limits::SPARE_BUNDLES {
+                self.bench.bundles.push(bundle);
+            }
+        }
+        self.recorder.flush();
+    }
+
+    /// Accepts and reads nothing more; waiting pops get nothing; the rest is finished.
+    fn stop(&mut self) {
+        self.stopping = true;
+        self.listeners.clear();
+        let slots: Vec<usize> = self.connections.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            let connection = &mut self.connections[slot];
+            if connection.blocked {
+                self.give_up_waiting(slot);
+            } else if !connection.under_way && connection.life == Life::Open {
+                connection.life = Life::Closing;
+                list(&mut self.bench.dirty, connection);
+            }
+        }
+    }
+}
+
+/// The connections, and what they may use meanwhile.
+fn split<'a>(
+    connections: &'a mut Slab<Connection>,
+    bench: &'a mut Bench,
+    house: &'a House,
+) -> (&'a mut Slab<Connection>, Turn<'a>) {
+    let turn = Turn {
+        house,
+        parsed_at: 0,
+        args: &mut bench.args,
+        outgoing: &mut bench.outgoing,
+        read_buffer: &mut bench.read_buffer,
+        buffers: &mut bench.buffers,
+        bundles: &mut bench.bundles,
+        dirty: &mut bench.dirty,
+        at_once: &mut bench.at_once,
+        logins: &mut bench.logins,
+    };
+    (connections, turn)
+}
+
+fn list(dirty: &mut Vec<Address>, connection: &mut Connection) {
+    if !std::mem::replace(&mut connection.dirty, true) {
+        dirty.push(connection.client.address);
+    }
+}
+
+/// The store's answer to a login is the account's number.
+fn finish_login(connection: &mut Connection, answers: &[u8], turn: &mut Turn<'_>) {
+    connection.under_way = false;
+    let number = std::str::from_utf8(answers).ok().and_then(|text| text.strip_prefix(':'));
+    let account = number.and_then(|text| text.trim_end().parse().ok());
+    connection.answer_with(turn, |session, client, output| match account {
+        Some(account) => session.logged_in(account, client, output),
+        None => {
+            session.refused(&Fault::new(Word::Store, "the account could not be stored; try again"), output);
+        }
+    });
+}
+
+fn refuse_login(connection: &mut Connection, fault: &Fault, turn: &mut Turn<'_>) {
+    connection.under_way = false;
+    connection.answer_with(turn, |session, _, output| session.refused(fault, output));
+}

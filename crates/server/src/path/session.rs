@@ -1,0 +1,339 @@
+//! A connection's session: who it is, what protocol it speaks, and the requests that are not for the store.
+//!
+//! Pure but for what it is handed: bytes and the house in, answer bytes and the next [`Step`] out.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use posthaste_wire::command::{ClientReply, KillTarget, Session as Command};
+use posthaste_wire::docs;
+use posthaste_wire::encode::{Encoder, Protocol};
+use posthaste_wire::fault::{Fault, Word};
+use posthaste_wire::span::Span;
+
+use super::mailbox::Mail;
+use crate::clients::Client;
+use crate::house::House;
+use crate::info;
+use crate::queue::rules::AccountId;
+
+/// What follows from a request.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It is answered.
+    Answered,
+    /// It is answered, and the connection ends.
+    Close,
+    /// A login: the secret is to be checked, then the account's number asked of the store.
+    Login {
+        /// Account name.
+        account: Vec<u8>,
+        /// What was given as its secret.
+        secret: Vec<u8>,
+    },
+}
+
+/// How a login under way will be answered.
+#[derive(Debug)]
+enum Greeting {
+    /// LOGIN: the account's id.
+    Id,
+    /// AUTH: `OK`.
+    Ok,
+    /// HELLO: the map, after switching to this protocol and taking this name.
+    Hello(Protocol, Option<String>),
+}
+
+/// One session.
+pub struct Session {
+    account: Option<AccountId>,
+    /// The protocol of answers.
+    pub protocol: Protocol,
+    greeting: Option<(Greeting, Vec<u8>)>,
+    mute: Mute,
+}
+
+/// CLIENT REPLY.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mute {
+    No,
+    Once,
+    Always,
+}
+
+/// The version of Redis whose clients' expectations we meet.
+pub const REDIS_VERSION: &str = "7.2.0";
+
+impl Session {
+    /// A new connection's session.
+    #[must_use]
+    pub fn new(account: Option<AccountId>) -> Self {
+        Self { account, protocol: Protocol::Resp2, greeting: None, mute: Mute::No }
+    }
+
+    /// The account that requests to the store are asked as.
+    ///
+    /// # Errors
+    /// `NOAUTH` before login.
+    pub fn account(&self) -> Result<AccountId, Fault> {
+        self.account.ok_or(Fault::new(Word::NoAuth, "log in first: LOGIN account secret"))
+    }
+
+    /// Whether the connection may ask the store.
+    #[must_use]
+    pub fn is_admitted(&self) -> bool {
+        self.account.is_some()
+    }
+
+    /// Whether the next answer is wanted (CLIENT REPLY); a single skip is used up by asking.
+    pub fn answers(&mut self) -> bool {
+        match self.mute {
+            Mute::No => true,
+            Mute::Always => false,
+            Mute::Once => {
+                self.mute = Mute::No;
+                false
+            }
+        }
+    }
+
+    /// Whether any answer may have to be swallowed.
+    #[must_use]
+    pub fn is_muted(&self) -> bool {
+        self.mute != Mute::No
+    }
+
+    /// Executes a request that is not for the store.
+    pub fn execute(
+        &mut self,
+        command: &Command,
+        bytes: &[u8],
+        client: &Client,
+        house: &House,
+        out: &mut Vec<u8>,
+    ) -> Step {
+        let text = |span: &Span| String::from_utf8_lossy(span.of(bytes)).into_owned();
+        match command {
+            Command::Hello { protocol, auth, name } => {
+                return self.hello(*protocol, *auth, name.as_ref().map(text), bytes, client, out);
+            }
+            Command::Auth { account, secret } => {
+                let account = account.map_or(&b"default"[..], |account| account.of(bytes));
+                return self.log_in(Greeting::Ok, account, secret.of(bytes));
+            }
+            Command::Login { account, secret } => {
+                let secret = secret.map_or(&b""[..], |secret| secret.of(bytes));
+                return self.log_in(Greeting::Id, account.of(bytes), secret);
+            }
+            Command::Reset => {
+                *self = Self::new(house.default_account());
+                *client.about() = crate::clients::About { protocol: 2, ..Default::default() };
+                Encoder::new(out, self.protocol).simple("RESET");
+            }
+            Command::Logout => {
+                self.account = house.default_account();
+                client.about().account.clear();
+                self.encoder(out).simple("OK");
+            }
+            Command::Quit => {
+                self.encoder(out).simple("OK");
+                return Step::Close;
+            }
+            Command::Ping(None) => self.encoder(out).simple("PONG"),
+            Command::Ping(Some(text)) | Command::Echo(text) => self.encoder(out).bulk(text.of(bytes)),
+            Command::Get(_) => self.encoder(out).null(),
+            Command::Select(0) | Command::ReadOnly => self.encoder(out).simple("OK"),
+            Command::Select(_) => {
+                self.encoder(out).error(&Fault::new(Word::Err, "DB index is out of range: there is only 0"));
+            }
+            Command::Time => self.time(out),
+            Command::Info(sections) => {
+                let sections: Vec<String> = sections.iter().map(text).collect();
+                self.encoder(out).bulk(info::info(house, &sections).as_bytes());
+            }
+            Command::ConfigGet(patterns) => self.config(patterns.iter().map(text), house, out),
+            Command::CommandAll => docs::all(&mut self.encoder(out)),
+            Command::CommandCount => docs::count(&mut self.encoder(out)),
+            Command::CommandList => docs::list(&mut self.encoder(out)),
+            Command::CommandInfo(names) => docs::info(&mut self.encoder(out), &spans(names, bytes)),
+            Command::CommandDocs(names) => docs::docs(&mut self.encoder(out), &spans(names, bytes)),
+            _ => self.client(command, bytes, client, house, out),
+        }
+        Step::Answered
+    }
+
+    /// CLIENT and its subcommands.
+    fn client(&mut self, command: &Command, bytes: &[u8], client: &Client, house: &House, out: &mut Vec<u8>) {
+        let text = |span: &Span| String::from_utf8_lossy(span.of(bytes)).into_owned();
+        let mut encoder = self.encoder(out);
+        match command {
+            Command::ClientId => encoder.integer(client.address.client.cast_signed()),
+            Command::ClientGetName => match client.about().name.as_str() {
+                "" => encoder.null(),
+                name => encoder.bulk(name.as_bytes()),
+            },
+            Command::ClientInfo => encoder.bulk(format!("{}\n", client.line(house.clock.now())).as_bytes()),
+            Command::ClientList => encoder.bulk(house.clients.list(house.clock.now()).as_bytes()),
+            Command::ClientKill(target) => kill(*target, bytes, house, &mut encoder),
+            Command::ClientSetName(name) => {
+                client.about().name = text(name);
+                encoder.simple("OK");
+            }
+            Command::ClientSetInfo { attribute, value } => {
+                if attribute.of(bytes).eq_ignore_ascii_case(b"lib-ver") {
+                    client.about().library_version = text(value);
+                } else {
+                    client.about().library = text(value);
+                }
+                encoder.simple("OK");
+            }
+            Command::ClientReply(reply) => match reply {
+                ClientReply::On => {
+                    encoder.simple("OK");
+                    self.mute = Mute::No;
+                }
+                ClientReply::Off => self.mute = Mute::Always,
+                ClientReply::Skip => self.mute = Mute::Once,
+            },
+            _ => encoder.simple("OK"),
+        }
+    }
+
+    /// The store gave the account's number: the login is done.
+    pub fn logged_in(&mut self, account: AccountId, client: &Client, out: &mut Vec<u8>) {
+        let Some((greeting, name)) = self.greeting.take() else { return };
+        self.account = Some(account);
+        client.about().account = String::from_utf8_lossy(&name).into_owned();
+        match greeting {
+            Greeting::Id => self.encoder(out).integer(i64::from(account)),
+            Greeting::Ok => self.encoder(out).simple("OK"),
+            Greeting::Hello(protocol, name) => self.greet(protocol, name, client, out),
+        }
+    }
+
+    /// The login failed.
+    pub fn refused(&mut self, fault: &Fault, out: &mut Vec<u8>) {
+        self.greeting = None;
+        self.encoder(out).error(fault);
+    }
+
+    /// The name of the account that is logging in.
+    #[must_use]
+    pub fn arriving(&self) -> Option<&[u8]> {
+        self.greeting.as_ref().map(|(_, name)| name.as_slice())
+    }
+
+    fn hello(
+        &mut self,
+        protocol: Option<i64>,
+        auth: Option<(Span, Span)>,
+        name: Option<String>,
+        bytes: &[u8],
+        client: &Client,
+        out: &mut Vec<u8>,
+    ) -> Step {
+        let protocol = match protocol {
+            None => self.protocol,
+            Some(2) => Protocol::Resp2,
+            Some(3) => Protocol::Resp3,
+            Some(_) => {
+                let fault = Fault::new(Word::NoProto, "unsupported protocol version: use HELLO 2 or HELLO 3");
+                self.encoder(out).error(&fault);
+                return Step::Answered;
+            }
+        };
+        match auth {
+            Some((account, secret)) => {
+                self.log_in(Greeting::Hello(protocol, name), account.of(bytes), secret.of(bytes))
+            }
+            None => {
+                self.greet(protocol, name, client, out);
+                Step::Answered
+            }
+        }
+    }
+
+    fn log_in(&mut self, greeting: Greeting, account: &[u8], secret: &[u8]) -> Step {
+        self.greeting = Some((greeting, account.to_vec()));
+        Step::Login { account: account.to_vec(), secret: secret.to_vec() }
+    }
+
+    fn greet(&mut self, protocol: Protocol, name: Option<String>, client: &Client, out: &mut Vec<u8>) {
+        self.protocol = protocol;
+        let mut about = client.about();
+        about.protocol = if protocol == Protocol::Resp3 { 3 } else { 2 };
+        if let Some(name) = name {
+            about.name = name;
+        }
+        let mut encoder = Encoder::new(out, protocol);
+        encoder.map(7);
+        for (key, value) in [("server", "posthaste"), ("version", REDIS_VERSION)] {
+            encoder.bulk(key.as_bytes());
+            encoder.bulk(value.as_bytes());
+        }
+        encoder.bulk(b"proto");
+        encoder.integer(i64::from(about.protocol));
+        encoder.bulk(b"id");
+        encoder.integer(client.address.client.cast_signed());
+        for (key, value) in [("mode", "standalone"), ("role", "master")] {
+            encoder.bulk(key.as_bytes());
+            encoder.bulk(value.as_bytes());
+        }
+        encoder.bulk(b"modules");
+        encoder.array(0);
+    }
+
+    fn time(&self, out: &mut Vec<u8>) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut encoder = self.encoder(out);
+        encoder.array(2);
+        encoder.bulk(now.as_secs().to_string().as_bytes());
+        encoder.bulk(now.subsec_micros().to_string().as_bytes());
+    }
+
+    /// CONFIG GET: the few settings that clients and load generators look for.
+    fn config(&self, patterns: impl Iterator<Item = String>, house: &House, out: &mut Vec<u8>) {
+        let patterns: Vec<String> = patterns.map(|pattern| pattern.to_ascii_lowercase()).collect();
+        let settings = [
+            ("appendonly", "yes".to_owned()),
+            ("databases", "1".to_owned()),
+            ("maxclients", house.connections_max.to_string()),
+            ("proto-max-bulk-len", house.message_bytes_max.to_string()),
+            ("save", String::new()),
+            ("timeout", "0".to_owned()),
+        ];
+        let chosen = |name: &str| patterns.iter().any(|pattern| pattern == "*" || pattern == name);
+        let settings: Vec<_> = settings.iter().filter(|(name, _)| chosen(name)).collect();
+        let mut encoder = self.encoder(out);
+        encoder.map(settings.len());
+        for (name, value) in settings {
+            encoder.bulk(name.as_bytes());
+            encoder.bulk(value.as_bytes());
+        }
+    }
+
+    fn encoder<'a>(&self, out: &'a mut Vec<u8>) -> Encoder<'a> {
+        Encoder::new(out, self.protocol)
+    }
+}
+
+fn spans<'a>(spans: &[Span], bytes: &'a [u8]) -> Vec<&'a [u8]> {
+    spans.iter().map(|span| span.of(bytes)).collect()
+}
+
+/// CLIENT KILL: by id or peer; the old form (a bare peer) answers OK or an error, the new one a count.
+fn kill(target: KillTarget, bytes: &[u8], house: &House, encoder: &mut Encoder<'_>) {
+    let found = house.clients.find(|client| match target {
+        KillTarget::Id(id) => client.address.client == id,
+        KillTarget::Peer(peer) | KillTarget::OldPeer(peer) => client.peer.as_bytes() == peer.of(bytes),
+    });
+    for client in &found {
+        house.mailboxes[client.address.thread].post(Mail::Kill(client.address));
+    }
+    match target {
+        KillTarget::OldPeer(_) if found.is_empty() => {
+            encoder.error(&Fault::new(Word::Err, "No such client"));
+        }
+        KillTarget::OldPeer(_) => encoder.simple("OK"),
+        _ => encoder.integer(found.len().cast_signed() as i64),
+    }
+}

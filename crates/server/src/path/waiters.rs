@@ -1,0 +1,167 @@
+//! Pops that wait for a message: first come, first served.
+//!
+//! A blocked pop is parked here with its bundle. News of a message finds the longest waiting pop it suits by
+//! looking at three lists at most (by queue, by sender, by both; for this reader or for anyone), never by walking
+//! all that wait.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::bundle::{Address, Bundle};
+use crate::queue::rules::{AccountId, Interest, Millis, News, QueueId};
+
+/// Order of arrival.
+type Ticket = u64;
+
+/// What a list of waiting pops is for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Key {
+    /// Those that would take a message of this queue and sender (None: any), addressed to this reader (None: to anyone).
+    Message(Option<QueueId>, Option<AccountId>, Option<AccountId>),
+    /// Those that name this queue.
+    Queue(QueueId),
+}
+
+/// A parked pop.
+pub struct Waiting {
+    /// Its bundle; the pop is the next request in it.
+    pub bundle: Box<Bundle>,
+    /// What would end the wait.
+    pub interest: Interest,
+    /// When it gives up.
+    pub until: Millis,
+}
+
+/// All parked pops of a middleware.
+#[derive(Default)]
+pub struct Waiters {
+    next_ticket: Ticket,
+    parked: BTreeMap<Ticket, Waiting>,
+    by_key: FxHashMap<Key, BTreeSet<Ticket>>,
+    by_deadline: BTreeSet<(Millis, Ticket)>,
+    by_address: FxHashMap<Address, Ticket>,
+    left: FxHashSet<Address>,
+}
+
+impl Waiters {
+    /// Parks a pop behind all others.
+    pub fn park(&mut self, waiting: Waiting) {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.insert(ticket, waiting);
+    }
+
+    /// Takes out the longest waiting pop that the news may satisfy and that came after `after`.
+    pub fn take_match(&mut self, news: News, after: Option<Ticket>) -> Option<(Ticket, Waiting)> {
+        let from = after.map_or(0, |ticket| ticket + 1);
+        let ticket = keys_for(news)
+            .iter()
+            .flatten()
+            .filter_map(|key| self.by_key.get(key))
+            .filter_map(|list| list.range(from..).copied().find(|ticket| self.suits(*ticket, news)))
+            .min()?;
+        self.remove(ticket).map(|waiting| (ticket, waiting))
+    }
+
+    /// Puts a pop back in its old place.
+    pub fn put_back(&mut self, ticket: Ticket, waiting: Waiting) {
+        self.insert(ticket, waiting);
+    }
+
+    /// Takes out one pop whose time is over.
+    pub fn take_expired(&mut self, now: Millis) -> Option<Waiting> {
+        let &(until, ticket) = self.by_deadline.first()?;
+        if until > now { None } else { self.remove(ticket) }
+    }
+
+    /// A connection left: its pop is taken out, or will not be parked when it comes.
+    pub fn leave(&mut self, address: Address) -> Option<Waiting> {
+        match self.by_address.get(&address) {
+            Some(&ticket) => self.remove(ticket),
+            None => {
+                self.left.insert(address);
+                None
+            }
+        }
+    }
+
+    /// Whether the connection of a pop about to be parked has left.
+    #[must_use]
+    pub fn has_left(&self, address: Address) -> bool {
+        self.left.contains(&address)
+    }
+
+    /// The pop of a connection that left is back.
+    pub fn forget(&mut self, address: Address) {
+        self.left.remove(&address);
+    }
+
+    /// When the next one gives up.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Millis> {
+        self.by_deadline.first().map(|(until, _)| *until)
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.parked.len()
+    }
+
+    /// Whether none waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.parked.is_empty()
+    }
+
+    fn suits(&self, ticket: Ticket, news: News) -> bool {
+        self.parked.get(&ticket).is_some_and(|waiting| waiting.interest.matches(news))
+    }
+
+    fn insert(&mut self, ticket: Ticket, waiting: Waiting) {
+        for key in keys_of(&waiting.interest).into_iter().flatten() {
+            self.by_key.entry(key).or_default().insert(ticket);
+        }
+        self.by_deadline.insert((waiting.until, ticket));
+        self.by_address.insert(waiting.bundle.address, ticket);
+        self.parked.insert(ticket, waiting);
+    }
+
+    fn remove(&mut self, ticket: Ticket) -> Option<Waiting> {
+        let waiting = self.parked.remove(&ticket)?;
+        for key in keys_of(&waiting.interest).into_iter().flatten() {
+            if let Some(list) = self.by_key.get_mut(&key) {
+                list.remove(&ticket);
+                if list.is_empty() {
+                    self.by_key.remove(&key);
+                }
+            }
+        }
+        self.by_deadline.remove(&(waiting.until, ticket));
+        self.by_address.remove(&waiting.bundle.address);
+        Some(waiting)
+    }
+}
+
+/// The lists a waiting pop stands in.
+fn keys_of(interest: &Interest) -> [Option<Key>; 3] {
+    let Interest { reader, queue, sender, .. } = *interest;
+    [
+        Some(Key::Message(queue, sender, None)),
+        Some(Key::Message(queue, sender, Some(reader))),
+        queue.map(Key::Queue),
+    ]
+}
+
+/// The lists of those whom the news may concern.
+fn keys_for(news: News) -> [Option<Key>; 3] {
+    match news {
+        News::Available { queue, sender, recipient } => [
+            Some(Key::Message(Some(queue), None, recipient)),
+            Some(Key::Message(Some(queue), Some(sender), recipient)),
+            Some(Key::Message(None, Some(sender), recipient)),
+        ],
+        News::QueueGone(queue) => [Some(Key::Queue(queue)), None, None],
+    }
+}

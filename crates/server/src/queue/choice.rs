@@ -1,0 +1,76 @@
+//! `--store`: which store, as text, and how it is opened.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use posthaste_measure::Clock;
+
+use super::embedded::{self, Embedded, EmbeddedOptions};
+use super::memory::Memory;
+use super::mock::Mock;
+use crate::path::local::Local;
+use crate::path::worker::Store;
+use crate::time::Time;
+
+/// A store as named on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreChoice {
+    /// `embedded:DIR`: durable, in this process.
+    Embedded(PathBuf),
+    /// `memory:`: plain and not durable.
+    Memory,
+    /// `mock:BYTES`: fixed answers with a body of that size.
+    Mock(usize),
+}
+
+/// Why a store could not be opened.
+pub type OpenError = embedded::OpenError;
+
+impl FromStr for StoreChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("unknown store {text}: write embedded:DIR, memory: or mock:BYTES");
+        match text.split_once(':').ok_or_else(wrong)? {
+            ("embedded", "") => Err("embedded: needs a directory, for example embedded:./posthaste-data".into()),
+            ("embedded", dir) => Ok(Self::Embedded(PathBuf::from(dir))),
+            ("memory", "") => Ok(Self::Memory),
+            ("mock", bytes) => bytes.parse().map(Self::Mock).map_err(|_| wrong()),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl fmt::Display for StoreChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Embedded(dir) => write!(f, "embedded:{}", dir.display()),
+            Self::Memory => f.write_str("memory:"),
+            Self::Mock(bytes) => write!(f, "mock:{bytes}"),
+        }
+    }
+}
+
+impl StoreChoice {
+    /// Opens it for the path.
+    ///
+    /// # Errors
+    /// What stands in the way and what to do.
+    pub fn open(
+        &self,
+        memory_limit: Option<u64>,
+        time: Time,
+        clock: Clock,
+    ) -> Result<Arc<dyn Store>, OpenError> {
+        Ok(match self {
+            Self::Embedded(dir) => {
+                let options = EmbeddedOptions { memory_limit, ..EmbeddedOptions::default() };
+                Local::new(Embedded::open(dir, options)?, time, clock)
+            }
+            Self::Memory => Local::new(Memory::new(fastrand::u64(..)), time, clock),
+            Self::Mock(bytes) => Local::new(Mock::new(vec![b'x'; *bytes]), time, clock),
+        })
+    }
+}

@@ -1,0 +1,79 @@
+//! Account names and their numbers.
+//!
+//! A name gets its number when it is first met, be it as a recipient that does not exist yet: so it finds its
+//! messages when it logs in. Only then is it known, which `TO *`, `STRICT` and `ACCOUNTS` ask for. Accounts never go.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::message::Home;
+use crate::queue::rules::AccountId;
+
+/// All names ever met, numbered from 1.
+#[derive(Default)]
+pub(super) struct Accounts {
+    ids: HashMap<Arc<[u8]>, AccountId>,
+    entries: Vec<Account>,
+}
+
+/// One name.
+#[derive(Clone, Default)]
+pub(super) struct Account {
+    pub(super) name: Arc<[u8]>,
+    /// Whether it ever logged in.
+    pub(super) known: bool,
+    /// None only while the log is replayed and other records name the account before its own does.
+    pub(super) home: Option<Home>,
+}
+
+impl Accounts {
+    /// The name's number, known or not.
+    pub(super) fn find(&self, name: &[u8]) -> Option<AccountId> {
+        self.ids.get(name).copied()
+    }
+
+    /// The name's number if it has logged in.
+    pub(super) fn known(&self, name: &[u8]) -> Option<AccountId> {
+        self.find(name).filter(|id| self.get(*id).is_some_and(|account| account.known))
+    }
+
+    /// An account by its number.
+    pub(super) fn get(&self, id: AccountId) -> Option<&Account> {
+        self.entries.get((id as usize).checked_sub(1)?)
+    }
+
+    /// The name behind a number.
+    pub(super) fn name(&self, id: AccountId) -> &[u8] {
+        self.get(id).map_or(b"", |account| &account.name)
+    }
+
+    /// Every account that has logged in, by number.
+    pub(super) fn all_known(&self) -> impl Iterator<Item = (AccountId, &Account)> {
+        (1..).zip(&self.entries).filter(|(_, account)| account.known)
+    }
+
+    /// The number that the next new name gets.
+    pub(super) fn next_id(&self) -> AccountId {
+        AccountId::try_from(self.entries.len() + 1).expect("memory ends before 2^32 accounts do")
+    }
+
+    /// Number of names.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Sets what a number stands for. Answers where that was recorded before.
+    pub(super) fn set(&mut self, id: AccountId, name: &[u8], known: bool, home: Home) -> Option<Home> {
+        let index = (id as usize).saturating_sub(1);
+        if index >= self.entries.len() {
+            self.entries.resize(index + 1, Account::default());
+        }
+        let account = &mut self.entries[index];
+        if account.home.is_none() {
+            account.name = name.into();
+            self.ids.insert(Arc::clone(&account.name), id);
+        }
+        account.known |= known;
+        account.home.replace(home)
+    }
+}

@@ -1,0 +1,137 @@
+//! ACK, NACK, EXTEND, and what time does by itself: leases and delays run out, messages expire.
+
+use posthaste_wire::fault::Fault;
+use posthaste_wire::operation::Handle;
+
+use crate::queue::answer::Answer;
+use crate::queue::embedded::effect::{DeathNote, Effect};
+use crate::queue::embedded::message::{Lease, Message, Place, Reason, State};
+use crate::queue::embedded::{Embedded, REQUEST_BYTES};
+use crate::queue::rules::{AccountId, Millis, News, Outcome, QueueId};
+
+/// What a record about one leased message takes at most, a removal or another lease.
+const RECORD_BYTES: u64 = 80;
+
+/// Most leases taken back at one go; the next tick goes on.
+const LAPSES_AT_ONCE: usize = 16_384;
+
+impl Embedded {
+    pub(super) fn ack(
+        &mut self,
+        account: AccountId,
+        handles: &[Handle],
+        answer: &mut Answer<'_>,
+    ) -> Result<Outcome, Fault> {
+        self.ensure(handles.len() as u64 * RECORD_BYTES, true)?;
+        let mut done = 0;
+        for handle in handles {
+            if let Some(place) = self.held(account, *handle).map(|message| message.place) {
+                self.record(&Effect::Removed(place));
+                done += 1;
+            }
+        }
+        Ok(answer.integer(done))
+    }
+
+    pub(super) fn nack(
+        &mut self,
+        account: AccountId,
+        handle: Handle,
+        delay_ms: Millis,
+        answer: &mut Answer<'_>,
+        news: &mut Vec<News>,
+    ) -> Result<Outcome, Fault> {
+        let Some(place) = self.held(account, handle).map(|message| message.place) else {
+            return Ok(answer.integer(0));
+        };
+        self.ensure(REQUEST_BYTES, true)?;
+        let until = (delay_ms > 0).then(|| self.clock.saturating_add(delay_ms));
+        news.extend(self.give_back(&place, Reason::Nack, self.clock, until));
+        Ok(answer.integer(1))
+    }
+
+    pub(super) fn extend(
+        &mut self,
+        account: AccountId,
+        handle: Handle,
+        lease_ms: Millis,
+        answer: &mut Answer<'_>,
+    ) -> Result<Outcome, Fault> {
+        let held = self.held(account, handle);
+        let Some((place, deliveries, lease)) =
+            held.and_then(|message| Some((message.place, message.deliveries, *message.lease()?)))
+        else {
+            return Ok(answer.integer(0));
+        };
+        self.ensure(RECORD_BYTES, true)?;
+        let lease = Lease { until: self.clock.saturating_add(lease_ms), ..lease };
+        self.record(&Effect::Leased { place, lease, deliveries });
+        Ok(answer.integer(1))
+    }
+
+    /// Does what was due by now. Where a lease's end cannot be recorded for lack of space, it waits.
+    pub(in crate::queue::embedded) fn ring_alarms(&mut self, news: &mut Vec<News>) {
+        for _ in 0..LAPSES_AT_ONCE {
+            let Some((at, message)) = self.stock.due_alarm(self.clock) else { return };
+            let (place, is_leased) = (message.place, message.lease().is_some());
+            if !is_leased {
+                news.extend(self.stock.ripen(&place, at));
+            } else if self.ensure(REQUEST_BYTES, true).is_ok() {
+                news.extend(self.give_back(&place, Reason::LeaseRanOut, at, None));
+            } else {
+                self.stalled = true;
+                return;
+            }
+        }
+    }
+
+    /// The message whose lease the handle names: by its receipt, whoever shows it, or by the id alone when the
+    /// account holds the lease.
+    fn held(&self, account: AccountId, handle: Handle) -> Option<&Message> {
+        let message = self.stock.special(handle.id)?;
+        let lease = message.lease()?;
+        let names = match handle.receipt {
+            Some(receipt) => receipt == lease.receipt,
+            None => account == lease.holder,
+        };
+        names.then_some(message)
+    }
+
+    /// A leased message comes back without an ACK: it vanishes if its TTL is over meanwhile, becomes a dead
+    /// letter if that was its last chance, and otherwise can be read again from `until` on.
+    fn give_back(
+        &mut self,
+        place: &Place,
+        reason: Reason,
+        at: Millis,
+        until: Option<Millis>,
+    ) -> Option<News> {
+        let message = self.stock.look(place)?;
+        if message.is_expired(at) {
+            return self.record(&Effect::Removed(message.place));
+        }
+        let place = message.place;
+        let Some(to) = self.dead_letter_queue(&message) else {
+            return self.record(&Effect::Returned { place, until });
+        };
+        let own_name = self.queue_name(place.lane.queue);
+        let first_queue = message.death.as_ref().map_or(&*own_name, |death| &*death.first_queue);
+        let death = Some(DeathNote { reason, first_queue });
+        self.record(&Effect::Moved { place, to, deliveries: message.deliveries, death })
+    }
+
+    /// Where the message goes if it was handed out often enough; None: it stays.
+    fn dead_letter_queue(&self, message: &Message) -> Option<QueueId> {
+        let queue = self.stock.queues.get(message.place.lane.queue)?;
+        let (name, after) = queue.options.dead_letter.as_ref()?;
+        if message.deliveries < *after { None } else { self.stock.queues.find(name) }
+    }
+}
+
+impl crate::queue::embedded::stock::Stock {
+    /// A message that is not leased has come of age at `at`: it expires, or its delay is over.
+    fn ripen(&mut self, place: &Place, at: Millis) -> Option<News> {
+        let message = self.lift(place).filter(|message| !message.is_expired(at))?;
+        self.put(Message { state: State::Ready, ..message })
+    }
+}

@@ -1,0 +1,191 @@
+//! Queues as a whole: made, deleted, emptied, redriven, listed and browsed.
+
+use std::sync::Arc;
+
+use posthaste_wire::fault::Fault;
+use posthaste_wire::operation::QueueOptions;
+use posthaste_wire::span::Span;
+
+use super::text;
+use crate::queue::answer::{Answer, QueueDetail, QueueView};
+use crate::queue::embedded::effect::Effect;
+use crate::queue::embedded::message::{Message, Place};
+use crate::queue::embedded::queues::{Options, Queue};
+use crate::queue::embedded::{Embedded, REQUEST_BYTES};
+use crate::queue::faults;
+use crate::queue::rules::{Ask, MessageId, Millis, News, Outcome, QueueId};
+
+/// What the record of a move takes.
+const RECORD_BYTES: u64 = 80;
+
+impl Embedded {
+    pub(super) fn create_queue(
+        &mut self,
+        ask: Ask<'_>,
+        name: Option<Span>,
+        options: Option<&QueueOptions>,
+        answer: &mut Answer<'_>,
+    ) -> Result<Outcome, Fault> {
+        let queues = &self.stock.queues;
+        let (new_id, name) = match name {
+            Some(name) => (queues.last_id() + 1, text(ask, name).to_vec()),
+            None => {
+                let id = queues.next_unnamed_id();
+                (id, id.to_string().into_bytes())
+            }
+        };
+        let found = queues.find(&name);
+        if let (Some(id), None) = (found, options) {
+            return Ok(answer.integer(id));
+        }
+        let options = options.map(|options| owned(ask, options)).unwrap_or_default();
+        let dead_letters = options.dead_letter.as_ref().map(|(name, _)| Arc::clone(name));
+        if dead_letters.as_deref() == Some(&name) {
+            return Err(faults::own_dead_letters(&name));
+        }
+        self.ensure(2 * REQUEST_BYTES, false)?;
+        let id = found.unwrap_or(new_id);
+        self.record(&Effect::Queue { id, name: &name, options });
+        if let Some(name) = dead_letters.filter(|name| self.stock.queues.find(name).is_none()) {
+            let id = self.stock.queues.last_id() + 1;
+            self.record(&Effect::Queue { id, name: &name, options: Options::default() });
+        }
+        Ok(answer.integer(id))
+    }
+
+    pub(super) fn delete_queue(
+        &mut self,
+        name: &[u8],
+        answer: &mut Answer<'_>,
+        news: &mut Vec<News>,
+    ) -> Result<Outcome, Fault> {
+        let id = self.expect_queue(name)?;
+        self.ensure(REQUEST_BYTES, true)?;
+        let removed = self.stock.queues.get(id).map_or(0, |queue| queue.messages);
+        self.record(&Effect::QueueGone { id });
+        news.push(News::QueueGone(id));
+        Ok(answer.integer(removed))
+    }
+
+    pub(super) fn purge_queue(&mut self, name: &[u8], answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
+        let id = self.expect_queue(name)?;
+        self.ensure(REQUEST_BYTES, true)?;
+        let removed = self.stock.queues.get(id).map_or(0, |queue| queue.messages);
+        if removed > 0 {
+            self.record(&Effect::Purged { id });
+        }
+        Ok(answer.integer(removed))
+    }
+
+    /// Dead letters start anew. One that a reader holds stays, and so does one whose first queue is gone.
+    pub(super) fn redrive(
+        &mut self,
+        ask: Ask<'_>,
+        from: Span,
+        to: Option<Span>,
+        answer: &mut Answer<'_>,
+        news: &mut Vec<News>,
+    ) -> Result<Outcome, Fault> {
+        let from = self.expect_queue(text(ask, from))?;
+        let to = to.map(|to| self.expect_queue(text(ask, to))).transpose()?;
+        let queue = self.stock.queues.get(from);
+        let letters = queue.into_iter().flat_map(|queue| &queue.special);
+        let ways: Vec<_> =
+            letters.filter_map(|id| self.stock.special(*id)).filter_map(|m| self.way_back(m, to)).collect();
+        self.ensure(ways.len() as u64 * RECORD_BYTES, false)?;
+        for &(place, to) in &ways {
+            news.extend(self.record(&Effect::Moved { place, to, deliveries: 0, death: None }));
+        }
+        Ok(answer.integer(ways.len() as u64))
+    }
+
+    pub(super) fn list_queues(&mut self, answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
+        let ids: Vec<QueueId> = self.stock.queues.in_order().into_iter().map(|(id, _)| id).collect();
+        let ages = ids.iter().map(|id| self.oldest_ms(*id)).collect::<Result<Vec<_>, _>>()?;
+        answer.array(ids.len());
+        for (id, oldest_ms) in ids.into_iter().zip(ages) {
+            self.write_queue(id, oldest_ms, false, answer);
+        }
+        Ok(Outcome::Ok)
+    }
+
+    pub(super) fn queue_info(&mut self, name: &[u8], answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
+        let id = self.expect_queue(name)?;
+        let oldest_ms = self.oldest_ms(id)?;
+        self.write_queue(id, oldest_ms, true, answer);
+        Ok(Outcome::Ok)
+    }
+
+    pub(super) fn browse(
+        &mut self,
+        name: &[u8],
+        after: MessageId,
+        count: u32,
+        answer: &mut Answer<'_>,
+    ) -> Result<Outcome, Fault> {
+        let id = self.expect_queue(name)?;
+        self.found.choose(self.stock.by_id(id, after), count);
+        self.found.load(&mut self.log)?;
+        answer.array(self.found.len());
+        for (index, pick) in self.found.picks().iter().enumerate() {
+            let message = self.stock.picked(pick);
+            let written = self.found.written(index).as_now(&message);
+            let queue = self.stock.queues.name(id);
+            self.stock.write(queue, &written, Some(message.state.name()), answer);
+        }
+        Ok(Outcome::Ok)
+    }
+
+    /// Where a dead letter can go back to; None for other messages, leased ones and orphans.
+    fn way_back(&self, message: &Message, to: Option<QueueId>) -> Option<(Place, QueueId)> {
+        let death = message.death.as_ref().filter(|_| message.lease().is_none())?;
+        let to = to.or_else(|| self.stock.queues.find(&death.first_queue))?;
+        Some((message.place, to))
+    }
+
+    /// The age of a queue's oldest message; 0 when it is empty.
+    fn oldest_ms(&mut self, queue: QueueId) -> Result<Millis, Fault> {
+        self.found.choose(self.stock.by_id(queue, 0), 1);
+        self.found.load(&mut self.log)?;
+        let sent_ms = if self.found.is_empty() { self.clock } else { self.found.written(0).sent_ms };
+        Ok(self.clock.saturating_sub(sent_ms))
+    }
+
+    fn write_queue(&self, id: QueueId, oldest_ms: Millis, with_detail: bool, answer: &mut Answer<'_>) {
+        let Some(queue) = self.stock.queues.get(id) else { return };
+        let view = QueueView {
+            name: &queue.name,
+            id,
+            messages: queue.messages,
+            bytes: queue.bytes,
+            oldest_ms,
+        };
+        answer.queue(&view, with_detail.then(|| detail(queue)).as_ref());
+    }
+}
+
+fn detail(queue: &Queue) -> QueueDetail<'_> {
+    let options = &queue.options;
+    QueueDetail {
+        leased: queue.leased,
+        delayed: queue.delayed,
+        messages_max: options.messages_max,
+        bytes_max: options.bytes_max,
+        ttl_ms: options.ttl_ms,
+        dead_letter: options.dead_letter.as_ref().map(|(name, after)| (&**name, *after)),
+        forbid_self: options.forbid_self,
+        strict: options.strict,
+    }
+}
+
+/// Options that outlive the request.
+fn owned(ask: Ask<'_>, options: &QueueOptions) -> Options {
+    Options {
+        messages_max: options.messages_max,
+        bytes_max: options.bytes_max,
+        ttl_ms: options.ttl_ms,
+        dead_letter: options.dead_letter.map(|dead| (text(ask, dead.queue).into(), dead.after)),
+        forbid_self: options.forbid_self,
+        strict: options.strict,
+    }
+}

@@ -1,0 +1,120 @@
+//! The rules: one file per family of requests.
+//!
+//! Each first looks and may refuse; then it makes sure that its records fit on the disk; then it records effects and
+//! writes its answer, and from there on nothing can fail.
+
+mod accounts;
+mod lease;
+mod manage;
+mod send;
+mod show;
+mod take;
+
+use std::sync::Arc;
+
+use posthaste_wire::fault::Fault;
+use posthaste_wire::operation::Operation;
+use posthaste_wire::span::Span;
+
+use super::Embedded;
+use crate::queue::answer::Answer;
+use crate::queue::faults;
+use crate::queue::rules::{Ask, Flow, News, Outcome, QueueId};
+
+/// Which messages a request may show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum View {
+    /// All: the answer leaves after the commit.
+    Latest,
+    /// Only what is durable: the answer leaves at once.
+    Durable,
+}
+
+impl Embedded {
+    /// Decides one request.
+    pub(super) fn decide(
+        &mut self,
+        ask: Ask<'_>,
+        answer: &mut Answer<'_>,
+        news: &mut Vec<News>,
+    ) -> Result<Flow, Fault> {
+        let outcome = match ask.operation {
+            Operation::Send(send) => self.send(ask, send, answer, news),
+            Operation::SendMany { queue, bodies } => self.send_many(ask, *queue, bodies, answer, news),
+            Operation::Pop(pop) => return self.pop(ask, pop, answer),
+            Operation::Ack { handles } => self.ack(ask.account, handles, answer),
+            Operation::Nack { handle, delay_ms } => self.nack(ask.account, *handle, *delay_ms, answer, news),
+            Operation::Extend { handle, lease_ms } => self.extend(ask.account, *handle, *lease_ms, answer),
+            Operation::Login { account } => self.login(text(ask, *account), answer),
+            Operation::CreateQueue { name, options } => {
+                self.create_queue(ask, *name, options.as_ref(), answer)
+            }
+            Operation::DeleteQueue { queue } => self.delete_queue(text(ask, *queue), answer, news),
+            Operation::PurgeQueue { queue } => self.purge_queue(text(ask, *queue), answer),
+            Operation::Redrive { from, to } => self.redrive(ask, *from, *to, answer, news),
+            Operation::ListQueues => self.list_queues(answer),
+            Operation::QueueInfo { queue } => self.queue_info(text(ask, *queue), answer),
+            Operation::Browse { queue, after, count } => {
+                self.browse(text(ask, *queue), *after, *count, answer)
+            }
+            Operation::Accounts => self.list_accounts(answer),
+            Operation::Peek(_) | Operation::Readable => self.show_latest(ask, answer),
+        };
+        outcome.map(Flow::Done)
+    }
+
+    /// Answers what can be answered from what is durable; None: the request must be decided in its turn. So must
+    /// QLIST and QINFO, which tell an age and need to know what time it is.
+    pub(super) fn show_durable(
+        &mut self,
+        ask: Ask<'_>,
+        answer: &mut Answer<'_>,
+    ) -> Result<Option<Outcome>, Fault> {
+        if self.clock == 0 {
+            return Ok(None); // just opened, and what has come of age meanwhile is not yet where readers look
+        }
+        let settled = !self.unsettled && !self.in_flight;
+        match ask.operation {
+            Operation::Peek(selection) => self.peek(ask, selection, View::Durable, answer),
+            Operation::Readable => Ok(self.readable(ask.account, View::Durable, answer)),
+            Operation::Accounts if settled => self.list_accounts(answer).map(Some),
+            Operation::Browse { queue, after, count } if settled => {
+                self.browse(text(ask, *queue), *after, *count, answer).map(Some)
+            }
+            Operation::Login { account } if settled => {
+                let known = self.stock.accounts.known(text(ask, *account));
+                Ok(known.map(|id| answer.integer(id.into())))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// PEEK and QREADABLE in their turn. After a failed sync only what is durable can be shown.
+    fn show_latest(&mut self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
+        let view = if self.failed.is_some() { View::Durable } else { View::Latest };
+        let shown = match ask.operation {
+            Operation::Peek(selection) => self.peek(ask, selection, view, answer)?,
+            _ => self.readable(ask.account, view, answer),
+        };
+        match (shown, &self.failed) {
+            (Some(outcome), _) => Ok(outcome),
+            (None, Some(failed)) => Err(failed.clone()),
+            (None, None) => Ok(answer.null()),
+        }
+    }
+
+    /// The number of a queue that must exist.
+    fn expect_queue(&self, name: &[u8]) -> Result<QueueId, Fault> {
+        self.stock.queues.find(name).ok_or_else(|| faults::no_queue(name))
+    }
+
+    /// The name of a queue, to keep.
+    fn queue_name(&self, id: QueueId) -> Arc<[u8]> {
+        self.stock.queues.get(id).map(|queue| Arc::clone(&queue.name)).unwrap_or_default()
+    }
+}
+
+/// The bytes a span of the request names.
+fn text(ask: Ask<'_>, span: Span) -> &[u8] {
+    span.of(ask.bytes)
+}

@@ -1,0 +1,195 @@
+//! SEND and SENDMANY: every refusal is decided before anything is recorded.
+
+use posthaste_wire::fault::{Fault, Word};
+use posthaste_wire::operation::{Recipient, Send};
+use posthaste_wire::span::Span;
+
+use super::text;
+use crate::queue::answer::{Answer, Headers};
+use crate::queue::bounds::REMEMBERED_MS;
+use crate::queue::embedded::effect::{Effect, Written};
+use crate::queue::embedded::message::{ANYONE, LaneKey, Place, Rank, State};
+use crate::queue::embedded::remembered::{Key, Kind};
+use crate::queue::embedded::{Embedded, REQUEST_BYTES};
+use crate::queue::faults;
+use crate::queue::rules::{AccountId, Ask, News, Outcome, QueueId};
+
+/// What a message's record holds at most beside headers and body when it is sent.
+const MESSAGE_BYTES: u64 = 96;
+
+/// The most that one `TO *` may write; it stands in memory until it is on the disk.
+const COPIES_BYTES_MAX: u64 = 64 << 20;
+
+impl Embedded {
+    pub(super) fn send(
+        &mut self,
+        ask: Ask<'_>,
+        send: &Send,
+        answer: &mut Answer<'_>,
+        news: &mut Vec<News>,
+    ) -> Result<Outcome, Fault> {
+        let queue = self.expect_queue(text(ask, send.queue))?;
+        let key = send.dedup.map(|key| Key {
+            account: ask.account,
+            queue,
+            kind: Kind::Dedup,
+            text: text(ask, key).into(),
+        });
+        if let Some(first) = key.as_ref().and_then(|key| self.stock.remembered.get(key)) {
+            return Ok(answer.integer(first.answer));
+        }
+        self.check_recipient(queue, ask, send.to)?;
+        let everyone = match send.to {
+            Recipient::Everyone => self.stock.others(ask.account),
+            Recipient::Anyone | Recipient::Account(_) => Vec::new(),
+        };
+        let copies = if send.to == Recipient::Everyone { everyone.len() as u64 } else { 1 };
+        self.check_limits(queue, copies, copies * u64::from(send.body.len))?;
+        let headers = headers(ask, &send.headers);
+        self.make_room(copies, headers.len() as u64 + u64::from(send.body.len), key.as_ref())?;
+
+        let draft = self.draft(queue, ask, send, &headers);
+        let result = match send.to {
+            Recipient::Everyone => {
+                news.extend(everyone.into_iter().filter_map(|recipient| self.store(draft, recipient)));
+                copies
+            }
+            Recipient::Anyone => {
+                news.extend(self.store(draft, ANYONE));
+                self.stock.last_message()
+            }
+            Recipient::Account(name) => {
+                let recipient = self.meet(text(ask, name));
+                news.extend(self.store(draft, recipient));
+                self.stock.last_message()
+            }
+        };
+        if let Some(key) = key {
+            let end = self.clock.saturating_add(REMEMBERED_MS);
+            self.record(&Effect::Answered { key, end, answer: result });
+        }
+        Ok(answer.integer(result))
+    }
+
+    pub(super) fn send_many(
+        &mut self,
+        ask: Ask<'_>,
+        queue: Span,
+        bodies: &[Span],
+        answer: &mut Answer<'_>,
+        news: &mut Vec<News>,
+    ) -> Result<Outcome, Fault> {
+        let queue = self.expect_queue(text(ask, queue))?;
+        let bytes = bodies.iter().map(|body| u64::from(body.len)).sum();
+        self.check_limits(queue, bodies.len() as u64, bytes)?;
+        self.ensure(bodies.len() as u64 * MESSAGE_BYTES + bytes, false)?;
+        answer.array(bodies.len());
+        let mut outcome = Outcome::Ok;
+        for body in bodies {
+            let draft = self.draft(queue, ask, &plain(*body), &[]);
+            news.extend(self.store(draft, ANYONE));
+            outcome = answer.integer(self.stock.last_message());
+        }
+        Ok(outcome)
+    }
+
+    /// FORBIDSELF and STRICT. A message to anyone is to nobody in particular, and `TO *` leaves out the sender.
+    fn check_recipient(&self, queue: QueueId, ask: Ask<'_>, to: Recipient) -> Result<(), Fault> {
+        let (Recipient::Account(name), Some(queue)) = (to, self.stock.queues.get(queue)) else { return Ok(()) };
+        let name = text(ask, name);
+        if queue.options.forbid_self && self.stock.accounts.find(name) == Some(ask.account) {
+            return Err(faults::forbidden_self(&queue.name));
+        }
+        if queue.options.strict && self.stock.accounts.known(name).is_none() {
+            return Err(faults::no_account(name, &queue.name));
+        }
+        Ok(())
+    }
+
+    /// MAXMSGS and MAXBYTES, where messages in every state count, and the memory limit.
+    fn check_limits(&self, queue: QueueId, messages: u64, bytes: u64) -> Result<(), Fault> {
+        let Some(queue) = self.stock.queues.get(queue) else { return Ok(()) };
+        let (messages, bytes) = (messages + queue.messages, bytes + queue.bytes);
+        match (queue.options.messages_max, queue.options.bytes_max) {
+            (Some(max), _) if messages > max => return Err(faults::full_messages(&queue.name, max)),
+            (_, Some(max)) if bytes > max => return Err(faults::full_bytes(&queue.name, max)),
+            _ => {}
+        }
+        match self.memory_limit {
+            Some(limit) if self.stock.bytes() > limit => Err(out_of_memory(limit)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reserves disk space for copies of one message.
+    fn make_room(&mut self, copies: u64, message_bytes: u64, key: Option<&Key>) -> Result<(), Fault> {
+        let bytes = copies * (message_bytes + MESSAGE_BYTES);
+        if copies > 1 && bytes > COPIES_BYTES_MAX {
+            return Err(too_many_copies(copies, bytes));
+        }
+        self.ensure(REQUEST_BYTES + bytes + key.map_or(0, |key| key.text.len() as u64), false)
+    }
+
+    /// The message that a SEND asks for, yet without a recipient and a number.
+    fn draft<'a>(&self, queue: QueueId, ask: Ask<'a>, send: &Send, headers: &'a [u8]) -> Written<'a> {
+        let queue_ttl = || self.stock.queues.get(queue).and_then(|queue| queue.options.ttl_ms);
+        let ttl_ms = send.ttl_ms.or_else(queue_ttl);
+        let lane = LaneKey { queue, sender: ask.account, recipient: ANYONE };
+        Written {
+            place: Place { lane, rank: Rank::new(send.priority, 0) },
+            sent_ms: self.clock,
+            deliveries: 0,
+            expires: ttl_ms.map(|ttl_ms| self.clock.saturating_add(ttl_ms)),
+            state: match send.delay_ms {
+                0 => State::Ready,
+                delay_ms => State::Delayed { until: self.clock.saturating_add(delay_ms) },
+            },
+            death: None,
+            headers,
+            body: text(ask, send.body),
+        }
+    }
+
+    /// Gives the draft a recipient and the next number.
+    fn store(&mut self, mut draft: Written<'_>, recipient: AccountId) -> Option<News> {
+        draft.place.lane.recipient = recipient;
+        draft.place.rank = Rank::new(draft.place.rank.priority(), self.stock.last_message() + 1);
+        self.record(&Effect::Message(draft))
+    }
+}
+
+/// A SEND without options.
+fn plain(body: Span) -> Send {
+    Send {
+        queue: Span::default(),
+        body,
+        to: Recipient::Anyone,
+        delay_ms: 0,
+        ttl_ms: None,
+        priority: 0,
+        dedup: None,
+        headers: Vec::new(),
+    }
+}
+
+/// Headers in the stored form.
+fn headers(ask: Ask<'_>, pairs: &[(Span, Span)]) -> Vec<u8> {
+    let mut stored = Vec::new();
+    for (name, value) in pairs {
+        Headers::push(&mut stored, text(ask, *name), text(ask, *value));
+    }
+    stored
+}
+
+fn out_of_memory(limit: u64) -> Fault {
+    let text = format!("the stored messages need more than {limit} bytes of memory; read some or raise --memory-limit");
+    Fault::about(Word::Full, text)
+}
+
+fn too_many_copies(copies: u64, bytes: u64) -> Fault {
+    let text = format!(
+        "{copies} copies of this message take {bytes} bytes, and one SEND may write {COPIES_BYTES_MAX}; send a \
+         shorter one"
+    );
+    Fault::about(Word::Full, text)
+}

@@ -1,0 +1,136 @@
+//! PEEK and QREADABLE, and how a message is written for its reader.
+
+use posthaste_wire::fault::Fault;
+use posthaste_wire::operation::Selection;
+
+use super::{View, text};
+use crate::queue::answer::{Answer, Dead, Headers, MessageView};
+use crate::queue::embedded::Embedded;
+use crate::queue::embedded::effect::Written;
+use crate::queue::embedded::message::ANYONE;
+use crate::queue::embedded::stock::Stock;
+use crate::queue::rules::{AccountId, Ask, Interest, Outcome, QueueId};
+
+impl Embedded {
+    /// None: the view leaves out a message that would come into the answer.
+    pub(super) fn peek(
+        &mut self,
+        ask: Ask<'_>,
+        selection: &Selection,
+        view: View,
+        answer: &mut Answer<'_>,
+    ) -> Result<Option<Outcome>, Fault> {
+        let queue = self.named_queue(ask, selection)?;
+        self.find(self.interest(ask, selection, queue), selection.count);
+        if view == View::Durable && self.found.picks().iter().any(|pick| !self.is_durable(pick.place.id())) {
+            return Ok(None);
+        }
+        self.found.load(&mut self.log)?;
+        if self.found.is_empty() {
+            return Ok(Some(nothing(selection, answer)));
+        }
+        if selection.count.is_some() {
+            answer.array(self.found.len());
+        }
+        for (index, pick) in self.found.picks().iter().enumerate() {
+            let message = self.stock.picked(pick);
+            let queue = self.stock.queues.name(message.place.lane.queue);
+            self.stock.write(queue, &self.found.written(index).as_now(&message), None, answer);
+        }
+        Ok(Some(Outcome::Ok))
+    }
+
+    /// None: the view leaves out a message that may decide the answer.
+    pub(super) fn readable(
+        &mut self,
+        reader: AccountId,
+        view: View,
+        answer: &mut Answer<'_>,
+    ) -> Option<Outcome> {
+        let queues = self.stock.lanes.readable_by(reader);
+        if view == View::Durable && !queues.iter().all(|queue| self.shows_durable(*queue, reader)) {
+            return None;
+        }
+        answer.array(queues.len());
+        queues.iter().for_each(|queue| answer.text(self.stock.queues.name(*queue)));
+        Some(Outcome::Ok)
+    }
+
+    /// The number of the queue that the selection names, if it names one.
+    pub(super) fn named_queue(
+        &self,
+        ask: Ask<'_>,
+        selection: &Selection,
+    ) -> Result<Option<QueueId>, Fault> {
+        selection.queue.map(|queue| self.expect_queue(text(ask, queue))).transpose()
+    }
+
+    /// The selection with numbers for names; None: it names a sender nobody ever met, so nothing can suit.
+    pub(super) fn interest(
+        &self,
+        ask: Ask<'_>,
+        selection: &Selection,
+        queue: Option<QueueId>,
+    ) -> Option<Interest> {
+        let sender = match selection.sender {
+            Some(sender) => Some(self.stock.accounts.find(text(ask, sender))?),
+            None => None,
+        };
+        let Selection { not_own, broadcast, .. } = *selection;
+        Some(Interest { reader: ask.account, queue, sender, not_own, broadcast })
+    }
+
+    /// Finds the first messages that suit: one, or up to `count`.
+    pub(super) fn find(&mut self, interest: Option<Interest>, count: Option<u32>) {
+        match (interest, count) {
+            (None, _) => self.found.choose(std::iter::empty(), 0),
+            (Some(interest), None) => self.found.choose(self.stock.lanes.first(&interest).into_iter(), 1),
+            (Some(interest), Some(count)) => self.found.choose(self.stock.lanes.walk(&interest), count),
+        }
+    }
+
+    fn is_durable(&self, id: u64) -> bool {
+        id <= self.durable.message
+    }
+
+    /// Whether the queue's first message for this reader is durable.
+    fn shows_durable(&self, queue: QueueId, reader: AccountId) -> bool {
+        let interest =
+            Interest { reader, queue: Some(queue), sender: None, not_own: false, broadcast: false };
+        self.stock.lanes.first(&interest).is_some_and(|pick| self.is_durable(pick.place.id()))
+    }
+}
+
+impl Stock {
+    /// Writes one message map; with `state`, as an onlooker sees it.
+    pub(in crate::queue::embedded) fn write(
+        &self,
+        queue: &[u8],
+        message: &Written<'_>,
+        state: Option<&'static str>,
+        answer: &mut Answer<'_>,
+    ) {
+        let lane = message.place.lane;
+        answer.message(&MessageView {
+            id: message.place.id(),
+            queue,
+            from: self.accounts.name(lane.sender),
+            to: (lane.recipient != ANYONE).then(|| self.accounts.name(lane.recipient)),
+            sent_ms: message.sent_ms,
+            deliveries: message.deliveries,
+            body: message.body,
+            priority: message.place.rank.priority(),
+            receipt: message.state.lease().filter(|_| state.is_none()).map(|lease| lease.receipt),
+            headers: Headers(message.headers),
+            dead: message
+                .death
+                .map(|note| Dead { first_queue: note.first_queue, reason: note.reason.text() }),
+            state,
+        });
+    }
+}
+
+/// The answer when nothing suits.
+pub(super) fn nothing(selection: &Selection, answer: &mut Answer<'_>) -> Outcome {
+    if selection.count.is_some() { answer.empty() } else { answer.null() }
+}

@@ -1,0 +1,128 @@
+//! POP: hands messages out, for good or on a lease, and again to who asks again with the same key.
+
+use posthaste_wire::fault::{Fault, Word};
+use posthaste_wire::operation::Pop;
+
+use super::show::nothing;
+use super::text;
+use crate::queue::answer::Answer;
+use crate::queue::bounds::REMEMBERED_MS;
+use crate::queue::embedded::effect::{Copies, Effect, HandedOut};
+use crate::queue::embedded::message::{Lease, Message, State};
+use crate::queue::embedded::remembered::{Key, Kind, Known};
+use crate::queue::embedded::{Embedded, REQUEST_BYTES, store_fault};
+use crate::queue::rules::{AccountId, Ask, Flow, Millis, Outcome};
+
+/// What the record of a message handed out takes at most.
+const RECORD_BYTES: u64 = 80;
+
+/// What a copy of a message adds to it at most: a lease, and names of two queues.
+const COPY_BYTES: u64 = 640;
+
+impl Embedded {
+    pub(super) fn pop(&mut self, ask: Ask<'_>, pop: &Pop, answer: &mut Answer<'_>) -> Result<Flow, Fault> {
+        let select = &pop.select;
+        let queue = self.named_queue(ask, select)?;
+        let key = pop.request_id.map(|key| Key {
+            account: ask.account,
+            queue: queue.unwrap_or(0),
+            kind: Kind::RequestId,
+            text: text(ask, key).into(),
+        });
+        if let Some(known) = key.as_ref().and_then(|key| self.stock.remembered.get(key)).copied() {
+            return self.hand_out_again(known, answer).map(Flow::Done);
+        }
+        if let (Some(sender), true) = (select.sender, pop.block_ms > 0) {
+            self.ensure(REQUEST_BYTES, true)?;
+            self.meet(text(ask, sender)); // its first message must find who waits for it
+        }
+        let interest = self.interest(ask, select, queue);
+        self.find(interest, select.count);
+        if let (true, true, Some(interest)) = (self.found.is_empty(), pop.block_ms > 0, interest) {
+            return Ok(Flow::Waits(interest));
+        }
+        if self.found.is_empty() {
+            return Ok(Flow::Done(nothing(select, answer)));
+        }
+        self.found.load(&mut self.log)?;
+        self.make_room_for(key.as_ref())?;
+        Ok(Flow::Done(self.hand_out(ask.account, pop, key, answer)))
+    }
+
+    /// Hands out what was found and read.
+    fn hand_out(
+        &mut self,
+        reader: AccountId,
+        pop: &Pop,
+        key: Option<Key>,
+        answer: &mut Answer<'_>,
+    ) -> Outcome {
+        let many = pop.select.count.is_some();
+        if many {
+            answer.array(self.found.len());
+        }
+        let mut copies = Vec::new();
+        for index in 0..self.found.len() {
+            let message = self.taken(index, reader, pop.lease_ms);
+            let queue = self.stock.queues.name(message.place.lane.queue);
+            let now = self.found.written(index).as_now(&message);
+            self.stock.write(queue, &now, None, answer);
+            if key.is_some() {
+                Copies::push(&mut copies, queue, &now);
+            }
+            let Message { place, deliveries, state, .. } = message;
+            self.record(&match state {
+                State::Leased(lease) => Effect::Leased { place, lease, deliveries },
+                State::Ready | State::Delayed { .. } => Effect::Removed(place),
+            });
+        }
+        if let Some(key) = key {
+            let end = self.clock.saturating_add(REMEMBERED_MS);
+            let handed_out = HandedOut { many, copies: Copies(&copies) };
+            self.record(&Effect::Handed { key, end, answer: handed_out });
+        }
+        Outcome::Ok
+    }
+
+    /// A message found, as it is once it is handed out.
+    fn taken(&mut self, index: usize, reader: AccountId, lease_ms: Option<Millis>) -> Message {
+        let mut message = self.stock.picked(&self.found.picks()[index]);
+        message.deliveries += 1;
+        if let Some(lease_ms) = lease_ms {
+            let until = self.clock.saturating_add(lease_ms);
+            message.state = State::Leased(Lease { holder: reader, receipt: self.receipts.u64(1..), until });
+        }
+        message
+    }
+
+    /// Gives the answer to a key again, from the copies that were made then.
+    fn hand_out_again(&mut self, known: Known, answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
+        let record = self.log.read(known.home.at, known.home.len).map_err(|error| store_fault(&error))?;
+        let (many, copies) = match Effect::decode(record) {
+            Ok(Effect::Handed { answer: HandedOut { many, copies }, .. }) => (many, copies.decode()),
+            _ => (false, None),
+        };
+        let copies = copies.ok_or_else(forgotten)?;
+        if many {
+            answer.array(copies.len());
+        }
+        copies.iter().for_each(|(queue, message)| self.stock.write(queue, message, None, answer));
+        Ok(Outcome::Ok)
+    }
+
+    /// Reserves disk space for handing out what was found.
+    fn make_room_for(&mut self, key: Option<&Key>) -> Result<(), Fault> {
+        let count = self.found.len() as u64;
+        let copies = key.map_or(0, |key| {
+            REQUEST_BYTES + key.text.len() as u64 + self.found.bytes() + count * COPY_BYTES
+        });
+        self.ensure(count * RECORD_BYTES + copies, true)
+    }
+}
+
+fn forgotten() -> Fault {
+    Fault::new(
+        Word::Store,
+        "the remembered answer of this request cannot be read; ask without REQID for other messages",
+    )
+}

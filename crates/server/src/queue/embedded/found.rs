@@ -1,0 +1,132 @@
+//! Messages chosen for an answer, and their records, read from the log before anything changes.
+//!
+//! A body that cannot be read must not take its message along: so reading comes first, and a request decides and
+//! writes only with what was read. The buffers are kept from one request to the next.
+
+use posthaste_wire::fault::{Fault, Word};
+
+use super::effect::{DeathNote, Effect, Written};
+use super::log::{Location, Log};
+use super::merge::Pick;
+use super::message::{Death, Message};
+use super::store_fault;
+use crate::queue::bounds::ANSWER_BODY_BYTES;
+
+/// The messages of one answer.
+#[derive(Default)]
+pub(super) struct Found {
+    picks: Vec<Pick>,
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Found {
+    /// Chooses messages: the first `count`, as many as one answer may hold.
+    pub(super) fn choose(&mut self, candidates: impl Iterator<Item = Pick>, count: u32) {
+        self.picks.clear();
+        let mut bytes = 0;
+        let fits = |pick: &Pick| {
+            let first = bytes == 0;
+            bytes += pick.entry.body_len as usize;
+            first || bytes <= ANSWER_BODY_BYTES
+        };
+        self.picks.extend(candidates.take(count as usize).take_while(fits));
+    }
+
+    /// Reads their records. Where one cannot be read, the answer ends before it.
+    ///
+    /// # Errors
+    /// `STORE`: already the first cannot be read.
+    pub(super) fn load(&mut self, log: &mut Log) -> Result<(), Fault> {
+        self.bytes.clear();
+        self.ends.clear();
+        let unread = (0..self.picks.len()).find_map(|index| Some((index, self.load_one(log, index).err()?)));
+        match unread {
+            None => Ok(()),
+            Some((0, fault)) => Err(fault),
+            Some((index, _)) => {
+                self.picks.truncate(index);
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn picks(&self) -> &[Pick] {
+        &self.picks
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.picks.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.picks.is_empty()
+    }
+
+    /// Bytes of all records read.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// What the record of one of them says.
+    pub(super) fn written(&self, index: usize) -> Written<'_> {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        message_record(&self.bytes[start..self.ends[index]]).expect("checked when it was loaded")
+    }
+
+    fn load_one(&mut self, log: &mut Log, index: usize) -> Result<(), Fault> {
+        let Pick { place, entry } = self.picks[index];
+        let home = entry.home;
+        let record = log.read(home.at, home.len).map_err(|error| store_fault(&error))?;
+        match message_record(record) {
+            Some(written) if written.place.id() == place.id() => {}
+            _ => return Err(foreign(home.at)),
+        }
+        self.bytes.extend_from_slice(record);
+        self.ends.push(self.bytes.len());
+        Ok(())
+    }
+}
+
+impl<'a> Written<'a> {
+    /// The message as it is now: what its record says, but for what later records changed.
+    pub(super) fn as_now(self, message: &'a Message) -> Self {
+        Self {
+            place: message.place,
+            deliveries: message.deliveries,
+            expires: message.expires,
+            state: message.state,
+            death: message.death.as_deref().map(Death::note),
+            ..self
+        }
+    }
+}
+
+impl From<DeathNote<'_>> for Death {
+    fn from(note: DeathNote<'_>) -> Self {
+        Self { first_queue: note.first_queue.into(), reason: note.reason }
+    }
+}
+
+impl Death {
+    /// As its record says it.
+    pub(super) fn note(&self) -> DeathNote<'_> {
+        DeathNote { reason: self.reason, first_queue: &self.first_queue }
+    }
+}
+
+fn message_record(bytes: &[u8]) -> Option<Written<'_>> {
+    match Effect::decode(bytes) {
+        Ok(Effect::Message(written)) => Some(written),
+        _ => None,
+    }
+}
+
+fn foreign(at: Location) -> Fault {
+    let Location { segment, offset } = at;
+    let text = format!(
+        "the record at offset {offset} of log segment {segment} is not the message it should be; check the disk and \
+         restore the directory from a copy"
+    );
+    Fault::about(Word::Store, text)
+}

@@ -1,0 +1,137 @@
+//! A small cache of the blocks that reads of old segments touch.
+//!
+//! Queues are drained in the order they were filled, so one block of 64 KiB serves hundreds of reads with one
+//! system call. Sealed segments never change and numbers are never used twice: nothing is ever invalidated.
+//! Mapping the files instead would turn a disk error into a signal that kills the process.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::Location;
+use super::disk::{Disk, Handle};
+use super::error::LogError;
+use super::frame::{RECORD_HEADER, check_record};
+use super::segment::file_name;
+
+const BLOCK: usize = 64 << 10;
+const BLOCKS: usize = 64;
+const FILES: usize = 16;
+
+/// The cache: at most 4 MiB and 16 open files.
+pub(super) struct Blocks {
+    disk: Arc<dyn Disk>,
+    /// Segment and block number of each block.
+    keys: Vec<(u32, usize)>,
+    blocks: Vec<Block>,
+    /// The block looked at next for replacement.
+    hand: usize,
+    files: VecDeque<(u32, Handle)>,
+    /// A record that lies in more than one block.
+    whole: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Block {
+    bytes: Vec<u8>,
+    used: bool,
+}
+
+impl Blocks {
+    /// An empty cache.
+    pub(super) fn new(disk: Arc<dyn Disk>) -> Self {
+        Self {
+            disk,
+            keys: Vec::new(),
+            blocks: Vec::new(),
+            hand: 0,
+            files: VecDeque::new(),
+            whole: Vec::new(),
+        }
+    }
+
+    /// The payload of a record in a sealed segment.
+    pub(super) fn read(&mut self, at: Location, len: u32, seed: u32) -> Result<&[u8], LogError> {
+        let damaged =
+            LogError::Damaged { file: self.disk.path(&file_name(at.segment)), offset: u64::from(at.offset) };
+        let Some(start) = (at.offset as usize).checked_sub(RECORD_HEADER) else {
+            return Err(damaged);
+        };
+        let end = start + RECORD_HEADER + len as usize;
+        let bytes = if start / BLOCK == (end - 1) / BLOCK {
+            let block = self.block(at.segment, start / BLOCK)?;
+            block.get(start % BLOCK..).unwrap_or_default()
+        } else {
+            self.whole.resize(end - start, 0);
+            let file = self.file(at.segment)?;
+            let mut whole = std::mem::take(&mut self.whole);
+            let read = self.fill(at.segment, &file, &mut whole, start);
+            self.whole = whole;
+            &self.whole[..read?]
+        };
+        check_record(bytes, len, seed).ok_or(damaged)
+    }
+
+    /// Forgets an open file, so that its space goes back when the file is deleted.
+    pub(super) fn close(&mut self, segment: u32) {
+        self.files.retain(|(number, _)| *number != segment);
+    }
+
+    fn block(&mut self, segment: u32, number: usize) -> Result<&[u8], LogError> {
+        let slot = match self.keys.iter().position(|key| *key == (segment, number)) {
+            Some(slot) => slot,
+            None => self.load(segment, number)?,
+        };
+        self.blocks[slot].used = true;
+        Ok(&self.blocks[slot].bytes)
+    }
+
+    fn load(&mut self, segment: u32, number: usize) -> Result<usize, LogError> {
+        let file = self.file(segment)?;
+        let slot = self.free_slot();
+        let mut bytes = std::mem::take(&mut self.blocks[slot].bytes);
+        bytes.resize(BLOCK, 0);
+        let read = self.fill(segment, &file, &mut bytes, number * BLOCK)?;
+        bytes.truncate(read);
+        self.blocks[slot].bytes = bytes;
+        self.keys[slot] = (segment, number);
+        Ok(slot)
+    }
+
+    /// A slot for a new block: an unused one, else the first the hand meets that was not used since it last came by.
+    fn free_slot(&mut self) -> usize {
+        /// Segments count from 1, so nothing is ever found under this key.
+        const NOTHING: (u32, usize) = (0, 0);
+        if self.blocks.len() < BLOCKS {
+            self.blocks.push(Block::default());
+            self.keys.push(NOTHING);
+            return self.blocks.len() - 1;
+        }
+        while std::mem::take(&mut self.blocks[self.hand].used) {
+            self.hand = (self.hand + 1) % BLOCKS;
+        }
+        let slot = self.hand;
+        self.keys[slot] = NOTHING;
+        self.hand = (self.hand + 1) % BLOCKS;
+        slot
+    }
+
+    /// The open file of a segment, for whoever reads sealed segments.
+    pub(super) fn file(&mut self, segment: u32) -> Result<Handle, LogError> {
+        if let Some((_, file)) = self.files.iter().find(|(number, _)| *number == segment) {
+            return Ok(file.clone());
+        }
+        let name = file_name(segment);
+        let file =
+            self.disk.open(&name).map_err(|error| LogError::io("open", &self.disk.path(&name), &error))?;
+        if self.files.len() == FILES {
+            self.files.pop_front();
+        }
+        self.files.push_back((segment, file.clone()));
+        Ok(file)
+    }
+
+    fn fill(&self, segment: u32, file: &Handle, buffer: &mut [u8], at: usize) -> Result<usize, LogError> {
+        file.read_at(buffer, at as u64)
+            .map_err(|error| LogError::io("read", &self.disk.path(&file_name(segment)), &error))
+    }
+}

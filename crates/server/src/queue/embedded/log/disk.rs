@@ -1,0 +1,138 @@
+//! The few file operations the log needs, behind a seam where tests put a disk that fails.
+//!
+//! Two small traits instead of generics: beside a system call the dynamic call costs nothing, and the log's own
+//! types stay plain. The real disk is a directory of files.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, fallocate};
+
+/// An open file.
+pub(super) type Handle = Arc<dyn DiskFile>;
+
+/// A flat directory of files.
+pub(super) trait Disk: Send + Sync {
+    /// Where the file of that name lies.
+    fn path(&self, name: &str) -> PathBuf;
+    /// The names of all files.
+    fn list(&self) -> io::Result<Vec<String>>;
+    /// Makes an empty file, in place of one of that name.
+    fn create(&self, name: &str) -> io::Result<Handle>;
+    /// Opens an existing file for reading and writing.
+    fn open(&self, name: &str) -> io::Result<Handle>;
+    /// Gives a file another name.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Deletes a file.
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Makes the names durable.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// One open file, read and written by position.
+pub(super) trait DiskFile: Send + Sync {
+    /// Its size in bytes.
+    fn size(&self) -> io::Result<u64>;
+    /// Reads up to `buffer.len()` bytes; fewer only at the end of the file.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Writes all of `bytes`.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Makes the contents durable, and the size where it changed.
+    fn sync(&self) -> io::Result<()>;
+    /// Claims disk space for the first `bytes` bytes, growing the file to that size.
+    fn allocate(&self, bytes: u64) -> io::Result<()>;
+    /// Cuts the file to `bytes` bytes.
+    fn truncate(&self, bytes: u64) -> io::Result<()>;
+}
+
+/// A directory of the operating system.
+pub(super) struct Directory(pub(super) PathBuf);
+
+impl Disk for Directory {
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        std::fs::read_dir(&self.0)?
+            .map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()))
+            .collect()
+    }
+
+    fn create(&self, name: &str) -> io::Result<Handle> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true);
+        Ok(Arc::new(options.open(self.path(name))?))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Handle> {
+        Ok(Arc::new(OpenOptions::new().read(true).write(true).open(self.path(name))?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        std::fs::rename(self.path(from), self.path(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        std::fs::remove_file(self.path(name))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        File::open(&self.0)?.sync_all()
+    }
+}
+
+impl DiskFile for File {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match FileExt::read_at(self, &mut buffer[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(read) => done += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.write_all_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        match fallocate(self, FallocateFlags::empty(), 0, bytes) {
+            // The zeros written next claim the space on a file system that cannot do it ahead.
+            Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            done => Ok(done?),
+        }
+    }
+
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.set_len(bytes)
+    }
+}
+
+/// Makes the directory with all its parents, durably.
+pub(super) fn make_directory(path: &Path) -> io::Result<()> {
+    let mut missing =
+        path.ancestors().take_while(|ancestor| !ancestor.as_os_str().is_empty() && !ancestor.exists());
+    let parents: Vec<&Path> = missing.by_ref().filter_map(Path::parent).collect();
+    std::fs::create_dir_all(path)?;
+    for parent in parents {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        File::open(parent)?.sync_all()?;
+    }
+    Ok(())
+}

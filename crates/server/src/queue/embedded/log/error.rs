@@ -1,0 +1,151 @@
+//! What can go wrong with the log, and what its owner or an operator should do.
+//!
+//! The errors are plain values that can be cloned: one failed sync is reported to everybody who waits for it.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why an operation on an open log did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogError {
+    /// No disk space for another segment. Nothing was changed; removals (`essential`) may still work.
+    Full {
+        /// Where space is needed.
+        path: PathBuf,
+    },
+    /// A sync failed earlier. What is on the disk is unknown until the log is opened again.
+    Failed {
+        /// The first failure.
+        cause: String,
+    },
+    /// The operating system refused an operation.
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the system said.
+        cause: String,
+    },
+    /// The bytes of a record are not those that were written.
+    Damaged {
+        /// The segment file.
+        file: PathBuf,
+        /// Offset of the damaged record or frame in it.
+        offset: u64,
+    },
+    /// One reservation asked for more than a segment can ever hold.
+    TooBig {
+        /// The bytes asked for.
+        bytes: u64,
+        /// The most that can be asked for.
+        bytes_max: u64,
+    },
+}
+
+impl LogError {
+    /// The error for a failed system call; a full disk or quota is always `Full`.
+    pub(super) fn io(action: &'static str, path: &Path, error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full { path: path.to_owned() },
+            _ => Self::Io { action, path: path.to_owned(), cause: error.to_string() },
+        }
+    }
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full { path } => write!(
+                f,
+                "the disk has no space for another segment ({}); remove messages or free space on that disk",
+                path.display()
+            ),
+            Self::Failed { cause } => {
+                write!(
+                    f,
+                    "the log refuses changes since a sync failed ({cause}); check the disk, then restart"
+                )
+            }
+            Self::Io { action, path, cause } => write!(f, "cannot {action} {}: {cause}", path.display()),
+            Self::Damaged { file, offset } => write!(
+                f,
+                "{} is damaged at offset {offset}; check the disk and restore the directory from a copy",
+                file.display()
+            ),
+            Self::TooBig { bytes, bytes_max } => {
+                write!(f, "{bytes} bytes do not fit into one commit, at most {bytes_max}; send fewer at once")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LogError {}
+
+/// Why a log could not be opened. Nothing in the directory was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenError {
+    /// Another process has it open.
+    Locked {
+        /// The directory.
+        directory: PathBuf,
+        /// The process that holds it, where known.
+        pid: Option<u32>,
+    },
+    /// Another version of the program wrote it in another format.
+    Version {
+        /// The segment file.
+        file: PathBuf,
+        /// The format it is in.
+        found: u32,
+        /// The format this program reads.
+        supported: u32,
+    },
+    /// Something that was acknowledged is missing or not as it was written.
+    Damaged {
+        /// The segment file.
+        file: PathBuf,
+        /// Where in it.
+        offset: u64,
+        /// What is wrong there.
+        what: String,
+    },
+    /// A file operation failed.
+    Log(LogError),
+}
+
+impl From<LogError> for OpenError {
+    fn from(error: LogError) -> Self {
+        Self::Log(error)
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Locked { directory, pid } => {
+                let holder = pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"));
+                write!(
+                    f,
+                    "{} is in use by {holder}; stop it or choose another directory",
+                    directory.display()
+                )
+            }
+            Self::Version { file, found, supported } => write!(
+                f,
+                "{} is in format {found}, this program reads format {supported}; open it with the program that wrote it",
+                file.display()
+            ),
+            Self::Damaged { file, offset, what } => write!(
+                f,
+                "{} is damaged at offset {offset}: {what}; nothing was changed; check the disk and restore the \
+                 directory from a copy, or move it away to start with an empty store",
+                file.display()
+            ),
+            Self::Log(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}

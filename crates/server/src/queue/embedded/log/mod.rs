@@ -1,0 +1,323 @@
+//! A durable log of opaque records: the map from a record's place to its bytes for a store whose state is in memory.
+//!
+//! Records are appended to the frame being built; a frame is sealed, written and synced as one commit, and replayed
+//! as a whole or not at all. Frames fill segment files one after the other; the owner empties the oldest segment by
+//! appending again what still lives there, and drops it.
+//!
+//! ```text
+//!   oldest sealed … sealed │ active: frame frame frame(being built) │ ready ready │ retired, to be used again
+//!   drop_oldest ◀─ sweep       reserve ▶ append ▶ seal ▶ Frame::sync ▶ committed
+//! ```
+//!
+//! Promises:
+//! - What `committed` saw succeed survives `kill -9` and power loss, given that the disk keeps what it said it synced
+//!   and that a 512-byte sector is written whole or not.
+//! - Opening drops at most the one frame that nobody was told of. Anything else that is not as it was written is an
+//!   error that names file and offset. An orderly close ends the log with an empty frame, so that from then on even
+//!   its last records are told from a torn frame.
+//! - A full disk is noticed by `reserve`, before anything has changed.
+//! - After a failed sync nothing more is accepted: the page cache may then differ from the disk. The next open writes
+//!   the last frame once more for the same reason.
+//!
+//! A key-value engine in its place writes every record several times to keep it sorted; here the order of arrival is
+//! the order of use, and the owner's memory is the index.
+
+mod blocks;
+mod disk;
+mod error;
+mod frame;
+mod lock;
+mod open;
+mod prepare;
+mod recovery;
+mod scan;
+mod segment;
+mod sweep;
+mod tail;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use blocks::Blocks;
+use disk::Disk;
+use lock::Lock;
+use prepare::Preparer;
+use segment::{FIRST_FRAME, file_name};
+use sweep::{Oldest, Sealed};
+use tail::{Piece, Seal, Tail};
+
+pub use error::{LogError, OpenError};
+pub use recovery::Replay;
+pub use sweep::Sweep;
+pub use tail::Frame;
+
+/// The most bytes one reservation may ask for.
+pub const RESERVE_MAX: u64 = 1 << 30;
+
+/// How a log uses its disk.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Size of a segment file in bytes, from 16 KiB to 1 GiB.
+    pub segment_bytes: u64,
+    /// Number of dropped segment files kept for reuse; more than that are deleted.
+    pub spare_segments: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { segment_bytes: 32 << 20, spare_segments: 2 }
+    }
+}
+
+/// Where a record's payload lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Location {
+    /// Number of the segment.
+    pub segment: u32,
+    /// Offset in the segment's file, in bytes.
+    pub offset: u32,
+}
+
+/// An open log. Dropping it closes it; records not committed by then are gone.
+pub struct Log {
+    disk: Arc<dyn Disk>,
+    identity: u64,
+    /// Segments written to no more, oldest first.
+    sealed: VecDeque<Sealed>,
+    /// The mirrors of those of them that have frames not yet known to be on the disk.
+    rotated: Vec<Tail>,
+    active: Tail,
+    /// Frames closed when the log moved on to the next segment, not yet handed out.
+    closed: Vec<Piece>,
+    /// Sequence number of the last closed frame.
+    sequence: u64,
+    /// Whether that frame has no records.
+    fenced: bool,
+    /// The first segment that is needed.
+    floor: u32,
+    /// The floor that the last closed frame declares.
+    declared: u32,
+    /// Dropped segments whose files go once a floor above them is durable.
+    dropped: Vec<u32>,
+    in_flight: bool,
+    failure: Option<String>,
+    blocks: Blocks,
+    spare_buffer: Vec<u8>,
+    spare_mirror: Vec<u8>,
+    preparer: Preparer,
+    _lock: Option<Lock>,
+}
+
+impl Log {
+    /// Makes sure that `bytes` of records (their payloads and 16 for each) fit into the next frame without new disk
+    /// space, by moving on to the next segment where the active one is too full. Records appended before stay in a
+    /// frame of their own then. What is `essential` may use the last spare segment; anything else leaves it, so that
+    /// removals still work on a full disk.
+    ///
+    /// # Errors
+    /// `Full`, `Failed`, `TooBig` or `Io`; nothing was changed.
+    pub fn reserve(&mut self, bytes: u64, essential: bool) -> Result<(), LogError> {
+        self.check_usable()?;
+        if bytes > RESERVE_MAX {
+            return Err(LogError::TooBig { bytes, bytes_max: RESERVE_MAX });
+        }
+        let left = usize::from(!essential);
+        self.preparer.wait_for(left)?;
+        let size = self.active.size_for(bytes);
+        if size <= self.active.segment.capacity {
+            return Ok(());
+        }
+        if self.active.is_unused() {
+            return self.active.segment.grow(&*self.disk, size);
+        }
+        self.rotate(bytes, left)
+    }
+
+    /// Adds a record to the frame being built. It can be read at once and is durable with the commit it goes into.
+    /// Without a reservation the disk may turn out full when the frame is written, which ends the log's use.
+    ///
+    /// # Panics
+    /// When a frame without reservation passes 4 GiB.
+    pub fn append(&mut self, record: &[u8]) -> Location {
+        self.append_parts(&[record])
+    }
+
+    /// The same for a record in several parts.
+    ///
+    /// # Panics
+    /// When a frame without reservation passes 4 GiB.
+    pub fn append_parts(&mut self, parts: &[&[u8]]) -> Location {
+        self.active.append(parts)
+    }
+
+    /// What must be written and synced to make everything appended and dropped so far durable; None when there is
+    /// nothing, or when the commit before it has not ended yet.
+    pub fn seal(&mut self) -> Option<Frame> {
+        if self.in_flight || self.failure.is_some() {
+            return None;
+        }
+        let announce = self.floor != self.declared && self.has_room_for_fence();
+        if self.active.is_building() || announce {
+            let piece = self.close();
+            self.closed.push(piece);
+        }
+        if self.closed.is_empty() {
+            return None;
+        }
+        self.in_flight = true;
+        Some(Frame { pieces: std::mem::take(&mut self.closed), floor: self.declared })
+    }
+
+    /// Takes a frame back after its sync. After an error the log accepts no changes until it is opened again; what
+    /// it holds can still be read.
+    pub fn committed(&mut self, frame: Frame, result: &Result<(), LogError>) {
+        self.in_flight = false;
+        if let Err(error) = result {
+            self.failure.get_or_insert_with(|| error.to_string());
+            return;
+        }
+        let closed = &self.closed;
+        let is_written = |tail: &mut Tail| !closed.iter().any(|piece| piece.segment == tail.segment.number);
+        if let Some(tail) = self.rotated.extract_if(.., is_written).last() {
+            self.spare_mirror = tail.into_bytes();
+        }
+        let durable = self.dropped.extract_if(.., |number| *number < frame.floor);
+        self.preparer.retire(durable);
+        if let Some(piece) = frame.pieces.into_iter().next_back() {
+            self.spare_buffer = piece.into_bytes();
+        }
+    }
+
+    /// The payload of the record of `len` bytes at `at`, checked against its checksum. Records of the active
+    /// segment come from memory, others through a cache of 4 MiB.
+    ///
+    /// # Errors
+    /// `Damaged`: the bytes are not those that were appended, or none were; `Io`.
+    pub fn read(&mut self, at: Location, len: u32) -> Result<&[u8], LogError> {
+        let in_memory =
+            std::iter::once(&self.active).chain(&self.rotated).find(|tail| tail.segment.number == at.segment);
+        match in_memory {
+            Some(tail) => tail.read(at, len).ok_or_else(|| LogError::Damaged {
+                file: self.disk.path(&file_name(at.segment)),
+                offset: u64::from(at.offset),
+            }),
+            None => self.blocks.read(at, len, frame::seed(self.identity, at.segment)),
+        }
+    }
+
+    /// The oldest segment, when it is written to no more and all its frames are durable.
+    #[must_use]
+    pub fn oldest(&self) -> Option<u32> {
+        self.oldest_sealed().map(|sealed| sealed.number)
+    }
+
+    /// Bytes used by segments that are not dropped, for comparison with what lives in them.
+    #[must_use]
+    pub fn total_bytes(&self) -> u64 {
+        self.sealed.iter().map(|sealed| sealed.end as u64).sum::<u64>() + self.active.used()
+    }
+
+    /// Bytes of all files: segments, those prepared ahead, and those kept for reuse.
+    #[must_use]
+    pub fn disk_bytes(&self) -> u64 {
+        let sealed: u64 = self.sealed.iter().map(|sealed| sealed.capacity).sum();
+        sealed + self.active.segment.capacity + self.preparer.idle_bytes()
+    }
+
+    /// Number of segments that are not dropped, the active one included.
+    #[must_use]
+    pub fn segments(&self) -> usize {
+        self.sealed.len() + 1
+    }
+
+    /// Reads the next part of the oldest segment, whole frames of about `bytes_max` bytes: their bytes into `found`,
+    /// each record's place and range in `found` into `records`. True when this was the last part, or there is no
+    /// oldest segment.
+    ///
+    /// # Errors
+    /// `Damaged` or `Io`.
+    pub fn sweep(
+        &mut self,
+        cursor: &mut Sweep,
+        bytes_max: usize,
+        found: &mut Vec<u8>,
+        records: &mut Vec<(Location, Range<usize>)>,
+    ) -> Result<bool, LogError> {
+        let Some(&sealed) = self.oldest_sealed() else {
+            found.clear();
+            records.clear();
+            return Ok(true);
+        };
+        let oldest = Oldest {
+            file: self.blocks.file(sealed.number)?,
+            path: self.disk.path(&file_name(sealed.number)),
+            seed: frame::seed(self.identity, sealed.number),
+            sealed,
+        };
+        cursor.step(&oldest, bytes_max, found, records)
+    }
+
+    /// Drops the oldest segment: everything that lives in it has been appended again. That need not be durable yet,
+    /// since the drop takes effect with the next commit (`seal` makes one for it). Then its file is reused or deleted.
+    ///
+    /// # Errors
+    /// `Failed`.
+    pub fn drop_oldest(&mut self) -> Result<(), LogError> {
+        self.check_usable()?;
+        if let Some(number) = self.oldest() {
+            self.sealed.pop_front();
+            self.blocks.close(number);
+            self.dropped.push(number);
+            self.floor = number + 1;
+        }
+        Ok(())
+    }
+
+    fn oldest_sealed(&self) -> Option<&Sealed> {
+        let is_durable =
+            |sealed: &&Sealed| self.rotated.iter().all(|tail| tail.segment.number != sealed.number);
+        self.sealed.front().filter(is_durable)
+    }
+
+    fn check_usable(&self) -> Result<(), LogError> {
+        match &self.failure {
+            Some(cause) => Err(LogError::Failed { cause: cause.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Moves on to the next segment, which gets room for `bytes` of records.
+    fn rotate(&mut self, bytes: u64, left: usize) -> Result<(), LogError> {
+        let next = self.preparer.take(FIRST_FRAME as u64 + Tail::overhead() + bytes, left)?;
+        if self.active.is_building() {
+            let piece = self.close();
+            self.closed.push(piece);
+        }
+        let mirror = std::mem::take(&mut self.spare_mirror);
+        let full = std::mem::replace(&mut self.active, Tail::empty(next, self.identity, mirror));
+        let end = usize::try_from(full.used()).unwrap_or(usize::MAX);
+        self.sealed.push_back(Sealed::new(&full.segment, end));
+        if self.in_flight || !self.closed.is_empty() {
+            self.rotated.push(full);
+        } else {
+            self.spare_mirror = full.into_bytes();
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) -> Piece {
+        self.sequence += 1;
+        self.fenced = !self.active.is_building();
+        self.declared = self.floor;
+        let seal = Seal { sequence: self.sequence, floor: self.floor };
+        self.active.close(seal, std::mem::take(&mut self.spare_buffer), &*self.disk)
+    }
+
+    fn has_room_for_fence(&self) -> bool {
+        self.active.size_for(0) <= self.active.segment.capacity
+    }
+}

@@ -1,0 +1,116 @@
+//! Opening and closing a log.
+//!
+//! Nothing on the disk is changed before everything on it was found sound and the owner has taken every record.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::blocks::Blocks;
+use super::disk::{self, Directory, Disk};
+use super::error::{LogError, OpenError};
+use super::lock::Lock;
+use super::prepare::{Pattern, Preparer};
+use super::recovery::{self, Recovered, Replay};
+use super::segment::{self, PAGE, Segment};
+use super::tail::Tail;
+use super::{Log, Options, RESERVE_MAX};
+
+impl Log {
+    /// Opens the log in `directory`, or starts one there, and calls `replay` for every record of every whole frame in
+    /// order. Where `replay` answers with a text, the record makes no sense to the owner and the log is not opened.
+    /// Records of dropped segments may be replayed again after a crash.
+    ///
+    /// # Errors
+    /// The directory is in use, in another format, or damaged, or a file operation failed; nothing was changed.
+    pub fn open(directory: &Path, options: Options, replay: &mut Replay<'_>) -> Result<Self, OpenError> {
+        disk::make_directory(directory).map_err(|error| LogError::io("make", directory, &error))?;
+        let lock = Lock::take(directory)?;
+        let mut log = Self::open_on(Arc::new(Directory(directory.to_owned())), options, true, replay)?;
+        log._lock = Some(lock);
+        Ok(log)
+    }
+
+    /// Opens a log on any disk; without a thread segments are prepared by whoever needs them.
+    pub(super) fn open_on(
+        disk: Arc<dyn Disk>,
+        options: Options,
+        threaded: bool,
+        replay: &mut Replay<'_>,
+    ) -> Result<Self, OpenError> {
+        let page = PAGE as u64;
+        let capacity = options.segment_bytes.clamp(4 * page, RESERVE_MAX).next_multiple_of(page);
+        let found = match recovery::recover(&disk, replay)? {
+            Some(found) => found,
+            None => Recovered::nothing(&*disk, capacity)?,
+        };
+        if let Some(start) = found.last_start {
+            found.tail.rewrite(start, &*disk).sync()?;
+        }
+        remove_unfinished(&*disk)?;
+        let identity = found.identity;
+        let next = found.ready.back().unwrap_or(&found.tail.segment).number + 1;
+        let pattern = Pattern { identity, capacity, kept: options.spare_segments };
+        let preparer =
+            Preparer::start(Arc::clone(&disk), pattern, found.ready, found.retired, next, threaded);
+        Ok(Self {
+            identity,
+            sealed: found.sealed,
+            rotated: Vec::new(),
+            active: found.tail,
+            closed: Vec::new(),
+            sequence: found.sequence,
+            fenced: found.fenced,
+            floor: found.floor,
+            declared: found.floor,
+            dropped: Vec::new(),
+            in_flight: false,
+            failure: None,
+            blocks: Blocks::new(Arc::clone(&disk)),
+            spare_buffer: Vec::new(),
+            spare_mirror: Vec::new(),
+            preparer,
+            disk,
+            _lock: None,
+        })
+    }
+}
+
+impl Drop for Log {
+    /// Ends the log with an empty frame, unless something is still under way or it ends so already.
+    fn drop(&mut self) {
+        let idle = !self.in_flight && self.closed.is_empty() && !self.active.is_building();
+        if idle && self.failure.is_none() && !self.fenced && self.sequence > 0 && self.has_room_for_fence() {
+            // It protects nothing that was promised, so there is nobody to tell when it fails.
+            let _ = self.close().sync();
+        }
+    }
+}
+
+/// Gives back the space of files that a crash left half made.
+fn remove_unfinished(disk: &dyn Disk) -> Result<(), LogError> {
+    let names = disk.list().map_err(|error| LogError::io("list", &disk.path(""), &error))?;
+    for name in names.iter().filter(|name| segment::is_unfinished(name)) {
+        disk.remove(name).map_err(|error| LogError::io("delete", &disk.path(name), &error))?;
+    }
+    Ok(())
+}
+
+impl Recovered {
+    /// A new log: one empty segment and a random identity.
+    fn nothing(disk: &dyn Disk, capacity: u64) -> Result<Self, OpenError> {
+        let identity = fastrand::u64(..);
+        let segment = Segment::create(disk, identity, 1, capacity)?;
+        Ok(Self {
+            identity,
+            sealed: VecDeque::new(),
+            tail: Tail::empty(segment, identity, Vec::new()),
+            last_start: None,
+            ready: VecDeque::new(),
+            retired: Vec::new(),
+            sequence: 0,
+            floor: 1,
+            fenced: false,
+        })
+    }
+}

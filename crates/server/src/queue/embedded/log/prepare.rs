@@ -1,0 +1,222 @@
+//! Segments made ready ahead of their use, and old ones taken away, on a thread of its own.
+//!
+//! Two empty segments lie ready under their own numbers: the next one, so that moving on costs nothing, and a spare
+//! that only essential work may use. So a full disk is noticed while there is still room to remove messages.
+//!
+//! Where no thread can be had the same work is done by whoever needs it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use super::disk::Disk;
+use super::error::LogError;
+use super::segment::{Segment, file_name};
+
+/// Segments kept ready: the next and the spare.
+const READY: usize = 2;
+
+/// What new segments are made like.
+#[derive(Clone, Copy)]
+pub(super) struct Pattern {
+    pub(super) identity: u64,
+    /// Size of a file.
+    pub(super) capacity: u64,
+    /// Files without use that are kept to be made into segments later.
+    pub(super) kept: usize,
+}
+
+/// Makes segments ready; stops when dropped.
+pub(super) struct Preparer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    disk: Arc<dyn Disk>,
+    pattern: Pattern,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    /// Empty segments in ascending order.
+    ready: VecDeque<Segment>,
+    /// Number of the next segment to make ready.
+    next: u32,
+    /// Numbers of files without use.
+    retired: Vec<u32>,
+    /// Why the last try failed; there is no other until somebody asks.
+    failure: Option<LogError>,
+    stop: bool,
+}
+
+enum Task {
+    Create,
+    Recycle(u32),
+    Delete(u32),
+}
+
+impl Preparer {
+    /// Starts with the empty segments and useless files found; `next` is the first number not in use.
+    pub(super) fn start(
+        disk: Arc<dyn Disk>,
+        pattern: Pattern,
+        ready: VecDeque<Segment>,
+        retired: Vec<u32>,
+        next: u32,
+        threaded: bool,
+    ) -> Self {
+        let state = State { ready, next, retired, failure: None, stop: false };
+        let shared = Arc::new(Shared { disk, pattern, state: Mutex::new(state), changed: Condvar::new() });
+        let worker = Arc::clone(&shared);
+        let thread = threaded.then(|| {
+            std::thread::Builder::new().name("log-prepare".to_owned()).spawn(move || worker.run()).ok()
+        });
+        let preparer = Self { shared, thread: thread.flatten() };
+        preparer.nudge();
+        preparer
+    }
+
+    /// Returns once `count` segments are ready, at most two.
+    pub(super) fn wait_for(&self, count: usize) -> Result<(), LogError> {
+        self.ready(count).map(drop)
+    }
+
+    /// The next segment, grown to `size` bytes where it is smaller; `left` others stay ready behind it.
+    pub(super) fn take(&self, size: u64, left: usize) -> Result<Segment, LogError> {
+        let mut state = self.ready(1 + left)?;
+        let next = state.ready.front_mut().filter(|next| next.capacity < size);
+        next.map_or(Ok(()), |next| next.grow(&*self.shared.disk, size))?;
+        let taken = state.ready.pop_front();
+        drop(state);
+        self.nudge();
+        taken.ok_or_else(|| LogError::Full { path: self.shared.disk.path("") })
+    }
+
+    /// Takes the files of these segments, which nobody needs any more.
+    pub(super) fn retire(&self, numbers: impl Iterator<Item = u32>) {
+        let mut state = self.shared.lock();
+        state.retired.extend(numbers);
+        state.failure = None;
+        drop(state);
+        self.nudge();
+    }
+
+    /// Bytes of files that hold no records: those ready and those kept.
+    pub(super) fn idle_bytes(&self) -> u64 {
+        let state = self.shared.lock();
+        let ready: u64 = state.ready.iter().map(|segment| segment.capacity).sum();
+        ready + state.retired.len() as u64 * self.shared.pattern.capacity
+    }
+
+    fn ready(&self, count: usize) -> Result<MutexGuard<'_, State>, LogError> {
+        let mut state = self.shared.lock();
+        if state.ready.len() >= count {
+            return Ok(state);
+        }
+        state.failure = None;
+        self.shared.changed.notify_all();
+        while state.ready.len() < count {
+            if let Some(failure) = &state.failure {
+                return Err(failure.clone());
+            }
+            state = if self.thread.is_some() {
+                self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+            } else {
+                self.shared.work(state)
+            };
+        }
+        Ok(state)
+    }
+
+    fn nudge(&self) {
+        if self.thread.is_some() {
+            self.shared.changed.notify_all();
+            return;
+        }
+        let mut state = self.shared.lock();
+        while state.has_task(&self.shared.pattern) {
+            state = self.shared.work(state);
+        }
+    }
+}
+
+impl Drop for Preparer {
+    fn drop(&mut self) {
+        self.shared.lock().stop = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A panic there was already printed, and there is nobody to hand it to.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let mut state = self.lock();
+        while !state.stop {
+            state = if state.has_task(&self.pattern) {
+                self.work(state)
+            } else {
+                self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+            };
+        }
+    }
+
+    /// Does one task without holding the lock meanwhile. Only one thread ever works.
+    fn work<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let Some(task) = state.next_task(&self.pattern) else {
+            return state;
+        };
+        let number = state.next;
+        drop(state);
+        let done = self.perform(task, number);
+        state = self.lock();
+        match done {
+            Ok(Some(segment)) => {
+                state.next = segment.number + 1;
+                state.ready.push_back(segment);
+            }
+            Ok(None) => {}
+            Err(failure) => state.failure = Some(failure),
+        }
+        self.changed.notify_all();
+        state
+    }
+
+    fn perform(&self, task: Task, number: u32) -> Result<Option<Segment>, LogError> {
+        let Pattern { identity, capacity, .. } = self.pattern;
+        match task {
+            Task::Create => Segment::create(&*self.disk, identity, number, capacity).map(Some),
+            Task::Recycle(from) => Segment::recycle(&*self.disk, identity, from, number, capacity).map(Some),
+            Task::Delete(number) => {
+                let name = file_name(number);
+                let removed = self.disk.remove(&name).and_then(|()| self.disk.sync());
+                removed.map_err(|error| LogError::io("delete", &self.disk.path(&name), &error))?;
+                Ok(None)
+            }
+        }
+    }
+}
+
+impl State {
+    fn has_task(&self, pattern: &Pattern) -> bool {
+        self.failure.is_none() && (self.ready.len() < READY || self.retired.len() > pattern.kept)
+    }
+
+    fn next_task(&mut self, pattern: &Pattern) -> Option<Task> {
+        if !self.has_task(pattern) {
+            return None;
+        }
+        if self.ready.len() < READY {
+            return Some(self.retired.pop().map_or(Task::Create, Task::Recycle));
+        }
+        self.retired.pop().map(Task::Delete)
+    }
+}

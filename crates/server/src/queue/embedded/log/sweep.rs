@@ -1,0 +1,107 @@
+//! Reads the oldest segment piece by piece, so that its owner can append again what still lives in it.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use super::Location;
+use super::disk::Handle;
+use super::error::LogError;
+use super::frame::{self, HEADER, Header};
+use super::segment::{FIRST_FRAME, Segment};
+
+/// A segment that is written to no more.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sealed {
+    pub(super) number: u32,
+    /// End of its last frame.
+    pub(super) end: usize,
+    /// Size of its file.
+    pub(super) capacity: u64,
+}
+
+impl Sealed {
+    /// A segment whose frames end at `end`.
+    pub(super) fn new(segment: &Segment, end: usize) -> Self {
+        Self { number: segment.number, end, capacity: segment.capacity }
+    }
+}
+
+/// The oldest segment, opened for a sweep.
+pub(super) struct Oldest {
+    pub(super) sealed: Sealed,
+    pub(super) file: Handle,
+    pub(super) path: PathBuf,
+    pub(super) seed: u32,
+}
+
+/// How far a sweep of the oldest segment has come. A new one starts at its beginning, and so does one that was
+/// used for a segment that is not the oldest any more.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sweep {
+    segment: u32,
+    offset: usize,
+}
+
+impl Sweep {
+    /// Reads whole frames of about `bytes_max` bytes, at least one; true when the segment is at its end.
+    pub(super) fn step(
+        &mut self,
+        oldest: &Oldest,
+        bytes_max: usize,
+        found: &mut Vec<u8>,
+        records: &mut Vec<(Location, Range<usize>)>,
+    ) -> Result<bool, LogError> {
+        let Sealed { number: segment, end, .. } = oldest.sealed;
+        if self.segment != segment {
+            *self = Self { segment, offset: FIRST_FRAME };
+        }
+        let base = self.offset;
+        records.clear();
+        oldest.load(found, base, bytes_max.max(HEADER).min(end - base))?;
+        if let Some(header) = Header::decode(found, segment, oldest.seed)
+            && header.span() > found.len()
+        {
+            oldest.load(found, base, header.span().min(end - base))?;
+        }
+        while let Some(header) = oldest.whole_frame(&found[self.offset - base..], self.offset)? {
+            let start = self.offset - base + HEADER;
+            for range in frame::record_ranges(&found[start..start + header.payload as usize]) {
+                let range = range.ok_or_else(|| oldest.damaged(self.offset))?;
+                let range = start + range.start..start + range.end;
+                records.push((Location { segment, offset: frame::length(base + range.start) }, range));
+            }
+            self.offset = (self.offset + header.span()).min(end);
+        }
+        if self.offset == base && base < end {
+            return Err(oldest.damaged(base));
+        }
+        Ok(self.offset == end)
+    }
+}
+
+impl Oldest {
+    fn load(&self, found: &mut Vec<u8>, offset: usize, bytes: usize) -> Result<(), LogError> {
+        found.resize(bytes, 0);
+        let read = self.file.read_at(found, offset as u64);
+        found.truncate(read.map_err(|error| LogError::io("read", &self.path, &error))?);
+        Ok(())
+    }
+
+    /// The frame at the start of `bytes`; None when they end before it does.
+    fn whole_frame(&self, bytes: &[u8], offset: usize) -> Result<Option<Header>, LogError> {
+        if bytes.len() < HEADER {
+            return Ok(None);
+        }
+        let header =
+            Header::decode(bytes, self.sealed.number, self.seed).ok_or_else(|| self.damaged(offset))?;
+        if header.span() > bytes.len() {
+            return Ok(None);
+        }
+        header.records(bytes, self.seed).ok_or_else(|| self.damaged(offset))?;
+        Ok(Some(header))
+    }
+
+    fn damaged(&self, offset: usize) -> LogError {
+        LogError::Damaged { file: self.path.clone(), offset: offset as u64 }
+    }
+}

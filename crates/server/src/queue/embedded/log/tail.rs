@@ -1,0 +1,171 @@
+//! The segment being written, mirrored in memory, and the frames on their way to the disk.
+//!
+//! The mirror holds the file's bytes at the file's offsets. Records are built in place, so a record can be read
+//! the moment it is appended and most reads of a lively queue never reach the disk. What goes to the disk is a copy
+//! of one frame, so that it is written while the next one grows.
+
+use std::path::PathBuf;
+
+use super::Location;
+use super::disk::{Disk, Handle};
+use super::error::LogError;
+use super::frame::{self, ALIGN, HEADER, Header, RECORD_HEADER};
+use super::segment::{FIRST_FRAME, PAGE, Segment, file_name};
+
+/// A segment with its bytes up to the end of the last frame or record.
+pub(super) struct Tail {
+    /// The file.
+    pub(super) segment: Segment,
+    /// Where all its checksums start.
+    pub(super) seed: u32,
+    bytes: Vec<u8>,
+    /// Start of the frame being built.
+    building: Option<usize>,
+}
+
+/// What seals a frame: its place in the order of all frames.
+#[derive(Clone, Copy)]
+pub(super) struct Seal {
+    pub(super) sequence: u64,
+    pub(super) floor: u32,
+}
+
+impl Tail {
+    /// A segment without frames; its mirror reuses `bytes`.
+    pub(super) fn empty(segment: Segment, identity: u64, mut bytes: Vec<u8>) -> Self {
+        bytes.clear();
+        bytes.reserve(usize::try_from(segment.capacity).unwrap_or(0));
+        bytes.resize(FIRST_FRAME, 0);
+        Self { seed: frame::seed(identity, segment.number), segment, bytes, building: None }
+    }
+
+    /// A segment read from the disk, whose frames end at the end of `bytes`.
+    pub(super) fn restored(segment: Segment, identity: u64, bytes: Vec<u8>) -> Self {
+        Self { seed: frame::seed(identity, segment.number), segment, bytes, building: None }
+    }
+
+    /// Bytes used, the header page included.
+    pub(super) fn used(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// Whether nothing was ever appended.
+    pub(super) fn is_unused(&self) -> bool {
+        self.bytes.len() == FIRST_FRAME
+    }
+
+    /// The file size needed to append `bytes` of records, as the caller counts them, and seal them.
+    pub(super) fn size_for(&self, bytes: u64) -> u64 {
+        self.used() + Self::overhead() + bytes
+    }
+
+    /// Bytes a frame needs beside its records.
+    pub(super) const fn overhead() -> u64 {
+        (HEADER + 2 * ALIGN) as u64
+    }
+
+    /// Adds a record to the frame being built.
+    pub(super) fn append(&mut self, parts: &[&[u8]]) -> Location {
+        if self.building.is_none() {
+            self.begin();
+        }
+        let offset = frame::push_record(&mut self.bytes, self.seed, parts);
+        Location { segment: self.segment.number, offset: frame::length(offset) }
+    }
+
+    /// Whether there are records to seal.
+    pub(super) fn is_building(&self) -> bool {
+        self.building.is_some()
+    }
+
+    /// Closes the frame being built, or one without records, and copies it into `buffer` for the disk.
+    pub(super) fn close(&mut self, seal: Seal, mut buffer: Vec<u8>, disk: &dyn Disk) -> Piece {
+        if self.building.is_none() {
+            self.begin();
+        }
+        let start = self.building.take().unwrap_or(self.bytes.len());
+        let number = self.segment.number;
+        let header = Header::of(&self.bytes[start + HEADER..], number, seal.sequence, seal.floor, self.seed);
+        self.bytes[start..start + HEADER].copy_from_slice(&header.encode(self.seed));
+        self.bytes.resize(self.bytes.len().next_multiple_of(ALIGN), 0);
+        buffer.clear();
+        buffer.extend_from_slice(&self.bytes[start..]);
+        Piece::new(&self.segment, disk, start, buffer)
+    }
+
+    /// The frame that starts at `start`, to be written once more.
+    pub(super) fn rewrite(&self, start: usize, disk: &dyn Disk) -> Piece {
+        Piece::new(&self.segment, disk, start, self.bytes[start..].to_vec())
+    }
+
+    /// The payload of a record.
+    pub(super) fn read(&self, at: Location, len: u32) -> Option<&[u8]> {
+        let start = (at.offset as usize).checked_sub(RECORD_HEADER)?;
+        frame::check_record(self.bytes.get(start..)?, len, self.seed)
+    }
+
+    /// Gives the mirror's memory back for another one.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    fn begin(&mut self) {
+        self.building = Some(self.bytes.len());
+        self.bytes.resize(self.bytes.len() + HEADER, 0);
+    }
+}
+
+/// One frame's bytes and where they go.
+pub(super) struct Piece {
+    /// The segment written to.
+    pub(super) segment: u32,
+    file: Handle,
+    path: PathBuf,
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+impl Piece {
+    /// The frame is followed by zeros to the end of its page: a write of whole pages never has to read the rest of
+    /// an old page first.
+    fn new(segment: &Segment, disk: &dyn Disk, start: usize, mut bytes: Vec<u8>) -> Self {
+        let end = (start + bytes.len()).next_multiple_of(PAGE);
+        bytes.resize(end - start, 0);
+        Self {
+            segment: segment.number,
+            file: segment.file.clone(),
+            path: disk.path(&file_name(segment.number)),
+            offset: start as u64,
+            bytes,
+        }
+    }
+
+    /// Writes and syncs.
+    pub(super) fn sync(&self) -> Result<(), LogError> {
+        let written = self.file.write_at(&self.bytes, self.offset);
+        written.map_err(|error| LogError::io("write", &self.path, &error))?;
+        self.file.sync().map_err(|error| LogError::io("sync", &self.path, &error))
+    }
+
+    /// Gives its memory back.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+/// What one commit writes: one frame, or several when a reservation moved on to the next segment in between.
+pub struct Frame {
+    pub(super) pieces: Vec<Piece>,
+    /// The floor that is durable once this is.
+    pub(super) floor: u32,
+}
+
+impl Frame {
+    /// Writes and syncs, one piece after the other, so that never more than one frame is in doubt.
+    ///
+    /// # Errors
+    /// It is unknown how much reached the disk.
+    pub fn sync(&mut self) -> Result<(), LogError> {
+        self.pieces.iter().try_for_each(Piece::sync)
+    }
+}

@@ -1,0 +1,72 @@
+//! What the log promises, tried on real files and on a simulated disk.
+
+mod crash;
+mod damage;
+mod promises;
+mod simulated;
+mod space;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{Location, Log, LogError, OpenError, Options};
+use simulated::SimulatedDisk;
+
+/// The smallest segments, so that a few records fill several.
+const SMALL: Options = Options { segment_bytes: 16 << 10, spare_segments: 1 };
+
+/// Every record with its place.
+type Records = Vec<(Location, Vec<u8>)>;
+
+fn open(directory: &Path) -> Result<(Log, Records), OpenError> {
+    let mut records = Records::new();
+    let log = Log::open(directory, SMALL, &mut |at, record| {
+        records.push((at, record.to_vec()));
+        Ok(())
+    })?;
+    Ok((log, records))
+}
+
+fn open_simulated(disk: &SimulatedDisk) -> Result<(Log, Records), OpenError> {
+    let mut records = Records::new();
+    let log = Log::open_on(Arc::new(disk.clone()), SMALL, false, &mut |at, record| {
+        records.push((at, record.to_vec()));
+        Ok(())
+    })?;
+    Ok((log, records))
+}
+
+/// Seals, writes and takes back one commit.
+fn commit(log: &mut Log) -> Result<(), LogError> {
+    let Some(mut frame) = log.seal() else {
+        return Ok(());
+    };
+    let result = frame.sync();
+    log.committed(frame, &result);
+    result
+}
+
+/// Appends records of `bytes` bytes, each its own commit, and answers what was appended.
+fn fill(log: &mut Log, count: usize, bytes: usize) -> Records {
+    let mut records = Records::new();
+    for number in 0..count {
+        let record = vec![number.to_le_bytes()[0] | 1; bytes];
+        log.reserve(bytes as u64 + 16, false).unwrap();
+        records.push((log.append(&record), record));
+        commit(log).unwrap();
+    }
+    records
+}
+
+/// Goes through the whole oldest segment and answers its records.
+fn sweep(log: &mut Log, bytes_max: usize) -> Result<Records, LogError> {
+    let (mut cursor, mut found, mut places) = Default::default();
+    let mut records = Records::new();
+    loop {
+        let done = log.sweep(&mut cursor, bytes_max, &mut found, &mut places)?;
+        records.extend(places.iter().map(|(at, range)| (*at, found[range.clone()].to_vec())));
+        if done {
+            return Ok(records);
+        }
+    }
+}

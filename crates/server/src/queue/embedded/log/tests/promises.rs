@@ -1,0 +1,193 @@
+//! Round trips, reads, locking, versions and failed syncs.
+
+use tempfile::tempdir;
+
+use super::*;
+
+#[test]
+fn every_committed_record_is_replayed_in_order_over_many_segments() {
+    let directory = tempdir().unwrap();
+    let (mut log, found) = open(directory.path()).unwrap();
+    assert!(found.is_empty());
+    let mut written = fill(&mut log, 300, 250);
+    written.extend(fill(&mut log, 3, 0));
+    assert!(log.segments() > 5);
+    drop(log);
+    let (mut log, found) = open(directory.path()).unwrap();
+    assert_eq!(found, written);
+    written.extend(fill(&mut log, 100, 100));
+    drop(log);
+    assert_eq!(open(directory.path()).unwrap().1, written);
+}
+
+#[test]
+fn records_can_be_read_before_they_are_durable_and_from_every_segment_after() {
+    let directory = tempdir().unwrap();
+    let (mut log, _) = open(directory.path()).unwrap();
+    log.reserve(100, false).unwrap();
+    let at = log.append_parts(&[b"half", b" and half"]);
+    assert_eq!(log.read(at, 13).unwrap(), b"half and half");
+    let written = fill(&mut log, 200, 777);
+    for _ in 0..2 {
+        for (at, record) in &written {
+            assert_eq!(log.read(*at, 777).unwrap(), record);
+        }
+        drop(log);
+        log = open(directory.path()).unwrap().0;
+    }
+}
+
+#[test]
+fn a_record_that_crosses_blocks_or_is_longer_than_one_is_read_whole() {
+    let directory = tempdir().unwrap();
+    let (mut log, _) = open(directory.path()).unwrap();
+    let mut written = Records::new();
+    log.reserve(400_000, false).unwrap();
+    for bytes in [60_000, 10_000, 200_000, 3] {
+        let record: Vec<u8> = (0..bytes).map(|at: usize| at.to_le_bytes()[0]).collect();
+        written.push((log.append(&record), record));
+    }
+    commit(&mut log).unwrap();
+    fill(&mut log, 200, 1000);
+    assert!(log.oldest().is_some());
+    for (at, record) in &written {
+        assert_eq!(log.read(*at, u32::try_from(record.len()).unwrap()).unwrap(), record);
+    }
+}
+
+#[test]
+fn reading_what_is_not_there_is_an_error_that_names_file_and_offset() {
+    let directory = tempdir().unwrap();
+    let (mut log, _) = open(directory.path()).unwrap();
+    let written = fill(&mut log, 100, 250);
+    for (at, _) in [written[0].clone(), written[99].clone()] {
+        for wrong in [Location { offset: at.offset + 1, ..at }, Location { offset: 3, ..at }] {
+            assert!(matches!(log.read(wrong, 250), Err(LogError::Damaged { .. })));
+        }
+        assert!(matches!(log.read(at, 249), Err(LogError::Damaged { .. })));
+        assert!(log.read(at, 250).is_ok());
+    }
+    let error = log.read(Location { segment: 1, offset: 5000 }, 1).unwrap_err().to_string();
+    assert!(error.contains("0000000001.log is damaged at offset 5000"), "{error}");
+}
+
+#[test]
+fn a_commit_that_was_never_synced_leaves_nothing_behind() {
+    let directory = tempdir().unwrap();
+    let (mut log, _) = open(directory.path()).unwrap();
+    let written = fill(&mut log, 3, 100);
+    log.reserve(100, false).unwrap();
+    log.append(b"not sealed");
+    drop(log);
+    assert_eq!(open(directory.path()).unwrap().1, written);
+}
+
+#[test]
+fn only_one_commit_is_under_way_and_what_comes_meanwhile_goes_into_the_next() {
+    let directory = tempdir().unwrap();
+    let (mut log, _) = open(directory.path()).unwrap();
+    log.reserve(100, false).unwrap();
+    assert!(log.seal().is_none());
+    log.append(b"first");
+    let mut frame = log.seal().unwrap();
+    let mut written = Records::new();
+    for number in 0..50_u8 {
+        let record = vec![number; 1000];
+        log.reserve(1016, false).unwrap();
+        written.push((log.append(&record), record));
+        assert!(log.seal().is_none());
+    }
+    for (at, record) in &written {
+        assert_eq!(log.read(*at, 1000).unwrap(), record);
+    }
+    let result = frame.sync();
+    log.committed(frame, &result);
+    commit(&mut log).unwrap();
+    for (at, record) in &written {
+        assert_eq!(log.read(*at, 1000).unwrap(), record);
+    }
+    drop(log);
+    let found = open(directory.path()).unwrap().1;
+    assert_eq!(found[0].1, b"first");
+    assert_eq!(found[1..], written);
+}
+
+#[test]
+fn a_sealed_record_can_be_read_before_it_is_written_even_when_the_log_moved_on() {
+    let directory = tempdir().unwrap();
+    let (mut log, _) = open(directory.path()).unwrap();
+    log.reserve(100, false).unwrap();
+    let at = log.append(b"first");
+    let mut frame = log.seal().unwrap();
+    log.reserve(SMALL.segment_bytes - 5000, false).unwrap();
+    assert_eq!(log.segments(), 2);
+    assert_eq!(log.oldest(), None);
+    assert_eq!(log.read(at, 5).unwrap(), b"first");
+    let result = frame.sync();
+    log.committed(frame, &result);
+    assert_eq!(log.oldest(), Some(1));
+    assert_eq!(log.read(at, 5).unwrap(), b"first");
+}
+
+#[test]
+fn a_second_opener_is_told_who_holds_the_directory() {
+    let directory = tempdir().unwrap();
+    let (log, _) = open(directory.path()).unwrap();
+    let held = OpenError::Locked { directory: directory.path().to_owned(), pid: Some(std::process::id()) };
+    assert_eq!(open(directory.path()).err(), Some(held));
+    drop(log);
+    assert!(open(directory.path()).is_ok());
+}
+
+#[test]
+fn a_record_the_owner_cannot_use_stops_the_opening_at_its_place() {
+    let directory = tempdir().unwrap();
+    let (mut log, _) = open(directory.path()).unwrap();
+    let written = fill(&mut log, 3, 100);
+    drop(log);
+    let refused = Log::open(directory.path(), SMALL, &mut |at, _| {
+        if at == written[1].0 { Err("unknown kind 7".to_owned()) } else { Ok(()) }
+    });
+    let error = refused.err().unwrap().to_string();
+    assert!(error.contains(&format!("offset {}: unknown kind 7", written[1].0.offset)), "{error}");
+}
+
+#[test]
+fn after_a_failed_sync_nothing_is_accepted_until_the_log_is_opened_again() {
+    let disk = SimulatedDisk::new();
+    let (mut log, _) = open_simulated(&disk).unwrap();
+    let mut written = fill(&mut log, 3, 100);
+    log.reserve(100, false).unwrap();
+    written.push((log.append(b"in doubt"), b"in doubt".to_vec()));
+    disk.fail_next_sync();
+    assert!(matches!(commit(&mut log), Err(LogError::Io { action: "sync", .. })));
+    assert!(matches!(log.reserve(1, true), Err(LogError::Failed { .. })));
+    assert!(matches!(log.drop_oldest(), Err(LogError::Failed { .. })));
+    log.append(b"in vain");
+    assert!(log.seal().is_none());
+    assert_eq!(log.read(written[0].0, 100).unwrap(), written[0].1);
+    drop(log);
+    assert_eq!(open_simulated(&disk.after_kill()).unwrap().1, written);
+}
+
+#[test]
+fn a_frame_that_opening_accepts_stays_even_if_its_sync_had_failed() {
+    let disk = SimulatedDisk::new();
+    let (mut log, _) = open_simulated(&disk).unwrap();
+    let mut written = fill(&mut log, 3, 100);
+    log.reserve(100, false).unwrap();
+    written.push((log.append(b"in doubt"), b"in doubt".to_vec()));
+    disk.fail_next_sync();
+    assert!(commit(&mut log).is_err());
+    let disk = disk.after_kill();
+    assert_eq!(open_simulated(&disk).unwrap().1, written);
+    let disk = disk.after_power_cut(&mut fastrand::Rng::with_seed(1));
+    assert_eq!(open_simulated(&disk).unwrap().1, written);
+}
+
+#[test]
+fn a_reservation_beyond_the_limit_is_refused() {
+    let directory = tempdir().unwrap();
+    let (mut log, _) = open(directory.path()).unwrap();
+    assert!(matches!(log.reserve(u64::MAX, true), Err(LogError::TooBig { .. })));
+}

@@ -1,0 +1,135 @@
+//! Full disks, dropped segments and space given back.
+
+use super::*;
+
+/// Five files: one active, two ready, one kept, one to spare.
+const ROOMY: u64 = 5 * SMALL.segment_bytes;
+
+#[test]
+fn a_full_disk_is_noticed_before_anything_changes_and_essential_work_still_fits() {
+    let disk = SimulatedDisk::new();
+    disk.set_capacity(3 * SMALL.segment_bytes + 100);
+    let (mut log, _) = open_simulated(&disk).unwrap();
+    let mut written = Records::new();
+    let full = loop {
+        match log.reserve(1016, false) {
+            Ok(()) => written.push((log.append(&[1; 1000]), vec![1; 1000])),
+            Err(error) => break error,
+        }
+        commit(&mut log).unwrap();
+    };
+    assert!(matches!(full, LogError::Full { .. }), "{full}");
+    assert_eq!(log.segments(), 2);
+    let mut essential = 0;
+    while log.reserve(1016, true).is_ok() {
+        written.push((log.append(&[2; 1000]), vec![2; 1000]));
+        commit(&mut log).unwrap();
+        essential += 1;
+    }
+    assert!(essential > 8, "{essential}");
+    assert!(matches!(log.reserve(1016, true), Err(LogError::Full { .. })));
+    drop(log);
+    assert_eq!(open_simulated(&disk).unwrap().1, written);
+}
+
+#[test]
+fn a_full_disk_accepts_records_again_once_segments_are_dropped_or_space_comes() {
+    let disk = SimulatedDisk::new();
+    disk.set_capacity(ROOMY);
+    let (mut log, _) = open_simulated(&disk).unwrap();
+    while log.reserve(1016, false).is_ok() {
+        log.append(&[1; 1000]);
+        commit(&mut log).unwrap();
+    }
+    log.drop_oldest().unwrap();
+    assert!(matches!(log.reserve(1016, false), Err(LogError::Full { .. })));
+    log.reserve(16, true).unwrap();
+    commit(&mut log).unwrap();
+    log.reserve(1016, false).unwrap();
+    while log.reserve(1016, false).is_ok() {
+        log.append(&[1; 1000]);
+        commit(&mut log).unwrap();
+    }
+    disk.set_capacity(2 * ROOMY);
+    log.reserve(1016, false).unwrap();
+}
+
+#[test]
+fn a_reservation_larger_than_a_segment_gets_one_of_its_own_size_or_nothing() {
+    let disk = SimulatedDisk::new();
+    disk.set_capacity(10 * SMALL.segment_bytes);
+    let (mut log, _) = open_simulated(&disk).unwrap();
+    let mut written = fill(&mut log, 1, 100);
+    let used = disk.used();
+    assert!(matches!(log.reserve(12 * SMALL.segment_bytes, true), Err(LogError::Full { .. })));
+    assert_eq!(disk.used(), used);
+    log.reserve(50_016, false).unwrap();
+    written.push((log.append(&[7; 50_000]), vec![7; 50_000]));
+    commit(&mut log).unwrap();
+    written.extend(fill(&mut log, 1, 9000));
+    assert_eq!(log.segments(), 3);
+    drop(log);
+    assert_eq!(open_simulated(&disk).unwrap().1, written);
+}
+
+#[test]
+fn a_sweep_finds_every_record_of_the_oldest_segment_whatever_its_step() {
+    let disk = SimulatedDisk::new();
+    let (mut log, _) = open_simulated(&disk).unwrap();
+    let written = fill(&mut log, 100, 250);
+    let first: Records = written.into_iter().filter(|(at, _)| at.segment == 1).collect();
+    for step in [1, 40, 300, 1000, 100_000] {
+        assert_eq!(sweep(&mut log, step).unwrap(), first);
+    }
+}
+
+#[test]
+fn dropping_what_is_dead_keeps_the_disk_small_under_endless_churn() {
+    let disk = SimulatedDisk::new();
+    let (mut log, _) = open_simulated(&disk).unwrap();
+    let mut most = 0;
+    for _ in 0..500 {
+        fill(&mut log, 4, 900);
+        while log.segments() > 2 && log.oldest().is_some() {
+            log.drop_oldest().unwrap();
+        }
+        most = most.max(disk.used());
+        assert_eq!(log.disk_bytes() % SMALL.segment_bytes, 0);
+    }
+    assert!(most <= 6 * SMALL.segment_bytes, "{most}");
+    assert!(log.total_bytes() <= 3 * SMALL.segment_bytes);
+}
+
+#[test]
+fn a_drop_alone_makes_a_commit_and_the_files_go_with_it() {
+    let disk = SimulatedDisk::new();
+    let (mut log, _) = open_simulated(&disk).unwrap();
+    fill(&mut log, 300, 250);
+    let before = (disk.used(), log.segments());
+    while log.oldest().is_some() {
+        log.drop_oldest().unwrap();
+    }
+    assert_eq!(disk.used(), before.0);
+    commit(&mut log).unwrap();
+    assert_eq!(log.segments(), 1);
+    assert!(disk.used() <= 4 * SMALL.segment_bytes, "{}", disk.used());
+    assert_eq!(disk.used(), log.disk_bytes());
+    let kept = fill(&mut log, 1, 10);
+    drop(log);
+    let (log, found) = open_simulated(&disk).unwrap();
+    assert_eq!(found.last(), kept.last());
+    assert!(found.iter().all(|(at, _)| at.segment == kept[0].0.segment));
+    assert_eq!(log.disk_bytes(), disk.used());
+}
+
+#[test]
+fn a_file_that_a_crash_left_half_made_gives_its_space_back() {
+    let disk = SimulatedDisk::new();
+    disk.set_capacity(SMALL.segment_bytes);
+    let (log, _) = open_simulated(&disk).unwrap();
+    drop(log);
+    let half = super::super::disk::Disk::create(&disk, "0000000007.new").unwrap();
+    drop(half);
+    let (_log, _) = open_simulated(&disk).unwrap();
+    assert!(disk.files().iter().all(|(name, _)| !name.starts_with("0000000007")));
+}

@@ -1,0 +1,306 @@
+//! The durable store in this process: what readers choose by is in memory, the messages themselves in a log.
+//!
+//! ```text
+//!   request ─▶ decide (rules, reading the stock) ─▶ effect ─▶ stock (lanes, leases, counts …)
+//!                                                     └─────▶ log (bodies, and what the stock is rebuilt from)
+//! ```
+//!
+//! Every change is an [`effect::Effect`]. Deciding is free to look at anything but changes nothing; an effect is
+//! applied to the stock and appended to the log in one step ([`Embedded::record`]); opening the store reads the log
+//! and applies the same effects. So the state after a crash is the state before it, up to the last commit, because
+//! there is only one piece of code that can produce it.
+//!
+//! A message that waits to be read costs some 60 bytes of memory, however long its body; a reader's next message is
+//! the head of one of a few lanes (see [`lanes`]), so nothing slows down as queues deepen. Segments of the log whose
+//! messages are gone are dropped; what still lives in an old one is appended anew (see [`reclaim`]).
+//!
+//! Rejected: a key-value engine with an index entry per question. Each message then costs three writes in and three
+//! out, sorted and compacted later, for state that fits in memory.
+
+mod accounts;
+mod apply;
+mod decide;
+mod effect;
+mod found;
+mod lanes;
+mod live;
+pub mod log;
+mod merge;
+mod message;
+mod queues;
+mod reader;
+mod reclaim;
+mod record;
+mod remembered;
+mod selection;
+mod stock;
+
+use std::path::Path;
+
+use fastrand::Rng;
+use posthaste_wire::fault::{Fault, Word};
+
+use self::effect::Effect;
+use self::found::Found;
+use self::log::{Frame, Location, Log, LogError, Options};
+use self::message::Home;
+use self::reclaim::Reclaim;
+use self::stock::Stock;
+pub use self::log::OpenError;
+use super::answer::Answer;
+use super::rules::{AccountId, Ask, Commit, Flow, MessageId, Millis, News, Outcome, QueueId, Rules};
+
+/// How an embedded store is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct EmbeddedOptions {
+    /// Bytes of selection state beyond which SEND is refused with `FULL`; None: as much as there is.
+    pub memory_limit: Option<u64>,
+    /// Size of a log file in bytes.
+    pub segment_bytes: u64,
+    /// Where receipts are drawn from; None: a seed nobody can guess. For tests.
+    pub seed: Option<u64>,
+}
+
+impl Default for EmbeddedOptions {
+    fn default() -> Self {
+        Self { memory_limit: None, segment_bytes: Options::default().segment_bytes, seed: None }
+    }
+}
+
+/// Queues, messages and accounts in a directory.
+pub struct Embedded {
+    log: Log,
+    stock: Stock,
+    receipts: Rng,
+    memory_limit: Option<u64>,
+    clock: Millis,
+    /// Bytes of records that certainly fit on the disk.
+    room: u64,
+    /// Why this batch may only remove things.
+    refused: Option<Fault>,
+    /// Why nothing can be changed any more.
+    failed: Option<Fault>,
+    /// Something due could not be recorded; it is tried again later.
+    stalled: bool,
+    /// A frame is on its way to the disk.
+    in_flight: bool,
+    /// Whether anything was recorded that is not durable yet.
+    unsettled: bool,
+    durable: Given,
+    reclaim: Reclaim,
+    head: Vec<u8>,
+    found: Found,
+}
+
+/// The numbers given out so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Given {
+    message: MessageId,
+    queue: QueueId,
+    account: AccountId,
+}
+
+/// One commit of an [`Embedded`] store.
+pub struct EmbeddedCommit {
+    frame: Frame,
+    given: Given,
+    error: Option<LogError>,
+}
+
+/// What a record adds to a reservation beside its own bytes.
+const RECORD_OVERHEAD: u64 = 16;
+
+/// What a request adds to the log at most, beside what it carries. Requests that need more ask for it themselves.
+const REQUEST_BYTES: u64 = 1024;
+
+/// How soon something that found no disk space is tried again, in milliseconds.
+const RETRY_MS: Millis = 1000;
+
+impl Embedded {
+    /// Opens the store in `directory`, or makes one there.
+    ///
+    /// # Errors
+    /// The directory is in use, damaged or of another version, or the disk refused. Nothing was changed.
+    pub fn open(directory: &Path, options: EmbeddedOptions) -> Result<Self, OpenError> {
+        let mut stock = Stock::default();
+        let log_options = Options { segment_bytes: options.segment_bytes, ..Options::default() };
+        let log = Log::open(directory, log_options, &mut |at, bytes| replay(&mut stock, at, bytes))?;
+        if stock.queues.all().any(|queue| queue.home.is_none()) {
+            let what = "it holds messages of a queue that it does not name".to_owned();
+            return Err(OpenError::Damaged { file: directory.to_owned(), offset: 0, what });
+        }
+        Ok(Self {
+            log,
+            receipts: options.seed.map_or_else(Rng::new, Rng::with_seed),
+            memory_limit: options.memory_limit,
+            clock: 0,
+            room: 0,
+            refused: None,
+            failed: None,
+            stalled: false,
+            in_flight: false,
+            unsettled: false,
+            durable: given(&stock),
+            reclaim: Reclaim::new(options.segment_bytes),
+            head: Vec::new(),
+            found: Found::default(),
+            stock,
+        })
+    }
+
+    /// The seed with which another store would draw the same receipts from now on.
+    #[must_use]
+    pub fn receipt_seed(&self) -> u64 {
+        self.receipts.get_seed()
+    }
+
+    /// Makes an effect happen, in memory now and on the disk with the next commit. Space was reserved before.
+    fn record(&mut self, effect: &Effect<'_>) -> Option<News> {
+        self.head.clear();
+        let tail = effect.encode(&mut self.head);
+        let at = self.log.append_parts(&[&self.head, tail]);
+        let len = self.head.len() + tail.len();
+        self.room = self.room.saturating_sub(len as u64 + RECORD_OVERHEAD);
+        self.unsettled = true;
+        let len = u32::try_from(len).expect("records are reserved, and reservations end far below 4 GiB");
+        self.stock.apply(effect, Home { at, len })
+    }
+
+    /// Makes sure that a request's records, of `bytes` in all, fit on the disk. `essential`: they remove or return
+    /// something, and may use the last reserve. Asked once per request, so that its records share a frame.
+    fn ensure(&mut self, bytes: u64, essential: bool) -> Result<(), Fault> {
+        if bytes <= self.room {
+            return Ok(());
+        }
+        if let Some(refused) = self.refused.as_ref().filter(|_| !essential) {
+            return Err(refused.clone());
+        }
+        self.log.reserve(bytes, essential).map_err(|error| store_fault(&error)).inspect_err(|fault| {
+            if !essential {
+                self.refused = Some(fault.clone());
+            }
+        })?;
+        self.room = bytes;
+        Ok(())
+    }
+}
+
+/// Applies one record while the log is opened.
+fn replay(stock: &mut Stock, at: Location, bytes: &[u8]) -> Result<(), String> {
+    let effect = Effect::decode(bytes)?;
+    let len = u32::try_from(bytes.len()).map_err(|_| "a record beyond 4 GiB".to_owned())?;
+    stock.apply(&effect, Home { at, len });
+    Ok(())
+}
+
+fn given(stock: &Stock) -> Given {
+    Given {
+        message: stock.last_message(),
+        queue: stock.queues.last_id(),
+        account: stock.accounts.next_id() - 1,
+    }
+}
+
+fn store_fault(error: &LogError) -> Fault {
+    Fault::about(Word::Store, error.to_string())
+}
+
+impl Rules for Embedded {
+    type Commit = EmbeddedCommit;
+
+    fn prepare(&mut self, requests: usize, request_bytes: usize) -> Result<(), Fault> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        (self.refused, self.stalled, self.room) = (None, false, 0);
+        // A disk without space is no reason to refuse the batch: each request says itself whether it needs any.
+        let _ = self.ensure(requests as u64 * REQUEST_BYTES + request_bytes as u64, false);
+        Ok(())
+    }
+
+    fn execute(&mut self, now: Millis, ask: Ask<'_>, answer: &mut Answer<'_>, news: &mut Vec<News>) -> Flow {
+        self.tick(now, news);
+        self.decide(ask, answer, news).unwrap_or_else(|fault| Flow::Done(answer.fault(&fault)))
+    }
+
+    fn read(&mut self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {
+        self.show_durable(ask, answer).unwrap_or_else(|fault| Some(answer.fault(&fault)))
+    }
+
+    fn tick(&mut self, now: Millis, news: &mut Vec<News>) {
+        self.clock = self.clock.max(now);
+        self.stock.forget(self.clock);
+        if self.failed.is_none() {
+            self.ring_alarms(news);
+        }
+    }
+
+    fn deadline(&self) -> Option<Millis> {
+        if self.failed.is_some() {
+            return None;
+        }
+        let alarm = self.stock.next_alarm();
+        let reclaim = self.wants_reclaim().then_some(self.clock);
+        let next = alarm.into_iter().chain(reclaim).min();
+        if self.stalled { next.map(|at| at.max(self.clock + RETRY_MS)) } else { next }
+    }
+
+    fn seal(&mut self) -> Option<EmbeddedCommit> {
+        if self.in_flight || self.failed.is_some() {
+            return None;
+        }
+        self.reclaim_step();
+        let frame = self.log.seal()?;
+        self.in_flight = true;
+        self.unsettled = false;
+        self.room = 0;
+        Some(EmbeddedCommit { frame, given: given(&self.stock), error: None })
+    }
+
+    fn committed(&mut self, commit: EmbeddedCommit, result: &Result<(), Fault>) {
+        let EmbeddedCommit { frame, given, error } = commit;
+        self.in_flight = false;
+        let result = match result {
+            Ok(()) => {
+                self.durable = given;
+                Ok(())
+            }
+            Err(fault) => {
+                self.failed = Some(fault.clone());
+                Err(error.unwrap_or_else(|| LogError::Failed { cause: fault.text.to_string() }))
+            }
+        };
+        self.log.committed(frame, &result);
+    }
+
+    fn account(&mut self, name: &[u8]) -> AccountId {
+        // Without space the name still gets its number; it is durable once there is some.
+        let _ = self.ensure(REQUEST_BYTES, true);
+        self.log_in(name)
+    }
+
+    fn figures(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("queues", self.stock.queues.len() as u64),
+            ("messages", self.stock.queues.messages()),
+            ("message_bytes", self.stock.queues.bytes()),
+            ("accounts", self.stock.accounts.all_known().count() as u64),
+            ("remembered_answers", self.stock.remembered.len() as u64),
+            ("state_bytes", self.stock.bytes()),
+            ("log_bytes", self.log.total_bytes()),
+            ("log_live_bytes", self.stock.live.total()),
+            ("log_segments", self.log.segments() as u64),
+            ("disk_bytes", self.log.disk_bytes()),
+        ]
+    }
+}
+
+impl Commit for EmbeddedCommit {
+    fn sync(&mut self) -> Result<(), Fault> {
+        self.frame.sync().map_err(|error| {
+            let fault = store_fault(&error);
+            self.error = Some(error);
+            fault
+        })
+    }
+}

@@ -1,0 +1,169 @@
+//! Queues by number and by name, with their options and counts.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::message::{Home, Message, State};
+use crate::queue::rules::{MessageId, Millis, QueueId};
+
+/// Every queue.
+#[derive(Default)]
+pub(super) struct Queues {
+    by_id: FxHashMap<QueueId, Queue>,
+    names: HashMap<Arc<[u8]>, QueueId>,
+    last: QueueId,
+    messages: u64,
+    bytes: u64,
+}
+
+/// One queue.
+#[derive(Default)]
+pub(super) struct Queue {
+    pub(super) name: Arc<[u8]>,
+    pub(super) options: Options,
+    /// None only while the log is replayed and messages name the queue before its own record does.
+    pub(super) home: Option<Home>,
+    /// In every state.
+    pub(super) messages: u64,
+    /// Of all bodies.
+    pub(super) bytes: u64,
+    pub(super) leased: u64,
+    pub(super) delayed: u64,
+    /// Those that more is kept of than an entry, in every state.
+    pub(super) special: BTreeSet<MessageId>,
+}
+
+/// What QCREATE set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Options {
+    pub(super) messages_max: Option<u64>,
+    pub(super) bytes_max: Option<u64>,
+    pub(super) ttl_ms: Option<Millis>,
+    /// Name of the queue for dead letters, and after how many deliveries.
+    pub(super) dead_letter: Option<(Arc<[u8]>, u32)>,
+    pub(super) forbid_self: bool,
+    pub(super) strict: bool,
+}
+
+impl Queues {
+    /// The number of the queue of that name.
+    pub(super) fn find(&self, name: &[u8]) -> Option<QueueId> {
+        self.names.get(name).copied()
+    }
+
+    /// A queue by its number.
+    pub(super) fn get(&self, id: QueueId) -> Option<&Queue> {
+        self.by_id.get(&id)
+    }
+
+    /// The name behind a number.
+    pub(super) fn name(&self, id: QueueId) -> &[u8] {
+        self.get(id).map_or(b"", |queue| &queue.name)
+    }
+
+    /// Every queue by number.
+    pub(super) fn in_order(&self) -> Vec<(QueueId, &Queue)> {
+        let mut queues: Vec<_> = self.by_id.iter().map(|(id, queue)| (*id, queue)).collect();
+        queues.sort_unstable_by_key(|(id, _)| *id);
+        queues
+    }
+
+    /// Every queue, in no particular order.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Queue> {
+        self.by_id.values()
+    }
+
+    /// How many queues there are.
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Messages of all queues.
+    pub(super) fn messages(&self) -> u64 {
+        self.messages
+    }
+
+    /// Body bytes of all queues.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The number last given to a queue.
+    pub(super) fn last_id(&self) -> QueueId {
+        self.last
+    }
+
+    /// The number that the next queue without a name gets: it is its name too, so names in use are skipped.
+    pub(super) fn next_unnamed_id(&self) -> QueueId {
+        let in_use = |id: &QueueId| self.names.contains_key(id.to_string().as_bytes());
+        (self.last + 1..).find(|id| !in_use(id)).unwrap_or(QueueId::MAX)
+    }
+
+    /// No queue gets a number up to this one any more.
+    pub(super) fn pass(&mut self, id: QueueId) {
+        self.last = self.last.max(id);
+    }
+
+    /// Sets what a number stands for. Answers where that was recorded before.
+    pub(super) fn set(&mut self, id: QueueId, name: &[u8], options: &Options, home: Home) -> Option<Home> {
+        self.pass(id);
+        let queue = self.by_id.entry(id).or_default();
+        if queue.home.is_none() {
+            queue.name = name.into();
+            self.names.insert(Arc::clone(&queue.name), id);
+        }
+        queue.options = options.clone();
+        queue.home.replace(home)
+    }
+
+    /// Takes a queue away.
+    pub(super) fn remove(&mut self, id: QueueId) -> Option<Queue> {
+        let queue = self.by_id.remove(&id)?;
+        self.names.remove(&queue.name);
+        Some(queue)
+    }
+
+    /// A message came in.
+    pub(super) fn count_in(&mut self, message: &Message) {
+        let bytes = u64::from(message.entry.body_len);
+        (self.messages, self.bytes) = (self.messages + 1, self.bytes + bytes);
+        let queue = self.by_id.entry(message.place.lane.queue).or_default();
+        queue.messages += 1;
+        queue.bytes += bytes;
+        match message.state {
+            State::Ready => {}
+            State::Delayed { .. } => queue.delayed += 1,
+            State::Leased(_) => queue.leased += 1,
+        }
+        if !message.is_plain() {
+            queue.special.insert(message.place.id());
+        }
+    }
+
+    /// A message went out.
+    pub(super) fn count_out(&mut self, message: &Message) {
+        let Some(queue) = self.by_id.get_mut(&message.place.lane.queue) else { return };
+        let bytes = u64::from(message.entry.body_len);
+        (self.messages, self.bytes) = (self.messages - 1, self.bytes - bytes);
+        queue.messages -= 1;
+        queue.bytes -= bytes;
+        match message.state {
+            State::Ready => {}
+            State::Delayed { .. } => queue.delayed -= 1,
+            State::Leased(_) => queue.leased -= 1,
+        }
+        if !message.is_plain() {
+            queue.special.remove(&message.place.id());
+        }
+    }
+
+    /// All messages of a queue went out. Answers those that more was kept of.
+    pub(super) fn count_all_out(&mut self, id: QueueId) -> BTreeSet<MessageId> {
+        let Some(queue) = self.by_id.get_mut(&id) else { return BTreeSet::new() };
+        (self.messages, self.bytes) = (self.messages - queue.messages, self.bytes - queue.bytes);
+        (queue.messages, queue.bytes, queue.leased, queue.delayed) = (0, 0, 0, 0);
+        std::mem::take(&mut queue.special)
+    }
+}

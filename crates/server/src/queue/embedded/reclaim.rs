@@ -1,0 +1,152 @@
+//! Gives disk space back: empties the oldest log segment and drops it.
+//!
+//! A segment of which nothing is needed goes at once. Otherwise the oldest one is swept when the log has grown to more
+//! than twice what lives in it: whatever still has its home there is recorded again, as it is now, at the log's end.
+//! So a few messages that stay for months keep nothing else on the disk, and every live byte is written at most about
+//! once for every byte that is freed. The work is done in small steps, each in the commit of a batch, and goes on by
+//! itself when no requests come.
+
+use std::ops::Range;
+
+use super::effect::Effect;
+use super::log::{Location, Sweep};
+use super::message::Home;
+use super::{Embedded, REQUEST_BYTES};
+
+/// Bytes of an old segment looked at with one commit.
+const STEP_BYTES: usize = 64 << 10;
+
+/// What being recorded again may add to a record: a lease, and the name of a first queue.
+const PRESENT_STATE_BYTES: u64 = 320;
+
+/// The log may hold this many segments beyond twice what lives in it.
+const SLACK_SEGMENTS: u64 = 4;
+
+/// Where reclaiming stands.
+pub(super) struct Reclaim {
+    segment_bytes: u64,
+    sweep: Sweep,
+    /// A sweep of the oldest segment has begun, so it will be finished.
+    sweeping: Option<u32>,
+    /// A segment that cannot be read. It stays, for it may hold what lives.
+    unreadable: Option<u32>,
+    found: Vec<u8>,
+    records: Vec<(Location, Range<usize>)>,
+}
+
+impl Reclaim {
+    pub(super) fn new(segment_bytes: u64) -> Self {
+        Self {
+            segment_bytes,
+            sweep: Sweep::default(),
+            sweeping: None,
+            unreadable: None,
+            found: Vec::new(),
+            records: Vec::new(),
+        }
+    }
+}
+
+impl Embedded {
+    /// Whether the next commit should free something.
+    pub(super) fn wants_reclaim(&self) -> bool {
+        self.reclaimable().is_some()
+    }
+
+    /// Does the next piece of work, if there is any.
+    pub(super) fn reclaim_step(&mut self) {
+        let Some(segment) = self.reclaimable() else { return };
+        let is_empty = self.stock.live.of(segment) == 0;
+        if is_empty || self.sweep_step(segment) {
+            self.drop_segment(segment);
+        }
+    }
+
+    /// The segment to work on.
+    fn reclaimable(&self) -> Option<u32> {
+        let oldest = self.log.oldest()?;
+        let live = self.stock.live.of(oldest);
+        let allowed = 2 * self.stock.live.total() + SLACK_SEGMENTS * self.reclaim.segment_bytes;
+        let is_wanted = live == 0
+            || self.reclaim.sweeping == Some(oldest)
+            // Without free space a sweep may only use up the reserve where it gives back more.
+            || (self.log.total_bytes() > allowed && (self.refused.is_none() || 2 * live < self.reclaim.segment_bytes));
+        (is_wanted && self.reclaim.unreadable != Some(oldest)).then_some(oldest)
+    }
+
+    /// Records again what lives in the next piece of the segment. True: that was the last.
+    fn sweep_step(&mut self, segment: u32) -> bool {
+        let mut found = std::mem::take(&mut self.reclaim.found);
+        let mut records = std::mem::take(&mut self.reclaim.records);
+        let mut sweep = self.reclaim.sweep;
+        let end = self.log.sweep(&mut sweep, STEP_BYTES, &mut found, &mut records);
+        let bytes = found.len() as u64 + records.len() as u64 * PRESENT_STATE_BYTES;
+        let ended = match end {
+            Err(_) => {
+                // What can be read of it still is; a reader of the rest is told by its own STORE.
+                self.reclaim.unreadable = Some(segment);
+                false
+            }
+            Ok(_) if self.ensure(bytes, true).is_err() => {
+                self.stalled = true;
+                false
+            }
+            Ok(end) => {
+                (self.reclaim.sweep, self.reclaim.sweeping) = (sweep, Some(segment));
+                for (at, range) in &records {
+                    self.record_again(*at, &found[range.clone()]);
+                }
+                end
+            }
+        };
+        (self.reclaim.found, self.reclaim.records) = (found, records);
+        ended
+    }
+
+    /// Records something again, as it is now, if this record is its home.
+    fn record_again(&mut self, at: Location, record: &[u8]) {
+        let is_home = |home: Option<Home>| home.is_some_and(|home| home.at == at);
+        let Ok(effect) = Effect::decode(record) else { return };
+        match effect {
+            Effect::Account { id, name, .. } => {
+                let account = self.stock.accounts.get(id).filter(|account| is_home(account.home));
+                if let Some(known) = account.map(|account| account.known) {
+                    self.record(&Effect::Account { id, known, name });
+                }
+            }
+            Effect::Queue { id, name, .. } => {
+                let queue = self.stock.queues.get(id).filter(|queue| is_home(queue.home));
+                if let Some(options) = queue.map(|queue| queue.options.clone()) {
+                    self.record(&Effect::Queue { id, name, options });
+                }
+            }
+            Effect::Message(written) => {
+                let message = self.stock.look(&written.place);
+                if let Some(message) = message.filter(|message| is_home(Some(message.entry.home))) {
+                    self.record(&Effect::Message(written.as_now(&message)));
+                }
+            }
+            Effect::Answered { ref key, .. } | Effect::Handed { ref key, .. }
+                if is_home(self.stock.remembered.get(key).map(|known| known.home)) =>
+            {
+                self.record(&effect);
+            }
+            _ => {}
+        }
+    }
+
+    /// Drops the oldest segment, of which nothing is needed any more. The numbers it proved to be given out are
+    /// recorded in its stead.
+    fn drop_segment(&mut self, segment: u32) {
+        if self.ensure(REQUEST_BYTES, true).is_err() {
+            self.stalled = true;
+            return;
+        }
+        let (message, queue) = (self.stock.last_message(), self.stock.queues.last_id());
+        self.record(&Effect::Counters { message, queue });
+        if self.log.drop_oldest().is_ok() {
+            self.stock.live.forget(segment);
+        }
+        self.reclaim.sweeping = None;
+    }
+}

@@ -1,0 +1,146 @@
+//! Which messages a reader gets, and in which order.
+//!
+//! The first message costs a fixed number of looks at the first lanes of two groups. More messages (`COUNT`) come
+//! from merging lanes, opened one by one as their first messages come up: a reader that wants ten of a queue
+//! with ten thousand senders opens eleven lanes, not ten thousand.
+
+use std::collections::btree_set;
+use std::iter::Peekable;
+
+use super::lanes::{EMPTY, Group, Lane, LaneId, Lanes};
+use super::merge::{Merge, Pick, Stretch};
+use super::message::{ANYONE, LaneKey, Place, Rank};
+use crate::queue::rules::{AccountId, Interest, MessageId, QueueId};
+
+impl Lanes {
+    /// The first message that suits.
+    pub(super) fn first(&self, interest: &Interest) -> Option<Pick> {
+        let id = match (interest.queue, interest.sender) {
+            (Some(queue), Some(sender)) => {
+                let lanes = self.both(interest, queue, sender).into_iter().flatten();
+                lanes.min_by_key(|id| self.lane(*id).first_rank())?
+            }
+            _ => {
+                let groups = self.groups(interest).into_iter();
+                groups.filter_map(|group| self.first_lane(group, interest)).min()?.1
+            }
+        };
+        let lane = self.lane(id);
+        let (&rank, &entry) = lane.messages.first_key_value()?;
+        Some(Pick { place: Place { lane: lane.key, rank }, entry })
+    }
+
+    /// Every message that suits, in reading order.
+    pub(super) fn walk(&self, interest: &Interest) -> Walk<'_> {
+        let mut walk = Walk {
+            lanes: self,
+            left_out: interest.not_own.then_some(interest.reader),
+            closed: self.groups(interest).map(|group| group.iter().peekable()),
+            open: Merge::by(Rank::number),
+        };
+        if let (Some(queue), Some(sender)) = (interest.queue, interest.sender) {
+            walk.closed = [&EMPTY, &EMPTY].map(|group| group.iter().peekable());
+            for id in self.both(interest, queue, sender).into_iter().flatten() {
+                walk.open(id);
+            }
+        }
+        walk
+    }
+
+    /// The queues that hold something the reader may have, by number.
+    pub(super) fn readable_by(&self, reader: AccountId) -> Vec<QueueId> {
+        let mut queues: Vec<_> = self.readable(ANYONE).chain(self.readable(reader)).collect();
+        queues.sort_unstable();
+        queues.dedup();
+        queues
+    }
+
+    /// The messages of a queue with ids above `after`, by id, whoever they are for.
+    pub(super) fn by_id(&self, queue: QueueId, after: MessageId) -> Merge<'_> {
+        let mut merge = Merge::by(Rank::id);
+        for id in self.lanes_of(queue) {
+            let lane = self.lane(id);
+            lane.stretches(after).for_each(|stretch| merge.push(lane.key, stretch));
+        }
+        merge
+    }
+
+    /// The two lanes of one sender in one queue that the reader may see.
+    fn both(&self, interest: &Interest, queue: QueueId, sender: AccountId) -> [Option<LaneId>; 2] {
+        if interest.not_own && sender == interest.reader {
+            return [None, None];
+        }
+        let lane = |recipient| self.id(&LaneKey { queue, sender, recipient });
+        [lane(ANYONE), if interest.broadcast { None } else { lane(interest.reader) }]
+    }
+
+    /// The groups of one queue or one sender that the reader may see.
+    fn groups(&self, interest: &Interest) -> [&Group; 2] {
+        let audience = match (interest.queue, interest.sender) {
+            (Some(queue), _) => self.queue(queue),
+            (None, Some(sender)) => self.sender(sender),
+            (None, None) => None,
+        };
+        let Some(audience) = audience else { return [&EMPTY, &EMPTY] };
+        let own = if interest.broadcast { &EMPTY } else { audience.group(interest.reader) };
+        [audience.group(ANYONE), own]
+    }
+
+    /// The first lane of a group, leaving out the reader's own if it wants.
+    fn first_lane(&self, group: &Group, interest: &Interest) -> Option<(Rank, LaneId)> {
+        let left_out = |id: LaneId| interest.not_own && self.lane(id).key.sender == interest.reader;
+        group.iter().find(|(_, id)| !left_out(*id)).copied()
+    }
+}
+
+impl Lane {
+    /// The messages with ids above `after`, one stretch per priority.
+    fn stretches(&self, after: MessageId) -> impl Iterator<Item = Stretch<'_>> {
+        let mut next = self.first_rank();
+        std::iter::from_fn(move || {
+            let priority = next?.priority();
+            let last = Rank::last(priority);
+            next = self.messages.range(last..).next().map(|(rank, _)| *rank);
+            Some(self.messages.range(Rank::new(priority, after.saturating_add(1)).min(last)..last))
+        })
+    }
+}
+
+/// Messages in reading order, from lanes opened as they are needed.
+pub(super) struct Walk<'a> {
+    lanes: &'a Lanes,
+    left_out: Option<AccountId>,
+    closed: [Peekable<btree_set::Iter<'a, (Rank, LaneId)>>; 2],
+    open: Merge<'a>,
+}
+
+impl Walk<'_> {
+    fn open(&mut self, id: LaneId) {
+        let lane = self.lanes.lane(id);
+        if self.left_out != Some(lane.key.sender) {
+            self.open.push(lane.key, lane.messages.range(..));
+        }
+    }
+
+    /// The next lane to open: the one whose first message comes before those of all open lanes.
+    fn next_closed(&mut self) -> Option<LaneId> {
+        let heads = self.closed.iter_mut().filter_map(|group| Some((**group.peek()?, group)));
+        let ((rank, id), group) = heads.min_by_key(|(head, _)| *head)?;
+        if self.open.peek().is_some_and(|open| open.place.rank < rank) {
+            return None;
+        }
+        group.next();
+        Some(id)
+    }
+}
+
+impl Iterator for Walk<'_> {
+    type Item = Pick;
+
+    fn next(&mut self) -> Option<Pick> {
+        while let Some(id) = self.next_closed() {
+            self.open(id);
+        }
+        self.open.next()
+    }
+}

@@ -1,0 +1,165 @@
+//! The state that the rules decide on: accounts, queues, messages, remembered answers.
+//!
+//! A message enters by [`Stock::put`] and leaves by [`Stock::lift`], and changes by leaving and entering again. These
+//! two keep lanes, counts, alarms and live bytes in step. Ready messages without a past are in a lane and nowhere
+//! else; of the others a [`Message`] is kept as well.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use super::accounts::Accounts;
+use super::lanes::Lanes;
+use super::live::Live;
+use super::merge::Pick;
+use super::message::{Message, Place};
+use super::queues::Queues;
+use super::remembered::Remembered;
+use crate::queue::rules::{AccountId, MessageId, Millis, News, QueueId};
+
+/// Everything but the log.
+#[derive(Default)]
+pub(super) struct Stock {
+    pub(super) accounts: Accounts,
+    pub(super) queues: Queues,
+    pub(super) lanes: Lanes,
+    pub(super) remembered: Remembered,
+    pub(super) live: Live,
+    special: BTreeMap<MessageId, Message>,
+    alarms: BTreeSet<(Millis, MessageId)>,
+    last_message: MessageId,
+}
+
+impl Stock {
+    /// Puts a message in. When it can be read from now on, that is news.
+    pub(super) fn put(&mut self, message: Message) -> Option<News> {
+        self.pass(message.place.id());
+        self.live.add(message.entry.home);
+        self.queues.count_in(&message);
+        let news = message.is_ready().then(|| message.place.news());
+        if news.is_some() {
+            self.lanes.insert(&message.place, message.entry);
+        }
+        if !message.is_plain() {
+            let id = message.place.id();
+            self.alarms.extend(message.alarm().map(|at| (at, id)));
+            self.special.insert(id, message);
+        }
+        news
+    }
+
+    /// Takes a message out.
+    pub(super) fn lift(&mut self, place: &Place) -> Option<Message> {
+        let message = match self.take_special(place.id()) {
+            Some(message) => {
+                if message.is_ready() {
+                    self.lanes.remove(&message.place);
+                }
+                message
+            }
+            None => Message::plain(*place, self.lanes.remove(place)?),
+        };
+        self.queues.count_out(&message);
+        self.live.remove(message.entry.home);
+        Some(message)
+    }
+
+    /// What is kept of a message beside its entry.
+    pub(super) fn special(&self, id: MessageId) -> Option<&Message> {
+        self.special.get(&id)
+    }
+
+    /// The message as it is, whatever is kept of it. None: there is none in that place.
+    pub(super) fn look(&self, place: &Place) -> Option<Message> {
+        let special = self.special(place.id()).cloned();
+        special.or_else(|| self.lanes.entry(place).map(|entry| Message::plain(*place, entry)))
+    }
+
+    /// A message found in a lane, with what more is kept of it.
+    pub(super) fn picked(&self, pick: &Pick) -> Message {
+        let special = self.special(pick.place.id()).cloned();
+        special.unwrap_or_else(|| Message::plain(pick.place, pick.entry))
+    }
+
+    /// The messages of a queue with ids above `after`, in every state, by id.
+    pub(super) fn by_id(&self, queue: QueueId, after: MessageId) -> impl Iterator<Item = Pick> {
+        let mut ready = self.lanes.by_id(queue, after).peekable();
+        let special = self.queues.get(queue).into_iter();
+        let above = (Bound::Excluded(after), Bound::Unbounded);
+        let mut apart = special
+            .flat_map(move |queue| queue.special.range(above))
+            .filter_map(|id| self.special(*id))
+            .filter(|message| !message.is_ready())
+            .map(|message| Pick { place: message.place, entry: message.entry })
+            .peekable();
+        std::iter::from_fn(move || {
+            let apart_first = match (ready.peek(), apart.peek()) {
+                (Some(ready), Some(apart)) => apart.place.id() < ready.place.id(),
+                (ready, _) => ready.is_none(),
+            };
+            if apart_first { apart.next() } else { ready.next() }
+        })
+    }
+
+    /// Takes a queue's messages out.
+    pub(super) fn empty_queue(&mut self, queue: QueueId) {
+        let live = &mut self.live;
+        self.lanes.clear_queue(queue, |entry| live.remove(entry.home));
+        for id in self.queues.count_all_out(queue) {
+            if let Some(message) = self.take_special(id).filter(|message| !message.is_ready()) {
+                self.live.remove(message.entry.home);
+            }
+        }
+    }
+
+    /// The message whose alarm has been due longest, and since when. Lifting it turns the alarm off.
+    pub(super) fn due_alarm(&self, now: Millis) -> Option<(Millis, &Message)> {
+        let (at, id) = self.alarms.first().filter(|(at, _)| *at <= now)?;
+        Some((*at, self.special.get(id)?))
+    }
+
+    /// When the next alarm is due.
+    pub(super) fn next_alarm(&self) -> Option<Millis> {
+        self.alarms.first().map(|(at, _)| *at)
+    }
+
+    /// The number last given to a message.
+    pub(super) fn last_message(&self) -> MessageId {
+        self.last_message
+    }
+
+    /// No message gets a number up to this one any more.
+    pub(super) fn pass(&mut self, id: MessageId) {
+        self.last_message = self.last_message.max(id);
+    }
+
+    /// Every known account but this one.
+    pub(super) fn others(&self, sender: AccountId) -> Vec<AccountId> {
+        self.accounts.all_known().map(|(id, _)| id).filter(|id| *id != sender).collect()
+    }
+
+    /// About how many bytes of memory all this takes; measured on deep queues and rounded up.
+    pub(super) fn bytes(&self) -> u64 {
+        const PER_MESSAGE: u64 = 64;
+        const PER_SPECIAL: u64 = 320;
+        const PER_LANE: u64 = 640;
+        const PER_ANSWER: u64 = 320;
+        const PER_NAME: u64 = 640;
+        self.queues.messages() * PER_MESSAGE
+            + self.special.len() as u64 * PER_SPECIAL
+            + self.lanes.len() as u64 * PER_LANE
+            + self.remembered.len() as u64 * PER_ANSWER
+            + self.remembered.text_bytes()
+            + (self.queues.len() + self.accounts.len()) as u64 * PER_NAME
+    }
+
+    fn take_special(&mut self, id: MessageId) -> Option<Message> {
+        if self.special.is_empty() {
+            return None;
+        }
+        let message = self.special.remove(&id)?;
+        if let Some(at) = message.alarm() {
+            self.alarms.remove(&(at, id));
+        }
+        Some(message)
+    }
+}

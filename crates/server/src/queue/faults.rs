@@ -1,0 +1,66 @@
+//! The refusals that every store words alike.
+//!
+//! A client that moves from one store to another meets the same words and the same sentences, and the tests
+//! that compare stores compare whole answers. Hence one place for them, not one per store.
+
+use posthaste_wire::fault::{Fault, Word};
+
+/// The queue does not exist.
+pub(crate) fn no_queue(name: &[u8]) -> Fault {
+    Fault::about(Word::NoQueue, format!("no queue is called '{}'; create it with QCREATE", shown(name)))
+}
+
+/// A strict queue was given a recipient that never logged in.
+pub(crate) fn no_account(name: &[u8], queue: &[u8]) -> Fault {
+    Fault::about(
+        Word::NoAccount,
+        format!(
+            "no account is called '{}', and queue '{}' is STRICT: its recipients must have logged in",
+            shown(name),
+            shown(queue)
+        ),
+    )
+}
+
+/// The queue takes no message whose recipient is its sender.
+pub(crate) fn forbidden_self(queue: &[u8]) -> Fault {
+    Fault::about(
+        Word::Denied,
+        format!("queue '{}' has FORBIDSELF: an account may not send to itself there", shown(queue)),
+    )
+}
+
+/// The queue holds as many messages as it may.
+pub(crate) fn full_messages(queue: &[u8], messages_max: u64) -> Fault {
+    Fault::about(
+        Word::Full,
+        format!(
+            "queue '{}' may hold {messages_max} messages (MAXMSGS); read some or raise the limit",
+            shown(queue)
+        ),
+    )
+}
+
+/// The queue holds as many body bytes as it may.
+pub(crate) fn full_bytes(queue: &[u8], bytes_max: u64) -> Fault {
+    Fault::about(
+        Word::Full,
+        format!(
+            "queue '{}' may hold {bytes_max} body bytes (MAXBYTES); read some or raise the limit",
+            shown(queue)
+        ),
+    )
+}
+
+/// A queue was named as the place of its own dead letters.
+pub(crate) fn own_dead_letters(queue: &[u8]) -> Fault {
+    Fault::about(
+        Word::BadQuery,
+        format!("queue '{}' cannot take its own dead letters; name another queue", shown(queue)),
+    )
+}
+
+/// Names are UTF-8 already; this only turns bytes into text.
+fn shown(name: &[u8]) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(name)
+}

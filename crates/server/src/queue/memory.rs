@@ -1,0 +1,183 @@
+//! The store that is plain enough to be believed: every rule of the queue tier in the fewest words, in memory.
+//!
+//! It promises nothing after a stop, and it is the yardstick: the other stores are tested by giving them and
+//! this one the same requests and comparing the answers. So where speed and plainness pull apart, plainness wins:
+//! a reader scans a queue's ready messages in reading order until one suits, and a message changes by being
+//! lifted out of every index and put back. Only what a small server meets all the time is quick: the first
+//! suitable message ends a scan, and time costs nothing while nothing is due.
+//!
+//! Requests fall in two: those that only look ([`Memory::show`], on `&self`) and those that change something
+//! ([`Memory::change`]), each kind in a file of its own.
+
+mod accounts;
+mod leasing;
+mod managing;
+mod message;
+mod reading;
+mod recent;
+mod sending;
+mod stock;
+
+use fastrand::Rng;
+use posthaste_wire::fault::Fault;
+use posthaste_wire::operation::Operation;
+use posthaste_wire::span::Span;
+
+use self::accounts::Accounts;
+use self::reading::Handed;
+use self::recent::Recent;
+use self::stock::Stock;
+use super::answer::Answer;
+use super::rules::{AccountId, Ask, Flow, Interest, MessageId, Millis, News, Outcome, Rules};
+use super::volatile::NoCommit;
+
+/// The queues, messages and accounts of a server that need not outlive it.
+pub struct Memory {
+    clock: Millis,
+    accounts: Accounts,
+    stock: Stock,
+    sent: Recent<u64>,
+    handed: Recent<Handed>,
+    receipts: Rng,
+}
+
+/// What a request that changes something answers.
+enum Reply {
+    Integer(u64),
+    Ids(Vec<MessageId>),
+    Handed(Handed),
+    Waits(Interest),
+}
+
+impl Memory {
+    /// An empty store. Its receipts are drawn from `seed`: stores with one seed that are asked the same give the
+    /// same receipts; a server takes a seed nobody can guess.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            clock: 0,
+            accounts: Accounts::default(),
+            stock: Stock::default(),
+            sent: Recent::default(),
+            handed: Recent::default(),
+            receipts: Rng::with_seed(seed),
+        }
+    }
+
+    /// Answers what changes nothing; None: the request is of the other kind.
+    fn show(&self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {
+        let shown = match ask.operation {
+            Operation::Peek(selection) => self.peek(ask, selection, answer),
+            Operation::Readable => self.readable(ask, answer),
+            Operation::ListQueues => self.list_queues(answer),
+            Operation::QueueInfo { queue } => self.queue_info(text(ask, *queue), answer),
+            Operation::Browse { queue, after, count } => {
+                self.browse(text(ask, *queue), *after, *count, answer)
+            }
+            Operation::Accounts => self.list_accounts(answer),
+            Operation::Login { account } => {
+                Ok(answer.integer(self.accounts.known(text(ask, *account))?.into()))
+            }
+            _ => return None,
+        };
+        Some(shown.unwrap_or_else(|fault| answer.fault(&fault)))
+    }
+
+    /// Does what changes something.
+    fn change(&mut self, ask: Ask<'_>, news: &mut Vec<News>) -> Result<Reply, Fault> {
+        match ask.operation {
+            Operation::Send(send) => self.send(ask, send, news),
+            Operation::SendMany { queue, bodies } => self.send_many(ask, *queue, bodies, news),
+            Operation::Pop(pop) => self.pop(ask, pop, news),
+            Operation::Ack { handles } => Ok(self.ack(ask.account, handles)),
+            Operation::Nack { handle, delay_ms } => Ok(self.nack(ask.account, *handle, *delay_ms, news)),
+            Operation::Extend { handle, lease_ms } => Ok(self.extend(ask.account, *handle, *lease_ms, news)),
+            Operation::Login { account } => Ok(Reply::Integer(self.account(text(ask, *account)).into())),
+            Operation::CreateQueue { name, options } => self.create_queue(ask, *name, options.as_ref()),
+            Operation::DeleteQueue { queue } => self.delete_queue(text(ask, *queue), news),
+            Operation::PurgeQueue { queue } => self.purge_queue(text(ask, *queue)),
+            Operation::Redrive { from, to } => self.redrive(ask, *from, *to, news),
+            Operation::Peek(_)
+            | Operation::Readable
+            | Operation::ListQueues
+            | Operation::QueueInfo { .. }
+            | Operation::Browse { .. }
+            | Operation::Accounts => unreachable!("shown, not changed"),
+        }
+    }
+
+    /// Writes what a change answers.
+    fn write(&self, reply: Reply, answer: &mut Answer<'_>) -> Flow {
+        Flow::Done(match reply {
+            Reply::Integer(value) => answer.integer(value),
+            Reply::Ids(ids) => {
+                answer.array(ids.len());
+                ids.into_iter().map(|id| answer.integer(id)).last().unwrap_or(Outcome::Ok)
+            }
+            Reply::Handed(handed) => self.hand_out(&handed, answer),
+            Reply::Waits(interest) => return Flow::Waits(interest),
+        })
+    }
+}
+
+impl Rules for Memory {
+    type Commit = NoCommit;
+
+    fn prepare(&mut self, _requests: usize, _request_bytes: usize) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn execute(&mut self, now: Millis, ask: Ask<'_>, answer: &mut Answer<'_>, news: &mut Vec<News>) -> Flow {
+        self.tick(now, news);
+        if let Some(outcome) = self.show(ask, answer) {
+            return Flow::Done(outcome);
+        }
+        match self.change(ask, news) {
+            Ok(reply) => self.write(reply, answer),
+            Err(fault) => Flow::Done(answer.fault(&fault)),
+        }
+    }
+
+    fn read(&mut self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {
+        self.show(ask, answer)
+    }
+
+    fn tick(&mut self, now: Millis, news: &mut Vec<News>) {
+        self.clock = self.clock.max(now);
+        self.sent.forget(self.clock);
+        self.handed.forget(self.clock);
+        while let Some((at, id)) = self.stock.due_alarm(self.clock) {
+            self.ring(at, id, news);
+        }
+    }
+
+    fn deadline(&self) -> Option<Millis> {
+        self.stock.next_alarm()
+    }
+
+    fn seal(&mut self) -> Option<NoCommit> {
+        None
+    }
+
+    fn committed(&mut self, commit: NoCommit, _result: &Result<(), Fault>) {
+        match commit {}
+    }
+
+    fn account(&mut self, name: &[u8]) -> AccountId {
+        self.accounts.log_in(name)
+    }
+
+    fn figures(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("queues", self.stock.queues().count() as u64),
+            ("messages", self.stock.len() as u64),
+            ("message_bytes", self.stock.queues().map(|(_, queue)| queue.bytes).sum()),
+            ("accounts", self.accounts.all_known().count() as u64),
+        ]
+    }
+}
+
+/// The bytes a span of the request names.
+fn text(ask: Ask<'_>, span: Span) -> &[u8] {
+    span.of(ask.bytes)
+}

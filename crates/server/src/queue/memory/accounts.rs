@@ -1,0 +1,66 @@
+//! Account names and their numbers.
+//!
+//! A name gets its number when it is first met, be it as a recipient that does not exist yet: so it finds its
+//! messages when it logs in. Only then is it known, which `TO *`, `STRICT` and `ACCOUNTS` ask for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::queue::rules::AccountId;
+
+/// All names ever met, numbered from 1.
+#[derive(Default)]
+pub(super) struct Accounts {
+    ids: HashMap<Arc<[u8]>, AccountId>,
+    entries: Vec<Entry>,
+}
+
+struct Entry {
+    name: Arc<[u8]>,
+    logged_in: bool,
+}
+
+impl Accounts {
+    /// The name's number, known or not; None when it was never met.
+    pub(super) fn find(&self, name: &[u8]) -> Option<AccountId> {
+        self.ids.get(name).copied()
+    }
+
+    /// The name's number if it has logged in.
+    pub(super) fn known(&self, name: &[u8]) -> Option<AccountId> {
+        self.find(name).filter(|&id| self.entry(id).logged_in)
+    }
+
+    /// The name's number, given now when it is new.
+    pub(super) fn meet(&mut self, name: &[u8]) -> AccountId {
+        if let Some(id) = self.find(name) {
+            return id;
+        }
+        let name: Arc<[u8]> = name.into();
+        self.entries.push(Entry { name: Arc::clone(&name), logged_in: false });
+        let id = AccountId::try_from(self.entries.len()).expect("fewer accounts than 2^32");
+        self.ids.insert(name, id);
+        id
+    }
+
+    /// The name's number; from now on it is known.
+    pub(super) fn log_in(&mut self, name: &[u8]) -> AccountId {
+        let id = self.meet(name);
+        self.entries[id as usize - 1].logged_in = true;
+        id
+    }
+
+    /// The name behind a number this store gave out.
+    pub(super) fn name(&self, id: AccountId) -> &[u8] {
+        &self.entry(id).name
+    }
+
+    /// Every account that has logged in, by number.
+    pub(super) fn all_known(&self) -> impl Iterator<Item = (AccountId, &[u8])> {
+        (1..).zip(&self.entries).filter(|(_, entry)| entry.logged_in).map(|(id, entry)| (id, &*entry.name))
+    }
+
+    fn entry(&self, id: AccountId) -> &Entry {
+        &self.entries[id as usize - 1]
+    }
+}

@@ -1,0 +1,110 @@
+//! ACK, NACK, EXTEND, and what time does by itself: leases and delays run out, messages expire.
+
+use std::sync::Arc;
+
+use posthaste_wire::operation::Handle;
+
+use super::message::{Death, Message, State};
+use super::{Memory, Reply};
+use crate::queue::rules::{AccountId, MessageId, Millis, News, QueueId};
+
+impl Memory {
+    pub(super) fn ack(&mut self, account: AccountId, handles: &[Handle]) -> Reply {
+        let mut done = 0;
+        for handle in handles {
+            if self.holds(account, *handle) {
+                self.stock.lift(handle.id);
+                done += 1;
+            }
+        }
+        Reply::Integer(done)
+    }
+
+    pub(super) fn nack(
+        &mut self,
+        account: AccountId,
+        handle: Handle,
+        delay_ms: Millis,
+        news: &mut Vec<News>,
+    ) -> Reply {
+        if !self.holds(account, handle) {
+            return Reply::Integer(0);
+        }
+        self.give_back(handle.id, "nack", self.clock, delay_ms, news);
+        Reply::Integer(1)
+    }
+
+    pub(super) fn extend(
+        &mut self,
+        account: AccountId,
+        handle: Handle,
+        lease_ms: Millis,
+        news: &mut Vec<News>,
+    ) -> Reply {
+        if !self.holds(account, handle) {
+            return Reply::Integer(0);
+        }
+        if let Some(mut message) = self.stock.lift(handle.id) {
+            if let State::Leased(lease) = &mut message.state {
+                lease.until = self.clock.saturating_add(lease_ms);
+            }
+            self.stock.put(handle.id, message, news);
+        }
+        Reply::Integer(1)
+    }
+
+    /// An alarm that was due at `at`: the message expires, its delay is over, or its lease is.
+    pub(super) fn ring(&mut self, at: Millis, id: MessageId, news: &mut Vec<News>) {
+        match self.stock.indexed(id).state {
+            State::Leased(_) => self.give_back(id, "lease ran out", at, 0, news),
+            State::Ready | State::Delayed { .. } => {
+                if let Some(message) = self.stock.lift(id).filter(|message| !message.is_expired(at)) {
+                    self.stock.put(id, Message { state: State::Ready, ..message }, news);
+                }
+            }
+        }
+    }
+
+    /// Whether the handle names a lease under way: by its receipt, whoever shows it, or by the id alone when
+    /// the account holds the lease.
+    fn holds(&self, account: AccountId, handle: Handle) -> bool {
+        let lease = self.stock.message(handle.id).and_then(Message::lease);
+        lease.is_some_and(|lease| match handle.receipt {
+            Some(receipt) => receipt == lease.receipt,
+            None => account == lease.holder,
+        })
+    }
+
+    /// A leased message comes back without an ACK: it vanishes if its TTL is over meanwhile, becomes a dead
+    /// letter if that was its last chance, and otherwise can be read again.
+    fn give_back(
+        &mut self,
+        id: MessageId,
+        reason: &'static str,
+        at: Millis,
+        delay_ms: Millis,
+        news: &mut Vec<News>,
+    ) {
+        let Some(mut message) = self.stock.lift(id).filter(|message| !message.is_expired(at)) else { return };
+        message.state = match delay_ms {
+            0 => State::Ready,
+            _ => State::Delayed { until: at.saturating_add(delay_ms) },
+        };
+        if let Some(grave) = self.dead_letter_queue(&message) {
+            let first_queue = match message.dead {
+                Some(death) => death.first_queue,
+                None => Arc::clone(&self.stock.queue(message.queue).name),
+            };
+            message.dead = Some(Death { first_queue, reason });
+            message.queue = grave;
+            message.state = State::Ready;
+        }
+        self.stock.put(id, message, news);
+    }
+
+    /// Where the message goes if it was handed out often enough; None: it stays.
+    fn dead_letter_queue(&self, message: &Message) -> Option<QueueId> {
+        let (name, after) = self.stock.queue(message.queue).options.dead_letter.as_ref()?;
+        if message.deliveries < *after { None } else { self.stock.queue_id(name) }
+    }
+}

@@ -1,0 +1,162 @@
+//! Queues as a whole: made, deleted, emptied, redriven, listed and browsed; and the list of accounts.
+
+use posthaste_wire::fault::Fault;
+use posthaste_wire::operation::QueueOptions;
+use posthaste_wire::span::Span;
+
+use super::message::{Message, State};
+use super::stock::{Options, Queue};
+use super::{Memory, Reply, text};
+use crate::queue::answer::{Answer, QueueDetail, QueueView};
+use crate::queue::faults;
+use crate::queue::rules::{Ask, MessageId, News, Outcome, QueueId};
+
+impl Memory {
+    pub(super) fn create_queue(
+        &mut self,
+        ask: Ask<'_>,
+        name: Option<Span>,
+        options: Option<&QueueOptions>,
+    ) -> Result<Reply, Fault> {
+        let (id, name) = match name {
+            Some(name) => (self.stock.next_queue_id(), text(ask, name).to_vec()),
+            None => {
+                let id = self.stock.next_unnamed_id();
+                (id, id.to_string().into_bytes())
+            }
+        };
+        let options = options.map(|options| owned(ask, options));
+        let grave = options.as_ref().and_then(|options| options.dead_letter.clone());
+        if grave.as_ref().is_some_and(|(grave, _)| **grave == *name) {
+            return Err(faults::own_dead_letters(&name));
+        }
+        let id = self.find_or_add_queue(id, &name);
+        if let Some((grave, _)) = grave {
+            self.find_or_add_queue(self.stock.next_queue_id(), &grave);
+        }
+        if let Some(options) = options {
+            *self.stock.options_mut(id) = options;
+        }
+        Ok(Reply::Integer(id))
+    }
+
+    pub(super) fn delete_queue(&mut self, name: &[u8], news: &mut Vec<News>) -> Result<Reply, Fault> {
+        let id = self.stock.expect_queue(name)?;
+        news.push(News::QueueGone(id));
+        Ok(Reply::Integer(self.stock.remove_queue(id)))
+    }
+
+    pub(super) fn purge_queue(&mut self, name: &[u8]) -> Result<Reply, Fault> {
+        let id = self.stock.expect_queue(name)?;
+        Ok(Reply::Integer(self.stock.empty_queue(id)))
+    }
+
+    /// Dead letters start anew. One that a reader holds stays, and so does one whose first queue is gone.
+    pub(super) fn redrive(
+        &mut self,
+        ask: Ask<'_>,
+        from: Span,
+        to: Option<Span>,
+        news: &mut Vec<News>,
+    ) -> Result<Reply, Fault> {
+        let from = self.stock.expect_queue(text(ask, from))?;
+        let to = to.map(|to| self.stock.expect_queue(text(ask, to))).transpose()?;
+        let mut moved = 0;
+        for id in self.stock.queue(from).messages.clone() {
+            let Some(queue) = self.way_back(id, to) else { continue };
+            let Some(message) = self.stock.lift(id) else { continue };
+            let fresh = Message { queue, deliveries: 0, state: State::Ready, dead: None, ..message };
+            self.stock.put(id, fresh, news);
+            moved += 1;
+        }
+        Ok(Reply::Integer(moved))
+    }
+
+    pub(super) fn list_queues(&self, answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
+        answer.array(self.stock.queues().count());
+        self.stock.queues().for_each(|(id, queue)| answer.queue(&self.view(id, queue), None));
+        Ok(Outcome::Ok)
+    }
+
+    pub(super) fn queue_info(&self, name: &[u8], answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
+        let id = self.stock.expect_queue(name)?;
+        let queue = self.stock.queue(id);
+        answer.queue(&self.view(id, queue), Some(&detail(queue)));
+        Ok(Outcome::Ok)
+    }
+
+    pub(super) fn browse(
+        &self,
+        name: &[u8],
+        after: MessageId,
+        count: u32,
+        answer: &mut Answer<'_>,
+    ) -> Result<Outcome, Fault> {
+        let queue = self.stock.queue(self.stock.expect_queue(name)?);
+        let ids = queue.messages.iter().copied().filter(|id| *id > after).take(count as usize);
+        let ids = self.within_one_answer(ids);
+        answer.array(ids.len());
+        for id in ids {
+            let message = self.stock.indexed(id);
+            self.write_message(id, message, &queue.name, Some(message.state_name()), answer);
+        }
+        Ok(Outcome::Ok)
+    }
+
+    pub(super) fn list_accounts(&self, answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
+        answer.array(self.accounts.all_known().count());
+        self.accounts.all_known().for_each(|(id, name)| answer.account(name, id));
+        Ok(Outcome::Ok)
+    }
+
+    fn find_or_add_queue(&mut self, new_id: QueueId, name: &[u8]) -> QueueId {
+        self.stock.queue_id(name).unwrap_or_else(|| {
+            self.stock.add_queue(new_id, name);
+            new_id
+        })
+    }
+
+    /// The queue that a dead letter can go back to; None for other messages, leased ones and orphans.
+    fn way_back(&self, id: MessageId, to: Option<QueueId>) -> Option<QueueId> {
+        let message = self.stock.message(id).filter(|message| message.lease().is_none())?;
+        let death = message.dead.as_ref()?;
+        to.or_else(|| self.stock.queue_id(&death.first_queue))
+    }
+
+    fn view<'a>(&self, id: QueueId, queue: &'a Queue) -> QueueView<'a> {
+        let oldest = queue.messages.first().map(|id| self.stock.indexed(*id).sent_ms);
+        QueueView {
+            name: &queue.name,
+            id,
+            messages: queue.messages.len() as u64,
+            bytes: queue.bytes,
+            oldest_ms: oldest.map_or(0, |sent_ms| self.clock - sent_ms),
+        }
+    }
+}
+
+fn detail(queue: &Queue) -> QueueDetail<'_> {
+    let options = &queue.options;
+    QueueDetail {
+        leased: queue.leased as u64,
+        delayed: (queue.messages.len() - queue.ready.len() - queue.leased) as u64,
+        messages_max: options.messages_max,
+        bytes_max: options.bytes_max,
+        ttl_ms: options.ttl_ms,
+        dead_letter: options.dead_letter.as_ref().map(|(name, after)| (&**name, *after)),
+        forbid_self: options.forbid_self,
+        strict: options.strict,
+    }
+}
+
+/// Options that outlive the request.
+fn owned(ask: Ask<'_>, options: &QueueOptions) -> Options {
+    Options {
+        messages_max: options.messages_max,
+        bytes_max: options.bytes_max,
+        ttl_ms: options.ttl_ms,
+        dead_letter: options.dead_letter.map(|dead| (text(ask, dead.queue).into(), dead.after)),
+        forbid_self: options.forbid_self,
+        strict: options.strict,
+    }
+}

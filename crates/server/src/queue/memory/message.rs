@@ -1,0 +1,99 @@
+//! One stored message: who may read it, and what time will do to it.
+
+use std::sync::Arc;
+
+use crate::queue::rules::{AccountId, MessageId, Millis, News, QueueId};
+
+/// A message with all that is kept of it but its id.
+#[derive(Clone)]
+pub(super) struct Message {
+    pub(super) queue: QueueId,
+    pub(super) sender: AccountId,
+    /// None: anyone.
+    pub(super) recipient: Option<AccountId>,
+    pub(super) sent_ms: Millis,
+    /// When its TTL is over.
+    pub(super) expires: Option<Millis>,
+    pub(super) priority: u8,
+    /// How often it was handed out.
+    pub(super) deliveries: u32,
+    /// In the stored form.
+    pub(super) headers: Arc<[u8]>,
+    pub(super) body: Arc<[u8]>,
+    pub(super) state: State,
+    /// Only in a dead-letter queue.
+    pub(super) dead: Option<Death>,
+}
+
+/// Whether a reader may have it.
+#[derive(Clone)]
+pub(super) enum State {
+    Ready,
+    Delayed { until: Millis },
+    Leased(Lease),
+}
+
+/// A reader's hold on a message.
+#[derive(Clone)]
+pub(super) struct Lease {
+    pub(super) holder: AccountId,
+    /// Its own number, so that a late answer to an earlier lease is told apart.
+    pub(super) receipt: u64,
+    pub(super) until: Millis,
+}
+
+/// What a dead letter keeps.
+#[derive(Clone)]
+pub(super) struct Death {
+    /// A name, not a number: a queue made anew under it takes its letters back.
+    pub(super) first_queue: Arc<[u8]>,
+    pub(super) reason: &'static str,
+}
+
+/// Place in reading order: higher priority first, then lower id.
+pub(super) type Rank = (u8, MessageId);
+
+impl Message {
+    pub(super) fn rank(&self, id: MessageId) -> Rank {
+        (u8::MAX - self.priority, id)
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        matches!(self.state, State::Ready)
+    }
+
+    pub(super) fn lease(&self) -> Option<&Lease> {
+        match &self.state {
+            State::Leased(lease) => Some(lease),
+            State::Ready | State::Delayed { .. } => None,
+        }
+    }
+
+    /// Whether its TTL is over at `at`.
+    pub(super) fn is_expired(&self, at: Millis) -> bool {
+        self.expires.is_some_and(|expires| expires <= at)
+    }
+
+    /// When time next changes it. A leased message outlives its TTL: its reader may still acknowledge it.
+    pub(super) fn alarm(&self) -> Option<Millis> {
+        match &self.state {
+            State::Ready => self.expires,
+            State::Delayed { until } => Some(self.expires.map_or(*until, |expires| expires.min(*until))),
+            State::Leased(lease) => Some(lease.until),
+        }
+    }
+
+    /// Its description for readers. Whoever this news would wake may read the message, and nobody else.
+    pub(super) fn news(&self) -> News {
+        News::Available { queue: self.queue, sender: self.sender, recipient: self.recipient }
+    }
+
+    /// As QBROWSE shows it.
+    pub(super) fn state_name(&self) -> &'static str {
+        match self.state {
+            State::Ready => "ready",
+            State::Delayed { .. } => "delayed",
+            State::Leased(_) => "leased",
+        }
+    }
+}

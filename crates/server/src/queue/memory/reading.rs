@@ -1,0 +1,206 @@
+//! PEEK, POP and QREADABLE: which messages a reader may have, and how they are handed out.
+//!
+//! What suits a reader is said once, by [`Interest::matches`], which also decides whose wait ends: a reader that
+//! is woken finds what it was woken for, and none sleeps past a message it could have had.
+
+use std::sync::Arc;
+
+use posthaste_wire::fault::Fault;
+use posthaste_wire::operation::{Pop, Selection};
+
+use super::message::{Lease, Message, Rank, State};
+use super::recent::Key;
+use super::stock::Queue;
+use super::{Memory, Reply, text};
+use crate::queue::answer::{Answer, Dead, Headers, MessageView};
+use crate::queue::bounds::ANSWER_BODY_BYTES;
+use crate::queue::rules::{AccountId, Ask, Interest, MessageId, Millis, News, Outcome, QueueId};
+
+/// What a POP answers, kept whole so that it can be answered again after the messages are gone.
+#[derive(Clone)]
+pub(super) struct Handed {
+    copies: Vec<Snapshot>,
+    /// An array was asked for.
+    many: bool,
+}
+
+/// A message as it was when it was handed out.
+#[derive(Clone)]
+struct Snapshot {
+    id: MessageId,
+    message: Message,
+    queue: Arc<[u8]>,
+}
+
+impl Memory {
+    pub(super) fn peek(
+        &self,
+        ask: Ask<'_>,
+        selection: &Selection,
+        answer: &mut Answer<'_>,
+    ) -> Result<Outcome, Fault> {
+        let found = self.find(self.interest(ask, selection)?, selection.count);
+        let copies = found.into_iter().map(|id| self.snapshot(id)).collect();
+        Ok(self.hand_out(&Handed { copies, many: selection.count.is_some() }, answer))
+    }
+
+    pub(super) fn pop(&mut self, ask: Ask<'_>, pop: &Pop, news: &mut Vec<News>) -> Result<Reply, Fault> {
+        let queue = self.named_queue(ask, &pop.select)?;
+        let key = pop.request_id.map(|key| Key { account: ask.account, queue, text: text(ask, key).into() });
+        if let Some(first) = key.as_ref().and_then(|key| self.handed.get(key)) {
+            return Ok(Reply::Handed(first.clone()));
+        }
+        if let (Some(sender), true) = (pop.select.sender, pop.block_ms > 0) {
+            self.accounts.meet(text(ask, sender)); // its first message must find who waits for it
+        }
+        let interest = self.interest(ask, &pop.select)?;
+        let found = self.find(interest, pop.select.count);
+        if let (true, true, Some(interest)) = (found.is_empty(), pop.block_ms > 0, interest) {
+            return Ok(Reply::Waits(interest));
+        }
+        let copies = found.into_iter().map(|id| self.take(ask.account, id, pop.lease_ms, news)).collect();
+        let handed = Handed { copies, many: pop.select.count.is_some() };
+        if let (Some(key), false) = (key, handed.copies.is_empty()) {
+            self.handed.remember(self.clock, key, handed.clone());
+        }
+        Ok(Reply::Handed(handed))
+    }
+
+    pub(super) fn readable(&self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
+        let reader = ask.account;
+        let anything = Interest { reader, queue: None, sender: None, not_own: false, broadcast: false };
+        let readable = |queue: &&Queue| queue.ready.iter().any(|rank| self.suits(rank, &anything));
+        let names: Vec<_> = self.stock.queues().map(|(_, queue)| queue).filter(readable).collect();
+        answer.array(names.len());
+        names.iter().for_each(|queue| answer.text(&queue.name));
+        Ok(Outcome::Ok)
+    }
+
+    /// Writes handed out messages.
+    pub(super) fn hand_out(&self, handed: &Handed, answer: &mut Answer<'_>) -> Outcome {
+        match (handed.many, handed.copies.len()) {
+            (false, 0) => return answer.null(),
+            (true, 0) => return answer.empty(),
+            (false, _) => {}
+            (true, len) => answer.array(len),
+        }
+        for copy in &handed.copies {
+            self.write_message(copy.id, &copy.message, &copy.queue, None, answer);
+        }
+        Outcome::Ok
+    }
+
+    /// Writes one message map.
+    pub(super) fn write_message(
+        &self,
+        id: MessageId,
+        message: &Message,
+        queue: &[u8],
+        state: Option<&'static str>,
+        answer: &mut Answer<'_>,
+    ) {
+        answer.message(&MessageView {
+            id,
+            queue,
+            from: self.accounts.name(message.sender),
+            to: message.recipient.map(|recipient| self.accounts.name(recipient)),
+            sent_ms: message.sent_ms,
+            deliveries: message.deliveries,
+            body: &message.body,
+            priority: message.priority,
+            receipt: message.lease().filter(|_| state.is_none()).map(|lease| lease.receipt),
+            headers: Headers(&message.headers),
+            dead: message
+                .dead
+                .as_ref()
+                .map(|death| Dead { first_queue: &death.first_queue, reason: death.reason }),
+            state,
+        });
+    }
+
+    /// The number of the queue that the selection names, if it names one.
+    fn named_queue(&self, ask: Ask<'_>, selection: &Selection) -> Result<Option<QueueId>, Fault> {
+        selection.queue.map(|queue| self.stock.expect_queue(text(ask, queue))).transpose()
+    }
+
+    /// The selection with numbers for names; None: it names a sender nobody ever met, so nothing can suit.
+    fn interest(&self, ask: Ask<'_>, selection: &Selection) -> Result<Option<Interest>, Fault> {
+        let queue = self.named_queue(ask, selection)?;
+        let sender = selection.sender.map(|sender| self.accounts.find(text(ask, sender)));
+        if sender == Some(None) {
+            return Ok(None);
+        }
+        Ok(Some(Interest {
+            reader: ask.account,
+            queue,
+            sender: sender.flatten(),
+            not_own: selection.not_own,
+            broadcast: selection.broadcast,
+        }))
+    }
+
+    /// The first messages in reading order that suit: one, or up to `count`.
+    fn find(&self, interest: Option<Interest>, count: Option<u32>) -> Vec<MessageId> {
+        let Some(interest) = interest else { return Vec::new() };
+        let count = count.unwrap_or(1) as usize;
+        let mut found: Vec<Rank> = match interest.queue {
+            Some(queue) => self.find_in(self.stock.queue(queue), &interest, count).collect(),
+            None => {
+                self.stock.queues().flat_map(|(_, queue)| self.find_in(queue, &interest, count)).collect()
+            }
+        };
+        found.sort_unstable();
+        found.truncate(count);
+        self.within_one_answer(found.into_iter().map(|(_, id)| id))
+    }
+
+    fn find_in<'a>(
+        &'a self,
+        queue: &'a Queue,
+        interest: &'a Interest,
+        count: usize,
+    ) -> impl Iterator<Item = Rank> + 'a {
+        queue.ready.iter().copied().filter(|rank| self.suits(rank, interest)).take(count)
+    }
+
+    fn suits(&self, rank: &Rank, interest: &Interest) -> bool {
+        interest.matches(self.stock.indexed(rank.1).news())
+    }
+
+    /// As many of the messages, from the first, as one answer may hold.
+    pub(super) fn within_one_answer(&self, ids: impl Iterator<Item = MessageId>) -> Vec<MessageId> {
+        let mut bytes = 0;
+        let fits = |id: &MessageId| {
+            let first = bytes == 0;
+            bytes += self.stock.indexed(*id).body.len();
+            first || bytes <= ANSWER_BODY_BYTES
+        };
+        ids.take_while(fits).collect()
+    }
+
+    /// Hands a message out: for good, or until the lease ends.
+    fn take(
+        &mut self,
+        reader: AccountId,
+        id: MessageId,
+        lease_ms: Option<Millis>,
+        news: &mut Vec<News>,
+    ) -> Snapshot {
+        let mut message = self.stock.lift(id).expect("found under the same borrow");
+        message.deliveries += 1;
+        if let Some(lease_ms) = lease_ms {
+            let receipt = self.receipts.u64(1..);
+            let until = self.clock.saturating_add(lease_ms);
+            message.state = State::Leased(Lease { holder: reader, receipt, until });
+            self.stock.put(id, message.clone(), news);
+        }
+        let queue = Arc::clone(&self.stock.queue(message.queue).name);
+        Snapshot { id, message, queue }
+    }
+
+    fn snapshot(&self, id: MessageId) -> Snapshot {
+        let message = self.stock.indexed(id).clone();
+        let queue = Arc::clone(&self.stock.queue(message.queue).name);
+        Snapshot { id, message, queue }
+    }
+}

@@ -1,0 +1,189 @@
+//! Queues and messages with their indexes: names, reading order, alarms.
+//!
+//! A message enters by [`Stock::put`] and leaves by [`Stock::lift`], and changes by leaving and entering again.
+//! These two are the only places where the indexes are kept in step, so they are in step.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use posthaste_wire::fault::Fault;
+
+use super::message::{Message, Rank};
+use crate::queue::faults;
+use crate::queue::rules::{MessageId, Millis, News, QueueId};
+
+/// Everything stored but accounts and remembered keys.
+#[derive(Default)]
+pub(super) struct Stock {
+    queues: BTreeMap<QueueId, Queue>,
+    names: HashMap<Arc<[u8]>, QueueId>,
+    messages: BTreeMap<MessageId, Message>,
+    alarms: BTreeSet<(Millis, MessageId)>,
+    last_queue: QueueId,
+    last_message: MessageId,
+}
+
+/// A queue and where its messages stand.
+pub(super) struct Queue {
+    pub(super) name: Arc<[u8]>,
+    pub(super) options: Options,
+    /// In every state.
+    pub(super) messages: BTreeSet<MessageId>,
+    /// What readers may have, in reading order.
+    pub(super) ready: BTreeSet<Rank>,
+    pub(super) leased: usize,
+    /// Of all bodies.
+    pub(super) bytes: u64,
+}
+
+/// The options of a queue, as given with QCREATE.
+#[derive(Default)]
+pub(super) struct Options {
+    pub(super) messages_max: Option<u64>,
+    pub(super) bytes_max: Option<u64>,
+    pub(super) ttl_ms: Option<u64>,
+    /// Name of the queue for dead letters, and after how many deliveries.
+    pub(super) dead_letter: Option<(Arc<[u8]>, u32)>,
+    pub(super) forbid_self: bool,
+    pub(super) strict: bool,
+}
+
+impl Stock {
+    /// The number of the queue of that name.
+    pub(super) fn queue_id(&self, name: &[u8]) -> Option<QueueId> {
+        self.names.get(name).copied()
+    }
+
+    /// The same where the queue must exist.
+    pub(super) fn expect_queue(&self, name: &[u8]) -> Result<QueueId, Fault> {
+        self.queue_id(name).ok_or_else(|| faults::no_queue(name))
+    }
+
+    /// A queue by a number found above or in a stored message.
+    pub(super) fn queue(&self, id: QueueId) -> &Queue {
+        &self.queues[&id]
+    }
+
+    /// The options of such a queue, to replace.
+    pub(super) fn options_mut(&mut self, id: QueueId) -> &mut Options {
+        &mut self.queue_mut(id).options
+    }
+
+    /// Every queue by number.
+    pub(super) fn queues(&self) -> impl Iterator<Item = (QueueId, &Queue)> {
+        self.queues.iter().map(|(id, queue)| (*id, queue))
+    }
+
+    /// The number that the next queue with a name gets.
+    pub(super) fn next_queue_id(&self) -> QueueId {
+        self.last_queue + 1
+    }
+
+    /// The number that the next queue without a name gets: it is its name too, so names in use are skipped.
+    pub(super) fn next_unnamed_id(&self) -> QueueId {
+        let mut id = self.next_queue_id();
+        while self.names.contains_key(id.to_string().as_bytes()) {
+            id += 1;
+        }
+        id
+    }
+
+    /// Makes a queue with a number from above and a name that is not in use.
+    pub(super) fn add_queue(&mut self, id: QueueId, name: &[u8]) {
+        let name: Arc<[u8]> = name.into();
+        self.last_queue = id;
+        self.names.insert(Arc::clone(&name), id);
+        self.queues.insert(id, Queue::new(name));
+    }
+
+    /// Takes a queue away with its messages; answers their number.
+    pub(super) fn remove_queue(&mut self, id: QueueId) -> u64 {
+        let removed = self.empty_queue(id);
+        if let Some(queue) = self.queues.remove(&id) {
+            self.names.remove(&queue.name);
+        }
+        removed
+    }
+
+    /// Takes a queue's messages away; answers their number.
+    pub(super) fn empty_queue(&mut self, id: QueueId) -> u64 {
+        let ids = self.queue(id).messages.clone();
+        ids.iter().filter_map(|id| self.lift(*id)).count() as u64
+    }
+
+    /// The id of the next message.
+    pub(super) fn next_message_id(&mut self) -> MessageId {
+        self.last_message += 1;
+        self.last_message
+    }
+
+    /// A stored message.
+    pub(super) fn message(&self, id: MessageId) -> Option<&Message> {
+        self.messages.get(&id)
+    }
+
+    /// A message by an id found in an index.
+    pub(super) fn indexed(&self, id: MessageId) -> &Message {
+        &self.messages[&id]
+    }
+
+    /// Number of messages.
+    pub(super) fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Puts a message in. When it can be read from now on, that is news.
+    pub(super) fn put(&mut self, id: MessageId, message: Message, news: &mut Vec<News>) {
+        let queue = self.queue_mut(message.queue);
+        queue.messages.insert(id);
+        queue.bytes += message.body.len() as u64;
+        queue.leased += usize::from(message.lease().is_some());
+        if message.is_ready() {
+            queue.ready.insert(message.rank(id));
+            news.push(message.news());
+        }
+        self.alarms.extend(message.alarm().map(|at| (at, id)));
+        self.messages.insert(id, message);
+    }
+
+    /// Takes a message out.
+    pub(super) fn lift(&mut self, id: MessageId) -> Option<Message> {
+        let message = self.messages.remove(&id)?;
+        let queue = self.queue_mut(message.queue);
+        queue.messages.remove(&id);
+        queue.bytes -= message.body.len() as u64;
+        queue.leased -= usize::from(message.lease().is_some());
+        queue.ready.remove(&message.rank(id));
+        if let Some(at) = message.alarm() {
+            self.alarms.remove(&(at, id));
+        }
+        Some(message)
+    }
+
+    /// The message whose alarm has been due longest, and since when. Lifting it turns the alarm off.
+    pub(super) fn due_alarm(&self, now: Millis) -> Option<(Millis, MessageId)> {
+        self.alarms.first().copied().filter(|(at, _)| *at <= now)
+    }
+
+    /// When the next alarm is due.
+    pub(super) fn next_alarm(&self) -> Option<Millis> {
+        self.alarms.first().map(|(at, _)| *at)
+    }
+
+    fn queue_mut(&mut self, id: QueueId) -> &mut Queue {
+        self.queues.get_mut(&id).expect("messages and names lead to queues that exist")
+    }
+}
+
+impl Queue {
+    fn new(name: Arc<[u8]>) -> Self {
+        Self {
+            name,
+            options: Options::default(),
+            messages: BTreeSet::new(),
+            ready: BTreeSet::new(),
+            leased: 0,
+            bytes: 0,
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! The queue tier as a whole: opens the store, starts the threads, stops them without losing an answer.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use mio::Poll;
+use posthaste_measure::{Clock, Figures, Meter, Record, RecordError, RunInfo};
+use posthaste_wire::command::Kind;
+
+use crate::accounts::{AccountsFile, Authenticator};
+use crate::clients::Clients;
+use crate::collector::Collector;
+use crate::house::{Entrance, House};
+use crate::http::Http;
+use crate::path::accept::{ListenAddress, Listener};
+use crate::path::limits::BUNDLE_REQUESTS_MAX;
+use crate::path::mailbox::{Mail, Mailbox};
+use crate::path::network::Network;
+use crate::path::waiting_line::WaitingLine;
+use crate::path::worker::{Store, Worker};
+use crate::queue::choice::{OpenError, StoreChoice};
+use crate::time::Time;
+
+/// How to run a queue tier.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where to listen.
+    pub listen: Vec<ListenAddress>,
+    /// Where HTTP listens; None: nowhere.
+    pub http: Option<SocketAddr>,
+    /// Which store.
+    pub store: StoreChoice,
+    /// None: any account name may log in.
+    pub accounts: Option<PathBuf>,
+    /// Network threads, at least 1.
+    pub threads: usize,
+    /// Workers, at least 1.
+    pub workers: usize,
+    /// Most requests a worker takes at once, at least 1.
+    pub batch: usize,
+    /// Largest body in bytes.
+    pub message_bytes_max: usize,
+    /// Most requests that wait.
+    pub line_requests_max: usize,
+    /// Kinds of requests that wait in a line of their own and go first.
+    pub priority_kinds: Vec<Kind>,
+    /// Most connections.
+    pub connections_max: usize,
+    /// Bytes of selection state above which SEND is refused.
+    pub memory_limit: Option<u64>,
+    /// Aggregation window.
+    pub window: Duration,
+    /// Where to leave a record.
+    pub record: Option<(PathBuf, RunNote)>,
+}
+
+/// What the record says of this run.
+#[derive(Clone, Debug)]
+pub struct RunNote {
+    /// The command line, without secrets.
+    pub command: Vec<String>,
+    /// The options in force.
+    pub options: serde_json::Value,
+}
+
+/// Why a server could not be started.
+#[derive(Debug)]
+pub enum StartError {
+    /// Anybody could come: an address beyond this machine without accounts.
+    Unguarded(ListenAddress),
+    /// An address cannot be listened on.
+    Listen(ListenAddress, io::Error),
+    /// The address for HTTP cannot be listened on.
+    Http(SocketAddr, io::Error),
+    /// The store cannot be opened.
+    Store(OpenError),
+    /// The accounts file cannot be used.
+    Accounts(String),
+    /// The record cannot be begun.
+    Record(RecordError),
+    /// The system refused threads or events.
+    System(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unguarded(address) => write!(
+                f,
+                "{address} can be reached from other machines: name the accounts that may log in \
+                 (--accounts FILE, made by `posthaste admin account add`) or listen on 127.0.0.1 or unix:PATH"
+            ),
+            Self::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
+            Self::Http(address, error) => {
+                write!(f, "cannot listen on {address} for HTTP: {error}; choose another with --http, or --http off")
+            }
+            Self::Store(error) => write!(f, "{error}"),
+            Self::Accounts(error) => f.write_str(error),
+            Self::Record(error) => write!(f, "{error}"),
+            Self::System(error) => write!(f, "the system refused: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<io::Error> for StartError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+/// A running queue tier.
+pub struct Server {
+    house: Arc<House>,
+    addresses: Vec<ListenAddress>,
+    networks: Vec<JoinHandle<()>>,
+    workers: Vec<JoinHandle<()>>,
+    collector: Collector,
+    http: Option<Http>,
+}
+
+/// How a stop went.
+#[derive(Debug)]
+pub struct Stopped {
+    /// Figures of the whole life.
+    pub totals: Figures,
+    /// The same as a table for people.
+    pub summary: String,
+    /// Connections that had to be cut because the drain time was over.
+    pub cut: usize,
+}
+
+impl Server {
+    /// Opens the store and starts every thread.
+    ///
+    /// # Errors
+    /// What stands in the way, as one sentence that says what to do.
+    pub fn start(options: Options) -> Result<Self, StartError> {
+        refuse_unguarded(&options)?;
+        let clock = Clock::start();
+        let accounts = options.accounts.as_deref().map(AccountsFile::open).transpose();
+        let accounts = accounts.map_err(StartError::Accounts)?;
+        let store =
+            options.store.open(options.memory_limit, Time::start(), clock).map_err(StartError::Store)?;
+        let listeners = listen(&options.listen)?;
+        let http = options.http.map(listen_http).transpose()?;
+        let addresses = listeners.iter().map(Listener::address).collect::<io::Result<Vec<_>>>()?;
+        let record = begin_record(&options, clock)?;
+        let polls = (0..options.threads).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
+        let mailboxes = polls.iter().map(Network::mailbox).collect::<io::Result<Vec<_>>>()?;
+        let house = Arc::new(furnish(&options, store, accounts, mailboxes, clock));
+        let workers = start_workers(&options, &house)?;
+        let networks = start_networks(polls, listeners, &house)?;
+        let collector = Collector::start(Arc::clone(&house), record)?;
+        let http = http.map(|listener| Http::start(listener, Arc::clone(&house))).transpose()?;
+        Ok(Self { house, addresses, networks, workers, collector, http })
+    }
+
+    /// The addresses really bound.
+    #[must_use]
+    pub fn addresses(&self) -> &[ListenAddress] {
+        &self.addresses
+    }
+
+    /// The address that HTTP is really bound to.
+    #[must_use]
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(Http::address)
+    }
+
+    /// Stops accepting, finishes what is under way, writes the last answers, closes the store.
+    /// Connections that take longer than `drain` are cut.
+    #[must_use]
+    pub fn stop(self, drain: Duration) -> Stopped {
+        let until = Instant::now() + drain;
+        for mailbox in &self.house.mailboxes {
+            mailbox.post(Mail::Stop);
+        }
+        while !self.networks.iter().all(JoinHandle::is_finished) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let cut = self.house.clients.len();
+        self.house.line.close();
+        for worker in self.workers {
+            // A worker that panicked has told so.
+            let _ = worker.join();
+        }
+        self.collector.stop();
+        if let Some(http) = self.http {
+            http.stop();
+        }
+        let meter = &self.house.meter;
+        Stopped { totals: meter.totals(), summary: meter.summary(), cut }
+    }
+}
+
+/// Anybody could come to an open server: then only from this machine.
+fn refuse_unguarded(options: &Options) -> Result<(), StartError> {
+    if options.accounts.is_some() {
+        return Ok(());
+    }
+    let http = options.http.map(ListenAddress::Tcp);
+    match options.listen.iter().chain(&http).find(|address| !address.is_local()) {
+        Some(open) => Err(StartError::Unguarded(open.clone())),
+        None => Ok(()),
+    }
+}
+
+fn listen_http(address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).map_err(|error| StartError::Http(address, error))
+}
+
+fn listen(addresses: &[ListenAddress]) -> Result<Vec<Listener>, StartError> {
+    let bind = |address: &ListenAddress| {
+        Listener::bind(address).map_err(|error| StartError::Listen(address.clone(), error))
+    };
+    addresses.iter().map(bind).collect()
+}
+
+fn begin_record(options: &Options, clock: Clock) -> Result<Option<Record>, StartError> {
+    let Some((dir, note)) = &options.record else { return Ok(None) };
+    let info = RunInfo {
+        command: note.command.clone(),
+        version: crate::info::VERSION.to_owned(),
+        options: note.options.clone(),
+        window: options.window,
+        clock,
+    };
+    Record::create(dir, info).map(Some).map_err(StartError::Record)
+}
+
+fn furnish(
+    options: &Options,
+    store: Arc<dyn Store>,
+    accounts: Option<AccountsFile>,
+    mailboxes: Vec<Arc<Mailbox>>,
+    clock: Clock,
+) -> House {
+    let entrance = match accounts {
+        None => Entrance::Open(store.account(b"default")),
+        Some(accounts) => {
+            for name in accounts.names() {
+                store.account(name);
+            }
+            Entrance::Closed(Authenticator::start(accounts, mailboxes.clone()))
+        }
+    };
+    House {
+        store,
+        line: Arc::new(WaitingLine::new(options.line_requests_max, options.priority_kinds.clone())),
+        meter: Meter::new(Kind::NAMES, options.window, clock),
+        clock,
+        clients: Clients::default(),
+        entrance,
+        mailboxes,
+        message_bytes_max: options.message_bytes_max,
+        bundle_requests_max: options.batch.min(BUNDLE_REQUESTS_MAX),
+        connections_max: options.connections_max,
+        connections: AtomicUsize::new(0),
+        store_name: options.store.to_string(),
+    }
+}
+
+fn start_workers(options: &Options, house: &Arc<House>) -> io::Result<Vec<JoinHandle<()>>> {
+    let start = |number: usize| {
+        let worker = Worker {
+            line: Arc::clone(&house.line),
+            store: Arc::clone(&house.store),
+            mailboxes: house.mailboxes.clone(),
+            batch_requests: options.batch,
+            clock: house.clock,
+        };
+        Builder::new().name(format!("worker-{number}")).spawn(move || worker.run())
+    };
+    (0..options.workers).map(start).collect()
+}
+
+fn start_networks(
+    polls: Vec<Poll>,
+    mut listeners: Vec<Listener>,
+    house: &Arc<House>,
+) -> io::Result<Vec<JoinHandle<()>>> {
+    let mut threads = Vec::new();
+    for (number, poll) in polls.into_iter().enumerate() {
+        let network = Network::new(number, poll, Arc::clone(house), std::mem::take(&mut listeners))?;
+        threads.push(Builder::new().name(format!("network-{number}")).spawn(move || run(network))?);
+    }
+    Ok(threads)
+}
+
+/// A network thread without events cannot serve; the others cannot serve its clients: the whole tier stops.
+fn run(network: Network) {
+    if let Err(error) = network.run() {
+        tracing::error!("a network thread ended: {error}");
+        // Without the signal the tier goes on without this thread, which the log has told.
+        let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
+    }
+}

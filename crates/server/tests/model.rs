@@ -1,0 +1,348 @@
+//! Stores compared with the memory store: the same requests at the same times must get the same answers.
+//!
+//! Requests are drawn at random from everything a client can ask, over few queues, accounts and keys so that they
+//! meet; time passes in leaps that end on the interesting milliseconds. After every step all that can be seen of
+//! the store is compared too, so a difference is found where it arises. Receipts are random in each store: the
+//! k-th receipt of one stands for the k-th of the other.
+
+mod support;
+
+use std::cell::Cell;
+
+use posthaste_server::queue::answer::Answer;
+use posthaste_server::queue::embedded::{Embedded, EmbeddedOptions};
+use posthaste_server::queue::memory::Memory;
+use posthaste_server::queue::rules::{AccountId, Ask, Flow, Millis, News, Outcome, Rules};
+use posthaste_wire::fault::Fault;
+use posthaste_wire::operation::{Operation, Recipient};
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use support::{Got, World};
+
+const ACCOUNTS: [&str; 3] = ["ann", "bob", "cy"];
+const QUEUES: [&str; 3] = ["plain", "picky", "graves"];
+
+/// What happens.
+#[derive(Clone, Debug)]
+enum Step {
+    /// A request; `@k` in it stands for the k-th receipt.
+    Ask(&'static str, String),
+    /// Time passes.
+    Wait(Millis),
+    /// The store under test is closed and opened.
+    Reopen,
+}
+
+/// A store, asked in words, whose receipts are counted.
+struct Side<S> {
+    world: World<S>,
+    receipts: Vec<String>,
+}
+
+impl<S: Rules> Side<S> {
+    fn new(store: S) -> Self {
+        let mut side = Self { world: World::new(store), receipts: Vec::new() };
+        for request in ["QCREATE plain", "QCREATE picky DEADLETTER graves AFTER 2"] {
+            side.ask("ann", request);
+        }
+        side
+    }
+
+    /// The answer, with receipts by their number, once it is durable. Blocked pops answer what they wait for.
+    fn ask(&mut self, account: &str, request: &str) -> String {
+        let words: Vec<_> = request.split(' ').map(|word| self.receipt(word)).collect();
+        let mut answer = match self.world.try_ask(account, &words.join(" ")) {
+            Ok(answer) => answer,
+            Err(interest) => return format!("{interest:?}"),
+        };
+        self.number_receipts(&mut answer);
+        format!("{answer:?}")
+    }
+
+    /// What a reader is shown, at once where the store can.
+    fn read(&mut self, account: &str, request: &str) -> Got {
+        match self.world.read(account, request) {
+            Some(bytes) => support::decoded(&bytes),
+            None => self.world.ask(account, request),
+        }
+    }
+
+    /// The news since this was last asked, in no particular order.
+    fn news(&mut self) -> Vec<String> {
+        let mut news: Vec<_> = self.world.news.drain(..).map(|news: News| format!("{news:?}")).collect();
+        news.sort();
+        news
+    }
+
+    /// `@k` as this store wrote it.
+    fn receipt(&self, word: &str) -> String {
+        let number = word.strip_prefix('@').and_then(|k| k.parse::<usize>().ok());
+        let receipt = number.and_then(|k| self.receipts.get(k).cloned());
+        receipt.unwrap_or_else(|| word.replace('@', ""))
+    }
+
+    fn number_receipts(&mut self, answer: &mut Got) {
+        match answer {
+            Got::List(items) => items.iter_mut().for_each(|item| self.number_receipts(item)),
+            Got::Map(fields) => {
+                let Some(Got::Text(receipt)) = fields.get_mut("receipt") else { return };
+                let known = self.receipts.iter().position(|r| r == receipt);
+                let number = known.unwrap_or_else(|| {
+                    self.receipts.push(receipt.clone());
+                    self.receipts.len() - 1
+                });
+                *receipt = format!("@{number}");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Does the same to the memory store and to what `open` opens, and compares all that can be seen.
+fn compare<S: Rules>(steps: &[Step], mut open: impl FnMut() -> S) -> Result<(), TestCaseError> {
+    let mut model = Side::new(Memory::new(1));
+    let mut side = Side::new(open());
+    for step in steps {
+        match step {
+            Step::Ask(account, request) => {
+                let expected = model.ask(account, request);
+                prop_assert_eq!(expected, side.ask(account, request), "{} asked {}", account, request);
+            }
+            Step::Wait(ms) => {
+                model.world.wait(*ms);
+                side.world.wait(*ms);
+            }
+            Step::Reopen => {
+                side = Side { world: side.world.reopen(&mut open), ..side };
+                side.world.wait(0); // what was due is due again
+                side.world.news.clear(); // nobody waits across a restart
+            }
+        }
+        prop_assert_eq!(model.news(), side.news(), "news of {:?}", step);
+        compare_views(&mut model, &mut side, step)?;
+    }
+    Ok(())
+}
+
+/// Everything that reads show.
+fn compare_views<S: Rules>(
+    model: &mut Side<Memory>,
+    side: &mut Side<S>,
+    step: &Step,
+) -> Result<(), TestCaseError> {
+    let mut views = vec![("ann", "QLIST".to_owned()), ("ann", "ACCOUNTS".to_owned())];
+    views.extend(QUEUES.map(|queue| ("ann", format!("QINFO {queue}"))));
+    views.extend(QUEUES.map(|queue| ("ann", format!("QBROWSE {queue}"))));
+    views.extend(ACCOUNTS.map(|account| (account, "QREADABLE".to_owned())));
+    views.extend(ACCOUNTS.map(|account| (account, "PEEK FROM ann COUNT 3".to_owned())));
+    views.extend(ACCOUNTS.map(|account| (account, "PEEK QUEUE plain NOTOWN".to_owned())));
+    for (account, view) in views {
+        prop_assert_eq!(model.read(account, &view), side.read(account, &view), "{} after {:?}", view, step);
+    }
+    Ok(())
+}
+
+/// Any life of a store; one that keeps nothing is never reopened.
+fn lives(durable: bool) -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        12 => (select(&ACCOUNTS[..]), request()).prop_map(|(account, request)| Step::Ask(account, request)),
+        3 => select(&[1, 9, 10, 90, 100, 600_000][..]).prop_map(Step::Wait),
+        1 => Just(if durable { Step::Reopen } else { Step::Wait(0) }),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+/// Any request to a store.
+fn request() -> impl Strategy<Value = String> {
+    let handle =
+        || prop_oneof![(0..8_u32).prop_map(|k| format!("@{k}")), (1..20_u32).prop_map(|id| id.to_string())];
+    let queue = || select(&QUEUES[..]);
+    prop_oneof![
+        8 => send(),
+        2 => (queue(), 1..4_usize).prop_map(|(queue, n)| format!("SENDMANY {queue}{}", " x".repeat(n))),
+        8 => pop(),
+        3 => (handle(), handle()).prop_map(|(one, other)| format!("ACK {one} {other}")),
+        3 => (handle(), option(" DELAY", &["10", "100"])).prop_map(|(handle, delay)| format!("NACK {handle}{delay}")),
+        1 => (handle(), select(&[1, 100][..])).prop_map(|(handle, ms)| format!("EXTEND {handle} {ms}")),
+        1 => (prop_oneof![queue(), Just("-")], queue_options()).prop_map(|(queue, with)| format!("QCREATE {queue}{with}")),
+        1 => queue().prop_map(|queue| format!("QDELETE {queue}")),
+        1 => queue().prop_map(|queue| format!("QPURGE {queue}")),
+        1 => (queue(), option("", &QUEUES)).prop_map(|(from, to)| format!("QREDRIVE {from}{to}")),
+    ]
+}
+
+fn send() -> impl Strategy<Value = String> {
+    let options = (
+        option(" TO", &["ann", "bob", "cy", "stranger", "*"]),
+        option(" DELAY", &["10", "100"]),
+        option(" TTL", &["10", "100"]),
+        option(" PRIORITY", &["1", "255"]),
+        option(" DEDUP", &["k", "l"]),
+        option(" HEADER color", &["red"]),
+    );
+    (select(&QUEUES[..]), "[a-c]{1,3}", options).prop_map(
+        |(queue, body, (to, delay, ttl, priority, dedup, header))| {
+            format!("SEND {queue} {body}{to}{delay}{ttl}{priority}{dedup}{header}")
+        },
+    )
+}
+
+fn pop() -> impl Strategy<Value = String> {
+    let place = prop_oneof![
+        option(" QUEUE", &QUEUES).prop_filter("a queue", |place| !place.is_empty()),
+        option(" FROM", &["ann", "bob", "stranger"]).prop_filter("a sender", |place| !place.is_empty()),
+        Just(" QUEUE picky FROM ann".to_owned()),
+    ];
+    let options = (
+        option(" LEASE", &["10", "100"]),
+        option(" COUNT", &["1", "3"]),
+        option(" REQID", &["k", "l"]),
+        option(" BLOCK", &["5"]),
+        option("", &["NOTOWN", "BROADCAST"]),
+    );
+    (place, options).prop_map(|(place, (lease, count, key, block, kind))| {
+        format!("POP{place}{lease}{count}{key}{block}{kind}")
+    })
+}
+
+fn queue_options() -> impl Strategy<Value = String> {
+    option("", &["MAXMSGS 3", "MAXBYTES 5", "TTL 90", "DEADLETTER graves AFTER 1", "STRICT", "FORBIDSELF"])
+}
+
+/// The option with one of the values, or nothing.
+fn option(name: &'static str, values: &'static [&'static str]) -> impl Strategy<Value = String> + use<> {
+    prop::option::of(select(values))
+        .prop_map(move |value| value.map(|value| format!("{name} {value}")).unwrap_or_default())
+}
+
+#[test]
+fn two_memory_stores_cannot_be_told_apart() {
+    let runner = &mut TestRunner::new(config(20));
+    runner.run(&lives(false), |steps| compare(&steps, || Memory::new(2))).expect("the same answers");
+}
+
+#[test]
+fn the_embedded_store_is_a_memory_store_that_survives() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let life = Cell::new(0);
+    let runner = &mut TestRunner::new(config(100));
+    let compared = runner.run(&lives(true), |steps| {
+        life.set(life.get() + 1);
+        let directory = home.path().join(life.get().to_string());
+        compare(&steps, || Embedded::open(&directory, small_segments()).expect("a store"))
+    });
+    compared.expect("the same answers");
+}
+
+/// Small enough that even a short life fills several.
+fn small_segments() -> EmbeddedOptions {
+    EmbeddedOptions { segment_bytes: 1 << 16, ..EmbeddedOptions::default() }
+}
+
+#[test]
+fn a_store_with_any_of_these_defects_is_found_out() {
+    for (name, defect) in DEFECTS {
+        let runner = &mut TestRunner::new(Config { max_shrink_iters: 0, ..config(500) });
+        let open = || Defective { store: Memory::new(2), defect };
+        assert!(runner.run(&lives(false), |steps| compare(&steps, open)).is_err(), "{name}");
+    }
+}
+
+fn config(lives: u32) -> Config {
+    Config { cases: lives, failure_persistence: None, ..Config::default() }
+}
+
+/// A way to misunderstand a request.
+type Defect = fn(&mut Operation);
+
+const DEFECTS: [(&str, Defect); 8] = [
+    ("every message is for anyone", |operation| {
+        if let Operation::Send(send) = operation {
+            send.to = Recipient::Anyone;
+        }
+    }),
+    ("priorities are ignored", |operation| {
+        if let Operation::Send(send) = operation {
+            send.priority = 0;
+        }
+    }),
+    ("DEDUP is ignored", |operation| {
+        if let Operation::Send(send) = operation {
+            send.dedup = None;
+        }
+    }),
+    ("a delay is a millisecond too long", |operation| {
+        if let Operation::Send(send) = operation {
+            send.delay_ms += u64::from(send.delay_ms > 0);
+        }
+    }),
+    ("NOTOWN is ignored", |operation| {
+        if let Operation::Pop(pop) = operation {
+            pop.select.not_own = false;
+        }
+    }),
+    ("REQID is ignored", |operation| {
+        if let Operation::Pop(pop) = operation {
+            pop.request_id = None;
+        }
+    }),
+    ("a lease is a millisecond too short", |operation| {
+        if let Operation::Pop(pop) = operation {
+            pop.lease_ms = pop.lease_ms.map(|ms| ms - 1);
+        }
+    }),
+    ("only the first of several is acknowledged", |operation| {
+        if let Operation::Ack { handles } = operation {
+            handles.truncate(1);
+        }
+    }),
+];
+
+/// A store that misunderstands requests.
+struct Defective {
+    store: Memory,
+    defect: Defect,
+}
+
+impl Rules for Defective {
+    type Commit = <Memory as Rules>::Commit;
+
+    fn execute(&mut self, now: Millis, ask: Ask<'_>, answer: &mut Answer<'_>, news: &mut Vec<News>) -> Flow {
+        let mut operation = ask.operation.clone();
+        (self.defect)(&mut operation);
+        self.store.execute(now, Ask { operation: &operation, ..ask }, answer, news)
+    }
+
+    fn prepare(&mut self, requests: usize, request_bytes: usize) -> Result<(), Fault> {
+        self.store.prepare(requests, request_bytes)
+    }
+
+    fn read(&mut self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {
+        self.store.read(ask, answer)
+    }
+
+    fn tick(&mut self, now: Millis, news: &mut Vec<News>) {
+        self.store.tick(now, news);
+    }
+
+    fn deadline(&self) -> Option<Millis> {
+        self.store.deadline()
+    }
+
+    fn seal(&mut self) -> Option<Self::Commit> {
+        self.store.seal()
+    }
+
+    fn committed(&mut self, commit: Self::Commit, result: &Result<(), Fault>) {
+        self.store.committed(commit, result);
+    }
+
+    fn account(&mut self, name: &[u8]) -> AccountId {
+        self.store.account(name)
+    }
+
+    fn figures(&self) -> Vec<(&'static str, u64)> {
+        self.store.figures()
+    }
+}

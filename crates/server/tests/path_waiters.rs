@@ -1,0 +1,109 @@
+//! Waiting pops: first come first served among those a message suits.
+
+use posthaste_server::path::bundle::{Address, Bundle};
+use posthaste_server::path::waiters::{Waiters, Waiting};
+use posthaste_server::queue::rules::{Interest, News};
+
+fn address(client: u64) -> Address {
+    Address { thread: 0, slot: usize::try_from(client).unwrap_or(0), client }
+}
+
+fn park(waiters: &mut Waiters, client: u64, interest: Interest, until: u64) {
+    waiters.park(Waiting { bundle: Box::new(Bundle::new(address(client))), interest, until });
+}
+
+fn of_queue(reader: u32, queue: u64) -> Interest {
+    Interest { reader, queue: Some(queue), sender: None, not_own: false, broadcast: false }
+}
+
+fn available(queue: u64, sender: u32, recipient: Option<u32>) -> News {
+    News::Available { queue, sender, recipient }
+}
+
+fn served(waiters: &mut Waiters, news: News) -> Option<u64> {
+    waiters.take_match(news, None).map(|(_, waiting)| waiting.bundle.address.client)
+}
+
+#[test]
+fn the_longest_waiting_pop_of_the_queue_is_served_first() {
+    let mut waiters = Waiters::default();
+    park(&mut waiters, 1, of_queue(1, 7), 100);
+    park(&mut waiters, 2, of_queue(2, 7), 100);
+    park(&mut waiters, 3, of_queue(3, 8), 100);
+    assert_eq!(served(&mut waiters, available(7, 9, None)), Some(1));
+    assert_eq!(served(&mut waiters, available(7, 9, None)), Some(2));
+    assert_eq!(served(&mut waiters, available(7, 9, None)), None);
+    assert_eq!(waiters.len(), 1);
+}
+
+#[test]
+fn a_message_to_one_account_passes_over_the_others() {
+    let mut waiters = Waiters::default();
+    park(&mut waiters, 1, of_queue(1, 7), 100);
+    park(&mut waiters, 2, Interest { broadcast: true, ..of_queue(2, 7) }, 100);
+    park(&mut waiters, 3, of_queue(2, 7), 100);
+    assert_eq!(served(&mut waiters, available(7, 9, Some(2))), Some(3));
+    assert_eq!(served(&mut waiters, available(7, 9, Some(2))), None);
+}
+
+#[test]
+fn pops_by_sender_and_by_queue_are_served_in_one_order() {
+    let mut waiters = Waiters::default();
+    let by_sender = Interest { queue: None, sender: Some(9), ..of_queue(1, 0) };
+    let by_both = Interest { sender: Some(9), ..of_queue(3, 7) };
+    park(&mut waiters, 1, by_sender, 100);
+    park(&mut waiters, 2, Interest { not_own: true, ..of_queue(9, 7) }, 100);
+    park(&mut waiters, 3, by_both, 100);
+    park(&mut waiters, 4, of_queue(4, 7), 100);
+    assert_eq!(served(&mut waiters, available(7, 9, None)), Some(1));
+    assert_eq!(served(&mut waiters, available(7, 9, None)), Some(3), "2 sent it itself");
+    assert_eq!(served(&mut waiters, available(7, 9, None)), Some(4));
+    assert_eq!(served(&mut waiters, available(7, 8, None)), Some(2));
+}
+
+#[test]
+fn a_pop_put_back_keeps_its_place() {
+    let mut waiters = Waiters::default();
+    park(&mut waiters, 1, of_queue(1, 7), 100);
+    park(&mut waiters, 2, of_queue(2, 7), 100);
+    let (ticket, waiting) = waiters.take_match(available(7, 9, None), None).expect("two wait");
+    waiters.put_back(ticket, waiting);
+    let next = waiters.take_match(available(7, 9, None), Some(ticket)).expect("the second waits");
+    assert_eq!(next.1.bundle.address.client, 2);
+    assert_eq!(served(&mut waiters, available(7, 9, None)), Some(1));
+}
+
+#[test]
+fn waits_end_in_the_order_of_their_deadlines() {
+    let mut waiters = Waiters::default();
+    park(&mut waiters, 1, of_queue(1, 7), 300);
+    park(&mut waiters, 2, of_queue(2, 7), 200);
+    assert_eq!(waiters.deadline(), Some(200));
+    assert!(waiters.take_expired(199).is_none());
+    let expired = waiters.take_expired(250).expect("one is over");
+    assert_eq!(expired.bundle.address.client, 2);
+    assert_eq!(waiters.deadline(), Some(300));
+}
+
+#[test]
+fn the_end_of_a_queue_reaches_everyone_who_names_it() {
+    let mut waiters = Waiters::default();
+    park(&mut waiters, 1, of_queue(1, 7), 100);
+    park(&mut waiters, 2, Interest { sender: Some(5), ..of_queue(2, 7) }, 100);
+    park(&mut waiters, 3, Interest { queue: None, sender: Some(5), ..of_queue(3, 0) }, 100);
+    assert_eq!(served(&mut waiters, News::QueueGone(7)), Some(1));
+    assert_eq!(served(&mut waiters, News::QueueGone(7)), Some(2));
+    assert_eq!(served(&mut waiters, News::QueueGone(7)), None);
+}
+
+#[test]
+fn who_left_is_given_nothing_whether_parked_already_or_not_yet() {
+    let mut waiters = Waiters::default();
+    park(&mut waiters, 1, of_queue(1, 7), 100);
+    assert!(waiters.leave(address(1)).is_some());
+    assert_eq!(served(&mut waiters, available(7, 9, None)), None);
+    assert!(waiters.leave(address(2)).is_none());
+    assert!(waiters.has_left(address(2)));
+    waiters.forget(address(2));
+    assert!(!waiters.has_left(address(2)));
+}

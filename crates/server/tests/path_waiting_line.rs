@@ -1,0 +1,126 @@
+//! The waiting line: bounded, in order, with a line that goes first, and never asleep while something waits.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use posthaste_server::path::bundle::{Address, Bundle, Request};
+use posthaste_server::path::waiting_line::{Taken, WaitingLine};
+use posthaste_wire::command::Kind;
+use posthaste_wire::operation::Operation;
+
+fn bundle(client: u64, requests: usize, kind: Kind) -> Box<Bundle> {
+    let mut bundle = Bundle::new(Address { thread: 0, slot: 0, client });
+    for _ in 0..requests {
+        bundle.requests.push(Request::new(Operation::Readable, kind, 0));
+    }
+    Box::new(bundle)
+}
+
+fn clients(batch: &[Box<Bundle>]) -> Vec<u64> {
+    batch.iter().map(|bundle| bundle.address.client).collect()
+}
+
+#[test]
+fn bundles_are_taken_in_the_order_they_came_up_to_the_batch_size() {
+    let line = WaitingLine::new(100, Vec::new());
+    line.push_all(&mut (1..=4).map(|client| bundle(client, 3, Kind::Send)).collect());
+    let mut batch = Vec::new();
+    assert_eq!(line.take(7, None, &mut batch), Taken::Some);
+    assert_eq!(clients(&batch), [1, 2], "a third would make nine requests");
+    batch.clear();
+    assert_eq!(line.take(7, None, &mut batch), Taken::Some);
+    assert_eq!(clients(&batch), [3, 4]);
+    assert!(line.is_empty());
+}
+
+#[test]
+fn a_bundle_larger_than_the_batch_is_taken_alone() {
+    let line = WaitingLine::new(100, Vec::new());
+    line.push_all(&mut vec![bundle(1, 9, Kind::Send), bundle(2, 1, Kind::Send)]);
+    let mut batch = Vec::new();
+    assert_eq!(line.take(1, None, &mut batch), Taken::Some);
+    assert_eq!(clients(&batch), [1]);
+}
+
+#[test]
+fn what_finds_the_line_full_stays_with_its_owner_and_nothing_is_dropped() {
+    let line = WaitingLine::new(5, Vec::new());
+    let mut bundles = vec![bundle(1, 3, Kind::Send), bundle(2, 3, Kind::Send), bundle(3, 2, Kind::Send)];
+    line.push_all(&mut bundles);
+    assert_eq!(clients(&bundles), [2]);
+    assert_eq!(line.len(), 5);
+    let mut batch = Vec::new();
+    line.take(5, None, &mut batch);
+    assert_eq!(clients(&batch), [1, 3]);
+    line.push_all(&mut bundles);
+    assert!(bundles.is_empty(), "there is room again");
+}
+
+#[test]
+fn chosen_kinds_go_first() {
+    let line = WaitingLine::new(100, vec![Kind::Peek]);
+    line.push_all(&mut vec![bundle(1, 1, Kind::Send), bundle(2, 1, Kind::Peek), bundle(3, 1, Kind::Send)]);
+    let mut batch = Vec::new();
+    line.take(10, None, &mut batch);
+    assert_eq!(clients(&batch), [2, 1, 3]);
+}
+
+#[test]
+fn a_worker_waits_no_longer_than_its_deadline() {
+    let line = WaitingLine::new(100, Vec::new());
+    let start = Instant::now();
+    let mut batch = Vec::new();
+    assert_eq!(line.take(10, Some(start + Duration::from_millis(30)), &mut batch), Taken::Nothing);
+    assert!(start.elapsed() >= Duration::from_millis(30));
+}
+
+#[test]
+fn a_closed_line_is_emptied_before_workers_stop() {
+    let line = WaitingLine::new(100, Vec::new());
+    line.push_all(&mut vec![bundle(1, 1, Kind::Send)]);
+    line.close();
+    let mut batch = Vec::new();
+    assert_eq!(line.take(10, None, &mut batch), Taken::Some);
+    assert_eq!(line.take(10, None, &mut batch), Taken::Closed);
+}
+
+#[test]
+fn every_bundle_pushed_by_any_thread_is_taken_once_by_some_worker() {
+    const PRODUCERS: u64 = 4;
+    const EACH: u64 = 2_000;
+    let line = Arc::new(WaitingLine::new(64, Vec::new()));
+    let workers: Vec<_> = (0..3)
+        .map(|_| {
+            let line = Arc::clone(&line);
+            thread::spawn(move || {
+                let (mut seen, mut batch) = (Vec::new(), Vec::new());
+                while line.take(8, None, &mut batch) != Taken::Closed {
+                    seen.extend(batch.drain(..).map(|bundle| bundle.address.client));
+                }
+                seen
+            })
+        })
+        .collect();
+    let producers: Vec<_> = (0..PRODUCERS)
+        .map(|producer| {
+            let line = Arc::clone(&line);
+            thread::spawn(move || {
+                for i in 0..EACH {
+                    let mut bundles = vec![bundle(producer * EACH + i, 1, Kind::Send)];
+                    while !bundles.is_empty() {
+                        line.push_all(&mut bundles);
+                    }
+                }
+            })
+        })
+        .collect();
+    for producer in producers {
+        producer.join().expect("a producer panicked");
+    }
+    line.close();
+    let mut seen: Vec<u64> =
+        workers.into_iter().flat_map(|worker| worker.join().expect("a worker panicked")).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, (0..PRODUCERS * EACH).collect::<Vec<_>>());
+}

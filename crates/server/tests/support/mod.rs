@@ -1,0 +1,247 @@
+//! A store with a hand-driven clock, asked in the words of the wire.
+//!
+//! Requests are written as a client would type them and go through the real parser; answers come back decoded.
+//! So a test reads like a dialogue but decides itself what time it is.
+
+#![allow(dead_code, reason = "each test program uses its own part of this")]
+
+use std::collections::BTreeMap;
+
+use posthaste_server::queue::answer::Answer;
+use posthaste_server::queue::rules::{AccountId, Ask, Commit as _, Flow, Interest, Millis, News, Rules};
+use posthaste_wire::command::{self, Command};
+use posthaste_wire::encode::Protocol;
+use posthaste_wire::operation::Operation;
+use posthaste_wire::reply::{Reply, Value, decode};
+use posthaste_wire::span::Span;
+
+/// Largest body a test may send.
+const BODY_BYTES_MAX: usize = 16 << 20;
+
+/// A store and the time.
+pub(crate) struct World<S> {
+    /// The store under test.
+    pub(crate) store: S,
+    /// What the clock shows; a test moves it by hand.
+    pub(crate) now: Millis,
+    /// News since they were last taken.
+    pub(crate) news: Vec<News>,
+    accounts: BTreeMap<String, AccountId>,
+}
+
+/// A decoded answer.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Got {
+    /// Null.
+    Null,
+    /// An integer.
+    Integer(i64),
+    /// A text.
+    Text(String),
+    /// An error: its word and its sentence.
+    Error(String),
+    /// An array.
+    List(Vec<Got>),
+    /// A map.
+    Map(BTreeMap<String, Got>),
+}
+
+impl<S: Rules> World<S> {
+    /// An empty store at one o'clock, so to speak.
+    pub(crate) fn new(store: S) -> Self {
+        Self { store, now: 1_000_000, news: Vec::new(), accounts: BTreeMap::new() }
+    }
+
+    /// Asks as an account, which logs in when it first asks something.
+    pub(crate) fn ask(&mut self, account: &str, request: &str) -> Got {
+        self.try_ask(account, request).unwrap_or_else(|interest| panic!("{request} waits: {interest:?}"))
+    }
+
+    /// The same with a request that may have to wait; the error is what it waits for.
+    pub(crate) fn try_ask(&mut self, account: &str, request: &str) -> Result<Got, Interest> {
+        match self.execute(account, request) {
+            (Flow::Done(_), bytes) => Ok(decoded(&bytes)),
+            (Flow::Waits(interest), _) => Err(interest),
+        }
+    }
+
+    /// The same; the answer as it stands on the wire.
+    pub(crate) fn ask_bytes(&mut self, account: &str, request: &str) -> Vec<u8> {
+        self.execute(account, request).1
+    }
+
+    /// Asks with a pop that has to wait; what it waits for.
+    pub(crate) fn interest(&mut self, account: &str, request: &str) -> Interest {
+        match self.try_ask(account, request) {
+            Err(interest) => interest,
+            Ok(answer) => panic!("{request} does not wait: {answer:?}"),
+        }
+    }
+
+    /// What the store answers without executing anything; None: it must be executed.
+    pub(crate) fn read(&mut self, account: &str, request: &str) -> Option<Vec<u8>> {
+        let account = self.log_in(account);
+        let (bytes, operation) = parsed(request);
+        let mut out = Vec::new();
+        let ask = Ask { account, operation: &operation, bytes: &bytes };
+        let outcome = self.store.read(ask, &mut Answer::new(&mut out, Protocol::Resp3));
+        outcome.map(|_| out)
+    }
+
+    fn execute(&mut self, account: &str, request: &str) -> (Flow, Vec<u8>) {
+        let account = self.log_in(account);
+        let (bytes, operation) = parsed(request);
+        let mut out = Vec::new();
+        let ask = Ask { account, operation: &operation, bytes: &bytes };
+        let mut answer = Answer::new(&mut out, Protocol::Resp3);
+        self.store.prepare(1, bytes.len()).expect("there is room");
+        let flow = self.store.execute(self.now, ask, &mut answer, &mut self.news);
+        self.commit();
+        assert_eq!(out.is_empty(), matches!(flow, Flow::Waits(_)), "one answer, or none while it waits");
+        (flow, out)
+    }
+
+    /// Makes durable what happened.
+    fn commit(&mut self) {
+        if let Some(mut commit) = self.store.seal() {
+            let result = commit.sync();
+            assert_eq!(result, Ok(()));
+            self.store.committed(commit, &result);
+        }
+    }
+
+    /// The account's number.
+    pub(crate) fn log_in(&mut self, account: &str) -> AccountId {
+        if let Some(id) = self.accounts.get(account) {
+            return *id;
+        }
+        let id = self.store.account(account.as_bytes());
+        self.commit();
+        self.accounts.insert(account.to_owned(), id);
+        id
+    }
+
+    /// Lets time pass.
+    pub(crate) fn wait(&mut self, ms: Millis) {
+        self.now += ms;
+        self.store.tick(self.now, &mut self.news);
+        self.commit();
+    }
+
+    /// Closes the store before another is opened in its place.
+    pub(crate) fn reopen(self, open: impl FnOnce() -> S) -> Self {
+        let Self { store, now, news, accounts } = self;
+        drop(store);
+        Self { store: open(), now, news, accounts }
+    }
+
+    /// Sends and answers the id.
+    pub(crate) fn send(&mut self, account: &str, request: &str) -> i64 {
+        match self.ask(account, &format!("SEND {request}")) {
+            Got::Integer(id) => id,
+            other => panic!("SEND {request}: {other:?}"),
+        }
+    }
+
+    /// The bodies of all that the account could read in a queue, in order.
+    pub(crate) fn bodies(&mut self, account: &str, queue: &str) -> Vec<String> {
+        self.ask(account, &format!("PEEK QUEUE {queue} COUNT 1000")).bodies()
+    }
+}
+
+impl Got {
+    /// A field of a map.
+    #[track_caller]
+    pub(crate) fn field(&self, name: &str) -> &Got {
+        match self {
+            Self::Map(fields) => fields.get(name).unwrap_or_else(|| panic!("no {name} in {fields:?}")),
+            other => panic!("no map: {other:?}"),
+        }
+    }
+
+    /// An integer field of a map.
+    #[track_caller]
+    pub(crate) fn number(&self, name: &str) -> i64 {
+        match self.field(name) {
+            Self::Integer(number) => *number,
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    /// A text field of a map.
+    #[track_caller]
+    pub(crate) fn text(&self, name: &str) -> &str {
+        match self.field(name) {
+            Self::Text(text) => text,
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    /// The items of an array.
+    #[track_caller]
+    pub(crate) fn items(&self) -> &[Got] {
+        match self {
+            Self::List(items) => items,
+            other => panic!("no array: {other:?}"),
+        }
+    }
+
+    /// The bodies of an array of messages.
+    #[track_caller]
+    pub(crate) fn bodies(&self) -> Vec<String> {
+        self.items().iter().map(|message| message.text("body").to_owned()).collect()
+    }
+
+    /// The first word of an error.
+    #[track_caller]
+    pub(crate) fn word(&self) -> &str {
+        match self {
+            Self::Error(error) => error.split(' ').next().unwrap_or_default(),
+            other => panic!("no error: {other:?}"),
+        }
+    }
+}
+
+/// The one answer that the bytes are.
+pub(crate) fn decoded(bytes: &[u8]) -> Got {
+    match decode(bytes) {
+        Reply::Value(value, used) if used == bytes.len() => got(&value),
+        other => panic!("not one whole answer: {other:?}"),
+    }
+}
+
+fn got(value: &Value<'_>) -> Got {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match value {
+        Value::Null => Got::Null,
+        Value::Integer(number) => Got::Integer(*number),
+        Value::Bulk(bytes) | Value::Simple(bytes) => Got::Text(text(bytes)),
+        Value::Error(bytes) => Got::Error(text(bytes)),
+        Value::Array(items) => Got::List(items.iter().map(got).collect()),
+        Value::Map(pairs) => Got::Map(pairs.iter().map(|(key, value)| (named(key), got(value))).collect()),
+        other => panic!("no answer of ours: {other:?}"),
+    }
+}
+
+fn named(key: &Value<'_>) -> String {
+    match key {
+        Value::Bulk(name) => String::from_utf8_lossy(name).into_owned(),
+        other => panic!("no name: {other:?}"),
+    }
+}
+
+/// A request as a store gets it: words split at spaces, through the parser of the wire.
+fn parsed(request: &str) -> (Vec<u8>, Operation) {
+    let mut bytes = Vec::new();
+    let mut words = Vec::new();
+    for word in request.split(' ') {
+        words.push(Span { start: bytes.len() as u32, len: word.len() as u32 });
+        bytes.extend_from_slice(word.as_bytes());
+    }
+    match command::parse(&words, &bytes, BODY_BYTES_MAX) {
+        Ok(Command::Store(operation)) => (bytes, operation),
+        // The session's LOGIN becomes the store's when its secret is accepted.
+        _ if words[0].of(&bytes) == b"LOGIN" => (bytes, Operation::Login { account: words[1] }),
+        other => panic!("{request} is no request to a store: {other:?}"),
+    }
+}
