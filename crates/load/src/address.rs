@@ -1,0 +1,178 @@
+//! Where a server listens: `host:port`, or `unix:PATH`.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use mio::event::Source;
+use mio::{Interest, Registry, Token};
+use serde::{Serialize, Serializer};
+
+/// How long a server may take to answer during set-up and drain before it counts as hung.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// `host:port`; the host may be a name.
+    Tcp(String),
+    /// `unix:PATH`.
+    Unix(PathBuf),
+}
+
+impl FromStr for Address {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(match text.strip_prefix("unix:") {
+            Some(path) => Self::Unix(path.into()),
+            None => Self::Tcp(text.to_owned()),
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(text) => f.write_str(text),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl Serialize for Address {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Address {
+    /// Connects, waiting for it.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn connect(&self) -> io::Result<BlockingStream> {
+        match self {
+            Self::Tcp(text) => {
+                let stream = TcpStream::connect(text)?;
+                stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                Ok(BlockingStream::Tcp(stream))
+            }
+            Self::Unix(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                Ok(BlockingStream::Unix(stream))
+            }
+        }
+    }
+}
+
+/// A connection whose reads and writes wait.
+#[derive(Debug)]
+pub enum BlockingStream {
+    /// Over TCP.
+    Tcp(TcpStream),
+    /// Over a unix socket.
+    Unix(UnixStream),
+}
+
+/// A connection for a readiness loop.
+#[derive(Debug)]
+pub enum Stream {
+    /// Over TCP.
+    Tcp(mio::net::TcpStream),
+    /// Over a unix socket.
+    Unix(mio::net::UnixStream),
+}
+
+impl BlockingStream {
+    /// The same connection for a readiness loop.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn into_polled(self) -> io::Result<Stream> {
+        match self {
+            Self::Tcp(stream) => {
+                stream.set_nonblocking(true)?;
+                Ok(Stream::Tcp(mio::net::TcpStream::from_std(stream)))
+            }
+            Self::Unix(stream) => {
+                stream.set_nonblocking(true)?;
+                Ok(Stream::Unix(mio::net::UnixStream::from_std(stream)))
+            }
+        }
+    }
+}
+
+impl Read for BlockingStream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(into),
+            Self::Unix(stream) => stream.read(into),
+        }
+    }
+}
+
+impl Write for BlockingStream {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write(from),
+            Self::Unix(stream) => stream.write(from),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(into),
+            Self::Unix(stream) => stream.read(into),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write(from),
+            Self::Unix(stream) => stream.write(from),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Source for Stream {
+    fn register(&mut self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.register(registry, token, interest),
+            Self::Unix(stream) => stream.register(registry, token, interest),
+        }
+    }
+
+    fn reregister(&mut self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.reregister(registry, token, interest),
+            Self::Unix(stream) => stream.reregister(registry, token, interest),
+        }
+    }
+
+    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.deregister(registry),
+            Self::Unix(stream) => stream.deregister(registry),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! After the last answer: the threads' harvests become one, the books are closed, the server is swept, and
+//! the report is drawn up.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::check::drain::{Territory, drain};
+use crate::check::inspector::{Findings, Inspector};
+use crate::check::ledger::Ledger;
+use crate::check::{CheckReport, Violations};
+use crate::cpu::CpuTime;
+use crate::error::LoadError;
+use crate::options::QueueBench;
+use crate::report::{Generator, KindReport, Report, Response};
+use crate::request::Queue;
+use crate::session::Session;
+use crate::setup::{Ground, accounts, shared_queues};
+use crate::tally::{Tally, Window};
+use crate::worker::Harvest;
+
+/// A thread busier than this measured itself.
+const UTILIZATION_MAX: f64 = 0.95;
+
+/// The harvests of all threads.
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    tally: Tally,
+    findings: Vec<Findings>,
+    threads: u32,
+    cpu: CpuTime,
+    utilization: f64,
+    utilization_max: f64,
+    turn_max: u64,
+    connections_lost: usize,
+    first_loss: Option<String>,
+    unanswered: usize,
+    sent: Vec<(u32, u64)>,
+    leftovers: Vec<Queue>,
+}
+
+impl Gathered {
+    /// Adds the harvests up.
+    pub(crate) fn of(harvests: Vec<Harvest>) -> Self {
+        let mut all = Self {
+            tally: Tally::new(Window { start: 0, end: 0 }, false),
+            findings: Vec::new(),
+            threads: 0,
+            cpu: CpuTime::default(),
+            utilization: 0.0,
+            utilization_max: 0.0,
+            turn_max: 0,
+            connections_lost: 0,
+            first_loss: None,
+            unanswered: 0,
+            sent: Vec::new(),
+            leftovers: Vec::new(),
+        };
+        let threads = harvests.len().max(1) as f64;
+        for harvest in harvests {
+            let utilization = harvest.cpu.busy_s() / harvest.window_s.max(f64::MIN_POSITIVE);
+            all.utilization += utilization / threads;
+            all.utilization_max = all.utilization_max.max(utilization);
+            all.add(harvest);
+        }
+        all
+    }
+
+    fn add(&mut self, harvest: Harvest) {
+        self.threads += 1;
+        self.tally.absorb(&harvest.tally);
+        self.findings.extend(harvest.findings);
+        self.cpu.absorb(harvest.cpu);
+        self.turn_max = self.turn_max.max(harvest.turn_max);
+        self.unanswered += harvest.unanswered;
+        self.sent.extend(harvest.sent);
+        self.leftovers.extend(harvest.leftovers);
+        if let Some((count, why)) = harvest.broken {
+            self.connections_lost += count;
+            self.first_loss.get_or_insert(why);
+        }
+    }
+}
+
+/// Drains the servers and accounts for every message.
+pub(crate) fn settle(
+    bench: &QueueBench,
+    run: u32,
+    ground: &Ground,
+    mut ledger: Ledger,
+    gathered: &mut Gathered,
+) -> CheckReport {
+    let shared = shared_queues(bench);
+    let territory = Territory { shared, own: gathered.leftovers.iter().copied().collect() };
+    let mut inspector = Inspector::new(run, shared, ledger.allows_foreign());
+    let mut violations = Violations::default();
+    let mut drained = 0;
+    if bench.workload.needs_queues() {
+        for address in &bench.connect {
+            match drain(address, accounts(bench), &territory, &mut inspector, &mut ledger) {
+                Ok(popped) => drained += popped,
+                Err(error) => violations.add(|| format!("what is left cannot be popped: {error}")),
+            }
+        }
+        inspector.hand_over(&mut ledger);
+    }
+    let mut sent = ground.sent.clone();
+    for (account, count) in &gathered.sent {
+        sent[*account as usize - 1] = *count;
+    }
+    let (mut check, kept) = ledger.close(&sent);
+    violations.absorb(kept);
+    for findings in gathered.findings.drain(..).chain([inspector.findings()]) {
+        check.peeked += findings.peeked;
+        check.order_unchecked += findings.order_unchecked;
+        violations.absorb(findings.violations);
+    }
+    CheckReport { drained, violations: violations.count, first_violations: violations.first, ..check }
+}
+
+/// Deletes queues that clients made and left behind; a server that has gone cannot be swept, and need not be.
+pub(crate) fn sweep(bench: &QueueBench, gathered: &Gathered) {
+    let delete = || -> Result<(), LoadError> {
+        let mut session = Session::connect(&bench.connect[0])?;
+        session.log_in(1)?;
+        session
+            .accept_all(gathered.leftovers.iter().map(|queue| vec!["QDELETE".to_owned(), queue.to_string()]))
+    };
+    if !gathered.leftovers.is_empty()
+        && let Err(error) = delete()
+    {
+        eprintln!("queues of the run are left on the server: {error}");
+    }
+}
+
+/// Draws up the report.
+pub(crate) fn report(
+    bench: QueueBench,
+    start: SystemTime,
+    gathered: Gathered,
+    check: Option<CheckReport>,
+) -> Report {
+    let duration_s = bench.duration.as_secs_f64();
+    let total = gathered.tally.total();
+    let all = KindReport::of(&total, duration_s);
+    let requests = total.counts.served() + total.counts.errors;
+    let invalid_because = doubts(&gathered, requests);
+    let steps = gathered.tally.steps();
+    Report {
+        version: env!("CARGO_PKG_VERSION"),
+        seed: bench.seed,
+        start_unix_s: start.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
+        duration_s,
+        throughput_per_s: all.throughput_per_s,
+        errors_per_s: total.counts.errors as f64 / duration_s,
+        counts: total.counts,
+        errors_by_word: gathered.tally.error_words().clone(),
+        response: Response::of(&total.latency),
+        in_flight_mean: all.throughput_per_s * all.response.mean_us * 1e-6,
+        kinds: gathered
+            .tally
+            .kinds()
+            .map(|(kind, f)| (kind.as_str(), KindReport::of(f, duration_s)))
+            .collect(),
+        steps: if bench.workload.has_steps() { steps.to_vec() } else { Vec::new() },
+        generator: Generator {
+            threads: gathered.threads,
+            cpu: gathered.cpu,
+            utilization: gathered.utilization,
+            utilization_max: gathered.utilization_max,
+            cpu_us_per_request: gathered.cpu.busy_s() * 1e6 / requests.max(1) as f64,
+            turn_max_us: gathered.turn_max as f64 / 1e3,
+        },
+        connections_lost: gathered.connections_lost,
+        unanswered: gathered.unanswered,
+        valid: invalid_because.is_empty(),
+        invalid_because,
+        check,
+        options: bench,
+    }
+}
+
+/// Why the figures might not speak of the server.
+fn doubts(gathered: &Gathered, requests: u64) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if gathered.utilization_max > UTILIZATION_MAX {
+        doubts.push(format!(
+            "a thread of the load generator was busy {:.0} % of the time: use more --threads, or another machine",
+            gathered.utilization_max * 100.0
+        ));
+    }
+    if let Some(why) = &gathered.first_loss {
+        doubts
+            .push(format!("{} connections ended early, the first because: {why}", gathered.connections_lost));
+    }
+    if gathered.unanswered > 0 {
+        doubts.push(format!("{} requests were never answered", gathered.unanswered));
+    }
+    if requests == 0 {
+        doubts.push("no request was answered within the measured window".to_owned());
+    }
+    doubts
+}

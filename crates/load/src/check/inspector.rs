@@ -1,0 +1,308 @@
+//! Looks at one answer at a time: is it what this client may be given?
+
+use std::collections::HashMap;
+
+use posthaste_wire::reply::{Item, Reply, Value, decode, pairs};
+
+use super::Violations;
+use super::ledger::{Event, Fate, Ledger};
+use crate::program::{Ask, Expect, Outcome};
+use crate::request::{Account, Queue, Read, Request};
+use crate::stamp::{NoStamp, Stamp};
+
+/// Places of senders' orders that are remembered, per thread; about 24 bytes each.
+const ORDERS_MAX: usize = 1 << 22;
+
+/// An answer with what it answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Answered<'a> {
+    /// Who asked.
+    pub reader: Account,
+    /// What was asked.
+    pub ask: Ask,
+    /// Of a SEND: its number among the sender's messages.
+    pub sequence: u64,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The answer's outermost item.
+    pub item: &'a Item<'a>,
+    /// The answer's bytes.
+    pub bytes: &'a [u8],
+}
+
+/// Checks the answers of one thread's clients.
+#[derive(Debug)]
+pub struct Inspector {
+    run: u32,
+    /// Queues `1` to this are shared and hold many messages of one sender.
+    shared_queues: Queue,
+    allows_foreign: bool,
+    events: Vec<Event>,
+    foreign: u64,
+    excused: u64,
+    peeked: u64,
+    order_unchecked: u64,
+    order: HashMap<Line, u64>,
+    last_ids: HashMap<Account, i64>,
+    violations: Violations,
+}
+
+/// Where one reader sees the messages of one sender in the order sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Line {
+    reader: Account,
+    sender: Account,
+    queue: u32,
+    to_anyone: bool,
+}
+
+/// What an inspector counted.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// Messages seen by PEEK.
+    pub peeked: u64,
+    /// Pops whose order was not checked.
+    pub order_unchecked: u64,
+    /// Broken promises.
+    pub violations: Violations,
+}
+
+/// The fields of a message map that are checked.
+#[derive(Default)]
+struct Message<'a> {
+    queue: Option<u64>,
+    from: Option<u64>,
+    to: Option<Value<'a>>,
+    body: Option<&'a [u8]>,
+}
+
+impl<'a> Message<'a> {
+    fn of(bytes: &'a [u8]) -> Self {
+        let mut message = Self::default();
+        for (name, value) in pairs(bytes) {
+            match name {
+                b"queue" => message.queue = value.as_bytes().and_then(number),
+                b"from" => message.from = value.as_bytes().and_then(number),
+                b"to" => message.to = Some(value),
+                b"body" => message.body = value.as_bytes(),
+                _ => {}
+            }
+        }
+        message
+    }
+
+    /// 0 for anyone; None when the field is missing or no account of a run.
+    fn recipient(&self) -> Option<u64> {
+        match self.to.as_ref()? {
+            Value::Null => Some(0),
+            account => account.as_bytes().and_then(number),
+        }
+    }
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+impl Inspector {
+    /// An inspector for a run.
+    #[must_use]
+    pub fn new(run: u32, shared_queues: Queue, allows_foreign: bool) -> Self {
+        Self {
+            run,
+            shared_queues,
+            allows_foreign,
+            events: Vec::new(),
+            foreign: 0,
+            excused: 0,
+            peeked: 0,
+            order_unchecked: 0,
+            order: HashMap::new(),
+            last_ids: HashMap::new(),
+            violations: Violations::default(),
+        }
+    }
+
+    /// Checks one answer.
+    pub fn inspect(&mut self, answered: &Answered<'_>) {
+        match answered.ask.request {
+            Request::Send { .. } => self.sent(answered),
+            Request::Read(read) => self.read(answered, read),
+            Request::Readable => self.listed(answered),
+            Request::Delete { .. } => self.deleted(answered),
+            Request::Echo => self.echoed(answered),
+            Request::Create => {}
+        }
+    }
+
+    /// A request that will never be answered.
+    pub fn unanswered(&mut self, ask: &Ask) {
+        // A pop may have taken one message; a queue's deletion, in a run's own queue, as many.
+        match ask.request {
+            Request::Read(Read { remove: true, .. }) | Request::Delete { .. } => self.excused += 1,
+            _ => {}
+        }
+    }
+
+    /// Moves what was found since the last time to the ledger.
+    pub fn hand_over(&mut self, ledger: &mut Ledger) {
+        ledger.enter(self.events.drain(..));
+        ledger.foreign(std::mem::take(&mut self.foreign));
+        ledger.excuse(std::mem::take(&mut self.excused));
+    }
+
+    /// Whether there is something to hand over.
+    #[must_use]
+    pub fn has_news(&self) -> bool {
+        !self.events.is_empty() || self.foreign > 0 || self.excused > 0
+    }
+
+    /// What was counted, at the end.
+    #[must_use]
+    pub fn findings(self) -> Findings {
+        let Self { peeked, order_unchecked, violations, .. } = self;
+        Findings { peeked, order_unchecked, violations }
+    }
+
+    fn blame(&mut self, answered: &Answered<'_>, what: impl FnOnce() -> String) {
+        let (reader, request) = (answered.reader, answered.ask.request);
+        self.violations.add(|| format!("account {reader}, {request:?}: {}", what()));
+    }
+
+    fn sent(&mut self, answered: &Answered<'_>) {
+        let event = |fate| Event { fate, sender: answered.reader, sequence: answered.sequence };
+        match answered.item {
+            Item::Scalar(Value::Integer(id)) => {
+                self.events.push(event(Fate::Acknowledged));
+                let last = self.last_ids.insert(answered.reader, *id);
+                if let Some(last) = last.filter(|last| last >= id) {
+                    self.blame(answered, || format!("id {id} comes after id {last}, though ids grow"));
+                }
+            }
+            item if was_refused(item) => self.events.push(event(Fate::Refused)),
+            _ => {}
+        }
+    }
+
+    fn read(&mut self, answered: &Answered<'_>, read: Read) {
+        match answered.outcome {
+            Outcome::Ok => self.message(answered, read),
+            Outcome::Null if answered.ask.expect == Expect::Found => {
+                self.blame(answered, || "found nothing where a message must be".to_owned());
+            }
+            Outcome::Null => {}
+            Outcome::Error => {
+                if read.remove && !was_refused(answered.item) {
+                    self.excused += 1;
+                }
+            }
+        }
+    }
+
+    fn message(&mut self, answered: &Answered<'_>, read: Read) {
+        let message = Message::of(answered.bytes);
+        let Some(body) = message.body else {
+            return self.blame(answered, || "the message has no body".to_owned());
+        };
+        match Stamp::read(body) {
+            Ok(stamp) if stamp.run == self.run => {
+                self.fields(answered, read, &message, stamp);
+                self.delivered(answered, read, stamp);
+            }
+            Err(NoStamp::Altered) => self.blame(answered, || "the body is not what was sent".to_owned()),
+            Ok(_) | Err(NoStamp::Foreign) if self.allows_foreign => self.foreign += u64::from(read.remove),
+            Ok(_) | Err(NoStamp::Foreign) => {
+                self.blame(answered, || "the message was not sent by this run".to_owned());
+            }
+        }
+    }
+
+    /// The map against the stamp, and both against the question.
+    fn fields(&mut self, answered: &Answered<'_>, read: Read, message: &Message<'_>, stamp: Stamp) {
+        let told = (message.from, message.recipient(), message.queue);
+        let sent = (u64::from(stamp.sender), u64::from(stamp.recipient), stamp.queue);
+        if told != (Some(sent.0), Some(sent.1), Some(sent.2)) {
+            self.blame(answered, || {
+                format!("from, to and queue are {told:?}, where the message was sent with {sent:?}")
+            });
+        }
+        let asked = read.queue.is_none_or(|queue| queue == stamp.queue)
+            && read.from.is_none_or(|sender| sender == stamp.sender)
+            && (!read.broadcast || stamp.recipient == 0);
+        if !asked {
+            self.blame(answered, || format!("the message is not what was asked for: {stamp:?}"));
+        }
+        if stamp.recipient != 0 && stamp.recipient != answered.reader {
+            self.blame(answered, || format!("the message is for account {}", stamp.recipient));
+        }
+    }
+
+    fn delivered(&mut self, answered: &Answered<'_>, read: Read, stamp: Stamp) {
+        if !read.remove {
+            self.peeked += 1;
+            return;
+        }
+        self.events.push(Event { fate: Fate::Popped, sender: stamp.sender, sequence: stamp.sequence });
+        // A client's own queues hold one message each and come and go: there is no order to remember.
+        if stamp.queue > self.shared_queues {
+            return;
+        }
+        let line = Line {
+            reader: answered.reader,
+            sender: stamp.sender,
+            queue: u32::try_from(stamp.queue).unwrap_or(u32::MAX),
+            to_anyone: stamp.recipient == 0,
+        };
+        if self.order.len() >= ORDERS_MAX && !self.order.contains_key(&line) {
+            self.order_unchecked += 1;
+            return;
+        }
+        if let Some(before) = self.order.insert(line, stamp.sequence).filter(|b| *b >= stamp.sequence) {
+            self.blame(answered, || {
+                format!(
+                    "message {} of account {} came after its message {before}",
+                    stamp.sequence, stamp.sender
+                )
+            });
+        }
+    }
+
+    fn listed(&mut self, answered: &Answered<'_>) {
+        let (Expect::Lists(queue), Outcome::Ok) = (answered.ask.expect, answered.outcome) else { return };
+        let Reply::Value(list, _) = decode(answered.bytes) else { return };
+        let listed = list.parts().iter().filter_map(Value::as_bytes).any(|name| number(name) == Some(queue));
+        if !listed {
+            self.blame(answered, || format!("queue {queue} holds a message and is not listed"));
+        }
+    }
+
+    fn deleted(&mut self, answered: &Answered<'_>) {
+        match answered.item {
+            Item::Scalar(Value::Integer(removed)) => self.excused += u64::try_from(*removed).unwrap_or(0),
+            item if was_refused(item) => {}
+            _ => self.unanswered(&answered.ask),
+        }
+    }
+
+    fn echoed(&mut self, answered: &Answered<'_>) {
+        if answered.outcome != Outcome::Ok {
+            return;
+        }
+        let sent = Stamp { run: self.run, sender: answered.reader, ..Stamp::default() };
+        let same = match answered.item {
+            Item::Scalar(value) => value.as_bytes().is_some_and(|body| Stamp::read(body) == Ok(sent)),
+            Item::Compound(..) => false,
+        };
+        if !same {
+            self.blame(answered, || "the echo is not what was sent".to_owned());
+        }
+    }
+}
+
+/// Whether an error says that nothing was done; after `STORE`, or an answer nobody understands, it may have been.
+fn was_refused(item: &Item<'_>) -> bool {
+    match item {
+        Item::Scalar(value) => value.error_word().is_some_and(|word| word != b"STORE"),
+        Item::Compound(..) => false,
+    }
+}

@@ -1,0 +1,158 @@
+//! A client with its socket: bytes in, answers to the client, requests out, at most one write per turn.
+
+use std::io::{self, ErrorKind, Read, Write};
+
+use mio::{Interest, Registry, Token};
+use posthaste_wire::reply::{Skip, skip};
+
+use crate::address::Stream;
+use crate::client::{Client, Instruments};
+use crate::clock::Clock;
+
+/// A client on its connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: Stream,
+    /// The state machine.
+    pub(crate) client: Client,
+    out: Vec<u8>,
+    written: usize,
+    /// The beginning of an answer whose end has not arrived.
+    partial: Vec<u8>,
+    /// At least this many bytes are missing from it.
+    missing: usize,
+    /// Registered for writability too.
+    waits_to_write: bool,
+    /// Why the connection ended, once it has.
+    pub(crate) broken: Option<String>,
+}
+
+impl Connection {
+    /// A client that has logged in on `stream`.
+    #[must_use]
+    pub(crate) const fn new(stream: Stream, client: Client) -> Self {
+        Self {
+            stream,
+            client,
+            out: Vec::new(),
+            written: 0,
+            partial: Vec::new(),
+            missing: 0,
+            waits_to_write: false,
+            broken: None,
+        }
+    }
+
+    /// Asks to be told when answers arrive.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        registry.register(&mut self.stream, token, Interest::READABLE)
+    }
+
+    /// Reads what has arrived, until a read comes back short, and hands the answers to the client. Returns how
+    /// many there were; `now` is set to the time of the last read.
+    pub(crate) fn read(
+        &mut self,
+        scratch: &mut [u8],
+        clock: Clock,
+        now: &mut u64,
+        instruments: &mut Instruments,
+    ) -> usize {
+        let mut answers = 0;
+        while self.broken.is_none() {
+            match self.stream.read(scratch) {
+                Ok(0) => self.broken = Some("the server closed the connection".to_owned()),
+                Ok(len) => {
+                    *now = clock.now();
+                    answers += self.take(&scratch[..len], *now, instruments);
+                    if len < scratch.len() {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => self.broken = Some(error.to_string()),
+            }
+        }
+        answers
+    }
+
+    /// Takes newly arrived bytes: whole answers from where they were read, the rest is kept.
+    fn take(&mut self, bytes: &[u8], now: u64, instruments: &mut Instruments) -> usize {
+        if self.partial.is_empty() {
+            let (answers, used) = self.answers(bytes, now, instruments);
+            self.partial.extend_from_slice(&bytes[used..]);
+            return answers;
+        }
+        self.partial.extend_from_slice(bytes);
+        if bytes.len() < self.missing {
+            self.missing -= bytes.len();
+            return 0;
+        }
+        let mut partial = std::mem::take(&mut self.partial);
+        let (answers, used) = self.answers(&partial, now, instruments);
+        partial.drain(..used);
+        self.partial = partial;
+        answers
+    }
+
+    /// Hands on the whole answers that `bytes` begins with; returns their number and length.
+    fn answers(&mut self, bytes: &[u8], now: u64, instruments: &mut Instruments) -> (usize, usize) {
+        let (mut answers, mut used) = (0, 0);
+        while used < bytes.len() && self.broken.is_none() {
+            match skip(&bytes[used..]) {
+                Skip::Done(item, len) => {
+                    let answer = &bytes[used..used + len];
+                    match self.client.receive(&item, answer, now, instruments) {
+                        Ok(()) => answers += 1,
+                        Err(why) => self.broken = Some(why.to_owned()),
+                    }
+                    used += len;
+                }
+                Skip::NeedBytes(missing) => {
+                    self.missing = missing;
+                    break;
+                }
+                Skip::Malformed(fault) => self.broken = Some(fault.text.into_owned()),
+            }
+        }
+        (answers, used)
+    }
+
+    /// Queues the client's next request; says whether there was one.
+    pub(crate) fn issue(&mut self, now: u64, instruments: &mut Instruments) -> bool {
+        self.broken.is_none() && self.client.issue(now, instruments, &mut self.out)
+    }
+
+    /// Writes what is queued; asks for writability only when the socket takes no more.
+    pub(crate) fn flush(&mut self, registry: &Registry, token: Token) {
+        while self.written < self.out.len() && self.broken.is_none() {
+            match self.stream.write(&self.out[self.written..]) {
+                Ok(len) => self.written += len,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => self.broken = Some(error.to_string()),
+            }
+        }
+        if self.written == self.out.len() {
+            self.out.clear();
+            self.written = 0;
+        }
+        let blocked = !self.out.is_empty() && self.broken.is_none();
+        if blocked != self.waits_to_write {
+            let interest = if blocked { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+            if let Err(error) = registry.reregister(&mut self.stream, token, interest) {
+                self.broken = Some(error.to_string());
+            }
+            self.waits_to_write = blocked;
+        }
+    }
+
+    /// Whether nothing more will come of it.
+    #[must_use]
+    pub(crate) fn is_done(&self) -> bool {
+        self.broken.is_some() || self.client.is_done()
+    }
+}

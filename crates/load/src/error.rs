@@ -1,0 +1,89 @@
+//! Why a run could not be made, or why it does not count as a success. What went wrong during a run stands in
+//! its report, beside the figures it spoils.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// Why there is no report.
+#[derive(Debug)]
+pub enum LoadError {
+    /// The options contradict each other; the text says which and what to do.
+    Usage(String),
+    /// A server cannot be reached.
+    Connect {
+        /// As given with `--connect`.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A server refused something that the run needs before it can begin.
+    SetUp {
+        /// As given with `--connect`.
+        address: String,
+        /// The request.
+        request: String,
+        /// What came back.
+        answer: String,
+    },
+    /// The operating system refused.
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// The run broke off, or broken promises were found; the report says more.
+    Failed(String),
+    /// The summary cannot be written.
+    Json {
+        /// As given with `--json`.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl LoadError {
+    /// Whether the command line is to blame (exit code 2), not the run (exit code 1).
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Usage(_))
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(text) | Self::Failed(text) => f.write_str(text),
+            Self::Connect { address, source } => {
+                write!(
+                    f,
+                    "cannot connect to {address}: {source}; start the server or give its address with --connect"
+                )
+            }
+            Self::SetUp { address, request, answer } => {
+                write!(f, "{address} answered {request} with: {answer}")
+            }
+            Self::System { what, source } => write!(f, "cannot {what}: {source}"),
+            Self::Json { path, source } => {
+                write!(
+                    f,
+                    "cannot write the summary to {}: {source}; choose another --json file",
+                    path.display()
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for LoadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Usage(_) | Self::Failed(_) | Self::SetUp { .. } => None,
+            Self::Connect { source, .. } | Self::System { source, .. } | Self::Json { source, .. } => {
+                Some(source)
+            }
+        }
+    }
+}

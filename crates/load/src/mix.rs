@@ -1,0 +1,236 @@
+//! Requests drawn by shares, one independent stream per client: the same seed gives the same requests
+//! however the answers are timed.
+//!
+//! Two kinds depend on what the client holds. A `delete` takes the oldest queue the client made; with none
+//! it becomes a `create`, and with too many a `create` becomes a `delete`, so that a mix neither fails nor
+//! fills the server whatever its shares.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use fastrand::Rng;
+
+use crate::program::{Ask, Expect, Outcome};
+use crate::request::{Account, Queue, Read, Request};
+use crate::workload::MixKind;
+
+/// Queues that a client may hold.
+const OWN_MAX: usize = 1000;
+
+/// What all clients of a mix have in common.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    /// Kinds with their shares, which add up to 1.
+    pub shares: Vec<(MixKind, f64)>,
+    /// Shared queues: `1` to this.
+    pub queues: Queue,
+    /// Clients: accounts 1 to this.
+    pub clients: Account,
+    /// Share of sends to anyone; the others go to a random client.
+    pub broadcast_share: f64,
+    /// Share of `read` and `read_broadcast` that remove what they read.
+    pub remove_share: f64,
+}
+
+/// One client's stream.
+#[derive(Clone, Debug)]
+pub struct Mix {
+    recipe: Arc<Recipe>,
+    rng: Rng,
+    /// The second half of a pair.
+    second: Option<Request>,
+    own: VecDeque<Queue>,
+    creating: usize,
+    deleting: Vec<Queue>,
+}
+
+impl Mix {
+    /// The stream of one client under a seed.
+    #[must_use]
+    pub fn new(recipe: Arc<Recipe>, seed: u64, client: Account) -> Self {
+        // Golden-ratio steps keep the streams of neighboring clients and seeds apart.
+        let mixed = seed.wrapping_add(u64::from(client).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        Self {
+            recipe,
+            rng: Rng::with_seed(mixed),
+            second: None,
+            own: VecDeque::new(),
+            creating: 0,
+            deleting: Vec::new(),
+        }
+    }
+
+    /// The next request.
+    pub fn next_ask(&mut self) -> Ask {
+        let request = match self.second.take() {
+            Some(request) => request,
+            None => self.draw(),
+        };
+        Ask { request, step: 0, expect: Expect::Any }
+    }
+
+    fn draw(&mut self) -> Request {
+        match self.kind() {
+            MixKind::Send => {
+                let anyone = self.rng.f64() < self.recipe.broadcast_share;
+                let to = (!anyone).then(|| self.rng.u32(1..=self.recipe.clients));
+                Request::Send { queue: self.queue(), to }
+            }
+            MixKind::Peek => self.read(false, false),
+            MixKind::Pop => self.read(true, false),
+            MixKind::Read => {
+                let remove = self.rng.f64() < self.recipe.remove_share;
+                self.read(remove, false)
+            }
+            MixKind::ReadBroadcast => {
+                let remove = self.rng.f64() < self.recipe.remove_share;
+                self.read(remove, true)
+            }
+            MixKind::Pair => {
+                let queue = self.queue();
+                self.second =
+                    Some(Request::Read(Read { remove: true, queue: Some(queue), ..Read::default() }));
+                Request::Send { queue, to: None }
+            }
+            MixKind::Readable => Request::Readable,
+            MixKind::Create if self.own.len() + self.creating < OWN_MAX => self.create(),
+            MixKind::Create | MixKind::Delete => self.delete(),
+            MixKind::Echo => Request::Echo,
+        }
+    }
+
+    fn kind(&mut self) -> MixKind {
+        let mut point = self.rng.f64();
+        let shares = &self.recipe.shares;
+        for (kind, share) in shares {
+            if point < *share {
+                return *kind;
+            }
+            point -= share;
+        }
+        // Rounding may leave a sliver above the last share.
+        shares.last().map_or(MixKind::Echo, |(kind, _)| *kind)
+    }
+
+    fn queue(&mut self) -> Queue {
+        self.rng.u64(1..=self.recipe.queues)
+    }
+
+    fn read(&mut self, remove: bool, broadcast: bool) -> Request {
+        Request::Read(Read { remove, queue: Some(self.queue()), from: None, broadcast })
+    }
+
+    fn create(&mut self) -> Request {
+        self.creating += 1;
+        Request::Create
+    }
+
+    fn delete(&mut self) -> Request {
+        match self.own.pop_front() {
+            Some(queue) => {
+                self.deleting.push(queue);
+                Request::Delete { queue }
+            }
+            None => self.create(),
+        }
+    }
+
+    /// Takes the answer to a request; `number` is that of an integer answer.
+    pub fn answered(&mut self, ask: &Ask, outcome: Outcome, number: Option<i64>) {
+        match ask.request {
+            Request::Create => {
+                self.creating = self.creating.saturating_sub(1);
+                if outcome == Outcome::Ok {
+                    self.own.extend(number.and_then(|n| Queue::try_from(n).ok()));
+                }
+            }
+            Request::Delete { queue } => {
+                self.deleting.retain(|q| *q != queue);
+                if outcome == Outcome::Error {
+                    self.own.push_back(queue);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether no pair is half sent.
+    #[must_use]
+    pub const fn is_at_rest(&self) -> bool {
+        self.second.is_none()
+    }
+
+    /// Queues that the client made and has not deleted.
+    #[must_use]
+    pub fn leftovers(&self) -> Vec<Queue> {
+        self.own.iter().chain(&self.deleting).copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::Workload;
+
+    fn recipe(text: &str) -> Arc<Recipe> {
+        let Ok(Workload::Mix(shares)) = text.parse() else { panic!("{text} is not a mix") };
+        Arc::new(Recipe { shares, queues: 4, clients: 8, broadcast_share: 0.1, remove_share: 0.9 })
+    }
+
+    fn stream(text: &str, seed: u64, client: Account, len: usize) -> Vec<Request> {
+        let mut mix = Mix::new(recipe(text), seed, client);
+        (0..len).map(|_| mix.next_ask().request).collect()
+    }
+
+    const EVEN: &str = "mix:send=0.25,peek=0.25,pop=0.25,readable=0.25";
+
+    #[test]
+    fn the_same_seed_gives_the_same_requests() {
+        assert_eq!(stream(EVEN, 7, 3, 500), stream(EVEN, 7, 3, 500));
+        assert_ne!(stream(EVEN, 7, 3, 500), stream(EVEN, 8, 3, 500));
+        assert_ne!(stream(EVEN, 7, 3, 500), stream(EVEN, 7, 4, 500));
+    }
+
+    fn share(requests: &[Request], of: impl Fn(&Request) -> bool) -> f64 {
+        requests.iter().filter(|r| of(r)).count() as f64 / requests.len() as f64
+    }
+
+    #[test]
+    fn shares_are_kept_within_a_percent_or_two() {
+        let drawn = stream("mix:send=0.2,read=0.6,read_broadcast=0.2", 1, 1, 50_000);
+        let near = |got: f64, want: f64| (got - want).abs() < 0.01;
+        assert!(near(share(&drawn, |r| matches!(r, Request::Send { .. })), 0.2));
+        assert!(near(share(&drawn, |r| matches!(r, Request::Send { to: None, .. })), 0.02));
+        assert!(near(share(&drawn, |r| matches!(r, Request::Read(Read { remove: true, .. }))), 0.72));
+        assert!(near(share(&drawn, |r| matches!(r, Request::Read(Read { broadcast: true, .. }))), 0.2));
+        assert!(near(share(&drawn, |r| matches!(r, Request::Send { queue: 4, .. })), 0.05));
+    }
+
+    #[test]
+    fn a_pair_sends_and_then_pops_the_same_queue() {
+        let mut mix = Mix::new(recipe("pairs"), 1, 1);
+        for _ in 0..100 {
+            assert!(mix.is_at_rest());
+            let Request::Send { queue, to: None } = mix.next_ask().request else {
+                panic!("a send comes first")
+            };
+            assert!(!mix.is_at_rest());
+            let pop = Read { remove: true, queue: Some(queue), ..Read::default() };
+            assert_eq!(mix.next_ask().request, Request::Read(pop));
+        }
+    }
+
+    #[test]
+    fn a_delete_takes_the_oldest_own_queue_and_creates_one_when_there_is_none() {
+        let mut mix = Mix::new(recipe("mix:delete=1"), 1, 1);
+        let ask = mix.next_ask();
+        assert_eq!(ask.request, Request::Create);
+        mix.answered(&ask, Outcome::Ok, Some(70));
+        assert_eq!(mix.leftovers(), [70]);
+        let ask = mix.next_ask();
+        assert_eq!(ask.request, Request::Delete { queue: 70 });
+        assert_eq!(mix.leftovers(), [70], "until the answer it may still be there");
+        mix.answered(&ask, Outcome::Ok, Some(0));
+        assert!(mix.leftovers().is_empty());
+    }
+}

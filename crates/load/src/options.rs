@@ -1,0 +1,207 @@
+//! The options of `posthaste bench queue`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum, value_parser};
+use serde::Serialize;
+
+use crate::address::Address;
+use crate::error::LoadError;
+use crate::stamp::Stamp;
+use crate::timespan;
+use crate::workload::{Workload, share_of_one};
+
+/// Put load on a queue tier and measure it.
+///
+/// A closed loop: each client sends its next request when the answer to one before it has come (and the
+/// think time is over). Clients log in as accounts 1, 2, …; they use queues 1, 2, …, which are created when
+/// they do not exist.
+#[derive(Args, Clone, Debug, Serialize)]
+pub struct QueueBench {
+    /// Server, host:port or unix:PATH; repeat it to spread the clients evenly over several
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7411")]
+    pub connect: Vec<Address>,
+
+    /// Clients, each with a connection of its own
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = value_parser!(u32).range(1..=1_000_000))]
+    pub clients: u32,
+
+    /// Threads that drive the clients
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=1024))]
+    pub threads: u32,
+
+    /// How long to measure, between warm-up and cool-down
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = timespan::parse)]
+    #[serde(rename = "duration_s", serialize_with = "timespan::seconds")]
+    pub duration: Duration,
+
+    /// Load before measuring
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = timespan::parse)]
+    #[serde(rename = "warmup_s", serialize_with = "timespan::seconds")]
+    pub warmup: Duration,
+
+    /// Load after measuring
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = timespan::parse)]
+    #[serde(rename = "cooldown_s", serialize_with = "timespan::seconds")]
+    pub cooldown: Duration,
+
+    /// Pause of a client between an answer and its next request; exact to about a millisecond
+    #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = timespan::parse)]
+    #[serde(rename = "think_ms", serialize_with = "timespan::milliseconds")]
+    pub think: Duration,
+
+    /// Requests each client keeps in flight; above 1 not with twelve-step
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=65_536))]
+    pub pipeline: u32,
+
+    /// The same seed gives the same requests
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Write a summary here
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Verify every answer and that each message is delivered exactly once; afterwards pop what is left
+    ///
+    /// Nothing else may use the queues during the run.
+    #[arg(long)]
+    pub check: bool,
+
+    /// twelve-step, pairs (SEND then POP), or mix:KIND=SHARE,…
+    ///
+    /// Kinds of a mix: send, peek, pop, read, read_broadcast, pair, readable, create, delete, echo; the shares
+    /// add up to 1, as in mix:send=0.25,peek=0.25,pop=0.25,readable=0.25.
+    #[arg(long, value_name = "WORKLOAD", default_value = "twelve-step")]
+    pub workload: Workload,
+
+    /// Size of a message body
+    #[arg(long, value_name = "BYTES", default_value_t = 200)]
+    pub message_bytes: usize,
+
+    /// Queues that the sends and reads of a mix choose from at random
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=10_000_000))]
+    pub queues: u32,
+
+    /// In a mix, share of sends to anyone; the others go to a random client
+    #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share_of_one)]
+    pub broadcast_share: f64,
+
+    /// In a mix, share of read and read_broadcast that remove what they read
+    #[arg(long, value_name = "SHARE", default_value_t = 0.9, value_parser = share_of_one)]
+    pub remove_share: f64,
+
+    /// Messages to anyone, sent before the run, spread over the queues
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub preload: u64,
+
+    /// Set up 30 queues and 256 accounts before the run; purges queues 1 to 30
+    #[arg(long, value_name = "NAME")]
+    pub dataset: Option<Dataset>,
+}
+
+/// What the server holds when the run begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Dataset {
+    /// No messages
+    Empty,
+    /// 12,000 messages in 10 queues from 30 senders, half of them addressed to their sender
+    Full,
+}
+
+impl QueueBench {
+    /// Looks for options that contradict each other.
+    ///
+    /// # Errors
+    /// The first contradiction, with what to do.
+    pub fn validate(&self) -> Result<(), LoadError> {
+        let usage = |text: String| Err(LoadError::Usage(text));
+        if self.workload == Workload::TwelveStep && self.pipeline > 1 {
+            return usage(format!(
+                "--pipeline {} does not go with --workload twelve-step, whose steps wait for each other's answers; \
+                 leave it at 1 or choose pairs or a mix",
+                self.pipeline
+            ));
+        }
+        if self.check && self.message_bytes < Stamp::LEN {
+            return usage(format!(
+                "--check needs --message-bytes of at least {}, for the stamp in each message",
+                Stamp::LEN
+            ));
+        }
+        if self.duration.is_zero() {
+            return usage("--duration 0 measures nothing; give it a time such as 10s".to_owned());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        bench: QueueBench,
+    }
+
+    fn parse(words: &str) -> QueueBench {
+        Line::parse_from(std::iter::once("bench").chain(words.split_whitespace())).bench
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_manual() {
+        let bench = parse("");
+        assert!(bench.validate().is_ok());
+        let json = serde_json::to_value(&bench).expect("JSON");
+        for (name, value) in [
+            ("connect", serde_json::json!(["127.0.0.1:7411"])),
+            ("clients", serde_json::json!(16)),
+            ("duration_s", serde_json::json!(60.0)),
+            ("warmup_s", serde_json::json!(5.0)),
+            ("cooldown_s", serde_json::json!(2.0)),
+            ("think_ms", serde_json::json!(0.0)),
+            ("workload", serde_json::json!("twelve-step")),
+            ("message_bytes", serde_json::json!(200)),
+        ] {
+            assert_eq!(json[name], value, "{name}");
+        }
+    }
+
+    #[test]
+    fn addresses_may_repeat_and_name_unix_sockets() {
+        let bench = parse("--connect 10.0.0.1:7411 --connect unix:/tmp/a.sock");
+        assert_eq!(
+            bench.connect,
+            [Address::Tcp("10.0.0.1:7411".into()), Address::Unix("/tmp/a.sock".into())]
+        );
+    }
+
+    #[test]
+    fn contradictions_are_refused_with_a_way_out() {
+        for (words, about) in [
+            ("--pipeline 4", "twelve-step"),
+            ("--check --message-bytes 10", "at least 58"),
+            ("--duration 0s", "measures nothing"),
+        ] {
+            let refusal = parse(words).validate().expect_err(words);
+            assert!(refusal.is_usage());
+            assert!(refusal.to_string().contains(about), "{words}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn shares_and_counts_have_limits() {
+        for words in
+            ["--clients 0", "--broadcast-share 1.5", "--threads 0", "--workload mix:send=2", "--think 5"]
+        {
+            let line = std::iter::once("bench").chain(words.split_whitespace());
+            assert!(Line::try_parse_from(line).is_err(), "{words}");
+        }
+    }
+}

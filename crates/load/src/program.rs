@@ -1,0 +1,89 @@
+//! What one client does next: a workload unrolled for one client.
+
+use crate::mix::Mix;
+use crate::request::{Account, Queue, Request};
+use crate::twelve_step::TwelveStep;
+
+/// One request of a workload, and what its answer has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// The request.
+    pub request: Request,
+    /// Which of the twelve steps it is; 0 in other workloads.
+    pub step: u8,
+    /// What `--check` demands of the answer beyond the rules for every answer.
+    pub expect: Expect,
+}
+
+/// What only this client can know about an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// Nothing in particular.
+    Any,
+    /// A message, for nobody else could have taken it.
+    Found,
+    /// A list of queues with this one in it.
+    Lists(Queue),
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Answered with what it asked for.
+    Ok,
+    /// There was nothing to read.
+    Null,
+    /// Refused, or answered with something else.
+    Error,
+}
+
+/// The state of a workload for one client: requests out, answers in.
+#[derive(Clone, Debug)]
+pub enum Program {
+    /// The fixed loop.
+    TwelveStep(TwelveStep),
+    /// Drawn by shares.
+    Mix(Mix),
+}
+
+impl Program {
+    /// The fixed loop for one client.
+    #[must_use]
+    pub const fn twelve_step(client: Account) -> Self {
+        Self::TwelveStep(TwelveStep::new(client))
+    }
+
+    /// The next request; None while it depends on an answer that is under way.
+    pub fn next_ask(&mut self) -> Option<Ask> {
+        match self {
+            Self::TwelveStep(steps) => steps.next_ask(),
+            Self::Mix(mix) => Some(mix.next_ask()),
+        }
+    }
+
+    /// Takes the answer to the oldest request without one; `number` is that of an integer answer.
+    pub fn answered(&mut self, ask: &Ask, outcome: Outcome, number: Option<i64>) {
+        match self {
+            Self::TwelveStep(steps) => steps.answered(outcome, number),
+            Self::Mix(mix) => mix.answered(ask, outcome, number),
+        }
+    }
+
+    /// Whether the client may stop here without leaving something half done.
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        match self {
+            Self::TwelveStep(steps) => steps.is_at_rest(),
+            Self::Mix(mix) => mix.is_at_rest(),
+        }
+    }
+
+    /// Queues that the client made and has not deleted.
+    #[must_use]
+    pub fn leftovers(&self) -> Vec<Queue> {
+        match self {
+            Self::TwelveStep(steps) => steps.leftover().into_iter().collect(),
+            Self::Mix(mix) => mix.leftovers(),
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! What a run says: a table for people, the same figures with more digits as JSON for programs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::check::CheckReport;
+use crate::cpu::CpuTime;
+use crate::error::LoadError;
+use crate::options::QueueBench;
+use crate::request::Kind;
+use crate::tally::{Counts, Figures};
+
+/// A finished run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Version of this program.
+    pub version: &'static str,
+    /// All options, defaults included.
+    pub options: QueueBench,
+    /// Seed of the workload.
+    pub seed: u64,
+    /// First request, in seconds since 1970.
+    pub start_unix_s: f64,
+    /// Length of the measured window.
+    pub duration_s: f64,
+    /// Requests served per second: answered with what they asked for, or with null.
+    pub throughput_per_s: f64,
+    /// Requests refused per second.
+    pub errors_per_s: f64,
+    /// Outcomes of all kinds.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// Errors by their first word.
+    pub errors_by_word: BTreeMap<String, u64>,
+    /// Response times of all kinds.
+    pub response: Response,
+    /// Mean number of requests in flight, by Little's law.
+    pub in_flight_mean: f64,
+    /// Every kind that occurred.
+    pub kinds: BTreeMap<&'static str, KindReport>,
+    /// Outcomes of the twelve steps, first to last; empty in other workloads.
+    pub steps: Vec<Counts>,
+    /// What the load generator itself used.
+    pub generator: Generator,
+    /// Connections that ended early.
+    pub connections_lost: usize,
+    /// Requests that were never answered.
+    pub unanswered: usize,
+    /// Whether the figures speak of the server.
+    pub valid: bool,
+    /// Why not.
+    pub invalid_because: Vec<String>,
+    /// What `--check` found.
+    pub check: Option<CheckReport>,
+}
+
+/// Response times: from the request's write to its whole answer parsed, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Response {
+    /// Arithmetic mean.
+    pub mean_us: f64,
+    /// Median.
+    pub p50_us: f64,
+    /// 90th percentile.
+    pub p90_us: f64,
+    /// 99th percentile.
+    pub p99_us: f64,
+    /// 99.9th percentile.
+    #[serde(rename = "p99.9_us")]
+    pub p999_us: f64,
+    /// The longest.
+    pub max_us: f64,
+}
+
+/// Figures of one kind of request.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct KindReport {
+    /// Requests served per second.
+    pub throughput_per_s: f64,
+    /// Outcomes.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// Response times.
+    pub response: Response,
+}
+
+/// What the load generator itself used within the window.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Generator {
+    /// Threads.
+    pub threads: u32,
+    /// Processor time of all threads.
+    #[serde(flatten)]
+    pub cpu: CpuTime,
+    /// Share of the window in which the threads worked, on average.
+    pub utilization: f64,
+    /// The same of the busiest thread.
+    pub utilization_max: f64,
+    /// Processor time per request.
+    pub cpu_us_per_request: f64,
+    /// The longest turn of a thread's loop: how late an answer may have been read.
+    pub turn_max_us: f64,
+}
+
+impl Response {
+    /// The figures of a histogram of nanoseconds.
+    #[must_use]
+    pub fn of(latency: &Histogram<u64>) -> Self {
+        if latency.is_empty() {
+            return Self::default();
+        }
+        let at = |quantile| latency.value_at_quantile(quantile) as f64 / 1e3;
+        Self {
+            mean_us: latency.mean() / 1e3,
+            p50_us: at(0.5),
+            p90_us: at(0.9),
+            p99_us: at(0.99),
+            p999_us: at(0.999),
+            max_us: latency.max() as f64 / 1e3,
+        }
+    }
+}
+
+impl KindReport {
+    /// The figures of one kind over a window of `duration_s` seconds.
+    #[must_use]
+    pub fn of(figures: &Figures, duration_s: f64) -> Self {
+        Self {
+            throughput_per_s: figures.counts.served() as f64 / duration_s,
+            counts: figures.counts,
+            response: Response::of(&figures.latency),
+        }
+    }
+}
+
+impl Report {
+    /// Whether the run is a success: it went through, and no checked promise was broken. A busy generator spoils
+    /// the figures (`valid`), not the run.
+    ///
+    /// # Errors
+    /// Says what failed.
+    pub fn verdict(&self) -> Result<(), LoadError> {
+        let failed = |text: String| Err(LoadError::Failed(text));
+        if self.violations() > 0 {
+            return failed(format!(
+                "{} violations of what the server promises; the report names them",
+                self.violations()
+            ));
+        }
+        if self.connections_lost > 0 || self.unanswered > 0 || self.counts == Counts::default() {
+            return failed(self.invalid_because.join("; "));
+        }
+        Ok(())
+    }
+
+    /// Promises broken; 0 without `--check`.
+    #[must_use]
+    pub fn violations(&self) -> u64 {
+        self.check.as_ref().map_or(0, |check| check.violations)
+    }
+
+    /// Writes the summary.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write_json(&self, path: &Path) -> Result<(), LoadError> {
+        let failed = |source| LoadError::Json { path: path.to_owned(), source };
+        let mut text = serde_json::to_string_pretty(self).map_err(|error| failed(error.into()))?;
+        text.push('\n');
+        std::fs::write(path, text).map_err(failed)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let o = &self.options;
+        writeln!(
+            f,
+            "{}: {} clients, {} in flight each, {} s measured after {} s of warm-up, seed {}\n",
+            o.workload,
+            o.clients,
+            o.pipeline,
+            self.duration_s,
+            o.warmup.as_secs_f64(),
+            self.seed
+        )?;
+        writeln!(
+            f,
+            "{:<14} {:>10} {:>11} {:>8} {:>8} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
+            "",
+            "served/s",
+            "ok",
+            "null",
+            "error",
+            "mean us",
+            "p50 us",
+            "p90 us",
+            "p99 us",
+            "p99.9 us",
+            "max us"
+        )?;
+        for kind in Kind::ALL {
+            if let Some(figures) = self.kinds.get(kind.as_str()) {
+                line(f, kind.as_str(), figures)?;
+            }
+        }
+        let all = KindReport {
+            throughput_per_s: self.throughput_per_s,
+            counts: self.counts,
+            response: self.response,
+        };
+        line(f, "all", &all)?;
+        self.footnotes(f)
+    }
+}
+
+fn line(f: &mut fmt::Formatter<'_>, name: &str, k: &KindReport) -> fmt::Result {
+    let (c, r) = (k.counts, k.response);
+    writeln!(
+        f,
+        "{name:<14} {:>10.0} {:>11} {:>8} {:>8} {:>10.1} {:>10.1} {:>10.1} {:>10.1} {:>10.1} {:>10.1}",
+        k.throughput_per_s,
+        c.ok,
+        c.nulls,
+        c.errors,
+        r.mean_us,
+        r.p50_us,
+        r.p90_us,
+        r.p99_us,
+        r.p999_us,
+        r.max_us
+    )
+}
+
+impl Report {
+    fn footnotes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let g = &self.generator;
+        writeln!(
+            f,
+            "\ngenerator: threads {}, busy {:.0} % ({:.1} s user, {:.1} s system), {:.2} us of CPU per request, \
+             longest turn {:.0} us",
+            g.threads,
+            g.utilization * 100.0,
+            g.cpu.user_s,
+            g.cpu.system_s,
+            g.cpu_us_per_request,
+            g.turn_max_us
+        )?;
+        for (word, count) in &self.errors_by_word {
+            writeln!(f, "errors: {count} {word}")?;
+        }
+        for reason in &self.invalid_because {
+            writeln!(f, "NOT VALID: {reason}")?;
+        }
+        let Some(check) = &self.check else { return Ok(()) };
+        writeln!(
+            f,
+            "check: {} messages acknowledged, {} popped ({} of them by the drain), {} missing ({} explained), \
+             {} peeked: {}",
+            check.acknowledged,
+            check.popped,
+            check.drained,
+            check.missing,
+            check.explained,
+            check.peeked,
+            if check.violations == 0 {
+                "no violation".to_owned()
+            } else {
+                format!("{} VIOLATIONS", check.violations)
+            }
+        )?;
+        check.first_violations.iter().try_for_each(|violation| writeln!(f, "VIOLATION: {violation}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::Outcome;
+
+    #[test]
+    fn response_times_are_microseconds_within_a_thousandth() {
+        let mut figures = Figures::new(3);
+        for micros in 1..=1_000 {
+            figures.record(Outcome::Ok, micros * 1_000);
+        }
+        let kind = KindReport::of(&figures, 2.0);
+        assert!((kind.throughput_per_s - 500.0).abs() < 1e-9);
+        for (got, want) in [
+            (kind.response.mean_us, 500.5),
+            (kind.response.p50_us, 500.0),
+            (kind.response.p99_us, 990.0),
+            (kind.response.p999_us, 999.0),
+            (kind.response.max_us, 1_000.0),
+        ] {
+            assert!((got / want - 1.0).abs() < 1.1e-3, "{got} for {want}");
+        }
+    }
+
+    #[test]
+    fn nothing_measured_is_zero_and_not_nonsense() {
+        assert_eq!(KindReport::of(&Figures::new(3), 1.0).response, Response::default());
+    }
+}

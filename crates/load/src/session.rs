@@ -1,0 +1,180 @@
+//! A plain connection that waits for its answers: for what comes before a run and after it.
+
+use std::io::{self, Read, Write};
+
+use posthaste_wire::encode::{Encoder, Protocol};
+use posthaste_wire::reply::{Item, Reply, Skip, Value, decode, skip};
+
+use crate::address::{Address, BlockingStream};
+use crate::error::LoadError;
+use crate::request::{Account, Request};
+
+/// Requests in flight while many are sent in a row.
+pub(crate) const IN_FLIGHT: usize = 64;
+
+/// A connection to one server.
+#[derive(Debug)]
+pub(crate) struct Session {
+    address: Address,
+    stream: BlockingStream,
+    out: Vec<u8>,
+    input: Vec<u8>,
+    used: usize,
+}
+
+impl Session {
+    /// Connects.
+    ///
+    /// # Errors
+    /// The server cannot be reached.
+    pub(crate) fn connect(address: &Address) -> Result<Self, LoadError> {
+        let stream = address
+            .connect()
+            .map_err(|source| LoadError::Connect { address: address.to_string(), source })?;
+        Ok(Self { address: address.clone(), stream, out: Vec::new(), input: Vec::new(), used: 0 })
+    }
+
+    /// Queues a request given as words.
+    pub(crate) fn push(&mut self, words: &[&str]) {
+        let mut encoder = Encoder::new(&mut self.out, Protocol::Resp2);
+        encoder.array(words.len());
+        for word in words {
+            encoder.bulk(word.as_bytes());
+        }
+    }
+
+    /// Queues a request of a workload.
+    pub(crate) fn push_request(&mut self, request: Request, body: &[u8]) {
+        request.encode(body, &mut self.out);
+    }
+
+    /// Writes what is queued.
+    ///
+    /// # Errors
+    /// The connection failed.
+    pub(crate) fn flush(&mut self) -> Result<(), LoadError> {
+        let result = self.stream.write_all(&self.out);
+        self.out.clear();
+        result.map_err(|source| self.failed(source))
+    }
+
+    /// Waits for the next answer and shows it to `look`.
+    ///
+    /// # Errors
+    /// The connection failed, or what came is not RESP.
+    pub(crate) fn answer<T>(&mut self, look: impl FnOnce(&Item<'_>, &[u8]) -> T) -> Result<T, LoadError> {
+        loop {
+            match skip(&self.input[self.used..]) {
+                Skip::Done(item, len) => {
+                    let from = self.used;
+                    self.used += len;
+                    return Ok(look(&item, &self.input[from..from + len]));
+                }
+                Skip::NeedBytes(_) => {}
+                Skip::Malformed(fault) => {
+                    return Err(
+                        self.failed(io::Error::new(io::ErrorKind::InvalidData, fault.text.into_owned()))
+                    );
+                }
+            }
+            self.fill().map_err(|source| self.failed(source))?;
+        }
+    }
+
+    fn fill(&mut self) -> io::Result<()> {
+        self.input.drain(..self.used);
+        self.used = 0;
+        let mut chunk = [0; 16 * 1024];
+        match self.stream.read(&mut chunk) {
+            Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection")),
+            Ok(len) => {
+                self.input.extend_from_slice(&chunk[..len]);
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(io::Error::new(io::ErrorKind::TimedOut, "the server does not answer"))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits for the answer to `request` and refuses to go on when it is an error.
+    ///
+    /// # Errors
+    /// The answer is an error, or there is none.
+    pub(crate) fn accept(&mut self, request: &str) -> Result<(), LoadError> {
+        let refusal = self.answer(|item, _| match item {
+            Item::Scalar(Value::Error(text)) => Some(String::from_utf8_lossy(text).into_owned()),
+            _ => None,
+        })?;
+        match refusal {
+            None => Ok(()),
+            Some(answer) => Err(LoadError::SetUp {
+                address: self.address.to_string(),
+                request: request.to_owned(),
+                answer,
+            }),
+        }
+    }
+
+    /// Sends requests in a row, several in flight, and refuses to go on at the first error.
+    ///
+    /// # Errors
+    /// As for [`Session::accept`].
+    pub(crate) fn accept_all(
+        &mut self,
+        requests: impl Iterator<Item = Vec<String>>,
+    ) -> Result<(), LoadError> {
+        let mut requests = requests.peekable();
+        while requests.peek().is_some() {
+            let some: Vec<_> = requests.by_ref().take(IN_FLIGHT).collect();
+            for words in &some {
+                let words: Vec<_> = words.iter().map(String::as_str).collect();
+                self.push(&words);
+            }
+            self.flush()?;
+            for words in &some {
+                self.accept(&words.join(" "))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends one request and shows its whole answer to `look`.
+    ///
+    /// # Errors
+    /// The connection failed.
+    pub(crate) fn call<T>(
+        &mut self,
+        words: &[&str],
+        look: impl FnOnce(Value<'_>) -> T,
+    ) -> Result<T, LoadError> {
+        self.push(words);
+        self.flush()?;
+        self.answer(|_, bytes| match decode(bytes) {
+            Reply::Value(value, _) => look(value),
+            Reply::NeedBytes(_) | Reply::Malformed(_) => look(Value::Null),
+        })
+    }
+
+    /// Logs in as an account of the run.
+    ///
+    /// # Errors
+    /// The server refused.
+    pub(crate) fn log_in(&mut self, account: Account) -> Result<(), LoadError> {
+        self.push(&["LOGIN", &account.to_string()]);
+        self.flush()?;
+        self.accept(&format!("LOGIN {account}"))
+    }
+
+    /// The connection itself, for a readiness loop.
+    #[must_use]
+    pub(crate) fn into_stream(self) -> BlockingStream {
+        self.stream
+    }
+
+    fn failed(&self, source: io::Error) -> LoadError {
+        LoadError::Connect { address: self.address.to_string(), source }
+    }
+}

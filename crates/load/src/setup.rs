@@ -1,0 +1,160 @@
+//! What stands on the server before the first measured request: queues, accounts, messages.
+
+use crate::check::ledger::{Event, Fate, Ledger};
+use crate::client::filler;
+use crate::error::LoadError;
+use crate::options::{Dataset, QueueBench};
+use crate::request::{Account, Queue, Request};
+use crate::session::{IN_FLIGHT, Session};
+use crate::stamp::Stamp;
+use posthaste_wire::reply::Value;
+
+const DATASET_QUEUES: Queue = 30;
+const DATASET_ACCOUNTS: Account = 256;
+const FULL_MESSAGES: u64 = 12_000;
+const FULL_QUEUES: u64 = 10;
+const FULL_SENDERS: u64 = 30;
+
+/// What the run finds.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    /// By account, from 1: messages it has sent before the run.
+    pub(crate) sent: Vec<u64>,
+    /// Messages of other origin on the servers.
+    pub(crate) foreign: u64,
+}
+
+/// One message sent before the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Letter {
+    sender: Account,
+    queue: Queue,
+    to: Option<Account>,
+}
+
+/// Queues `1` to this are shared by the clients.
+#[must_use]
+pub(crate) fn shared_queues(bench: &QueueBench) -> Queue {
+    let own = Queue::from(bench.queues);
+    if bench.dataset.is_some() { own.max(DATASET_QUEUES) } else { own }
+}
+
+/// Accounts that may send or be sent to.
+#[must_use]
+pub(crate) fn accounts(bench: &QueueBench) -> Account {
+    match bench.dataset {
+        Some(Dataset::Full) => bench.clients.max(FULL_SENDERS as Account),
+        _ => bench.clients,
+    }
+}
+
+/// Makes the servers ready; sent messages carry the stamp of `run` in a checked run.
+///
+/// # Errors
+/// A server cannot be reached or refuses something.
+pub(crate) fn prepare(bench: &QueueBench, run: u32) -> Result<Ground, LoadError> {
+    let mut foreign = 0;
+    for address in &bench.connect {
+        let mut session = Session::connect(address)?;
+        session.log_in(1)?;
+        session.accept_all((1..=shared_queues(bench)).map(|q| vec!["QCREATE".to_owned(), q.to_string()]))?;
+        if bench.dataset.is_some() {
+            session.accept_all((1..=DATASET_QUEUES).map(|q| vec!["QPURGE".to_owned(), q.to_string()]))?;
+            session.accept_all((1..=DATASET_ACCOUNTS).map(|a| vec!["LOGIN".to_owned(), a.to_string()]))?;
+        }
+        if bench.check {
+            foreign += session.call(&["QLIST"], |queues| messages(&queues))?;
+        }
+    }
+    let mut ground = Ground { sent: vec![0; accounts(bench) as usize], foreign };
+    let mut session = Session::connect(&bench.connect[0])?;
+    send_all(&mut session, bench, run, &mut ground)?;
+    Ok(ground)
+}
+
+/// All messages of a QLIST; 0 when the server does not tell.
+fn messages(queues: &Value<'_>) -> u64 {
+    let count = |queue: &Value<'_>| queue.get(b"messages").and_then(Value::as_integer);
+    queues.parts().iter().filter_map(count).filter_map(|n| u64::try_from(n).ok()).sum()
+}
+
+/// Enters the messages of the ground, which are all acknowledged.
+pub(crate) fn enter(ground: &Ground, ledger: &mut Ledger) {
+    for (sender, sent) in (1..).zip(&ground.sent) {
+        ledger.enter((0..*sent).map(|sequence| Event { fate: Fate::Acknowledged, sender, sequence }));
+    }
+}
+
+fn send_all(
+    session: &mut Session,
+    bench: &QueueBench,
+    run: u32,
+    ground: &mut Ground,
+) -> Result<(), LoadError> {
+    let mut letters = letters(bench).peekable();
+    let mut body = filler(bench.message_bytes);
+    let mut sender = None;
+    while letters.peek().is_some() {
+        let mut asked = Vec::with_capacity(2 * IN_FLIGHT);
+        for letter in letters.by_ref().take(IN_FLIGHT) {
+            if sender.replace(letter.sender) != Some(letter.sender) {
+                session.push(&["LOGIN", &letter.sender.to_string()]);
+                asked.push("LOGIN");
+            }
+            let sequence = &mut ground.sent[letter.sender as usize - 1];
+            if bench.check {
+                let recipient = letter.to.unwrap_or(0);
+                Stamp { run, sender: letter.sender, sequence: *sequence, recipient, queue: letter.queue }
+                    .write(&mut body);
+            }
+            *sequence += 1;
+            session.push_request(Request::Send { queue: letter.queue, to: letter.to }, &body);
+            asked.push("SEND");
+        }
+        session.flush()?;
+        asked.iter().try_for_each(|request| session.accept(request))?;
+    }
+    Ok(())
+}
+
+/// The messages of the data set, then those of the preload.
+fn letters(bench: &QueueBench) -> impl Iterator<Item = Letter> + use<> {
+    let full = if bench.dataset == Some(Dataset::Full) { FULL_MESSAGES } else { 0 };
+    let (clients, queues) = (u64::from(bench.clients), Queue::from(bench.queues));
+    let preload = (0..bench.preload).map(move |i| Letter {
+        // Blocks of one sender: it need not log in for every message.
+        sender: (i / 256 % clients) as Account + 1,
+        queue: i % queues + 1,
+        to: None,
+    });
+    (0..full).map(full_letter).chain(preload)
+}
+
+/// Every sender sends equally to every queue, now to anyone, next time to itself.
+fn full_letter(i: u64) -> Letter {
+    let sender = (i / FULL_QUEUES % FULL_SENDERS) as Account + 1;
+    let round = i / (FULL_QUEUES * FULL_SENDERS);
+    Letter { sender, queue: i % FULL_QUEUES + 1, to: (round % 2 == 1).then_some(sender) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn the_full_data_set_is_that_of_the_reports() {
+        let letters: Vec<_> = (0..FULL_MESSAGES).map(full_letter).collect();
+        let count = |of: &dyn Fn(&Letter) -> u64| {
+            let mut counts: HashMap<u64, u64> = HashMap::new();
+            letters.iter().for_each(|letter| *counts.entry(of(letter)).or_default() += 1);
+            counts
+        };
+        let (queues, senders) = (count(&|l| l.queue), count(&|l| l.sender.into()));
+        assert_eq!((letters.len(), queues.len(), senders.len()), (12_000, 10, 30));
+        assert!(queues.values().all(|n| *n == 1_200) && senders.values().all(|n| *n == 400));
+        assert_eq!(letters.iter().filter(|l| l.to == Some(l.sender)).count(), 6_000);
+        assert_eq!(letters.iter().filter(|l| l.to.is_none()).count(), 6_000);
+    }
+}

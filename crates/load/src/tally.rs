@@ -1,0 +1,264 @@
+//! What a thread counts: per kind a histogram of response times and the numbers of outcomes, within the
+//! measured window only. Histograms keep three digits, and threads' histograms merge without loss.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::program::{Ask, Outcome};
+use crate::request::Kind;
+use crate::twelve_step::STEPS;
+
+/// Response times above this are counted as this: 1 hour, in nanoseconds.
+const LATENCY_MAX: u64 = 3_600_000_000_000;
+
+/// Distinct first words of errors that are counted each for itself.
+const WORDS_MAX: usize = 64;
+
+/// A histogram of nanoseconds with the given number of significant digits.
+#[must_use]
+pub fn histogram(digits: u8) -> Histogram<u64> {
+    // One nanosecond as the least discernible value keeps every multiple of a clock's tick apart.
+    Histogram::new_with_bounds(1, LATENCY_MAX, digits)
+        .expect("bounds and digits are constants within the limits")
+}
+
+/// A stretch of the run, in nanoseconds since its origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// First nanosecond.
+    pub start: u64,
+    /// First nanosecond after it.
+    pub end: u64,
+}
+
+impl Window {
+    /// Whether an instant lies in it.
+    #[must_use]
+    pub const fn contains(self, now: u64) -> bool {
+        self.start <= now && now < self.end
+    }
+}
+
+/// How many requests ended how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Answered with what they asked for.
+    pub ok: u64,
+    /// Found nothing to read.
+    pub nulls: u64,
+    /// Refused.
+    pub errors: u64,
+}
+
+impl Counts {
+    fn add(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Ok => self.ok += 1,
+            Outcome::Null => self.nulls += 1,
+            Outcome::Error => self.errors += 1,
+        }
+    }
+
+    /// Takes over those of another.
+    pub fn absorb(&mut self, other: Self) {
+        self.ok += other.ok;
+        self.nulls += other.nulls;
+        self.errors += other.errors;
+    }
+
+    /// Requests that were served.
+    #[must_use]
+    pub const fn served(self) -> u64 {
+        self.ok + self.nulls
+    }
+}
+
+/// Counts and response times together.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// How many ended how.
+    pub counts: Counts,
+    /// Response times of those served, in nanoseconds.
+    pub latency: Histogram<u64>,
+}
+
+impl Figures {
+    /// Nothing yet, to be kept with the given number of digits.
+    #[must_use]
+    pub fn new(digits: u8) -> Self {
+        Self { counts: Counts::default(), latency: histogram(digits) }
+    }
+
+    /// Counts one request.
+    pub fn record(&mut self, outcome: Outcome, nanos: u64) {
+        self.counts.add(outcome);
+        if outcome != Outcome::Error {
+            self.latency.saturating_record(nanos);
+        }
+    }
+
+    /// Takes over those of another.
+    pub fn absorb(&mut self, other: &Self) {
+        self.counts.absorb(other.counts);
+        self.latency.add(&other.latency).expect("all histograms have the same bounds");
+    }
+
+    /// Forgets everything.
+    pub fn reset(&mut self) {
+        self.counts = Counts::default();
+        self.latency.reset();
+    }
+}
+
+/// One thread's counts.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    window: Window,
+    kinds: Vec<Figures>,
+    steps: [Counts; STEPS as usize],
+    words: BTreeMap<String, u64>,
+    /// Since the last live line, warm-up and cool-down included; only on a terminal.
+    pub live: Option<Figures>,
+}
+
+impl Tally {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new(window: Window, live: bool) -> Self {
+        Self {
+            window,
+            kinds: vec![Figures::new(3); Kind::ALL.len()],
+            steps: [Counts::default(); STEPS as usize],
+            words: BTreeMap::new(),
+            live: live.then(|| Figures::new(2)),
+        }
+    }
+
+    /// Counts a request answered at `now`; `word` is the first word of an error.
+    pub fn record(&mut self, ask: &Ask, outcome: Outcome, written: u64, now: u64, word: Option<&[u8]>) {
+        let nanos = now.saturating_sub(written);
+        if let Some(live) = &mut self.live {
+            live.record(outcome, nanos);
+        }
+        if !self.window.contains(now) {
+            return;
+        }
+        self.kinds[ask.request.kind() as usize].record(outcome, nanos);
+        if let Some(step) = ask.step.checked_sub(1) {
+            self.steps[usize::from(step)].add(outcome);
+        }
+        if let Some(word) = word {
+            self.error(word);
+        }
+    }
+
+    fn error(&mut self, word: &[u8]) {
+        let mut word = String::from_utf8_lossy(&word[..word.len().min(32)]).into_owned();
+        if self.words.len() >= WORDS_MAX && !self.words.contains_key(&word) {
+            "others".clone_into(&mut word);
+        }
+        *self.words.entry(word).or_default() += 1;
+    }
+
+    /// Takes over those of another thread.
+    pub fn absorb(&mut self, other: &Self) {
+        for (mine, theirs) in self.kinds.iter_mut().zip(&other.kinds) {
+            mine.absorb(theirs);
+        }
+        for (mine, theirs) in self.steps.iter_mut().zip(&other.steps) {
+            mine.absorb(*theirs);
+        }
+        for (word, count) in &other.words {
+            *self.words.entry(word.clone()).or_default() += count;
+        }
+    }
+
+    /// Kinds that occurred, with their figures.
+    pub fn kinds(&self) -> impl Iterator<Item = (Kind, &Figures)> {
+        Kind::ALL.into_iter().zip(&self.kinds).filter(|(_, figures)| figures.counts != Counts::default())
+    }
+
+    /// All kinds together.
+    #[must_use]
+    pub fn total(&self) -> Figures {
+        let mut total = Figures::new(3);
+        for figures in &self.kinds {
+            total.absorb(figures);
+        }
+        total
+    }
+
+    /// The twelve steps, first to last; all zero in other workloads.
+    #[must_use]
+    pub fn steps(&self) -> &[Counts] {
+        &self.steps
+    }
+
+    /// Errors by their first word.
+    #[must_use]
+    pub fn error_words(&self) -> &BTreeMap<String, u64> {
+        &self.words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::Expect;
+    use crate::request::Request;
+
+    const WINDOW: Window = Window { start: 1_000, end: 1_000_000_000 };
+
+    fn ask(step: u8) -> Ask {
+        Ask { request: Request::Readable, step, expect: Expect::Any }
+    }
+
+    #[test]
+    fn only_answers_within_the_window_count() {
+        let mut tally = Tally::new(WINDOW, false);
+        for now in [999, 1_000, 999_999_999, 1_000_000_000] {
+            tally.record(&ask(9), Outcome::Ok, 0, now, None);
+        }
+        assert_eq!(tally.total().counts.ok, 2);
+        assert_eq!(tally.steps()[8].ok, 2);
+    }
+
+    #[test]
+    fn errors_are_counted_by_word_and_kept_out_of_response_times() {
+        let mut tally = Tally::new(WINDOW, false);
+        tally.record(&ask(0), Outcome::Error, 0, 5_000, Some(b"BUSY"));
+        tally.record(&ask(0), Outcome::Null, 0, 6_000, None);
+        let total = tally.total();
+        assert_eq!(total.counts, Counts { ok: 0, nulls: 1, errors: 1 });
+        assert_eq!(total.latency.len(), 1);
+        assert_eq!(tally.error_words().get("BUSY"), Some(&1));
+    }
+
+    #[test]
+    fn percentiles_are_within_a_thousandth_and_survive_merging() {
+        let mut halves = [Tally::new(WINDOW, false), Tally::new(WINDOW, false)];
+        for micros in 1..=10_000 {
+            let now = 500_000_000;
+            halves[micros % 2].record(&ask(0), Outcome::Ok, now - micros as u64 * 1_000, now, None);
+        }
+        let [mut all, other] = halves;
+        all.absorb(&other);
+        let latency = all.total().latency;
+        for (quantile, micros) in [(0.5, 5_000.0), (0.9, 9_000.0), (0.99, 9_900.0), (1.0, 10_000.0)] {
+            let got = latency.value_at_quantile(quantile) as f64 / 1e3;
+            assert!((got / micros - 1.0).abs() < 0.001, "{quantile}: {got} for {micros}");
+        }
+    }
+
+    #[test]
+    fn a_flood_of_different_words_stays_bounded() {
+        let mut tally = Tally::new(WINDOW, false);
+        for i in 0..1_000 {
+            tally.record(&ask(0), Outcome::Error, 0, 5_000, Some(format!("E{i}").as_bytes()));
+        }
+        assert!(tally.error_words().len() <= WORDS_MAX + 1);
+        assert_eq!(tally.error_words().values().sum::<u64>(), 1_000);
+    }
+}

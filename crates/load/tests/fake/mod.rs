@@ -1,0 +1,239 @@
+//! A queue server small enough to be obviously right, which can be told to break one promise.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use posthaste_wire::encode::{Encoder, Protocol};
+use posthaste_wire::fault::{Fault, Word};
+use posthaste_wire::reply::{Reply, Value, decode};
+
+/// What the server does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mutant {
+    /// Nothing.
+    Honest,
+    /// One POP leaves its message where it is.
+    Twice,
+    /// One SEND is acknowledged and forgotten.
+    Lost,
+    /// One SEND stores a body with one bit flipped.
+    Altered,
+    /// One SEND is stored under another sender.
+    WrongSender,
+    /// Messages to someone are readable by all, and still say to whom they are.
+    WrongReader,
+    /// One SEND is answered with an error and stored all the same.
+    Refused,
+    /// POP takes the newest message.
+    Reordered,
+    /// One POP finds nothing.
+    Blind,
+    /// One QREADABLE lists nothing.
+    Unlisted,
+    /// The id of one SEND goes back.
+    Backwards,
+}
+
+/// The call at which a mutant shows itself; in a lone twelve-step loop, a POP that must find something.
+const STRIKE: u64 = 101;
+
+struct Message {
+    queue: String,
+    from: String,
+    to: Option<String>,
+    readable_by_all: bool,
+    body: Vec<u8>,
+}
+
+struct Store {
+    mutant: Mutant,
+    queues: BTreeMap<String, u64>,
+    messages: BTreeMap<u64, Message>,
+    next_queue: u64,
+    next_message: u64,
+    calls: BTreeMap<&'static str, u64>,
+}
+
+/// Starts a server; returns its address.
+pub(crate) fn serve(mutant: Mutant) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let store = Arc::new(Mutex::new(Store {
+        mutant,
+        queues: BTreeMap::new(),
+        messages: BTreeMap::new(),
+        next_queue: 1,
+        next_message: 1,
+        calls: BTreeMap::new(),
+    }));
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (Ok(stream), store) = (stream, Arc::clone(&store)) else { return };
+            thread::spawn(move || connection(stream, &store));
+        }
+    });
+    address
+}
+
+fn connection(mut stream: TcpStream, store: &Mutex<Store>) {
+    stream.set_nodelay(true).expect("a socket");
+    let (mut input, mut account) = (Vec::new(), "default".to_owned());
+    let mut chunk = [0; 4096];
+    while let Ok(len @ 1..) = stream.read(&mut chunk) {
+        input.extend_from_slice(&chunk[..len]);
+        let (mut used, mut out) = (0, Vec::new());
+        while let Reply::Value(request, len) = decode(&input[used..]) {
+            let words: Vec<&[u8]> = request.parts().iter().filter_map(Value::as_bytes).collect();
+            store.lock().expect("no panic").answer(&words, &mut account, &mut out);
+            used += len;
+        }
+        input.drain(..used);
+        // Answers in two pieces, so that a client has to put them together.
+        let (first, second) = out.split_at(out.len() / 2);
+        if stream.write_all(first).is_err() || stream.write_all(second).is_err() {
+            return;
+        }
+    }
+}
+
+fn text(word: &[u8]) -> String {
+    String::from_utf8_lossy(word).into_owned()
+}
+
+fn option<'a>(words: &[&'a [u8]], name: &[u8]) -> Option<&'a [u8]> {
+    words.iter().position(|w| *w == name).and_then(|i| words.get(i + 1).copied())
+}
+
+impl Store {
+    /// Whether this is the call at which the mutant shows itself.
+    fn strikes(&mut self, mutant: Mutant, call: &'static str) -> bool {
+        let calls = self.calls.entry(call).or_default();
+        *calls += 1;
+        self.mutant == mutant && *calls == STRIKE
+    }
+
+    fn answer(&mut self, words: &[&[u8]], account: &mut String, out: &mut Vec<u8>) {
+        let mut e = Encoder::new(out, Protocol::Resp2);
+        match words {
+            [b"LOGIN", name] => {
+                *account = text(name);
+                e.integer(1);
+            }
+            [b"ECHO", body] => e.bulk(body),
+            [b"QCREATE", rest @ ..] => {
+                let name = rest.first().map_or_else(|| self.next_queue.to_string(), |name| text(name));
+                let id = *self.queues.entry(name).or_insert(self.next_queue);
+                self.next_queue = self.next_queue.max(id + 1);
+                e.integer(id as i64);
+            }
+            [b"QDELETE" | b"QPURGE", queue] => {
+                let (queue, before) = (text(queue), self.messages.len());
+                self.messages.retain(|_, m| m.queue != queue);
+                if words[0] == b"QDELETE" {
+                    self.queues.remove(&queue);
+                }
+                e.integer((before - self.messages.len()) as i64);
+            }
+            [b"QLIST"] => {
+                e.array(1);
+                e.map(1);
+                e.bulk(b"messages");
+                e.integer(self.messages.len() as i64);
+            }
+            [b"QREADABLE"] => self.readable(account, &mut e),
+            [b"SEND", queue, body, rest @ ..] => self.send(queue, body, option(rest, b"TO"), account, &mut e),
+            [b"PEEK", rest @ ..] => self.read(false, rest, account, &mut e),
+            [b"POP", rest @ ..] => self.read(true, rest, account, &mut e),
+            _ => e.error(&Fault::new(Word::Err, "what?")),
+        }
+    }
+
+    fn readable(&mut self, account: &str, e: &mut Encoder<'_>) {
+        let names: BTreeSet<_> = if self.strikes(Mutant::Unlisted, "readable") {
+            BTreeSet::new()
+        } else {
+            self.messages.values().filter(|m| m.is_for(account)).map(|m| m.queue.clone()).collect()
+        };
+        e.array(names.len());
+        names.iter().for_each(|name| e.bulk(name.as_bytes()));
+    }
+
+    fn send(&mut self, queue: &[u8], body: &[u8], to: Option<&[u8]>, account: &str, e: &mut Encoder<'_>) {
+        let mut message = Message {
+            queue: text(queue),
+            from: account.to_owned(),
+            to: to.map(text),
+            readable_by_all: false,
+            body: body.to_vec(),
+        };
+        if !self.queues.contains_key(&message.queue) {
+            return e.error(&Fault::new(Word::NoQueue, "no such queue"));
+        }
+        let id = self.next_message;
+        self.next_message += 1;
+        if self.strikes(Mutant::Altered, "alter") {
+            message.body[body.len() / 2] ^= 1;
+        }
+        if self.strikes(Mutant::WrongSender, "forge") {
+            message.from = "77".to_owned();
+        }
+        if to.is_some() && self.mutant == Mutant::WrongReader {
+            message.readable_by_all = true;
+        }
+        if !self.strikes(Mutant::Lost, "lose") {
+            self.messages.insert(id, message);
+        }
+        if self.strikes(Mutant::Refused, "refuse") {
+            return e.error(&Fault::new(Word::Full, "too much"));
+        }
+        e.integer(if self.strikes(Mutant::Backwards, "back") { 1 } else { id as i64 });
+    }
+
+    fn read(&mut self, remove: bool, words: &[&[u8]], account: &str, e: &mut Encoder<'_>) {
+        let (queue, from) = (option(words, b"QUEUE").map(text), option(words, b"FROM").map(text));
+        let broadcast = words.contains(&b"BROADCAST".as_slice());
+        let fits = |m: &Message| {
+            queue.as_ref().is_none_or(|q| *q == m.queue)
+                && from.as_ref().is_none_or(|f| *f == m.from)
+                && m.is_for(account)
+                && !(broadcast && m.to.is_some())
+        };
+        let mut ids = self.messages.iter().filter(|(_, m)| fits(m)).map(|(id, _)| *id);
+        let newest_first = remove && self.mutant == Mutant::Reordered;
+        let mut chosen = if newest_first { ids.next_back() } else { ids.next() };
+        if remove && self.strikes(Mutant::Blind, "blind") {
+            chosen = None;
+        }
+        let Some(id) = chosen else { return e.null() };
+        self.messages[&id].encode(id, e);
+        if remove && !self.strikes(Mutant::Twice, "twice") {
+            self.messages.remove(&id);
+        }
+    }
+}
+
+impl Message {
+    fn is_for(&self, account: &str) -> bool {
+        self.readable_by_all || self.to.as_ref().is_none_or(|to| to == account)
+    }
+
+    fn encode(&self, id: u64, e: &mut Encoder<'_>) {
+        e.map(5);
+        e.bulk(b"id");
+        e.integer(id as i64);
+        e.bulk(b"queue");
+        e.bulk(self.queue.as_bytes());
+        e.bulk(b"from");
+        e.bulk(self.from.as_bytes());
+        e.bulk(b"to");
+        match &self.to {
+            Some(to) => e.bulk(to.as_bytes()),
+            None => e.null(),
+        }
+        e.bulk(b"body");
+        e.bulk(&self.body);
+    }
+}

@@ -1,0 +1,154 @@
+//! Whole runs against a small server on loopback.
+
+mod fake;
+
+use clap::Parser;
+use fake::{Mutant, serve};
+use posthaste_load::{LoadError, QueueBench, Report, run};
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    bench: QueueBench,
+}
+
+fn bench(words: &str) -> QueueBench {
+    Line::parse_from(std::iter::once("bench").chain(words.split_whitespace())).bench
+}
+
+/// A run of a fraction of a second with `--check`.
+fn checked(mutant: Mutant, words: &str) -> Report {
+    checked_for("300ms", mutant, words)
+}
+
+fn checked_for(duration: &str, mutant: Mutant, words: &str) -> Report {
+    let address = serve(mutant);
+    let times = format!("--warmup 0s --cooldown 0s --duration {duration} --check");
+    run(bench(&format!("--connect {address} {times} {words}"))).expect("a report")
+}
+
+fn assert_clean(report: &Report) {
+    assert!(report.verdict().is_ok(), "{report}");
+    let check = report.check.as_ref().expect("--check");
+    assert_eq!(check.acknowledged, check.popped, "{report}");
+    assert_eq!((check.refused, check.unknown, check.foreign, check.missing), (0, 0, 0, 0), "{report}");
+    assert!(report.counts.ok > 100 && report.counts.errors == 0, "{report}");
+}
+
+#[test]
+fn an_honest_server_passes_every_workload() {
+    for words in [
+        "--clients 4",
+        "--clients 5 --threads 2",
+        "--clients 3 --dataset full",
+        "--clients 4 --dataset empty --think 1ms",
+        "--clients 4 --workload pairs --pipeline 8 --queues 3",
+        "--clients 4 --workload mix:send=0.25,peek=0.25,pop=0.25,readable=0.25 --queues 2 --preload 1000",
+        "--clients 4 --workload mix:send=0.3,read=0.4,read_broadcast=0.2,create=0.05,delete=0.05 --pipeline 4",
+        "--clients 2 --workload mix:echo=1 --pipeline 16 --message-bytes 100000",
+    ] {
+        let report = checked(Mutant::Honest, words);
+        println!("{report}");
+        assert_clean(&report);
+    }
+}
+
+#[test]
+fn twelve_step_counts_its_steps_and_leaves_nothing_behind() {
+    let report = checked(Mutant::Honest, "--clients 3");
+    let check = report.check.as_ref().expect("--check");
+    assert_eq!(report.steps.len(), 12);
+    let (first, last) = (report.steps[0], report.steps[11]);
+    assert!(last.ok > 0 && first.ok - last.ok <= 3, "{:?}", report.steps);
+    // A null in step 3 leaves the client's own message to be popped by its step 6, and so on.
+    assert!(check.drained <= 6, "{report}");
+    let by_kind: u64 = report.kinds.values().map(|kind| kind.counts.served()).sum();
+    assert_eq!(by_kind, report.counts.served());
+}
+
+#[test]
+fn every_broken_promise_is_found() {
+    let pairs = "--clients 4 --workload pairs";
+    let twelve = "--clients 4";
+    let addressed = "--clients 4 --workload mix:send=0.5,pop=0.5 --broadcast-share 0";
+    for (mutant, words, about) in [
+        (Mutant::Twice, pairs, "twice"),
+        (Mutant::Lost, pairs, "lost"),
+        (Mutant::Altered, pairs, "not what was sent"),
+        (Mutant::WrongSender, pairs, "from, to and queue"),
+        (Mutant::WrongReader, addressed, "is for account"),
+        (Mutant::Refused, pairs, "although it was refused"),
+        (Mutant::Reordered, "--clients 1 --workload pairs --preload 500", "came after"),
+        (Mutant::Blind, "--clients 1", "found nothing"),
+        (Mutant::Unlisted, twelve, "not listed"),
+        (Mutant::Backwards, pairs, "ids grow"),
+    ] {
+        let report = checked(mutant, words);
+        let check = report.check.as_ref().expect("--check");
+        assert!(check.violations > 0, "{mutant:?} was not noticed");
+        assert!(check.first_violations.iter().any(|v| v.contains(about)), "{mutant:?}: {report}");
+        assert!(matches!(report.verdict(), Err(LoadError::Failed(_))));
+    }
+}
+
+#[test]
+fn messages_from_before_the_run_are_not_held_against_the_server() {
+    let address = serve(Mutant::Honest);
+    let words = format!("--connect {address} --warmup 0s --cooldown 0s --duration 200ms --clients 2");
+    let report = run(bench(&format!("{words} --workload mix:send=1"))).expect("a report");
+    assert!(report.counts.ok > 0);
+    let report = run(bench(&format!("{words} --check"))).expect("a report");
+    assert!(report.check.as_ref().is_some_and(|check| check.foreign > 0), "{report}");
+    assert_eq!(report.violations(), 0, "{report}");
+}
+
+#[test]
+fn the_summary_holds_the_figures_of_the_run() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("summary.json");
+    let report = checked(Mutant::Honest, &format!("--clients 2 --json {}", file.display()));
+    let json: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(file).expect("a file")).expect("JSON");
+    assert_eq!(json["ok"], report.counts.ok);
+    assert_eq!(json["kinds"]["send"]["ok"], report.kinds["send"].counts.ok);
+    assert_eq!(json["steps"].as_array().map(Vec::len), Some(12));
+    assert_eq!(json["check"]["violations"], 0);
+    for name in ["mean_us", "p50_us", "p90_us", "p99_us", "p99.9_us", "max_us"] {
+        assert!(json["response"][name].as_f64().is_some_and(|us| us > 0.0), "{name}");
+    }
+    assert!(json["generator"]["cpu_us_per_request"].as_f64().is_some_and(|us| us > 0.0));
+    let near = json["in_flight_mean"].as_f64().expect("a figure");
+    assert!((1.0..=2.05).contains(&near), "two clients keep {near} requests in flight");
+}
+
+#[test]
+fn a_summary_without_a_place_is_noticed_before_the_run() {
+    let words = "--connect 127.0.0.1:1 --json /nonexistent/summary.json";
+    assert!(matches!(run(bench(words)), Err(LoadError::Json { .. })));
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named() {
+    let error = run(bench("--connect 127.0.0.1:1")).expect_err("nobody listens");
+    assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
+}
+
+#[test]
+fn think_time_sets_the_pace() {
+    let report = checked_for("1s", Mutant::Honest, "--clients 10 --think 20ms");
+    let per_client = report.throughput_per_s / 10.0;
+    assert!((25.0..=50.5).contains(&per_client), "{per_client} requests per second and client at 20 ms");
+}
+
+#[test]
+fn a_connection_that_breaks_off_spoils_the_run() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || drop(listener.accept()));
+    let words = format!(
+        "--connect {address} --clients 1 --workload mix:echo=1 --warmup 0s --cooldown 0s --duration 5s"
+    );
+    let report = run(bench(&words)).expect("a report");
+    assert!(!report.valid && report.connections_lost == 1, "{report}");
+    assert!(report.verdict().is_err());
+}
