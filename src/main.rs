@@ -1,2 +1,39 @@
-//! x
-fn main() {}
+//! The one program: flags in, an exit code out.
+//!
+//! Exit code 0: done. 1: it failed. 2: it was used wrongly. An error is one line on stderr.
+
+mod admin;
+mod bench;
+mod bench_store;
+mod config;
+mod demo;
+mod demo_page;
+mod flags;
+mod logging;
+mod queue;
+mod resp;
+
+use std::process::ExitCode;
+
+use flags::{Admin, Bench, Program};
+
+fn main() -> ExitCode {
+    let program = match config::program(std::env::args_os().collect()) {
+        Ok(program) => program,
+        Err(refusal) => return refusal.tell(),
+    };
+    let result = match program {
+        Program::Queue(flags) => queue::run(&flags),
+        Program::Bench(Bench::Queue(flags)) => bench::run(*flags),
+        Program::Bench(Bench::Store(flags)) => bench_store::run(&flags),
+        Program::Admin(Admin { command }) => admin::run(&command),
+        Program::Demo(flags) => demo::run(&flags),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("posthaste: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

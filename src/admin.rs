@@ -1,0 +1,165 @@
+//! `posthaste admin`: the management console on the command line.
+
+use std::error::Error;
+use std::io::{IsTerminal as _, Read as _, stdin};
+
+use posthaste_server::accounts::AccountsFile;
+use posthaste_wire::reply::Value;
+use serde_json::{Map, Value as Json, json};
+
+use crate::flags::{AccountCommand, AdminCommand, Reach};
+use crate::resp::Client;
+
+type Done = Result<(), Box<dyn Error>>;
+
+/// Runs one command.
+pub(crate) fn run(command: &AdminCommand) -> Done {
+    match command {
+        AdminCommand::Queues { queue: None, reach } => rows(reach, &["QLIST"]),
+        AdminCommand::Queues { queue: Some(queue), reach } => rows(reach, &["QINFO", queue]),
+        AdminCommand::Messages { queue, after, count, reach } => {
+            let (after, count) = (after.to_string(), count.to_string());
+            rows(reach, &["QBROWSE", queue, "AFTER", &after, "COUNT", &count])
+        }
+        AdminCommand::Accounts { reach } => rows(reach, &["ACCOUNTS"]),
+        AdminCommand::Clients { kill: None, reach } => clients(reach),
+        AdminCommand::Clients { kill: Some(id), reach } => {
+            count(reach, &["CLIENT", "KILL", "ID", &id.to_string()], "closed")
+        }
+        AdminCommand::Purge { queue, reach } => count(reach, &["QPURGE", queue], "removed"),
+        AdminCommand::Delete { queue, reach } => count(reach, &["QDELETE", queue], "removed"),
+        AdminCommand::Redrive { from, to, reach } => {
+            let words: Vec<&str> = ["QREDRIVE", from].into_iter().chain(to.as_deref()).collect();
+            count(reach, &words, "moved")
+        }
+        AdminCommand::Account(AccountCommand::Add { name, file }) => {
+            AccountsFile::set(file, name, &secret()?)?;
+            println!("account {name} stands in {}", file.display());
+            Ok(())
+        }
+        AdminCommand::Account(AccountCommand::Remove { name, file }) => {
+            match AccountsFile::remove(file, name)? {
+                true => println!("account {name} is taken out of {}", file.display()),
+                false => return Err(format!("{} holds no account {name}", file.display()).into()),
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Reads a secret from stdin: its first line.
+fn secret() -> Result<String, Box<dyn Error>> {
+    if stdin().is_terminal() {
+        eprintln!("secret (it is shown as you type; end with Enter and Ctrl-D):");
+    }
+    let mut text = String::new();
+    stdin().read_to_string(&mut text)?;
+    match text.lines().next() {
+        Some(secret) if !secret.is_empty() => Ok(secret.to_owned()),
+        _ => Err("no secret: write it on stdin".into()),
+    }
+}
+
+/// A request whose answer is a map or an array of maps.
+fn rows(reach: &Reach, words: &[&str]) -> Done {
+    let answer = Client::connect(reach)?.ask(words, |value| Ok(json(value)))?;
+    if reach.json {
+        println!("{answer:#}");
+        return Ok(());
+    }
+    match answer {
+        Json::Array(rows) => print!("{}", table(&rows)),
+        Json::Object(fields) => {
+            for (name, value) in fields {
+                println!("{name:<12} {}", cell(&value));
+            }
+        }
+        other => println!("{}", cell(&other)),
+    }
+    Ok(())
+}
+
+/// A request whose answer is a number.
+fn count(reach: &Reach, words: &[&str], what: &str) -> Done {
+    let count = Client::connect(reach)?.ask(words, |value| Ok(value.as_integer().unwrap_or(0)))?;
+    match reach.json {
+        true => println!("{:#}", json!({ what: count })),
+        false => println!("{count} {what}"),
+    }
+    Ok(())
+}
+
+/// CLIENT LIST gives one line of `name=value` a client.
+fn clients(reach: &Reach) -> Done {
+    let text = Client::connect(reach)?.ask(&["CLIENT", "LIST"], |value| {
+        Ok(String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned())
+    })?;
+    let row = |line: &str| {
+        let fields = line.split(' ').filter_map(|field| field.split_once('='));
+        Json::Object(fields.map(|(name, value)| (name.to_owned(), Json::from(value))).collect())
+    };
+    let rows: Vec<Json> = text.lines().map(row).collect();
+    match reach.json {
+        true => println!("{:#}", Json::Array(rows)),
+        false => print!("{}", table(&rows)),
+    }
+    Ok(())
+}
+
+fn json(value: &Value<'_>) -> Json {
+    let name = |value: &Value<'_>| String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned();
+    match value {
+        Value::Integer(number) => json!(number),
+        Value::Double(number) => json!(number),
+        Value::Boolean(flag) => json!(flag),
+        Value::Map(pairs) => {
+            Json::Object(pairs.iter().map(|(key, value)| (name(key), json(value))).collect::<Map<_, _>>())
+        }
+        Value::Array(parts) | Value::Set(parts) | Value::Push(parts) => parts.iter().map(json).collect(),
+        Value::Null => Json::Null,
+        text => bytes_as_json(text.as_bytes().unwrap_or_default()),
+    }
+}
+
+/// Text as text; other bytes, which JSON cannot hold, as base16 in an object that says so.
+fn bytes_as_json(bytes: &[u8]) -> Json {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => json!(text),
+        Err(_) => json!({ "hex": bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>() }),
+    }
+}
+
+/// Rows with the same fields as a table; fields that only some rows have stand at the end.
+fn table(rows: &[Json]) -> String {
+    let mut names: Vec<&String> = Vec::new();
+    for name in rows.iter().filter_map(Json::as_object).flat_map(Map::keys) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let cells = |row: &Json| names.iter().map(|name| row.get(name).map_or(String::new(), cell)).collect();
+    let mut lines: Vec<Vec<String>> = vec![names.iter().map(ToString::to_string).collect()];
+    lines.extend(rows.iter().map(cells));
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..names.len()).map(width).collect();
+    let line = |cells: &Vec<String>| {
+        let padded: Vec<String> =
+            cells.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
+        format!("{}\n", padded.join("  ").trim_end())
+    };
+    lines.iter().map(line).collect()
+}
+
+/// One field for people: control characters made visible, long bodies cut.
+fn cell(value: &Json) -> String {
+    const CHARACTERS_MAX: usize = 60;
+    let text = match value {
+        Json::String(text) => text.escape_debug().to_string(),
+        Json::Null => "-".into(),
+        other => other.to_string(),
+    };
+    match text.char_indices().nth(CHARACTERS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}

@@ -1,0 +1,12 @@
+//! `posthaste bench queue`: hands over to the load generator and turns its verdict into an exit code.
+
+use std::error::Error;
+
+use posthaste_load::QueueBench;
+
+/// Runs the load; a violated check is an error.
+pub(crate) fn run(flags: QueueBench) -> Result<(), Box<dyn Error>> {
+    let report = posthaste_load::run(flags)?;
+    print!("{report}");
+    report.verdict().map_err(Into::into)
+}

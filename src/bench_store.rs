@@ -1,0 +1,240 @@
+//! `posthaste bench store`: drives a store directly, without network or path: the "database alone" experiment.
+//!
+//! Beside an embedded store the same bytes are appended to a plain file and synced, in turn with it, so that the
+//! figure can be read as a share of what the disk allows.
+
+use std::error::Error;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use posthaste_server::queue::answer::Answer;
+use posthaste_server::queue::choice::StoreChoice;
+use posthaste_server::queue::embedded::{Embedded, EmbeddedOptions};
+use posthaste_server::queue::memory::Memory;
+use posthaste_server::queue::mock::Mock;
+use posthaste_server::queue::rules::{AccountId, Ask, Commit as _, Rules};
+use posthaste_server::time::Time;
+use posthaste_wire::encode::Protocol;
+use posthaste_wire::operation::{Operation, Pop, Recipient, Selection, Send};
+use posthaste_wire::span::Span;
+use serde::Serialize;
+
+use crate::flags::{BenchStoreFlags, StoreWorkload};
+
+/// Bytes that the log adds to a message: used for the plain file beside it.
+const RECORD_OVERHEAD_BYTES: usize = 56;
+
+/// One measured batch size.
+#[derive(Debug, Serialize)]
+struct Row {
+    batch: usize,
+    operations_per_s: f64,
+    raw_append_per_s: Option<f64>,
+    ratio: Option<f64>,
+}
+
+/// What `--json` writes.
+#[derive(Debug, Serialize)]
+struct Report {
+    store: String,
+    message_bytes: usize,
+    preload: u64,
+    preload_s: f64,
+    reopen_s: Option<f64>,
+    duration_s: f64,
+    repetitions: usize,
+    rows: Vec<Row>,
+}
+
+/// Runs every batch size and prints a table.
+pub(crate) fn run(flags: &BenchStoreFlags) -> Result<(), Box<dyn Error>> {
+    let report = match &flags.store {
+        StoreChoice::Memory => measure(flags, Memory::new(1), None)?,
+        StoreChoice::Mock(bytes) => measure(flags, Mock::new(vec![b'x'; *bytes]), None)?,
+        StoreChoice::Embedded(dir) => {
+            if dir.exists() && dir.read_dir()?.next().is_some() {
+                return Err(format!("{} is not empty: name a new directory", dir.display()).into());
+            }
+            let store = Embedded::open(dir, EmbeddedOptions::default())?;
+            let mut report = measure(flags, store, Some(dir))?;
+            let start = Instant::now();
+            drop(Embedded::open(dir, EmbeddedOptions::default())?);
+            report.reopen_s = Some(start.elapsed().as_secs_f64());
+            report
+        }
+    };
+    show(&report);
+    if let Some(path) = &flags.json {
+        serde_json::to_writer_pretty(File::create(path)?, &report)?;
+    }
+    Ok(())
+}
+
+fn show(report: &Report) {
+    println!("{}, {} B bodies, {} messages in it", report.store, report.message_bytes, report.preload);
+    println!("{:>6} {:>16} {:>16} {:>7}", "batch", "operations/s", "raw append/s", "ratio");
+    for row in &report.rows {
+        let number = |value: Option<f64>, digits| value.map_or("-".into(), |value| format!("{value:.digits$}"));
+        println!(
+            "{:>6} {:>16.0} {:>16} {:>7}",
+            row.batch,
+            row.operations_per_s,
+            number(row.raw_append_per_s, 0),
+            number(row.ratio, 2)
+        );
+    }
+    if let Some(seconds) = report.reopen_s {
+        println!("opened again in {seconds:.2} s");
+    }
+}
+
+fn measure<R: Rules>(flags: &BenchStoreFlags, store: R, dir: Option<&Path>) -> Result<Report, Box<dyn Error>> {
+    let mut driver = Driver::new(store, flags.message_bytes)?;
+    let start = Instant::now();
+    driver.preload(flags.preload)?;
+    let preload_s = start.elapsed().as_secs_f64();
+    let mut rows = Vec::new();
+    for &batch in &flags.batch {
+        let slice = flags.duration / u32::try_from(flags.repetitions)?;
+        let (mut ours, mut raws) = (Vec::new(), Vec::new());
+        for _ in 0..flags.repetitions {
+            ours.push(driver.run(flags.workload, batch, slice)?);
+            if let Some(dir) = dir {
+                raws.push(raw_append(dir, batch, flags.message_bytes + RECORD_OVERHEAD_BYTES, slice)?);
+            }
+        }
+        let operations_per_s = median(&mut ours);
+        let raw_append_per_s = (!raws.is_empty()).then(|| median(&mut raws));
+        let ratio = raw_append_per_s.map(|raw| operations_per_s / raw);
+        rows.push(Row { batch, operations_per_s, raw_append_per_s, ratio });
+    }
+    Ok(Report {
+        store: flags.store.to_string(),
+        message_bytes: flags.message_bytes,
+        preload: flags.preload,
+        preload_s,
+        reopen_s: None,
+        duration_s: flags.duration.as_secs_f64(),
+        repetitions: flags.repetitions,
+        rows,
+    })
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// A store with the two requests it is driven with.
+struct Driver<R: Rules> {
+    store: R,
+    time: Time,
+    account: AccountId,
+    bytes: Vec<u8>,
+    send: Operation,
+    pop: Operation,
+    answers: Vec<u8>,
+}
+
+impl<R: Rules> Driver<R> {
+    fn new(store: R, body_bytes: usize) -> Result<Self, Box<dyn Error>> {
+        let queue = Span { start: 0, len: 1 };
+        let mut bytes = b"q".to_vec();
+        bytes.resize(1 + body_bytes, b'x');
+        let body = Span { start: 1, len: u32::try_from(body_bytes)? };
+        let send = Send {
+            queue,
+            body,
+            to: Recipient::Anyone,
+            delay_ms: 0,
+            ttl_ms: None,
+            priority: 0,
+            dedup: None,
+            headers: Vec::new(),
+        };
+        let select = Selection { queue: Some(queue), ..Selection::default() };
+        let mut driver = Self {
+            store,
+            time: Time::start(),
+            account: 0,
+            bytes,
+            send: Operation::Send(send),
+            pop: Operation::Pop(Pop { select, ..Pop::default() }),
+            answers: Vec::new(),
+        };
+        driver.account = driver.store.account(b"bench");
+        let create = Operation::CreateQueue { name: Some(queue), options: None };
+        driver.batch(std::slice::from_ref(&create))?;
+        Ok(driver)
+    }
+
+    fn preload(&mut self, messages: u64) -> Result<(), Box<dyn Error>> {
+        const BATCH: u64 = 256;
+        let batch = vec![self.send.clone(); usize::try_from(BATCH)?];
+        for _ in 0..messages / BATCH {
+            self.batch(&batch)?;
+        }
+        self.batch(&batch[..usize::try_from(messages % BATCH)?])
+    }
+
+    /// Operations per second at this batch size.
+    fn run(&mut self, workload: StoreWorkload, batch: usize, span: Duration) -> Result<f64, Box<dyn Error>> {
+        let operation = |i: usize| match workload {
+            StoreWorkload::Pairs if i % 2 == 1 => self.pop.clone(),
+            _ => self.send.clone(),
+        };
+        // Two batches in turn, so that pairs are whole at batch 1 as well.
+        let batches: [Vec<Operation>; 2] =
+            [(0..batch).map(operation).collect(), (batch..2 * batch).map(operation).collect()];
+        let start = Instant::now();
+        let mut done = 0;
+        while start.elapsed() < span {
+            for operations in &batches {
+                self.batch(operations)?;
+                done += operations.len();
+            }
+        }
+        Ok(done as f64 / start.elapsed().as_secs_f64())
+    }
+
+    /// Executes and commits one batch.
+    fn batch(&mut self, operations: &[Operation]) -> Result<(), Box<dyn Error>> {
+        let now = self.time.millis();
+        let mut news = Vec::new();
+        self.store.prepare(operations.len(), operations.len() * self.bytes.len())?;
+        self.store.tick(now, &mut news);
+        for operation in operations {
+            let ask = Ask { account: self.account, operation, bytes: &self.bytes };
+            self.answers.clear();
+            self.store.execute(now, ask, &mut Answer::new(&mut self.answers, Protocol::Resp2), &mut news);
+            if self.answers.first() == Some(&b'-') {
+                return Err(String::from_utf8_lossy(&self.answers).trim_end().into());
+            }
+        }
+        if let Some(mut commit) = self.store.seal() {
+            let result = commit.sync();
+            self.store.committed(commit, &result);
+            result?;
+        }
+        Ok(())
+    }
+}
+
+/// Records per second when the same bytes are appended to a growing file, one sync per batch.
+fn raw_append(dir: &Path, batch: usize, record_bytes: usize, span: Duration) -> Result<f64, Box<dyn Error>> {
+    let path: PathBuf = dir.with_extension("raw");
+    let mut file = File::create(&path)?;
+    let bytes = vec![b'x'; batch * record_bytes];
+    let start = Instant::now();
+    let mut done = 0;
+    while start.elapsed() < span {
+        file.write_all(&bytes)?;
+        file.sync_data()?;
+        done += batch;
+    }
+    let rate = done as f64 / start.elapsed().as_secs_f64();
+    std::fs::remove_file(path)?;
+    Ok(rate)
+}

@@ -1,0 +1,279 @@
+//! The commands and their flags. What stands here is what `--help` shows.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use posthaste_server::queue::choice::StoreChoice;
+
+/// A middle tier that explains itself: durable message queues over RESP, measured at every stage.
+#[derive(Debug, Parser)]
+#[command(name = "posthaste", version, arg_required_else_help = true)]
+pub(crate) enum Program {
+    /// The queue tier: durable message queues for any Redis client
+    Queue(QueueFlags),
+    /// The load generator
+    #[command(subcommand)]
+    Bench(Bench),
+    /// The management console on the command line
+    Admin(Admin),
+    /// A small experiment with a page that shows it
+    Demo(DemoFlags),
+}
+
+/// `posthaste queue`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  posthaste queue
+  posthaste queue --listen 127.0.0.1:7411 --store embedded:/var/lib/posthaste
+  posthaste queue --listen 0.0.0.0:7411 --accounts accounts.txt
+  redis-cli -p 7411 QCREATE orders; redis-cli -p 7411 SEND orders hello; redis-cli -p 7411 POP QUEUE orders")]
+pub(crate) struct QueueFlags {
+    /// RESP address: HOST:PORT or unix:PATH; may repeat
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7411")]
+    pub(crate) listen: Vec<String>,
+    /// Health and live figures over HTTP: HOST:PORT, or `off`
+    #[arg(long, value_name = "ADDRESS|off", default_value = "127.0.0.1:7480")]
+    pub(crate) http: String,
+    /// Where messages are kept: embedded:DIR (durable), memory: (not durable), mock:BYTES (fixed answers)
+    #[arg(long, value_name = "STORE", default_value = "embedded:./posthaste-data")]
+    pub(crate) store: StoreChoice,
+    /// `open`: any account name may log in; or a file made by `posthaste admin account add`
+    #[arg(long, value_name = "open|FILE", default_value = "open")]
+    pub(crate) accounts: String,
+    /// Network threads [default: number of cores]
+    #[arg(long, value_parser = at_least_one)]
+    pub(crate) threads: Option<usize>,
+    /// Concurrent workers
+    #[arg(long, default_value = "1", value_parser = at_least_one)]
+    pub(crate) workers: usize,
+    /// Most requests a worker takes from the line at once; 1 = one request, one commit
+    #[arg(long, default_value = "256", value_parser = at_least_one)]
+    pub(crate) batch: usize,
+    /// Largest message body in bytes; larger ones get TOOBIG
+    #[arg(long, value_name = "BYTES", default_value = "65536")]
+    pub(crate) max_message: usize,
+    /// Most requests waiting; beyond it a request gets BUSY
+    #[arg(long, value_name = "REQUESTS", default_value = "65536", value_parser = at_least_one)]
+    pub(crate) line_limit: usize,
+    /// Request kinds that wait in a line of their own and go first, for example peek,readable
+    #[arg(long, value_name = "KINDS", value_delimiter = ',')]
+    pub(crate) priority_line: Vec<String>,
+    /// Bytes of memory for the selection state; beyond it SEND gets FULL
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) memory_limit: Option<u64>,
+    /// Most client connections
+    #[arg(long, value_name = "N", default_value = "20000", value_parser = at_least_one)]
+    pub(crate) max_clients: usize,
+    /// Aggregation window of the measurements
+    #[arg(long, default_value = "1s", value_parser = duration)]
+    pub(crate) window: Duration,
+    /// Leave run.json, windows.csv, latency.hlog and system.csv in this new directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) record: Option<PathBuf>,
+    /// How long a graceful stop waits for requests in flight
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    pub(crate) drain: Duration,
+    /// Form of the log on stderr
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    pub(crate) log_format: LogFormat,
+    /// TOML file with a [queue] table of these options
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// The form of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+/// `posthaste bench`
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// Loads a queue tier and reports throughput and response times
+    Queue(Box<posthaste_load::QueueBench>),
+    /// Drives a store directly, without network: what the disk and the store alone can do
+    Store(BenchStoreFlags),
+}
+
+/// `posthaste bench store`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  posthaste bench store --store embedded:/tmp/bench --batch 64
+  posthaste bench store --store memory: --workload send --messages 1000000")]
+pub(crate) struct BenchStoreFlags {
+    /// The store to drive; an embedded directory must be new or empty
+    #[arg(long, value_name = "STORE", default_value = "embedded:./posthaste-bench")]
+    pub(crate) store: StoreChoice,
+    /// What is done
+    #[arg(long, default_value = "pairs")]
+    pub(crate) workload: StoreWorkload,
+    /// Operations in one commit; may repeat
+    #[arg(long, default_values_t = [1, 16, 64, 256], value_parser = at_least_one)]
+    pub(crate) batch: Vec<usize>,
+    /// Body bytes
+    #[arg(long, value_name = "BYTES", default_value = "200")]
+    pub(crate) message_bytes: usize,
+    /// Messages sent before anything is measured
+    #[arg(long, value_name = "N", default_value = "1000")]
+    pub(crate) preload: u64,
+    /// How long each batch size is measured
+    #[arg(long, default_value = "5s", value_parser = duration)]
+    pub(crate) duration: Duration,
+    /// Repetitions of the whole series; medians are shown
+    #[arg(long, default_value = "3", value_parser = at_least_one)]
+    pub(crate) repetitions: usize,
+    /// Write the figures as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+/// What `bench store` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StoreWorkload {
+    /// Sends only
+    Send,
+    /// As many pops as sends
+    Pairs,
+}
+
+/// `posthaste admin`
+#[derive(Args, Debug)]
+pub(crate) struct Admin {
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) command: AdminCommand,
+}
+
+/// How to reach the server, and the form of the output.
+#[derive(Args, Debug)]
+pub(crate) struct Reach {
+    /// The queue tier: HOST:PORT or unix:PATH
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7411")]
+    pub(crate) connect: String,
+    /// Log in as this account
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// The file that holds its secret
+    #[arg(long, value_name = "FILE", requires = "user")]
+    pub(crate) secret_file: Option<PathBuf>,
+    /// JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Commands of `posthaste admin`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AdminCommand {
+    /// All queues with their counts, or one with its options
+    Queues {
+        /// Only this queue
+        queue: Option<String>,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// The messages of a queue, of every recipient and state, without taking any
+    Messages {
+        /// The queue
+        queue: String,
+        /// Only messages with a larger id
+        #[arg(long, value_name = "ID", default_value = "0")]
+        after: u64,
+        /// At most this many
+        #[arg(long, value_name = "N", default_value = "20")]
+        count: u32,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// All accounts the server knows
+    Accounts {
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Who is connected
+    Clients {
+        /// Close this connection instead
+        #[arg(long, value_name = "ID")]
+        kill: Option<u64>,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Removes every message of a queue
+    Purge {
+        /// The queue
+        queue: String,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Deletes a queue with its messages
+    Delete {
+        /// The queue
+        queue: String,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Moves dead letters back
+    Redrive {
+        /// The dead-letter queue
+        from: String,
+        /// Another queue than the one each came from
+        to: Option<String>,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Accounts of a closed server, in its accounts file
+    #[command(subcommand)]
+    Account(AccountCommand),
+}
+
+/// Commands of `posthaste admin account`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AccountCommand {
+    /// Adds an account, or gives it a new secret; the secret is read from stdin
+    Add {
+        /// The account
+        name: String,
+        /// The accounts file
+        #[arg(long, value_name = "FILE", default_value = "accounts.txt")]
+        file: PathBuf,
+    },
+    /// Takes an account out
+    Remove {
+        /// The account
+        name: String,
+        /// The accounts file
+        #[arg(long, value_name = "FILE", default_value = "accounts.txt")]
+        file: PathBuf,
+    },
+}
+
+/// `posthaste demo`
+#[derive(Args, Debug)]
+pub(crate) struct DemoFlags {
+    /// Where the page goes
+    #[arg(long, value_name = "DIR", default_value = "demo-report")]
+    pub(crate) out: PathBuf,
+    /// Client counts to run
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 4, 16, 64])]
+    pub(crate) clients: Vec<usize>,
+    /// How long each is measured
+    #[arg(long, default_value = "5s", value_parser = duration)]
+    pub(crate) duration: Duration,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("must be at least 1".into()),
+        Ok(number) => Ok(number),
+        Err(_) => Err("must be a whole number".into()),
+    }
+}
+
+/// `500ms`, `1s`, `2m`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    posthaste_load::timespan::parse(text)
+}

@@ -1,0 +1,117 @@
+//! `posthaste queue`: starts the tier, runs until a signal, stops it gracefully.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use posthaste_server::path::accept::ListenAddress;
+use posthaste_server::server::{Options, RunNote, Server};
+use posthaste_wire::command::Kind;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::flags::QueueFlags;
+use crate::logging;
+
+/// Runs it; returns when it has stopped.
+pub(crate) fn run(flags: &QueueFlags) -> Result<(), Box<dyn Error>> {
+    logging::start(flags.log_format);
+    // Signals are caught before anything is opened, so that a stop during the start is graceful too.
+    let mut signals = Signals::new([SIGTERM, SIGINT])?;
+    raise_descriptor_limit();
+    let server = Server::start(options(flags)?)?;
+    for address in server.addresses() {
+        tracing::info!(store = %flags.store, "listening on {address}");
+    }
+    if let Some(address) = server.http_address() {
+        tracing::info!("health and figures on http://{address}");
+    }
+    let signal = signals.forever().next();
+    tracing::info!(signal, "stopping: no new requests, finishing what is in flight");
+    end_at_second_signal(signals);
+    let stopped = server.stop(flags.drain);
+    if stopped.cut > 0 {
+        tracing::warn!(connections = stopped.cut, "the drain time was over: connections were cut");
+    }
+    print!("{}", stopped.summary);
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// A user who asks twice does not want to wait.
+fn end_at_second_signal(mut signals: Signals) {
+    std::thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            std::process::exit(128 + signal);
+        }
+    });
+}
+
+/// Every connection is a descriptor: use what the system allows.
+fn raise_descriptor_limit() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        tracing::warn!("cannot raise the limit of open files: {error}");
+    }
+}
+
+fn options(flags: &QueueFlags) -> Result<Options, String> {
+    let cores = available_parallelism().map_or(1, usize::from);
+    Ok(Options {
+        listen: flags.listen.iter().map(|text| ListenAddress::parse(text)).collect::<Result<_, _>>()?,
+        http: http(&flags.http)?,
+        store: flags.store.clone(),
+        accounts: (flags.accounts != "open").then(|| PathBuf::from(&flags.accounts)),
+        threads: flags.threads.unwrap_or(cores),
+        workers: flags.workers,
+        batch: flags.batch,
+        message_bytes_max: flags.max_message,
+        line_requests_max: flags.line_limit,
+        priority_kinds: flags.priority_line.iter().map(|name| kind(name)).collect::<Result<_, _>>()?,
+        connections_max: flags.max_clients,
+        memory_limit: flags.memory_limit,
+        window: flags.window.max(Duration::from_millis(10)),
+        record: flags.record.clone().map(|dir| (dir, note(flags))),
+    })
+}
+
+fn http(text: &str) -> Result<Option<SocketAddr>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    match ListenAddress::parse(text) {
+        Ok(ListenAddress::Tcp(address)) => Ok(Some(address)),
+        _ => Err(format!("--http {text}: write HOST:PORT or off")),
+    }
+}
+
+fn kind(name: &str) -> Result<Kind, String> {
+    let known = Kind::ALL.into_iter().find(|kind| kind.name() == name);
+    known.ok_or_else(|| format!("--priority-line: unknown request kind {name}; known are {}", Kind::NAMES.join(", ")))
+}
+
+/// What the record says of this run.
+fn note(flags: &QueueFlags) -> RunNote {
+    RunNote {
+        command: std::env::args().collect(),
+        options: serde_json::json!({
+            "listen": flags.listen,
+            "http": flags.http,
+            "store": flags.store.to_string(),
+            "accounts": flags.accounts,
+            "threads": flags.threads,
+            "workers": flags.workers,
+            "batch": flags.batch,
+            "max_message_bytes": flags.max_message,
+            "line_limit": flags.line_limit,
+            "priority_line": flags.priority_line,
+            "memory_limit_bytes": flags.memory_limit,
+            "max_clients": flags.max_clients,
+            "window_s": flags.window.as_secs_f64(),
+            "drain_s": flags.drain.as_secs_f64(),
+        }),
+    }
+}
