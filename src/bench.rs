@@ -4,7 +4,7 @@ use std::error::Error;
 
 use posthaste_load::QueueBench;
 
-/// Runs the load; a violated check is an error.
+/// Runs the load; a violated check, a lost connection or an unanswered request is an error.
 pub(crate) fn run(flags: QueueBench) -> Result<(), Box<dyn Error>> {
     let report = posthaste_load::run(flags)?;
     print!("{report}");

@@ -3,7 +3,9 @@
 //! Every option has one name in all three: `queue --max-message`, `POSTHASTE_QUEUE_MAX_MESSAGE`, and `max-message`
 //! in the table `[queue]`. Nothing is listed twice: environment and file are derived from the flags.
 
+use std::error::Error;
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::fs;
 use std::process::ExitCode;
 
@@ -20,6 +22,18 @@ pub(crate) enum Refusal {
     /// The file is wrong.
     File(String),
 }
+
+/// A value that only its user can judge: understood as text, and wrong.
+#[derive(Debug)]
+pub(crate) struct Misuse(pub(crate) String);
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Misuse {}
 
 impl Refusal {
     /// Tells the user, and the exit code.

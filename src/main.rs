@@ -13,8 +13,12 @@ mod logging;
 mod queue;
 mod resp;
 
+use std::error::Error;
 use std::process::ExitCode;
 
+use posthaste_load::LoadError;
+
+use config::Misuse;
 use flags::{Admin, Bench, Program};
 
 fn main() -> ExitCode {
@@ -33,7 +37,13 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("posthaste: {error}");
-            ExitCode::FAILURE
+            exit_code(error.as_ref())
         }
     }
+}
+
+/// 2 when the user must say it differently, 1 when it failed all the same.
+fn exit_code(error: &(dyn Error + 'static)) -> ExitCode {
+    let misused = error.is::<Misuse>() || error.downcast_ref().is_some_and(LoadError::is_usage);
+    ExitCode::from(if misused { 2 } else { 1 })
 }

@@ -13,6 +13,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::config::Misuse;
 use crate::flags::QueueFlags;
 use crate::logging;
 
@@ -22,7 +23,7 @@ pub(crate) fn run(flags: &QueueFlags) -> Result<(), Box<dyn Error>> {
     // Signals are caught before anything is opened, so that a stop during the start is graceful too.
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     raise_descriptor_limit();
-    let server = Server::start(options(flags)?)?;
+    let server = Server::start(options(flags).map_err(Misuse)?)?;
     for address in server.addresses() {
         tracing::info!(store = %flags.store, "listening on {address}");
     }

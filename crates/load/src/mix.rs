@@ -1,4 +1,4 @@
-//! Requests drawn by shares, one independent stream per client: the same seed gives the same requests
+//! Requests drawn by shares, one independent stream per client: the same seed draws the same requests
 //! however the answers are timed.
 //!
 //! Two kinds depend on what the client holds. A `delete` takes the oldest queue the client made; with none

@@ -1,0 +1,108 @@
+//! A graceful stop: what was begun is finished and answered, nothing is lost, and the exit code says so.
+
+mod support;
+
+#[path = "support/client.rs"]
+mod client;
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use client::{Answer, Client};
+use support::Server;
+
+/// What one client knows: acknowledged sends, messages popped.
+type Known = (Vec<String>, Vec<String>);
+
+/// Sends and pops, several requests in flight, until the server ends.
+fn load(server: SocketAddr, number: usize) -> Known {
+    let mut client = Client::connect(server).expect("the server runs");
+    let (mut sent, mut popped) = (Vec::new(), Vec::new());
+    for turn in 0.. {
+        let bodies: Vec<String> = (0..4).map(|i| format!("{number}-{turn}-{i}")).collect();
+        for body in &bodies {
+            if client.send(&["SEND", "q", body]).and_then(|()| client.send(&["POP", "QUEUE", "q"])).is_err() {
+                // What the server did before it closed is answered all the same.
+                break;
+            }
+        }
+        for body in bodies {
+            match client.answer() {
+                Ok(Answer::Integer(_)) => sent.push(body),
+                Ok(other) => panic!("SEND answered {other:?}"),
+                Err(_) => return (sent, popped),
+            }
+            match client.answer() {
+                Ok(answer) => popped.extend(answer.body().map(str::to_owned)),
+                Err(_) => return (sent, popped),
+            }
+        }
+    }
+    (sent, popped)
+}
+
+#[test]
+fn a_stop_under_load_answers_what_it_did_and_loses_nothing() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = format!("embedded:{}", dir.path().display());
+    for round in 0..5 {
+        let server = Server::start(&store, &[]);
+        let addr = server.addr();
+        Client::connect(addr).expect("it runs").ask(&["QCREATE", "q"]).expect("it runs");
+        let clients: Vec<_> = (0..16).map(|number| thread::spawn(move || load(addr, number))).collect();
+        thread::sleep(Duration::from_millis(100 + 50 * round));
+        let start = Instant::now();
+        assert_eq!(server.stop().code(), Some(0));
+        assert!(start.elapsed() < Duration::from_secs(5), "it took {:?}", start.elapsed());
+        let known: Vec<Known> =
+            clients.into_iter().map(|client| client.join().expect("a client is done")).collect();
+        account_for(&known, &store);
+    }
+}
+
+/// Every acknowledged message was popped once by someone or is still there.
+fn account_for(known: &[Known], store: &str) {
+    let server = Server::start(store, &[]);
+    let mut client = Client::connect(server.addr()).expect("it runs");
+    let mut popped: Vec<String> = known.iter().flat_map(|(_, popped)| popped.clone()).collect();
+    while let Some(body) = client.ask(&["POP", "QUEUE", "q"]).expect("it runs").body() {
+        popped.push(body.to_owned());
+    }
+    let distinct: BTreeSet<&String> = popped.iter().collect();
+    assert_eq!(distinct.len(), popped.len(), "a message was delivered twice");
+    let lost: Vec<&String> =
+        known.iter().flat_map(|(sent, _)| sent).filter(|body| !distinct.contains(body)).collect();
+    assert!(lost.is_empty(), "acknowledged and gone: {lost:?}");
+    assert!(known.iter().map(|(sent, _)| sent.len()).sum::<usize>() > 100, "there was no load");
+    assert_eq!(server.stop().code(), Some(0));
+}
+
+#[test]
+fn a_waiting_pop_is_answered_with_null_when_the_server_stops() {
+    let server = Server::start("memory:", &[]);
+    let mut client = Client::connect(server.addr()).expect("it runs");
+    client.ask(&["QCREATE", "q"]).expect("it runs");
+    client.send(&["POP", "QUEUE", "q", "BLOCK", "60000"]).expect("it runs");
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(server.stop().code(), Some(0));
+    assert_eq!(client.answer().expect("an answer"), Answer::Null);
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let mut server = Server::start("memory:", &["--drain", "60s"]);
+    let mut slow = Client::connect(server.addr()).expect("it runs");
+    slow.ask(&["QCREATE", "q"]).expect("it runs");
+    slow.ask(&["SEND", "q", &"x".repeat(60_000)]).expect("it runs");
+    for _ in 0..400 {
+        slow.send(&["PEEK", "QUEUE", "q"]).expect("it runs");
+    }
+    server.signal("TERM");
+    thread::sleep(Duration::from_millis(300));
+    assert!(server.is_running(), "it waits for the reader");
+    let start = Instant::now();
+    assert_eq!(server.stop().code(), Some(128 + 15));
+    assert!(start.elapsed() < Duration::from_secs(2));
+}

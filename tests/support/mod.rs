@@ -1,0 +1,112 @@
+//! A `posthaste queue` process for a test: started on a free port, and gone when the test is.
+
+#![allow(dead_code, reason = "each test program uses its own part of this")]
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// How long a server may take until it listens.
+const START: Duration = Duration::from_secs(20);
+
+/// A running server.
+pub(crate) struct Server {
+    child: Child,
+    addr: SocketAddr,
+    log: Log,
+}
+
+/// What the server wrote to stderr so far.
+type Log = Arc<Mutex<String>>;
+
+impl Server {
+    /// Starts `posthaste queue` on `store` with further arguments and waits until it listens.
+    pub(crate) fn start(store: &str, arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_posthaste"))
+            .args(["queue", "--listen", "127.0.0.1:0", "--http", "off", "--store", store])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the posthaste program can be run");
+        let log = Log::default();
+        let stderr = child.stderr.take().expect("stderr is piped");
+        let listening = follow(stderr, Arc::clone(&log));
+        let Ok(addr) = listening.recv_timeout(START) else {
+            child.kill().and_then(|()| child.wait()).expect("a child can be killed");
+            panic!("the server did not say where it listens; it said:\n{}", log.lock().expect("log"));
+        };
+        Self { child, addr, log }
+    }
+
+    /// Where it listens.
+    pub(crate) fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// What it wrote to stderr so far.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().expect("log").clone()
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it has not ended yet.
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("a child can be asked").is_none()
+    }
+
+    /// Sends it a signal, by the name that kill(1) gives it.
+    pub(crate) fn signal(&self, name: &str) {
+        let asked = Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]).status();
+        assert!(asked.is_ok_and(|status| status.success()), "kill -{name}");
+    }
+
+    /// Asks it to stop (SIGTERM) and waits until it has.
+    pub(crate) fn stop(mut self) -> ExitStatus {
+        self.signal("TERM");
+        self.child.wait().expect("a child can be waited for")
+    }
+
+    /// Ends it without warning (SIGKILL).
+    pub(crate) fn kill9(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it may have ended by itself
+        let _ = self.child.wait();
+    }
+}
+
+/// Reads stderr to its end, keeps it, and reports the first address listened on.
+fn follow(stderr: ChildStderr, log: Log) -> Receiver<SocketAddr> {
+    let (found, listening) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            if let Some(addr) = address_in(&line) {
+                let _ = found.send(addr); // nobody listens for a second one
+            }
+            let mut log = log.lock().expect("log");
+            log.push_str(&line);
+            log.push('\n');
+        }
+    });
+    listening
+}
+
+/// The address in a line that says `listening on 127.0.0.1:PORT`.
+fn address_in(line: &str) -> Option<SocketAddr> {
+    let (_, after) = line.split_once("listening on ")?;
+    after.split(|c: char| c.is_whitespace() || c == '"' || c == ',').next()?.parse().ok()
+}

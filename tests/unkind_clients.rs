@@ -1,0 +1,220 @@
+//! Clients as the world has them: slow, half-closed, impatient, malformed, far too many. None harms another,
+//! none costs unbounded memory, and nothing acknowledged is lost.
+
+mod support;
+
+#[path = "support/client.rs"]
+mod client;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use client::{Answer, Client};
+use support::Server;
+
+fn server(arguments: &[&str]) -> (Server, tempfile::TempDir) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    (Server::start(&format!("embedded:{}", dir.path().display()), arguments), dir)
+}
+
+fn connect(server: &Server) -> Client {
+    Client::connect(server.addr()).expect("the server runs")
+}
+
+fn ask(client: &mut Client, words: &[&str]) -> Answer {
+    client.ask(words).expect("the server runs")
+}
+
+/// Resident memory of a process in MiB.
+fn resident_mib(server: &Server) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("the server runs");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS stands there");
+    line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).expect("a number of kB") / 1024
+}
+
+#[test]
+fn a_hundred_thousand_requests_in_one_go_are_answered_in_their_order() {
+    const REQUESTS: usize = 100_000;
+    let (server, _dir) = server(&[]);
+    let mut client = connect(&server);
+    ask(&mut client, &["QCREATE", "q"]);
+    let mut writer = client.socket().try_clone().expect("a second handle");
+    let writing = thread::spawn(move || {
+        for i in 0..REQUESTS {
+            let request = match i % 4 {
+                0 => format!("*3\r\n$4\r\nSEND\r\n$1\r\nq\r\n$6\r\n{i:06}\r\n"),
+                1 => format!("ECHO {i}\r\n"),
+                2 => "*3\r\n$4\r\nPEEK\r\n$5\r\nQUEUE\r\n$1\r\nq\r\n".to_owned(),
+                _ => "*3\r\n$3\r\nPOP\r\n$5\r\nQUEUE\r\n$1\r\nq\r\n".to_owned(),
+            };
+            writer.write_all(request.as_bytes()).expect("the server reads");
+        }
+    });
+    for i in 0..REQUESTS {
+        let answer = client.answer().expect("the server answers");
+        match i % 4 {
+            0 => assert!(answer.integer().is_some(), "{i}: {answer:?}"),
+            1 => assert_eq!(answer.text(), Some(i.to_string().as_str())),
+            2 => assert_eq!(answer.body(), Some(format!("{:06}", i - 2).as_str())),
+            _ => assert_eq!(answer.body(), Some(format!("{:06}", i - 3).as_str())),
+        }
+    }
+    writing.join().expect("the writer is done");
+}
+
+#[test]
+fn a_request_may_arrive_one_byte_at_a_time() {
+    let (server, _dir) = server(&[]);
+    let mut client = connect(&server);
+    let requests = b"*2\r\n$7\r\nQCREATE\r\n$1\r\nq\r\n*3\r\n$4\r\nSEND\r\n$1\r\nq\r\n$5\r\nhe\r\no\r\nPOP QUEUE q\r\n";
+    for byte in requests {
+        client.write(&[*byte]).expect("the server reads");
+    }
+    assert!(client.answer().expect("an answer").integer().is_some());
+    assert!(client.answer().expect("an answer").integer().is_some());
+    assert_eq!(client.answer().expect("an answer").body(), Some("he\r\no"));
+}
+
+#[test]
+fn a_client_that_has_said_everything_still_gets_its_answers() {
+    let (server, _dir) = server(&[]);
+    let mut socket = TcpStream::connect(server.addr()).expect("the server runs");
+    socket.write_all(b"QCREATE q\r\nSEND q one\r\nPOP QUEUE q\r\nPING\r\n").expect("the server reads");
+    socket.shutdown(Shutdown::Write).expect("a half-close");
+    let mut answers = String::new();
+    socket.read_to_string(&mut answers).expect("answers, then the end");
+    assert!(answers.contains("one") && answers.ends_with("+PONG\r\n"), "{answers}");
+}
+
+#[test]
+fn a_slow_reader_is_not_read_and_harms_only_itself() {
+    const REQUESTS: usize = 5_000;
+    let (server, _dir) = server(&[]);
+    let mut slow = connect(&server);
+    ask(&mut slow, &["QCREATE", "q"]);
+    ask(&mut slow, &["SEND", "q", &"x".repeat(60_000)]);
+    let mut writer = slow.socket().try_clone().expect("a second handle");
+    let writing = thread::spawn(move || {
+        for _ in 0..REQUESTS {
+            writer.write_all(b"PEEK QUEUE q\r\n").expect("the server reads in the end");
+        }
+    });
+    thread::sleep(Duration::from_millis(300));
+    let mut other = connect(&server);
+    let start = Instant::now();
+    for _ in 0..100 {
+        assert_eq!(ask(&mut other, &["PING"]).text(), Some("PONG"));
+    }
+    assert!(start.elapsed() < Duration::from_secs(5), "others wait: {:?}", start.elapsed());
+    assert!(resident_mib(&server) < 150, "{} MiB for answers nobody reads", resident_mib(&server));
+    for _ in 0..REQUESTS {
+        assert_eq!(slow.answer().expect("an answer").body().map(str::len), Some(60_000));
+    }
+    writing.join().expect("the writer is done");
+}
+
+#[test]
+fn what_is_not_resp_is_answered_with_an_error_before_the_connection_ends() {
+    let (server, _dir) = server(&[]);
+    for wrong in ["*99999999999999999999\r\n", "*1\r\n:5\r\n", "*1\r\n$9223372036854775807\r\n", "*1\r\n$3\r\nabcde"] {
+        let mut client = connect(&server);
+        client.write(wrong.as_bytes()).expect("the server reads");
+        let answer = client.answer().unwrap_or_else(|_| panic!("no error for {wrong:?}"));
+        assert!(matches!(&answer, Answer::Error(text) if text.contains("rotocol error")), "{wrong:?}: {answer:?}");
+        assert!(client.is_closed(), "the stream after {wrong:?} means nothing");
+    }
+}
+
+#[test]
+fn an_unknown_command_leaves_the_connection_as_it_was() {
+    let (server, _dir) = server(&[]);
+    let mut client = connect(&server);
+    assert!(ask(&mut client, &["FROBNICATE", "1"]).is_error("ERR"));
+    assert_eq!(ask(&mut client, &["PING"]).text(), Some("PONG"));
+}
+
+#[test]
+fn a_message_is_not_given_to_a_waiting_client_that_left() {
+    let (server, _dir) = server(&[]);
+    let mut sender = connect(&server);
+    ask(&mut sender, &["QCREATE", "q"]);
+    for _ in 0..20 {
+        let mut leaving = connect(&server);
+        leaving.send(&["POP", "QUEUE", "q", "BLOCK", "60000"]).expect("the server reads");
+        thread::sleep(Duration::from_millis(20));
+        drop(leaving);
+    }
+    thread::sleep(Duration::from_millis(100));
+    ask(&mut sender, &["SEND", "q", "kept"]);
+    assert_eq!(ask(&mut sender, &["POP", "QUEUE", "q"]).body(), Some("kept"));
+}
+
+#[test]
+fn a_full_waiting_line_says_busy_and_drops_nothing() {
+    const CLIENTS: usize = 32;
+    let (server, _dir) = server(&["--line-limit", "2", "--batch", "1"]);
+    ask(&mut connect(&server), &["QCREATE", "q"]);
+    let addr = server.addr();
+    let flood = |_| {
+        thread::spawn(move || {
+            let mut client = Client::connect(addr).expect("the server runs");
+            let (mut stored, mut busy) = (0, 0);
+            for _ in 0..200 {
+                match client.ask(&["SEND", "q", "x"]).expect("the server runs") {
+                    Answer::Integer(_) => stored += 1,
+                    answer if answer.is_error("BUSY") => busy += 1,
+                    other => panic!("SEND answered {other:?}"),
+                }
+            }
+            (stored, busy)
+        })
+    };
+    let floods: Vec<_> = (0..CLIENTS).map(flood).collect();
+    let counts: Vec<(i64, i64)> =
+        floods.into_iter().map(|flood| flood.join().expect("a client is done")).collect();
+    let stored: i64 = counts.iter().map(|(stored, _)| stored).sum();
+    let busy: i64 = counts.iter().map(|(_, busy)| busy).sum();
+    assert!(busy > 0, "a line of two is never full for {CLIENTS} clients");
+    let deleted = ask(&mut connect(&server), &["QDELETE", "q"]);
+    assert_eq!(deleted.integer(), Some(stored), "what was acknowledged is there, what was refused is not");
+}
+
+#[test]
+fn ten_thousand_connections_cost_less_than_300_mib_and_all_are_served() {
+    const CONNECTIONS: usize = 10_000;
+    let (server, _dir) = server(&[]);
+    let allowed = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    assert!(allowed > CONNECTIONS as u64 + 100, "this test needs {CONNECTIONS} open files, allowed are {allowed}");
+    let limit = rustix::process::Rlimit { current: Some(allowed), maximum: Some(allowed) };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).expect("the soft limit may rise");
+    let mut clients: Vec<Client> = (0..CONNECTIONS).map(|_| connect(&server)).collect();
+    ask(&mut clients[0], &["QCREATE", "q"]);
+    for client in &mut clients {
+        client.send(&["SEND", "q", "hello"]).expect("the server reads");
+    }
+    for client in &mut clients {
+        assert!(client.answer().expect("the server answers").integer().is_some());
+    }
+    let resident = resident_mib(&server);
+    println!("{resident} MiB with {CONNECTIONS} connections");
+    assert!(resident <= 300, "{resident} MiB");
+    assert_eq!(ask(&mut clients[CONNECTIONS - 1], &["QDELETE", "q"]).integer(), Some(CONNECTIONS as i64));
+}
+
+#[test]
+fn one_connection_too_many_is_told_so_and_the_others_stay() {
+    let (server, _dir) = server(&["--max-clients", "3"]);
+    let mut clients: Vec<Client> = (0..3).map(|_| connect(&server)).collect();
+    for client in &mut clients {
+        assert_eq!(ask(client, &["PING"]).text(), Some("PONG"));
+    }
+    let mut refused = connect(&server);
+    let answer = refused.answer().expect("it is told why");
+    assert!(matches!(&answer, Answer::Error(text) if text.contains("max number of clients")), "{answer:?}");
+    clients.pop();
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(ask(&mut connect(&server), &["PING"]).text(), Some("PONG"));
+}
