@@ -6,7 +6,7 @@ use posthaste_wire::span::Span;
 
 /// What a connection saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub(crate) enum Event {
     /// A request with these arguments.
     Request(Vec<Vec<u8>>),
     /// A request that was too large, and the fault to answer.
@@ -18,17 +18,17 @@ pub enum Event {
 }
 
 /// What it saw, and the most bytes it had to keep.
-pub struct Seen {
+pub(crate) struct Seen {
     /// In order.
-    pub events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
     /// Unfinished bytes, at most.
-    pub kept_max: usize,
+    pub(crate) kept_max: usize,
     /// Arguments the caller's list had room for at the end.
-    pub args_capacity: usize,
+    pub(crate) args_capacity: usize,
 }
 
 /// Feeds `input` in the given pieces; what is left after the last one comes as one more.
-pub fn feed(limits: Limits, input: &[u8], pieces: impl IntoIterator<Item = usize>) -> Seen {
+pub(crate) fn feed(limits: Limits, input: &[u8], pieces: impl IntoIterator<Item = usize>) -> Seen {
     let mut connection = Connection::new(limits);
     let mut rest = input;
     for piece in pieces {
