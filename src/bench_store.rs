@@ -76,7 +76,8 @@ fn show(report: &Report) {
     println!("{}, {} B bodies, {} messages in it", report.store, report.message_bytes, report.preload);
     println!("{:>6} {:>16} {:>16} {:>7}", "batch", "operations/s", "raw append/s", "ratio");
     for row in &report.rows {
-        let number = |value: Option<f64>, digits| value.map_or("-".into(), |value| format!("{value:.digits$}"));
+        let number =
+            |value: Option<f64>, digits| value.map_or("-".into(), |value| format!("{value:.digits$}"));
         println!(
             "{:>6} {:>16.0} {:>16} {:>7}",
             row.batch,
@@ -90,7 +91,11 @@ fn show(report: &Report) {
     }
 }
 
-fn measure<R: Rules>(flags: &BenchStoreFlags, store: R, dir: Option<&Path>) -> Result<Report, Box<dyn Error>> {
+fn measure<R: Rules>(
+    flags: &BenchStoreFlags,
+    store: R,
+    dir: Option<&Path>,
+) -> Result<Report, Box<dyn Error>> {
     let mut driver = Driver::new(store, flags.message_bytes)?;
     let start = Instant::now();
     driver.preload(flags.preload)?;

@@ -30,7 +30,8 @@ impl Run {
 
 /// Runs it.
 pub(crate) fn run(flags: &DemoFlags) -> Result<(), Box<dyn Error>> {
-    fs::create_dir_all(&flags.out).map_err(|error| format!("cannot make {}: {error}", flags.out.display()))?;
+    fs::create_dir_all(&flags.out)
+        .map_err(|error| format!("cannot make {}: {error}", flags.out.display()))?;
     let scratch = std::env::temp_dir().join(format!("posthaste-demo-{}", std::process::id()));
     let done = experiment(flags, &scratch);
     if scratch.exists() {
@@ -47,7 +48,10 @@ fn experiment(flags: &DemoFlags, scratch: &Path) -> Result<Vec<Run>, Box<dyn Err
     let tier = Tier::start(&scratch.join("data"))?;
     println!("queue tier on {} (durable, embedded store)", tier.address);
     println!("twelve-step workload, {} s for each client count\n", flags.duration.as_secs_f64());
-    println!("{:>8} {:>12} {:>10} {:>10} {:>10} {:>10}", "clients", "requests/s", "mean us", "p50 us", "p99 us", "p99.9 us");
+    println!(
+        "{:>8} {:>12} {:>10} {:>10} {:>10} {:>10}",
+        "clients", "requests/s", "mean us", "p50 us", "p99 us", "p99.9 us"
+    );
     let mut runs = Vec::new();
     for &clients in &flags.clients {
         let run = load(&tier.address, clients, flags.duration, scratch)?;
@@ -71,7 +75,17 @@ fn experiment(flags: &DemoFlags, scratch: &Path) -> Result<Vec<Run>, Box<dyn Err
 fn load(address: &str, clients: usize, duration: Duration, scratch: &Path) -> Result<Run, Box<dyn Error>> {
     let json: PathBuf = scratch.join(format!("clients-{clients}.json"));
     let output = Command::new(std::env::current_exe()?)
-        .args(["bench", "queue", "--workload", "twelve-step", "--warmup", "1s", "--cooldown", "500ms", "--check"])
+        .args([
+            "bench",
+            "queue",
+            "--workload",
+            "twelve-step",
+            "--warmup",
+            "1s",
+            "--cooldown",
+            "500ms",
+            "--check",
+        ])
         .args(["--connect", address, "--clients", &clients.to_string()])
         .args(["--duration", &format!("{}ms", duration.as_millis())])
         .arg("--json")

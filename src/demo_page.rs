@@ -66,7 +66,9 @@ fn overall(runs: &[Run]) -> String {
 /// The kinds of requests at the largest number of clients.
 fn by_kind(runs: &[Run]) -> String {
     let Some(run) = runs.last() else { return String::new() };
-    let Some(kinds) = run.report.get("kinds").and_then(|kinds| kinds.as_object()) else { return String::new() };
+    let Some(kinds) = run.report.get("kinds").and_then(|kinds| kinds.as_object()) else {
+        return String::new();
+    };
     let mut rows = String::new();
     for name in kinds.keys() {
         let figure = |field: &str| run.figure(&format!("/kinds/{name}/{field}"));
@@ -115,7 +117,13 @@ fn chart(title: &str, unit: &str, runs: &[Run], series: &[Series<'_>]) -> String
         tick += step;
     }
     for (i, run) in runs.iter().enumerate() {
-        let _ = write!(svg, "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>", x(i), HEIGHT - 20.0, run.clients);
+        let _ = write!(
+            svg,
+            "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            x(i),
+            HEIGHT - 20.0,
+            run.clients
+        );
     }
     for (place, (name, color, of)) in series.iter().enumerate() {
         let points: Vec<String> =
@@ -148,7 +156,8 @@ fn chart(title: &str, unit: &str, runs: &[Run], series: &[Series<'_>]) -> String
 fn scale(largest: f64) -> (f64, f64) {
     let rough = (largest / 5.0).max(1e-9);
     let power = 10_f64.powf(rough.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|step| *step >= rough).unwrap_or(power);
+    let step =
+        [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|step| *step >= rough).unwrap_or(power);
     ((largest / step).ceil().max(1.0) * step, step)
 }
 

@@ -1,6 +1,7 @@
 //! `posthaste queue`: starts the tier, runs until a signal, stops it gracefully.
 
 use std::error::Error;
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::thread::available_parallelism;
@@ -37,7 +38,8 @@ pub(crate) fn run(flags: &QueueFlags) -> Result<(), Box<dyn Error>> {
     if stopped.cut > 0 {
         tracing::warn!(connections = stopped.cut, "the drain time was over: connections were cut");
     }
-    print!("{}", stopped.summary);
+    // Whoever wanted the summary may have gone; the stop is as good without.
+    let _ = std::io::stdout().write_all(stopped.summary.as_bytes());
     tracing::info!("stopped");
     Ok(())
 }
@@ -91,7 +93,9 @@ fn http(text: &str) -> Result<Option<SocketAddr>, String> {
 
 fn kind(name: &str) -> Result<Kind, String> {
     let known = Kind::ALL.into_iter().find(|kind| kind.name() == name);
-    known.ok_or_else(|| format!("--priority-line: unknown request kind {name}; known are {}", Kind::NAMES.join(", ")))
+    known.ok_or_else(|| {
+        format!("--priority-line: unknown request kind {name}; known are {}", Kind::NAMES.join(", "))
+    })
 }
 
 /// What the record says of this run.

@@ -20,9 +20,9 @@ impl Client {
     /// Connects, and logs in when an account is named.
     pub(crate) fn connect(reach: &Reach) -> Result<Self, Box<dyn Error>> {
         let Ok(address) = reach.connect.parse::<Address>();
-        let stream = address
-            .connect()
-            .map_err(|error| format!("cannot reach {address}: {error}; is `posthaste queue` running there?"))?;
+        let stream = address.connect().map_err(|error| {
+            format!("cannot reach {address}: {error}; is `posthaste queue` running there?")
+        })?;
         let mut client = Self { stream, input: Vec::new() };
         client.ask(&["HELLO", "3"], |_| Ok(()))?;
         if let Some(user) = &reach.user {

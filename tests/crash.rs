@@ -250,7 +250,8 @@ impl Plain {
     }
 
     fn pop(&mut self, client: &mut Client) -> Result<(), Broken> {
-        let answer = client.ask(&["POP", "QUEUE", "plain"]).inspect_err(|_| self.journal.pops_in_doubt += 1)?;
+        let answer =
+            client.ask(&["POP", "QUEUE", "plain"]).inspect_err(|_| self.journal.pops_in_doubt += 1)?;
         self.journal.taken.extend(taken(&answer));
         Ok(())
     }

@@ -6,7 +6,9 @@ mod support;
 mod client;
 
 use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -105,4 +107,21 @@ fn a_second_signal_ends_at_once() {
     let start = Instant::now();
     assert_eq!(server.stop().code(), Some(128 + 15));
     assert!(start.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn a_server_whose_log_nobody_reads_any_more_stops_as_it_should() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_posthaste"))
+        .args(["queue", "--listen", "127.0.0.1:0", "--http", "off", "--store", "memory:"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program can be run");
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().expect("a pipe"))
+        .read_line(&mut line)
+        .expect("it says where it listens");
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().expect("kill runs").success());
+    assert_eq!(child.wait().expect("it ends").code(), Some(0), "the stop itself is logged");
 }

@@ -69,7 +69,8 @@ fn a_hundred_thousand_requests_in_one_go_are_answered_in_their_order() {
 fn a_request_may_arrive_one_byte_at_a_time() {
     let (server, _dir) = server(&[]);
     let mut client = connect(&server);
-    let requests = b"*2\r\n$7\r\nQCREATE\r\n$1\r\nq\r\n*3\r\n$4\r\nSEND\r\n$1\r\nq\r\n$5\r\nhe\r\no\r\nPOP QUEUE q\r\n";
+    let requests =
+        b"*2\r\n$7\r\nQCREATE\r\n$1\r\nq\r\n*3\r\n$4\r\nSEND\r\n$1\r\nq\r\n$5\r\nhe\r\no\r\nPOP QUEUE q\r\n";
     for byte in requests {
         client.write(&[*byte]).expect("the server reads");
     }
@@ -119,11 +120,16 @@ fn a_slow_reader_is_not_read_and_harms_only_itself() {
 #[test]
 fn what_is_not_resp_is_answered_with_an_error_before_the_connection_ends() {
     let (server, _dir) = server(&[]);
-    for wrong in ["*99999999999999999999\r\n", "*1\r\n:5\r\n", "*1\r\n$9223372036854775807\r\n", "*1\r\n$3\r\nabcde"] {
+    for wrong in
+        ["*99999999999999999999\r\n", "*1\r\n:5\r\n", "*1\r\n$9223372036854775807\r\n", "*1\r\n$3\r\nabcde"]
+    {
         let mut client = connect(&server);
         client.write(wrong.as_bytes()).expect("the server reads");
         let answer = client.answer().unwrap_or_else(|_| panic!("no error for {wrong:?}"));
-        assert!(matches!(&answer, Answer::Error(text) if text.contains("rotocol error")), "{wrong:?}: {answer:?}");
+        assert!(
+            matches!(&answer, Answer::Error(text) if text.contains("rotocol error")),
+            "{wrong:?}: {answer:?}"
+        );
         assert!(client.is_closed(), "the stream after {wrong:?} means nothing");
     }
 }
@@ -187,7 +193,10 @@ fn ten_thousand_connections_cost_less_than_300_mib_and_all_are_served() {
     const CONNECTIONS: usize = 10_000;
     let (server, _dir) = server(&[]);
     let allowed = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.unwrap_or(u64::MAX);
-    assert!(allowed > CONNECTIONS as u64 + 100, "this test needs {CONNECTIONS} open files, allowed are {allowed}");
+    assert!(
+        allowed > CONNECTIONS as u64 + 100,
+        "this test needs {CONNECTIONS} open files, allowed are {allowed}"
+    );
     let limit = rustix::process::Rlimit { current: Some(allowed), maximum: Some(allowed) };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).expect("the soft limit may rise");
     let mut clients: Vec<Client> = (0..CONNECTIONS).map(|_| connect(&server)).collect();

@@ -1,0 +1,85 @@
+//! What is measured, how long, and where the result goes.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+
+/// Measures posthaste beside its peers; every scenario unless some are named.
+#[derive(Debug, Parser)]
+#[command(name = "side-by-side")]
+pub(crate) struct Options {
+    /// Scenarios to run
+    chosen: Vec<Scenario>,
+    /// One short round, to see that everything works; its figures prove nothing
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Rounds; medians are shown
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Where the Markdown report goes
+    #[arg(long, value_name = "FILE", default_value = "target/side-by-side.md")]
+    pub(crate) out: PathBuf,
+    /// Servers keep their data below this directory; it must be on a real disk
+    #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
+    pub(crate) dir: PathBuf,
+    /// For the scenario `measuring`: a posthaste built without measuring
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) unmeasured: Option<PathBuf>,
+    /// Given by `cargo bench`, not by `cargo test --all-targets`, which must not take a quarter of an hour
+    #[arg(long, hide = true)]
+    pub(crate) bench: bool,
+}
+
+/// One question and its measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scenario {
+    /// Durable sends and pairs beside Redis, beanstalkd and NATS
+    Durable,
+    /// The request path alone beside redis-server's PING
+    Path,
+    /// The twelve-step workload beside PostgreSQL
+    TwelveStep,
+    /// Ten million stored messages beside one thousand
+    Depth,
+    /// The embedded store beside raw appends
+    Store,
+    /// What measuring costs
+    Measuring,
+}
+
+impl Scenario {
+    /// Its heading.
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Self::Durable => "Durable messaging",
+            Self::Path => "The path alone",
+            Self::TwelveStep => "Twelve-step workload",
+            Self::Depth => "Depth",
+            Self::Store => "Embedded store",
+            Self::Measuring => "Cost of measuring",
+        }
+    }
+}
+
+impl Options {
+    /// Those named on the command line, else all.
+    pub(crate) fn scenarios(&self) -> Vec<Scenario> {
+        if self.chosen.is_empty() { Scenario::value_variants().to_vec() } else { self.chosen.clone() }
+    }
+
+    /// How often every figure is taken.
+    pub(crate) fn rounds(&self) -> usize {
+        self.rounds.unwrap_or(if self.quick { 1 } else { 5 }).max(1)
+    }
+
+    /// Time for caches and buffers to settle before a figure is taken.
+    pub(crate) const fn warm_up(&self) -> Duration {
+        Duration::from_millis(if self.quick { 100 } else { 300 })
+    }
+
+    /// How long one figure is taken.
+    pub(crate) const fn span(&self) -> Duration {
+        Duration::from_millis(if self.quick { 400 } else { 1000 })
+    }
+}

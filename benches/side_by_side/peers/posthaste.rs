@@ -1,0 +1,146 @@
+//! Our own tier, started as any user would.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::Result;
+use crate::peers::{BODY, BODY_BYTES, Peer, text};
+use crate::process::{As, Server, command, directory, finish};
+use crate::resp::{Resp, request};
+
+/// The program under test, built with this benchmark.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_posthaste");
+
+/// Where a queue tier keeps its messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Store {
+    /// On disk, in the peer's own directory.
+    Embedded,
+    /// Nowhere: fixed answers with a body of the usual size.
+    Mock,
+}
+
+/// Starts a queue tier on a TCP port of the system's choice.
+pub(crate) fn start(below: &Path, store: Store) -> Result<Peer> {
+    start_program(Path::new(PROGRAM), below, store)
+}
+
+/// The same for another build of it.
+pub(crate) fn start_program(program: &Path, below: &Path, store: Store) -> Result<Peer> {
+    let dir = directory(below)?;
+    let (server, address) = spawn(program, dir.path(), store, "127.0.0.1:0")?;
+    let peer = Peer {
+        name: format!("posthaste {}", store.name()),
+        server,
+        address: address.parse()?,
+        protocol: Box::new(|_| Box::new(Resp::new(&[b"SEND", b"q", &BODY], &[b"POP", b"QUEUE", b"q"]))),
+        _dir: dir,
+    };
+    create_queue(&peer)?;
+    Ok(peer)
+}
+
+/// A queue tier on a unix socket; the address is as `posthaste bench --connect` takes it.
+pub(crate) fn start_on_socket(dir: &Path) -> Result<(Server, String)> {
+    let socket = format!("unix:{}", text(&dir.join("socket"))?);
+    let (server, _logged) = spawn(Path::new(PROGRAM), dir, Store::Embedded, &socket)?;
+    Ok((server, socket))
+}
+
+impl Store {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Embedded => "embedded",
+            Self::Mock => "mock",
+        }
+    }
+
+    fn url(self, dir: &Path) -> Result<String> {
+        Ok(match self {
+            Self::Embedded => format!("embedded:{}", text(&dir.join("data"))?),
+            Self::Mock => format!("mock:{BODY_BYTES}"),
+        })
+    }
+}
+
+/// Starts it and waits for the line that tells its address.
+fn spawn(program: &Path, dir: &Path, store: Store, listen: &str) -> Result<(Server, String)> {
+    let mut command = command(program, &As::Me);
+    command.args(["queue", "--listen", listen, "--store", &store.url(dir)?]);
+    if has_option(program, "--http")? {
+        command.args(["--http", "off"]);
+    }
+    let mut server = Server::spawn("posthaste", command, dir)?;
+    let address = server.wait_until(|log| {
+        // Read once the line is whole; other fields may follow the address.
+        let (line, _) = log.split_once("listening on ")?.1.split_once('\n')?;
+        Some(line.split(' ').next()?.to_owned())
+    })?;
+    Ok((server, address))
+}
+
+/// Whether this build's `queue` has an option.
+fn has_option(program: &Path, option: &str) -> Result<bool> {
+    Ok(finish(Command::new(program).args(["queue", "--help"]))?.contains(option))
+}
+
+/// The queue `q` that the load uses.
+fn create_queue(peer: &Peer) -> Result<()> {
+    let mut stream = TcpStream::connect(peer.address)?;
+    stream.write_all(&request(&[b"QCREATE", b"q"]))?;
+    let mut answer = [0; 64];
+    let got = stream.read(&mut answer)?;
+    match answer[..got].first() {
+        Some(b':') => Ok(()),
+        _ => Err(format!("QCREATE: {}", String::from_utf8_lossy(&answer[..got])).into()),
+    }
+}
+
+/// It alternates between the store and the raw file this often within the span.
+const SLICES: &str = "4";
+
+/// What `posthaste bench store` is asked for: pairs on an embedded store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BenchStore {
+    /// Messages in it before anything is measured.
+    pub(crate) preload: u64,
+    /// Operations in one commit.
+    pub(crate) batch: usize,
+    pub(crate) span: Duration,
+}
+
+/// What it answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoreFigures {
+    pub(crate) operations_per_s: f64,
+    /// Records of a message's size appended to a growing file, synced as often.
+    pub(crate) raw_append_per_s: f64,
+    /// How long the directory took to open at the end.
+    pub(crate) reopen_s: f64,
+}
+
+/// Drives an embedded store in `dir/bench` directly; its files are removed.
+pub(crate) fn bench_store(dir: &Path, bench: &BenchStore) -> Result<StoreFigures> {
+    let (data, json) = (dir.join("bench"), dir.join("bench.json"));
+    let mut program = command(PROGRAM, &As::Me);
+    program.args(["bench", "store", "--store", &format!("embedded:{}", text(&data)?), "--workload", "pairs"]);
+    program.args(["--preload", &bench.preload.to_string(), "--batch", &bench.batch.to_string()]);
+    program.args(["--duration", &format!("{}ms", bench.span.as_millis()), "--repetitions", SLICES]);
+    finish(program.args(["--json", text(&json)?]))?;
+    fs::remove_dir_all(data)?;
+    let report: Value = serde_json::from_reader(File::open(json)?)?;
+    let figure = |value: &Value, name: &str| {
+        value[name].as_f64().ok_or_else(|| format!("posthaste bench store --json lacks {name}"))
+    };
+    Ok(StoreFigures {
+        operations_per_s: figure(&report["rows"][0], "operations_per_s")?,
+        raw_append_per_s: figure(&report["rows"][0], "raw_append_per_s")?,
+        reopen_s: figure(&report, "reopen_s")?,
+    })
+}

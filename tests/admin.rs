@@ -1,0 +1,144 @@
+//! `posthaste admin` against a running tier, as tables and as JSON.
+
+mod support;
+
+#[path = "support/client.rs"]
+mod client;
+
+use std::io::Write as _;
+use std::process::{Command, Output, Stdio};
+
+use client::Client;
+use serde_json::Value as Json;
+use support::Server;
+
+fn admin(server: &Server, words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_posthaste"))
+        .arg("admin")
+        .args(words)
+        .args(["--connect", &server.addr().to_string()])
+        .output()
+        .expect("the program runs")
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn json(server: &Server, words: &[&str]) -> Json {
+    serde_json::from_str(&text(&admin(server, &[words, &["--json"]].concat()))).expect("JSON")
+}
+
+/// A tier with a queue of three messages: to anyone, to bob, and one leased.
+fn furnished() -> (Server, Client) {
+    let server = Server::start("memory:", &[]);
+    let mut client = Client::login(server.addr(), "alice").expect("it runs");
+    for words in [
+        &["QCREATE", "orders", "MAXMSGS", "10"][..],
+        &["SEND", "orders", "first"],
+        &["SEND", "orders", "for bob", "TO", "bob"],
+        &["SEND", "orders", "\u{1b}[31mred"],
+        &["POP", "QUEUE", "orders", "LEASE", "60000"],
+    ] {
+        client.ask(words).expect("it runs");
+    }
+    (server, client)
+}
+
+#[test]
+fn queues_are_shown_as_a_table_and_as_json() {
+    let (server, _client) = furnished();
+    let table = text(&admin(&server, &["queues"]));
+    assert!(table.starts_with("name") && table.contains("orders"), "{table}");
+    let queues = json(&server, &["queues"]);
+    assert_eq!(queues[0]["name"], "orders");
+    assert_eq!(queues[0]["messages"], 3);
+    let one = json(&server, &["queues", "orders"]);
+    assert_eq!((&one["leased"], &one["maxmsgs"]), (&Json::from(1), &Json::from(10)));
+}
+
+#[test]
+fn messages_of_every_recipient_and_state_are_shown_and_none_is_taken() {
+    let (server, _client) = furnished();
+    let messages = json(&server, &["messages", "orders"]);
+    let states: Vec<_> = messages.as_array().expect("a list").iter().map(|m| m["state"].clone()).collect();
+    assert_eq!(states, ["leased", "ready", "ready"]);
+    assert_eq!(messages[1]["to"], "bob");
+    let rest = json(&server, &["messages", "orders", "--after", "2", "--count", "1"]);
+    assert_eq!(rest.as_array().map(Vec::len), Some(1));
+    assert_eq!(json(&server, &["queues"])[0]["messages"], 3);
+}
+
+#[test]
+fn control_characters_of_a_body_do_not_reach_the_terminal() {
+    let (server, _client) = furnished();
+    let table = text(&admin(&server, &["messages", "orders"]));
+    assert!(table.contains("red") && !table.contains('\u{1b}'), "{table:?}");
+}
+
+#[test]
+fn accounts_and_clients_are_shown_and_a_client_can_be_closed() {
+    let (server, mut client) = furnished();
+    assert_eq!(json(&server, &["accounts"])[1]["name"], "alice");
+    let clients = json(&server, &["clients"]);
+    let alice =
+        clients.as_array().expect("a list").iter().find(|c| c["user"] == "alice").expect("alice is there");
+    let id = alice["id"].as_str().expect("an id").to_owned();
+    assert_eq!(json(&server, &["clients", "--kill", &id])["closed"], 1);
+    assert!(client.is_closed());
+}
+
+#[test]
+fn purging_and_deleting_say_how_many_messages_went() {
+    let (server, _client) = furnished();
+    assert_eq!(text(&admin(&server, &["purge", "orders"])), "3 removed\n");
+    assert_eq!(text(&admin(&server, &["delete", "orders"])), "0 removed\n");
+    let gone = admin(&server, &["queues", "orders"]);
+    assert_eq!(gone.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&gone.stderr).starts_with("posthaste: NOQUEUE"), "{gone:?}");
+}
+
+#[test]
+fn a_server_that_is_not_there_is_one_line_that_says_so() {
+    let output = Command::new(env!("CARGO_BIN_EXE_posthaste"))
+        .args(["admin", "queues", "--connect", "127.0.0.1:1"])
+        .output()
+        .expect("the program runs");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert!(error.contains("127.0.0.1:1"), "{error}");
+}
+
+#[test]
+fn an_account_added_to_the_file_may_log_in_at_once_and_one_taken_out_may_not() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("accounts.txt");
+    let change = |words: &[&str], secret: &str| {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_posthaste"))
+            .args(["admin", "account"])
+            .args(words)
+            .arg("--file")
+            .arg(&file)
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("the program runs");
+        writeln!(child.stdin.take().expect("a pipe"), "{secret}").expect("it reads");
+        assert!(child.wait().expect("it ends").success());
+    };
+    change(&["add", "alice"], "wonder land");
+    let server = Server::start("memory:", &["--accounts", &file.display().to_string()]);
+    let login = |name: &str, secret: &str| {
+        let mut client = Client::connect(server.addr()).expect("it runs");
+        assert!(client.ask(&["QLIST"]).expect("it runs").is_error("NOAUTH"));
+        client.ask(&["LOGIN", name, secret]).expect("it runs")
+    };
+    assert!(login("alice", "wonder land").integer().is_some());
+    assert!(login("alice", "wonderland").is_error("NOACCOUNT"));
+    assert!(login("bob", "builder").is_error("NOACCOUNT"));
+    change(&["add", "bob"], "builder");
+    assert!(login("bob", "builder").integer().is_some());
+    change(&["remove", "alice"], "");
+    assert!(login("alice", "wonder land").is_error("NOACCOUNT"));
+}

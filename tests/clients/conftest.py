@@ -1,0 +1,73 @@
+"""Servers for the tests, each on a store of its own and gone when its test is."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tier import Tier, program
+
+
+def is_here(command: list[str], oldest: tuple[int, ...]) -> bool:
+    """Whether a program is here that is new enough for the library tried with it."""
+    if shutil.which(command[0]) is None:
+        return False
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = re.search(r"(\d+)\.(\d+)", said)
+    return found is not None and (int(found[1]), int(found[2])) >= oldest
+
+
+# Libraries whose language is not here are left out, and the first lines of the report say so.
+LEFT_OUT = {
+    file: f"{file} is left out: {needs} is not here"
+    for file, needs, command, oldest in (
+        ("test_ioredis.py", "Node.js 20 or newer", ["node", "--version"], (20, 0)),
+        ("test_go_redis.py", "Go 1.26 or newer", ["go", "version"], (1, 26)),
+    )
+    if not is_here(command, oldest)
+}
+collect_ignore = list(LEFT_OUT)
+
+
+def pytest_report_header() -> list[str]:
+    """What is tested, and what is not."""
+    return [f"posthaste: {program()}", *LEFT_OUT.values()]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Tier]]:
+    """Start a server with further arguments."""
+    tiers: list[Tier] = []
+
+    def start(*arguments: str) -> Tier:
+        directory = tmp_path / f"tier-{len(tiers)}"
+        directory.mkdir()
+        tiers.append(Tier(directory, *arguments))
+        return tiers[-1]
+
+    yield start
+    for tier in tiers:
+        tier.kill()
+
+
+@pytest.fixture
+def tier(start: Callable[..., Tier]) -> Tier:
+    """A server as it starts by default."""
+    return start()
+
+
+@pytest.fixture
+def accounts_file(tmp_path: Path) -> Path:
+    """A file with the account `alice`, whose secret is `wonderland`."""
+    path = tmp_path / "accounts.txt"
+    subprocess.run(
+        [program(), "admin", "account", "add", "alice", "--file", path],
+        input="wonderland\n",
+        text=True,
+        check=True,
+        capture_output=True,
+    )
+    return path

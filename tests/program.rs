@@ -1,0 +1,148 @@
+//! The program from outside: flags, environment and file, error lines, exit codes, the record, the demo.
+
+mod support;
+
+#[path = "support/client.rs"]
+mod client;
+
+use std::fs;
+use std::process::{Command, Output};
+
+use client::Client;
+use serde_json::Value as Json;
+use support::Server;
+
+fn program(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+    command.args(words);
+    command
+}
+
+fn run(words: &[&str]) -> Output {
+    program(words).output().expect("the program runs")
+}
+
+/// The one line of an error, and the exit code.
+fn refusal(output: &Output) -> (String, Option<i32>) {
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines.len(), 1, "{error}");
+    (lines[0].to_owned(), output.status.code())
+}
+
+#[test]
+fn wrong_use_is_one_line_and_exit_code_2() {
+    for (words, names) in [
+        (&["queue", "--store", "tape:"][..], "embedded:DIR"),
+        (&["queue", "--frobnicate"], "--frobnicate"),
+        (&["queue", "--batch", "0"], "at least 1"),
+        (&["queue", "--listen", "nowhere"], "nowhere"),
+        (&["queue", "--priority-line", "peek,frob"], "frob"),
+        (&["bench", "queue", "--duration", "5"], "unit"),
+        (&["frobnicate"], "frobnicate"),
+        (&[], "--help"),
+    ] {
+        let (line, code) = refusal(&run(words));
+        assert_eq!(code, Some(2), "{words:?}: {line}");
+        assert!(line.contains(names), "{words:?}: {line}");
+    }
+}
+
+#[test]
+fn an_open_server_is_refused_beyond_this_machine() {
+    let output = run(&["queue", "--listen", "0.0.0.0:0", "--http", "off", "--store", "memory:"]);
+    let (line, code) = refusal(&output);
+    assert_eq!(code, Some(1));
+    assert!(line.contains("--accounts"), "{line}");
+}
+
+#[test]
+fn a_directory_in_use_is_refused_with_the_process_that_has_it() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = format!("embedded:{}", dir.path().display());
+    let server = Server::start(&store, &[]);
+    let (line, code) =
+        refusal(&run(&["queue", "--listen", "127.0.0.1:0", "--http", "off", "--store", &store]));
+    assert_eq!(code, Some(1));
+    assert!(line.contains(&server.pid().to_string()), "{line}");
+}
+
+#[test]
+fn the_command_line_beats_the_environment_and_that_beats_the_file() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("posthaste.toml");
+    fs::write(&file, "[queue]\nlisten = [\"127.0.0.1:0\"]\nhttp = \"off\"\nstore = \"memory:\"\nbatch = 3\nmax-message = 5\nline-limit = 7\n")
+        .expect("a file");
+    let dir = dir.path().join("record");
+    let run = program(&["queue", "--config", &file.display().to_string(), "--batch", "1"])
+        .args(["--record", &dir.display().to_string()])
+        .env("POSTHASTE_QUEUE_MAX_MESSAGE", "6")
+        .env("POSTHASTE_QUEUE_BATCH", "2")
+        .spawn();
+    let mut child = run.expect("the program runs");
+    let note = dir.join("run.json");
+    let options = (0..200).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let run: Json = serde_json::from_str(&fs::read_to_string(&note).ok()?).ok()?;
+        Some(run["options"].clone())
+    });
+    child.kill().expect("a child can be killed");
+    child.wait().expect("a child can be waited for");
+    let options = options.expect("run.json is written at the start");
+    assert_eq!(
+        (&options["batch"], &options["max_message_bytes"], &options["line_limit"]),
+        (&1.into(), &6.into(), &7.into())
+    );
+}
+
+#[test]
+fn an_unknown_option_in_the_file_is_named() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("posthaste.toml");
+    fs::write(&file, "[queue]\nlissen = \"127.0.0.1:0\"\n").expect("a file");
+    let (line, code) = refusal(&run(&["queue", "--config", &file.display().to_string()]));
+    assert_eq!(code, Some(2));
+    assert!(line.contains("lissen") && line.contains("posthaste.toml"), "{line}");
+}
+
+#[test]
+fn a_run_leaves_a_record() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let record = dir.path().join("record");
+    let server = Server::start("memory:", &["--record", &record.display().to_string(), "--window", "100ms"]);
+    let mut client = Client::connect(server.addr()).expect("it runs");
+    client.ask(&["QCREATE", "q"]).expect("it runs");
+    for _ in 0..50 {
+        client.ask(&["SEND", "q", "x"]).expect("it runs");
+    }
+    std::thread::sleep(std::time::Duration::from_millis(250));
+    assert_eq!(server.stop().code(), Some(0));
+    let run: Json =
+        serde_json::from_str(&fs::read_to_string(record.join("run.json")).expect("run.json")).expect("JSON");
+    assert!(run["end_s"].is_number(), "{run}");
+    let windows = fs::read_to_string(record.join("windows.csv")).expect("windows.csv");
+    let mut lines = windows.lines();
+    let columns: Vec<&str> = lines.next().expect("a head").split(',').collect();
+    let column = |name: &str| columns.iter().position(|column| *column == name).expect("the column");
+    let (kind, requests) = (column("kind"), column("requests"));
+    let sends: u64 = lines
+        .map(|line| line.split(',').collect::<Vec<_>>())
+        .filter(|cells| cells[kind] == "send")
+        .map(|cells| cells[requests].parse::<u64>().expect("a count"))
+        .sum();
+    assert_eq!(sends, 50);
+    for file in ["latency.hlog", "system.csv", "events.csv"] {
+        assert!(fs::metadata(record.join(file)).expect(file).len() > 0, "{file}");
+    }
+}
+
+#[test]
+fn the_demo_leaves_a_page_with_its_figures() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let out = dir.path().join("report");
+    let demo = run(&["demo", "--out", &out.display().to_string(), "--clients", "1,8", "--duration", "500ms"]);
+    assert!(demo.status.success(), "{}", String::from_utf8_lossy(&demo.stderr));
+    let page = fs::read_to_string(out.join("index.html")).expect("a page");
+    assert_eq!(page.matches("<svg").count(), 2);
+    assert!(page.contains("<td>send<td>"), "figures by kind");
+}
