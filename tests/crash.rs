@@ -5,7 +5,7 @@
 //! off by a kill is repeated under its DEDUP or REQID key, so not one message may be missing there or come twice. On
 //! `plain` nothing is repeated: a message may be missing only for each pop whose answer was cut off.
 //!
-//! `KILLS=n` sets the number of kills, `SECONDS=n` a time after which no further kill is begun.
+//! `KILLS=n` sets the number of kills, `CRASH_SECONDS=n` a time after which no further kill is begun.
 
 mod support;
 
@@ -83,7 +83,7 @@ impl Journal {
 #[test]
 fn what_was_acknowledged_before_a_kill_is_true_after_it() {
     let kills = number("KILLS").unwrap_or(KILLS);
-    let until = number("SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let until = number("CRASH_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let dir = tempfile::tempdir().expect("a temporary directory");
     let store = format!("embedded:{}", dir.path().display());
     let (mut exact, mut plain, mut queues) = (Exact::crew(), Plain::crew(), Queues::default());
@@ -181,7 +181,7 @@ impl Exact {
     fn step(&mut self, client: &mut Client) -> Result<(), Broken> {
         if self.owed.is_none() {
             self.turn += 1;
-            let body = (self.turn % 2 == 0).then(|| fresh("exact-"));
+            let body = self.turn.is_multiple_of(2).then(|| fresh("exact-"));
             self.owed = Some((fresh("key-"), body));
         }
         self.settle_owed(client)
@@ -287,7 +287,7 @@ impl Queues {
             loop {
                 let name = fresh("queue-");
                 self.change(&mut client, &name, "QCREATE", true)?;
-                if self.known.len() % 2 == 0 {
+                if self.known.len().is_multiple_of(2) {
                     self.change(&mut client, &name, "QDELETE", false)?;
                 }
             }

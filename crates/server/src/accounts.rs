@@ -100,9 +100,8 @@ fn parse(text: &str) -> Result<BTreeMap<Vec<u8>, String>, String> {
     let mut hashes = BTreeMap::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
         // Names may hold colons, hashes may not begin otherwise.
-        let (name, hash) = line
-            .rsplit_once(":$")
-            .ok_or_else(|| format!("line {} is not `name:$argon2id$…`", number + 1))?;
+        let (name, hash) =
+            line.rsplit_once(":$").ok_or_else(|| format!("line {} is not `name:$argon2id$…`", number + 1))?;
         let hash = format!("${hash}");
         PasswordHash::new(&hash).map_err(|error| format!("line {}: {error}", number + 1))?;
         hashes.insert(name.as_bytes().to_vec(), hash);
@@ -113,7 +112,8 @@ fn parse(text: &str) -> Result<BTreeMap<Vec<u8>, String>, String> {
 fn write(path: &Path, hashes: &BTreeMap<Vec<u8>, String>) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let beside = path.with_extension("new");
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    let mut file =
+        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
     for (name, hash) in hashes {
         file.write_all(name)?;
         writeln!(file, ":{hash}")?;

@@ -50,8 +50,7 @@ impl Collector {
 }
 
 fn close_window(house: &House, record: &mut Option<Record>) {
-    let gauges =
-        [("line_requests", house.line.len() as u64), ("connections", house.clients.len() as u64)];
+    let gauges = [("line_requests", house.line.len() as u64), ("connections", house.clients.len() as u64)];
     let turn = house.meter.turn(&gauges);
     if let Some(Err(error)) = record.as_ref().map(|record| record.window(&turn)) {
         tracing::warn!("recording ends: {error}");

@@ -9,7 +9,7 @@ use crate::accounts::Authenticator;
 use crate::clients::Clients;
 use crate::path::mailbox::Mailbox;
 use crate::path::waiting_line::WaitingLine;
-use crate::path::worker::Store;
+use crate::path::worker::{Store, Worker};
 use crate::queue::rules::AccountId;
 
 /// The shared parts, made once at the start.
@@ -49,6 +49,12 @@ pub enum Entrance {
 }
 
 impl House {
+    /// A worker of this house.
+    #[must_use]
+    pub fn worker(&self) -> Worker {
+        Worker::new(Arc::clone(&self.line), Arc::clone(&self.store), self.mailboxes.clone(), self.clock)
+    }
+
     /// The account of a connection that has not logged in; None: it may not ask the store.
     #[must_use]
     pub fn default_account(&self) -> Option<AccountId> {

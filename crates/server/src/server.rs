@@ -23,7 +23,7 @@ use crate::path::limits::BUNDLE_REQUESTS_MAX;
 use crate::path::mailbox::{Mail, Mailbox};
 use crate::path::network::Network;
 use crate::path::waiting_line::WaitingLine;
-use crate::path::worker::{Store, Worker};
+use crate::path::worker::Store;
 use crate::queue::choice::{OpenError, StoreChoice};
 use crate::time::Time;
 
@@ -98,7 +98,10 @@ impl fmt::Display for StartError {
             ),
             Self::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
             Self::Http(address, error) => {
-                write!(f, "cannot listen on {address} for HTTP: {error}; choose another with --http, or --http off")
+                write!(
+                    f,
+                    "cannot listen on {address} for HTTP: {error}; choose another with --http, or --http off"
+                )
             }
             Self::Store(error) => write!(f, "{error}"),
             Self::Accounts(error) => f.write_str(error),
@@ -269,15 +272,10 @@ fn furnish(
 }
 
 fn start_workers(options: &Options, house: &Arc<House>) -> io::Result<Vec<JoinHandle<()>>> {
+    let requests = options.batch;
     let start = |number: usize| {
-        let worker = Worker {
-            line: Arc::clone(&house.line),
-            store: Arc::clone(&house.store),
-            mailboxes: house.mailboxes.clone(),
-            batch_requests: options.batch,
-            clock: house.clock,
-        };
-        Builder::new().name(format!("worker-{number}")).spawn(move || worker.run())
+        let worker = house.worker();
+        Builder::new().name(format!("worker-{number}")).spawn(move || worker.run(requests))
     };
     (0..options.workers).map(start).collect()
 }

@@ -50,6 +50,11 @@ impl<'a> Encoder<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
+    /// Bytes that are RESP already.
+    pub fn encoded(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+
     /// Null: `_` in RESP3, `$-1` in RESP2.
     pub fn null(&mut self) {
         self.out.extend_from_slice(match self.protocol {
@@ -86,6 +91,10 @@ impl<'a> Encoder<'a> {
     }
 
     fn head(&mut self, mark: u8, value: i64) {
+        if let Ok(digit @ 0..=9) = u8::try_from(value) {
+            self.out.extend_from_slice(&[mark, b'0' + digit, b'\r', b'\n']);
+            return;
+        }
         self.out.push(mark);
         self.out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
         self.out.extend_from_slice(b"\r\n");

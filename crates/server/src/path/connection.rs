@@ -17,8 +17,8 @@ use posthaste_wire::span::Span;
 use super::accept::Socket;
 use super::bundle::{Bundle, Request};
 use super::limits::{OUTPUT_BYTES_PAUSE, UNAUTHENTICATED_BYTES_MAX};
-use super::network::Turn;
 use super::session::{Session, Step};
+use super::turn::Turn;
 use crate::clients::Client;
 use crate::queue::answer::Answer;
 use crate::queue::rules::{Ask, Outcome};
@@ -120,7 +120,7 @@ impl Connection {
     #[must_use]
     pub fn wants_turn(&self) -> bool {
         match self.life {
-            Life::Open => self.is_readable() && (self.can_read || self.holds_requests),
+            Life::Open => self.is_readable() && (self.can_read || self.holds_requests || self.peer_done),
             Life::Lingering => self.can_read,
             Life::Closing | Life::Over => false,
         }
@@ -197,9 +197,7 @@ impl Connection {
     }
 
     fn is_readable(&self) -> bool {
-        self.life == Life::Open
-            && !self.under_way
-            && self.output.len() - self.written < OUTPUT_BYTES_PAUSE
+        self.life == Life::Open && !self.under_way && self.output.len() - self.written < OUTPUT_BYTES_PAUSE
     }
 
     fn read(&mut self, turn: &mut Turn<'_>) {
@@ -319,7 +317,13 @@ impl Connection {
     }
 
     /// A request to the store: answered on the spot when it may be, else added to the bundle.
-    fn ask(&mut self, operation: Operation, end: usize, parsing: &mut Parsing<'_>, turn: &mut Turn<'_>) -> bool {
+    fn ask(
+        &mut self,
+        operation: Operation,
+        end: usize,
+        parsing: &mut Parsing<'_>,
+        turn: &mut Turn<'_>,
+    ) -> bool {
         let account = match self.session.account() {
             Ok(account) => account,
             Err(fault) => {
@@ -338,8 +342,9 @@ impl Connection {
             }
         }
         let single = self.session.is_muted();
-        let bundle =
-            parsing.bundle.get_or_insert_with(|| turn.bundle(self.client.address, account, self.session.protocol));
+        let bundle = parsing
+            .bundle
+            .get_or_insert_with(|| turn.bundle(self.client.address, account, self.session.protocol));
         self.blocked = matches!(&operation, Operation::Pop(pop) if pop.block_ms > 0);
         bundle.requests.push(Request::new(operation, kind, turn.parsed_at));
         parsing.at = parsing.base + end;
@@ -392,7 +397,13 @@ impl Connection {
     }
 
     /// An error in the stream itself; it waits when a bundle is before it. False: nothing more can be parsed now.
-    fn refuse_in_turn(&mut self, fault: Fault, last: bool, parsing: &Parsing<'_>, turn: &mut Turn<'_>) -> bool {
+    fn refuse_in_turn(
+        &mut self,
+        fault: Fault,
+        last: bool,
+        parsing: &Parsing<'_>,
+        turn: &mut Turn<'_>,
+    ) -> bool {
         if parsing.bundle.is_some() {
             self.owed = Some((fault, last));
             return false;

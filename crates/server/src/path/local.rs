@@ -47,6 +47,31 @@ impl<R: Rules> Local<R> {
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Runs a batch; the caller holds the turn, and with it the space for news.
+    fn run_alone(&self, batch: &mut Batch, news: &mut Vec<News>) {
+        let mut rules = self.rules();
+        let mut waiters = self.waiters();
+        let requests = batch.requests() + waiters.len();
+        let mut turn = Turn {
+            now: self.time.millis(),
+            gate: rules.prepare(requests, batch.bytes()),
+            rules: &mut *rules,
+            waiters: &mut waiters,
+            news,
+            finished: &mut batch.finished,
+        };
+        turn.give_up();
+        turn.tick();
+        for bundle in batch.waiting.drain(..) {
+            turn.run(bundle);
+        }
+        let sealed = rules.seal();
+        drop(waiters);
+        drop(rules);
+        self.commit(sealed, &mut batch.finished);
+        batch.answered_at = self.clock.now();
+    }
+
     /// Makes durable what the batch changed; on failure nobody is told that anything happened.
     fn commit(&self, commit: Option<R::Commit>, finished: &mut [Box<Bundle>]) {
         let Some(mut commit) = commit else { return };
@@ -63,27 +88,13 @@ impl<R: Rules> Local<R> {
 impl<R: Rules> Store for Local<R> {
     fn run(&self, batch: &mut Batch) {
         let mut news = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut rules = self.rules();
-        let mut waiters = self.waiters();
-        let requests = batch.requests() + waiters.len();
-        let mut turn = Turn {
-            now: self.time.millis(),
-            gate: rules.prepare(requests, batch.bytes()),
-            rules: &mut *rules,
-            waiters: &mut waiters,
-            news: &mut news,
-            finished: &mut batch.finished,
-        };
-        turn.give_up();
-        turn.tick();
-        for bundle in batch.waiting.drain(..) {
-            turn.run(bundle);
-        }
-        let sealed = rules.seal();
-        drop(waiters);
-        drop(rules);
-        self.commit(sealed, &mut batch.finished);
-        batch.answered_at = self.clock.now();
+        self.run_alone(batch, &mut news);
+    }
+
+    fn try_run(&self, batch: &mut Batch) -> bool {
+        let Ok(mut news) = self.turn.try_lock() else { return false };
+        self.run_alone(batch, &mut news);
+        true
     }
 
     fn at_once(&self, operation: &Operation) -> bool {

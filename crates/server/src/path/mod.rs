@@ -18,6 +18,8 @@ pub mod network; // 2
 
 pub mod connection; // 2, one of many
 
+pub mod turn; // 2, what it may use
+
 pub mod session; // 2, what is not for the store
 
 pub mod bundle; // 3, what travels

@@ -25,9 +25,11 @@ use super::connection::{Connection, Life};
 use super::limits;
 use super::mailbox::{Mail, Mailbox};
 use super::session::Session;
-use crate::house::{Entrance, House};
+use super::turn::{AtOnce, Bench, Turn, stamp_answered};
+use super::worker::Worker;
+use crate::house::House;
 use crate::queue::answer::Answer;
-use crate::queue::rules::{AccountId, Ask, Outcome};
+use crate::queue::rules::Ask;
 
 const WAKER: Token = Token(usize::MAX);
 const FIRST_LISTENER: usize = usize::MAX / 2;
@@ -45,110 +47,10 @@ pub struct Network {
     lingering: VecDeque<(Instant, Address)>,
     bench: Bench,
     recorder: Recorder,
+    worker: Worker,
     answered: Vec<Box<Bundle>>,
     stalled: Vec<usize>,
     stopping: bool,
-}
-
-/// A thread's tools, kept from turn to turn so that nothing is allocated in the steady state.
-#[derive(Default)]
-struct Bench {
-    read_buffer: Vec<u8>,
-    args: Vec<Span>,
-    buffers: Vec<Vec<u8>>,
-    bundles: Vec<Box<Bundle>>,
-    outgoing: Vec<Box<Bundle>>,
-    dirty: Vec<Address>,
-    at_once: Vec<AtOnce>,
-    logins: Vec<(Address, Vec<u8>)>,
-    mail: Vec<Mail>,
-}
-
-/// A request that was answered on the spot, until its answer is written.
-struct AtOnce {
-    kind: Kind,
-    outcome: Outcome,
-    received: u64,
-    answered: u64,
-}
-
-/// What a connection may use while it is served.
-pub struct Turn<'a> {
-    /// What all share.
-    pub house: &'a House,
-    /// When the requests at hand were whole.
-    pub parsed_at: u64,
-    /// Space for the arguments of one request.
-    pub args: &'a mut Vec<Span>,
-    /// Bundles to be lined up at the end of the turn.
-    pub outgoing: &'a mut Vec<Box<Bundle>>,
-    read_buffer: &'a mut Vec<u8>,
-    buffers: &'a mut Vec<Vec<u8>>,
-    bundles: &'a mut Vec<Box<Bundle>>,
-    dirty: &'a mut Vec<Address>,
-    at_once: &'a mut Vec<AtOnce>,
-    logins: &'a mut Vec<(Address, Vec<u8>)>,
-}
-
-impl Turn<'_> {
-    /// An empty buffer.
-    pub fn buffer(&mut self) -> Vec<u8> {
-        self.buffers.pop().unwrap_or_else(|| Vec::with_capacity(512))
-    }
-
-    /// Takes a buffer back.
-    pub fn give_back(&mut self, mut buffer: Vec<u8>) {
-        if buffer.capacity() > 0 && self.buffers.len() < limits::SPARE_BUNDLES {
-            buffer.clear();
-            buffer.shrink_to(limits::BUFFER_BYTES_KEPT);
-            self.buffers.push(buffer);
-        }
-    }
-
-    /// The thread's buffer for reading.
-    pub fn take_read_buffer(&mut self) -> Vec<u8> {
-        std::mem::take(self.read_buffer)
-    }
-
-    /// Puts it back.
-    pub fn give_read_buffer(&mut self, buffer: Vec<u8>) {
-        *self.read_buffer = buffer;
-    }
-
-    /// An empty bundle.
-    pub fn bundle(&mut self, address: Address, account: AccountId, protocol: Protocol) -> Box<Bundle> {
-        let mut bundle = self.bundles.pop().unwrap_or_else(|| Box::new(Bundle::new(address)));
-        bundle.reset(address, account, protocol, limits::BUFFER_BYTES_KEPT);
-        if bundle.answers.capacity() == 0 {
-            bundle.answers = self.buffer();
-        }
-        bundle
-    }
-
-    /// A connection has something to write.
-    pub fn wrote(&mut self, address: Address, listed: &mut bool) {
-        if !std::mem::replace(listed, true) {
-            self.dirty.push(address);
-        }
-    }
-
-    /// A request was answered on the spot.
-    pub fn answered_at_once(&mut self, kind: Kind, outcome: Outcome) {
-        let answered = self.house.clock.now();
-        self.at_once.push(AtOnce { kind, outcome, received: self.parsed_at, answered });
-    }
-
-    /// A connection logs in: its secret is checked first where accounts are closed.
-    pub fn log_in(&mut self, address: Address, account: &[u8], secret: &[u8]) {
-        match &self.house.entrance {
-            Entrance::Open(_) => self.logins.push((address, account.to_vec())),
-            Entrance::Closed(authenticator) => {
-                if !authenticator.ask(address, account, secret) {
-                    self.logins.push((address, Vec::new()));
-                }
-            }
-        }
-    }
 }
 
 impl Network {
@@ -165,19 +67,19 @@ impl Network {
         for (i, listener) in listeners.iter_mut().enumerate() {
             listener.register(poll.registry(), Token(FIRST_LISTENER + i))?;
         }
-        let bench = Bench { read_buffer: vec![0; limits::READ_BYTES], ..Bench::default() };
         Ok(Self {
             thread,
             poll,
             mailbox: Arc::clone(&house.mailboxes[thread]),
             recorder: house.meter.recorder(),
+            worker: house.worker(),
             house,
             listeners,
             next_thread: 0,
             connections: Slab::new(),
             ready: Vec::new(),
             lingering: VecDeque::new(),
-            bench,
+            bench: Bench::new(),
             answered: Vec::new(),
             stalled: Vec::new(),
             stopping: false,
@@ -297,7 +199,7 @@ impl Network {
     }
 
     fn deliver(&mut self, mut bundle: Box<Bundle>) {
-        let (connections, mut turn) = split(&mut self.connections, &mut self.bench, &self.house);
+        let (connections, mut turn) = (&mut self.connections, self.bench.turn(&self.house));
         let address = bundle.address;
         if bundle.may_wait() {
             turn.house.store.forget(address);
@@ -315,7 +217,6 @@ impl Network {
             }
         }
         self.answered.push(bundle);
-        self.list_ready(address.slot);
     }
 
     fn accept(&mut self, listener: usize) {
@@ -369,11 +270,13 @@ impl Network {
     fn serve_ready(&mut self) {
         let now = self.house.clock.now();
         for slot in std::mem::take(&mut self.ready) {
-            let (connections, mut turn) = split(&mut self.connections, &mut self.bench, &self.house);
+            let (connections, mut turn) = (&mut self.connections, self.bench.turn(&self.house));
             let Some(connection) = connections.get_mut(slot) else { continue };
             connection.listed = false;
             connection.touch(now);
+            let before = turn.at_once.len();
             connection.serve(&mut turn);
+            stamp_answered(&mut turn.at_once[before..], self.house.clock);
             turn.wrote(connection.client.address, &mut connection.dirty);
             if connection.wants_turn() {
                 self.list_ready(slot);
@@ -389,8 +292,9 @@ impl Network {
     }
 
     fn log_in(&mut self, address: Address, account: &[u8]) {
-        let (connections, mut turn) = split(&mut self.connections, &mut self.bench, &self.house);
-        let Some(connection) = connections.get_mut(address.slot).filter(|c| c.client.address == address) else {
+        let (connections, mut turn) = (&mut self.connections, self.bench.turn(&self.house));
+        let Some(connection) = connections.get_mut(address.slot).filter(|c| c.client.address == address)
+        else {
             return;
         };
         if account.is_empty() {
@@ -420,7 +324,7 @@ impl Network {
             return self.log_in(address, &account);
         }
         let fault = Fault::new(Word::NoAccount, "unknown account or wrong secret");
-        let (connections, mut turn) = split(&mut self.connections, &mut self.bench, &self.house);
+        let (connections, mut turn) = (&mut self.connections, self.bench.turn(&self.house));
         if let Some(connection) = connections.get_mut(address.slot) {
             refuse_login(connection, &fault, &mut turn);
             self.list_ready(address.slot);
@@ -438,6 +342,13 @@ impl Network {
         for bundle in &mut outgoing {
             bundle.stamp(|stamps| stamps.enqueued = enqueued);
         }
+        if self.connections.len() == 1 {
+            // Nobody else waits for this thread, so the way to a worker and back can be saved.
+            self.worker.do_here(&mut outgoing, self.thread);
+            while let Some(bundle) = self.worker.next_done_here() {
+                self.deliver(bundle);
+            }
+        }
         self.house.line.push_all(&mut outgoing);
         let full = Fault::new(Word::Busy, "the waiting line is full; try again");
         for mut bundle in outgoing.drain(..) {
@@ -450,7 +361,7 @@ impl Network {
     fn write(&mut self) {
         let mut dirty = std::mem::take(&mut self.bench.dirty);
         for address in dirty.drain(..) {
-            let (connections, mut turn) = split(&mut self.connections, &mut self.bench, &self.house);
+            let (connections, mut turn) = (&mut self.connections, self.bench.turn(&self.house));
             let Some(connection) = connections.get_mut(address.slot).filter(|c| c.client.address == address)
             else {
                 continue;
@@ -512,8 +423,14 @@ impl Network {
         let replied = self.house.clock.now();
         for done in self.bench.at_once.drain(..) {
             let AtOnce { kind, outcome, received, answered } = done;
-            let stamps =
-                Stamps { received, enqueued: received, dequeued: received, sent: received, answered, replied };
+            let stamps = Stamps {
+                received,
+                enqueued: received,
+                dequeued: received,
+                sent: received,
+                answered,
+                replied,
+            };
             self.recorder.note(kind as u8, ending(outcome), &stamps);
         }
         for mut bundle in self.answered.drain(..) {
@@ -543,27 +460,6 @@ impl Network {
             }
         }
     }
-}
-
-/// The connections, and what they may use meanwhile.
-fn split<'a>(
-    connections: &'a mut Slab<Connection>,
-    bench: &'a mut Bench,
-    house: &'a House,
-) -> (&'a mut Slab<Connection>, Turn<'a>) {
-    let turn = Turn {
-        house,
-        parsed_at: 0,
-        args: &mut bench.args,
-        outgoing: &mut bench.outgoing,
-        read_buffer: &mut bench.read_buffer,
-        buffers: &mut bench.buffers,
-        bundles: &mut bench.bundles,
-        dirty: &mut bench.dirty,
-        at_once: &mut bench.at_once,
-        logins: &mut bench.logins,
-    };
-    (connections, turn)
 }
 
 fn list(dirty: &mut Vec<Address>, connection: &mut Connection) {

@@ -172,6 +172,9 @@ impl Session {
                 name => encoder.bulk(name.as_bytes()),
             },
             Command::ClientInfo => encoder.bulk(format!("{}\n", client.line(house.clock.now())).as_bytes()),
+            Command::ClientList | Command::ClientKill(_) if self.account.is_none() => {
+                encoder.error(&Fault::new(Word::NoAuth, "log in before looking at other clients"));
+            }
             Command::ClientList => encoder.bulk(house.clients.list(house.clock.now()).as_bytes()),
             Command::ClientKill(target) => kill(*target, bytes, house, &mut encoder),
             Command::ClientSetName(name) => {

@@ -37,6 +37,7 @@ struct State {
     normal: VecDeque<Box<Bundle>>,
     requests: usize,
     idle_workers: usize,
+    awake_by: Option<Instant>,
     nudged: bool,
     closed: bool,
 }
@@ -81,6 +82,7 @@ impl WaitingLine {
                 return Taken::Nothing;
             }
             state.idle_workers += 1;
+            state.awake_by = until;
             state = match wait {
                 None => self.arrival.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(wait) => {
@@ -100,11 +102,13 @@ impl WaitingLine {
         Taken::Some
     }
 
-    /// Makes one waiting worker look around: a deadline it should know of has changed.
-    pub fn nudge(&self) {
+    /// Something is due at `deadline` that the waiting workers do not know of: one wakes if it would sleep longer.
+    pub fn come_by(&self, deadline: Instant) {
         let mut state = self.lock();
-        state.nudged = true;
-        self.arrival.notify_one();
+        if state.idle_workers > 0 && state.awake_by.is_none_or(|by| deadline < by) {
+            state.nudged = true;
+            self.arrival.notify_one();
+        }
     }
 
     /// No more bundles will come; workers finish what waits and stop.

@@ -18,6 +18,9 @@ pub trait Store: Send + Sync {
     /// `finished` afterwards, durable where they must be.
     fn run(&self, batch: &mut Batch);
 
+    /// The same unless another batch is being executed; whether it was done.
+    fn try_run(&self, batch: &mut Batch) -> bool;
+
     /// Whether `answer` is worth asking for this operation.
     fn at_once(&self, operation: &Operation) -> bool;
 
@@ -67,46 +70,81 @@ impl Batch {
 
 /// One worker.
 pub struct Worker {
-    /// Where requests wait.
-    pub line: Arc<WaitingLine>,
-    /// What does them.
-    pub store: Arc<dyn Store>,
-    /// Where answers go, by network thread.
-    pub mailboxes: Vec<Arc<Mailbox>>,
-    /// Most requests taken at once.
-    pub batch_requests: usize,
-    /// The time of the stamps.
-    pub clock: Clock,
+    line: Arc<WaitingLine>,
+    store: Arc<dyn Store>,
+    mailboxes: Vec<Arc<Mailbox>>,
+    clock: Clock,
+    batch: Batch,
+    post: Vec<Vec<Mail>>,
+    here: Vec<Box<Bundle>>,
 }
 
 impl Worker {
-    /// Works until the line is closed and empty.
-    pub fn run(self) {
-        let mut batch = Batch::default();
-        let mut post: Vec<Vec<Mail>> = self.mailboxes.iter().map(|_| Vec::new()).collect();
+    /// A worker that takes from `line`, asks `store` and answers to `mailboxes`, one for each network thread.
+    #[must_use]
+    pub fn new(
+        line: Arc<WaitingLine>,
+        store: Arc<dyn Store>,
+        mailboxes: Vec<Arc<Mailbox>>,
+        clock: Clock,
+    ) -> Self {
+        let post = mailboxes.iter().map(|_| Vec::new()).collect();
+        Self { line, store, mailboxes, clock, batch: Batch::default(), post, here: Vec::new() }
+    }
+
+    /// Works until the line is closed and empty, taking at most `requests` at once.
+    pub fn run(mut self, requests: usize) {
         loop {
             let until = self.store.deadline();
-            if self.line.take(self.batch_requests, until, &mut batch.waiting) == Taken::Closed {
+            if self.line.take(requests, until, &mut self.batch.waiting) == Taken::Closed {
                 return;
             }
-            let dequeued = self.clock.now();
-            for bundle in &mut batch.waiting {
-                bundle.stamp(|stamps| {
-                    stamps.dequeued = dequeued;
-                    stamps.sent = dequeued;
-                });
-            }
-            self.store.run(&mut batch);
-            self.send_home(&mut batch, &mut post);
+            self.stamp();
+            self.store.run(&mut self.batch);
+            self.send_home(None);
         }
     }
 
-    fn send_home(&self, batch: &mut Batch, post: &mut [Vec<Mail>]) {
-        for mut bundle in batch.finished.drain(..) {
-            bundle.stamp(|stamps| stamps.answered = batch.answered_at);
-            post[bundle.address.thread].push(Mail::Answered(bundle));
+    /// For the network thread `thread` when nobody else waits for it: does `bundles` here and now, unless the store
+    /// is busy; then they are left as they are. Those of the thread itself are to be had from `next_done_here`.
+    pub fn do_here(&mut self, bundles: &mut Vec<Box<Bundle>>, thread: usize) {
+        std::mem::swap(&mut self.batch.waiting, bundles);
+        self.stamp();
+        if self.store.try_run(&mut self.batch) {
+            self.send_home(Some(thread));
+            if let Some(deadline) = self.store.deadline() {
+                self.line.come_by(deadline);
+            }
         }
-        for (mailbox, mail) in self.mailboxes.iter().zip(post) {
+        std::mem::swap(&mut self.batch.waiting, bundles);
+    }
+
+    /// What was done here and is not for another thread.
+    pub fn next_done_here(&mut self) -> Option<Box<Bundle>> {
+        self.here.pop()
+    }
+
+    fn stamp(&mut self) {
+        let dequeued = self.clock.now();
+        for bundle in &mut self.batch.waiting {
+            bundle.stamp(|stamps| {
+                stamps.dequeued = dequeued;
+                stamps.sent = dequeued;
+            });
+        }
+    }
+
+    fn send_home(&mut self, here: Option<usize>) {
+        for mut bundle in self.batch.finished.drain(..) {
+            bundle.stamp(|stamps| stamps.answered = self.batch.answered_at);
+            let thread = bundle.address.thread;
+            if here == Some(thread) {
+                self.here.push(bundle);
+            } else {
+                self.post[thread].push(Mail::Answered(bundle));
+            }
+        }
+        for (mailbox, mail) in self.mailboxes.iter().zip(&mut self.post) {
             mailbox.post_all(mail);
         }
     }

@@ -7,6 +7,17 @@ use posthaste_wire::fault::Fault;
 
 use super::rules::{MessageId, Millis, Outcome, QueueId};
 
+/// Names of a message's fields as they stand on the wire: no answer is written more often.
+mod field {
+    pub(super) const ID: &[u8] = b"$2\r\nid\r\n";
+    pub(super) const QUEUE: &[u8] = b"$5\r\nqueue\r\n";
+    pub(super) const FROM: &[u8] = b"$4\r\nfrom\r\n";
+    pub(super) const TO: &[u8] = b"$2\r\nto\r\n";
+    pub(super) const SENT_MS: &[u8] = b"$7\r\nsent_ms\r\n";
+    pub(super) const DELIVERIES: &[u8] = b"$10\r\ndeliveries\r\n";
+    pub(super) const BODY: &[u8] = b"$4\r\nbody\r\n";
+}
+
 /// Where one request's answer goes.
 pub struct Answer<'a> {
     encoder: Encoder<'a>,
@@ -146,22 +157,22 @@ impl<'a> Answer<'a> {
             + if message.dead.is_some() { 2 } else { 0 }
             + usize::from(message.state.is_some());
         e.map(pairs);
-        e.bulk(b"id");
+        e.encoded(field::ID);
         e.integer(message.id.cast_signed());
-        e.bulk(b"queue");
+        e.encoded(field::QUEUE);
         e.bulk(message.queue);
-        e.bulk(b"from");
+        e.encoded(field::FROM);
         e.bulk(message.from);
-        e.bulk(b"to");
+        e.encoded(field::TO);
         match message.to {
             Some(to) => e.bulk(to),
             None => e.null(),
         }
-        e.bulk(b"sent_ms");
+        e.encoded(field::SENT_MS);
         e.integer(message.sent_ms.cast_signed());
-        e.bulk(b"deliveries");
+        e.encoded(field::DELIVERIES);
         e.integer(i64::from(message.deliveries));
-        e.bulk(b"body");
+        e.encoded(field::BODY);
         e.bulk(message.body);
         self.message_extras(message);
     }

@@ -34,7 +34,9 @@ impl FromStr for StoreChoice {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("unknown store {text}: write embedded:DIR, memory: or mock:BYTES");
         match text.split_once(':').ok_or_else(wrong)? {
-            ("embedded", "") => Err("embedded: needs a directory, for example embedded:./posthaste-data".into()),
+            ("embedded", "") => {
+                Err("embedded: needs a directory, for example embedded:./posthaste-data".into())
+            }
             ("embedded", dir) => Ok(Self::Embedded(PathBuf::from(dir))),
             ("memory", "") => Ok(Self::Memory),
             ("mock", bytes) => bytes.parse().map(Self::Mock).map_err(|_| wrong()),

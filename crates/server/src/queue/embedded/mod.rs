@@ -42,11 +42,11 @@ use posthaste_wire::fault::{Fault, Word};
 
 use self::effect::Effect;
 use self::found::Found;
+pub use self::log::OpenError;
 use self::log::{Frame, Location, Log, LogError, Options};
 use self::message::Home;
 use self::reclaim::Reclaim;
 use self::stock::Stock;
-pub use self::log::OpenError;
 use super::answer::Answer;
 use super::rules::{AccountId, Ask, Commit, Flow, MessageId, Millis, News, Outcome, QueueId, Rules};
 
@@ -113,6 +113,9 @@ const RECORD_OVERHEAD: u64 = 16;
 /// What a request adds to the log at most, beside what it carries. Requests that need more ask for it themselves.
 const REQUEST_BYTES: u64 = 1024;
 
+/// What requests leave free on a full disk, so that a segment in which next to nothing lives can still be dropped.
+const LEFT_FREE: u64 = 4096;
+
 /// How soon something that found no disk space is tried again, in milliseconds.
 const RETRY_MS: Millis = 1000;
 
@@ -175,11 +178,13 @@ impl Embedded {
         if let Some(refused) = self.refused.as_ref().filter(|_| !essential) {
             return Err(refused.clone());
         }
-        self.log.reserve(bytes, essential).map_err(|error| store_fault(&error)).inspect_err(|fault| {
-            if !essential {
-                self.refused = Some(fault.clone());
-            }
-        })?;
+        self.log.reserve(bytes + LEFT_FREE, essential).map_err(|error| store_fault(&error)).inspect_err(
+            |fault| {
+                if !essential {
+                    self.refused = Some(fault.clone());
+                }
+            },
+        )?;
         self.room = bytes;
         Ok(())
     }
@@ -281,6 +286,7 @@ impl Rules for Embedded {
 
     fn figures(&self) -> Vec<(&'static str, u64)> {
         vec![
+            ("store_failed", u64::from(self.failed.is_some())),
             ("queues", self.stock.queues.len() as u64),
             ("messages", self.stock.queues.messages()),
             ("message_bytes", self.stock.queues.bytes()),

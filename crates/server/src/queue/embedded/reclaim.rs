@@ -8,16 +8,18 @@
 
 use std::ops::Range;
 
+use super::Embedded;
 use super::effect::Effect;
 use super::log::{Location, Sweep};
-use super::message::Home;
-use super::{Embedded, REQUEST_BYTES};
 
 /// Bytes of an old segment looked at with one commit.
 const STEP_BYTES: usize = 64 << 10;
 
-/// What being recorded again may add to a record: a lease, and the name of a first queue.
+/// What being recorded again may add to a record: a lease, the name of a first queue, and what the log adds.
 const PRESENT_STATE_BYTES: u64 = 320;
+
+/// What the record of the counters takes, with what the log adds.
+const COUNTERS_BYTES: u64 = 64;
 
 /// The log may hold this many segments beyond twice what lives in it.
 const SLACK_SEGMENTS: u64 = 4;
@@ -78,68 +80,69 @@ impl Embedded {
     fn sweep_step(&mut self, segment: u32) -> bool {
         let mut found = std::mem::take(&mut self.reclaim.found);
         let mut records = std::mem::take(&mut self.reclaim.records);
+        records.clear();
         let mut sweep = self.reclaim.sweep;
-        let end = self.log.sweep(&mut sweep, STEP_BYTES, &mut found, &mut records);
-        let bytes = found.len() as u64 + records.len() as u64 * PRESENT_STATE_BYTES;
-        let ended = match end {
+        let read = self.log.sweep(&mut sweep, STEP_BYTES, &mut found, &mut records);
+        records.retain(|(at, range)| self.lives(*at, &found[range.clone()]));
+        let bytes = records.iter().map(|(_, range)| range.len() as u64 + PRESENT_STATE_BYTES).sum();
+        let ended = match read {
             Err(_) => {
                 // What can be read of it still is; a reader of the rest is told by its own STORE.
                 self.reclaim.unreadable = Some(segment);
                 false
             }
-            Ok(_) if self.ensure(bytes, true).is_err() => {
-                self.stalled = true;
-                false
-            }
-            Ok(end) => {
+            Ok(_) if !self.claim(bytes) => false,
+            Ok(ended) => {
+                records.iter().for_each(|(_, range)| self.record_again(&found[range.clone()]));
                 (self.reclaim.sweep, self.reclaim.sweeping) = (sweep, Some(segment));
-                for (at, range) in &records {
-                    self.record_again(*at, &found[range.clone()]);
-                }
-                end
+                ended
             }
         };
         (self.reclaim.found, self.reclaim.records) = (found, records);
         ended
     }
 
-    /// Records something again, as it is now, if this record is its home.
-    fn record_again(&mut self, at: Location, record: &[u8]) {
-        let is_home = |home: Option<Home>| home.is_some_and(|home| home.at == at);
+    /// Whether this record is the home of something.
+    fn lives(&self, at: Location, record: &[u8]) -> bool {
+        let home = match Effect::decode(record) {
+            Ok(Effect::Account { id, .. }) => self.stock.accounts.get(id).and_then(|account| account.home),
+            Ok(Effect::Queue { id, .. }) => self.stock.queues.get(id).and_then(|queue| queue.home),
+            Ok(Effect::Message(written)) => self.stock.look(&written.place).map(|message| message.entry.home),
+            Ok(Effect::Answered { key, .. } | Effect::Handed { key, .. }) => {
+                self.stock.remembered.get(&key).map(|known| known.home)
+            }
+            _ => None,
+        };
+        home.is_some_and(|home| home.at == at)
+    }
+
+    /// Records what lives in this record again, as it is now.
+    fn record_again(&mut self, record: &[u8]) {
         let Ok(effect) = Effect::decode(record) else { return };
         match effect {
             Effect::Account { id, name, .. } => {
-                let account = self.stock.accounts.get(id).filter(|account| is_home(account.home));
-                if let Some(known) = account.map(|account| account.known) {
-                    self.record(&Effect::Account { id, known, name });
-                }
+                let known = self.stock.accounts.get(id).is_some_and(|account| account.known);
+                self.record(&Effect::Account { id, known, name });
             }
             Effect::Queue { id, name, .. } => {
-                let queue = self.stock.queues.get(id).filter(|queue| is_home(queue.home));
-                if let Some(options) = queue.map(|queue| queue.options.clone()) {
-                    self.record(&Effect::Queue { id, name, options });
-                }
+                let options = self.stock.queues.get(id).map(|queue| queue.options.clone());
+                self.record(&Effect::Queue { id, name, options: options.unwrap_or_default() });
             }
             Effect::Message(written) => {
-                let message = self.stock.look(&written.place);
-                if let Some(message) = message.filter(|message| is_home(Some(message.entry.home))) {
+                if let Some(message) = self.stock.look(&written.place) {
                     self.record(&Effect::Message(written.as_now(&message)));
                 }
             }
-            Effect::Answered { ref key, .. } | Effect::Handed { ref key, .. }
-                if is_home(self.stock.remembered.get(key).map(|known| known.home)) =>
-            {
-                self.record(&effect);
+            other => {
+                self.record(&other);
             }
-            _ => {}
         }
     }
 
     /// Drops the oldest segment, of which nothing is needed any more. The numbers it proved to be given out are
     /// recorded in its stead.
     fn drop_segment(&mut self, segment: u32) {
-        if self.ensure(REQUEST_BYTES, true).is_err() {
-            self.stalled = true;
+        if !self.claim(COUNTERS_BYTES) {
             return;
         }
         let (message, queue) = (self.stock.last_message(), self.stock.queues.last_id());
@@ -148,5 +151,12 @@ impl Embedded {
             self.stock.live.forget(segment);
         }
         self.reclaim.sweeping = None;
+    }
+
+    /// Reserves disk space from the log itself: what every other request leaves free is for this.
+    fn claim(&mut self, bytes: u64) -> bool {
+        self.room = 0;
+        self.stalled = self.log.reserve(bytes, true).is_err();
+        !self.stalled
     }
 }

@@ -4,6 +4,9 @@
 //! when a library or a struct does. Decoding is total. The log has checked the bytes already, so a record that does
 //! not decode was written by another program or by a defect, and says so.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use super::effect::{Copies, DeathNote, Effect, HandedOut, Written};
@@ -240,7 +243,10 @@ impl<'a> Copies<'a> {
 impl Reader<'_> {
     fn place(&mut self) -> Option<Place> {
         let rank = Rank::from_number(self.u64()?);
-        Some(Place { rank, lane: LaneKey { queue: self.u64()?, sender: self.u32()?, recipient: self.u32()? } })
+        Some(Place {
+            rank,
+            lane: LaneKey { queue: self.u64()?, sender: self.u32()?, recipient: self.u32()? },
+        })
     }
 
     fn lease(&mut self) -> Option<Lease> {

@@ -153,13 +153,8 @@ impl Embedded {
 
     fn write_queue(&self, id: QueueId, oldest_ms: Millis, with_detail: bool, answer: &mut Answer<'_>) {
         let Some(queue) = self.stock.queues.get(id) else { return };
-        let view = QueueView {
-            name: &queue.name,
-            id,
-            messages: queue.messages,
-            bytes: queue.bytes,
-            oldest_ms,
-        };
+        let view =
+            QueueView { name: &queue.name, id, messages: queue.messages, bytes: queue.bytes, oldest_ms };
         answer.queue(&view, with_detail.then(|| detail(queue)).as_ref());
     }
 }

@@ -95,7 +95,9 @@ impl Embedded {
 
     /// FORBIDSELF and STRICT. A message to anyone is to nobody in particular, and `TO *` leaves out the sender.
     fn check_recipient(&self, queue: QueueId, ask: Ask<'_>, to: Recipient) -> Result<(), Fault> {
-        let (Recipient::Account(name), Some(queue)) = (to, self.stock.queues.get(queue)) else { return Ok(()) };
+        let (Recipient::Account(name), Some(queue)) = (to, self.stock.queues.get(queue)) else {
+            return Ok(());
+        };
         let name = text(ask, name);
         if queue.options.forbid_self && self.stock.accounts.find(name) == Some(ask.account) {
             return Err(faults::forbidden_self(&queue.name));
@@ -182,7 +184,9 @@ fn headers(ask: Ask<'_>, pairs: &[(Span, Span)]) -> Vec<u8> {
 }
 
 fn out_of_memory(limit: u64) -> Fault {
-    let text = format!("the stored messages need more than {limit} bytes of memory; read some or raise --memory-limit");
+    let text = format!(
+        "the stored messages need more than {limit} bytes of memory; read some or raise --memory-limit"
+    );
     Fault::about(Word::Full, text)
 }
 

@@ -57,11 +57,7 @@ impl Embedded {
     }
 
     /// The number of the queue that the selection names, if it names one.
-    pub(super) fn named_queue(
-        &self,
-        ask: Ask<'_>,
-        selection: &Selection,
-    ) -> Result<Option<QueueId>, Fault> {
+    pub(super) fn named_queue(&self, ask: Ask<'_>, selection: &Selection) -> Result<Option<QueueId>, Fault> {
         selection.queue.map(|queue| self.expect_queue(text(ask, queue))).transpose()
     }
 

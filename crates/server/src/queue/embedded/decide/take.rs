@@ -113,9 +113,8 @@ impl Embedded {
     /// Reserves disk space for handing out what was found.
     fn make_room_for(&mut self, key: Option<&Key>) -> Result<(), Fault> {
         let count = self.found.len() as u64;
-        let copies = key.map_or(0, |key| {
-            REQUEST_BYTES + key.text.len() as u64 + self.found.bytes() + count * COPY_BYTES
-        });
+        let copies = key
+            .map_or(0, |key| REQUEST_BYTES + key.text.len() as u64 + self.found.bytes() + count * COPY_BYTES);
         self.ensure(count * RECORD_BYTES + copies, true)
     }
 }

@@ -51,24 +51,20 @@ impl Blocks {
 
     /// The payload of a record in a sealed segment.
     pub(super) fn read(&mut self, at: Location, len: u32, seed: u32) -> Result<&[u8], LogError> {
-        let damaged =
-            LogError::Damaged { file: self.disk.path(&file_name(at.segment)), offset: u64::from(at.offset) };
-        let Some(start) = (at.offset as usize).checked_sub(RECORD_HEADER) else {
-            return Err(damaged);
+        let damaged = |disk: &dyn Disk| LogError::Damaged {
+            file: disk.path(&file_name(at.segment)),
+            offset: at.offset.into(),
         };
+        let start = (at.offset as usize).checked_sub(RECORD_HEADER).ok_or_else(|| damaged(&*self.disk))?;
         let end = start + RECORD_HEADER + len as usize;
         let bytes = if start / BLOCK == (end - 1) / BLOCK {
-            let block = self.block(at.segment, start / BLOCK)?;
-            block.get(start % BLOCK..).unwrap_or_default()
+            let slot = self.block(at.segment, start / BLOCK)?;
+            self.blocks[slot].bytes.get(start % BLOCK..).unwrap_or_default()
         } else {
-            self.whole.resize(end - start, 0);
-            let file = self.file(at.segment)?;
-            let mut whole = std::mem::take(&mut self.whole);
-            let read = self.fill(at.segment, &file, &mut whole, start);
-            self.whole = whole;
-            &self.whole[..read?]
+            self.load_whole(at.segment, start, end)?;
+            &self.whole
         };
-        check_record(bytes, len, seed).ok_or(damaged)
+        check_record(bytes, len, seed).ok_or_else(|| damaged(&*self.disk))
     }
 
     /// Forgets an open file, so that its space goes back when the file is deleted.
@@ -76,13 +72,25 @@ impl Blocks {
         self.files.retain(|(number, _)| *number != segment);
     }
 
-    fn block(&mut self, segment: u32, number: usize) -> Result<&[u8], LogError> {
+    /// Reads what lies in more than one block past the cache.
+    fn load_whole(&mut self, segment: u32, start: usize, end: usize) -> Result<(), LogError> {
+        let file = self.file(segment)?;
+        let mut whole = std::mem::take(&mut self.whole);
+        whole.resize(end - start, 0);
+        let read = self.fill(segment, &file, &mut whole, start)?;
+        whole.truncate(read);
+        self.whole = whole;
+        Ok(())
+    }
+
+    /// The slot that holds a block, read first where needed.
+    fn block(&mut self, segment: u32, number: usize) -> Result<usize, LogError> {
         let slot = match self.keys.iter().position(|key| *key == (segment, number)) {
             Some(slot) => slot,
             None => self.load(segment, number)?,
         };
         self.blocks[slot].used = true;
-        Ok(&self.blocks[slot].bytes)
+        Ok(slot)
     }
 
     fn load(&mut self, segment: u32, number: usize) -> Result<usize, LogError> {

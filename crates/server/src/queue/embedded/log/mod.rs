@@ -58,6 +58,9 @@ pub use tail::Frame;
 /// The most bytes one reservation may ask for.
 pub const RESERVE_MAX: u64 = 1 << 30;
 
+/// The most memory kept for the next frame's copy.
+const BUFFER_KEPT: usize = 1 << 20;
+
 /// How a log uses its disk.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -183,12 +186,14 @@ impl Log {
         let closed = &self.closed;
         let is_written = |tail: &mut Tail| !closed.iter().any(|piece| piece.segment == tail.segment.number);
         if let Some(tail) = self.rotated.extract_if(.., is_written).last() {
-            self.spare_mirror = tail.into_bytes();
+            self.keep_mirror(tail);
         }
         let durable = self.dropped.extract_if(.., |number| *number < frame.floor);
         self.preparer.retire(durable);
         if let Some(piece) = frame.pieces.into_iter().next_back() {
             self.spare_buffer = piece.into_bytes();
+            self.spare_buffer.clear();
+            self.spare_buffer.shrink_to(BUFFER_KEPT);
         }
     }
 
@@ -304,11 +309,19 @@ impl Log {
         if self.in_flight || !self.closed.is_empty() {
             self.rotated.push(full);
         } else {
-            self.spare_mirror = full.into_bytes();
+            self.keep_mirror(full);
         }
         Ok(())
     }
 
+    /// Keeps a mirror's memory for the next one, unless that was larger than most.
+    fn keep_mirror(&mut self, tail: Tail) {
+        self.spare_mirror = tail.into_bytes();
+        self.spare_mirror.clear();
+        self.spare_mirror.shrink_to(usize::try_from(self.active.segment.capacity).unwrap_or(0));
+    }
+
+    /// Closes the frame being built, or one without records.
     fn close(&mut self) -> Piece {
         self.sequence += 1;
         self.fenced = !self.active.is_building();

@@ -1,0 +1,71 @@
+# Every task a newcomer needs. `make` alone lists them.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Cargo's own variable, so that `make` finds what cargo built.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+PYTHON := .venv/bin/python
+# How long each fuzz target runs.
+SECONDS_PER_TARGET ?= 60
+# How often `make crash` kills the server: until you stop it.
+KILLS ?= 1000000000
+
+.PHONY: help
+help: ## List these targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+
+.PHONY: demo
+demo: build ## Run a small experiment against a server of its own; leaves demo-report/index.html
+	$(TARGET)/release/posthaste demo --out demo-report
+
+.PHONY: build
+build: ## Build target/release/posthaste
+	cargo build --release --locked
+
+.PHONY: test
+test: test-rust test-clients ## Run every test but the long campaigns (crash, fuzz, bench)
+
+.PHONY: test-rust
+test-rust:
+	cargo test --workspace --locked
+
+.PHONY: test-clients
+test-clients:
+	scripts/ensure-packages.sh redis-cli=redis-tools node=nodejs npm=npm
+	scripts/python-env.sh .venv tests/clients/requirements.txt
+	npm ci --prefix tests/clients/node --no-audit --no-fund
+	cargo build --locked
+	POSTHASTE=$(abspath $(TARGET))/debug/posthaste $(PYTHON) -m pytest tests/clients
+
+.PHONY: check
+check: ## Check form, lints and types, of Rust and Python
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	scripts/python-env.sh .venv tests/clients/requirements.txt requirements-dev.txt
+	$(PYTHON) -m ruff format --check
+	$(PYTHON) -m ruff check
+	$(PYTHON) -m mypy --config-file tests/clients/pyproject.toml tests/clients
+
+.PHONY: bench
+bench: ## Measure against the peers, side by side (takes a while; wants a quiet machine)
+	scripts/ensure-packages.sh redis-server=redis-server beanstalkd=beanstalkd nats-server=nats-server
+	cargo bench --locked --bench side-by-side
+
+.PHONY: crash
+crash: ## Kill the server again and again under load and account for every message (KILLS=n)
+	KILLS=$(KILLS) cargo test --release --locked --test crash -- --nocapture
+
+.PHONY: fuzz
+fuzz: ## Feed hostile bytes to the parsers (SECONDS_PER_TARGET=60)
+	scripts/fuzz.sh $(SECONDS_PER_TARGET)
+
+.PHONY: docs
+docs: ## Build the API pages of all crates
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+
+.PHONY: clean
+clean: ## Remove everything that was built or installed here
+	cargo clean
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache demo-report tests/clients/node/node_modules fuzz/target

@@ -1,0 +1,143 @@
+//! What a connection may use while it is served: the thread's buffers and lists, and nothing of other connections.
+
+use posthaste_measure::Clock;
+use posthaste_wire::command::Kind;
+use posthaste_wire::encode::Protocol;
+use posthaste_wire::span::Span;
+
+use super::bundle::{Address, Bundle};
+use super::limits;
+use super::mailbox::Mail;
+use crate::house::{Entrance, House};
+use crate::queue::rules::{AccountId, Outcome};
+
+/// A thread's tools, kept from turn to turn so that nothing is allocated in the steady state.
+#[derive(Default)]
+pub(super) struct Bench {
+    pub(super) read_buffer: Vec<u8>,
+    pub(super) bundles: Vec<Box<Bundle>>,
+    pub(super) outgoing: Vec<Box<Bundle>>,
+    pub(super) dirty: Vec<Address>,
+    pub(super) at_once: Vec<AtOnce>,
+    pub(super) logins: Vec<(Address, Vec<u8>)>,
+    pub(super) mail: Vec<Mail>,
+    args: Vec<Span>,
+    buffers: Vec<Vec<u8>>,
+}
+
+/// A request that was answered on the spot, until its answer is written.
+pub(super) struct AtOnce {
+    pub(super) kind: Kind,
+    pub(super) outcome: Outcome,
+    pub(super) received: u64,
+    pub(super) answered: u64,
+}
+
+/// What a connection may use while it is served.
+pub struct Turn<'a> {
+    /// What all share.
+    pub house: &'a House,
+    /// When the requests at hand were whole.
+    pub parsed_at: u64,
+    /// Space for the arguments of one request.
+    pub args: &'a mut Vec<Span>,
+    /// Bundles to be lined up at the end of the turn.
+    pub outgoing: &'a mut Vec<Box<Bundle>>,
+    read_buffer: &'a mut Vec<u8>,
+    buffers: &'a mut Vec<Vec<u8>>,
+    bundles: &'a mut Vec<Box<Bundle>>,
+    dirty: &'a mut Vec<Address>,
+    pub(super) at_once: &'a mut Vec<AtOnce>,
+    logins: &'a mut Vec<(Address, Vec<u8>)>,
+}
+
+impl Turn<'_> {
+    /// An empty buffer.
+    pub fn buffer(&mut self) -> Vec<u8> {
+        self.buffers.pop().unwrap_or_else(|| Vec::with_capacity(512))
+    }
+
+    /// Takes a buffer back.
+    pub fn give_back(&mut self, mut buffer: Vec<u8>) {
+        if buffer.capacity() > 0 && self.buffers.len() < limits::SPARE_BUNDLES {
+            buffer.clear();
+            buffer.shrink_to(limits::BUFFER_BYTES_KEPT);
+            self.buffers.push(buffer);
+        }
+    }
+
+    /// The thread's buffer for reading.
+    pub fn take_read_buffer(&mut self) -> Vec<u8> {
+        std::mem::take(self.read_buffer)
+    }
+
+    /// Puts it back.
+    pub fn give_read_buffer(&mut self, buffer: Vec<u8>) {
+        *self.read_buffer = buffer;
+    }
+
+    /// An empty bundle.
+    pub fn bundle(&mut self, address: Address, account: AccountId, protocol: Protocol) -> Box<Bundle> {
+        let mut bundle = self.bundles.pop().unwrap_or_else(|| Box::new(Bundle::new(address)));
+        bundle.reset(address, account, protocol, limits::BUFFER_BYTES_KEPT);
+        if bundle.answers.capacity() == 0 {
+            bundle.answers = self.buffer();
+        }
+        bundle
+    }
+
+    /// A connection has something to write.
+    pub fn wrote(&mut self, address: Address, listed: &mut bool) {
+        if !std::mem::replace(listed, true) {
+            self.dirty.push(address);
+        }
+    }
+
+    /// A request was answered on the spot.
+    pub fn answered_at_once(&mut self, kind: Kind, outcome: Outcome) {
+        self.at_once.push(AtOnce { kind, outcome, received: self.parsed_at, answered: 0 });
+    }
+
+    /// A connection logs in: its secret is checked first where accounts are closed.
+    pub fn log_in(&mut self, address: Address, account: &[u8], secret: &[u8]) {
+        match &self.house.entrance {
+            Entrance::Open(_) => self.logins.push((address, account.to_vec())),
+            Entrance::Closed(authenticator) => {
+                if !authenticator.ask(address, account, secret) {
+                    self.logins.push((address, Vec::new()));
+                }
+            }
+        }
+    }
+}
+
+impl Bench {
+    /// A thread's tools with space to read into.
+    pub(super) fn new() -> Self {
+        Self { read_buffer: vec![0; limits::READ_BYTES], ..Self::default() }
+    }
+
+    /// What a connection may use while it is served.
+    pub(super) fn turn<'a>(&'a mut self, house: &'a House) -> Turn<'a> {
+        Turn {
+            house,
+            parsed_at: 0,
+            args: &mut self.args,
+            outgoing: &mut self.outgoing,
+            read_buffer: &mut self.read_buffer,
+            buffers: &mut self.buffers,
+            bundles: &mut self.bundles,
+            dirty: &mut self.dirty,
+            at_once: &mut self.at_once,
+            logins: &mut self.logins,
+        }
+    }
+}
+
+/// One reading of the clock for all that a connection was answered in one go: it costs more than some answers.
+pub(super) fn stamp_answered(at_once: &mut [AtOnce], clock: Clock) {
+    if !at_once.is_empty() {
+        let answered = clock.now();
+        at_once.iter_mut().for_each(|done| done.answered = answered);
+    }
+}

@@ -1,0 +1,270 @@
+//! What only the embedded store promises: nothing shown before it is durable, disk space given back, damage told.
+
+mod support;
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use posthaste_server::queue::answer::Answer;
+use posthaste_server::queue::embedded::{Embedded, EmbeddedOptions};
+use posthaste_server::queue::rules::{Ask, Commit as _, Rules};
+use posthaste_wire::command::{self, Command};
+use posthaste_wire::encode::Protocol;
+use posthaste_wire::fault::{Fault, Word};
+use posthaste_wire::span::Span;
+use support::{Got, World};
+
+/// Small, so that a test fills many.
+const SEGMENT_BYTES: u64 = 1 << 16;
+
+fn open(directory: &Path) -> Embedded {
+    open_with(directory, EmbeddedOptions { segment_bytes: SEGMENT_BYTES, ..EmbeddedOptions::default() })
+}
+
+fn open_with(directory: &Path, options: EmbeddedOptions) -> Embedded {
+    Embedded::open(directory, options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn figure(store: &Embedded, name: &str) -> u64 {
+    let figures = store.figures();
+    figures.iter().find(|(known, _)| *known == name).map(|(_, value)| *value).expect("a figure of that name")
+}
+
+/// Executes a request and leaves its commit to the test.
+fn execute(world: &mut World<Embedded>, account: &str, request: &str) -> Got {
+    let account = world.log_in(account);
+    let mut words = Vec::new();
+    let mut start = 0;
+    for word in request.split(' ') {
+        words.push(Span { start, len: word.len() as u32 });
+        start += word.len() as u32 + 1;
+    }
+    let Ok(Command::Store(operation)) = command::parse(&words, request.as_bytes(), 1 << 20) else {
+        panic!("{request} is no request to a store");
+    };
+    let mut out = Vec::new();
+    let ask = Ask { account, operation: &operation, bytes: request.as_bytes() };
+    world.store.execute(world.now, ask, &mut Answer::new(&mut out, Protocol::Resp3), &mut world.news);
+    support::decoded(&out)
+}
+
+fn shown(world: &mut World<Embedded>, account: &str, request: &str) -> Option<Got> {
+    world.read(account, request).map(|bytes| support::decoded(&bytes))
+}
+
+#[test]
+fn a_read_never_shows_what_a_crash_could_unmake() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let world = &mut World::new(open(home.path()));
+    world.ask("a", "QCREATE q");
+    world.log_in("b");
+
+    execute(world, "a", "SEND q first");
+    assert_eq!(shown(world, "b", "PEEK QUEUE q"), None, "sent, not sealed");
+    assert_eq!(shown(world, "b", "PEEK FROM a COUNT 3"), None);
+    assert_eq!(shown(world, "b", "QREADABLE"), None);
+    let mut commit = world.store.seal().expect("something to write");
+    assert_eq!(shown(world, "b", "PEEK QUEUE q"), None, "sealed, not synced");
+    let result = commit.sync();
+    world.store.committed(commit, &result);
+    assert_eq!(shown(world, "b", "PEEK QUEUE q").expect("durable").text("body"), "first");
+
+    execute(world, "a", "SEND q second");
+    assert_eq!(
+        shown(world, "b", "PEEK QUEUE q").expect("durable").text("body"),
+        "first",
+        "the other is behind it"
+    );
+    execute(world, "b", "POP QUEUE q");
+    execute(world, "b", "POP QUEUE q");
+    assert_eq!(shown(world, "b", "PEEK QUEUE q"), Some(Got::Null), "what is being popped is gone already");
+}
+
+#[test]
+fn stragglers_keep_no_disk_space_but_their_own() {
+    // So large that a segment is swept in several steps.
+    let options = EmbeddedOptions { segment_bytes: 1 << 18, ..EmbeddedOptions::default() };
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let mut world = World::new(open_with(home.path(), options));
+    world.ask("a", "QCREATE old");
+    world.ask("a", "QCREATE q");
+    for number in 0..5000 {
+        if number % 40 == 0 {
+            world.send("a", &format!("old straggler{number}"));
+        }
+        world.send("a", &format!("q {}", "x".repeat(1000)));
+        world.ask("b", "POP QUEUE q");
+        let segments = figure(&world.store, "log_segments");
+        assert!(segments <= 8, "{segments} segments after {number} messages");
+    }
+    let mut world = world.reopen(|| open_with(home.path(), options));
+    let bodies: Vec<_> = (0..5000).step_by(40).map(|number| format!("straggler{number}")).collect();
+    assert_eq!(world.bodies("b", "old"), bodies);
+}
+
+/// Fills and empties a queue until everything written before has been moved or dropped.
+fn churn(world: &mut World<Embedded>) {
+    world.ask("churner", "QCREATE churn");
+    for _ in 0..1500 {
+        world.send("churner", &format!("churn {}", "x".repeat(1000)));
+        world.ask("churner", "POP QUEUE churn");
+    }
+}
+
+#[test]
+fn everything_but_dead_bytes_outlives_its_segment() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let mut world = World::new(open(home.path()));
+    for request in ["QCREATE graves", "QCREATE q DEADLETTER graves AFTER 2 TTL 500000", "QCREATE w"] {
+        world.ask("a", request);
+    }
+    world.send("a", "q leased PRIORITY 9 HEADER color red");
+    world.send("a", "q delayed DELAY 1000 TO later");
+    world.send("a", "w moved");
+    let leased = world.ask("b", "POP QUEUE q LEASE 400000");
+    let handed = world.ask("b", "POP QUEUE w LEASE 400000 REQID r");
+    let receipt = leased.text("receipt").to_owned();
+    let sent = world.ask("a", "SEND w once DEDUP k");
+    world.send("a", "q twice");
+    for _ in 0..2 {
+        let lease = world.ask("b", "POP QUEUE q LEASE 10");
+        world.ask("b", &format!("NACK {}", lease.text("receipt")));
+    }
+    assert_eq!(world.ask("a", "QREDRIVE graves w"), Got::Integer(1));
+    let views = ["QBROWSE q", "QBROWSE w", "QINFO q", "QINFO graves", "ACCOUNTS"];
+    let before: Vec<_> = views.iter().map(|view| world.ask("a", view)).collect();
+
+    churn(&mut world);
+    let mut world = world.reopen(|| open(home.path()));
+    let mut after: Vec<_> = views.iter().map(|view| world.ask("a", view)).collect();
+    let accounts = after.pop().expect("the accounts").items().len();
+    assert_eq!(after, before[..4]);
+    assert_eq!(accounts, before[4].items().len() + 1, "the churner came");
+    assert_eq!(world.ask("a", "SEND w once DEDUP k"), sent);
+    assert_eq!(world.ask("b", "POP QUEUE w LEASE 400000 REQID r"), handed);
+    assert_eq!(world.ask("b", &format!("ACK {receipt}")), Got::Integer(1));
+}
+
+#[test]
+fn ids_are_never_given_again_even_when_nothing_is_left() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let mut world = World::new(open(home.path()));
+    world.ask("a", "QCREATE q");
+    world.ask("a", "QCREATE churn");
+    let queue = world.ask("a", "QCREATE gone");
+    world.ask("a", "QDELETE gone");
+    churn(&mut world);
+    let last = world.send("a", "q last");
+    world.ask("a", "POP QUEUE q");
+    let mut world = world.reopen(|| open(home.path()));
+    assert_eq!(world.send("a", "q next"), last + 1);
+    let Got::Integer(queue) = queue else { panic!("an id") };
+    let Got::Integer(next) = world.ask("a", "QCREATE new") else { panic!("an id") };
+    assert!(next > queue);
+}
+
+#[test]
+fn a_damaged_body_is_told_and_its_message_stays() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let world = &mut World::new(open(home.path()));
+    world.ask("a", "QCREATE q");
+    world.send("a", "q fine");
+    world.send("a", "q damaged-body");
+    for _ in 0..400 {
+        world.send("a", &format!("q {}", "x".repeat(500)));
+    }
+    let damaged = flip_byte(home.path(), b"damaged-body");
+    assert_eq!(world.ask("a", "POP QUEUE q COUNT 2").bodies(), ["fine"], "the answer ends before it");
+    for _ in 0..2 {
+        let answer = world.ask("a", "POP QUEUE q");
+        assert_eq!(answer.word(), "STORE");
+        let Got::Error(text) = answer else { panic!("an error") };
+        assert!(text.contains(&damaged), "{text}");
+    }
+    assert_eq!(world.ask("a", "QPURGE q"), Got::Integer(401), "it can still be given up");
+}
+
+/// Damages the file that holds these bytes and answers its name.
+fn flip_byte(directory: &Path, needle: &[u8]) -> String {
+    for entry in std::fs::read_dir(directory).expect("the directory") {
+        let path = entry.expect("an entry").path();
+        let bytes = std::fs::read(&path).expect("a file");
+        let Some(at) = bytes.windows(needle.len()).position(|window| window == needle) else { continue };
+        let file = OpenOptions::new().write(true).open(&path).expect("a file");
+        file.write_at(&[bytes[at] ^ 1], at as u64).expect("a write");
+        return path.file_name().expect("a name").to_string_lossy().into_owned();
+    }
+    panic!("no file holds it");
+}
+
+#[test]
+fn after_a_failed_sync_nothing_changes_and_the_durable_is_still_shown() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let world = &mut World::new(open(home.path()));
+    world.ask("a", "QCREATE q");
+    world.ask("a", "QCREATE r");
+    world.send("a", "q durable");
+    execute(world, "a", "SEND r doubtful");
+    let commit = world.store.seal().expect("something to write");
+    let broken = Fault::new(Word::Store, "cannot sync the log: input/output error");
+    world.store.committed(commit, &Err(broken.clone()));
+
+    assert_eq!(world.store.prepare(1, 1), Err(broken));
+    assert_eq!(execute(world, "a", "SEND q more").word(), "STORE");
+    assert_eq!(execute(world, "a", "PEEK QUEUE q").text("body"), "durable");
+    assert_eq!(execute(world, "a", "PEEK QUEUE r").word(), "STORE", "nobody knows");
+    assert!(world.store.seal().is_none());
+    assert_eq!(world.store.deadline(), None);
+}
+
+#[test]
+fn a_send_beyond_the_memory_limit_is_refused_until_something_is_read() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let options = EmbeddedOptions { memory_limit: Some(8_000), ..EmbeddedOptions::default() };
+    let world = &mut World::new(open_with(home.path(), options));
+    world.ask("a", "QCREATE q");
+    let accepted = (0..1000).take_while(|_| world.ask("a", "SEND q x") != full(8_000)).count();
+    assert!((20..200).contains(&accepted), "{accepted}");
+    world.ask("a", "POP QUEUE q COUNT 2");
+    world.send("a", "q y");
+}
+
+fn full(limit: u64) -> Got {
+    let text = "of memory; read some or raise --memory-limit";
+    Got::Error(format!("FULL the stored messages need more than {limit} bytes {text}"))
+}
+
+#[test]
+fn a_directory_is_open_only_once() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let _store = open(home.path());
+    let second = Embedded::open(home.path(), EmbeddedOptions::default()).err().expect("refused");
+    assert!(second.to_string().contains("in use"), "{second}");
+}
+
+#[test]
+fn an_idle_store_goes_on_giving_space_back() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let world = &mut World::new(open(home.path()));
+    world.ask("a", "QCREATE keep");
+    world.ask("a", "QCREATE q");
+    for number in 0..2000 {
+        world.send("a", &format!("q {}", "x".repeat(500)));
+        if number % 100 == 0 {
+            world.send("a", "keep this");
+        }
+    }
+    let before = figure(&world.store, "log_segments");
+    world.ask("a", "QDELETE q");
+    for _ in 0..1000 {
+        if world.store.deadline() != Some(world.now) {
+            break;
+        }
+        world.wait(0);
+    }
+    assert_eq!(world.store.deadline(), None, "nothing left to do");
+    let after = figure(&world.store, "log_segments");
+    assert!(before > 15 && after < 8, "{before} segments, then {after}");
+    assert_eq!(world.bodies("a", "keep").len(), 20);
+}

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Sees to it that programs are there, or says what to install.
+#
+#   scripts/ensure-packages.sh redis-cli=redis-tools node=nodejs module:ensurepip=python3-venv
+#
+# Each argument is PROGRAM=PACKAGE (a Debian package that brings it), or module:NAME=PACKAGE for a Python module.
+# Nothing is touched when all are there. Otherwise root on a system with apt-get gets them installed; anybody
+# else gets a sentence, because installing for a whole machine is theirs to decide.
+set -euo pipefail
+
+is_there() {
+    case $1 in
+        module:*) python3 -c "import ${1#module:}" 2>/dev/null ;;
+        *) command -v "$1" >/dev/null ;;
+    esac
+}
+
+packages=()
+for pair in "$@"; do
+    is_there "${pair%%=*}" || packages+=("${pair#*=}")
+done
+[ ${#packages[@]} -gt 0 ] || exit 0
+
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+    echo "missing: ${packages[*]}. Install with: sudo apt-get install ${packages[*]}" \
+         "(or your system's packages of that name)" >&2
+    exit 1
+fi
+echo "installing ${packages[*]}"
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+apt-get install -qq --no-install-recommends --yes "${packages[@]}" >/dev/null
+
+for pair in "$@"; do
+    is_there "${pair%%=*}" || { echo "${pair#*=} is installed and still ${pair%%=*} is missing" >&2; exit 1; }
+done

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Makes a Python environment and installs exactly what the given files pin; does nothing when that is done already.
+#
+#   scripts/python-env.sh .venv tests/clients/requirements.txt [more.txt …]
+#
+# A file's stamp stands in the environment, so two calls with different files add up instead of undoing each other.
+set -euo pipefail
+
+env=$1
+shift
+cd "$(dirname "$0")/.."
+
+if [ ! -x "$env/bin/python" ]; then
+    scripts/ensure-packages.sh python3=python3 module:ensurepip=python3-venv
+    python3 -m venv "$env"
+fi
+for file in "$@"; do
+    stamp="$env/installed-$(sha256sum <"$file" | cut -c1-16)"
+    [ -e "$stamp" ] && continue
+    "$env/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes --requirement "$file"
+    touch "$stamp"
+done
