@@ -261,7 +261,7 @@ fn shown(store: &mut impl Rules, account: AccountId, request: &str) -> Option<St
     let (bytes, operation) = parsed(request);
     let mut out = Vec::new();
     let ask = Ask { account, operation: &operation, bytes: &bytes };
-    store.read(ask, &mut Answer::new(&mut out, Protocol::Resp3))?;
+    store.read(0, ask, &mut Answer::new(&mut out, Protocol::Resp3))?;
     Some(String::from_utf8_lossy(&out).into_owned())
 }
 

@@ -318,8 +318,8 @@ impl Rules for Defective {
         self.store.prepare(requests, request_bytes)
     }
 
-    fn read(&mut self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {
-        self.store.read(ask, answer)
+    fn read(&mut self, now: Millis, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {
+        self.store.read(now, ask, answer)
     }
 
     fn tick(&mut self, now: Millis, news: &mut Vec<News>) {

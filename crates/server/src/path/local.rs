@@ -102,7 +102,7 @@ impl<R: Rules> Store for Local<R> {
     }
 
     fn answer(&self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {
-        self.rules().read(ask, answer)
+        self.rules().read(self.time.millis(), ask, answer)
     }
 
     fn deadline(&self) -> Option<Instant> {

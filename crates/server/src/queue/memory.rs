@@ -138,7 +138,8 @@ impl Rules for Memory {
         }
     }
 
-    fn read(&mut self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {
+    fn read(&mut self, now: Millis, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {
+        self.clock = self.clock.max(now);
         self.show(ask, answer)
     }
 

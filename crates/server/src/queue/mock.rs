@@ -93,7 +93,7 @@ impl Rules for Mock {
         Flow::Done(self.answer(ask, answer))
     }
 
-    fn read(&mut self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {
+    fn read(&mut self, _now: Millis, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {
         Some(self.answer(ask, answer))
     }
 
@@ -132,7 +132,7 @@ mod tests {
     fn answered(mock: &mut Mock, operation: &Operation) -> Vec<u8> {
         let mut out = Vec::new();
         let ask = Ask { account: 1, operation, bytes: &[] };
-        assert_eq!(mock.read(ask, &mut Answer::new(&mut out, Protocol::Resp2)), Some(Outcome::Ok));
+        assert_eq!(mock.read(0, ask, &mut Answer::new(&mut out, Protocol::Resp2)), Some(Outcome::Ok));
         out
     }
 

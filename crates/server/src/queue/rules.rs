@@ -129,7 +129,7 @@ pub trait Rules: Send {
 
     /// Answers a request that changes nothing and need not wait for a commit (PEEK, QREADABLE, QLIST, QINFO,
     /// QBROWSE, ACCOUNTS, LOGIN of an account already durable), from what is durable. None: it must be executed.
-    fn read(&mut self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome>;
+    fn read(&mut self, now: Millis, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome>;
 
     /// Lets time pass: delays and leases run out, messages expire. Cheap when nothing is due.
     fn tick(&mut self, now: Millis, news: &mut Vec<News>);

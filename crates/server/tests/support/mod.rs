@@ -84,7 +84,7 @@ impl<S: Rules> World<S> {
         let (bytes, operation) = parsed(request);
         let mut out = Vec::new();
         let ask = Ask { account, operation: &operation, bytes: &bytes };
-        let outcome = self.store.read(ask, &mut Answer::new(&mut out, Protocol::Resp3));
+        let outcome = self.store.read(self.now, ask, &mut Answer::new(&mut out, Protocol::Resp3));
         outcome.map(|_| out)
     }
 

@@ -228,7 +228,11 @@ impl Rules for Embedded {
         self.decide(ask, answer, news).unwrap_or_else(|fault| Flow::Done(answer.fault(&fault)))
     }
 
-    fn read(&mut self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {
+    fn read(&mut self, now: Millis, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {
+        if self.clock == 0 {
+            return None; // just opened, and what has come of age meanwhile is not yet where readers look
+        }
+        self.clock = self.clock.max(now);
         self.show_durable(ask, answer).unwrap_or_else(|fault| Some(answer.fault(&fault)))
     }
 

@@ -63,20 +63,18 @@ impl Embedded {
         outcome.map(Flow::Done)
     }
 
-    /// Answers what can be answered from what is durable; None: the request must be decided in its turn. So must
-    /// QLIST and QINFO, which tell an age and need to know what time it is.
+    /// Answers what can be answered from what is durable; None: the request must be decided in its turn.
     pub(super) fn show_durable(
         &mut self,
         ask: Ask<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Option<Outcome>, Fault> {
-        if self.clock == 0 {
-            return Ok(None); // just opened, and what has come of age meanwhile is not yet where readers look
-        }
         let settled = !self.unsettled && !self.in_flight;
         match ask.operation {
             Operation::Peek(selection) => self.peek(ask, selection, View::Durable, answer),
             Operation::Readable => Ok(self.readable(ask.account, View::Durable, answer)),
+            Operation::ListQueues if settled => self.list_queues(answer).map(Some),
+            Operation::QueueInfo { queue } if settled => self.queue_info(text(ask, *queue), answer).map(Some),
             Operation::Accounts if settled => self.list_accounts(answer).map(Some),
             Operation::Browse { queue, after, count } if settled => {
                 self.browse(text(ask, *queue), *after, *count, answer).map(Some)
