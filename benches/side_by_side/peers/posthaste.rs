@@ -76,6 +76,9 @@ fn spawn(program: &Path, dir: &Path, store: Store, listen: &str) -> Result<(Serv
     if has_option(program, "--http")? {
         command.args(["--http", "off"]);
     }
+    if store == Store::Mock {
+        command.args(["--threads", "1"]); // as many as redis-server has
+    }
     let mut server = Server::spawn("posthaste", command, dir)?;
     let address = server.wait_until(|log| {
         // Read once the line is whole; other fields may follow the address.

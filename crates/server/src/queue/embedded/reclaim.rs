@@ -1,7 +1,7 @@
 //! Gives disk space back: empties the oldest log segment and drops it.
 //!
-//! A segment of which nothing is needed goes at once. Otherwise the oldest one is swept when the log has grown to more
-//! than twice what lives in it: whatever still has its home there is recorded again, as it is now, at the log's end.
+//! A segment of which nothing is needed goes at once. Otherwise the oldest one is swept when little of it lives, or the
+//! log has grown to more than twice what lives in it: whatever still has its home there is recorded again, as it is now, at the log's end.
 //! So a few messages that stay for months keep nothing else on the disk, and every live byte is written at most about
 //! once for every byte that is freed. The work is done in small steps, each in the commit of a batch, and goes on by
 //! itself when no requests come.
@@ -23,6 +23,10 @@ const COUNTERS_BYTES: u64 = 64;
 
 /// The log may hold this many segments beyond twice what lives in it.
 const SLACK_SEGMENTS: u64 = 4;
+
+/// A segment is swept at once when less than one in this many of its bytes lives: that costs next to nothing, and its
+/// file is used again instead of a new one being filled.
+const NEARLY_EMPTY: u64 = 8;
 
 /// Where reclaiming stands.
 pub(super) struct Reclaim {
@@ -69,7 +73,7 @@ impl Embedded {
         let oldest = self.log.oldest()?;
         let live = self.stock.live.of(oldest);
         let allowed = 2 * self.stock.live.total() + SLACK_SEGMENTS * self.reclaim.segment_bytes;
-        let is_wanted = live == 0
+        let is_wanted = NEARLY_EMPTY * live < self.reclaim.segment_bytes
             || self.reclaim.sweeping == Some(oldest)
             // Without free space a sweep may only use up the reserve where it gives back more.
             || (self.log.total_bytes() > allowed && (self.refused.is_none() || 2 * live < self.reclaim.segment_bytes));
