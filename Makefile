@@ -50,8 +50,10 @@ check: ## Check form, lints and types, of Rust and Python
 
 .PHONY: bench
 bench: ## Measure against the peers, side by side (takes a while; wants a quiet machine)
-	scripts/ensure-packages.sh redis-server=redis-server beanstalkd=beanstalkd nats-server=nats-server
-	cargo bench --locked --bench side-by-side
+	scripts/ensure-packages.sh redis-server=redis-server beanstalkd=beanstalkd nats-server=nats-server \
+	  pgbench=postgresql
+	cargo build --release --locked --features unmeasured --target-dir $(TARGET)/unmeasured
+	cargo bench --locked --bench side-by-side -- --unmeasured $(abspath $(TARGET))/unmeasured/release/posthaste
 
 .PHONY: crash
 crash: ## Kill the server again and again under load and account for every message (KILLS=n)

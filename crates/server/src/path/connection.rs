@@ -261,7 +261,7 @@ impl Connection {
 
     /// Handles the whole requests in `input`; how many bytes are done with.
     fn parse(&mut self, input: &[u8], turn: &mut Turn<'_>) -> usize {
-        turn.parsed_at = turn.house.clock.now();
+        turn.parsed_at = turn.house.clock.stamp();
         self.holds_requests = true;
         let mut args = std::mem::take(turn.args);
         let mut parsing = Parsing { input, base: 0, at: 0, bundle: None };

@@ -69,7 +69,7 @@ impl<R: Rules> Local<R> {
         drop(waiters);
         drop(rules);
         self.commit(sealed, &mut batch.finished);
-        batch.answered_at = self.clock.now();
+        batch.answered_at = self.clock.stamp();
     }
 
     /// Makes durable what the batch changed; on failure nobody is told that anything happened.

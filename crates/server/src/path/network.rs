@@ -313,7 +313,7 @@ impl Network {
         }
         let mut bundle = turn.bundle(address, 0, Protocol::Resp2);
         bundle.bytes.extend_from_slice(account);
-        bundle.requests.push(Request::new(operation, Kind::Login, turn.house.clock.now()));
+        bundle.requests.push(Request::new(operation, Kind::Login, turn.house.clock.stamp()));
         turn.outgoing.push(bundle);
     }
 
@@ -338,7 +338,7 @@ impl Network {
             self.bench.outgoing = outgoing;
             return;
         }
-        let enqueued = self.house.clock.now();
+        let enqueued = self.house.clock.stamp();
         for bundle in &mut outgoing {
             bundle.stamp(|stamps| stamps.enqueued = enqueued);
         }
@@ -420,7 +420,7 @@ impl Network {
         if self.answered.is_empty() && self.bench.at_once.is_empty() {
             return;
         }
-        let replied = self.house.clock.now();
+        let replied = self.house.clock.stamp();
         for done in self.bench.at_once.drain(..) {
             let AtOnce { kind, outcome, received, answered } = done;
             let stamps = Stamps {

@@ -137,7 +137,7 @@ impl Bench {
 /// One reading of the clock for all that a connection was answered in one go: it costs more than some answers.
 pub(super) fn stamp_answered(at_once: &mut [AtOnce], clock: Clock) {
     if !at_once.is_empty() {
-        let answered = clock.now();
+        let answered = clock.stamp();
         at_once.iter_mut().for_each(|done| done.answered = answered);
     }
 }

@@ -125,7 +125,7 @@ impl Worker {
     }
 
     fn stamp(&mut self) {
-        let dequeued = self.clock.now();
+        let dequeued = self.clock.stamp();
         for bundle in &mut self.batch.waiting {
             bundle.stamp(|stamps| {
                 stamps.dequeued = dequeued;
