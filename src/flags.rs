@@ -143,6 +143,12 @@ pub(crate) enum StoreWorkload {
 
 /// `posthaste admin`
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  posthaste admin queues
+  posthaste admin messages orders --count 5 --json
+  posthaste admin clients --kill 17
+  posthaste admin account add alice --file accounts.txt < secret.txt
+  posthaste admin queues --user alice --secret-file secret.txt")]
 pub(crate) struct Admin {
     /// What to do
     #[command(subcommand)]
@@ -253,6 +259,9 @@ pub(crate) enum AccountCommand {
 
 /// `posthaste demo`
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  posthaste demo
+  posthaste demo --clients 1,64,1024 --duration 30s --out /tmp/demo")]
 pub(crate) struct DemoFlags {
     /// Where the page goes
     #[arg(long, value_name = "DIR", default_value = "demo-report")]

@@ -126,6 +126,14 @@ impl Answer {
         }
     }
 
+    /// The parts of a list; none of anything else.
+    pub(crate) fn list(self) -> Vec<Answer> {
+        match self {
+            Self::List(parts) => parts,
+            _ => Vec::new(),
+        }
+    }
+
     /// A message's body.
     pub(crate) fn body(&self) -> Option<&str> {
         self.get("body").and_then(Self::text)

@@ -18,6 +18,11 @@ use crate::workload::{Workload, share_of_one};
 /// think time is over). Clients log in as accounts 1, 2, …; they use queues 1, 2, …, which are created when
 /// they do not exist.
 #[derive(Args, Clone, Debug, Serialize)]
+#[command(after_help = "Examples:
+  posthaste bench queue --clients 64 --duration 10s
+  posthaste bench queue --workload pairs --clients 16 --pipeline 16 --check
+  posthaste bench queue --workload mix:send=0.3,read=0.7 --dataset full --json run.json
+  posthaste bench queue --connect 127.0.0.1:7411 --connect 127.0.0.1:7412 --clients 128")]
 pub struct QueueBench {
     /// Server, host:port or unix:PATH; repeat it to spread the clients evenly over several
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7411")]

@@ -202,4 +202,14 @@ impl Operation {
                 | Self::Accounts
         )
     }
+
+    /// Whether its answer may hold more than one message: such answers are not gathered, lest they fill the memory.
+    #[must_use]
+    pub fn may_answer_much(&self) -> bool {
+        match self {
+            Self::Peek(select) | Self::Pop(Pop { select, .. }) => select.count.is_some(),
+            Self::Readable | Self::ListQueues | Self::Browse { .. } | Self::Accounts => true,
+            _ => false,
+        }
+    }
 }

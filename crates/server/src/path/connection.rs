@@ -16,7 +16,7 @@ use posthaste_wire::span::Span;
 
 use super::accept::Socket;
 use super::bundle::{Bundle, Request};
-use super::limits::{OUTPUT_BYTES_PAUSE, UNAUTHENTICATED_BYTES_MAX};
+use super::limits::{LINGER_MS, OUTPUT_BYTES_PAUSE, UNAUTHENTICATED_BYTES_MAX};
 use super::session::{Session, Step};
 use super::turn::Turn;
 use crate::clients::Client;
@@ -111,7 +111,14 @@ impl Connection {
         if self.can_read && self.is_readable() {
             self.read(turn);
         }
-        if self.peer_done && !self.under_way && self.life == Life::Open {
+        if self.peer_done {
+            self.close_when_idle();
+        }
+    }
+
+    /// Nothing more will be read; unless something is under way, that was all.
+    pub fn close_when_idle(&mut self) {
+        if self.life == Life::Open && !self.under_way {
             self.life = Life::Closing;
         }
     }
@@ -180,7 +187,8 @@ impl Connection {
             turn.give_back(std::mem::take(&mut self.output));
         }
         if self.is_flushed() && self.life == Life::Closing && !self.under_way {
-            self.life = if self.peer_done { Life::Over } else { Life::Lingering };
+            let is_quiet = self.peer_done || self.idle_ms(turn) >= LINGER_MS;
+            self.life = if is_quiet { Life::Over } else { Life::Lingering };
             self.socket.shut_write();
         }
     }
@@ -341,14 +349,14 @@ impl Connection {
                 return true;
             }
         }
-        let single = self.session.is_muted();
+        let is_last = operation.may_answer_much() || self.session.is_muted();
         let bundle = parsing
             .bundle
             .get_or_insert_with(|| turn.bundle(self.client.address, account, self.session.protocol));
         self.blocked = matches!(&operation, Operation::Pop(pop) if pop.block_ms > 0);
         bundle.requests.push(Request::new(operation, kind, turn.parsed_at));
         parsing.at = parsing.base + end;
-        !self.blocked && !single && bundle.requests.len() < turn.house.bundle_requests_max
+        !self.blocked && !is_last && bundle.requests.len() < turn.house.bundle_requests_max
     }
 
     fn answer_at_once(&mut self, ask: Ask<'_>, turn: &mut Turn<'_>) -> Option<Outcome> {
@@ -417,6 +425,11 @@ impl Connection {
         if last {
             self.life = Life::Closing;
         }
+    }
+
+    /// How long nothing was heard of it.
+    fn idle_ms(&self, turn: &Turn<'_>) -> u64 {
+        turn.house.clock.now().saturating_sub(self.client.active_ns.load(Ordering::Relaxed)) / 1_000_000
     }
 
     /// Notes that it was heard of now.

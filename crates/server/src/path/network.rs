@@ -212,9 +212,6 @@ impl Network {
             } else {
                 connection.take_answers(&mut bundle, &mut turn);
             }
-            if self.stopping && connection.life == Life::Open {
-                connection.life = Life::Closing;
-            }
         }
         self.answered.push(bundle);
     }
@@ -370,6 +367,9 @@ impl Network {
                 self.remove(address);
                 continue;
             }
+            if self.stopping {
+                connection.close_when_idle();
+            }
             let lingered = connection.life == Life::Lingering;
             connection.flush(&mut turn);
             let (life, wants_turn) = (connection.life, connection.wants_turn());
@@ -405,8 +405,8 @@ impl Network {
         let mut connection = self.connections.remove(address.slot);
         // The descriptor is closed with the socket, which takes it out of the poll in any case.
         let _ = self.poll.registry().deregister(&mut connection.socket);
-        if connection.under_way {
-            // Nobody reads the answer: a waiting pop must not take a message any more.
+        if connection.blocked {
+            // Nobody reads the answer: the waiting pop must not take a message any more.
             if let Some(bundle) = self.house.store.leave(address) {
                 self.answered.push(bundle);
             }
@@ -454,8 +454,7 @@ impl Network {
             let connection = &mut self.connections[slot];
             if connection.blocked {
                 self.give_up_waiting(slot);
-            } else if !connection.under_way && connection.life == Life::Open {
-                connection.life = Life::Closing;
+            } else {
                 list(&mut self.bench.dirty, connection);
             }
         }
