@@ -17,7 +17,7 @@ use posthaste_server::queue::mock::Mock;
 use posthaste_server::queue::rules::{AccountId, Ask, Commit as _, Rules};
 use posthaste_server::time::Time;
 use posthaste_wire::encode::Protocol;
-use posthaste_wire::operation::{Operation, Pop, Recipient, Selection, Send};
+use posthaste_wire::operation::{Operation, Pop, Selection, Send};
 use posthaste_wire::span::Span;
 use serde::Serialize;
 
@@ -149,23 +149,13 @@ impl<R: Rules> Driver<R> {
         let mut bytes = b"q".to_vec();
         bytes.resize(1 + body_bytes, b'x');
         let body = Span { start: 1, len: u32::try_from(body_bytes)? };
-        let send = Send {
-            queue,
-            body,
-            to: Recipient::Anyone,
-            delay_ms: 0,
-            ttl_ms: None,
-            priority: 0,
-            dedup: None,
-            headers: Vec::new(),
-        };
         let select = Selection { queue: Some(queue), ..Selection::default() };
         let mut driver = Self {
             store,
             time: Time::start(),
             account: 0,
             bytes,
-            send: Operation::Send(send),
+            send: Operation::Send(Send::plain(queue, body)),
             pop: Operation::Pop(Pop { select, ..Pop::default() }),
             answers: Vec::new(),
         };

@@ -138,6 +138,23 @@ pub struct Send {
     pub headers: Vec<(Span, Span)>,
 }
 
+impl Send {
+    /// A SEND without options.
+    #[must_use]
+    pub const fn plain(queue: Span, body: Span) -> Self {
+        Self {
+            queue,
+            body,
+            to: Recipient::Anyone,
+            delay_ms: 0,
+            ttl_ms: None,
+            priority: 0,
+            dedup: None,
+            headers: Vec::new(),
+        }
+    }
+}
+
 /// Who may read a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recipient {

@@ -8,6 +8,8 @@ mod bounds;
 
 mod faults;
 
+mod options;
+
 mod volatile;
 
 pub mod memory;

@@ -6,8 +6,8 @@
 //! because the message's own record says when.
 
 use super::message::{Lease, Place, Reason, State};
-use super::queues::Options;
 use super::remembered::Key;
+use crate::queue::options::Options;
 use crate::queue::rules::{AccountId, MessageId, Millis, QueueId};
 
 /// One change.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::message::{Home, Message, State};
-use crate::queue::rules::{MessageId, Millis, QueueId};
+use crate::queue::options::Options;
+use crate::queue::rules::{MessageId, QueueId};
 
 /// Every queue.
 #[derive(Default)]
@@ -33,18 +34,6 @@ pub(super) struct Queue {
     pub(super) delayed: u64,
     /// Those that more is kept of than an entry, in every state.
     pub(super) special: BTreeSet<MessageId>,
-}
-
-/// What QCREATE set.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Options {
-    pub(super) messages_max: Option<u64>,
-    pub(super) bytes_max: Option<u64>,
-    pub(super) ttl_ms: Option<Millis>,
-    /// Name of the queue for dead letters, and after how many deliveries.
-    pub(super) dead_letter: Option<(Arc<[u8]>, u32)>,
-    pub(super) forbid_self: bool,
-    pub(super) strict: bool,
 }
 
 impl Queues {

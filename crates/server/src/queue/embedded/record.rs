@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use super::effect::{Copies, DeathNote, Effect, HandedOut, Written};
 use super::message::{LaneKey, Lease, Place, Rank, Reason, State};
-use super::queues::Options;
 use super::reader::Reader;
 use super::remembered::{Key, Kind};
+use crate::queue::options::Options;
 
 const ACCOUNT: u8 = 1;
 const QUEUE: u8 = 2;

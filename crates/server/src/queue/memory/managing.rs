@@ -5,10 +5,11 @@ use posthaste_wire::operation::QueueOptions;
 use posthaste_wire::span::Span;
 
 use super::message::{Message, State};
-use super::stock::{Options, Queue};
+use super::stock::Queue;
 use super::{Memory, Reply, text};
-use crate::queue::answer::{Answer, QueueDetail, QueueView};
+use crate::queue::answer::{Answer, QueueView};
 use crate::queue::faults;
+use crate::queue::options::Options;
 use crate::queue::rules::{Ask, MessageId, News, Outcome, QueueId};
 
 impl Memory {
@@ -25,7 +26,7 @@ impl Memory {
                 (id, id.to_string().into_bytes())
             }
         };
-        let options = options.map(|options| owned(ask, options));
+        let options = options.map(|options| Options::of(ask, options));
         let grave = options.as_ref().and_then(|options| options.dead_letter.clone());
         if grave.as_ref().is_some_and(|(grave, _)| **grave == *name) {
             return Err(faults::own_dead_letters(&name));
@@ -81,7 +82,10 @@ impl Memory {
     pub(super) fn queue_info(&self, name: &[u8], answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
         let id = self.stock.expect_queue(name)?;
         let queue = self.stock.queue(id);
-        answer.queue(&self.view(id, queue), Some(&detail(queue)));
+        answer.queue(
+            &self.view(id, queue),
+            Some(&queue.options.detail(queue.leased as u64, queue.delayed() as u64)),
+        );
         Ok(Outcome::Ok)
     }
 
@@ -132,31 +136,5 @@ impl Memory {
             bytes: queue.bytes,
             oldest_ms: oldest.map_or(0, |sent_ms| self.clock - sent_ms),
         }
-    }
-}
-
-fn detail(queue: &Queue) -> QueueDetail<'_> {
-    let options = &queue.options;
-    QueueDetail {
-        leased: queue.leased as u64,
-        delayed: (queue.messages.len() - queue.ready.len() - queue.leased) as u64,
-        messages_max: options.messages_max,
-        bytes_max: options.bytes_max,
-        ttl_ms: options.ttl_ms,
-        dead_letter: options.dead_letter.as_ref().map(|(name, after)| (&**name, *after)),
-        forbid_self: options.forbid_self,
-        strict: options.strict,
-    }
-}
-
-/// Options that outlive the request.
-fn owned(ask: Ask<'_>, options: &QueueOptions) -> Options {
-    Options {
-        messages_max: options.messages_max,
-        bytes_max: options.bytes_max,
-        ttl_ms: options.ttl_ms,
-        dead_letter: options.dead_letter.map(|dead| (text(ask, dead.queue).into(), dead.after)),
-        forbid_self: options.forbid_self,
-        strict: options.strict,
     }
 }

@@ -59,7 +59,7 @@ impl Memory {
         let bytes = bodies.iter().map(|body| u64::from(body.len)).sum();
         self.check_room(id, bodies.len() as u64, bytes)?;
         let ids = bodies.iter().map(|body| {
-            let draft = self.draft(id, ask, &plain(queue, *body));
+            let draft = self.draft(id, ask, &Send::plain(queue, *body));
             self.store(draft, None, news)
         });
         Ok(Reply::Ids(ids.collect()))
@@ -132,19 +132,5 @@ impl Memory {
         let id = self.stock.next_message_id();
         self.stock.put(id, Message { recipient, ..draft }, news);
         id
-    }
-}
-
-/// A SEND without options.
-fn plain(queue: Span, body: Span) -> Send {
-    Send {
-        queue,
-        body,
-        to: Recipient::Anyone,
-        delay_ms: 0,
-        ttl_ms: None,
-        priority: 0,
-        dedup: None,
-        headers: Vec::new(),
     }
 }

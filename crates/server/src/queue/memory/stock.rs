@@ -10,6 +10,7 @@ use posthaste_wire::fault::Fault;
 
 use super::message::{Message, Rank};
 use crate::queue::faults;
+use crate::queue::options::Options;
 use crate::queue::rules::{MessageId, Millis, News, QueueId};
 
 /// Everything stored but accounts and remembered keys.
@@ -36,16 +37,11 @@ pub(super) struct Queue {
     pub(super) bytes: u64,
 }
 
-/// The options of a queue, as given with QCREATE.
-#[derive(Default)]
-pub(super) struct Options {
-    pub(super) messages_max: Option<u64>,
-    pub(super) bytes_max: Option<u64>,
-    pub(super) ttl_ms: Option<u64>,
-    /// Name of the queue for dead letters, and after how many deliveries.
-    pub(super) dead_letter: Option<(Arc<[u8]>, u32)>,
-    pub(super) forbid_self: bool,
-    pub(super) strict: bool,
+impl Queue {
+    /// How many of its messages are delayed.
+    pub(super) fn delayed(&self) -> usize {
+        self.messages.len() - self.ready.len() - self.leased
+    }
 }
 
 impl Stock {

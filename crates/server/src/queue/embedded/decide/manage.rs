@@ -7,12 +7,12 @@ use posthaste_wire::operation::QueueOptions;
 use posthaste_wire::span::Span;
 
 use super::text;
-use crate::queue::answer::{Answer, QueueDetail, QueueView};
+use crate::queue::answer::{Answer, QueueView};
 use crate::queue::embedded::effect::Effect;
 use crate::queue::embedded::message::{Message, Place};
-use crate::queue::embedded::queues::{Options, Queue};
 use crate::queue::embedded::{Embedded, REQUEST_BYTES};
 use crate::queue::faults;
+use crate::queue::options::Options;
 use crate::queue::rules::{Ask, MessageId, Millis, News, Outcome, QueueId};
 
 /// What the record of a move takes.
@@ -38,7 +38,7 @@ impl Embedded {
         if let (Some(id), None) = (found, options) {
             return Ok(answer.integer(id));
         }
-        let options = options.map(|options| owned(ask, options)).unwrap_or_default();
+        let options = options.map(|options| Options::of(ask, options)).unwrap_or_default();
         let dead_letters = options.dead_letter.as_ref().map(|(name, _)| Arc::clone(name));
         if dead_letters.as_deref() == Some(&name) {
             return Err(faults::own_dead_letters(&name));
@@ -155,32 +155,6 @@ impl Embedded {
         let Some(queue) = self.stock.queues.get(id) else { return };
         let view =
             QueueView { name: &queue.name, id, messages: queue.messages, bytes: queue.bytes, oldest_ms };
-        answer.queue(&view, with_detail.then(|| detail(queue)).as_ref());
-    }
-}
-
-fn detail(queue: &Queue) -> QueueDetail<'_> {
-    let options = &queue.options;
-    QueueDetail {
-        leased: queue.leased,
-        delayed: queue.delayed,
-        messages_max: options.messages_max,
-        bytes_max: options.bytes_max,
-        ttl_ms: options.ttl_ms,
-        dead_letter: options.dead_letter.as_ref().map(|(name, after)| (&**name, *after)),
-        forbid_self: options.forbid_self,
-        strict: options.strict,
-    }
-}
-
-/// Options that outlive the request.
-fn owned(ask: Ask<'_>, options: &QueueOptions) -> Options {
-    Options {
-        messages_max: options.messages_max,
-        bytes_max: options.bytes_max,
-        ttl_ms: options.ttl_ms,
-        dead_letter: options.dead_letter.map(|dead| (text(ask, dead.queue).into(), dead.after)),
-        forbid_self: options.forbid_self,
-        strict: options.strict,
+        answer.queue(&view, with_detail.then(|| queue.options.detail(queue.leased, queue.delayed)).as_ref());
     }
 }

@@ -86,7 +86,7 @@ impl Embedded {
         answer.array(bodies.len());
         let mut outcome = Outcome::Ok;
         for body in bodies {
-            let draft = self.draft(queue, ask, &plain(*body), &[]);
+            let draft = self.draft(queue, ask, &Send::plain(Span::default(), *body), &[]);
             news.extend(self.store(draft, ANYONE));
             outcome = answer.integer(self.stock.last_message());
         }
@@ -157,20 +157,6 @@ impl Embedded {
         draft.place.lane.recipient = recipient;
         draft.place.rank = Rank::new(draft.place.rank.priority(), self.stock.last_message() + 1);
         self.record(&Effect::Message(draft))
-    }
-}
-
-/// A SEND without options.
-fn plain(body: Span) -> Send {
-    Send {
-        queue: Span::default(),
-        body,
-        to: Recipient::Anyone,
-        delay_ms: 0,
-        ttl_ms: None,
-        priority: 0,
-        dedup: None,
-        headers: Vec::new(),
     }
 }
 
