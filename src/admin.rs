@@ -68,6 +68,7 @@ fn rows(reach: &Reach, words: &[&str]) -> Done {
         return Ok(());
     }
     match answer {
+        Json::Array(rows) if rows.is_empty() => println!("none"),
         Json::Array(rows) => print!("{}", table(&rows)),
         Json::Object(fields) => {
             for (name, value) in fields {

@@ -50,6 +50,7 @@ struct Report {
 
 /// Runs every batch size and prints a table.
 pub(crate) fn run(flags: &BenchStoreFlags) -> Result<(), Box<dyn Error>> {
+    let json = flags.json.as_deref().map(create).transpose()?;
     let report = match &flags.store {
         StoreChoice::Memory => measure(flags, Memory::new(1), None)?,
         StoreChoice::Mock(bytes) => measure(flags, Mock::new(vec![b'x'; *bytes]), None)?,
@@ -66,10 +67,15 @@ pub(crate) fn run(flags: &BenchStoreFlags) -> Result<(), Box<dyn Error>> {
         }
     };
     show(&report);
-    if let Some(path) = &flags.json {
-        serde_json::to_writer_pretty(File::create(path)?, &report)?;
+    if let Some(file) = json {
+        serde_json::to_writer_pretty(file, &report)?;
     }
     Ok(())
+}
+
+/// The file for the figures, before anything is measured in vain.
+fn create(path: &Path) -> Result<File, String> {
+    File::create(path).map_err(|error| format!("cannot write the figures to {}: {error}", path.display()))
 }
 
 fn show(report: &Report) {

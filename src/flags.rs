@@ -66,9 +66,9 @@ pub(crate) struct QueueFlags {
     #[arg(long, value_name = "N", default_value = "20000", value_parser = at_least_one)]
     pub(crate) max_clients: usize,
     /// Aggregation window of the measurements
-    #[arg(long, default_value = "1s", value_parser = duration)]
+    #[arg(long, default_value = "1s", value_parser = some_time)]
     pub(crate) window: Duration,
-    /// Leave run.json, windows.csv, latency.hlog and system.csv in this new directory
+    /// Leave a record (run.json, windows.csv, latency.hlog, system.csv) in this directory, which holds none yet
     #[arg(long, value_name = "DIR")]
     pub(crate) record: Option<PathBuf>,
     /// How long a graceful stop waits for requests in flight
@@ -104,7 +104,7 @@ pub(crate) enum Bench {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   posthaste bench store --store embedded:/tmp/bench --batch 64
-  posthaste bench store --store memory: --workload send --messages 1000000")]
+  posthaste bench store --store memory: --workload send --preload 1000000")]
 pub(crate) struct BenchStoreFlags {
     /// The store to drive; an embedded directory must be new or empty
     #[arg(long, value_name = "STORE", default_value = "embedded:./posthaste-bench")]
@@ -122,7 +122,7 @@ pub(crate) struct BenchStoreFlags {
     #[arg(long, value_name = "N", default_value = "1000")]
     pub(crate) preload: u64,
     /// How long each batch size is measured
-    #[arg(long, default_value = "5s", value_parser = duration)]
+    #[arg(long, default_value = "5s", value_parser = some_time)]
     pub(crate) duration: Duration,
     /// Repetitions of the whole series; medians are shown
     #[arg(long, default_value = "3", value_parser = at_least_one)]
@@ -267,10 +267,10 @@ pub(crate) struct DemoFlags {
     #[arg(long, value_name = "DIR", default_value = "demo-report")]
     pub(crate) out: PathBuf,
     /// Client counts to run
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 4, 16, 64])]
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 4, 16, 64], value_parser = at_least_one)]
     pub(crate) clients: Vec<usize>,
     /// How long each is measured
-    #[arg(long, default_value = "5s", value_parser = duration)]
+    #[arg(long, default_value = "5s", value_parser = some_time)]
     pub(crate) duration: Duration,
 }
 
@@ -279,6 +279,14 @@ fn at_least_one(text: &str) -> Result<usize, String> {
         Ok(0) => Err("must be at least 1".into()),
         Ok(number) => Ok(number),
         Err(_) => Err("must be a whole number".into()),
+    }
+}
+
+/// A duration that is not nothing.
+fn some_time(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        time if time < Duration::from_millis(10) => Err("must be at least 10ms".into()),
+        time => Ok(time),
     }
 }
 

@@ -5,9 +5,9 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::thread::available_parallelism;
-use std::time::Duration;
 
 use posthaste_server::path::accept::ListenAddress;
+use posthaste_server::queue::choice::StoreChoice;
 use posthaste_server::server::{Options, RunNote, Server};
 use posthaste_wire::command::Kind;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -62,6 +62,9 @@ fn raise_descriptor_limit() {
 }
 
 fn options(flags: &QueueFlags) -> Result<Options, String> {
+    if flags.memory_limit.is_some() && !matches!(flags.store, StoreChoice::Embedded(_)) {
+        return Err(format!("--memory-limit is kept by embedded stores only, not by {}", flags.store));
+    }
     let cores = available_parallelism().map_or(1, usize::from);
     Ok(Options {
         listen: flags.listen.iter().map(|text| ListenAddress::parse(text)).collect::<Result<_, _>>()?,
@@ -76,7 +79,7 @@ fn options(flags: &QueueFlags) -> Result<Options, String> {
         priority_kinds: flags.priority_line.iter().map(|name| kind(name)).collect::<Result<_, _>>()?,
         connections_max: flags.max_clients,
         memory_limit: flags.memory_limit,
-        window: flags.window.max(Duration::from_millis(10)),
+        window: flags.window,
         record: flags.record.clone().map(|dir| (dir, note(flags))),
     })
 }

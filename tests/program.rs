@@ -38,7 +38,12 @@ fn wrong_use_is_one_line_and_exit_code_2() {
         (&["queue", "--batch", "0"], "at least 1"),
         (&["queue", "--listen", "nowhere"], "nowhere"),
         (&["queue", "--priority-line", "peek,frob"], "frob"),
+        (&["queue", "--window", "0s"], "10ms"),
+        (&["queue", "--store", "memory:", "--memory-limit", "1000"], "embedded"),
         (&["bench", "queue", "--duration", "5"], "unit"),
+        (&["bench", "queue", "--message-bytes", "99999999999"], "whole number"),
+        (&["bench", "store", "--duration", "0s"], "10ms"),
+        (&["demo", "--clients", "0"], "at least 1"),
         (&["frobnicate"], "frobnicate"),
         (&[], "--help"),
     ] {
@@ -54,6 +59,18 @@ fn an_open_server_is_refused_beyond_this_machine() {
     let (line, code) = refusal(&output);
     assert_eq!(code, Some(1));
     assert!(line.contains("--accounts"), "{line}");
+}
+
+#[test]
+fn a_file_where_a_socket_should_be_is_left_alone() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("precious");
+    fs::write(&file, "precious").expect("a file");
+    let listen = format!("unix:{}", file.display());
+    let (line, code) = refusal(&run(&["queue", "--listen", &listen, "--http", "off", "--store", "memory:"]));
+    assert_eq!(code, Some(1));
+    assert!(line.contains("no socket"), "{line}");
+    assert_eq!(fs::read_to_string(&file).expect("it is still there"), "precious");
 }
 
 #[test]

@@ -135,6 +135,25 @@ fn what_is_not_resp_is_answered_with_an_error_before_the_connection_ends() {
 }
 
 #[test]
+fn what_one_pop_leases_one_ack_can_name() {
+    const MESSAGES: usize = 10_000;
+    let (server, _dir) = server(&["--max-message", "10"]);
+    let mut client = connect(&server);
+    ask(&mut client, &["QCREATE", "a queue with a name longer than the largest body"]);
+    ask(&mut client, &["QCREATE", "q"]);
+    for _ in 0..MESSAGES / 1000 {
+        ask(&mut client, &[&["SENDMANY", "q"][..], &vec!["x"; 1000]].concat());
+    }
+    let leased = ask(&mut client, &["POP", "QUEUE", "q", "COUNT", "10000", "LEASE", "60000"]).list();
+    let receipts: Vec<String> =
+        leased.iter().filter_map(|message| message.get("receipt")?.text().map(str::to_owned)).collect();
+    assert_eq!(receipts.len(), MESSAGES);
+    let words: Vec<&str> = ["ACK"].into_iter().chain(receipts.iter().map(String::as_str)).collect();
+    assert_eq!(ask(&mut client, &words).integer(), Some(MESSAGES as i64));
+    assert!(ask(&mut client, &["SEND", "q", "eleven chars"]).is_error("TOOBIG"));
+}
+
+#[test]
 fn an_unknown_command_leaves_the_connection_as_it_was() {
     let (server, _dir) = server(&[]);
     let mut client = connect(&server);

@@ -82,7 +82,7 @@ pub struct QueueBench {
     pub workload: Workload,
 
     /// Size of a message body
-    #[arg(long, value_name = "BYTES", default_value_t = 200)]
+    #[arg(long, value_name = "BYTES", default_value_t = 200, value_parser = message_bytes)]
     pub message_bytes: usize,
 
     /// Queues that the sends and reads of a mix choose from at random
@@ -140,6 +140,15 @@ impl QueueBench {
             return usage("--duration 0 measures nothing; give it a time such as 10s".to_owned());
         }
         Ok(())
+    }
+}
+
+/// A body that can be held many times over.
+fn message_bytes(text: &str) -> Result<usize, String> {
+    const MAX: usize = 64 << 20;
+    match text.parse() {
+        Ok(bytes) if bytes <= MAX => Ok(bytes),
+        _ => Err(format!("must be a whole number up to {MAX}")),
     }
 }
 

@@ -51,6 +51,11 @@ impl AccountsFile {
     /// # Errors
     /// A sentence that says what could not be done.
     pub fn set(path: &Path, name: &str, secret: &str) -> Result<(), String> {
+        if !is_name(name) {
+            return Err(format!(
+                "{name:?} cannot be an account: 1 to 255 bytes, no control characters, not * or -"
+            ));
+        }
         let mut hashes = if path.exists() { Self::open(path)?.hashes } else { BTreeMap::new() };
         hashes.insert(name.as_bytes().to_vec(), hash(secret)?);
         write(path, &hashes).map_err(|error| format!("cannot write {}: {error}", path.display()))
@@ -94,6 +99,11 @@ impl AccountsFile {
         self.read_at = Some(changed);
         Ok(())
     }
+}
+
+/// The rule for names on the wire.
+fn is_name(name: &str) -> bool {
+    (1..=255).contains(&name.len()) && !name.contains(char::is_control) && name != "*" && name != "-"
 }
 
 fn parse(text: &str) -> Result<BTreeMap<Vec<u8>, String>, String> {

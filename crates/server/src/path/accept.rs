@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use mio::event::Source;
@@ -137,7 +138,15 @@ impl Drop for Listener {
     }
 }
 
+/// Makes way for a new socket: what a dead server left is removed, anything else is not ours.
 fn remove_dead_socket(path: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "something that is no socket is there"));
+        }
+        Ok(_) => {}
+        Err(_) => return Ok(()),
+    }
     match std::os::unix::net::UnixStream::connect(path) {
         Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "a server already listens there")),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),

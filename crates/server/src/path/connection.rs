@@ -301,7 +301,7 @@ impl Connection {
                     // Only requests to the store travel in bundles; others wait until the bundle is back.
                     _ if parsing.bundle.is_some() => return false,
                     Ok(Command::Session(command)) => self.obey(&command, input, turn),
-                    Err(fault) => self.refuse(&fault, turn),
+                    Err(fault) => self.refuse(&self.known_only_inside(fault), turn),
                 }
                 parsing.skip_to(end);
             }
@@ -402,6 +402,14 @@ impl Connection {
         let protocol = self.session.protocol;
         Encoder::new(self.output(turn), protocol).error(fault);
         turn.answered_at_once(Kind::Session, Outcome::Error);
+    }
+
+    /// Before login it is no use to hear what is wrong with a request to the store.
+    fn known_only_inside(&self, fault: Fault) -> Fault {
+        match fault.word {
+            Word::BadQuery | Word::TooBig => self.session.account().err().unwrap_or(fault),
+            _ => fault,
+        }
     }
 
     /// An error in the stream itself; it waits when a bundle is before it. False: nothing more can be parsed now.

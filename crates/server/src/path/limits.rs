@@ -2,14 +2,19 @@
 
 use std::time::Duration;
 
+use posthaste_wire::command::COUNT_MAX;
+
 /// Requests of one connection that may be in the path: beyond it the connection is not read.
 pub const BUNDLE_REQUESTS_MAX: usize = 1024;
 
-/// A request's arguments: enough for a SENDMANY of 1,000 bodies or an ACK of as many ids.
-pub const ARGUMENTS_MAX: usize = 4096;
+/// A request's arguments: enough to ACK at once what a POP with the largest COUNT has leased.
+pub const ARGUMENTS_MAX: usize = 16 * 1024;
 
 /// One line of an inline command.
 pub const INLINE_BYTES_MAX: usize = 64 * 1024;
+
+/// Any argument may be this long, however small the largest body is.
+pub const ARGUMENT_BYTES_MIN: usize = 64 * 1024;
 
 /// All of one request beside its largest body: names, keys, headers, the other bodies of a SENDMANY.
 pub const REQUEST_BYTES_EXTRA: usize = 1024 * 1024;
@@ -41,5 +46,7 @@ pub const UNAUTHENTICATED_BYTES_MAX: usize = 16 * 1024;
 
 // A paused connection must be able to hold the answers of one whole bundle of small requests.
 const _: () = assert!(OUTPUT_BYTES_PAUSE / BUNDLE_REQUESTS_MAX >= 512);
+// Whatever one POP can lease, one ACK can name.
+const _: () = assert!(ARGUMENTS_MAX > COUNT_MAX as usize);
 // One read must be able to hold a longest inline command.
 const _: () = assert!(READ_BYTES >= INLINE_BYTES_MAX);

@@ -254,12 +254,15 @@ impl Network {
         }
         let client = self.house.clients.enter(self.thread, slot, socket.peer(), self.house.clock);
         let decoder = Decoder::new(Limits {
-            bulk_bytes: self.house.message_bytes_max,
+            bulk_bytes: self.house.message_bytes_max.max(limits::ARGUMENT_BYTES_MIN),
             request_bytes: self.house.message_bytes_max + limits::REQUEST_BYTES_EXTRA,
             args: limits::ARGUMENTS_MAX,
             inline_bytes: limits::INLINE_BYTES_MAX,
         });
         let session = Session::new(self.house.default_account());
+        if session.is_admitted() {
+            client.about().account = "default".into();
+        }
         entry.insert(Connection::new(client, socket, session, decoder));
         self.list_ready(slot);
     }

@@ -131,7 +131,7 @@ impl Session {
             }
             Command::Logout => {
                 self.account = house.default_account();
-                client.about().account.clear();
+                client.about().account = if self.is_admitted() { "default".into() } else { String::new() };
                 self.encoder(out).simple("OK");
             }
             Command::Quit => {

@@ -23,6 +23,7 @@
 //! the order of use, and the owner's memory is the index.
 
 mod blocks;
+mod closing;
 mod disk;
 mod error;
 mod frame;
@@ -40,6 +41,7 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use blocks::Blocks;
@@ -112,7 +114,8 @@ pub struct Log {
     spare_buffer: Vec<u8>,
     spare_mirror: Vec<u8>,
     preparer: Preparer,
-    _lock: Option<Lock>,
+    /// The lock on a real directory, and the directory.
+    held: Option<(Lock, PathBuf)>,
 }
 
 impl Log {

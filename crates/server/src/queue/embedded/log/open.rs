@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::blocks::Blocks;
+use super::closing;
 use super::disk::{self, Directory, Disk};
 use super::error::{LogError, OpenError};
 use super::lock::Lock;
@@ -26,21 +27,26 @@ impl Log {
     pub fn open(directory: &Path, options: Options, replay: &mut Replay<'_>) -> Result<Self, OpenError> {
         disk::make_directory(directory).map_err(|error| LogError::io("make", directory, &error))?;
         let lock = Lock::take(directory)?;
-        let mut log = Self::open_on(Arc::new(Directory(directory.to_owned())), options, true, replay)?;
-        log._lock = Some(lock);
+        let disk = Arc::new(Directory(directory.to_owned()));
+        let mut log = Self::open_on(disk, options, true, closing::read(directory), replay)?;
+        log.held = Some((lock, directory.to_owned()));
         Ok(log)
     }
 
-    /// Opens a log on any disk; without a thread segments are prepared by whoever needs them.
+    /// Opens a log on any disk; without a thread segments are prepared by whoever needs them. `closed_at` is the last
+    /// frame that must be there.
     pub(super) fn open_on(
         disk: Arc<dyn Disk>,
         options: Options,
         threaded: bool,
+        closed_at: Option<u64>,
         replay: &mut Replay<'_>,
     ) -> Result<Self, OpenError> {
         let page = PAGE as u64;
         let capacity = options.segment_bytes.clamp(4 * page, RESERVE_MAX).next_multiple_of(page);
-        let found = match recovery::recover(&disk, replay)? {
+        let recovered = recovery::recover(&disk, replay)?;
+        refuse_cut(&*disk, recovered.as_ref().map_or(0, |found| found.sequence), closed_at)?;
+        let found = match recovered {
             Some(found) => found,
             None => Recovered::nothing(&*disk, capacity)?,
         };
@@ -71,7 +77,7 @@ impl Log {
             spare_mirror: Vec::new(),
             preparer,
             disk,
-            _lock: None,
+            held: None,
         })
     }
 }
@@ -80,10 +86,30 @@ impl Drop for Log {
     /// Ends the log with an empty frame, unless something is still under way or it ends so already.
     fn drop(&mut self) {
         let idle = !self.in_flight && self.closed.is_empty() && !self.active.is_building();
-        if idle && self.failure.is_none() && !self.fenced && self.sequence > 0 && self.has_room_for_fence() {
-            // It protects nothing that was promised, so there is nobody to tell when it fails.
-            let _ = self.close().sync();
+        if !idle || self.failure.is_some() {
+            return;
         }
+        if !self.fenced && self.sequence > 0 && self.has_room_for_fence() && self.close().sync().is_err() {
+            return; // it protects nothing that was promised, so there is nobody to tell
+        }
+        if let Some((_lock, directory)) = &self.held {
+            // Without the note the next opening checks less; nothing else is lost.
+            let _ = closing::write(directory, self.sequence);
+        }
+    }
+}
+
+/// A log that ends before the frame it was closed with has lost what was acknowledged.
+fn refuse_cut(disk: &dyn Disk, ends_at: u64, closed_at: Option<u64>) -> Result<(), OpenError> {
+    match closed_at {
+        Some(closed_at) if ends_at < closed_at => Err(OpenError::Damaged {
+            file: disk.path(""),
+            offset: 0,
+            what: format!(
+                "it was closed after frame {closed_at}, and now its files end with frame {ends_at}"
+            ),
+        }),
+        _ => Ok(()),
     }
 }
 

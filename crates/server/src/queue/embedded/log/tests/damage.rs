@@ -154,3 +154,27 @@ fn a_body_shaped_like_a_later_frame_does_not_pass_for_one() {
     disk.flip("0000000001.log", at.offset as usize - 9, 1);
     assert_eq!(open_simulated(&disk).unwrap().1, first);
 }
+
+#[test]
+fn a_log_that_was_closed_is_not_opened_when_its_end_is_missing() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let (mut log, _) = open(home.path()).expect("a new log");
+    let records = fill(&mut log, 20, 100);
+    drop(log);
+    let file = home.path().join("0000000001.log");
+    let whole = std::fs::read(&file).expect("the segment");
+    let last = &records.last().expect("records").0;
+    for cut in [
+        whole[..last.offset as usize - 200].to_vec(),
+        [&whole[..last.offset as usize - 200], &vec![0; 4096]].concat(),
+    ] {
+        std::fs::write(&file, cut).expect("a cut file");
+        let refused = open(home.path()).map(|_| ()).expect_err("acknowledged records are missing");
+        assert!(refused.to_string().contains("closed after frame"), "{refused}");
+    }
+    std::fs::remove_file(&file).expect("the segment");
+    assert!(open(home.path()).is_err(), "nothing is left of a log that held records");
+    std::fs::write(&file, whole).expect("the segment");
+    let (_, replayed) = open(home.path()).expect("it is whole again");
+    assert_eq!(replayed, records);
+}

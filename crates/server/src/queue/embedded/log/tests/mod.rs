@@ -29,7 +29,7 @@ fn open(directory: &Path) -> Result<(Log, Records), OpenError> {
 
 fn open_simulated(disk: &SimulatedDisk) -> Result<(Log, Records), OpenError> {
     let mut records = Records::new();
-    let log = Log::open_on(Arc::new(disk.clone()), SMALL, false, &mut |at, record| {
+    let log = Log::open_on(Arc::new(disk.clone()), SMALL, false, None, &mut |at, record| {
         records.push((at, record.to_vec()));
         Ok(())
     })?;

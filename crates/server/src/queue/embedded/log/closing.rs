@@ -1,0 +1,23 @@
+//! What an orderly end leaves beside the segments: the number of the last frame.
+//!
+//! A log that a crash ended may lack its last frame, of which nobody was told. A log that was closed lacks nothing, so
+//! when its files end sooner than this number says, somebody cut them short. A number from an earlier end is no lie: the
+//! log has only grown since. Hence it is never taken away, and a lost or torn one only loses the check.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::Path;
+
+const NAME: &str = "closed";
+
+/// The last frame when the log was last closed in order, if that is known.
+pub(super) fn read(directory: &Path) -> Option<u64> {
+    fs::read_to_string(directory.join(NAME)).ok()?.trim_end().parse().ok()
+}
+
+/// Notes the last frame of a log that is being closed.
+pub(super) fn write(directory: &Path, sequence: u64) -> io::Result<()> {
+    let mut file = File::create(directory.join(NAME))?;
+    writeln!(file, "{sequence}")?;
+    file.sync_all()
+}
