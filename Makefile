@@ -43,6 +43,7 @@ test-clients:
 check: ## Check form, lints and types, of Rust and Python
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	$(MAKE) docs
 	scripts/python-env.sh .venv tests/clients/requirements.txt requirements-dev.txt
 	$(PYTHON) -m ruff format --check
 	$(PYTHON) -m ruff check
@@ -64,8 +65,8 @@ fuzz: ## Feed hostile bytes to the parsers (SECONDS_PER_TARGET=60)
 	scripts/fuzz.sh $(SECONDS_PER_TARGET)
 
 .PHONY: docs
-docs: ## Build the API pages of all crates
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+docs: ## Build the pages of all crates, private parts included: they are for whoever changes them
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --no-deps --document-private-items --locked
 
 .PHONY: clean
 clean: ## Remove everything that was built or installed here

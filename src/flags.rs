@@ -77,7 +77,7 @@ pub(crate) struct QueueFlags {
     /// Form of the log on stderr
     #[arg(long, value_name = "FORM", default_value = "text")]
     pub(crate) log_format: LogFormat,
-    /// TOML file with a [queue] table of these options
+    /// TOML file with a `[queue]` table of these options
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
