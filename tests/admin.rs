@@ -84,6 +84,7 @@ fn accounts_and_clients_are_shown_and_a_client_can_be_closed() {
     let clients = json(&server, &["clients"]);
     let alice =
         clients.as_array().expect("a list").iter().find(|c| c["user"] == "alice").expect("alice is there");
+    assert_eq!(alice["requests"], "6", "a login and five more");
     let id = alice["id"].as_str().expect("an id").to_owned();
     assert_eq!(json(&server, &["clients", "--kill", &id])["closed"], 1);
     assert!(client.is_closed());

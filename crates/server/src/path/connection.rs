@@ -272,14 +272,15 @@ impl Connection {
         turn.parsed_at = turn.house.clock.stamp();
         self.holds_requests = true;
         let mut args = std::mem::take(turn.args);
-        let mut parsing = Parsing { input, base: 0, at: 0, bundle: None };
+        let mut parsing = Parsing { input, base: 0, at: 0, bundle: None, requests: 0 };
         while self.is_readable() && parsing.at < input.len() {
             args.clear();
             if !self.parse_one(&mut parsing, &mut args, turn) {
                 break;
             }
         }
-        let Parsing { base, at, bundle, .. } = parsing;
+        let Parsing { base, at, bundle, requests, .. } = parsing;
+        self.client.requests.fetch_add(requests, Ordering::Relaxed);
         self.holds_requests &= at < input.len();
         if let Some(mut bundle) = bundle {
             bundle.bytes.extend_from_slice(&input[base..at]);
@@ -297,12 +298,16 @@ impl Connection {
             Decoded::Request { end } if args.is_empty() => parsing.skip_to(end),
             Decoded::Request { end } => {
                 match command::parse(args, input, turn.house.message_bytes_max) {
-                    Ok(Command::Store(operation)) => return self.ask(operation, end, parsing, turn),
+                    Ok(Command::Store(operation)) => {
+                        parsing.requests += 1;
+                        return self.ask(operation, end, parsing, turn);
+                    }
                     // Only requests to the store travel in bundles; others wait until the bundle is back.
                     _ if parsing.bundle.is_some() => return false,
                     Ok(Command::Session(command)) => self.obey(&command, input, turn),
                     Err(fault) => self.refuse(&self.known_only_inside(fault), turn),
                 }
+                parsing.requests += 1;
                 parsing.skip_to(end);
             }
             Decoded::NeedBytes(more) => {
@@ -452,6 +457,7 @@ struct Parsing<'a> {
     base: usize,
     at: usize,
     bundle: Option<Box<Bundle>>,
+    requests: u64,
 }
 
 impl Parsing<'_> {
