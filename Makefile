@@ -29,6 +29,7 @@ test: test-rust test-clients ## Run every test but the long campaigns (crash, fu
 
 .PHONY: test-rust
 test-rust:
+	scripts/ensure-packages.sh psql=postgresql openssl=openssl
 	cargo test --workspace --locked
 
 .PHONY: test-clients

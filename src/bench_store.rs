@@ -51,7 +51,8 @@ struct Report {
 /// Runs every batch size and prints a table.
 pub(crate) fn run(flags: &BenchStoreFlags) -> Result<(), Box<dyn Error>> {
     let json = flags.json.as_deref().map(create).transpose()?;
-    let report = match &flags.store {
+    let choice: StoreChoice = flags.store.parse().map_err(|error| format!("--store: {error}"))?;
+    let report = match &choice {
         StoreChoice::Memory => measure(flags, Memory::new(1), None)?,
         StoreChoice::Mock(bytes) => measure(flags, Mock::new(vec![b'x'; *bytes]), None)?,
         StoreChoice::Embedded(dir) => {
@@ -65,6 +66,7 @@ pub(crate) fn run(flags: &BenchStoreFlags) -> Result<(), Box<dyn Error>> {
             report.reopen_s = Some(start.elapsed().as_secs_f64());
             report
         }
+        StoreChoice::Postgres(_) => return Err("not on PostgreSQL".into()),
     };
     show(&report);
     if let Some(file) = json {

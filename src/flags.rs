@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use posthaste_server::queue::choice::StoreChoice;
 
 /// A middle tier that explains itself: durable message queues over RESP, measured at every stage.
 #[derive(Debug, Parser)]
@@ -17,6 +16,8 @@ pub(crate) enum Program {
     Bench(Bench),
     /// The management console on the command line
     Admin(Admin),
+    /// Brings the schema of a PostgreSQL store up to date
+    Migrate(MigrateFlags),
     /// A small experiment with a page that shows it
     Demo(DemoFlags),
 }
@@ -35,18 +36,19 @@ pub(crate) struct QueueFlags {
     /// Health and live figures over HTTP: HOST:PORT, or `off`
     #[arg(long, value_name = "ADDRESS|off", default_value = "127.0.0.1:7480")]
     pub(crate) http: String,
-    /// Where messages are kept: embedded:DIR (durable), memory: (not durable), mock:BYTES (fixed answers)
+    /// Where messages are kept: embedded:DIR (durable), postgres://… (durable, shared by several middlewares),
+    /// memory: (not durable), mock:BYTES (fixed answers)
     #[arg(long, value_name = "STORE", default_value = "embedded:./posthaste-data")]
-    pub(crate) store: StoreChoice,
+    pub(crate) store: String,
     /// `open`: any account name may log in; or a file made by `posthaste admin account add`
     #[arg(long, value_name = "open|FILE", default_value = "open")]
     pub(crate) accounts: String,
     /// Network threads [default: number of cores]
     #[arg(long, value_parser = at_least_one)]
     pub(crate) threads: Option<usize>,
-    /// Concurrent workers
-    #[arg(long, default_value = "1", value_parser = at_least_one)]
-    pub(crate) workers: usize,
+    /// Concurrent workers [default: 8 on PostgreSQL, each with a connection of its own; otherwise 1]
+    #[arg(long, value_parser = at_least_one)]
+    pub(crate) workers: Option<usize>,
     /// Most requests a worker takes from the line at once; 1 = one request, one commit
     #[arg(long, default_value = "256", value_parser = at_least_one)]
     pub(crate) batch: usize,
@@ -108,7 +110,7 @@ pub(crate) enum Bench {
 pub(crate) struct BenchStoreFlags {
     /// The store to drive; an embedded directory must be new or empty
     #[arg(long, value_name = "STORE", default_value = "embedded:./posthaste-bench")]
-    pub(crate) store: StoreChoice,
+    pub(crate) store: String,
     /// What is done
     #[arg(long, default_value = "pairs")]
     pub(crate) workload: StoreWorkload,
@@ -255,6 +257,22 @@ pub(crate) enum AccountCommand {
         #[arg(long, value_name = "FILE", default_value = "accounts.txt")]
         file: PathBuf,
     },
+}
+
+/// `posthaste migrate`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  posthaste migrate --store postgres://app@db.example/posthaste
+  PGPASSWORD=… posthaste migrate --store 'postgres://app@db.example/posthaste?sslmode=verify-full'
+  posthaste migrate --print | psql posthaste")]
+pub(crate) struct MigrateFlags {
+    /// The database: postgres://USER:PASSWORD@HOST:PORT/DATABASE
+    // Text, not an address: an error of the flags would repeat the value, password included.
+    #[arg(long, value_name = "URL", required_unless_present = "print")]
+    pub(crate) store: Option<String>,
+    /// Change nothing: write the whole schema to stdout as a script for psql
+    #[arg(long)]
+    pub(crate) print: bool,
 }
 
 /// `posthaste demo`

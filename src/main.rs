@@ -10,6 +10,7 @@ mod demo;
 mod demo_page;
 mod flags;
 mod logging;
+mod migrate;
 mod queue;
 mod resp;
 
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Program::Bench(Bench::Queue(flags)) => bench::run(*flags),
         Program::Bench(Bench::Store(flags)) => bench_store::run(&flags),
         Program::Admin(Admin { command }) => admin::run(&command),
+        Program::Migrate(flags) => migrate::run(&flags),
         Program::Demo(flags) => demo::run(&flags),
     };
     match result {

@@ -8,6 +8,7 @@ use std::thread::available_parallelism;
 
 use posthaste_server::path::accept::ListenAddress;
 use posthaste_server::queue::choice::StoreChoice;
+use posthaste_server::queue::postgres::address::PostgresAddress;
 use posthaste_server::server::{Options, RunNote, Server};
 use posthaste_wire::command::Kind;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -62,17 +63,18 @@ fn raise_descriptor_limit() {
 }
 
 fn options(flags: &QueueFlags) -> Result<Options, String> {
-    if flags.memory_limit.is_some() && !matches!(flags.store, StoreChoice::Embedded(_)) {
-        return Err(format!("--memory-limit is kept by embedded stores only, not by {}", flags.store));
+    let store: StoreChoice = flags.store.parse().map_err(|error| format!("--store: {error}"))?;
+    if flags.memory_limit.is_some() && !matches!(store, StoreChoice::Embedded(_)) {
+        return Err(format!("--memory-limit is kept by embedded stores only, not by {store}"));
     }
     let cores = available_parallelism().map_or(1, usize::from);
+    let record = flags.record.clone().map(|dir| (dir, note(flags, &store)));
     Ok(Options {
         listen: flags.listen.iter().map(|text| ListenAddress::parse(text)).collect::<Result<_, _>>()?,
         http: http(&flags.http)?,
-        store: flags.store.clone(),
         accounts: (flags.accounts != "open").then(|| PathBuf::from(&flags.accounts)),
         threads: flags.threads.unwrap_or(cores),
-        workers: flags.workers,
+        workers: workers(flags, &store),
         batch: flags.batch,
         message_bytes_max: flags.max_message,
         line_requests_max: flags.line_limit,
@@ -80,8 +82,15 @@ fn options(flags: &QueueFlags) -> Result<Options, String> {
         connections_max: flags.max_clients,
         memory_limit: flags.memory_limit,
         window: flags.window,
-        record: flags.record.clone().map(|dir| (dir, note(flags))),
+        record,
+        store,
     })
+}
+
+/// A store in this process needs one worker; a database serves several at once.
+fn workers(flags: &QueueFlags, store: &StoreChoice) -> usize {
+    let default = if matches!(store, StoreChoice::Postgres(_)) { 8 } else { 1 };
+    flags.workers.unwrap_or(default)
 }
 
 fn http(text: &str) -> Result<Option<SocketAddr>, String> {
@@ -101,17 +110,28 @@ fn kind(name: &str) -> Result<Kind, String> {
     })
 }
 
+/// A word of the command line, fit to be kept.
+fn without_password(word: String) -> String {
+    let (name, value) =
+        word.split_once('=').filter(|(name, _)| name.starts_with("--")).unwrap_or(("", &word));
+    match value.parse::<PostgresAddress>() {
+        Ok(address) if name.is_empty() => address.to_string(),
+        Ok(address) => format!("{name}={address}"),
+        Err(_) => word,
+    }
+}
+
 /// What the record says of this run.
-fn note(flags: &QueueFlags) -> RunNote {
+fn note(flags: &QueueFlags, store: &StoreChoice) -> RunNote {
     RunNote {
-        command: std::env::args().collect(),
+        command: std::env::args().map(without_password).collect(),
         options: serde_json::json!({
             "listen": flags.listen,
             "http": flags.http,
-            "store": flags.store.to_string(),
+            "store": store.to_string(),
             "accounts": flags.accounts,
             "threads": flags.threads,
-            "workers": flags.workers,
+            "workers": workers(flags, store),
             "batch": flags.batch,
             "max_message_bytes": flags.max_message,
             "line_limit": flags.line_limit,

@@ -6,6 +6,9 @@ mod support;
 #[path = "support/client.rs"]
 mod client;
 
+#[path = "support/postgres.rs"]
+mod postgres;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,14 +59,18 @@ fn pop(server: SocketAddr, popper: usize, over: &AtomicBool) -> Vec<(usize, usiz
 }
 
 fn every_message_reaches_exactly_one(store: &str, arguments: &[&str]) {
-    let server = Server::start(store, arguments);
-    let addr = server.addr();
-    Client::connect(addr).expect("it runs").ask(&["QCREATE", "q"]).expect("it runs");
+    every_message_reaches_exactly_one_of(&[Server::start(store, arguments)]);
+}
+
+/// The servers share one store.
+fn every_message_reaches_exactly_one_of(servers: &[Server]) {
+    let at = |n: usize| servers[n % servers.len()].addr();
+    Client::connect(at(0)).expect("it runs").ask(&["QCREATE", "q"]).expect("it runs");
     let over = AtomicBool::new(false);
     let got: Vec<Vec<(usize, usize)>> = thread::scope(|scope| {
-        let over = &over;
-        let poppers: Vec<_> = (0..POPPERS).map(|n| scope.spawn(move || pop(addr, n, over))).collect();
-        let senders: Vec<_> = (0..SENDERS).map(|n| scope.spawn(move || send(addr, n))).collect();
+        let (over, at) = (&over, &at);
+        let poppers: Vec<_> = (0..POPPERS).map(|n| scope.spawn(move || pop(at(n), n, over))).collect();
+        let senders: Vec<_> = (0..SENDERS).map(|n| scope.spawn(move || send(at(n), n))).collect();
         for sender in senders {
             sender.join().expect("a sender is done");
         }
@@ -101,4 +108,23 @@ fn on_the_embedded_store() {
 fn on_the_embedded_store_one_request_at_a_time() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     every_message_reaches_exactly_one(&format!("embedded:{}", dir.path().display()), &["--batch", "1"]);
+}
+
+#[test]
+fn on_postgresql() {
+    let postgres = postgres::shared();
+    every_message_reaches_exactly_one(&postgres.url(&postgres.create_database()), &[]);
+}
+
+#[test]
+fn on_postgresql_one_request_at_a_time() {
+    let postgres = postgres::shared();
+    every_message_reaches_exactly_one(&postgres.url(&postgres.create_database()), &["--batch", "1"]);
+}
+
+#[test]
+fn on_three_middlewares_over_one_database() {
+    let postgres = postgres::shared();
+    let url = postgres.url(&postgres.create_database());
+    every_message_reaches_exactly_one_of(&[(); 3].map(|()| Server::start(&url, &[])));
 }

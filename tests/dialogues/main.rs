@@ -8,6 +8,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../support/postgres.rs"]
+mod postgres;
+
 mod pattern;
 mod script;
 mod talk;
@@ -30,6 +33,7 @@ const SIDE_BY_SIDE: usize = 8;
 enum Store {
     Memory,
     Embedded,
+    Postgres,
 }
 
 #[test]
@@ -40,6 +44,11 @@ fn every_dialogue_holds_on_the_memory_store() {
 #[test]
 fn every_dialogue_holds_on_the_embedded_store() {
     speak_all(Store::Embedded, &[Protocol::Resp3]);
+}
+
+#[test]
+fn every_dialogue_holds_on_postgresql() {
+    speak_all(Store::Postgres, &[Protocol::Resp2, Protocol::Resp3]);
 }
 
 #[test]
@@ -86,6 +95,10 @@ fn speak_file(file: &Path, protocol: Protocol, store: Store) -> Result<(), Strin
     let store = match store {
         Store::Memory => "memory:".to_owned(),
         Store::Embedded => format!("embedded:{}", home.path().display()),
+        Store::Postgres => {
+            let postgres = postgres::shared();
+            postgres.url(&postgres.create_database())
+        }
     };
     let server = Server::start(&store, &arguments);
     talk::speak(&script, server.addr(), protocol).map_err(said)

@@ -159,6 +159,7 @@ impl Server {
         let polls = (0..options.threads).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
         let mailboxes = polls.iter().map(Network::mailbox).collect::<io::Result<Vec<_>>>()?;
         let house = Arc::new(furnish(&options, store, accounts, mailboxes, clock));
+        house.store.attach(&house.line);
         let workers = start_workers(&options, &house)?;
         let networks = start_networks(polls, listeners, &house)?;
         let collector = Collector::start(Arc::clone(&house), record)?;

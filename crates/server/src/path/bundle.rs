@@ -7,7 +7,7 @@ use posthaste_measure::{Ending, Stamps};
 use posthaste_wire::command::Kind;
 use posthaste_wire::encode::Protocol;
 use posthaste_wire::fault::Fault;
-use posthaste_wire::operation::Operation;
+use posthaste_wire::operation::{Operation, Pop};
 
 use crate::queue::answer::Answer;
 use crate::queue::rules::{AccountId, Ask, Outcome};
@@ -116,6 +116,26 @@ impl Bundle {
         self.answered = 0;
         while self.answered < self.requests.len() {
             self.refuse_one(fault);
+        }
+    }
+
+    /// The answer of a pop that gives up: null, or an empty array when it asked with COUNT.
+    pub fn answer_empty(&mut self) {
+        let counted = matches!(
+            self.requests.get(self.answered).map(|request| &request.operation),
+            Some(Operation::Pop(Pop { select, .. })) if select.count.is_some()
+        );
+        let Some((_, mut answer)) = self.next_ask() else { return };
+        let outcome = if counted { answer.empty() } else { answer.null() };
+        self.finish_one(outcome);
+    }
+
+    /// How long the next request may wait.
+    #[must_use]
+    pub fn block_ms(&self) -> u64 {
+        match self.requests.get(self.answered).map(|request| &request.operation) {
+            Some(Operation::Pop(pop)) => pop.block_ms,
+            _ => 0,
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use posthaste_measure::Clock;
 use posthaste_wire::fault::Fault;
-use posthaste_wire::operation::{Operation, Pop};
+use posthaste_wire::operation::Operation;
 
 use super::bundle::{Address, Bundle};
 use super::waiters::{Waiters, Waiting};
@@ -113,7 +113,7 @@ impl<R: Rules> Store for Local<R> {
 
     fn leave(&self, address: Address) -> Option<Box<Bundle>> {
         let mut waiting = self.waiters().leave(address)?;
-        answer_empty(&mut waiting.bundle);
+        waiting.bundle.answer_empty();
         Some(waiting.bundle)
     }
 
@@ -146,7 +146,7 @@ impl<R: Rules> Turn<'_, R> {
     /// Ends the waits whose time is over.
     fn give_up(&mut self) {
         while let Some(mut waiting) = self.waiters.take_expired(self.now) {
-            answer_empty(&mut waiting.bundle);
+            waiting.bundle.answer_empty();
             self.run(waiting.bundle);
         }
     }
@@ -162,9 +162,9 @@ impl<R: Rules> Turn<'_, R> {
         while !bundle.is_done() {
             match self.execute(&mut bundle) {
                 Flow::Done(outcome) => bundle.finish_one(outcome),
-                Flow::Waits(_) if self.waiters.has_left(bundle.address) => answer_empty(&mut bundle),
+                Flow::Waits(_) if self.waiters.has_left(bundle.address) => bundle.answer_empty(),
                 Flow::Waits(interest) => {
-                    let until = self.now.saturating_add(block_ms(&bundle));
+                    let until = self.now.saturating_add(bundle.block_ms());
                     return self.waiters.park(Waiting { bundle, interest, until });
                 }
             }
@@ -210,23 +210,4 @@ impl<R: Rules> Turn<'_, R> {
             }
         }
     }
-}
-
-/// How long the next request of a bundle may wait.
-fn block_ms(bundle: &Bundle) -> u64 {
-    match bundle.requests.get(bundle.answered).map(|request| &request.operation) {
-        Some(Operation::Pop(pop)) => pop.block_ms,
-        _ => 0,
-    }
-}
-
-/// The answer of a pop that gives up: null, or an empty array when it asked with COUNT.
-fn answer_empty(bundle: &mut Bundle) {
-    let counted = matches!(
-        bundle.requests.get(bundle.answered).map(|request| &request.operation),
-        Some(Operation::Pop(Pop { select, .. })) if select.count.is_some()
-    );
-    let Some((_, mut answer)) = bundle.next_ask() else { return };
-    let outcome = if counted { answer.empty() } else { answer.null() };
-    bundle.finish_one(outcome);
 }

@@ -12,7 +12,7 @@ use super::bundle::{Address, Bundle};
 use crate::queue::rules::{AccountId, Interest, Millis, News, QueueId};
 
 /// Order of arrival.
-type Ticket = u64;
+pub type Ticket = u64;
 
 /// What a list of waiting pops is for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -67,6 +67,15 @@ impl Waiters {
     /// Puts a pop back in its old place.
     pub fn put_back(&mut self, ticket: Ticket, waiting: Waiting) {
         self.insert(ticket, waiting);
+    }
+
+    /// Takes out every pop, the longest waiting first.
+    pub fn take_all(&mut self) -> Vec<(Ticket, Waiting)> {
+        let tickets: Vec<Ticket> = self.parked.keys().copied().collect();
+        tickets
+            .into_iter()
+            .filter_map(|ticket| self.remove(ticket).map(|waiting| (ticket, waiting)))
+            .collect()
     }
 
     /// Takes out one pop whose time is over.

@@ -39,6 +39,9 @@ pub trait Store: Send + Sync {
     /// The number of an account, made when the name is new.
     fn account(&self, name: &[u8]) -> u32;
 
+    /// The line that workers of this store wait at, for a store that has news between batches.
+    fn attach(&self, _line: &Arc<WaitingLine>) {}
+
     /// Figures for INFO and the record.
     fn figures(&self) -> Vec<(&'static str, u64)>;
 }

@@ -10,6 +10,8 @@ use posthaste_measure::Clock;
 use super::embedded::{self, Embedded, EmbeddedOptions};
 use super::memory::Memory;
 use super::mock::Mock;
+use super::postgres::address::PostgresAddress;
+use super::postgres::store::{self, Postgres};
 use crate::path::local::Local;
 use crate::path::worker::Store;
 use crate::time::Time;
@@ -23,20 +25,42 @@ pub enum StoreChoice {
     Memory,
     /// `mock:BYTES`: fixed answers with a body of that size.
     Mock(usize),
+    /// `postgres://…`: a PostgreSQL database, which several middlewares may share.
+    Postgres(Box<PostgresAddress>),
 }
 
 /// Why a store could not be opened.
-pub type OpenError = embedded::OpenError;
+#[derive(Debug)]
+pub enum OpenError {
+    /// The embedded one.
+    Embedded(embedded::OpenError),
+    /// The one in PostgreSQL.
+    Postgres(store::OpenError),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Embedded(error) => error.fmt(f),
+            Self::Postgres(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
 
 impl FromStr for StoreChoice {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("unknown store {text}: write embedded:DIR, memory: or mock:BYTES");
+        let kind = text.split(':').next().unwrap_or_default();
+        let wrong =
+            || format!("unknown store {kind}: write embedded:DIR, postgres://…, memory: or mock:BYTES");
         match text.split_once(':').ok_or_else(wrong)? {
             ("embedded", "") => {
                 Err("embedded: needs a directory, for example embedded:./posthaste-data".into())
             }
+            ("postgres" | "postgresql", _) => text.parse().map(|address| Self::Postgres(Box::new(address))),
             ("embedded", dir) => Ok(Self::Embedded(PathBuf::from(dir))),
             ("memory", "") => Ok(Self::Memory),
             ("mock", bytes) => bytes.parse().map(Self::Mock).map_err(|_| wrong()),
@@ -51,6 +75,7 @@ impl fmt::Display for StoreChoice {
             Self::Embedded(dir) => write!(f, "embedded:{}", dir.display()),
             Self::Memory => f.write_str("memory:"),
             Self::Mock(bytes) => write!(f, "mock:{bytes}"),
+            Self::Postgres(address) => address.fmt(f),
         }
     }
 }
@@ -69,10 +94,12 @@ impl StoreChoice {
         Ok(match self {
             Self::Embedded(dir) => {
                 let options = EmbeddedOptions { memory_limit, ..EmbeddedOptions::default() };
-                Local::new(Embedded::open(dir, options)?, time, clock)
+                let store = Embedded::open(dir, options).map_err(OpenError::Embedded)?;
+                Local::new(store, time, clock)
             }
             Self::Memory => Local::new(Memory::new(fastrand::u64(..)), time, clock),
             Self::Mock(bytes) => Local::new(Mock::new(vec![b'x'; *bytes]), time, clock),
+            Self::Postgres(address) => Postgres::open(address, time, clock).map_err(OpenError::Postgres)?,
         })
     }
 }

@@ -18,4 +18,6 @@ pub mod mock;
 
 pub mod embedded;
 
+pub mod postgres;
+
 pub mod choice;

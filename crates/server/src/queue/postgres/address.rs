@@ -1,0 +1,248 @@
+//! Where a database is: a PostgreSQL URL, understood. It is shown without its password, always.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use tokio_postgres::Config;
+
+use super::tls::TlsOptions;
+use super::url;
+
+/// What holds unless the URL says otherwise. A store needs a server that takes writes, and must notice within
+/// seconds that a server has gone; the library alone would wait for hours.
+const DEFAULTS: [(&str, &str); 7] = [
+    ("application_name", "posthaste"),
+    ("target_session_attrs", "read-write"),
+    ("connect_timeout", "5"),
+    ("tcp_user_timeout", "10000"),
+    ("keepalives_idle", "10"),
+    ("keepalives_interval", "5"),
+    ("keepalives_retries", "3"),
+];
+
+/// PostgreSQL's port.
+const PORT: u16 = 5432;
+
+/// A database named by a URL.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PostgresAddress {
+    /// Everything but hosts, addresses and ports.
+    config: Config,
+    places: Vec<Place>,
+    tls: TlsOptions,
+}
+
+/// One server of those a URL names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Its name, or the directory of its unix socket, which begins with a slash.
+    pub(super) host: String,
+    /// Its address when the URL gives that beside the name.
+    pub(super) ip: Option<IpAddr>,
+    pub(super) port: u16,
+}
+
+impl PostgresAddress {
+    /// How to talk to any of the places.
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The servers to try, in their order.
+    pub(super) fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// How connections are encrypted.
+    pub(super) fn tls(&self) -> &TlsOptions {
+        &self.tls
+    }
+}
+
+impl Place {
+    /// Whether it is a unix socket.
+    pub(super) fn is_unix(&self) -> bool {
+        self.host.starts_with('/')
+    }
+}
+
+impl FromStr for PostgresAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut pairs = url::pairs(text)?;
+        for (name, value) in DEFAULTS {
+            if !pairs.iter().any(|(given, _)| library_word(given) == name) {
+                pairs.push((name.into(), value.into()));
+            }
+        }
+        let places = places(&pairs)?;
+        let tls = TlsOptions::new(|name| value(&pairs, name))?;
+        let mut words = String::new();
+        let ours = |name: &str| {
+            matches!(name, "host" | "hostaddr" | "port" | "tcp_user_timeout")
+                || TlsOptions::NAMES.contains(&name)
+        };
+        for (name, value) in pairs.iter().filter(|(name, _)| !ours(name)) {
+            let value = value.replace('\\', r"\\").replace('\'', r"\'");
+            words.push_str(&format!("{}='{value}' ", library_word(name)));
+        }
+        let mut config: Config = words.parse().map_err(|error| wrong(&error))?;
+        if let Some(timeout) = tcp_user_timeout(&pairs)? {
+            config.tcp_user_timeout(timeout);
+        }
+        Ok(Self { config, places, tls })
+    }
+}
+
+/// The library's word for a parameter that libpq calls otherwise.
+fn library_word(name: &str) -> &str {
+    if name == "keepalives_count" { "keepalives_retries" } else { name }
+}
+
+/// What the library says of a parameter; it names the parameter, never its value.
+fn wrong(error: &tokio_postgres::Error) -> String {
+    let cause = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
+    format!("wrong PostgreSQL URL: {cause}")
+}
+
+/// The value given last.
+fn value<'a>(pairs: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    pairs.iter().rev().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
+}
+
+/// Milliseconds as in libpq, where 0 leaves it to the system; the library would take seconds.
+fn tcp_user_timeout(pairs: &[(String, String)]) -> Result<Option<Duration>, String> {
+    let millis = value(pairs, "tcp_user_timeout").unwrap_or_default().parse();
+    let millis = millis.map_err(|_| "wrong PostgreSQL URL: tcp_user_timeout is a number of milliseconds")?;
+    Ok((millis > 0).then(|| Duration::from_millis(millis)))
+}
+
+/// Hosts, addresses and ports put together.
+fn places(pairs: &[(String, String)]) -> Result<Vec<Place>, String> {
+    let list = |name: &str| -> Vec<&str> {
+        value(pairs, name).map(|value| value.split(',').collect()).unwrap_or_default()
+    };
+    let (hosts, ips, ports) = (list("host"), list("hostaddr"), list("port"));
+    let count = hosts.len().max(ips.len());
+    let fits = |given: usize| given == 0 || given == count;
+    if count == 0 || hosts.iter().any(|host| host.is_empty()) {
+        return Err("the PostgreSQL URL names no host: write postgres://user@HOST/database".into());
+    }
+    if !fits(hosts.len()) || !fits(ips.len()) || !(fits(ports.len()) || ports.len() == 1) {
+        return Err("the PostgreSQL URL does not name as many ports or addresses as hosts".into());
+    }
+    (0..count)
+        .map(|index| {
+            let ip = ips.get(index).map(|ip| ip.parse::<IpAddr>()).transpose();
+            let ip = ip.map_err(|_| "wrong PostgreSQL URL: hostaddr is no IP address")?;
+            let host = hosts.get(index).map(ToString::to_string).or(ip.map(|ip| ip.to_string()));
+            let port = match ports.get(index).or(ports.first()).copied().unwrap_or_default() {
+                "" => PORT,
+                port => port.parse().map_err(|_| "wrong PostgreSQL URL: the port is a number up to 65535")?,
+            };
+            Ok(Place { host: host.unwrap_or_default(), ip, port })
+        })
+        .collect()
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            host if self.is_unix() => write!(f, "{host}/.s.PGSQL.{}", self.port),
+            host if host.contains(':') => write!(f, "[{host}]:{}", self.port),
+            host => write!(f, "{host}:{}", self.port),
+        }
+    }
+}
+
+impl fmt::Display for PostgresAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("postgres://")?;
+        if let Some(user) = self.config.get_user() {
+            write!(f, "{user}@")?;
+        }
+        for (index, place) in self.places.iter().enumerate() {
+            f.write_str(if index == 0 { "" } else { "," })?;
+            if place.is_unix() {
+                write!(f, "{}:{}", place.host.replace('/', "%2F"), place.port)?;
+            } else {
+                write!(f, "{place}")?;
+            }
+        }
+        self.config.get_dbname().map_or(Ok(()), |database| write!(f, "/{database}"))
+    }
+}
+
+impl fmt::Debug for PostgresAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PostgresAddress({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::PostgresAddress;
+
+    fn address(text: &str) -> PostgresAddress {
+        text.parse().expect("a good URL")
+    }
+
+    #[test]
+    fn it_is_shown_without_its_password() {
+        for (url, shown) in [
+            ("postgres://app:sesame@db:5433/main", "postgres://app@db:5433/main"),
+            ("postgresql://app:sesame@a,b:7,[::1]/main", "postgres://app@a:5432,b:7,[::1]:5432/main"),
+            ("postgres://db?sslmode=require", "postgres://db:5432"),
+            ("postgres:///x?host=/tmp&port=5433", "postgres://%2Ftmp:5433/x"),
+            ("postgres://a,b/x?port=7", "postgres://a:7,b:7/x"),
+            ("postgres:///x?hostaddr=10.0.0.1", "postgres://10.0.0.1:5432/x"),
+        ] {
+            let address = address(url);
+            assert_eq!(address.to_string(), shown);
+            assert!(!format!("{address:?}").contains("sesame"), "{address:?}");
+            assert!(!format!("{:?}", address.config()).contains("sesame"), "{:?}", address.config());
+        }
+    }
+
+    #[test]
+    fn what_the_url_does_not_say_has_a_default() {
+        let plain = address("postgres://db");
+        assert_eq!(plain.config().get_application_name(), Some("posthaste"));
+        assert_eq!(plain.config().get_connect_timeout(), Some(&Duration::from_secs(5)));
+        assert_eq!(plain.config().get_tcp_user_timeout(), Some(&Duration::from_secs(10)));
+        assert!(plain.config().get_keepalives());
+        let given = address(
+            "postgres://db?application_name=it's&connect_timeout=7&tcp_user_timeout=500&keepalives_count=9&keepalives=0",
+        );
+        assert_eq!(given.config().get_application_name(), Some("it's"));
+        assert_eq!(given.config().get_connect_timeout(), Some(&Duration::from_secs(7)));
+        assert_eq!(given.config().get_tcp_user_timeout(), Some(&Duration::from_millis(500)));
+        assert_eq!(given.config().get_keepalives_retries(), Some(9));
+        assert!(!given.config().get_keepalives());
+    }
+
+    #[test]
+    fn a_wrong_url_is_one_line_without_the_password() {
+        for (url, names) in [
+            ("embedded:./x", "postgres://"),
+            ("postgres://app:sesame@/x", "no host"),
+            ("postgres://app:sesame@db:port/x", "port"),
+            ("postgres://app:sesame@db/x?sslmod=require", "sslmod"),
+            ("postgres://app:sesame@db/x?sslmode=allow", "verify-full"),
+            ("postgres://app:sesame@db/x?sslrootcert=/ca.crt", "sslmode"),
+            ("postgres://app:sesame@db/x?sslcert=/me.crt", "sslkey"),
+            ("postgres://app:sesame@db/x?target_session_attrs=any-will-do", "target_session_attrs"),
+            ("postgres://app:sesame@a,b:1/x?hostaddr=10.0.0.1", "as many"),
+            ("postgres://app:sesame@db/x?tcp_user_timeout=soon", "milliseconds"),
+        ] {
+            let error = url.parse::<PostgresAddress>().expect_err(url);
+            assert!(error.contains(names), "{url}: {error}");
+            assert!(!error.contains("sesame") && error.lines().count() == 1, "{error}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Makes one connection: tries the servers of an address in order, each with a time limit of its own.
+//!
+//! Done here rather than by the library because its time limit ends when the socket is open: a server that accepts
+//! and then hangs would be waited for until the end of days, and the next one of the URL never be asked.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tokio::net::lookup_host;
+use tokio::time::timeout;
+use tokio_postgres::config::{LoadBalanceHosts, SslMode};
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{Client, Config, Connection, Socket};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::address::{Place, PostgresAddress};
+use super::password;
+pub use super::refusal::ConnectError;
+use super::refusal::Reason;
+
+/// The half of a connection that does the work: spawn it, or poll its `poll_message` to hear notifications.
+pub type PostgresConnection = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
+
+/// When the URL asks for no limit.
+const FOREVER: Duration = Duration::from_secs(365 * 86_400);
+
+/// Connects to the first server that lets us in.
+///
+/// # Errors
+/// For every server why not, and what to do; never with a password.
+pub async fn connect(address: &PostgresAddress) -> Result<(Client, PostgresConnection), ConnectError> {
+    let mut places: Vec<&Place> = address.places().iter().collect();
+    if address.config().get_load_balance_hosts() == LoadBalanceHosts::Random {
+        fastrand::shuffle(&mut places);
+    }
+    let mut refusals = Vec::new();
+    for place in places {
+        match connect_to(address, place).await {
+            Ok(connected) => return Ok(connected),
+            Err(reason) => refusals.push((place.to_string(), reason)),
+        }
+    }
+    Err(ConnectError::new(refusals))
+}
+
+/// Tries every address of one place; the last reason tells for all.
+async fn connect_to(
+    address: &PostgresAddress,
+    place: &Place,
+) -> Result<(Client, PostgresConnection), Reason> {
+    let mut config = address.config().clone();
+    config.host(&place.host).port(place.port).ssl_mode(address.tls().mode);
+    if config.get_password().is_none() {
+        let found = password::find(place, config.get_dbname(), config.get_user());
+        found.map(|password| config.password(password));
+    }
+    if place.is_unix() {
+        config.ssl_mode(SslMode::Disable);
+        return attempt(&config, address).await;
+    }
+    let mut outcome = Err(Reason::Unreachable("its name has no address".into()));
+    for ip in addresses(place, limit(&config)).await? {
+        outcome = attempt(config.clone().hostaddr(ip), address).await;
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome
+}
+
+async fn addresses(place: &Place, limit: Duration) -> Result<Vec<IpAddr>, Reason> {
+    if let Some(ip) = place.ip {
+        return Ok(vec![ip]);
+    }
+    let found = timeout(limit, lookup_host((place.host.as_str(), place.port))).await;
+    let found = found.map_err(|_| Reason::TooSlow(limit))?;
+    found
+        .map(|found| found.map(|socket| socket.ip()).collect())
+        .map_err(|error| Reason::Unreachable(error.to_string()))
+}
+
+/// Tries one address. `sslmode=prefer` goes on in plain when encrypted it did not work.
+async fn attempt(config: &Config, address: &PostgresAddress) -> Result<(Client, PostgresConnection), Reason> {
+    let tls = address.tls().connector().map_err(Reason::Tls)?;
+    match attempt_once(config, tls.clone()).await {
+        Err(Reason::Tls(_) | Reason::NotAllowed(_)) if config.get_ssl_mode() == SslMode::Prefer => {
+            attempt_once(config.clone().ssl_mode(SslMode::Disable), tls).await
+        }
+        outcome => outcome,
+    }
+}
+
+async fn attempt_once(
+    config: &Config,
+    tls: MakeRustlsConnect,
+) -> Result<(Client, PostgresConnection), Reason> {
+    let limit = limit(config);
+    match timeout(limit, config.connect(tls)).await {
+        Ok(outcome) => outcome.map_err(|error| Reason::of(&error, config.get_password().is_none())),
+        Err(_) => Err(Reason::TooSlow(limit)),
+    }
+}
+
+fn limit(config: &Config) -> Duration {
+    config.get_connect_timeout().copied().unwrap_or(FOREVER)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::time::Instant;
+
+    use super::{PostgresAddress, connect};
+
+    fn refusal(url: &str) -> String {
+        let address: PostgresAddress = url.parse().expect("a good URL");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let error = runtime.block_on(connect(&address)).map(drop).expect_err("nobody is there");
+        assert!(!format!("{error} {error:?} {address} {address:?}").contains("sesame"), "{error:?}");
+        error.to_string()
+    }
+
+    #[test]
+    fn nobody_there_is_said_with_the_place() {
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
+        let text = refusal(&format!("postgres://app:sesame@{free}/x"));
+        assert!(text.contains(&free.to_string()) && text.contains("is it running"), "{text}");
+        let text = refusal("postgres://app:sesame@%2Fnowhere/x");
+        assert!(text.contains("/nowhere/.s.PGSQL.5432"), "{text}");
+    }
+
+    #[test]
+    fn a_server_that_hangs_is_given_up_and_the_next_one_asked() {
+        let hangs = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
+        let start = Instant::now();
+        let hangs = hangs.local_addr().map(|hung| (hung, hangs)).expect("its address");
+        let text = refusal(&format!("postgres://app:sesame@{},{free}/x?connect_timeout=1", hangs.0));
+        assert!(text.contains("within 1 s") && text.contains(&free.to_string()), "{text}");
+        assert!(start.elapsed().as_secs() < 4, "{:?}", start.elapsed());
+    }
+
+    #[test]
+    fn a_missing_certificate_is_named() {
+        let text = refusal("postgres://app:sesame@127.0.0.1:1/x?sslmode=verify-full&sslrootcert=/no/ca.crt");
+        assert!(text.contains("/no/ca.crt"), "{text}");
+    }
+}

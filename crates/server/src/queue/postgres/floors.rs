@@ -1,0 +1,58 @@
+//! Floors of lanes: below which place in reading order nothing of the ring is left to read.
+//!
+//! A queue's row is locked by whoever appends to it, so its messages come in the order of their ids, and what was
+//! once seen to be gone stays gone. Without a floor a read walks the index entries of every message that was read
+//! before it, until the ring turns. A floor is only a hint: too low is slow, and it is never too high, not even for a
+//! queue made anew under an old name, because ids only grow.
+
+use rustc_hash::FxHashMap;
+
+use crate::queue::rules::AccountId;
+
+/// Lanes above which the oldest knowledge is dropped: all of it, for it comes back by itself.
+const LANES_MAX: usize = 100_000;
+
+/// Who sent what a lane holds (None: anyone) and who may read it (0: anyone).
+type Reads = (Option<AccountId>, AccountId);
+
+/// What this middleware knows.
+#[derive(Default)]
+pub(super) struct Floors {
+    queues: FxHashMap<Box<[u8]>, FxHashMap<Reads, i64>>,
+    lanes: usize,
+}
+
+impl Floors {
+    /// The floor of a queue's lane.
+    pub(super) fn of(&self, queue: &[u8], sender: Option<AccountId>, recipient: AccountId) -> i64 {
+        let floor = self.queues.get(queue).and_then(|lanes| lanes.get(&(sender, recipient)));
+        floor.copied().unwrap_or(0)
+    }
+
+    /// Raises it.
+    pub(super) fn raise(
+        &mut self,
+        queue: &[u8],
+        sender: Option<AccountId>,
+        recipient: AccountId,
+        floor: i64,
+    ) {
+        if self.lanes >= LANES_MAX {
+            self.forget();
+        }
+        let lanes = match self.queues.get_mut(queue) {
+            Some(lanes) => lanes,
+            None => self.queues.entry(queue.into()).or_default(),
+        };
+        let before = lanes.len();
+        let known = lanes.entry((sender, recipient)).or_default();
+        *known = floor.max(*known);
+        self.lanes += lanes.len() - before;
+    }
+
+    /// Forgets everything: another server may have taken over, and with it an earlier state.
+    pub(super) fn forget(&mut self) {
+        self.queues.clear();
+        self.lanes = 0;
+    }
+}

@@ -1,0 +1,272 @@
+//! The keeper: one thread with a connection of its own that lets time pass in the database, hears what other
+//! middlewares and SQL clients made available, tells them what this one did, and turns the ring.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio_postgres::types::Type;
+
+use super::link::{Failure, Link};
+use super::replies::Replies;
+use super::store::Shared;
+use crate::queue::rules::News;
+
+/// How often time passes, and how often others are told: timers may be 200 ms late, news 50 ms.
+const TICK: Duration = Duration::from_millis(50);
+const TELL: Duration = Duration::from_millis(10);
+
+/// How often everybody who waits looks for himself, in case news was lost.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// For how long this middleware asks to be told, and how often it says so.
+const WATCH_MS: i64 = 15_000;
+const WATCH_AGAIN: Duration = Duration::from_secs(5);
+
+/// How often the ring is looked at; after an attempt that had to give up, not for a while.
+const TURN: Duration = Duration::from_millis(500);
+const TURN_AGAIN: Duration = Duration::from_secs(10);
+
+/// Bytes of the ring's current part above which it turns, and how long its readers are waited for.
+const TURN_BYTES: i64 = 32 << 20;
+const TURN_PATIENCE_MS: i32 = 50;
+
+/// Pieces of news in one notification; more are told as "anything may have happened".
+const NEWS_MAX: usize = 200;
+
+/// News as others need it: queue, sender, recipient (0: anyone).
+type Piece = (u64, u32, u32);
+
+/// The running thread.
+pub(super) struct Keeper {
+    outbox: Arc<Mutex<BTreeSet<Piece>>>,
+    stopping: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    /// Starts it.
+    pub(super) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
+        let outbox = Arc::new(Mutex::default());
+        let stopping = Arc::new(AtomicBool::new(false));
+        let (notices_in, notices) = unbounded_channel();
+        let link = Link::new(Arc::clone(&shared.reach), Some(notices_in))?;
+        let round = Round {
+            shared: Arc::clone(shared),
+            outbox: Arc::clone(&outbox),
+            notices,
+            link,
+            me: fastrand::i64(1..),
+            heard_myself: false,
+            watched: None,
+            looked: Instant::now(),
+            ticked: Instant::now(),
+            turn_at: Instant::now(),
+        };
+        let stop = Arc::clone(&stopping);
+        let thread = Builder::new().name("keeper".into()).spawn(move || round.run(&stop))?;
+        Ok(Self { outbox, stopping, thread: Some(thread) })
+    }
+
+    /// Has other middlewares told.
+    pub(super) fn publish(&self, news: &[News]) {
+        let mut outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner);
+        for piece in news.iter().filter_map(piece) {
+            if outbox.len() <= NEWS_MAX {
+                outbox.insert(piece);
+            }
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // a panic there was told when it happened
+        }
+    }
+}
+
+/// The thread's own state.
+struct Round {
+    shared: Arc<Shared>,
+    outbox: Arc<Mutex<BTreeSet<Piece>>>,
+    notices: UnboundedReceiver<String>,
+    link: Link,
+    /// This middleware's number.
+    me: i64,
+    heard_myself: bool,
+    watched: Option<Instant>,
+    looked: Instant,
+    ticked: Instant,
+    turn_at: Instant,
+}
+
+impl Round {
+    fn run(mut self, stopping: &AtomicBool) {
+        while !stopping.load(Ordering::Relaxed) {
+            self.go();
+        }
+    }
+
+    /// One round: hear, tick, tell, look.
+    fn go(&mut self) {
+        match self.link.ready() {
+            Ok(true) => self.introduce(),
+            Ok(false) => {}
+            Err(_) => return std::thread::sleep(TICK),
+        }
+        self.hear();
+        if self.ticked.elapsed() >= TICK {
+            self.ticked = Instant::now();
+            self.tick();
+        }
+        self.tell();
+        self.watch();
+        if self.looked.elapsed() >= LOOK {
+            self.looked = Instant::now();
+            self.call_all();
+        }
+        if Instant::now() >= self.turn_at {
+            self.turn();
+        }
+    }
+
+    /// A new connection: asks to be notified, and tries it out on itself.
+    fn introduce(&mut self) {
+        self.heard_myself = false;
+        self.shared.reach.set_sessions(false);
+        self.watched = None;
+        let _ = self.ask("LISTEN posthaste");
+        let _ = self.ask(&format!("SELECT pg_notify('posthaste', '{} hello')", self.me));
+    }
+
+    fn ask(&mut self, sql: &str) -> Result<Vec<tokio_postgres::Row>, Failure> {
+        self.link.ask(sql, &[], false)
+    }
+
+    /// Waits a moment for notifications and passes them on.
+    fn hear(&mut self) {
+        let notices = &mut self.notices;
+        let mut heard = Vec::new();
+        self.link.listen(async {
+            if let Ok(Some(first)) = tokio::time::timeout(TELL, notices.recv()).await {
+                heard.push(first);
+                while let Ok(more) = notices.try_recv() {
+                    heard.push(more);
+                }
+            }
+        });
+        let mine = self.me.to_string();
+        for notice in heard {
+            let (who, news) = notice.split_once(' ').unwrap_or(("0", "*"));
+            if who == mine {
+                if !std::mem::replace(&mut self.heard_myself, true) {
+                    // Notifications arrive, so the session is ours alone: statements may be kept in it.
+                    self.shared.reach.set_sessions(true);
+                }
+            } else if news == "*" {
+                self.call_all();
+            } else {
+                let news: Vec<News> = news.split(';').filter_map(parse).collect();
+                self.pass_on(&news);
+            }
+        }
+    }
+
+    fn pass_on(&mut self, news: &[News]) {
+        let mut parked = self.shared.parked();
+        news.iter().for_each(|news| parked.tell(*news));
+        let called = parked.has_woken();
+        drop(parked);
+        if called {
+            self.shared.nudge();
+        }
+    }
+
+    fn call_all(&mut self) {
+        let mut parked = self.shared.parked();
+        parked.call_all();
+        let called = parked.has_woken();
+        drop(parked);
+        if called {
+            self.shared.nudge();
+        }
+    }
+
+    fn tick(&mut self) {
+        let none: Option<i64> = None;
+        let asked = self.link.ask("SELECT * FROM posthaste.upkeep($1, 1000)", &[(&none, Type::INT8)], true);
+        let Ok(rows) = asked else { return };
+        let replies = Replies::new(rows, 0);
+        self.pass_on(&replies.news);
+        let mut outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner);
+        outbox.extend(replies.news.iter().filter_map(piece));
+    }
+
+    fn tell(&mut self) {
+        let pieces = std::mem::take(&mut *self.outbox.lock().unwrap_or_else(PoisonError::into_inner));
+        if pieces.is_empty() {
+            return;
+        }
+        let words: Vec<String> =
+            pieces.iter().map(|(queue, sender, recipient)| format!("{queue},{sender},{recipient}")).collect();
+        let text = if words.len() > NEWS_MAX { "*".to_owned() } else { words.join(";") };
+        let arguments: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
+            [(&self.me, Type::INT8), (&text, Type::TEXT)];
+        // Who is not told looks for himself before long.
+        let _ = self.link.ask("SELECT posthaste.tell_news($1, $2)", &arguments, false);
+    }
+
+    /// While somebody waits here, others are asked to tell; what happened before they knew is looked for.
+    fn watch(&mut self) {
+        let waits = self.shared.parked().len() > 0;
+        if !waits || self.watched.is_some_and(|at| at.elapsed() < WATCH_AGAIN) {
+            return;
+        }
+        let first =
+            self.watched.is_none_or(|at| at.elapsed() > Duration::from_millis(WATCH_MS.unsigned_abs()));
+        let arguments: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
+            [(&self.me, Type::INT8), (&WATCH_MS, Type::INT8)];
+        if self.link.ask("SELECT posthaste.watch_news($1, $2)", &arguments, false).is_ok() {
+            self.watched = Some(Instant::now());
+            if first {
+                self.call_all();
+            }
+        }
+    }
+
+    fn turn(&mut self) {
+        let arguments: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
+            [(&TURN_BYTES, Type::INT8), (&TURN_PATIENCE_MS, Type::INT4)];
+        let turned = self.link.ask("SELECT posthaste.turn_ring($1, $2)", &arguments, false);
+        let said = turned.ok().and_then(|rows| rows.first()?.get::<_, Option<String>>(0));
+        self.turn_at = Instant::now() + if said.is_some() { TURN_AGAIN.min(TURN * 4) } else { TURN };
+        if let Some(said) = said {
+            tracing::debug!("the ring of messages: {said}");
+        }
+    }
+}
+
+fn piece(news: &News) -> Option<Piece> {
+    match *news {
+        News::Available { queue, sender, recipient } => Some((queue, sender, recipient.unwrap_or(0))),
+        News::QueueGone(queue) => Some((queue, 0, 0)),
+    }
+}
+
+/// A piece of news as another middleware wrote it; sender 0: the queue is gone.
+fn parse(text: &str) -> Option<News> {
+    let mut numbers = text.split(',');
+    let mut next = || numbers.next()?.parse::<u64>().ok();
+    let (queue, sender, recipient) = (next()?, next()?, next()?);
+    let account = |id: u64| u32::try_from(id).ok().filter(|id| *id != 0);
+    match account(sender) {
+        None => Some(News::QueueGone(queue)),
+        Some(sender) => Some(News::Available { queue, sender, recipient: account(recipient) }),
+    }
+}

@@ -1,0 +1,251 @@
+//! One connection to the database, used by one thread at a time; made again when it breaks, with patience.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::timeout;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{AsyncMessage, Client, Row, Statement};
+
+use super::address::PostgresAddress;
+use super::connect::{PostgresConnection, connect};
+use super::migrations;
+
+/// A database that has not answered for so long is given up: whoever waits is told so.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+
+/// Between attempts to reach a database that cannot be reached.
+const TRY_AGAIN_MIN: Duration = Duration::from_millis(50);
+const TRY_AGAIN_MAX: Duration = Duration::from_secs(1);
+
+/// What all connections of a store share.
+pub(super) struct Reach {
+    address: PostgresAddress,
+    state: Mutex<State>,
+    /// Whether a connection keeps its session between transactions, which a pooler's need not.
+    sessions: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    /// Why the database could not be reached when it was last tried, and when it may be tried again.
+    down: Option<(String, Instant, Duration)>,
+    /// How often a connection was made.
+    made: u64,
+}
+
+/// Why a call has no answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// It was never asked: nothing happened.
+    Unreachable(String),
+    /// The database refused the whole call: nothing happened.
+    Refused(tokio_postgres::Error),
+    /// The connection broke before the answer came: nobody knows what happened.
+    Broken(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable(why) | Self::Broken(why) => f.write_str(why),
+            Self::Refused(error) => match error.as_db_error() {
+                Some(error) => write!(f, "{}", error.message().replace(['\r', '\n'], " ")),
+                None => write!(f, "{error}"),
+            },
+        }
+    }
+}
+
+impl Reach {
+    /// Of a database.
+    pub(super) fn new(address: PostgresAddress) -> Arc<Self> {
+        Arc::new(Self { address, state: Mutex::default(), sessions: AtomicBool::new(false) })
+    }
+
+    /// Why the database cannot be reached; None: it can.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.state().down.as_ref().map(|(why, ..)| why.clone())
+    }
+
+    /// How often a connection was made.
+    pub(super) fn connections_made(&self) -> u64 {
+        self.state().made
+    }
+
+    /// Says whether sessions are kept.
+    pub(super) fn set_sessions(&self, kept: bool) {
+        self.sessions.store(kept, Ordering::Relaxed);
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it is too early to try again.
+    fn too_early(&self) -> Option<String> {
+        let state = self.state();
+        let (why, again, _) = state.down.as_ref()?;
+        (Instant::now() < *again).then(|| why.clone())
+    }
+
+    fn note(&self, outcome: Result<(), &str>) {
+        let mut state = self.state();
+        match outcome {
+            Ok(()) => {
+                state.made += 1;
+                if state.down.take().is_some() {
+                    tracing::info!("PostgreSQL can be reached again");
+                }
+            }
+            Err(why) => {
+                let pause = state.down.as_ref().map_or(TRY_AGAIN_MIN, |(_, _, pause)| *pause * 2);
+                let pause = pause.min(TRY_AGAIN_MAX);
+                if state.down.is_none() {
+                    tracing::error!("{why}; requests get STORE until it can be reached");
+                }
+                let jitter = Duration::from_millis(fastrand::u64(0..20));
+                state.down = Some((why.to_owned(), Instant::now() + pause + jitter, pause));
+            }
+        }
+    }
+}
+
+/// One connection.
+pub(super) struct Link {
+    reach: Arc<Reach>,
+    runtime: Runtime,
+    client: Option<Client>,
+    statement: Option<Statement>,
+    notices: Option<UnboundedSender<String>>,
+}
+
+impl Link {
+    /// Not connected yet; payloads of notifications go to `notices`.
+    pub(super) fn new(reach: Arc<Reach>, notices: Option<UnboundedSender<String>>) -> std::io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        Ok(Self { reach, runtime, client: None, statement: None, notices })
+    }
+
+    /// Connects unless it is connected; true: the connection is new.
+    pub(super) fn ready(&mut self) -> Result<bool, Failure> {
+        if self.client.as_ref().is_some_and(|client| !client.is_closed()) {
+            return Ok(false);
+        }
+        self.client = None;
+        self.statement = None;
+        if let Some(why) = self.reach.too_early() {
+            return Err(Failure::Unreachable(why));
+        }
+        let notices = self.notices.clone();
+        let connected = self.runtime.block_on(async {
+            let (client, connection) =
+                connect(&self.reach.address).await.map_err(|error| error.to_string())?;
+            tokio::spawn(converse(connection, notices));
+            migrations::check(&client).await.map_err(|error| error.to_string())?;
+            Ok::<Client, String>(client)
+        });
+        match connected {
+            Ok(client) => {
+                self.client = Some(client);
+                self.reach.note(Ok(()));
+                Ok(true)
+            }
+            Err(why) => {
+                self.reach.note(Err(&why));
+                Err(Failure::Unreachable(why))
+            }
+        }
+    }
+
+    /// Asks one statement with its arguments. It is prepared by name only where sessions are kept and `keep` asks for it.
+    pub(super) fn ask(
+        &mut self,
+        sql: &str,
+        arguments: &[(&(dyn ToSql + Sync), Type)],
+        keep: bool,
+    ) -> Result<Vec<Row>, Failure> {
+        self.ready()?;
+        let Some(client) = &self.client else {
+            return Err(Failure::Unreachable("not connected".into()));
+        };
+        let named = keep && self.reach.sessions.load(Ordering::Relaxed);
+        let statement = &mut self.statement;
+        let answered = self.runtime.block_on(async {
+            timeout(ANSWER_WITHIN, async {
+                if !named {
+                    return client.query_typed(sql, arguments).await;
+                }
+                if statement.is_none() {
+                    let types: Vec<Type> = arguments.iter().map(|(_, kind)| kind.clone()).collect();
+                    *statement = Some(client.prepare_typed(sql, &types).await?);
+                }
+                let values: Vec<&(dyn ToSql + Sync)> = arguments.iter().map(|(value, _)| *value).collect();
+                match statement {
+                    Some(statement) => client.query(&*statement, &values).await,
+                    None => client.query_typed(sql, arguments).await,
+                }
+            })
+            .await
+        });
+        match answered {
+            Ok(Ok(rows)) => Ok(rows),
+            Ok(Err(error)) if is_refusal(&error) => Err(Failure::Refused(error)),
+            Ok(Err(error)) => {
+                self.client = None;
+                Err(Failure::Broken(format!("the connection to PostgreSQL broke: {}", one_line(&error))))
+            }
+            Err(_) => {
+                self.client = None;
+                Err(Failure::Broken(format!(
+                    "PostgreSQL has not answered for {} seconds",
+                    ANSWER_WITHIN.as_secs()
+                )))
+            }
+        }
+    }
+
+    /// Lets the connection work for a while although nothing is asked, so that notifications arrive.
+    pub(super) fn listen(&mut self, until: impl Future<Output = ()>) {
+        self.runtime.block_on(until);
+    }
+}
+
+/// Keeps a connection going and passes on what the server says unasked.
+async fn converse(mut connection: PostgresConnection, notices: Option<UnboundedSender<String>>) {
+    loop {
+        match std::future::poll_fn(|context| connection.poll_message(context)).await {
+            Some(Ok(AsyncMessage::Notification(note))) => {
+                if let Some(notices) = &notices {
+                    let _ = notices.send(note.payload().to_owned()); // its reader may be gone
+                }
+            }
+            Some(Ok(_)) => {}
+            Some(Err(error)) => return tracing::debug!("a connection to PostgreSQL ended: {error}"),
+            None => return,
+        }
+    }
+}
+
+/// Whether the server answered the call with an error and goes on: nothing of it happened. A server that ends the
+/// session says so with an error too, and then nobody knows.
+fn is_refusal(error: &tokio_postgres::Error) -> bool {
+    error.as_db_error().is_some_and(|db| {
+        !matches!(
+            db.parsed_severity(),
+            Some(tokio_postgres::error::Severity::Fatal | tokio_postgres::error::Severity::Panic)
+        ) && !matches!(*db.code(), SqlState::ADMIN_SHUTDOWN | SqlState::CRASH_SHUTDOWN)
+    })
+}
+
+fn one_line(error: &tokio_postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(db) => db.message().replace(['\r', '\n'], " "),
+        None => error.to_string(),
+    }
+}

@@ -1,0 +1,304 @@
+//! The schema: numbered files of SQL, each applied once, in order, in a transaction of its own.
+//!
+//! What has been applied stands in `posthaste.migration`, so anybody can see it. Two programs that migrate at once
+//! take turns by an advisory lock, which belongs to the connection: a pooler that shares connections between
+//! transactions cannot keep it, so the connection must be a direct one.
+
+use std::fmt::{self, Write as _};
+use std::io;
+
+use tokio::runtime;
+use tokio_postgres::Client;
+use tokio_postgres::error::ErrorPosition;
+
+use super::address::PostgresAddress;
+use super::connect::{ConnectError, connect};
+use super::refusal::chain;
+
+/// One file of `sql/`.
+struct Migration {
+    number: u32,
+    name: &'static str,
+    text: &'static str,
+}
+
+/// All files, in order. A file that has been released never changes again; a change is a further file.
+const MIGRATIONS: &[Migration] = &[
+    Migration { number: 1, name: "tables", text: include_str!("../../../../../sql/0001_tables.sql") },
+    Migration { number: 2, name: "lanes", text: include_str!("../../../../../sql/0002_lanes.sql") },
+    Migration { number: 3, name: "rules", text: include_str!("../../../../../sql/0003_rules.sql") },
+    Migration { number: 4, name: "changes", text: include_str!("../../../../../sql/0004_changes.sql") },
+    Migration { number: 5, name: "steps", text: include_str!("../../../../../sql/0005_steps.sql") },
+    Migration { number: 6, name: "batch", text: include_str!("../../../../../sql/0006_batch.sql") },
+    Migration { number: 7, name: "upkeep", text: include_str!("../../../../../sql/0007_upkeep.sql") },
+];
+
+/// `posthast` in ASCII: the key of the lock, the same in every release.
+const LOCK: i64 = 0x706f_7374_6861_7374;
+
+/// The oldest server, as `server_version_num` has it.
+const OLDEST: i32 = 130_000;
+
+/// Why a schema is not as this program needs it.
+#[derive(Debug)]
+pub enum MigrateError {
+    /// The database was not reached.
+    Connect(ConnectError),
+    /// There is no schema, or an older one than this.
+    Behind {
+        /// The newest migration it has; 0: none.
+        found: u32,
+        /// The newest this program has.
+        wanted: u32,
+    },
+    /// The schema is newer than this program.
+    Ahead {
+        /// The newest migration it has.
+        found: u32,
+        /// The newest this program knows.
+        known: u32,
+    },
+    /// The server is too old; its version.
+    Old(String),
+    /// The database's encoding, which is not UTF8.
+    Encoding(String),
+    /// A file could not be applied.
+    File {
+        /// Its name.
+        file: String,
+        /// Where and why.
+        why: String,
+    },
+    /// The database failed at something else, in its words.
+    Failed(String),
+    /// The machine gave no event loop.
+    Runtime(io::Error),
+}
+
+impl std::error::Error for MigrateError {}
+
+impl fmt::Display for MigrateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connect(error) => error.fmt(f),
+            Self::Behind { found: 0, .. } => {
+                f.write_str("the database has no posthaste schema: run posthaste migrate --store URL")
+            }
+            Self::Behind { found, wanted } => write!(
+                f,
+                "the database's schema is at {found}, this program needs {wanted}: run posthaste migrate --store URL"
+            ),
+            Self::Ahead { found, known } => write!(
+                f,
+                "this program is older than the schema (it knows {known}, the database has {found}): upgrade posthaste"
+            ),
+            Self::Old(version) => write!(f, "PostgreSQL {version} is too old: 13 or newer is needed"),
+            Self::Encoding(encoding) => write!(
+                f,
+                "the database's encoding is {encoding}: create one with ENCODING 'UTF8' TEMPLATE template0"
+            ),
+            Self::File { file, why } => {
+                write!(f, "{file} could not be applied, nothing of it remains: {why}")
+            }
+            Self::Failed(why) => write!(f, "the database failed: {why}"),
+            Self::Runtime(error) => write!(f, "cannot start an event loop: {error}"),
+        }
+    }
+}
+
+impl From<tokio_postgres::Error> for MigrateError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Failed(chain(&error))
+    }
+}
+
+impl From<ConnectError> for MigrateError {
+    fn from(error: ConnectError) -> Self {
+        Self::Connect(error)
+    }
+}
+
+impl Migration {
+    fn file(&self) -> String {
+        format!("{:04}_{}.sql", self.number, self.name)
+    }
+}
+
+/// Connects, brings the schema up to date and says which migrations that took.
+///
+/// # Errors
+/// What stands in the way and what to do.
+pub fn migrate_at(address: &PostgresAddress) -> Result<Vec<u32>, MigrateError> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(MigrateError::Runtime)?.block_on(async {
+        let (mut client, connection) = connect(address).await?;
+        let connection = tokio::spawn(connection);
+        let applied = migrate(&mut client).await;
+        drop(client);
+        // The connection ends when its client is gone. Wait for it, so that the server has been told.
+        let _ = connection.await;
+        applied
+    })
+}
+
+/// Brings the schema up to date; the numbers of what was applied.
+///
+/// # Errors
+/// What stands in the way and what to do. What was applied before stays.
+pub async fn migrate(client: &mut Client) -> Result<Vec<u32>, MigrateError> {
+    suits(client).await?;
+    client.execute("SELECT pg_advisory_lock($1)", &[&LOCK]).await?;
+    let applied = migrate_alone(client).await;
+    // Should this fail the connection is broken, and the lock gone with it.
+    let _ = client.execute("SELECT pg_advisory_unlock($1)", &[&LOCK]).await;
+    applied
+}
+
+/// Whether the schema is exactly what this program needs.
+///
+/// # Errors
+/// What to do if it is not.
+pub async fn check(client: &Client) -> Result<(), MigrateError> {
+    let (found, known) = (newest(&applied(client).await?), newest_known());
+    if found > known {
+        return Err(MigrateError::Ahead { found, known });
+    }
+    if found < known {
+        return Err(MigrateError::Behind { found, wanted: known });
+    }
+    Ok(())
+}
+
+/// All of it as one script for psql.
+#[must_use]
+pub fn script() -> String {
+    let mut script = String::from(
+        "-- The schema of posthaste, for an empty database: psql --file=FILE DATABASE\n\\set ON_ERROR_STOP on\n",
+    );
+    for migration in MIGRATIONS {
+        let Migration { number, name, text } = migration;
+        let _ = write!(
+            script,
+            "\n-- {}\nBEGIN;\n{text}\nINSERT INTO posthaste.migration (number, name) VALUES ({number}, '{name}');\nCOMMIT;\n",
+            migration.file(),
+        );
+    }
+    script
+}
+
+fn newest_known() -> u32 {
+    MIGRATIONS.iter().map(|migration| migration.number).max().unwrap_or_default()
+}
+
+fn newest(applied: &[u32]) -> u32 {
+    applied.iter().copied().max().unwrap_or_default()
+}
+
+/// Whether this server and this database can hold the schema at all.
+async fn suits(client: &Client) -> Result<(), MigrateError> {
+    const ASKED: &str = "SELECT current_setting('server_version_num')::int, current_setting('server_version'), \
+                         current_setting('server_encoding')";
+    let row = client.query_one(ASKED, &[]).await?;
+    let (number, version, encoding): (i32, String, String) = (row.get(0), row.get(1), row.get(2));
+    if number < OLDEST {
+        return Err(MigrateError::Old(version));
+    }
+    if encoding != "UTF8" {
+        return Err(MigrateError::Encoding(encoding));
+    }
+    Ok(())
+}
+
+/// The numbers of what has been applied.
+async fn applied(client: &Client) -> Result<Vec<u32>, MigrateError> {
+    let there = client.query_one("SELECT to_regclass('posthaste.migration') IS NOT NULL", &[]).await?;
+    if !there.get::<_, bool>(0) {
+        return Ok(Vec::new());
+    }
+    let rows = client.query("SELECT number FROM posthaste.migration", &[]).await?;
+    Ok(rows.iter().map(|row| row.get::<_, i32>(0)).filter_map(|number| u32::try_from(number).ok()).collect())
+}
+
+async fn migrate_alone(client: &mut Client) -> Result<Vec<u32>, MigrateError> {
+    let applied = applied(client).await?;
+    let (found, known) = (newest(&applied), newest_known());
+    if found > known {
+        return Err(MigrateError::Ahead { found, known });
+    }
+    let mut done = Vec::new();
+    for migration in MIGRATIONS.iter().filter(|migration| !applied.contains(&migration.number)) {
+        apply(client, migration).await.map_err(|error| MigrateError::File {
+            file: migration.file(),
+            why: place(&error, migration.text),
+        })?;
+        done.push(migration.number);
+    }
+    Ok(done)
+}
+
+async fn apply(client: &mut Client, migration: &Migration) -> Result<(), tokio_postgres::Error> {
+    let transaction = client.transaction().await?;
+    transaction.batch_execute(migration.text).await?;
+    let note = format!(
+        "INSERT INTO posthaste.migration (number, name) VALUES ({}, '{}')",
+        migration.number, migration.name
+    );
+    transaction.batch_execute(&note).await?;
+    transaction.commit().await
+}
+
+/// An error with the line of the file that it is about.
+fn place(error: &tokio_postgres::Error, text: &str) -> String {
+    let Some(db) = error.as_db_error() else { return chain(error) };
+    let said = db.message().replace('\n', " ");
+    match db.position() {
+        Some(ErrorPosition::Original(position)) => {
+            let before = text.chars().take((*position as usize).saturating_sub(1));
+            format!("line {}: {said}", before.filter(|letter| *letter == '\n').count() + 1)
+        }
+        _ => said,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::{MIGRATIONS, MigrateError, script};
+
+    #[test]
+    fn every_file_of_the_directory_is_in_the_table_in_order() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sql");
+        let entries = fs::read_dir(&dir).expect("the directory sql");
+        let names = entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
+        let mut names: Vec<String> = names.filter(|name| name.ends_with(".sql")).collect();
+        names.sort();
+        let listed: Vec<String> = MIGRATIONS.iter().map(super::Migration::file).collect();
+        assert_eq!(listed, names);
+        for (index, migration) in MIGRATIONS.iter().enumerate() {
+            assert_eq!(migration.number as usize, index + 1, "no gaps");
+            let text = fs::read_to_string(dir.join(migration.file())).expect("the file");
+            assert_eq!(migration.text, text, "{}", migration.file());
+        }
+    }
+
+    #[test]
+    fn the_script_notes_every_file_in_its_transaction() {
+        let script = script();
+        assert_eq!(script.matches("\nBEGIN;\n").count(), MIGRATIONS.len());
+        assert_eq!(script.matches("\nCOMMIT;\n").count(), MIGRATIONS.len());
+        assert_eq!(script.matches("INSERT INTO posthaste.migration (number").count(), MIGRATIONS.len());
+    }
+
+    #[test]
+    fn errors_say_what_to_do() {
+        for (error, words) in [
+            (MigrateError::Behind { found: 0, wanted: 3 }, "run posthaste migrate"),
+            (MigrateError::Behind { found: 2, wanted: 3 }, "at 2"),
+            (MigrateError::Ahead { found: 4, known: 3 }, "upgrade posthaste"),
+        ] {
+            assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! The store in a PostgreSQL database: where it is, how it is reached, how its schema comes to be there, and how
+//! batches of requests become calls of its functions.
+//!
+//! Several middlewares may work over one database: what they must agree on is decided there, under the locks of
+//! queues' rows. What a middleware remembers (names, floors, pops that wait) only saves work.
+
+pub mod address;
+
+pub mod connect;
+
+pub mod migrations;
+
+mod refusal;
+
+mod tls;
+
+mod url;
+
+mod password;
+
+mod names;
+
+mod floors;
+
+mod call;
+
+mod replies;
+
+mod link;
+
+mod parked;
+
+mod keeper;
+
+pub mod store;

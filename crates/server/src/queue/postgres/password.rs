@@ -1,0 +1,88 @@
+//! The password of a URL that has none: from `PGPASSWORD`, else from the password file, where libpq looks, too.
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use super::address::Place;
+
+/// What a line of the password file is compared with.
+#[derive(Clone, Copy, Debug)]
+struct Wanted<'a> {
+    host: &'a str,
+    port: u16,
+    database: &'a str,
+    user: &'a str,
+}
+
+/// Finds it. Asked at every connect, so a changed password needs no restart.
+pub(super) fn find(place: &Place, database: Option<&str>, user: Option<&str>) -> Option<String> {
+    if let Ok(password) = env::var("PGPASSWORD") {
+        return Some(password);
+    }
+    let me = env::var("USER").unwrap_or_default();
+    let user = user.unwrap_or(&me);
+    let host = if place.is_unix() { "localhost" } else { &place.host };
+    let wanted = Wanted { host, port: place.port, database: database.unwrap_or(user), user };
+    in_lines(&read(&path()?)?, wanted)
+}
+
+fn path() -> Option<PathBuf> {
+    let home = || env::home_dir().map(|home| home.join(".pgpass"));
+    env::var_os("PGPASSFILE").map(PathBuf::from).or_else(home)
+}
+
+/// The file's text, unless others could read it: then it is no secret, and libpq does not use it either.
+fn read(path: &Path) -> Option<String> {
+    let mode = fs::metadata(path).ok()?.permissions().mode();
+    if mode & 0o077 != 0 {
+        tracing::warn!("{} is not used: others may read it; chmod 0600 it", path.display());
+        return None;
+    }
+    fs::read_to_string(path).ok()
+}
+
+/// The password of the first line `host:port:database:user:password` that fits; `*` fits everything.
+fn in_lines(text: &str, wanted: Wanted<'_>) -> Option<String> {
+    let port = wanted.port.to_string();
+    let wanted = [wanted.host, &port, wanted.database, wanted.user];
+    text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
+        let mut fields = fields(line);
+        let password = (fields.len() == 5).then(|| fields.pop()).flatten()?;
+        let fits = fields.iter().zip(wanted).all(|(field, wanted)| field == "*" || field == wanted);
+        fits.then_some(password)
+    })
+}
+
+/// Splits a line at its colons; a backslash takes the meaning from what follows it.
+fn fields(line: &str) -> Vec<String> {
+    let mut fields = vec![String::new()];
+    let mut letters = line.chars();
+    while let Some(letter) = letters.next() {
+        let escaped = if letter == '\\' { letters.next() } else { None };
+        match fields.last_mut() {
+            Some(field) if letter != ':' => field.push(escaped.unwrap_or(letter)),
+            _ => fields.push(String::new()),
+        }
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Wanted, in_lines};
+
+    #[test]
+    fn the_first_line_that_fits_has_it() {
+        let text = "# host:port:database:user:password\nnonsense\ndb:5432:main:app:one\n*:5433:*:app:t\\:w\\\\o\n*:*:*:*:three\n";
+        for (host, port, user, password) in
+            [("db", 5432, "app", "one"), ("db", 5433, "app", "t:w\\o"), ("db", 5432, "other", "three")]
+        {
+            let wanted = Wanted { host, port, database: "main", user };
+            assert_eq!(in_lines(text, wanted).as_deref(), Some(password));
+        }
+        let wanted = Wanted { host: "x", port: 1, database: "main", user: "app" };
+        assert_eq!(in_lines("db:5432:main:app:one", wanted), None);
+    }
+}

@@ -1,0 +1,163 @@
+//! Why a database was not reached, in one line that says what to do. Never with a password: nothing here is given one.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use tokio_postgres::error::SqlState;
+
+/// Why no server of an address was reached.
+#[derive(Debug)]
+pub struct ConnectError {
+    /// Each place that was tried, and its reason.
+    refusals: Vec<(String, Reason)>,
+}
+
+/// Why one place was not reached.
+#[derive(Debug)]
+pub(super) enum Reason {
+    /// Nobody answers there.
+    Unreachable(String),
+    /// Not within this time.
+    TooSlow(Duration),
+    /// The server wants a password and there is none.
+    NoPassword,
+    /// The password is wrong, or the user is not there.
+    WrongPassword(String),
+    /// The server's rules do not let this user in, in its words.
+    NotAllowed(String),
+    /// There is no such database, in the server's words.
+    NoDatabase(String),
+    /// All connections are in use, in the server's words.
+    TooMany(String),
+    /// The server starts or stops, in its words.
+    NotReady(String),
+    /// It takes no writes.
+    ReadOnly,
+    /// There is no way to encrypt the connection as asked for.
+    Tls(String),
+    /// Something else.
+    Other(String),
+}
+
+impl ConnectError {
+    pub(super) fn new(refusals: Vec<(String, Reason)>) -> Self {
+        Self { refusals }
+    }
+}
+
+impl Error for ConnectError {}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (place, reason)) in self.refusals.iter().enumerate() {
+            write!(f, "{}PostgreSQL at {place} {reason}", if index == 0 { "" } else { "; " })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const WHERE: &str = "give it in the URL, in PGPASSWORD or in ~/.pgpass";
+        match self {
+            Self::Unreachable(why) => {
+                write!(f, "cannot be reached ({why}): is it running, and does it listen there?")
+            }
+            Self::TooSlow(time) => {
+                write!(
+                    f,
+                    "did not answer within {} s: is a firewall or a hanging server between?",
+                    time.as_secs_f32()
+                )
+            }
+            Self::NoPassword => write!(f, "wants a password: {WHERE}"),
+            Self::WrongPassword(said) => write!(f, "refuses ({said}): check user and password; {WHERE}"),
+            Self::NotAllowed(said) => {
+                write!(f, "refuses ({said}): check the user and the server's pg_hba.conf")
+            }
+            Self::NoDatabase(said) => {
+                write!(f, "refuses ({said}): create it with createdb or correct the URL")
+            }
+            Self::TooMany(said) => {
+                write!(f, "refuses ({said}): raise its max_connections or start fewer programs")
+            }
+            Self::NotReady(said) => write!(f, "is not ready ({said}): try again in a moment"),
+            Self::ReadOnly => f.write_str(
+                "takes no writes, as a standby does: name the primary, or all servers with commas",
+            ),
+            Self::Tls(why) => {
+                write!(f, "cannot be talked to encrypted ({why}): check sslmode and certificates")
+            }
+            Self::Other(why) => write!(f, "refuses ({why})"),
+        }
+    }
+}
+
+impl Reason {
+    /// What the library's error means; `anonymous` when it had no password to offer.
+    pub(super) fn of(error: &tokio_postgres::Error, anonymous: bool) -> Self {
+        if let Some(db) = error.as_db_error() {
+            return Self::said(db.code(), db.message().replace('\n', " "));
+        }
+        let why = chain(error);
+        match error.source().and_then(|source| source.downcast_ref::<io::Error>()) {
+            Some(io) if io.kind() == io::ErrorKind::PermissionDenied && why.contains("allow writes") => {
+                Self::ReadOnly
+            }
+            Some(io) if is_tls(io) => Self::Tls(io.to_string()),
+            Some(io) => Self::Unreachable(io.to_string()),
+            None if anonymous && why.contains("password missing") => Self::NoPassword,
+            None if why.contains("TLS") => Self::Tls(why),
+            None => Self::Other(why),
+        }
+    }
+
+    /// What the server said.
+    fn said(code: &SqlState, message: String) -> Self {
+        match code {
+            code if *code == SqlState::INVALID_PASSWORD => Self::WrongPassword(message),
+            code if *code == SqlState::INVALID_AUTHORIZATION_SPECIFICATION => Self::NotAllowed(message),
+            code if *code == SqlState::INVALID_CATALOG_NAME => Self::NoDatabase(message),
+            code if *code == SqlState::TOO_MANY_CONNECTIONS => Self::TooMany(message),
+            code if *code == SqlState::CANNOT_CONNECT_NOW => Self::NotReady(message),
+            _ => Self::Other(message),
+        }
+    }
+}
+
+fn is_tls(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(<dyn Error + Send + Sync>::is::<rustls::Error>)
+}
+
+/// An error with all its causes, in one line.
+pub(super) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text.replace('\n', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_postgres::error::SqlState;
+
+    use super::{ConnectError, Reason};
+
+    #[test]
+    fn every_place_is_named_with_its_reason_and_what_to_do() {
+        let error = ConnectError::new(vec![
+            ("a:1".into(), Reason::ReadOnly),
+            ("b:2".into(), Reason::said(&SqlState::TOO_MANY_CONNECTIONS, "too many clients".into())),
+        ]);
+        let text = error.to_string();
+        for words in ["a:1", "primary", "b:2", "too many clients", "max_connections"] {
+            assert!(text.contains(words), "{text}");
+        }
+        assert_eq!(text.lines().count(), 1);
+    }
+}

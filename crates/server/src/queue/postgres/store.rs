@@ -1,0 +1,499 @@
+//! The store in a PostgreSQL database, as workers see it: a batch in, one call, the answers out.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::Instant;
+
+use posthaste_measure::Clock;
+use posthaste_wire::fault::{Fault, Word};
+use posthaste_wire::operation::{Operation, Recipient};
+use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::Type;
+
+use super::address::PostgresAddress;
+use super::call::{Call, Knowledge, Lane, Place};
+use super::floors::Floors;
+use super::keeper::Keeper;
+use super::link::{Failure, Link, Reach};
+use super::names::Accounts;
+use super::parked::{Called, Parked, Since};
+use super::replies::Replies;
+use crate::path::bundle::{Address, Bundle};
+use crate::path::waiting_line::WaitingLine;
+use crate::path::worker::{Batch, Store};
+use crate::queue::answer::Answer;
+use crate::queue::rules::{Ask, Flow, News, Outcome};
+use crate::time::Time;
+
+/// A store in a database.
+pub struct Postgres {
+    pub(super) shared: Arc<Shared>,
+    links: Mutex<Vec<Link>>,
+    accounts: RwLock<Accounts>,
+    floors: Mutex<Floors>,
+    clock: Clock,
+    keeper: Option<Keeper>,
+    apply: String,
+}
+
+/// What the store and its keeper share.
+pub(super) struct Shared {
+    pub(super) reach: Arc<Reach>,
+    pub(super) parked: Mutex<Parked>,
+    pub(super) line: OnceLock<Arc<WaitingLine>>,
+    pub(super) time: Time,
+    /// Set by tests instead of the database's clock.
+    hand: Option<Arc<AtomicI64>>,
+}
+
+impl Shared {
+    pub(super) fn parked(&self) -> MutexGuard<'_, Parked> {
+        self.parked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has a worker come for those who were called.
+    pub(super) fn nudge(&self) {
+        if let Some(line) = self.line.get() {
+            line.come_by(Instant::now());
+        }
+    }
+
+    fn now_ms(&self) -> Option<i64> {
+        self.hand.as_ref().map(|hand| hand.load(Ordering::SeqCst))
+    }
+}
+
+/// Why a store could not be opened: one sentence that says what to do.
+#[derive(Debug)]
+pub struct OpenError(String);
+
+impl std::fmt::Display for OpenError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl Postgres {
+    /// Connects and looks whether the schema is the one this program knows.
+    ///
+    /// # Errors
+    /// What stands in the way and what to do.
+    pub fn open(address: &PostgresAddress, time: Time, clock: Clock) -> Result<Arc<Self>, OpenError> {
+        let mut store = Self::connect(address, time, clock, None)?;
+        store.keeper = Some(Keeper::start(&store.shared).map_err(|error| OpenError(error.to_string()))?);
+        Ok(Arc::new(store))
+    }
+
+    /// For tests: the time is what `hand` shows, and nothing happens by itself.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub fn open_by_hand(
+        address: &PostgresAddress,
+        hand: Arc<AtomicI64>,
+        clock: Clock,
+    ) -> Result<Self, OpenError> {
+        Self::connect(address, Time::start(), clock, Some(hand))
+    }
+
+    fn connect(
+        address: &PostgresAddress,
+        time: Time,
+        clock: Clock,
+        hand: Option<Arc<AtomicI64>>,
+    ) -> Result<Self, OpenError> {
+        let reach = Reach::new(address.clone());
+        let mut link = Link::new(Arc::clone(&reach), None).map_err(|error| OpenError(error.to_string()))?;
+        link.ready().map_err(|failure| OpenError(failure.to_string()))?;
+        let places: Vec<String> = (1..=51).map(|number| format!("${number}")).collect();
+        Ok(Self {
+            shared: Arc::new(Shared { reach, parked: Mutex::default(), line: OnceLock::new(), time, hand }),
+            links: Mutex::new(vec![link]),
+            accounts: RwLock::default(),
+            floors: Mutex::default(),
+            clock,
+            keeper: None,
+            apply: format!("SELECT * FROM posthaste.apply({})", places.join(", ")),
+        })
+    }
+
+    /// For tests: lets time pass.
+    pub fn tick(&self) {
+        let mut link = self.link();
+        let now = self.shared.now_ms();
+        let rows = link.ask("SELECT * FROM posthaste.upkeep($1, 1000)", &[(&now, Type::INT8)], false);
+        self.give_back(link);
+        if let Ok(rows) = rows {
+            let replies = Replies::new(rows, 0);
+            let mut parked = self.shared.parked();
+            replies.news.iter().for_each(|news| parked.tell(*news));
+        }
+    }
+
+    fn link(&self) -> Link {
+        let idle = self.links.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        idle.unwrap_or_else(|| {
+            Link::new(Arc::clone(&self.shared.reach), None).expect("a runtime needs a descriptor or two")
+        })
+    }
+
+    fn give_back(&self, link: Link) {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner).push(link);
+    }
+
+    fn floors(&self) -> MutexGuard<'_, Floors> {
+        self.floors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes sure of accounts that log in, each for itself: the batch then finds them known.
+    fn log_in(&self, link: &mut Link, bundles: &mut Vec<Called>, finished: &mut Vec<Box<Bundle>>) {
+        let is_login = |bundle: &Bundle| {
+            matches!(
+                bundle.requests.get(bundle.answered).map(|request| &request.operation),
+                Some(Operation::Login { .. })
+            )
+        };
+        for (_, mut bundle) in bundles.extract_if(.., |(_, bundle)| is_login(bundle)) {
+            while is_login(&bundle) {
+                let Some((ask, mut answer)) = bundle.next_ask() else { break };
+                let Operation::Login { account } = ask.operation else { break };
+                let outcome = match self.account_by(link, account.of(ask.bytes)) {
+                    Ok(id) => answer.integer(id.into()),
+                    Err(failure) => answer.fault(&store_fault(&failure)),
+                };
+                bundle.finish_one(outcome);
+            }
+            finished.push(bundle);
+        }
+    }
+
+    fn account_by(&self, link: &mut Link, name: &[u8]) -> Result<u32, Failure> {
+        let text = String::from_utf8_lossy(name);
+        let rows = link.ask("SELECT posthaste.log_in_as($1)", &[(&text, Type::TEXT)], false)?;
+        let id = rows.first().map_or(0, |row| row.get::<_, i32>(0)).cast_unsigned();
+        self.accounts.write().unwrap_or_else(PoisonError::into_inner).log_in(id, name);
+        Ok(id)
+    }
+
+    /// Executes bundles until each is finished or parked.
+    fn execute(&self, link: &mut Link, mut called: Vec<Called>, finished: &mut Vec<Box<Bundle>>) {
+        while !called.is_empty() {
+            self.log_in(link, &mut called, finished);
+            self.call_waiters(&mut called);
+            if called.is_empty() {
+                return;
+            }
+            let since = self.shared.parked().begin();
+            self.attempt(link, called, since, finished);
+            let mut parked = self.shared.parked();
+            parked.end();
+            called = parked.take_woken();
+        }
+    }
+
+    /// Takes along the waiting pops that the batch's SENDs would satisfy.
+    fn call_waiters(&self, called: &mut Vec<Called>) {
+        let mut parked = self.shared.parked();
+        if parked.len() == 0 {
+            return;
+        }
+        let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+        let mut along = Vec::new();
+        for (_, bundle) in &*called {
+            for request in &bundle.requests[bundle.answered..] {
+                let Operation::Send(send) = &request.operation else { continue };
+                let recipient = match send.to {
+                    Recipient::Account(name) => accounts.id(name.of(&bundle.bytes)),
+                    Recipient::Anyone | Recipient::Everyone => None,
+                };
+                if send.delay_ms == 0 {
+                    let queue = send.queue.of(&bundle.bytes);
+                    along.extend(parked.called_by(queue, bundle.account, recipient));
+                }
+            }
+        }
+        // Those who waited go before those who come now.
+        along.append(called);
+        *called = along;
+    }
+
+    /// One call for all bundles; if the database refuses it, the same in halves, down to the one that is to blame.
+    fn attempt(
+        &self,
+        link: &mut Link,
+        mut called: Vec<Called>,
+        since: Since,
+        finished: &mut Vec<Box<Bundle>>,
+    ) {
+        match self.call(link, &mut called) {
+            Ok((replies, places)) => self.answer(called, &replies, &places, since, finished),
+            Err(Failure::Refused(error)) if called.len() > 1 && may_be_one_request(&error) => {
+                tracing::warn!("PostgreSQL refused a batch, which is tried in parts: {error}");
+                let second = called.split_off(called.len() / 2);
+                self.attempt(link, called, since, finished);
+                self.attempt(link, second, since, finished);
+            }
+            Err(failure) => {
+                let fault = store_fault(&failure);
+                if !matches!(failure, Failure::Unreachable(_)) {
+                    tracing::warn!("{failure}");
+                }
+                self.floors().forget();
+                for (_, mut bundle) in called {
+                    while !bundle.is_done() {
+                        bundle.refuse_one(&fault);
+                    }
+                    finished.push(bundle);
+                }
+            }
+        }
+    }
+
+    fn call(&self, link: &mut Link, called: &mut [Called]) -> Result<(Replies, Vec<Place>), Failure> {
+        let mut again = true;
+        loop {
+            if link.ready()? {
+                self.floors().forget(); // it may be another server
+            }
+            let (outcome, lanes, places) = {
+                let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+                let bundles: Vec<&Bundle> = called.iter().map(|(_, bundle)| &**bundle).collect();
+                let floors = self.floors();
+                let known = Knowledge { accounts: &accounts, floors: &floors };
+                let call = Call::new(&bundles, &known, self.shared.now_ms());
+                drop(floors);
+                let outcome = link.ask(&self.apply, &call.arguments(), true);
+                let lanes: Vec<(Lane, Box<[u8]>)> = match &outcome {
+                    Ok(_) => call.named_lanes(),
+                    Err(_) => Vec::new(),
+                };
+                (outcome, lanes, call.places)
+            };
+            match outcome {
+                Ok(rows) => {
+                    let replies = Replies::new(rows, places.len());
+                    self.learn(link, &replies, &lanes)?;
+                    return Ok((replies, places));
+                }
+                Err(Failure::Refused(error)) if again && is_transient(&error) => again = false,
+                Err(Failure::Broken(_)) if again && only_reads(called) => again = false,
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    /// Takes note of floors and of the names of accounts met for the first time.
+    fn learn(&self, link: &mut Link, replies: &Replies, lanes: &[(Lane, Box<[u8]>)]) -> Result<(), Failure> {
+        let mut floors = self.floors();
+        for (lane, floor) in &replies.floors {
+            if let Some((lane, queue)) = lanes.get(lane - 1) {
+                floors.raise(queue, lane.sender, lane.recipient, *floor);
+            }
+        }
+        drop(floors);
+        let strangers = {
+            let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+            replies.strangers(&accounts)
+        };
+        if strangers.is_empty() {
+            return Ok(());
+        }
+        let rows = self.names(link, &strangers)?;
+        let mut accounts = self.accounts.write().unwrap_or_else(PoisonError::into_inner);
+        for row in rows {
+            accounts.learn(row.get::<_, i32>(0).cast_unsigned(), row.get::<_, &str>(1).as_bytes());
+        }
+        Ok(())
+    }
+
+    /// Asked again for a while if the connection breaks: the messages of the answer are taken already.
+    fn names(&self, link: &mut Link, ids: &[i32]) -> Result<Vec<Row>, Failure> {
+        let until = Instant::now() + std::time::Duration::from_secs(10);
+        loop {
+            let sql = "SELECT id, name FROM posthaste.account WHERE id = ANY($1)";
+            match link.ask(sql, &[(&ids, Type::INT4_ARRAY)], false) {
+                Err(Failure::Broken(_) | Failure::Unreachable(_)) if Instant::now() < until => {
+                    std::thread::sleep(std::time::Duration::from_millis(50));
+                }
+                answered => return answered,
+            }
+        }
+    }
+
+    /// Writes every answer; pops that found nothing and may wait are parked.
+    fn answer(
+        &self,
+        called: Vec<Called>,
+        replies: &Replies,
+        places: &[Place],
+        since: Since,
+        finished: &mut Vec<Box<Bundle>>,
+    ) {
+        let ops: HashMap<(usize, usize), usize> =
+            places.iter().enumerate().map(|(op, place)| ((place.bundle, place.request), op)).collect();
+        let now = self.shared.time.millis();
+        let mut parked = self.shared.parked();
+        let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+        let mut news = replies.news.clone();
+        for (number, (ticket, mut bundle)) in called.into_iter().enumerate() {
+            let mut waits = None;
+            while !bundle.is_done() {
+                let Some(&op) = ops.get(&(number, bundle.answered)) else { break };
+                if let Some(queue) = replies.sent_to(op) {
+                    news.extend(sent(&bundle, queue, &accounts));
+                }
+                let Some((ask, mut answer)) = bundle.next_ask() else { break };
+                match replies.write(op, ask, &accounts, &mut answer) {
+                    Flow::Done(outcome) => bundle.finish_one(outcome),
+                    Flow::Waits(interest) => {
+                        waits = Some(interest);
+                        break;
+                    }
+                }
+            }
+            let Some(interest) = waits else {
+                finished.push(bundle);
+                continue;
+            };
+            let until = now.saturating_add(bundle.block_ms());
+            if let Some(mut left) = parked.park((ticket, bundle), interest, until, since) {
+                left.answer_empty();
+                finished.push(left);
+            }
+        }
+        if parked.len() > 0 {
+            news.iter().for_each(|news| parked.tell(*news));
+        }
+        drop(parked);
+        if let Some(keeper) = &self.keeper {
+            keeper.publish(&news);
+        }
+    }
+}
+
+/// What a SEND that was done makes available; nothing if it is delayed.
+fn sent(bundle: &Bundle, queue: u64, accounts: &Accounts) -> Option<News> {
+    let available = |recipient| News::Available { queue, sender: bundle.account, recipient };
+    match &bundle.requests.get(bundle.answered)?.operation {
+        Operation::SendMany { .. } => Some(available(None)),
+        Operation::Send(send) if send.delay_ms == 0 => match send.to {
+            Recipient::Anyone => Some(available(None)),
+            Recipient::Account(name) => accounts.id(name.of(&bundle.bytes)).map(|id| available(Some(id))),
+            Recipient::Everyone => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether an error may be the fault of one request, so that the others are worth another attempt.
+fn may_be_one_request(error: &tokio_postgres::Error) -> bool {
+    let class = error.code().map_or("", |code| &code.code()[..2]);
+    !matches!(class, "25" | "53" | "57" | "58" | "XX")
+}
+
+/// Whether the same call may well succeed at once.
+fn is_transient(error: &tokio_postgres::Error) -> bool {
+    matches!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED))
+}
+
+fn only_reads(called: &[Called]) -> bool {
+    called.iter().all(|(_, bundle)| bundle.requests[bundle.answered..].iter().all(|r| r.operation.is_read()))
+}
+
+fn store_fault(failure: &Failure) -> Fault {
+    let advice = match failure {
+        Failure::Unreachable(_) | Failure::Refused(_) => "nothing was changed; try again",
+        Failure::Broken(_) => "it is unknown whether the request was done",
+    };
+    Fault::about(Word::Store, format!("{failure}; {advice}").replace(['\r', '\n'], " "))
+}
+
+impl Store for Postgres {
+    fn run(&self, batch: &mut Batch) {
+        let mut called: Vec<Called> = Vec::new();
+        {
+            let mut parked = self.shared.parked();
+            let now = self.shared.time.millis();
+            while let Some(mut bundle) = parked.take_expired(now) {
+                bundle.answer_empty();
+                match bundle.is_done() {
+                    true => batch.finished.push(bundle),
+                    false => called.push((None, bundle)),
+                }
+            }
+            called.append(&mut parked.take_woken());
+        }
+        called.extend(batch.waiting.drain(..).map(|bundle| (None, bundle)));
+        if !called.is_empty() {
+            let mut link = self.link();
+            self.execute(&mut link, called, &mut batch.finished);
+            self.give_back(link);
+        }
+        batch.answered_at = self.clock.stamp();
+    }
+
+    /// Never: a network thread does not wait for a database.
+    fn try_run(&self, _batch: &mut Batch) -> bool {
+        false
+    }
+
+    fn at_once(&self, operation: &Operation) -> bool {
+        matches!(operation, Operation::Login { .. })
+    }
+
+    fn answer(&self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {
+        let Operation::Login { account } = ask.operation else { return None };
+        let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+        accounts.logged_in(account.of(ask.bytes)).map(|id| answer.integer(id.into()))
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let parked = self.shared.parked();
+        if parked.has_woken() {
+            return Some(Instant::now());
+        }
+        parked.deadline().map(|at| self.shared.time.instant(at))
+    }
+
+    fn leave(&self, address: Address) -> Option<Box<Bundle>> {
+        let mut bundle = self.shared.parked().leave(address)?;
+        bundle.answer_empty();
+        Some(bundle)
+    }
+
+    fn forget(&self, address: Address) {
+        self.shared.parked().forget(address);
+    }
+
+    fn account(&self, name: &[u8]) -> u32 {
+        let mut link = self.link();
+        let id = loop {
+            match self.account_by(&mut link, name) {
+                Ok(id) => break id,
+                Err(failure) => {
+                    tracing::warn!("{failure}; an account cannot be made, trying again");
+                    std::thread::sleep(std::time::Duration::from_secs(1));
+                }
+            }
+        };
+        self.give_back(link);
+        id
+    }
+
+    fn attach(&self, line: &Arc<WaitingLine>) {
+        let _ = self.shared.line.set(Arc::clone(line)); // once
+    }
+
+    fn figures(&self) -> Vec<(&'static str, u64)> {
+        let reach = &self.shared.reach;
+        vec![
+            ("blocked_clients", self.shared.parked().len() as u64),
+            ("store_failed", u64::from(reach.trouble().is_some())),
+            ("store_connections_made", reach.connections_made()),
+        ]
+    }
+}

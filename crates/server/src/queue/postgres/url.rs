@@ -1,0 +1,124 @@
+//! A PostgreSQL URL taken apart: `postgres://user:password@host:port,host:port/database?name=value&…`.
+//!
+//! Not left to the library, whose errors may repeat pieces of what they did not understand: a password with an
+//! unescaped `@`, `/` or `?` would then stand in a log. No sentence of this file repeats anything of the URL.
+
+/// What every complaint about a URL ends with.
+const EXAMPLE: &str = "for example postgres://app@db.example:5432/posthaste";
+
+/// The URL as names and values in the sense of libpq, `host` and `port` as lists with commas.
+///
+/// # Errors
+/// What is wrong with its form.
+pub(super) fn pairs(url: &str) -> Result<Vec<(String, String)>, String> {
+    let rest = url.strip_prefix("postgres://").or_else(|| url.strip_prefix("postgresql://"));
+    let rest = rest.ok_or_else(|| format!("a PostgreSQL URL begins with postgres://, {EXAMPLE}"))?;
+    let (credentials, rest) = rest.split_once('@').unwrap_or(("", rest));
+    let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
+    if rest.contains('@') || user.contains(['/', '?']) {
+        return Err("in a PostgreSQL URL, write @ as %40 in user, password and parameters".into());
+    }
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (hosts, database) = place.split_once('/').unwrap_or((place, ""));
+    let (hosts, ports) = places(hosts)?;
+    let mut pairs = Vec::new();
+    let plain =
+        [("user", user), ("password", password), ("host", &hosts), ("port", &ports), ("dbname", database)];
+    for (name, value) in plain.into_iter().filter(|(_, value)| !value.is_empty()) {
+        pairs.push((name.to_owned(), decode(value)?));
+    }
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        pairs.push(pair(parameter)?);
+    }
+    Ok(pairs)
+}
+
+/// `a:1,[::1],b` as the lists `a,::1,b` and `1,,`; both are empty when no host is named.
+fn places(text: &str) -> Result<(String, String), String> {
+    let (mut hosts, mut ports) = (Vec::new(), Vec::new());
+    for place in text.split(',') {
+        let (host, port) = match place.strip_prefix('[') {
+            Some(place) => {
+                let (host, rest) = place.split_once(']').ok_or("the URL has a [ without ]")?;
+                (host, rest.strip_prefix(':').unwrap_or(rest))
+            }
+            None => place.split_once(':').unwrap_or((place, "")),
+        };
+        hosts.push(host);
+        ports.push(port);
+    }
+    let ports = if ports.iter().all(|port| port.is_empty()) { String::new() } else { ports.join(",") };
+    Ok((hosts.join(","), ports))
+}
+
+fn pair(parameter: &str) -> Result<(String, String), String> {
+    let (name, value) = parameter.split_once('=').ok_or("a parameter of the URL has no value")?;
+    let (name, value) = (decode(name)?, decode(value)?);
+    // Its unescaped & would make names of what follows, and names are repeated in errors.
+    if name == "password" {
+        return Err("write the password of a PostgreSQL URL before the @, or set PGPASSWORD".into());
+    }
+    if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
+        return Err("a parameter of the URL has a name that no parameter has".into());
+    }
+    Ok((name, value))
+}
+
+/// Undoes percent-encoding.
+fn decode(text: &str) -> Result<String, String> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        decoded.push(if byte == b'%' { hex(bytes.next(), bytes.next())? } else { byte });
+    }
+    String::from_utf8(decoded).map_err(|_| "the URL is not UTF-8 after decoding".into())
+}
+
+fn hex(high: Option<u8>, low: Option<u8>) -> Result<u8, String> {
+    let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+    let byte = digit(high).zip(digit(low)).and_then(|(high, low)| u8::try_from(high * 16 + low).ok());
+    byte.ok_or_else(|| "in a PostgreSQL URL, write % as %25".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pairs;
+
+    fn shown(url: &str) -> String {
+        let pairs = pairs(url).expect("a good URL");
+        pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_url_becomes_names_and_values() {
+        for (url, words) in [
+            (
+                "postgres://app:se%20cr%25et@db:5433/main",
+                "user=app password=se cr%et host=db port=5433 dbname=main",
+            ),
+            ("postgresql://a,b:2,[::1]:3/x", "host=a,b,::1 port=,2,3 dbname=x"),
+            ("postgres:///x?host=/tmp&port=5433", "dbname=x host=/tmp port=5433"),
+            ("postgres://u@%2Frun%2Fpg/x?sslmode=require", "user=u host=/run/pg dbname=x sslmode=require"),
+            ("postgres://u:a/b?c:d@db", "user=u password=a/b?c:d host=db"),
+        ] {
+            assert_eq!(shown(url), words, "{url}");
+        }
+    }
+
+    #[test]
+    fn complaints_repeat_nothing_of_the_url() {
+        for url in [
+            "mysql://app:sesame@db",
+            "postgres://app:ses@ame@db",
+            "postgres://app:100%sesame@db",
+            "postgres://app@db/x?password=sesame",
+            "postgres://app@db/x?sesame",
+            "postgres://app@db/x?ses.ame=1",
+            "postgres://db/x?user=sesame@y",
+        ] {
+            let complaint = pairs(url).expect_err(url);
+            assert!(!complaint.contains("ses") && !complaint.contains("ame="), "{complaint}");
+            assert_eq!(complaint.lines().count(), 1, "{complaint}");
+        }
+    }
+}

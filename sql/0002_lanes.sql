@@ -1,0 +1,56 @@
+-- Lanes: the ready messages that one kind of read may have, in reading order.
+--
+-- Three kinds of lane, one index each. Every lane function is one query that PostgreSQL inlines into its caller, so a
+-- read is as many index seeks as there are parts of the table and nothing else. The plan: for each part an Index
+-- Scan on the lane's index, stopped by the LIMIT after `want` rows.
+--
+-- `from_place` is a floor: the caller knows that nothing of the ring below it is left in this lane. It says nothing
+-- about what is kept aside, which is read from its start.
+
+SET LOCAL search_path = posthaste;
+
+CREATE FUNCTION now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+$$;
+COMMENT ON FUNCTION now_ms() IS
+'Milliseconds since 1970 by the clock of the database, the only one that timers follow.';
+
+CREATE FUNCTION queue_lane(at_ms bigint, recipient int, queue bigint, from_place bigint, want bigint)
+RETURNS TABLE (part smallint, tid tid, place bigint, m message) LANGUAGE sql STABLE AS $$
+    (SELECT ring, ctid, place, message FROM message
+        WHERE ring IN (0, 1) AND recipient_id = recipient AND queue_id = queue AND due_ms IS NULL
+            AND place >= from_place AND (expires_ms IS NULL OR expires_ms > at_ms)
+        ORDER BY place LIMIT want)
+    UNION ALL
+    (SELECT ring, ctid, place, message FROM message
+        WHERE ring = 2 AND recipient_id = recipient AND queue_id = queue AND due_ms IS NULL
+            AND (expires_ms IS NULL OR expires_ms > at_ms)
+        ORDER BY place LIMIT want)
+$$;
+COMMENT ON FUNCTION queue_lane(bigint, int, bigint, bigint, bigint) IS
+'Messages of a queue to one recipient (0: to anyone). Plan: message_by_queue.';
+
+CREATE FUNCTION both_lane(at_ms bigint, recipient int, queue bigint, sender int, from_place bigint, want bigint)
+RETURNS TABLE (part smallint, tid tid, place bigint, m message) LANGUAGE sql STABLE AS $$
+    (SELECT ring, ctid, place, message FROM message
+        WHERE ring IN (0, 1) AND queue_id = queue AND sender_id = sender AND recipient_id = recipient
+            AND due_ms IS NULL AND place >= from_place AND (expires_ms IS NULL OR expires_ms > at_ms)
+        ORDER BY place LIMIT want)
+    UNION ALL
+    (SELECT ring, ctid, place, message FROM message
+        WHERE ring = 2 AND queue_id = queue AND sender_id = sender AND recipient_id = recipient
+            AND due_ms IS NULL AND (expires_ms IS NULL OR expires_ms > at_ms)
+        ORDER BY place LIMIT want)
+$$;
+COMMENT ON FUNCTION both_lane(bigint, int, bigint, int, bigint, bigint) IS
+'Messages of a queue from one sender to one recipient (0: to anyone). Plan: message_by_both.';
+
+CREATE FUNCTION sender_lane(at_ms bigint, recipient int, sender int, want bigint)
+RETURNS TABLE (part smallint, tid tid, place bigint, m message) LANGUAGE sql STABLE AS $$
+    SELECT ring, ctid, place, message FROM message
+        WHERE sender_id = sender AND recipient_id = recipient
+            AND due_ms IS NULL AND (expires_ms IS NULL OR expires_ms > at_ms)
+        ORDER BY place LIMIT want
+$$;
+COMMENT ON FUNCTION sender_lane(bigint, int, int, bigint) IS
+'Messages from one sender to one recipient (0: to anyone), of all queues. Plan: message_by_sender on each part.';

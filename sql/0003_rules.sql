@@ -1,0 +1,288 @@
+-- The rules of the queue tier, one request at a time: what a batch falls back on, and what SQL clients call.
+--
+-- Answers of every function are rows of one type, so that a batch can mix them. Nothing here raises an error for
+-- what a client did wrong: a refusal is an answer like any other, and does not take the rest of a batch with it.
+--
+-- Locks, always taken in this order and never waited for in another, so there is no deadlock: names of accounts and
+-- queues about to exist, sorted; rows of queues, by id; rows of messages, which are skipped when they are locked.
+
+SET LOCAL search_path = posthaste;
+
+CREATE TYPE answer AS (
+    -- Which request of the batch; null for what concerns none.
+    op int,
+    -- i number, m message, e nothing to read, f refusal, q queue, a account, r name of a readable queue,
+    -- l floor of a lane, v a message became available, g a queue is gone.
+    kind "char",
+    -- The number answered; a message's or account's id; a floor; the limit that was reached.
+    number bigint,
+    queue_id bigint,
+    sender_id int,
+    recipient_id int,
+    sent_ms bigint,
+    deliveries int,
+    place bigint,
+    receipt bigint,
+    due_ms bigint,
+    -- Name of a queue or account.
+    name text,
+    -- Of a dead letter: the queue it was sent to. Of a queue: where its dead letters go.
+    origin text,
+    -- Why a letter is dead; which refusal.
+    reason text,
+    headers bytea,
+    body bytea,
+    -- Of a queue, in the order that describe_queue gives.
+    figures bigint[]
+);
+
+CREATE FUNCTION place_of(priority int, id bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT ((255 - priority)::bigint << 54) | id
+$$;
+COMMENT ON FUNCTION place_of(int, bigint) IS 'Reading order: higher priority first, then lower id.';
+
+CREATE FUNCTION remembered_ms() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 600000::bigint $$;
+COMMENT ON FUNCTION remembered_ms() IS 'How long a DEDUP or REQID key is remembered, counted from its first use.';
+
+CREATE FUNCTION answer_bytes_max() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 8388608::bigint $$;
+COMMENT ON FUNCTION answer_bytes_max() IS
+'An answer of several messages ends before the one whose body would take it beyond this; the first always fits.';
+
+CREATE FUNCTION numbered(op int, number bigint) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
+    SELECT ROW(op, 'i', number, null, null, null, null, null, null, null, null, null, null, null, null, null, null)::answer
+$$;
+
+CREATE FUNCTION refused(op int, reason text, number bigint DEFAULT null) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
+    SELECT ROW(op, 'f', number, null, null, null, null, null, null, null, null, null, null, reason, null, null, null)::answer
+$$;
+
+CREATE FUNCTION nothing(op int, queue bigint, sender int) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
+    SELECT ROW(op, 'e', null, queue, sender, null, null, null, null, null, null, null, null, null, null, null, null)::answer
+$$;
+
+CREATE FUNCTION available(queue bigint, sender int, recipient int) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
+    SELECT ROW(null, 'v', null, queue, sender, recipient, null, null, null, null, null, null, null, null, null, null, null)::answer
+$$;
+
+CREATE FUNCTION shown(op int, m message, queue_name text) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
+    SELECT ROW(op, 'm', m.id, m.queue_id, m.sender_id, m.recipient_id, m.sent_ms, m.deliveries, m.place,
+        CASE WHEN m.holder_id IS NOT NULL THEN m.receipt END, m.due_ms, queue_name, m.first_queue, m.reason,
+        m.headers, m.body, null)::answer
+$$;
+
+-- Accounts ---------------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION meet(who text) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE number int;
+BEGIN
+    LOOP
+        SELECT id INTO number FROM account WHERE name = who;
+        EXIT WHEN number IS NOT NULL;
+        INSERT INTO account VALUES (nextval('account_id'), who, false) ON CONFLICT (name) DO NOTHING
+            RETURNING id INTO number;
+        EXIT WHEN number IS NOT NULL;
+    END LOOP;
+    RETURN number;
+END $$;
+COMMENT ON FUNCTION meet(text) IS 'The number of an account, made when the name is new. Plan: account_name_key.';
+
+CREATE FUNCTION log_in(who text) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE number int := meet(who);
+BEGIN
+    UPDATE account SET known = true WHERE id = number AND NOT known;
+    RETURN number;
+END $$;
+COMMENT ON FUNCTION log_in(text) IS 'The same, and from now on the account is known. Plan: account_name_key, account_pkey.';
+
+-- Queues -----------------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION lock_name(queue text) RETURNS void LANGUAGE sql AS $$
+    SELECT pg_advisory_xact_lock(hashtext('posthaste.queue'), hashtext(queue))
+$$;
+COMMENT ON FUNCTION lock_name(text) IS 'Whoever makes a queue holds the lock of its name, so nobody waits in an index.';
+
+CREATE FUNCTION add_queue(queue text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE number bigint;
+BEGIN
+    IF queue IS NULL THEN
+        LOOP
+            number := nextval('queue_id');
+            queue := number::text;
+            CONTINUE WHEN NOT pg_try_advisory_xact_lock(hashtext('posthaste.queue'), hashtext(queue));
+            EXIT WHEN NOT EXISTS (SELECT FROM posthaste.queue q WHERE q.name = add_queue.queue);
+        END LOOP;
+        INSERT INTO posthaste.queue (id, name) VALUES (number, queue);
+        RETURN number;
+    END IF;
+    SELECT id INTO number FROM posthaste.queue q WHERE q.name = add_queue.queue;
+    IF number IS NULL THEN
+        INSERT INTO posthaste.queue (id, name) VALUES (nextval('queue_id'), queue) RETURNING id INTO number;
+    END IF;
+    RETURN number;
+END $$;
+COMMENT ON FUNCTION add_queue(text) IS
+'The id of a queue, made when the name is new; null makes one named by its id. The caller holds the lock of the name. Plan: queue_name_key.';
+
+CREATE FUNCTION stock(queue bigint, OUT messages bigint, OUT bytes bigint, OUT leased bigint, OUT delayed bigint,
+    OUT oldest_ms bigint) LANGUAGE sql STABLE AS $$
+    SELECT count(*), coalesce(sum(octet_length(body)), 0)::bigint, count(holder_id), count(due_ms) - count(holder_id),
+        (min(ARRAY[id, sent_ms]))[2]
+    FROM (
+        SELECT id, sent_ms, due_ms, holder_id, body FROM message WHERE queue_id = queue AND due_ms IS NULL
+        UNION ALL
+        SELECT id, sent_ms, due_ms, holder_id, body FROM message WHERE ring = 2 AND queue_id = queue AND due_ms IS NOT NULL
+    ) AS every
+$$;
+COMMENT ON FUNCTION stock(bigint) IS
+'What a queue holds. Costs as much as it holds messages: for QINFO, QLIST and queues with limits only. Plan: message_by_both, message_aside_by_queue_due.';
+
+CREATE FUNCTION describe_queue(op int, at_ms bigint, q queue) RETURNS answer LANGUAGE sql STABLE AS $$
+    SELECT ROW(op, 'q', q.id, null, null, null, null, null, null, null, null, q.name, q.dead_letter, null, null, null,
+        ARRAY[s.messages, s.bytes, CASE WHEN s.oldest_ms IS NULL THEN 0 ELSE greatest(at_ms - s.oldest_ms, 0) END,
+            s.leased, s.delayed, q.messages_max, q.bytes_max, q.ttl_ms, q.dead_after, q.forbid_self::int, q.only_known::int])::answer
+    FROM stock(q.id) AS s
+$$;
+
+-- Reading ----------------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION heads(at_ms bigint, reader int, queue bigint, sender int, not_own boolean, broadcast boolean, want bigint)
+RETURNS TABLE (part smallint, tid tid, place bigint, m message) LANGUAGE plpgsql STABLE AS $$
+DECLARE own int := CASE WHEN NOT broadcast THEN reader END;
+BEGIN
+    IF not_own AND sender = reader THEN
+        RETURN;
+    ELSIF queue IS NULL THEN
+        RETURN QUERY SELECT * FROM (
+            SELECT * FROM sender_lane(at_ms, 0, sender, want)
+            UNION ALL SELECT * FROM sender_lane(at_ms, own, sender, want)) AS l ORDER BY l.place LIMIT want;
+    ELSIF sender IS NOT NULL THEN
+        RETURN QUERY SELECT * FROM (
+            SELECT * FROM both_lane(at_ms, 0, queue, sender, 0, want)
+            UNION ALL SELECT * FROM both_lane(at_ms, own, queue, sender, 0, want)) AS l ORDER BY l.place LIMIT want;
+    ELSIF not_own THEN
+        RETURN QUERY WITH RECURSIVE hop(sender) AS (
+            (SELECT sender_id FROM message WHERE queue_id = queue AND due_ms IS NULL
+                ORDER BY queue_id, sender_id LIMIT 1)
+            UNION ALL
+            SELECT (SELECT sender_id FROM message WHERE queue_id = queue AND due_ms IS NULL AND sender_id > hop.sender
+                ORDER BY queue_id, sender_id LIMIT 1) FROM hop WHERE hop.sender IS NOT NULL
+        )
+        SELECT l.* FROM hop, LATERAL (
+            SELECT * FROM both_lane(at_ms, 0, queue, hop.sender, 0, want)
+            UNION ALL SELECT * FROM both_lane(at_ms, own, queue, hop.sender, 0, want)) AS l
+        WHERE hop.sender <> reader ORDER BY l.place LIMIT want;
+    ELSE
+        RETURN QUERY SELECT * FROM (
+            SELECT * FROM queue_lane(at_ms, 0, queue, 0, want)
+            UNION ALL SELECT * FROM queue_lane(at_ms, own, queue, 0, want)) AS l ORDER BY l.place LIMIT want;
+    END IF;
+END $$;
+COMMENT ON FUNCTION heads(bigint, int, bigint, int, boolean, boolean, bigint) IS
+'The first messages that a reader may have, without floors. Two lanes (for anyone, for me); NOTOWN two for each other sender of the queue. Plan: the lanes''; the senders one seek each in message_by_both.';
+
+CREATE FUNCTION peek_one(op int, at_ms bigint, reader int, queue bigint, sender int, not_own boolean, broadcast boolean,
+    want bigint) RETURNS SETOF answer LANGUAGE plpgsql STABLE AS $$
+DECLARE head record; bytes bigint := 0; given bigint := 0;
+BEGIN
+    FOR head IN SELECT h.m, q.name FROM heads(at_ms, reader, queue, sender, not_own, broadcast, want) h
+        JOIN posthaste.queue q ON q.id = (h.m).queue_id ORDER BY h.place
+    LOOP
+        bytes := bytes + octet_length((head.m).body);
+        EXIT WHEN given > 0 AND bytes > answer_bytes_max();
+        RETURN NEXT shown(op, head.m, head.name);
+        given := given + 1;
+    END LOOP;
+    IF given = 0 THEN
+        RETURN NEXT nothing(op, queue, sender);
+    END IF;
+END $$;
+
+CREATE FUNCTION take(at_ms bigint, reader int, head_part smallint, head_tid tid, lease_ms bigint) RETURNS message
+LANGUAGE plpgsql AS $$
+DECLARE m message;
+BEGIN
+    SELECT * INTO m FROM message WHERE ring = head_part AND ctid = head_tid AND due_ms IS NULL FOR UPDATE SKIP LOCKED;
+    IF m.id IS NULL THEN
+        RETURN null;
+    END IF;
+    m.deliveries := m.deliveries + 1;
+    IF lease_ms IS NULL THEN
+        DELETE FROM message WHERE ring = head_part AND ctid = head_tid;
+        RETURN m;
+    END IF;
+    m.due_ms := at_ms + lease_ms;
+    m.holder_id := reader;
+    m.receipt := new_receipt();
+    IF m.ring = 2 THEN
+        UPDATE message SET deliveries = m.deliveries, due_ms = m.due_ms, holder_id = m.holder_id, receipt = m.receipt
+            WHERE ring = 2 AND ctid = head_tid;
+    ELSE
+        DELETE FROM message WHERE ring = head_part AND ctid = head_tid;
+        m.ring := 2;
+        INSERT INTO message SELECT (m).*;
+    END IF;
+    RETURN m;
+END $$;
+COMMENT ON FUNCTION take(bigint, int, smallint, tid, bigint) IS
+'Hands a message out, for good or until the lease ends; null when somebody else has it. Plan: Tid Scan of one part.';
+
+CREATE FUNCTION new_receipt() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT ('x' || left(replace(gen_random_uuid()::text, '-', ''), 16))::bit(64)::bigint
+$$;
+COMMENT ON FUNCTION new_receipt() IS 'A number nobody can guess: 60 random bits of a version 4 UUID.';
+
+CREATE FUNCTION pop_one(op int, at_ms bigint, reader int, queue bigint, sender int, not_own boolean, broadcast boolean,
+    want bigint, lease_ms bigint, request_key bytea DEFAULT null) RETURNS SETOF answer LANGUAGE plpgsql AS $$
+DECLARE
+    head record;
+    m message;
+    given message[] := '{}';
+    names text[] := '{}';
+    name text;
+    bytes bigint := 0;
+    locked bigint := 0;
+    passed bigint := 0;
+    enough boolean := false;
+BEGIN
+    IF request_key IS NOT NULL THEN
+        SELECT r.messages, r.queue_names INTO given, names FROM remembered_pop r
+            WHERE r.account_id = reader AND r.queue_id = coalesce(queue, 0) AND r.key = request_key AND r.ends_ms > at_ms;
+        IF FOUND THEN
+            FOR i IN 1..cardinality(given) LOOP
+                RETURN NEXT shown(op, given[i], names[i]);
+            END LOOP;
+            RETURN;
+        END IF;
+        given := '{}';
+        names := '{}';
+    END IF;
+    -- What somebody else has locked is passed over, and as many more are looked at.
+    LOOP
+        passed := 0;
+        FOR head IN SELECT h.part, h.tid, octet_length((h.m).body) AS size
+            FROM heads(at_ms, reader, queue, sender, not_own, broadcast, want - cardinality(given) + locked) h ORDER BY h.place
+        LOOP
+            enough := cardinality(given) = want OR cardinality(given) > 0 AND bytes + head.size > answer_bytes_max();
+            EXIT WHEN enough;
+            m := take(at_ms, reader, head.part, head.tid, lease_ms);
+            IF m.id IS NULL THEN
+                passed := passed + 1;
+                CONTINUE;
+            END IF;
+            SELECT q.name INTO name FROM posthaste.queue q WHERE q.id = m.queue_id;
+            bytes := bytes + head.size;
+            given := given || m;
+            names := names || name;
+            RETURN NEXT shown(op, m, name);
+        END LOOP;
+        EXIT WHEN enough OR passed <= locked;
+        locked := passed;
+    END LOOP;
+    IF cardinality(given) = 0 THEN
+        RETURN NEXT nothing(op, queue, sender);
+    ELSIF request_key IS NOT NULL THEN
+        INSERT INTO remembered_pop VALUES (reader, coalesce(queue, 0), request_key, at_ms + remembered_ms(), given, names);
+    END IF;
+END $$;
+COMMENT ON FUNCTION pop_one(int, bigint, int, bigint, int, boolean, boolean, bigint, bigint, bytea) IS
+'POP: gives each message to exactly one reader, for it is locked before it is given and gone after. Plan: as heads; one Tid Scan for each message.';

@@ -1,0 +1,266 @@
+-- The rules that change queues and messages, one request at a time; the rest of the rules stand in 0003.
+
+SET LOCAL search_path = posthaste;
+
+-- Sending ----------------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION put(at_ms bigint, part smallint, sender int, recipient int, q queue, content bytea, content_headers bytea,
+    delay_ms bigint, ttl_ms bigint, priority int) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    number bigint := nextval('message_id');
+    expires bigint := at_ms + coalesce(ttl_ms, q.ttl_ms);
+BEGIN
+    INSERT INTO message (ring, id, place, queue_id, sender_id, recipient_id, due_ms, sent_ms, expires_ms, headers, body)
+    VALUES (CASE WHEN delay_ms = 0 AND priority = 0 THEN part ELSE 2 END, number, place_of(priority, number), q.id, sender,
+        recipient, CASE WHEN delay_ms > 0 THEN least(at_ms + delay_ms, expires) END, at_ms, expires, content_headers, content);
+    RETURN number;
+END $$;
+COMMENT ON FUNCTION put(bigint, smallint, int, int, queue, bytea, bytea, bigint, bigint, int) IS
+'Stores one message. Only what is ready at once and has no priority may stand in the ring.';
+
+CREATE FUNCTION refusal(op int, q queue, sender int, recipient text, messages bigint, bytes bigint) RETURNS answer
+LANGUAGE plpgsql STABLE AS $$
+DECLARE held record;
+BEGIN
+    IF recipient <> '*' AND q.forbid_self AND recipient = (SELECT name FROM account WHERE id = sender) THEN
+        RETURN refused(op, 'forbidden_self');
+    ELSIF recipient <> '*' AND q.only_known AND NOT EXISTS (SELECT FROM account WHERE name = recipient AND known) THEN
+        RETURN refused(op, 'no_account');
+    ELSIF q.messages_max IS NOT NULL OR q.bytes_max IS NOT NULL THEN
+        SELECT * INTO held FROM stock(q.id);
+        IF held.messages + messages > q.messages_max THEN
+            RETURN refused(op, 'full_messages', q.messages_max);
+        ELSIF held.bytes + bytes > q.bytes_max THEN
+            RETURN refused(op, 'full_bytes', q.bytes_max);
+        END IF;
+    END IF;
+    RETURN null;
+END $$;
+COMMENT ON FUNCTION refusal(int, queue, int, text, bigint, bigint) IS
+'Why a message may not be sent: FORBIDSELF, STRICT, MAXMSGS, MAXBYTES; null when it may. Recipient null: anyone, *: everyone.';
+
+CREATE FUNCTION send_one(op int, at_ms bigint, part smallint, sender int, q queue, content bytea, recipient text,
+    content_headers bytea, delay_ms bigint, ttl_ms bigint, priority int, request_key bytea) RETURNS SETOF answer LANGUAGE plpgsql AS $$
+DECLARE
+    number bigint;
+    refused answer;
+    copies int[] := '{0}';
+    copy int;
+BEGIN
+    IF request_key IS NOT NULL THEN
+        SELECT r.answer INTO number FROM remembered_send r
+            WHERE r.account_id = sender AND r.queue_id = q.id AND r.key = request_key AND r.ends_ms > at_ms;
+        IF FOUND THEN
+            RETURN NEXT numbered(op, number);
+            RETURN;
+        END IF;
+    END IF;
+    IF recipient = '*' THEN
+        SELECT coalesce(array_agg(id ORDER BY id), '{}') INTO copies FROM account WHERE known AND id <> sender;
+    END IF;
+    refused := refusal(op, q, sender, recipient, cardinality(copies), cardinality(copies)::bigint * octet_length(content));
+    IF refused.kind IS NOT NULL THEN
+        RETURN NEXT refused;
+        RETURN;
+    END IF;
+    IF recipient <> '*' THEN
+        copies := ARRAY[meet(recipient)];
+    END IF;
+    FOREACH copy IN ARRAY copies LOOP
+        number := put(at_ms, part, sender, copy, q, content, content_headers, delay_ms, ttl_ms, priority);
+        IF delay_ms = 0 THEN
+            RETURN NEXT available(q.id, sender, copy);
+        END IF;
+    END LOOP;
+    IF recipient = '*' THEN
+        number := cardinality(copies);
+    END IF;
+    IF request_key IS NOT NULL THEN
+        INSERT INTO remembered_send VALUES (sender, q.id, request_key, at_ms + remembered_ms(), number)
+            ON CONFLICT (account_id, queue_id, key) DO UPDATE SET ends_ms = excluded.ends_ms, answer = excluded.answer;
+    END IF;
+    RETURN NEXT numbered(op, number);
+END $$;
+COMMENT ON FUNCTION send_one(int, bigint, smallint, int, queue, bytea, text, bytea, bigint, bigint, int, bytea) IS
+'SEND with everything: every refusal is decided before anything is stored. Plan: remembered_send_pkey, account_name_key; stock() where the queue has limits.';
+
+CREATE FUNCTION send_all(op int, at_ms bigint, part smallint, sender int, q queue, contents bytea[]) RETURNS SETOF answer
+LANGUAGE plpgsql AS $$
+DECLARE
+    refused answer := refusal(op, q, sender, null, cardinality(contents),
+        (SELECT sum(octet_length(content)) FROM unnest(contents) AS content));
+    content bytea;
+BEGIN
+    IF refused.kind IS NOT NULL THEN
+        RETURN NEXT refused;
+        RETURN;
+    END IF;
+    FOREACH content IN ARRAY contents LOOP
+        RETURN NEXT numbered(op, put(at_ms, part, sender, 0, q, content, null, 0, null, 0));
+        RETURN NEXT available(q.id, sender, 0);
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION send_all(int, bigint, smallint, int, queue, bytea[]) IS 'SENDMANY: all or none.';
+
+-- Leases -----------------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION held(at_ms bigint, account int, message_id bigint, receipt_shown bigint) RETURNS message
+LANGUAGE plpgsql AS $$
+DECLARE m message;
+BEGIN
+    SELECT * INTO m FROM message WHERE ring = 2 AND id = message_id AND due_ms > at_ms AND holder_id IS NOT NULL
+        AND CASE WHEN receipt_shown IS NULL THEN holder_id = account ELSE receipt = receipt_shown END
+        FOR UPDATE SKIP LOCKED;
+    RETURN m;
+END $$;
+COMMENT ON FUNCTION held(bigint, int, bigint, bigint) IS
+'A leased message, locked, if the handle names the lease under way: by receipt, or by id for the holder. Plan: message_aside_by_id.';
+
+CREATE FUNCTION give_back(m message, at_ms bigint, delay_ms bigint, why text) RETURNS SETOF answer LANGUAGE plpgsql AS $$
+DECLARE
+    home queue;
+    grave bigint;
+BEGIN
+    IF m.expires_ms <= at_ms THEN
+        DELETE FROM message WHERE ring = 2 AND id = m.id;
+        RETURN;
+    END IF;
+    SELECT * INTO home FROM queue WHERE id = m.queue_id;
+    IF m.deliveries >= home.dead_after THEN
+        SELECT id INTO grave FROM queue WHERE name = home.dead_letter FOR KEY SHARE SKIP LOCKED;
+    END IF;
+    IF grave IS NOT NULL THEN
+        UPDATE message SET queue_id = grave, due_ms = null, holder_id = null, receipt = null,
+            first_queue = coalesce(first_queue, home.name), reason = why WHERE ring = 2 AND id = m.id;
+        RETURN NEXT available(grave, m.sender_id, m.recipient_id);
+    ELSE
+        UPDATE message SET due_ms = CASE WHEN delay_ms > 0 THEN least(at_ms + delay_ms, expires_ms) END,
+            holder_id = null, receipt = null WHERE ring = 2 AND id = m.id;
+        IF delay_ms = 0 THEN
+            RETURN NEXT available(m.queue_id, m.sender_id, m.recipient_id);
+        END IF;
+    END IF;
+END $$;
+COMMENT ON FUNCTION give_back(message, bigint, bigint, text) IS
+'A leased message comes back without an ACK: it vanishes if its TTL is over, becomes a dead letter if that was its last chance, or can be read again. Plan: queue_pkey, queue_name_key, message_aside_by_id.';
+
+-- Queues as a whole ------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION empty_queue(queue bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE ready bigint; other bigint;
+BEGIN
+    WITH mine AS MATERIALIZED (SELECT ring, id, place, recipient_id FROM message
+        WHERE queue_id = queue AND due_ms IS NULL FOR UPDATE SKIP LOCKED)
+    DELETE FROM message m USING mine WHERE m.ring = mine.ring AND m.recipient_id = mine.recipient_id
+        AND m.queue_id = queue AND m.place = mine.place AND m.due_ms IS NULL;
+    GET DIAGNOSTICS ready = ROW_COUNT;
+    WITH mine AS MATERIALIZED (SELECT id FROM message
+        WHERE ring = 2 AND queue_id = queue AND due_ms IS NOT NULL FOR UPDATE SKIP LOCKED)
+    DELETE FROM message m USING mine WHERE m.ring = 2 AND m.id = mine.id;
+    GET DIAGNOSTICS other = ROW_COUNT;
+    RETURN ready + other;
+END $$;
+COMMENT ON FUNCTION empty_queue(bigint) IS
+'Removes every message that nobody else is taking just now. Plan: message_by_both, then message_by_queue for each; message_aside_by_queue_due.';
+
+CREATE FUNCTION is_empty(queue bigint) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT NOT EXISTS (SELECT FROM message WHERE queue_id = queue AND due_ms IS NULL)
+        AND NOT EXISTS (SELECT FROM message WHERE ring = 2 AND queue_id = queue AND due_ms IS NOT NULL)
+$$;
+
+CREATE FUNCTION remove_queue(op int, queue bigint) RETURNS SETOF answer LANGUAGE plpgsql AS $$
+DECLARE removed bigint := 0;
+BEGIN
+    PERFORM FROM posthaste.queue q WHERE q.id = remove_queue.queue FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN NEXT refused(op, 'in_use');
+        RETURN;
+    END IF;
+    IF NOT is_empty(queue) THEN
+        BEGIN
+            removed := empty_queue(queue);
+            IF NOT is_empty(queue) THEN
+                RAISE lock_not_available;
+            END IF;
+        EXCEPTION WHEN lock_not_available THEN
+            RETURN NEXT refused(op, 'in_use');
+            RETURN;
+        END;
+    END IF;
+    DELETE FROM posthaste.queue q WHERE q.id = remove_queue.queue;
+    RETURN NEXT numbered(op, removed);
+    RETURN NEXT ROW(null, 'g', null, queue, null, null, null, null, null, null, null, null, null, null, null, null, null)::answer;
+END $$;
+COMMENT ON FUNCTION remove_queue(int, bigint) IS
+'QDELETE. Refused, with nothing changed, while a transaction of somebody else that sends to the queue or takes from it has not ended. Plan: queue_pkey; as empty_queue.';
+
+CREATE FUNCTION redrive(op int, from_queue bigint, to_queue bigint) RETURNS SETOF answer LANGUAGE plpgsql AS $$
+DECLARE
+    letter record;
+    target bigint;
+    moved bigint := 0;
+BEGIN
+    FOR letter IN SELECT id, sender_id, recipient_id, first_queue FROM message
+        WHERE ring = 2 AND queue_id = from_queue AND holder_id IS NULL AND first_queue IS NOT NULL
+        ORDER BY id FOR UPDATE SKIP LOCKED
+    LOOP
+        target := to_queue;
+        IF target IS NULL THEN
+            SELECT id INTO target FROM queue WHERE name = letter.first_queue FOR KEY SHARE SKIP LOCKED;
+            CONTINUE WHEN target IS NULL;
+        END IF;
+        UPDATE message SET queue_id = target, deliveries = 0, due_ms = null, first_queue = null, reason = null
+            WHERE ring = 2 AND id = letter.id;
+        moved := moved + 1;
+        RETURN NEXT available(target, letter.sender_id, letter.recipient_id);
+    END LOOP;
+    RETURN NEXT numbered(op, moved);
+END $$;
+COMMENT ON FUNCTION redrive(int, bigint, bigint) IS
+'QREDRIVE: dead letters start anew. One that a reader holds stays, and so does one whose first queue is gone. Plan: the messages aside of the queue; queue_name_key and message_aside_by_id for each.';
+
+CREATE FUNCTION browse(op int, queue bigint, after bigint, want bigint) RETURNS SETOF answer LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    listed record;
+    bytes bigint := 0;
+BEGIN
+    FOR listed IN SELECT every.m, q.name FROM (
+            SELECT id, message AS m FROM message WHERE queue_id = queue AND due_ms IS NULL AND id > after
+            UNION ALL
+            SELECT id, message FROM message WHERE ring = 2 AND queue_id = queue AND due_ms IS NOT NULL AND id > after
+        ) AS every, posthaste.queue q WHERE q.id = browse.queue ORDER BY every.id LIMIT want
+    LOOP
+        EXIT WHEN bytes > 0 AND bytes + octet_length((listed.m).body) > answer_bytes_max();
+        bytes := bytes + octet_length((listed.m).body);
+        RETURN NEXT shown(op, listed.m, listed.name);
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION browse(int, bigint, bigint, bigint) IS
+'QBROWSE, for consoles. Costs as much as the queue holds messages. Plan: message_by_both, message_aside_by_queue_due.';
+
+-- Time -------------------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION tick(at_ms bigint, most int) RETURNS SETOF answer LANGUAGE plpgsql AS $$
+DECLARE m message;
+BEGIN
+    FOR m IN SELECT * FROM message WHERE ring = 2 AND due_ms <= at_ms ORDER BY due_ms LIMIT most FOR UPDATE SKIP LOCKED
+    LOOP
+        IF m.holder_id IS NOT NULL THEN
+            RETURN QUERY SELECT * FROM give_back(m, m.due_ms, 0, 'lease ran out');
+        ELSIF m.expires_ms <= m.due_ms THEN
+            DELETE FROM message WHERE ring = 2 AND id = m.id;
+        ELSE
+            UPDATE message SET due_ms = null WHERE ring = 2 AND id = m.id;
+            RETURN NEXT available(m.queue_id, m.sender_id, m.recipient_id);
+        END IF;
+    END LOOP;
+    WITH over AS MATERIALIZED (SELECT ring, recipient_id, queue_id, place FROM message
+        WHERE expires_ms <= at_ms AND expires_ms IS NOT NULL AND due_ms IS NULL
+        ORDER BY expires_ms LIMIT most FOR UPDATE SKIP LOCKED)
+    DELETE FROM message d USING over WHERE d.ring = over.ring AND d.recipient_id = over.recipient_id
+        AND d.queue_id = over.queue_id AND d.place = over.place AND d.due_ms IS NULL;
+    DELETE FROM remembered_send WHERE ends_ms <= at_ms;
+    DELETE FROM remembered_pop WHERE ends_ms <= at_ms;
+END $$;
+COMMENT ON FUNCTION tick(bigint, int) IS
+'Lets time pass: delays and leases run out, messages expire, keys are forgotten; what became available is answered. Waits for nobody. Plan: message_aside_by_due, message_by_expiry, the indexes by end.';

@@ -1,0 +1,38 @@
+//! `posthaste migrate`: brings the schema of a PostgreSQL store up to date, or prints it.
+
+use std::error::Error;
+use std::io::{self, ErrorKind, Write as _};
+
+use posthaste_server::queue::postgres::address::PostgresAddress;
+use posthaste_server::queue::postgres::migrations;
+
+use crate::config::Misuse;
+use crate::flags::MigrateFlags;
+
+/// Does it.
+pub(crate) fn run(flags: &MigrateFlags) -> Result<(), Box<dyn Error>> {
+    match &flags.store {
+        _ if flags.print => say(&migrations::script()),
+        Some(url) => {
+            let address: PostgresAddress =
+                url.parse().map_err(|error| Misuse(format!("--store: {error}")))?;
+            say(&report(&migrations::migrate_at(&address)?))
+        }
+        None => Err(Misuse("--store is missing".into()).into()),
+    }
+}
+
+fn report(applied: &[u32]) -> String {
+    match applied {
+        [] => "up to date\n".into(),
+        applied => applied.iter().map(|number| format!("applied {number:04}\n")).collect(),
+    }
+}
+
+/// Writes to stdout; whoever reads only the beginning of it is no failure.
+fn say(text: &str) -> Result<(), Box<dyn Error>> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
