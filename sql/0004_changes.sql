@@ -163,10 +163,11 @@ END $$;
 COMMENT ON FUNCTION empty_queue(bigint) IS
 'Removes every message that nobody else is taking just now. Plan: message_by_both, then message_by_queue for each; message_aside_by_queue_due.';
 
-CREATE FUNCTION is_empty(queue bigint) RETURNS boolean LANGUAGE sql STABLE AS $$
-    SELECT NOT EXISTS (SELECT FROM message WHERE queue_id = queue AND due_ms IS NULL)
-        AND NOT EXISTS (SELECT FROM message WHERE ring = 2 AND queue_id = queue AND due_ms IS NOT NULL)
-$$;
+CREATE FUNCTION is_empty(queue bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN NOT EXISTS (SELECT FROM message WHERE queue_id = queue AND due_ms IS NULL)
+        AND NOT EXISTS (SELECT FROM message WHERE ring = 2 AND queue_id = queue AND due_ms IS NOT NULL);
+END $$;
 
 CREATE FUNCTION remove_queue(op int, queue bigint) RETURNS SETOF answer LANGUAGE plpgsql AS $$
 DECLARE removed bigint := 0;

@@ -6,33 +6,35 @@
 
 SET LOCAL search_path = posthaste;
 
-CREATE FUNCTION lock_queues(names text[], wanted boolean[], OUT ids bigint[], OUT guarded boolean) LANGUAGE plpgsql AS $$
+CREATE FUNCTION lock_queues(names text[], wanted boolean[], OUT ids bigint[], OUT guarded boolean, OUT part smallint,
+    OUT high bigint) LANGUAGE plpgsql AS $$
 DECLARE
-    found_ids bigint[];
+    to_lock bigint[];
     kept bigint[];
 BEGIN
-    SELECT array_agg(q.id ORDER BY n.at), coalesce(bool_or(q.guarded), false) INTO ids, guarded
-        FROM unnest(names) WITH ORDINALITY AS n(name, at) LEFT JOIN LATERAL
+    SELECT array_agg(q.id), array_agg(q.id) FILTER (WHERE n.wanted AND q.id IS NOT NULL), coalesce(bool_or(q.guarded), false)
+        INTO ids, to_lock, guarded
+        FROM unnest(names, wanted) AS n(name, wanted) LEFT JOIN LATERAL
             (SELECT q.id, q.guarded FROM queue q WHERE q.name = n.name) AS q ON true;
-    found_ids := ARRAY(SELECT u.id FROM unnest(ids, wanted) AS u(id, wanted) WHERE u.wanted AND u.id IS NOT NULL);
-    IF found_ids <> '{}' THEN
-        kept := ARRAY(SELECT id FROM queue WHERE id = ANY(found_ids) ORDER BY id FOR NO KEY UPDATE);
-        -- One that was deleted while we waited for its lock is gone.
-        IF cardinality(kept) < cardinality(found_ids) THEN
-            ids := ARRAY(SELECT CASE WHEN u.id = ANY(kept) OR NOT u.wanted THEN u.id END
-                FROM unnest(ids, wanted) AS u(id, wanted));
-        END IF;
+    kept := ARRAY(SELECT id FROM queue WHERE id = ANY(to_lock) ORDER BY id FOR NO KEY UPDATE);
+    -- One that was deleted while we waited for its lock is gone.
+    IF cardinality(kept) < cardinality(to_lock) THEN
+        ids := ARRAY(SELECT CASE WHEN u.id = ANY(kept) OR NOT u.wanted THEN u.id END
+            FROM unnest(ids, wanted) AS u(id, wanted));
     END IF;
+    -- After the locks: whatever is appended to these queues from now on has a higher id.
+    SELECT ring.current, message_id.last_value INTO part, high FROM ring, message_id;
 END $$;
 COMMENT ON FUNCTION lock_queues(text[], boolean[]) IS
-'The ids of queues, null for unknown ones, with the rows of those to be changed locked in the order of their ids. Plan: queue_name_key, queue_pkey.';
+'The ids of queues, null for unknown ones, with the rows of those to be changed locked in the order of their ids; where to append, and the newest id. Plan: queue_name_key, queue_pkey.';
 
-CREATE FUNCTION with_made(ids bigint[], names text[], made_at int[]) RETURNS bigint[] LANGUAGE sql STABLE AS $$
-    SELECT ARRAY(
+CREATE FUNCTION with_made(ids bigint[], names text[], made_at int[]) RETURNS bigint[] LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN ARRAY(
         SELECT CASE WHEN u.id IS NULL AND (u.at = ANY(made_at) OR 0 = ANY(made_at))
             THEN (SELECT q.id FROM queue q WHERE q.name = u.name AND (u.at = ANY(made_at) OR q.name = q.id::text)) ELSE u.id END
-        FROM unnest(ids, names) WITH ORDINALITY AS u(id, name, at) ORDER BY u.at)
-$$;
+        FROM unnest(ids, names) WITH ORDINALITY AS u(id, name, at) ORDER BY u.at);
+END $$;
 COMMENT ON FUNCTION with_made(bigint[], text[], int[]) IS
 'The ids of a batch''s queues after it has made some; position 0 stands for one named by its id. Plan: queue_name_key.';
 
@@ -166,9 +168,7 @@ BEGIN
     IF made <> '{}' THEN
         PERFORM lock_name(name) FROM (SELECT DISTINCT u.name FROM unnest(made) AS u(name) ORDER BY u.name) AS sorted;
     END IF;
-    SELECT l.ids, l.guarded INTO ids, guarded FROM lock_queues(names, locked) AS l;
-    SELECT current INTO part FROM ring;
-    SELECT last_value INTO high FROM message_id;
+    SELECT * INTO ids, guarded, part, high FROM lock_queues(names, locked);
 
     FOR s IN 1..cardinality(step_kinds) LOOP
         f := step_first[s];
@@ -178,20 +178,19 @@ BEGIN
         CASE step_kinds[s]
         WHEN 's' THEN
             IF guarded THEN
-                RETURN QUERY SELECT * FROM send_step_guarded(at_ms, part, s_op[f:t], ARRAY(SELECT ids[u.q] FROM unnest(s_queue[f:t]) AS u(q)),
+                RETURN QUERY SELECT * FROM send_step_guarded(at_ms, part, ids, s_op[f:t], s_queue[f:t],
                     s_sender[f:t], s_recipient[f:t], s_delay[f:t], s_ttl[f:t], s_priority[f:t], s_headers[f:t], s_body[f:t]);
             ELSE
-                RETURN QUERY SELECT * FROM send_step(at_ms, part, s_op[f:t], ARRAY(SELECT ids[u.q] FROM unnest(s_queue[f:t]) AS u(q)),
+                RETURN QUERY SELECT * FROM send_step(at_ms, part, ids, s_op[f:t], s_queue[f:t],
                     s_sender[f:t], s_recipient[f:t], s_delay[f:t], s_ttl[f:t], s_priority[f:t], s_headers[f:t], s_body[f:t]);
             END IF;
-            SELECT last_value INTO high FROM message_id;
         WHEN 'p' THEN
-            RETURN QUERY SELECT * FROM pop_step(at_ms, high, r_op[f:t], ARRAY(SELECT ids[u.q] FROM unnest(r_queue[f:t]) AS u(q)),
+            RETURN QUERY SELECT * FROM pop_step(at_ms, high, ids, r_op[f:t], r_queue[f:t],
                 r_reader[f:t], r_sender[f:t], r_want[f:t], r_lease[f:t], r_any[f:t], r_own[f:t],
-                lf, ARRAY(SELECT ids[u.q] FROM unnest(l_queue[lf:lt]) AS u(q)), l_sender[lf:lt], l_recipient[lf:lt], l_floor[lf:lt],
+                lf, l_queue[lf:lt], l_sender[lf:lt], l_recipient[lf:lt], l_floor[lf:lt],
                 l_want[lf:lt]);
         WHEN 'k' THEN
-            RETURN QUERY SELECT * FROM peek_step(at_ms, r_op[f:t], ARRAY(SELECT ids[u.q] FROM unnest(r_queue[f:t]) AS u(q)),
+            RETURN QUERY SELECT * FROM peek_step(at_ms, ids, r_op[f:t], r_queue[f:t],
                 r_reader[f:t], r_sender[f:t], r_want[f:t], ARRAY(SELECT l_floor[lf - 1 + u.l] FROM unnest(r_any[f:t]) AS u(l)),
                 ARRAY(SELECT l_floor[lf - 1 + u.l] FROM unnest(r_own[f:t]) AS u(l)));
         WHEN 'a' THEN

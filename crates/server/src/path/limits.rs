@@ -38,6 +38,9 @@ pub const EVENTS_PER_TURN: usize = 1024;
 /// answers are not destroyed by a reset.
 pub const LINGER_MS: u64 = 1000;
 
+/// How long requests wait for a worker under way before another takes them: a batch on a near store is done by then.
+pub const RESERVE_AFTER: Duration = Duration::from_millis(5);
+
 /// When to accept again after the system had no descriptor or no memory for a connection.
 pub const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 

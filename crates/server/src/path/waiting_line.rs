@@ -3,6 +3,10 @@
 //!
 //! A worker takes everything that waits, up to its batch size. There is no timer: an idle system has batches of
 //! one, a busy one large batches, so the cost per request falls as the load rises.
+//!
+//! One worker does that; the others are its reserve. Were they to take what comes while it works, they would cut
+//! one large batch into many small ones that wait for each other in the store. So they take only when a whole batch
+//! waits (with batches of one: always), or when the worker is kept waiting by a slow or distant store.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -11,6 +15,7 @@ use std::time::Instant;
 use posthaste_wire::command::Kind;
 
 use super::bundle::Bundle;
+use super::limits;
 
 /// What a worker got.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,6 +43,14 @@ struct State {
     requests: usize,
     idle_workers: usize,
     awake_by: Option<Instant>,
+    /// Workers under way with a batch.
+    working: usize,
+    /// Since when the first of those that wait now has waited.
+    waiting_since: Option<Instant>,
+    /// Whether one of the reserve watches how long they wait.
+    watched: bool,
+    /// The batch size that workers last asked for.
+    batch: usize,
     nudged: bool,
     closed: bool,
 }
@@ -62,43 +75,65 @@ impl WaitingLine {
         for bundle in bundles.extract_if(.., fits) {
             state.push(bundle, &self.first_kinds);
         }
-        if state.idle_workers > 0 && state.requests > 0 {
+        self.call_worker(&mut state);
+    }
+
+    /// Wakes a worker if there is something for one to do: take what waits, or watch how long it waits.
+    fn call_worker(&self, state: &mut State) {
+        let batch = state.batch;
+        if state.idle_workers > 0
+            && state.requests > 0
+            && (state.may_take(batch).is_ok() || !std::mem::replace(&mut state.watched, true))
+        {
             self.arrival.notify_one();
         }
+    }
+
+    /// A worker is done with the batch it took.
+    pub fn done(&self) {
+        self.lock().working -= 1;
     }
 
     /// Takes bundles in order until they hold `requests` requests; waits for the first one, at most until `until`.
     pub fn take(&self, requests: usize, until: Option<Instant>, batch: &mut Vec<Box<Bundle>>) -> Taken {
         let mut state = self.lock();
-        while state.requests == 0 {
-            if state.closed {
+        state.batch = requests;
+        loop {
+            let reserve_by = match state.may_take(requests) {
+                Ok(()) => break,
+                Err(reserve_by) => reserve_by,
+            };
+            if state.closed && state.requests == 0 {
                 return Taken::Closed;
             }
             if std::mem::take(&mut state.nudged) {
                 return Taken::Nothing;
             }
-            let wait = until.map(|until| until.saturating_duration_since(Instant::now()));
-            if wait.is_some_and(|wait| wait.is_zero()) {
+            let now = Instant::now();
+            if until.is_some_and(|until| until <= now) {
                 return Taken::Nothing;
             }
+            let by = until.into_iter().chain(reserve_by).min();
             state.idle_workers += 1;
-            state.awake_by = until;
-            state = match wait {
+            state.awake_by = by;
+            state.watched |= reserve_by.is_some();
+            state = match by.map(|by| by.saturating_duration_since(now)) {
                 None => self.arrival.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(wait) => {
                     self.arrival.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0
                 }
             };
             state.idle_workers -= 1;
+            state.watched &= reserve_by.is_none();
         }
         let mut taken = 0;
         while let Some(bundle) = state.pop_within(requests.saturating_sub(taken), taken == 0) {
             taken += bundle.requests.len();
             batch.push(bundle);
         }
-        if state.requests > 0 && state.idle_workers > 0 {
-            self.arrival.notify_one();
-        }
+        state.working += 1;
+        state.waiting_since = (state.requests > 0).then(Instant::now);
+        self.call_worker(&mut state);
         Taken::Some
     }
 
@@ -135,6 +170,19 @@ impl WaitingLine {
 }
 
 impl State {
+    /// Whether one more worker may take now; if not, when it may if nothing else happens.
+    fn may_take(&mut self, batch: usize) -> Result<(), Option<Instant>> {
+        if self.requests == 0 {
+            return Err(None);
+        }
+        if self.working == 0 || self.requests >= batch || self.closed {
+            return Ok(());
+        }
+        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        let reserve_by = since + limits::RESERVE_AFTER * u32::try_from(self.working).unwrap_or(u32::MAX);
+        if reserve_by <= Instant::now() { Ok(()) } else { Err(Some(reserve_by)) }
+    }
+
     fn push(&mut self, bundle: Box<Bundle>, first_kinds: &[Kind]) {
         self.requests += bundle.requests.len();
         match bundle.requests.first() {

@@ -102,8 +102,12 @@ impl Worker {
             if self.line.take(requests, until, &mut self.batch.waiting) == Taken::Closed {
                 return;
             }
+            let took = !self.batch.waiting.is_empty();
             self.stamp();
             self.store.run(&mut self.batch);
+            if took {
+                self.line.done();
+            }
             self.send_home(None);
         }
     }

@@ -231,7 +231,7 @@ fn named(key: &Value<'_>) -> String {
 }
 
 /// A request as a store gets it: words split at spaces, through the parser of the wire.
-fn parsed(request: &str) -> (Vec<u8>, Operation) {
+pub(crate) fn parsed(request: &str) -> (Vec<u8>, Operation) {
     let mut bytes = Vec::new();
     let mut words = Vec::new();
     for word in request.split(' ') {

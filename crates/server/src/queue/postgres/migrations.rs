@@ -31,6 +31,11 @@ const MIGRATIONS: &[Migration] = &[
     Migration { number: 5, name: "steps", text: include_str!("../../../../../sql/0005_steps.sql") },
     Migration { number: 6, name: "batch", text: include_str!("../../../../../sql/0006_batch.sql") },
     Migration { number: 7, name: "upkeep", text: include_str!("../../../../../sql/0007_upkeep.sql") },
+    Migration {
+        number: 8,
+        name: "sql_clients",
+        text: include_str!("../../../../../sql/0008_sql_clients.sql"),
+    },
 ];
 
 /// `posthast` in ASCII: the key of the lock, the same in every release.
