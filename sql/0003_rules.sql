@@ -184,8 +184,9 @@ CREATE FUNCTION peek_one(op int, at_ms bigint, reader int, queue bigint, sender 
     want bigint) RETURNS SETOF answer LANGUAGE plpgsql STABLE AS $$
 DECLARE head record; bytes bigint := 0; given bigint := 0;
 BEGIN
-    FOR head IN SELECT h.m, q.name FROM heads(at_ms, reader, queue, sender, not_own, broadcast, want) h
-        JOIN posthaste.queue q ON q.id = (h.m).queue_id ORDER BY h.place
+    -- The name by a subquery: a join would be planned for as many rows as heads() is guessed to give.
+    FOR head IN SELECT h.m, (SELECT q.name FROM posthaste.queue q WHERE q.id = (h.m).queue_id) AS name
+        FROM heads(at_ms, reader, queue, sender, not_own, broadcast, want) h ORDER BY h.place
     LOOP
         bytes := bytes + octet_length((head.m).body);
         EXIT WHEN given > 0 AND bytes > answer_bytes_max();

@@ -200,9 +200,15 @@ DECLARE
     letter record;
     target bigint;
     moved bigint := 0;
+    -- Two seeks, for no index holds both the ready and the delayed ones of a queue.
+    letters bigint[] := ARRAY(
+        SELECT id FROM message WHERE ring = 2 AND queue_id = from_queue AND due_ms IS NULL AND first_queue IS NOT NULL
+        UNION ALL
+        SELECT id FROM message WHERE ring = 2 AND queue_id = from_queue AND due_ms IS NOT NULL AND holder_id IS NULL
+            AND first_queue IS NOT NULL);
 BEGIN
     FOR letter IN SELECT id, sender_id, recipient_id, first_queue FROM message
-        WHERE ring = 2 AND queue_id = from_queue AND holder_id IS NULL AND first_queue IS NOT NULL
+        WHERE ring = 2 AND id = ANY(letters) AND queue_id = from_queue AND holder_id IS NULL AND first_queue IS NOT NULL
         ORDER BY id FOR UPDATE SKIP LOCKED
     LOOP
         target := to_queue;
@@ -218,7 +224,7 @@ BEGIN
     RETURN NEXT numbered(op, moved);
 END $$;
 COMMENT ON FUNCTION redrive(int, bigint, bigint) IS
-'QREDRIVE: dead letters start anew. One that a reader holds stays, and so does one whose first queue is gone. Plan: the messages aside of the queue; queue_name_key and message_aside_by_id for each.';
+'QREDRIVE: dead letters start anew. One that a reader holds stays, and so does one whose first queue is gone. Plan: message_by_both and message_aside_by_queue_due for what the queue holds aside; queue_name_key and message_aside_by_id for each letter.';
 
 CREATE FUNCTION browse(op int, queue bigint, after bigint, want bigint) RETURNS SETOF answer LANGUAGE plpgsql STABLE AS $$
 DECLARE

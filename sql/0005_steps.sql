@@ -138,7 +138,7 @@ END $$;
 COMMENT ON FUNCTION hand_out(bigint, smallint, boolean, int[], int[], bigint[], tid[], smallint[], bigint[], int[], int[], int[], int[], bigint[]) IS
 'Takes what pop_step has chosen from one part. Plan: Tid Scans.';
 
-CREATE FUNCTION pop_step(at_ms bigint, high bigint, ids bigint[], ops int[], queues int[], readers int[], senders int[],
+CREATE FUNCTION pop_step(kind "char", at_ms bigint, high bigint, ids bigint[], ops int[], queues int[], readers int[], senders int[],
     wants bigint[], leases bigint[], any_lanes int[], own_lanes int[], first_lane int, lane_queues int[], lane_senders int[],
     lane_recipients int[], lane_floors bigint[], lane_wants bigint[]) RETURNS SETOF answer LANGUAGE plpgsql AS $$
 DECLARE
@@ -159,38 +159,36 @@ DECLARE
     part_used boolean[] := '{f,f,f}';
     leased boolean := false;
 BEGIN
-    IF cardinality(array_remove(lane_senders, null)) = 0 THEN
-        SELECT array_agg(c.lane), array_agg(c.place), array_agg(c.tid), array_agg(c.part) INTO lanes, places, tids, parts
-        FROM (
-            SELECT l.lane, h.place, h.tid, h.part
-            FROM unnest(lane_queues, lane_recipients, lane_floors, lane_wants) WITH ORDINALITY
-                    AS l(queue, recipient, floor, want, lane),
-                LATERAL queue_lane(at_ms, l.recipient, ids[l.queue], l.floor, l.want) AS h
-            ORDER BY l.lane, h.place
-        ) AS c;
-    ELSE
+    -- One kind of lane at a time: a message stands in a lane of each kind, but only in one of each.
+    CASE kind
+    WHEN 'p' THEN
         SELECT array_agg(c.lane), array_agg(c.place), array_agg(c.tid), array_agg(c.part) INTO lanes, places, tids, parts
         FROM (
             SELECT l.lane, h.place, h.tid, h.part
             FROM unnest(lane_queues, lane_senders, lane_recipients, lane_floors, lane_wants) WITH ORDINALITY
                     AS l(queue, sender, recipient, floor, want, lane),
                 LATERAL queue_lane(at_ms, l.recipient, ids[l.queue], l.floor, l.want) AS h
-                WHERE l.sender IS NULL
-            UNION ALL
+            ORDER BY l.lane, h.place
+        ) AS c;
+    WHEN 'b' THEN
+        SELECT array_agg(c.lane), array_agg(c.place), array_agg(c.tid), array_agg(c.part) INTO lanes, places, tids, parts
+        FROM (
             SELECT l.lane, h.place, h.tid, h.part
             FROM unnest(lane_queues, lane_senders, lane_recipients, lane_floors, lane_wants) WITH ORDINALITY
                     AS l(queue, sender, recipient, floor, want, lane),
                 LATERAL both_lane(at_ms, l.recipient, ids[l.queue], l.sender, l.floor, l.want) AS h
-                WHERE l.sender IS NOT NULL AND l.floor IS NOT NULL
-            UNION ALL
+            ORDER BY l.lane, h.place
+        ) AS c;
+    WHEN 'f' THEN
+        SELECT array_agg(c.lane), array_agg(c.place), array_agg(c.tid), array_agg(c.part) INTO lanes, places, tids, parts
+        FROM (
             SELECT l.lane, h.place, h.tid, h.part
             FROM unnest(lane_queues, lane_senders, lane_recipients, lane_floors, lane_wants) WITH ORDINALITY
                     AS l(queue, sender, recipient, floor, want, lane),
                 LATERAL sender_lane(at_ms, l.recipient, l.sender, l.want) AS h
-                WHERE l.sender IS NOT NULL AND l.floor IS NULL
-            ORDER BY lane, place
+            ORDER BY l.lane, h.place
         ) AS c;
-    END IF;
+    END CASE;
     FOR i IN REVERSE coalesce(cardinality(lanes), 0)..1 LOOP
         next[lanes[i]] := i;
     END LOOP;
@@ -226,7 +224,7 @@ BEGIN
             leased := leased OR leases[i] IS NOT NULL;
         END LOOP;
         IF count = 0 THEN
-            IF ids[queues[i]] IS NULL AND lane_floors[any_lanes[i]] IS NOT NULL THEN
+            IF ids[queues[i]] IS NULL AND kind <> 'f' THEN
                 RETURN NEXT refused(ops[i], 'no_queue');
             ELSE
                 RETURN NEXT nothing(ops[i], ids[queues[i]], senders[i]);
@@ -240,8 +238,8 @@ BEGIN
         END IF;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION pop_step(bigint, bigint, bigint[], int[], int[], int[], int[], bigint[], bigint[], int[], int[], int, int[], int[], int[], bigint[], bigint[]) IS
-'POPs: every lane is read once for all who draw on it, then dealt out in order, then taken by place. Nobody is waited for. Plan: the lanes'' index scans; Tid Scans.';
+COMMENT ON FUNCTION pop_step("char", bigint, bigint, bigint[], int[], int[], int[], int[], bigint[], bigint[], int[], int[], int, int[], int[], int[], bigint[], bigint[]) IS
+'POPs of one kind (p by queue, b by queue and sender, f by sender): every lane is read once for all who draw on it, then dealt out in order, then taken by place. Nobody is waited for. Plan: the lanes'' index scans; Tid Scans.';
 
 CREATE FUNCTION peek_step(at_ms bigint, ids bigint[], ops int[], queues int[], readers int[], senders int[], wants bigint[],
     any_floors bigint[], own_floors bigint[]) RETURNS SETOF answer LANGUAGE plpgsql STABLE AS $$

@@ -116,7 +116,8 @@ BEGIN
         END IF;
     WHEN 'i' THEN RETURN NEXT describe_queue(op, at_ms, q);
     WHEN 'l' THEN
-        RETURN QUERY SELECT (describe_queue(op, at_ms, every)).* FROM queue AS every ORDER BY every.id;
+        -- In FROM, where it is called once for a queue and not once for each column.
+        RETURN QUERY SELECT d.* FROM queue AS every, LATERAL describe_queue(op, at_ms, every) AS d ORDER BY every.id;
     WHEN 'b' THEN RETURN QUERY SELECT * FROM browse(op, q.id, a, b);
     WHEN 't' THEN
         RETURN QUERY SELECT op, 'a'::"char", id::bigint, null::bigint, null::int, null::int, null::bigint, null::int,
@@ -134,7 +135,7 @@ CREATE FUNCTION apply(
     -- s: SEND
     s_op int[], s_queue int[], s_sender int[], s_recipient int[], s_delay bigint[], s_ttl bigint[], s_priority int[],
     s_headers bytea[], s_body bytea[],
-    -- p: POP, k: PEEK
+    -- p: POP by queue, b: by queue and sender, f: by sender; k: PEEK
     r_op int[], r_queue int[], r_reader int[], r_sender int[], r_want bigint[], r_lease bigint[], r_any int[], r_own int[],
     -- the lanes that POPs draw on
     l_queue int[], l_sender int[], l_recipient int[], l_floor bigint[], l_want bigint[],
@@ -184,8 +185,8 @@ BEGIN
                 RETURN QUERY SELECT * FROM send_step(at_ms, part, ids, s_op[f:t], s_queue[f:t],
                     s_sender[f:t], s_recipient[f:t], s_delay[f:t], s_ttl[f:t], s_priority[f:t], s_headers[f:t], s_body[f:t]);
             END IF;
-        WHEN 'p' THEN
-            RETURN QUERY SELECT * FROM pop_step(at_ms, high, ids, r_op[f:t], r_queue[f:t],
+        WHEN 'p', 'b', 'f' THEN
+            RETURN QUERY SELECT * FROM pop_step(step_kinds[s], at_ms, high, ids, r_op[f:t], r_queue[f:t],
                 r_reader[f:t], r_sender[f:t], r_want[f:t], r_lease[f:t], r_any[f:t], r_own[f:t],
                 lf, l_queue[lf:lt], l_sender[lf:lt], l_recipient[lf:lt], l_floor[lf:lt],
                 l_want[lf:lt]);

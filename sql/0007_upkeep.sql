@@ -73,7 +73,9 @@ END $$;
 COMMENT ON FUNCTION turn_ring(bigint, int) IS
 'Empties the part of the ring that was not appended to, and appends to it from now on; waits for readers of it at most so long. What a transaction elsewhere holds open does not matter: TRUNCATE gives the space of dead rows back at once.';
 
-CREATE FUNCTION log_in_as(who text) RETURNS int LANGUAGE sql SET search_path = posthaste, pg_temp AS $$
+CREATE FUNCTION log_in_as(who text) RETURNS int LANGUAGE sql
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
     SELECT log_in(who)
 $$;
 COMMENT ON FUNCTION log_in_as(text) IS 'log_in, for the middleware.';

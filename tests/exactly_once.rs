@@ -33,11 +33,14 @@ fn send(server: SocketAddr, sender: usize) {
 /// Pops until told that nothing more comes and nothing is left: what it got, as (sender, number).
 fn pop(server: SocketAddr, popper: usize, over: &AtomicBool) -> Vec<(usize, usize)> {
     let mut client = Client::login(server, &format!("popper{popper}")).expect("it runs");
-    // Every kind of pop: plain, one that waits, several at once, leased and acknowledged.
-    let words: &[&str] = match popper % 4 {
+    // Every kind of pop: plain, one that waits, several at once, by sender, leased and acknowledged.
+    let sender = format!("sender{}", popper / 6);
+    let words: &[&str] = match popper % 6 {
         0 => &["POP", "QUEUE", "q"],
         1 => &["POP", "QUEUE", "q", "BLOCK", "20"],
         2 => &["POP", "QUEUE", "q", "COUNT", "3"],
+        3 => &["POP", "QUEUE", "q", "FROM", &sender],
+        4 => &["POP", "FROM", &sender],
         _ => &["POP", "QUEUE", "q", "LEASE", "60000"],
     };
     let mut got = Vec::new();

@@ -69,11 +69,11 @@ fn routes(house: Arc<House>) -> Router {
         .with_state(house)
 }
 
-/// Ready means that the store accepts changes.
-async fn ready(State(house): State<Arc<House>>) -> (StatusCode, &'static str) {
-    match house.store.figures().iter().any(|&(name, value)| name == "store_failed" && value != 0) {
-        false => (StatusCode::OK, "ready\n"),
-        true => (StatusCode::SERVICE_UNAVAILABLE, "the store failed: see the log, then restart\n"),
+/// Ready means that the store accepts changes; if not, the store says why.
+async fn ready(State(house): State<Arc<House>>) -> (StatusCode, String) {
+    match house.store.trouble() {
+        None => (StatusCode::OK, "ready\n".into()),
+        Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     }
 }
 

@@ -42,6 +42,12 @@ pub trait Store: Send + Sync {
     /// The line that workers of this store wait at, for a store that has news between batches.
     fn attach(&self, _line: &Arc<WaitingLine>) {}
 
+    /// Why changes are not accepted at present, in a sentence that says what helps; None: they are.
+    fn trouble(&self) -> Option<String> {
+        let failed = self.figures().iter().any(|&(name, value)| name == "store_failed" && value != 0);
+        failed.then(|| "the store failed: see the log, then restart".into())
+    }
+
     /// Figures for INFO and the record.
     fn figures(&self) -> Vec<(&'static str, u64)>;
 }

@@ -22,7 +22,11 @@ const COUNT_IN_STEP: u32 = 64;
 pub(super) enum Step {
     Create,
     Send,
-    Pop,
+    /// By queue, by queue and sender, by sender: a message stands in a lane of each kind, so no two kinds of lane
+    /// may be dealt out in one step.
+    PopQueue,
+    PopBoth,
+    PopSender,
     Ack,
     Peek,
     Readable,
@@ -35,7 +39,9 @@ impl Step {
         (match self {
             Self::Create => b'c',
             Self::Send => b's',
-            Self::Pop => b'p',
+            Self::PopQueue => b'p',
+            Self::PopBoth => b'b',
+            Self::PopSender => b'f',
             Self::Ack => b'a',
             Self::Peek => b'k',
             Self::Readable => b'r',
@@ -221,7 +227,7 @@ impl<'a> Call<'a> {
     fn rows(&self, step: Step) -> usize {
         match step {
             Step::Send => self.sends.op.len(),
-            Step::Pop | Step::Peek => self.reads.op.len(),
+            Step::PopQueue | Step::PopBoth | Step::PopSender | Step::Peek => self.reads.op.len(),
             Step::Ack | Step::Readable => self.acks.op.len(),
             Step::Create | Step::Other => self.others.op.len(),
         }
@@ -246,7 +252,9 @@ impl<'a> Call<'a> {
                     self.send(ask, &Send::plain(*queue, *body), 0);
                 }
             }
-            (Step::Pop, Operation::Pop(pop)) => self.read(ask, &pop.select, pop.lease_ms, true, known),
+            (Step::PopQueue | Step::PopBoth | Step::PopSender, Operation::Pop(pop)) => {
+                self.read(ask, &pop.select, pop.lease_ms, true, known)
+            }
             (Step::Peek, Operation::Peek(select)) => self.read(ask, select, None, false, known),
             (Step::Ack, Operation::Ack { handles }) => {
                 for handle in handles {
@@ -556,7 +564,13 @@ fn step_of(operation: &Operation, bytes: &[u8], accounts: &Accounts) -> Step {
             Step::Send
         }
         Operation::Send(Send { dedup: None, to: Recipient::Account(name), .. }) if known(*name) => Step::Send,
-        Operation::Pop(pop) if pop.request_id.is_none() && plain(&pop.select) => Step::Pop,
+        Operation::Pop(pop) if pop.request_id.is_none() && plain(&pop.select) => {
+            match (pop.select.queue, pop.select.sender) {
+                (Some(_), None) => Step::PopQueue,
+                (Some(_), Some(_)) => Step::PopBoth,
+                (None, _) => Step::PopSender,
+            }
+        }
         Operation::Peek(select) if plain(select) => Step::Peek,
         Operation::Ack { .. } => Step::Ack,
         Operation::Readable => Step::Readable,

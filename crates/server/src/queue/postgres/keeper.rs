@@ -141,8 +141,19 @@ impl Round {
         self.heard_myself = false;
         self.shared.reach.set_sessions(false);
         self.watched = None;
-        let _ = self.ask("LISTEN posthaste");
-        let _ = self.ask(&format!("SELECT pg_notify('posthaste', '{} hello')", self.me));
+        if self.is_own_session() {
+            let _ = self.ask("LISTEN posthaste");
+            let _ = self.ask(&format!("SELECT pg_notify('posthaste', '{} hello')", self.me));
+        }
+    }
+
+    /// Whether the session began with what this client said when it connected. A pooler lends sessions of its own and
+    /// has them told by SET, if at all. (To be notified by oneself proves nothing: the notification comes with the
+    /// answer, while the session is still lent.)
+    fn is_own_session(&mut self) -> bool {
+        let sql = "SELECT count(*) = 2 FROM pg_settings
+            WHERE name IN ('application_name', 'client_encoding') AND source = 'client'";
+        self.ask(sql).is_ok_and(|rows| rows.first().is_some_and(|row| row.get(0)))
     }
 
     fn ask(&mut self, sql: &str) -> Result<Vec<tokio_postgres::Row>, Failure> {

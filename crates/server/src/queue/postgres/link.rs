@@ -134,6 +134,7 @@ impl Link {
 
     /// Connects unless it is connected; true: the connection is new.
     pub(super) fn ready(&mut self) -> Result<bool, Failure> {
+        self.catch_up();
         if self.client.as_ref().is_some_and(|client| !client.is_closed()) {
             return Ok(false);
         }
@@ -160,6 +161,19 @@ impl Link {
                 self.reach.note(Err(&why));
                 Err(Failure::Unreachable(why))
             }
+        }
+    }
+
+    /// Lets the connection notice what happened while nobody asked: one whose server has gone meanwhile must not be
+    /// found out by a request, which would then have an unknown outcome.
+    fn catch_up(&self) {
+        if self.client.is_some() {
+            self.runtime.block_on(async {
+                // The system is asked, the connection woken, the connection ends.
+                for _ in 0..3 {
+                    tokio::task::yield_now().await;
+                }
+            });
         }
     }
 
@@ -195,7 +209,12 @@ impl Link {
         });
         match answered {
             Ok(Ok(rows)) => Ok(rows),
-            Ok(Err(error)) if is_refusal(&error) => Err(Failure::Refused(error)),
+            Ok(Err(error)) if is_refusal(&error) => {
+                if error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION) {
+                    self.client = None; // the primary may be elsewhere now
+                }
+                Err(Failure::Refused(error))
+            }
             Ok(Err(error)) => {
                 self.client = None;
                 Err(Failure::Broken(format!("the connection to PostgreSQL broke: {}", one_line(&error))))

@@ -10,6 +10,10 @@ pub mod connect;
 
 pub mod migrations;
 
+pub mod report;
+
+mod advice;
+
 mod refusal;
 
 mod tls;

@@ -14,7 +14,15 @@ use crate::path::waiters::{Ticket, Waiters, Waiting};
 use crate::queue::rules::{Interest, Millis, News, QueueId};
 
 /// A bundle that is to be executed; with its place among those that wait, if it had one.
-pub(super) type Called = (Option<Ticket>, Box<Bundle>);
+pub(super) type Called = (Option<Seat>, Box<Bundle>);
+
+/// What a pop that waited keeps while it is executed: its place, what it waits for, and when it gives up.
+#[derive(Clone, Copy)]
+pub(super) struct Seat {
+    ticket: Ticket,
+    interest: Interest,
+    until: Millis,
+}
 
 /// How far the news had come when a call began.
 #[derive(Clone, Copy)]
@@ -48,11 +56,11 @@ impl Parked {
         }
     }
 
-    /// Parks a bundle whose next request is a pop that found nothing, or calls it again if there was news.
-    /// Given back: its client has left.
+    /// Parks a bundle whose next request is a pop that found nothing, or calls it again if there was news; `until` is
+    /// for one that has not waited yet. Given back: its client has left.
     pub(super) fn park(
         &mut self,
-        (ticket, bundle): Called,
+        (seat, bundle): Called,
         interest: Interest,
         until: Millis,
         since: Since,
@@ -60,9 +68,11 @@ impl Parked {
         if self.waiters.has_left(bundle.address) {
             return Some(bundle);
         }
+        let until = seat.map_or(until, |seat| seat.until);
         let seen = usize::try_from(since.0.saturating_sub(self.first_recent)).unwrap_or(usize::MAX);
         if self.recent.iter().skip(seen).any(|news| interest.matches(*news)) {
-            self.woken.push((ticket, bundle));
+            let seat = seat.map(|seat| Seat { interest, ..seat });
+            self.woken.push((seat, bundle));
             return None;
         }
         let name = bundle
@@ -74,10 +84,20 @@ impl Parked {
             self.awaited.insert(name.into(), queue);
         }
         let waiting = Waiting { bundle, interest, until };
-        match ticket {
-            Some(ticket) => self.waiters.put_back(ticket, waiting),
+        match seat {
+            Some(seat) => self.waiters.put_back(seat.ticket, waiting),
             None => self.waiters.park(waiting),
         }
+        None
+    }
+
+    /// Puts a pop back as it was, for it was not executed. Given back: its client has left.
+    pub(super) fn put_back(&mut self, seat: Seat, bundle: Box<Bundle>) -> Option<Box<Bundle>> {
+        if self.waiters.has_left(bundle.address) {
+            return Some(bundle);
+        }
+        let Seat { ticket, interest, until } = seat;
+        self.waiters.put_back(ticket, Waiting { bundle, interest, until });
         None
     }
 
@@ -87,7 +107,7 @@ impl Parked {
             self.recent.push_back(news);
         }
         while let Some((ticket, waiting)) = self.waiters.take_match(news, None) {
-            self.woken.push((Some(ticket), waiting.bundle));
+            self.woken.push(seated(ticket, waiting));
             if matches!(news, News::Available { .. }) {
                 break;
             }
@@ -104,13 +124,13 @@ impl Parked {
         let queue = self.awaited.get(queue).copied().unwrap_or(0);
         let (ticket, waiting) =
             self.waiters.take_match(News::Available { queue, sender, recipient }, None)?;
-        Some((Some(ticket), waiting.bundle))
+        Some(seated(ticket, waiting))
     }
 
     /// Calls everybody who waits, in case news was lost.
     pub(super) fn call_all(&mut self) {
         let all = self.waiters.take_all();
-        self.woken.extend(all.into_iter().map(|(ticket, waiting)| (Some(ticket), waiting.bundle)));
+        self.woken.extend(all.into_iter().map(|(ticket, waiting)| seated(ticket, waiting)));
     }
 
     /// Those called since this was last asked.
@@ -150,4 +170,9 @@ impl Parked {
     pub(super) fn len(&self) -> usize {
         self.waiters.len() + self.woken.len()
     }
+}
+
+fn seated(ticket: Ticket, waiting: Waiting) -> Called {
+    let Waiting { bundle, interest, until } = waiting;
+    (Some(Seat { ticket, interest, until }), bundle)
 }

@@ -243,7 +243,20 @@ impl Postgres {
                     tracing::warn!("{failure}");
                 }
                 self.floors().forget();
-                for (_, mut bundle) in called {
+                let undone = match &failure {
+                    Failure::Unreachable(_) => true,
+                    Failure::Refused(error) => !may_be_one_request(error),
+                    Failure::Broken(_) => false,
+                };
+                for (seat, mut bundle) in called {
+                    if let Some(seat) = seat.filter(|_| undone) {
+                        // Nothing of it happened, so it goes on waiting; its client need not know.
+                        if let Some(mut left) = self.shared.parked().put_back(seat, bundle) {
+                            left.answer_empty();
+                            finished.push(left);
+                        }
+                        continue;
+                    }
                     while !bundle.is_done() {
                         bundle.refuse_one(&fault);
                     }
@@ -486,6 +499,10 @@ impl Store for Postgres {
 
     fn attach(&self, line: &Arc<WaitingLine>) {
         let _ = self.shared.line.set(Arc::clone(line)); // once
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.shared.reach.trouble()
     }
 
     fn figures(&self) -> Vec<(&'static str, u64)> {
