@@ -29,7 +29,9 @@ test: test-rust test-clients ## Run every test but the long campaigns (crash, fu
 
 .PHONY: test-rust
 test-rust:
-	scripts/ensure-packages.sh psql=postgresql openssl=openssl
+	scripts/ensure-packages.sh psql=postgresql openssl=openssl pgbouncer=pgbouncer
+	@# Of the version that is there by now. Without it tests/scale_out.rs says that it skips.
+	scripts/ensure-packages.sh extension:plproxy=postgresql-%-plproxy || true
 	cargo test --workspace --locked
 
 .PHONY: test-clients

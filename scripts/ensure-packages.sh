@@ -3,13 +3,19 @@
 #
 #   scripts/ensure-packages.sh redis-cli=redis-tools node=nodejs module:ensurepip=python3-venv
 #
-# Each argument is PROGRAM=PACKAGE (a Debian package that brings it), or module:NAME=PACKAGE for a Python module.
+# Each argument is PROGRAM=PACKAGE (a Debian package that brings it), module:NAME=PACKAGE for a Python module, or
+# extension:NAME=PACKAGE for one of PostgreSQL's, whose newest version here stands for % in the package's name.
 # Nothing is touched when all are there. Otherwise root on a system with apt-get gets them installed; anybody
 # else gets a sentence, because installing for a whole machine is theirs to decide.
 set -euo pipefail
 
+postgresql_version() {
+    { find /usr/lib/postgresql -mindepth 1 -maxdepth 1 -printf '%f\n' 2>/dev/null || true; } | sort -V | tail -n 1
+}
+
 is_there() {
     case $1 in
+        extension:*) [ -e "/usr/share/postgresql/$(postgresql_version)/extension/${1#extension:}.control" ] ;;
         module:*) python3 -c "import ${1#module:}" 2>/dev/null ;;
         *) command -v "$1" >/dev/null ;;
     esac
@@ -17,7 +23,8 @@ is_there() {
 
 packages=()
 for pair in "$@"; do
-    is_there "${pair%%=*}" || packages+=("${pair#*=}")
+    package=${pair#*=}
+    is_there "${pair%%=*}" || packages+=("${package//%/$(postgresql_version)}")
 done
 [ ${#packages[@]} -gt 0 ] || exit 0
 

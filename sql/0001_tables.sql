@@ -131,6 +131,8 @@ CREATE TABLE remembered_pop (
     -- The messages as they were handed out.
     messages message[] NOT NULL,
     queue_names text[] NOT NULL,
+    -- Whether an array was asked for: the same answer is given again.
+    counted boolean NOT NULL,
     PRIMARY KEY (account_id, queue_id, key)
 );
 CREATE INDEX remembered_pop_by_end ON remembered_pop (ends_ms);

@@ -32,7 +32,7 @@ CREATE TYPE answer AS (
     reason text,
     headers bytea,
     body bytea,
-    -- Of a queue, in the order that describe_queue gives.
+    -- Of a queue, in the order that describe_queue gives. Of a message given again: whether an array was asked for.
     figures bigint[]
 );
 
@@ -200,15 +200,19 @@ END $$;
 
 CREATE FUNCTION take(at_ms bigint, reader int, head_part smallint, head_tid tid, lease_ms bigint) RETURNS message
 LANGUAGE plpgsql AS $$
-DECLARE m message;
+DECLARE
+    locked record;
+    m message;
 BEGIN
-    SELECT * INTO m FROM message WHERE ring = head_part AND ctid = head_tid AND due_ms IS NULL FOR UPDATE SKIP LOCKED;
-    IF m.id IS NULL THEN
+    SELECT message AS m, ctid AS tid INTO locked FROM message
+        WHERE ring = head_part AND ctid = head_tid AND due_ms IS NULL FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
         RETURN null;
     END IF;
+    m := locked.m;
     m.deliveries := m.deliveries + 1;
     IF lease_ms IS NULL THEN
-        DELETE FROM message WHERE ring = head_part AND ctid = head_tid;
+        DELETE FROM message WHERE ring = head_part AND ctid = locked.tid;
         RETURN m;
     END IF;
     m.due_ms := at_ms + lease_ms;
@@ -216,9 +220,9 @@ BEGIN
     m.receipt := new_receipt();
     IF m.ring = 2 THEN
         UPDATE message SET deliveries = m.deliveries, due_ms = m.due_ms, holder_id = m.holder_id, receipt = m.receipt
-            WHERE ring = 2 AND ctid = head_tid;
+            WHERE ring = 2 AND ctid = locked.tid;
     ELSE
-        DELETE FROM message WHERE ring = head_part AND ctid = head_tid;
+        DELETE FROM message WHERE ring = head_part AND ctid = locked.tid;
         m.ring := 2;
         INSERT INTO message SELECT (m).*;
     END IF;
@@ -233,7 +237,7 @@ $$;
 COMMENT ON FUNCTION new_receipt() IS 'A number nobody can guess: 60 random bits of a version 4 UUID.';
 
 CREATE FUNCTION pop_one(op int, at_ms bigint, reader int, queue bigint, sender int, not_own boolean, broadcast boolean,
-    want bigint, lease_ms bigint, request_key bytea DEFAULT null) RETURNS SETOF answer LANGUAGE plpgsql AS $$
+    want bigint, lease_ms bigint, request_key bytea DEFAULT null, counted boolean DEFAULT false) RETURNS SETOF answer LANGUAGE plpgsql AS $$
 DECLARE
     head record;
     m message;
@@ -244,13 +248,17 @@ DECLARE
     locked bigint := 0;
     passed bigint := 0;
     enough boolean := false;
+    was_counted boolean;
+    again answer;
 BEGIN
     IF request_key IS NOT NULL THEN
-        SELECT r.messages, r.queue_names INTO given, names FROM remembered_pop r
+        SELECT r.messages, r.queue_names, r.counted INTO given, names, was_counted FROM remembered_pop r
             WHERE r.account_id = reader AND r.queue_id = coalesce(queue, 0) AND r.key = request_key AND r.ends_ms > at_ms;
         IF FOUND THEN
             FOR i IN 1..cardinality(given) LOOP
-                RETURN NEXT shown(op, given[i], names[i]);
+                again := shown(op, given[i], names[i]);
+                again.figures := ARRAY[was_counted::int];
+                RETURN NEXT again;
             END LOOP;
             RETURN;
         END IF;
@@ -282,8 +290,8 @@ BEGIN
     IF cardinality(given) = 0 THEN
         RETURN NEXT nothing(op, queue, sender);
     ELSIF request_key IS NOT NULL THEN
-        INSERT INTO remembered_pop VALUES (reader, coalesce(queue, 0), request_key, at_ms + remembered_ms(), given, names);
+        INSERT INTO remembered_pop VALUES (reader, coalesce(queue, 0), request_key, at_ms + remembered_ms(), given, names, counted);
     END IF;
 END $$;
-COMMENT ON FUNCTION pop_one(int, bigint, int, bigint, int, boolean, boolean, bigint, bigint, bytea) IS
+COMMENT ON FUNCTION pop_one(int, bigint, int, bigint, int, boolean, boolean, bigint, bigint, bytea, boolean) IS
 'POP: gives each message to exactly one reader, for it is locked before it is given and gone after. Plan: as heads; one Tid Scan for each message.';

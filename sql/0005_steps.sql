@@ -102,35 +102,38 @@ CREATE FUNCTION hand_out(at_ms bigint, p smallint, leased boolean, given int[], 
 RETURNS SETOF answer LANGUAGE plpgsql AS $$
 DECLARE
     chosen record;
-    mine tid[];
+    mine record;
 BEGIN
     SELECT array_agg(tids[u.g]) AS tids, array_agg(places[u.g]) AS places, array_agg(u.t) AS whose,
         array_agg(ops[u.t]) AS ops, array_agg(queues[u.t] = 0) AS named, array_agg(readers[u.t]) AS readers,
         array_agg(leases[u.t]) AS leases
         INTO chosen FROM unnest(given, given_to) AS u(g, t) WHERE parts[u.g] = p;
-    mine := ARRAY(SELECT ctid FROM message WHERE ring = p AND ctid = ANY(chosen.tids) AND due_ms IS NULL
-        FOR UPDATE SKIP LOCKED);
+    SELECT array_agg(l.tid) AS tids, coalesce(array_agg(l.place), '{}') AS places INTO mine FROM (
+        SELECT ctid AS tid, place FROM message WHERE ring = p AND ctid = ANY(chosen.tids) AND due_ms IS NULL
+        FOR UPDATE SKIP LOCKED) AS l;
     IF leased THEN
         RETURN QUERY SELECT w.* FROM (
             SELECT array_agg(u.op) AS ops, array_agg(u.place) AS places, array_agg(u.named) AS named,
-                array_agg(u.reader) AS readers, array_agg(u.lease) AS leases, array_agg(u.tid) AS tids
-            FROM unnest(chosen.ops, chosen.places, chosen.named, chosen.readers, chosen.leases, chosen.tids)
-                AS u(op, place, named, reader, lease, tid) WHERE u.lease IS NOT NULL AND u.tid = ANY(mine)
+                array_agg(u.reader) AS readers, array_agg(u.lease) AS leases, array_agg(l.tid) AS tids
+            FROM unnest(chosen.ops, chosen.places, chosen.named, chosen.readers, chosen.leases)
+                AS u(op, place, named, reader, lease) JOIN unnest(mine.tids, mine.places) AS l(tid, place) USING (place)
+            WHERE u.lease IS NOT NULL
         ) AS x, LATERAL lend(at_ms, p, x.tids, x.ops, x.places, x.named, x.readers, x.leases) AS w;
         RETURN QUERY SELECT w.* FROM (
             SELECT array_agg(u.op) AS ops, array_agg(u.place) AS places, array_agg(u.named) AS named,
-                array_agg(u.tid) AS tids
-            FROM unnest(chosen.ops, chosen.places, chosen.named, chosen.leases, chosen.tids)
-                AS u(op, place, named, lease, tid) WHERE u.lease IS NULL AND u.tid = ANY(mine)
+                array_agg(l.tid) AS tids
+            FROM unnest(chosen.ops, chosen.places, chosen.named, chosen.leases)
+                AS u(op, place, named, lease) JOIN unnest(mine.tids, mine.places) AS l(tid, place) USING (place)
+            WHERE u.lease IS NULL
         ) AS x, LATERAL give_away(p, x.tids, x.ops, x.places, x.named) AS w;
     ELSE
-        RETURN QUERY SELECT * FROM give_away(p, mine, chosen.ops, chosen.places, chosen.named);
+        RETURN QUERY SELECT * FROM give_away(p, mine.tids, chosen.ops, chosen.places, chosen.named);
     END IF;
     -- What somebody else took in between is made up for, one request at a time.
-    IF cardinality(mine) < cardinality(chosen.tids) THEN
+    IF cardinality(mine.places) < cardinality(chosen.places) THEN
         RETURN QUERY SELECT w.* FROM (
-            SELECT u.t, count(*) AS missing FROM unnest(chosen.tids, chosen.whose) AS u(tid, t)
-            WHERE u.tid <> ALL(mine) GROUP BY u.t
+            SELECT u.t, count(*) AS missing FROM unnest(chosen.places, chosen.whose) AS u(place, t)
+            WHERE u.place <> ALL(mine.places) GROUP BY u.t
         ) AS x, LATERAL pop_one(ops[x.t], at_ms, readers[x.t], ids[queues[x.t]], senders[x.t], false, false, x.missing,
             leases[x.t]) AS w;
     END IF;

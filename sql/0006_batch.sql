@@ -70,7 +70,8 @@ BEGIN
             END IF;
         END IF;
         IF kind = 'p' THEN
-            RETURN QUERY SELECT * FROM pop_one(op, at_ms, account, q.id, sender, flags & 1 <> 0, flags & 2 <> 0, a, b, key);
+            RETURN QUERY SELECT * FROM pop_one(op, at_ms, account, q.id, sender, flags & 1 <> 0, flags & 2 <> 0, a, b, key,
+                flags & 16 <> 0);
         ELSE
             RETURN QUERY SELECT * FROM peek_one(op, at_ms, account, q.id, sender, flags & 1 <> 0, flags & 2 <> 0, a);
         END IF;

@@ -7,6 +7,7 @@ use posthaste_server::accounts::AccountsFile;
 use posthaste_wire::reply::Value;
 use serde_json::{Map, Value as Json, json};
 
+use crate::admin_store;
 use crate::flags::{AccountCommand, AdminCommand, Reach};
 use crate::resp::Client;
 
@@ -32,6 +33,7 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
             let words: Vec<&str> = ["QREDRIVE", from].into_iter().chain(to.as_deref()).collect();
             count(reach, &words, "moved")
         }
+        AdminCommand::Store { store, older_than, json } => admin_store::run(store, *older_than, *json),
         AdminCommand::Account(AccountCommand::Add { name, file }) => {
             AccountsFile::set(file, name, &secret()?)?;
             println!("account {name} stands in {}", file.display());
@@ -131,7 +133,7 @@ fn bytes_as_json(bytes: &[u8]) -> Json {
 }
 
 /// Rows with the same fields as a table; fields that only some rows have stand at the end.
-fn table(rows: &[Json]) -> String {
+pub(crate) fn table(rows: &[Json]) -> String {
     let mut names: Vec<&String> = Vec::new();
     for name in rows.iter().filter_map(Json::as_object).flat_map(Map::keys) {
         if !names.contains(&name) {
@@ -152,7 +154,7 @@ fn table(rows: &[Json]) -> String {
 }
 
 /// One field for people: control characters made visible, long bodies cut.
-fn cell(value: &Json) -> String {
+pub(crate) fn cell(value: &Json) -> String {
     const CHARACTERS_MAX: usize = 60;
     let text = match value {
         Json::String(text) => text.escape_debug().to_string(),

@@ -21,7 +21,9 @@ use posthaste_wire::operation::{Operation, Pop, Selection, Send};
 use posthaste_wire::span::Span;
 use serde::Serialize;
 
+use crate::config::Misuse;
 use crate::flags::{BenchStoreFlags, StoreWorkload};
+use crate::{bench_store_postgres, queue};
 
 /// Bytes that the log adds to a message: used for the plain file beside it.
 const RECORD_OVERHEAD_BYTES: usize = 56;
@@ -52,6 +54,11 @@ struct Report {
 pub(crate) fn run(flags: &BenchStoreFlags) -> Result<(), Box<dyn Error>> {
     let json = flags.json.as_deref().map(create).transpose()?;
     let choice: StoreChoice = flags.store.parse().map_err(|error| format!("--store: {error}"))?;
+    let singly = queue::popping(&flags.popping, &choice, flags.batch.iter().copied().max().unwrap_or(1));
+    let singly = singly.map_err(Misuse)?;
+    if !matches!(choice, StoreChoice::Postgres(_)) {
+        refuse_what_needs_a_database(flags).map_err(Misuse)?;
+    }
     let report = match &choice {
         StoreChoice::Memory => measure(flags, Memory::new(1), None)?,
         StoreChoice::Mock(bytes) => measure(flags, Mock::new(vec![b'x'; *bytes]), None)?,
@@ -66,11 +73,24 @@ pub(crate) fn run(flags: &BenchStoreFlags) -> Result<(), Box<dyn Error>> {
             report.reopen_s = Some(start.elapsed().as_secs_f64());
             report
         }
-        StoreChoice::Postgres(_) => return Err("not on PostgreSQL".into()),
+        StoreChoice::Postgres(address) => {
+            let ran = bench_store_postgres::run(flags, address, singly, json);
+            return ran.map_err(|error| error as Box<dyn Error>);
+        }
     };
     show(&report);
     if let Some(file) = json {
         serde_json::to_writer_pretty(file, &report)?;
+    }
+    Ok(())
+}
+
+fn refuse_what_needs_a_database(flags: &BenchStoreFlags) -> Result<(), String> {
+    if !flags.connections.is_empty() {
+        return Err("--connections is for postgres:// stores only".into());
+    }
+    if flags.workload == StoreWorkload::TwelveStep {
+        return Err("--workload twelve-step is for postgres:// stores only".into());
     }
     Ok(())
 }
@@ -135,7 +155,7 @@ fn measure<R: Rules>(
     })
 }
 
-fn median(values: &mut [f64]) -> f64 {
+pub(crate) fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use posthaste_server::queue::postgres::strategy::{Backoff, PopStrategy};
 
 /// A middle tier that explains itself: durable message queues over RESP, measured at every stage.
 #[derive(Debug, Parser)]
@@ -52,6 +53,8 @@ pub(crate) struct QueueFlags {
     /// Most requests a worker takes from the line at once; 1 = one request, one commit
     #[arg(long, default_value = "256", value_parser = at_least_one)]
     pub(crate) batch: usize,
+    #[command(flatten)]
+    pub(crate) popping: PoppingFlags,
     /// Largest message body in bytes; larger ones get TOOBIG
     #[arg(long, value_name = "BYTES", default_value = "65536")]
     pub(crate) max_message: usize,
@@ -84,6 +87,18 @@ pub(crate) struct QueueFlags {
     pub(crate) config: Option<PathBuf>,
 }
 
+/// How single pops are done on PostgreSQL, for experiments.
+#[derive(Args, Debug)]
+pub(crate) struct PoppingFlags {
+    /// On PostgreSQL with --batch 1: every request is a statement of its own, and pops are done by skip-locked,
+    /// delete-retry, for-update, repeatable-read or mark-update
+    #[arg(long, value_name = "STRATEGY")]
+    pub(crate) pop_strategy: Option<PopStrategy>,
+    /// What a pop does that lost its message to a faster one: none (tries again at once) or exponential (pauses)
+    #[arg(long, value_name = "BACKOFF", default_value_t)]
+    pub(crate) pop_backoff: Backoff,
+}
+
 /// The form of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
@@ -106,9 +121,10 @@ pub(crate) enum Bench {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   posthaste bench store --store embedded:/tmp/bench --batch 64
-  posthaste bench store --store memory: --workload send --preload 1000000")]
+  posthaste bench store --store memory: --workload send --preload 1000000
+  posthaste bench store --store postgres://app@db.example/bench --workload twelve-step --connections 16 --batch 1")]
 pub(crate) struct BenchStoreFlags {
-    /// The store to drive; an embedded directory must be new or empty
+    /// The store to drive; an embedded directory must be new or empty, and so must a database but for the schema
     #[arg(long, value_name = "STORE", default_value = "embedded:./posthaste-bench")]
     pub(crate) store: String,
     /// What is done
@@ -117,6 +133,11 @@ pub(crate) struct BenchStoreFlags {
     /// Operations in one commit; may repeat
     #[arg(long, default_values_t = [1, 16, 64, 256], value_parser = at_least_one)]
     pub(crate) batch: Vec<usize>,
+    /// On PostgreSQL: connections at once, each with a thread of its own; may repeat [default: 1 4 16]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub(crate) connections: Vec<usize>,
+    #[command(flatten)]
+    pub(crate) popping: PoppingFlags,
     /// Body bytes
     #[arg(long, value_name = "BYTES", default_value = "200")]
     pub(crate) message_bytes: usize,
@@ -141,6 +162,8 @@ pub(crate) enum StoreWorkload {
     Send,
     /// As many pops as sends
     Pairs,
+    /// The loop of `bench queue`; on PostgreSQL only
+    TwelveStep,
 }
 
 /// `posthaste admin`
@@ -149,6 +172,7 @@ pub(crate) enum StoreWorkload {
   posthaste admin queues
   posthaste admin messages orders --count 5 --json
   posthaste admin clients --kill 17
+  posthaste admin store --store postgres://app@db.example/posthaste
   posthaste admin account add alice --file accounts.txt < secret.txt
   posthaste admin queues --user alice --secret-file secret.txt")]
 pub(crate) struct Admin {
@@ -233,6 +257,19 @@ pub(crate) enum AdminCommand {
         #[command(flatten)]
         reach: Reach,
     },
+    /// How a PostgreSQL store is: sizes, dead rows, who keeps them from being removed, and what to do
+    Store {
+        /// The database: postgres://USER:PASSWORD@HOST:PORT/DATABASE
+        // Text, not an address: an error of the flags would repeat the value, password included.
+        #[arg(long, value_name = "URL")]
+        store: String,
+        /// Transactions that have been open for less are no finding
+        #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+        older_than: Duration,
+        /// JSON instead of tables
+        #[arg(long)]
+        json: bool,
+    },
     /// Accounts of a closed server, in its accounts file
     #[command(subcommand)]
     Account(AccountCommand),
@@ -270,6 +307,10 @@ pub(crate) struct MigrateFlags {
     // Text, not an address: an error of the flags would repeat the value, password included.
     #[arg(long, value_name = "URL", required_unless_present = "print")]
     pub(crate) store: Option<String>,
+    /// For experiments: afterwards give every request a fixed answer with a body of so many bytes, which touches no
+    /// table; the database must hold no queue, and keeps none from then on
+    #[arg(long, value_name = "BYTES", conflicts_with = "print")]
+    pub(crate) mock: Option<u32>,
     /// Change nothing: write the whole schema to stdout as a script for psql
     #[arg(long)]
     pub(crate) print: bool,

@@ -3,8 +3,10 @@
 //! Exit code 0: done. 1: it failed. 2: it was used wrongly. An error is one line on stderr.
 
 mod admin;
+mod admin_store;
 mod bench;
 mod bench_store;
+mod bench_store_postgres;
 mod config;
 mod demo;
 mod demo_page;
@@ -13,6 +15,7 @@ mod logging;
 mod migrate;
 mod queue;
 mod resp;
+mod secrets;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -23,6 +26,7 @@ use config::Misuse;
 use flags::{Admin, Bench, Program};
 
 fn main() -> ExitCode {
+    secrets::hide();
     let program = match config::program(std::env::args_os().collect()) {
         Ok(program) => program,
         Err(refusal) => return refusal.tell(),

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io::{self, ErrorKind, Write as _};
 
 use posthaste_server::queue::postgres::address::PostgresAddress;
-use posthaste_server::queue::postgres::migrations;
+use posthaste_server::queue::postgres::{migrations, mock};
 
 use crate::config::Misuse;
 use crate::flags::MigrateFlags;
@@ -16,7 +16,12 @@ pub(crate) fn run(flags: &MigrateFlags) -> Result<(), Box<dyn Error>> {
         Some(url) => {
             let address: PostgresAddress =
                 url.parse().map_err(|error| Misuse(format!("--store: {error}")))?;
-            say(&report(&migrations::migrate_at(&address)?))
+            let applied = report(&migrations::migrate_at(&address)?);
+            match flags.mock {
+                Some(bytes) => mock::install(&address, bytes)?,
+                None => return say(&applied),
+            }
+            say(&format!("{applied}every request gets a fixed answer now\n"))
         }
         None => Err(Misuse("--store is missing".into()).into()),
     }

@@ -9,6 +9,7 @@ use std::thread::available_parallelism;
 use posthaste_server::path::accept::ListenAddress;
 use posthaste_server::queue::choice::StoreChoice;
 use posthaste_server::queue::postgres::address::PostgresAddress;
+use posthaste_server::queue::postgres::strategy::{Backoff, Popping};
 use posthaste_server::server::{Options, RunNote, Server};
 use posthaste_wire::command::Kind;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -16,7 +17,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::config::Misuse;
-use crate::flags::QueueFlags;
+use crate::flags::{PoppingFlags, QueueFlags};
 use crate::logging;
 
 /// Runs it; returns when it has stopped.
@@ -76,6 +77,7 @@ fn options(flags: &QueueFlags) -> Result<Options, String> {
         threads: flags.threads.unwrap_or(cores),
         workers: workers(flags, &store),
         batch: flags.batch,
+        singly: popping(&flags.popping, &store, flags.batch)?,
         message_bytes_max: flags.max_message,
         line_requests_max: flags.line_limit,
         priority_kinds: flags.priority_line.iter().map(|name| kind(name)).collect::<Result<_, _>>()?,
@@ -85,6 +87,30 @@ fn options(flags: &QueueFlags) -> Result<Options, String> {
         record,
         store,
     })
+}
+
+/// How single pops are done, if every request is to be for itself.
+pub(crate) fn popping(
+    flags: &PoppingFlags,
+    store: &StoreChoice,
+    batch: usize,
+) -> Result<Option<Popping>, String> {
+    let Some(strategy) = flags.pop_strategy else {
+        return match flags.pop_backoff {
+            Backoff::None => Ok(None),
+            backoff => Err(format!("--pop-backoff {backoff} needs a --pop-strategy")),
+        };
+    };
+    if !matches!(store, StoreChoice::Postgres(_)) {
+        return Err(format!("--pop-strategy is for postgres:// stores only, not for {store}"));
+    }
+    if batch != 1 {
+        return Err("--pop-strategy needs --batch 1: a batch gives messages out by itself".into());
+    }
+    if flags.pop_backoff != Backoff::None && !strategy.can_lose() {
+        return Err(format!("--pop-backoff {} is in vain: {strategy} never loses", flags.pop_backoff));
+    }
+    Ok(Some(Popping { strategy, backoff: flags.pop_backoff }))
 }
 
 /// A store in this process needs one worker; a database serves several at once.
@@ -133,6 +159,8 @@ fn note(flags: &QueueFlags, store: &StoreChoice) -> RunNote {
             "threads": flags.threads,
             "workers": workers(flags, store),
             "batch": flags.batch,
+            "pop_strategy": flags.popping.pop_strategy.map(|strategy| strategy.to_string()),
+            "pop_backoff": flags.popping.pop_backoff.to_string(),
             "max_message_bytes": flags.max_message,
             "line_limit": flags.line_limit,
             "priority_line": flags.priority_line,

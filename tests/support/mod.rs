@@ -2,13 +2,13 @@
 
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a server may take until it listens.
 const START: Duration = Duration::from_secs(20);
@@ -26,8 +26,17 @@ type Log = Arc<Mutex<String>>;
 impl Server {
     /// Starts `posthaste queue` on `store` with further arguments and waits until it listens.
     pub(crate) fn start(store: &str, arguments: &[&str]) -> Self {
+        Self::launch(store, "off", arguments)
+    }
+
+    /// The same with HTTP on a free port.
+    pub(crate) fn start_with_http(store: &str, arguments: &[&str]) -> Self {
+        Self::launch(store, "127.0.0.1:0", arguments)
+    }
+
+    fn launch(store: &str, http: &str, arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_posthaste"))
-            .args(["queue", "--listen", "127.0.0.1:0", "--http", "off", "--store", store])
+            .args(["queue", "--listen", "127.0.0.1:0", "--http", http, "--store", store])
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -47,6 +56,23 @@ impl Server {
     /// Where it listens.
     pub(crate) fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// Asks `GET /readyz`: the status, and what it says.
+    pub(crate) fn readiness(&self) -> (u16, String) {
+        let start = Instant::now();
+        let http = loop {
+            if let Some(http) = self.log().lines().find_map(|line| address_after("on http://", line)) {
+                break http;
+            }
+            assert!(start.elapsed() < START, "no HTTP:\n{}", self.log());
+        };
+        let mut text = String::new();
+        let mut stream = TcpStream::connect(http).expect("HTTP is served");
+        let asked = write!(stream, "GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        asked.and_then(|()| stream.read_to_string(&mut text)).expect("an answer");
+        let status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+        (status, text.split_once("\r\n\r\n").map(|(_, body)| body.trim().to_owned()).unwrap_or_default())
     }
 
     /// What it wrote to stderr so far.
@@ -107,6 +133,10 @@ fn follow(stderr: ChildStderr, log: Log) -> Receiver<SocketAddr> {
 
 /// The address in a line that says `listening on 127.0.0.1:PORT`.
 fn address_in(line: &str) -> Option<SocketAddr> {
-    let (_, after) = line.split_once("listening on ")?;
+    address_after("listening on ", line)
+}
+
+fn address_after(words: &str, line: &str) -> Option<SocketAddr> {
+    let (_, after) = line.split_once(words)?;
     after.split(|c: char| c.is_whitespace() || c == '"' || c == ',').next()?.parse().ok()
 }

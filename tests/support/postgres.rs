@@ -74,13 +74,54 @@ pub(crate) fn shared() -> &'static Postgres {
 impl Postgres {
     /// Makes and starts one with the given settings (`name=value`). It trusts everybody on this machine.
     pub(crate) fn start(settings: &[&str]) -> Self {
+        let mut server = Self::prepare(settings);
+        let mut initdb = server.command("initdb");
+        initdb.args(["--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C"]);
+        finish(initdb.arg("--pgdata").arg(server.data()));
+        server.begin();
+        server
+    }
+
+    /// Makes and starts a standby that follows `primary`, over its unix socket.
+    pub(crate) fn standby_of(primary: &Self, settings: &[&str]) -> Self {
+        let mut standby = Self::prepare(settings);
+        let mut backup = standby.command("pg_basebackup");
+        backup.args(["--no-sync", "--checkpoint=fast", "--write-recovery-conf", "--username=postgres"]);
+        backup.arg("--host").arg(&primary.dir).args(["--port", &primary.port.to_string()]);
+        finish(backup.arg("--pgdata").arg(standby.data()));
+        standby.begin();
+        standby
+    }
+
+    /// Makes a standby the primary, and waits until it is.
+    pub(crate) fn promote(&self) {
+        assert_eq!(self.psql("postgres", "SELECT pg_promote()"), "t");
+    }
+
+    /// Stops every process of it where it stands; `SIGCONT` as the other word lets them go on.
+    pub(crate) fn signal_all(&self, signal: Signal) {
+        let postmaster = self.pid();
+        let processes = fs::read_dir("/proc").expect("/proc").flatten();
+        let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let parent = |pid: u32| -> Option<u32> {
+            let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            text.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+        };
+        for pid in numbers.filter(|pid| *pid == postmaster || parent(*pid) == Some(postmaster)) {
+            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process id");
+            let _ = kill_process(pid, signal); // it may have ended by itself
+        }
+    }
+
+    /// A directory with a guard, and nothing in it.
+    fn prepare(settings: &[&str]) -> Self {
         let dir = tempfile::Builder::new().prefix("posthaste-pg-").tempdir_in(BELOW);
         // From here the guard removes it.
         let dir = dir.expect("a temporary directory").keep();
         let mut guard = Command::new("sh");
         guard.args(["-c", GUARD, "guard"]).arg(&dir);
         let guard = guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let mut server = Self {
+        let server = Self {
             dir,
             settings: settings.iter().map(ToString::to_string).collect(),
             port: free_port(),
@@ -90,14 +131,16 @@ impl Postgres {
             databases: AtomicU32::new(0),
         };
         server.give_away(&server.dir);
-        let mut initdb = server.command("initdb");
-        initdb.args(["--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C"]);
-        finish(initdb.arg("--pgdata").arg(server.data()));
+        server
+    }
+
+    /// Starts it for the first time.
+    fn begin(&mut self) {
         // The port was free a moment ago; somebody else may have taken it since.
         for _ in 0..5 {
-            match server.launch() {
-                Ok(()) => return server,
-                Err(log) if log.contains("could not bind") => server.port = free_port(),
+            match self.launch() {
+                Ok(()) => return,
+                Err(log) if log.contains("could not bind") => self.port = free_port(),
                 Err(log) => panic!("PostgreSQL did not start:\n{log}"),
             }
         }
@@ -288,7 +331,8 @@ impl Postgres {
     fn is_ready(&self, pid: u32) -> bool {
         let text = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
-        lines.first() == Some(&pid.to_string().as_str()) && lines.get(7) == Some(&"ready")
+        lines.first() == Some(&pid.to_string().as_str())
+            && matches!(lines.get(7), Some(&("ready" | "standby")))
     }
 
     fn data(&self) -> PathBuf {
@@ -327,7 +371,7 @@ impl Drop for Postgres {
 }
 
 /// User and group for the server when we are root: those its package made, else nobody's.
-fn unprivileged() -> Option<(String, String)> {
+pub(crate) fn unprivileged() -> Option<(String, String)> {
     if !getuid().is_root() {
         return None;
     }

@@ -25,6 +25,7 @@ use crate::path::network::Network;
 use crate::path::waiting_line::WaitingLine;
 use crate::path::worker::Store;
 use crate::queue::choice::{OpenError, StoreChoice};
+use crate::queue::postgres::strategy::Popping;
 use crate::time::Time;
 
 /// How to run a queue tier.
@@ -44,6 +45,8 @@ pub struct Options {
     pub workers: usize,
     /// Most requests a worker takes at once, at least 1.
     pub batch: usize,
+    /// On PostgreSQL: every request for itself, with pops done like this; `batch` is 1 then.
+    pub singly: Option<Popping>,
     /// Largest body in bytes.
     pub message_bytes_max: usize,
     /// Most requests that wait.
@@ -150,8 +153,8 @@ impl Server {
         let clock = Clock::start();
         let accounts = options.accounts.as_deref().map(AccountsFile::open).transpose();
         let accounts = accounts.map_err(StartError::Accounts)?;
-        let store =
-            options.store.open(options.memory_limit, Time::start(), clock).map_err(StartError::Store)?;
+        let store = options.store.open(options.memory_limit, options.singly, Time::start(), clock);
+        let store = store.map_err(StartError::Store)?;
         let listeners = listen(&options.listen)?;
         let http = options.http.map(listen_http).transpose()?;
         let addresses = listeners.iter().map(Listener::address).collect::<io::Result<Vec<_>>>()?;

@@ -12,6 +12,7 @@ use super::memory::Memory;
 use super::mock::Mock;
 use super::postgres::address::PostgresAddress;
 use super::postgres::store::{self, Postgres};
+use super::postgres::strategy::Popping;
 use crate::path::local::Local;
 use crate::path::worker::Store;
 use crate::time::Time;
@@ -81,13 +82,14 @@ impl fmt::Display for StoreChoice {
 }
 
 impl StoreChoice {
-    /// Opens it for the path.
+    /// Opens it for the path; `singly` is for PostgreSQL only.
     ///
     /// # Errors
     /// What stands in the way and what to do.
     pub fn open(
         &self,
         memory_limit: Option<u64>,
+        singly: Option<Popping>,
         time: Time,
         clock: Clock,
     ) -> Result<Arc<dyn Store>, OpenError> {
@@ -99,7 +101,9 @@ impl StoreChoice {
             }
             Self::Memory => Local::new(Memory::new(fastrand::u64(..)), time, clock),
             Self::Mock(bytes) => Local::new(Mock::new(vec![b'x'; *bytes]), time, clock),
-            Self::Postgres(address) => Postgres::open(address, time, clock).map_err(OpenError::Postgres)?,
+            Self::Postgres(address) => {
+                Postgres::open(address, singly, time, clock).map_err(OpenError::Postgres)?
+            }
         })
     }
 }

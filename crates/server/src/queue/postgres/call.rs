@@ -451,7 +451,10 @@ impl<'a> Call<'a> {
                 None,
                 None,
             ],
-            flags: i32::from(select.not_own) | i32::from(select.broadcast) << 1 | i32::from(waits) << 2,
+            flags: i32::from(select.not_own)
+                | i32::from(select.broadcast) << 1
+                | i32::from(waits) << 2
+                | i32::from(select.count.is_some()) << 4,
             ..Other::default()
         }
     }

@@ -1,10 +1,14 @@
 //! One connection to the database, used by one thread at a time; made again when it breaks, with patience.
 
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use rustc_hash::FxHashMap;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::timeout;
@@ -121,7 +125,8 @@ pub(super) struct Link {
     reach: Arc<Reach>,
     runtime: Runtime,
     client: Option<Client>,
-    statement: Option<Statement>,
+    /// Prepared in this session, by their text.
+    statements: FxHashMap<String, Statement>,
     notices: Option<UnboundedSender<String>>,
 }
 
@@ -129,7 +134,7 @@ impl Link {
     /// Not connected yet; payloads of notifications go to `notices`.
     pub(super) fn new(reach: Arc<Reach>, notices: Option<UnboundedSender<String>>) -> std::io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        Ok(Self { reach, runtime, client: None, statement: None, notices })
+        Ok(Self { reach, runtime, client: None, statements: FxHashMap::default(), notices })
     }
 
     /// Connects unless it is connected; true: the connection is new.
@@ -139,7 +144,7 @@ impl Link {
             return Ok(false);
         }
         self.client = None;
-        self.statement = None;
+        self.statements.clear();
         if let Some(why) = self.reach.too_early() {
             return Err(Failure::Unreachable(why));
         }
@@ -184,25 +189,43 @@ impl Link {
         arguments: &[(&(dyn ToSql + Sync), Type)],
         keep: bool,
     ) -> Result<Vec<Row>, Failure> {
+        self.ask_within(sql, arguments, keep, false)
+    }
+
+    /// Asks one statement in a REPEATABLE READ transaction of its own. Its beginning and end are sent with it, so it is
+    /// one round trip too.
+    pub(super) fn ask_repeatable(
+        &mut self,
+        sql: &str,
+        arguments: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Vec<Row>, Failure> {
+        self.ask_within(sql, arguments, true, true)
+    }
+
+    fn ask_within(
+        &mut self,
+        sql: &str,
+        arguments: &[(&(dyn ToSql + Sync), Type)],
+        keep: bool,
+        repeatable: bool,
+    ) -> Result<Vec<Row>, Failure> {
         self.ready()?;
         let Some(client) = &self.client else {
             return Err(Failure::Unreachable("not connected".into()));
         };
         let named = keep && self.reach.sessions.load(Ordering::Relaxed);
-        let statement = &mut self.statement;
+        let statements = &mut self.statements;
         let answered = self.runtime.block_on(async {
             timeout(ANSWER_WITHIN, async {
-                if !named {
-                    return client.query_typed(sql, arguments).await;
-                }
-                if statement.is_none() {
+                if named && !statements.contains_key(sql) {
                     let types: Vec<Type> = arguments.iter().map(|(_, kind)| kind.clone()).collect();
-                    *statement = Some(client.prepare_typed(sql, &types).await?);
+                    statements.insert(sql.to_owned(), client.prepare_typed(sql, &types).await?);
                 }
-                let values: Vec<&(dyn ToSql + Sync)> = arguments.iter().map(|(value, _)| *value).collect();
-                match statement {
-                    Some(statement) => client.query(&*statement, &values).await,
-                    None => client.query_typed(sql, arguments).await,
+                let statement = statements.get(sql).filter(|_| named);
+                let asked = query(client, statement, sql, arguments);
+                match repeatable {
+                    true => repeatably(client, asked).await,
+                    false => asked.await,
                 }
             })
             .await
@@ -235,10 +258,63 @@ impl Link {
     }
 }
 
+/// One statement, prepared or not.
+async fn query(
+    client: &Client,
+    statement: Option<&Statement>,
+    sql: &str,
+    arguments: &[(&(dyn ToSql + Sync), Type)],
+) -> Result<Vec<Row>, tokio_postgres::Error> {
+    match statement {
+        Some(statement) => {
+            let values: Vec<&(dyn ToSql + Sync)> = arguments.iter().map(|(value, _)| *value).collect();
+            client.query(statement, &values).await
+        }
+        None => client.query_typed(sql, arguments).await,
+    }
+}
+
+/// Sends the beginning of a transaction, what is asked in it, and its end, in one go. If what is asked fails, the
+/// end undoes the transaction.
+async fn repeatably(
+    client: &Client,
+    asked: impl Future<Output = Result<Vec<Row>, tokio_postgres::Error>>,
+) -> Result<Vec<Row>, tokio_postgres::Error> {
+    let begin = client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ");
+    let end = client.batch_execute("COMMIT");
+    let (mut begin, mut asked, mut end) = (pin!(begin), pin!(asked), pin!(end));
+    let (mut begun, mut answer, mut ended) = (None, None, None);
+    // Each sends its message when it is first polled, so they go out in this order.
+    poll_fn(|context| {
+        poll_once(begin.as_mut(), context, &mut begun);
+        poll_once(asked.as_mut(), context, &mut answer);
+        poll_once(end.as_mut(), context, &mut ended);
+        match (begun.take(), answer.take(), ended.take()) {
+            (Some(begun), Some(answer), Some(ended)) => {
+                Poll::Ready(begun.and(answer).and_then(|rows| ended.map(|()| rows)))
+            }
+            waiting => {
+                (begun, answer, ended) = waiting;
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
+/// Polls a future unless it is done.
+fn poll_once<F: Future>(future: Pin<&mut F>, context: &mut Context<'_>, done: &mut Option<F::Output>) {
+    if done.is_none()
+        && let Poll::Ready(output) = future.poll(context)
+    {
+        *done = Some(output);
+    }
+}
+
 /// Keeps a connection going and passes on what the server says unasked.
 async fn converse(mut connection: PostgresConnection, notices: Option<UnboundedSender<String>>) {
     loop {
-        match std::future::poll_fn(|context| connection.poll_message(context)).await {
+        match poll_fn(|context| connection.poll_message(context)).await {
             Some(Ok(AsyncMessage::Notification(note))) => {
                 if let Some(notices) = &notices {
                     let _ = notices.send(note.payload().to_owned()); // its reader may be gone

@@ -24,19 +24,25 @@ struct Migration {
 
 /// All files, in order. A file that has been released never changes again; a change is a further file.
 const MIGRATIONS: &[Migration] = &[
-    Migration { number: 1, name: "tables", text: include_str!("../../../../../sql/0001_tables.sql") },
-    Migration { number: 2, name: "lanes", text: include_str!("../../../../../sql/0002_lanes.sql") },
-    Migration { number: 3, name: "rules", text: include_str!("../../../../../sql/0003_rules.sql") },
-    Migration { number: 4, name: "changes", text: include_str!("../../../../../sql/0004_changes.sql") },
-    Migration { number: 5, name: "steps", text: include_str!("../../../../../sql/0005_steps.sql") },
-    Migration { number: 6, name: "batch", text: include_str!("../../../../../sql/0006_batch.sql") },
-    Migration { number: 7, name: "upkeep", text: include_str!("../../../../../sql/0007_upkeep.sql") },
-    Migration {
-        number: 8,
-        name: "sql_clients",
-        text: include_str!("../../../../../sql/0008_sql_clients.sql"),
-    },
+    migration(1, "tables", include_str!("../../../../../sql/0001_tables.sql")),
+    migration(2, "lanes", include_str!("../../../../../sql/0002_lanes.sql")),
+    migration(3, "rules", include_str!("../../../../../sql/0003_rules.sql")),
+    migration(4, "changes", include_str!("../../../../../sql/0004_changes.sql")),
+    migration(5, "steps", include_str!("../../../../../sql/0005_steps.sql")),
+    migration(6, "batch", include_str!("../../../../../sql/0006_batch.sql")),
+    migration(7, "upkeep", include_str!("../../../../../sql/0007_upkeep.sql")),
+    migration(8, "singles", include_str!("../../../../../sql/0008_singles.sql")),
+    migration(9, "pop_delete_retry", include_str!("../../../../../sql/0009_pop_delete_retry.sql")),
+    migration(10, "pop_for_update", include_str!("../../../../../sql/0010_pop_for_update.sql")),
+    migration(11, "pop_repeatable_read", include_str!("../../../../../sql/0011_pop_repeatable_read.sql")),
+    migration(12, "pop_mark_update", include_str!("../../../../../sql/0012_pop_mark_update.sql")),
+    migration(13, "pop_skip_locked", include_str!("../../../../../sql/0013_pop_skip_locked.sql")),
+    migration(14, "sql_clients", include_str!("../../../../../sql/0014_sql_clients.sql")),
 ];
+
+const fn migration(number: u32, name: &'static str, text: &'static str) -> Migration {
+    Migration { number, name, text }
+}
 
 /// `posthast` in ASCII: the key of the lock, the same in every release.
 const LOCK: i64 = 0x706f_7374_6861_7374;
@@ -277,7 +283,9 @@ mod tests {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sql");
         let entries = fs::read_dir(&dir).expect("the directory sql");
         let names = entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
-        let mut names: Vec<String> = names.filter(|name| name.ends_with(".sql")).collect();
+        let numbered =
+            |name: &String| name.ends_with(".sql") && name.starts_with(|c: char| c.is_ascii_digit());
+        let mut names: Vec<String> = names.filter(numbered).collect();
         names.sort();
         let listed: Vec<String> = MIGRATIONS.iter().map(super::Migration::file).collect();
         assert_eq!(listed, names);

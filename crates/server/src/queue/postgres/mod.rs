@@ -36,4 +36,10 @@ mod parked;
 
 mod keeper;
 
+pub mod strategy;
+
+mod single;
+
+pub mod mock;
+
 pub mod store;

@@ -158,6 +158,9 @@ impl Replies {
         let queue = queue_named(ask.operation).map(|queue| queue.of(ask.bytes));
         let mut rows: Vec<&Row> = self.rows_of(op).filter(|row| kind(row) == b'm').collect();
         rows.sort_by_key(|row| row.get::<_, Option<i64>>(column::PLACE));
+        // What is given again has the form of the first time.
+        let form = rows.first().and_then(|row| row.get::<_, Option<Vec<Option<i64>>>>(column::FIGURES));
+        let many = form.map_or(many, |form| form.first() == Some(&Some(1)));
         match (many, rows.len()) {
             (false, 0) => return answer.null(),
             (true, 0) => return answer.empty(),
@@ -171,6 +174,11 @@ impl Replies {
     fn rows_of(&self, op: usize) -> impl Iterator<Item = &Row> {
         self.by_op[op].iter().map(|&number| &self.rows[number])
     }
+}
+
+/// Whether a pop gave up because somebody else was faster.
+pub(super) fn is_lost(rows: &[Row]) -> bool {
+    matches!(rows, [row] if kind(row) == b'f' && text(row, column::REASON) == "lost")
 }
 
 /// Writes a message; `queue` is the name that the reader gave, which the row then need not tell.

@@ -9,7 +9,7 @@ use std::io;
 
 use serde_json::Value as Json;
 use tokio::runtime;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::address::PostgresAddress;
 use super::advice;
@@ -167,7 +167,7 @@ async fn rows(client: &Client, query: &str) -> Result<Vec<Json>, ReportError> {
     let asked = format!("SELECT coalesce(json_agg(r), '[]')::text FROM ({query}) AS r");
     let answers = client.simple_query(&asked).await?;
     let text = answers.iter().find_map(|answer| match answer {
-        tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0),
+        SimpleQueryMessage::Row(row) => row.get(0),
         _ => None,
     });
     serde_json::from_str(text.unwrap_or("[]")).map_err(|error| ReportError::Failed(error.to_string()))

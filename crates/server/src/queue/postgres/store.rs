@@ -13,13 +13,15 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::address::PostgresAddress;
-use super::call::{Call, Knowledge, Lane, Place};
+use super::call::{Call, Knowledge, Lane, Place, Step};
 use super::floors::Floors;
 use super::keeper::Keeper;
 use super::link::{Failure, Link, Reach};
 use super::names::Accounts;
 use super::parked::{Called, Parked, Since};
 use super::replies::Replies;
+use super::single::Single;
+use super::strategy::Popping;
 use crate::path::bundle::{Address, Bundle};
 use crate::path::waiting_line::WaitingLine;
 use crate::path::worker::{Batch, Store};
@@ -36,6 +38,8 @@ pub struct Postgres {
     clock: Clock,
     keeper: Option<Keeper>,
     apply: String,
+    /// Every request for itself, with pops done like this.
+    singly: Option<Popping>,
 }
 
 /// What the store and its keeper share.
@@ -78,12 +82,19 @@ impl std::fmt::Display for OpenError {
 impl std::error::Error for OpenError {}
 
 impl Postgres {
-    /// Connects and looks whether the schema is the one this program knows.
+    /// Connects and looks whether the schema is the one this program knows. With `singly` every request is a statement
+    /// and a commit of its own.
     ///
     /// # Errors
     /// What stands in the way and what to do.
-    pub fn open(address: &PostgresAddress, time: Time, clock: Clock) -> Result<Arc<Self>, OpenError> {
+    pub fn open(
+        address: &PostgresAddress,
+        singly: Option<Popping>,
+        time: Time,
+        clock: Clock,
+    ) -> Result<Arc<Self>, OpenError> {
         let mut store = Self::connect(address, time, clock, None)?;
+        store.singly = singly;
         store.keeper = Some(Keeper::start(&store.shared).map_err(|error| OpenError(error.to_string()))?);
         Ok(Arc::new(store))
     }
@@ -117,6 +128,7 @@ impl Postgres {
             floors: Mutex::default(),
             clock,
             keeper: None,
+            singly: None,
             apply: format!("SELECT * FROM posthaste.apply({})", places.join(", ")),
         })
     }
@@ -188,7 +200,10 @@ impl Postgres {
                 return;
             }
             let since = self.shared.parked().begin();
-            self.attempt(link, called, since, finished);
+            match self.singly {
+                None => self.attempt(link, called, since, finished),
+                Some(_) => called.into_iter().for_each(|one| self.attempt(link, vec![one], since, finished)),
+            }
             let mut parked = self.shared.parked();
             parked.end();
             called = parked.take_woken();
@@ -272,6 +287,9 @@ impl Postgres {
             if link.ready()? {
                 self.floors().forget(); // it may be another server
             }
+            if let Some(answered) = self.call_singly(link, called) {
+                return answered;
+            }
             let (outcome, lanes, places) = {
                 let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
                 let bundles: Vec<&Bundle> = called.iter().map(|(_, bundle)| &**bundle).collect();
@@ -297,6 +315,27 @@ impl Postgres {
                 Err(failure) => return Err(failure),
             }
         }
+    }
+
+    /// The same for a single request that has a statement of its own.
+    fn call_singly(
+        &self,
+        link: &mut Link,
+        called: &[Called],
+    ) -> Option<Result<(Replies, Vec<Place>), Failure>> {
+        let (popping, [(_, bundle)]) = (self.singly?, called) else { return None };
+        let [request] = &bundle.requests[bundle.answered..] else { return None };
+        let ask = Ask { account: bundle.account, operation: &request.operation, bytes: &bundle.bytes };
+        let single = {
+            let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+            Single::of(ask, &accounts)?
+        };
+        let answered = single.ask(link, popping, self.shared.now_ms()).and_then(|rows| {
+            let replies = Replies::new(rows, 1);
+            self.learn(link, &replies, &[])?;
+            Ok((replies, vec![Place { bundle: 0, request: bundle.answered, step: Step::Other }]))
+        });
+        Some(answered)
     }
 
     /// Takes note of floors and of the names of accounts met for the first time.

@@ -1,0 +1,222 @@
+//! One request, one statement, one commit: a store that does not batch, for experiments with pop strategies.
+//!
+//! The plain requests have statements of their own, which take no lock that a neighbour needs; the others go through
+//! `apply`, as a batch of one. See sql/0008_singles.sql.
+//!
+//! A pop that lost its message to a faster one tries again. Without a back-off that loop runs in the database, where
+//! it costs no round trip; REPEATABLE READ, whose failed transaction must end first, is tried again from here. With
+//! a back-off every strategy is: whoever pauses then holds a worker, but neither a transaction nor a snapshot, which
+//! a pause in the database would keep vacuum from passing.
+
+use posthaste_wire::operation::{Operation, Pop, Recipient, Selection, Send};
+use posthaste_wire::span::Span;
+use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::Type;
+
+use super::link::{Failure, Link};
+use super::names::Accounts;
+use super::replies::is_lost;
+use super::strategy::{Backoff, PopStrategy, Popping};
+use crate::queue::rules::{AccountId, Ask};
+
+/// A request that has a statement of its own. Accounts are numbers as SQL has them.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Single<'a> {
+    Send { sender: i32, queue: &'a str, recipient: i32, body: &'a [u8] },
+    Peek(Reading<'a>),
+    Pop(Reading<'a>),
+    Create,
+    Delete { queue: &'a str },
+    Readable { reader: i32 },
+}
+
+/// Whose turn it is to read, and what.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Reading<'a> {
+    reader: i32,
+    queue: Option<&'a str>,
+    sender: Option<i32>,
+}
+
+impl<'a> Single<'a> {
+    /// None: the request goes through `apply`.
+    pub(super) fn of(ask: Ask<'a>, accounts: &Accounts) -> Option<Self> {
+        match ask.operation {
+            Operation::Send(send) => send_of(ask, send, accounts),
+            Operation::Peek(select) => reading(ask, select, accounts).map(Self::Peek),
+            Operation::Pop(Pop { select, lease_ms: None, request_id: None, .. }) => {
+                reading(ask, select, accounts).map(Self::Pop)
+            }
+            Operation::CreateQueue { name: None, options: None } => Some(Self::Create),
+            Operation::DeleteQueue { queue } => Some(Self::Delete { queue: text(ask, *queue) }),
+            Operation::Readable => Some(Self::Readable { reader: ask.account.cast_signed() }),
+            _ => None,
+        }
+    }
+
+    /// Does it. The rows are those of request 0.
+    pub(super) fn ask(
+        &self,
+        link: &mut Link,
+        popping: Popping,
+        now_ms: Option<i64>,
+    ) -> Result<Vec<Row>, Failure> {
+        let now = (&now_ms as _, Type::INT8);
+        let op = (&0_i32 as _, Type::INT4);
+        match self {
+            Self::Send { sender, queue, recipient, body } => link.ask(
+                "SELECT * FROM posthaste.send_single($1, $2, $3, $4, $5, $6)",
+                &[
+                    now,
+                    op,
+                    (sender, Type::INT4),
+                    (queue, Type::TEXT),
+                    (recipient, Type::INT4),
+                    (body, Type::BYTEA),
+                ],
+                true,
+            ),
+            Self::Peek(Reading { reader, queue, sender }) => link.ask(
+                "SELECT * FROM posthaste.peek_single($1, $2, $3, $4, $5)",
+                &[now, op, (reader, Type::INT4), (queue, Type::TEXT), (sender, Type::INT4)],
+                true,
+            ),
+            Self::Pop(reading) => reading.pop(link, popping, now_ms),
+            Self::Create => link.ask("SELECT * FROM posthaste.create_single($1)", &[op], true),
+            Self::Delete { queue } => {
+                link.ask("SELECT * FROM posthaste.delete_single($1, $2)", &[op, (queue, Type::TEXT)], true)
+            }
+            Self::Readable { reader } => link.ask(
+                "SELECT * FROM posthaste.readable_single($1, $2, $3)",
+                &[now, op, (reader, Type::INT4)],
+                true,
+            ),
+        }
+    }
+}
+
+impl Reading<'_> {
+    /// Pops until there is a message, or none.
+    fn pop(&self, link: &mut Link, popping: Popping, now_ms: Option<i64>) -> Result<Vec<Row>, Failure> {
+        let tries = (popping.backoff != Backoff::None).then_some(1_i32);
+        let mut losses = 0;
+        loop {
+            match self.try_pop(link, popping.strategy, now_ms, tries) {
+                Ok(rows) if !is_lost(&rows) => return Ok(rows),
+                Ok(_) => {}
+                Err(Failure::Refused(error))
+                    if error.code() == Some(&SqlState::T_R_SERIALIZATION_FAILURE) => {}
+                Err(failure) => return Err(failure),
+            }
+            losses += 1;
+            std::thread::sleep(popping.backoff.pause(losses));
+        }
+    }
+
+    fn try_pop(
+        &self,
+        link: &mut Link,
+        strategy: PopStrategy,
+        now_ms: Option<i64>,
+        tries: Option<i32>,
+    ) -> Result<Vec<Row>, Failure> {
+        let Self { reader, queue, sender } = self;
+        let arguments: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 6] = [
+            (&now_ms, Type::INT8),
+            (&0_i32, Type::INT4),
+            (reader, Type::INT4),
+            (queue, Type::TEXT),
+            (sender, Type::INT4),
+            (&tries, Type::INT4),
+        ];
+        match strategy {
+            PopStrategy::RepeatableRead => link.ask_repeatable(strategy.statement(), &arguments),
+            _ => link.ask(strategy.statement(), &arguments, true),
+        }
+    }
+}
+
+fn send_of<'a>(ask: Ask<'a>, send: &'a Send, accounts: &Accounts) -> Option<Single<'a>> {
+    let recipient = match send.to {
+        Recipient::Anyone => 0,
+        Recipient::Account(name) => number(name, ask, accounts)?,
+        Recipient::Everyone => return None,
+    };
+    let plain = Send { to: send.to, ..Send::plain(send.queue, send.body) };
+    (*send == plain).then(|| Single::Send {
+        sender: ask.account.cast_signed(),
+        queue: text(ask, send.queue),
+        recipient,
+        body: send.body.of(ask.bytes),
+    })
+}
+
+/// Plain ones of a sender this middleware knows; ANYORDER allows what the plain order gives.
+fn reading<'a>(ask: Ask<'a>, select: &Selection, accounts: &Accounts) -> Option<Reading<'a>> {
+    if select.not_own || select.broadcast || select.count.is_some() {
+        return None;
+    }
+    let sender = match select.sender {
+        None => None,
+        Some(name) => Some(number(name, ask, accounts)?),
+    };
+    let queue = select.queue.map(|queue| text(ask, queue));
+    Some(Reading { reader: ask.account.cast_signed(), queue, sender })
+}
+
+fn number(name: Span, ask: Ask<'_>, accounts: &Accounts) -> Option<i32> {
+    accounts.id(name.of(ask.bytes)).map(AccountId::cast_signed)
+}
+
+/// Names were checked to be UTF-8 when they were parsed.
+fn text<'a>(ask: Ask<'a>, name: Span) -> &'a str {
+    std::str::from_utf8(name.of(ask.bytes)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUEUE: Span = Span { start: 0, len: 1 };
+    const BODY: Span = Span { start: 1, len: 2 };
+
+    fn single(operation: &Operation) -> Option<Single<'_>> {
+        let mut accounts = Accounts::default();
+        accounts.learn(7, b"q");
+        Single::of(Ask { account: 3, operation, bytes: b"qxx" }, &accounts)
+    }
+
+    #[test]
+    fn the_plain_forms_have_statements_of_their_own() {
+        let send = Send { to: Recipient::Account(QUEUE), ..Send::plain(QUEUE, BODY) };
+        let sent = Single::Send { sender: 3, queue: "q", recipient: 7, body: b"xx" };
+        assert_eq!(single(&Operation::Send(send)), Some(sent));
+        let select = Selection { sender: Some(QUEUE), ..Selection::default() };
+        let reading = || Reading { reader: 3, queue: None, sender: Some(7) };
+        assert_eq!(single(&Operation::Peek(select)), Some(Single::Peek(reading())));
+        let pop = Pop { select, block_ms: 5, ..Pop::default() };
+        assert_eq!(single(&Operation::Pop(pop)), Some(Single::Pop(reading())));
+    }
+
+    #[test]
+    fn what_asks_for_more_goes_through_apply() {
+        let send = Send::plain(QUEUE, BODY);
+        let stranger = Recipient::Account(BODY);
+        let select = Selection { queue: Some(QUEUE), ..Selection::default() };
+        for operation in [
+            Operation::Send(Send { delay_ms: 1, ..send.clone() }),
+            Operation::Send(Send { dedup: Some(BODY), ..send.clone() }),
+            Operation::Send(Send { to: stranger, ..send.clone() }),
+            Operation::Send(Send { to: Recipient::Everyone, ..send }),
+            Operation::Peek(Selection { count: Some(1), ..select }),
+            Operation::Peek(Selection { not_own: true, ..select }),
+            Operation::Pop(Pop { select, lease_ms: Some(1), ..Pop::default() }),
+            Operation::Pop(Pop { select, request_id: Some(BODY), ..Pop::default() }),
+            Operation::CreateQueue { name: Some(QUEUE), options: None },
+            Operation::PurgeQueue { queue: QUEUE },
+        ] {
+            assert_eq!(single(&operation), None, "{operation:?}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+-- One request, one statement, one commit: what --batch 1 with a named pop strategy runs, for experiments.
+--
+-- This is how a queue over a database is written when nobody batches, and what the strategies of the files after
+-- this one are measured in. It works on the same tables as the batch, beside middlewares that batch, so one rule
+-- differs: a batch appends to the ring under its queues' row locks, which would make such requests wait for each
+-- other's commits. A request here takes no lock that another one needs, so what it sends is kept aside, where no
+-- order of commits is relied on.
+--
+-- A SEND holds its queue's row FOR KEY SHARE, which only the deletion of that queue conflicts with. Whoever pops
+-- waits for the row of one message at most, and holds nothing else meanwhile: there is no deadlock.
+--
+-- SEND, PEEK, QCREATE, QDELETE, QREADABLE stand here in their plain forms; the other requests go through apply.
+
+SET LOCAL search_path = posthaste;
+
+CREATE FUNCTION send_single(given_ms bigint, op int, sender int, queue_name text, recipient int, content bytea)
+RETURNS SETOF answer LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+DECLARE
+    at_ms bigint := coalesce(given_ms, now_ms());
+    q queue;
+    why answer;
+BEGIN
+    SELECT * INTO q FROM queue WHERE name = queue_name FOR KEY SHARE;
+    IF q.id IS NULL THEN
+        RETURN NEXT refused(op, 'no_queue');
+        RETURN;
+    END IF;
+    IF q.guarded THEN
+        why := refusal(op, q, sender, (SELECT name FROM account WHERE id = recipient), 1, octet_length(content));
+        IF why.kind IS NOT NULL THEN
+            RETURN NEXT why;
+            RETURN;
+        END IF;
+    END IF;
+    RETURN NEXT ROW(op, 'i', put(at_ms, 2::smallint, sender, recipient, q, content, null, 0, null, 0), q.id,
+        null, null, null, null, null, null, null, null, null, null, null, null, null)::answer;
+END $$;
+COMMENT ON FUNCTION send_single(bigint, int, int, text, int, bytea) IS
+'SEND without options, kept aside; recipient 0: anyone. Plan: queue_name_key, one INSERT; stock() where the queue has limits, which requests side by side may overshoot.';
+
+CREATE FUNCTION peek_single(given_ms bigint, op int, reader int, queue_name text, sender int) RETURNS SETOF answer
+LANGUAGE plpgsql STABLE
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+DECLARE
+    at_ms bigint := coalesce(given_ms, now_ms());
+    queue bigint := queue_named(queue_name);
+BEGIN
+    IF queue IS NULL AND queue_name IS NOT NULL THEN
+        RETURN NEXT refused(op, 'no_queue');
+    ELSE
+        RETURN QUERY SELECT * FROM peek_one(op, at_ms, reader, queue, sender, false, false, 1);
+    END IF;
+END $$;
+COMMENT ON FUNCTION peek_single(bigint, int, int, text, int) IS
+'PEEK of one message; null for no queue or no sender named. Plan: queue_name_key; as heads.';
+
+CREATE FUNCTION queue_named(queue_name text) RETURNS bigint LANGUAGE sql STABLE AS $$
+    SELECT id FROM posthaste.queue WHERE name = queue_name
+$$;
+COMMENT ON FUNCTION queue_named(text) IS 'The id of a queue, null when there is none. Plan: queue_name_key.';
+
+CREATE FUNCTION create_single(op int) RETURNS SETOF answer LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
+BEGIN
+    RETURN NEXT numbered(op, add_queue(null));
+END $$;
+COMMENT ON FUNCTION create_single(int) IS 'QCREATE without a name. Plan: as add_queue.';
+
+CREATE FUNCTION delete_single(op int, queue_name text) RETURNS SETOF answer LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+DECLARE
+    queue bigint;
+    gone bigint;
+    removed bigint := 0;
+BEGIN
+    SELECT q.id INTO queue FROM posthaste.queue q WHERE q.name = queue_name FOR UPDATE;
+    IF queue IS NULL THEN
+        RETURN NEXT refused(op, 'no_queue');
+        RETURN;
+    END IF;
+    -- A message may change its state between two statements, and is met by the next round then.
+    WHILE NOT is_empty(queue) LOOP
+        DELETE FROM message WHERE queue_id = queue AND due_ms IS NULL;
+        GET DIAGNOSTICS gone = ROW_COUNT;
+        removed := removed + gone;
+        DELETE FROM message WHERE ring = 2 AND queue_id = queue AND due_ms IS NOT NULL;
+        GET DIAGNOSTICS gone = ROW_COUNT;
+        removed := removed + gone;
+    END LOOP;
+    DELETE FROM posthaste.queue q WHERE q.id = queue;
+    RETURN NEXT numbered(op, removed);
+    RETURN NEXT ROW(null, 'g', null, queue, null, null, null, null, null, null, null, null, null, null, null, null, null)::answer;
+END $$;
+COMMENT ON FUNCTION delete_single(int, text) IS
+'QDELETE that waits for those who are sending to the queue or taking from it. Plan: queue_name_key, message_by_both, message_aside_by_queue_due.';
+
+CREATE FUNCTION readable_single(given_ms bigint, op int, reader int) RETURNS SETOF answer LANGUAGE plpgsql STABLE
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+BEGIN
+    RETURN QUERY SELECT * FROM readable_step(coalesce(given_ms, now_ms()), ARRAY[op], ARRAY[reader]);
+END $$;
+COMMENT ON FUNCTION readable_single(bigint, int, int) IS 'QREADABLE. Plan: as readable_step.';
+
+-- What the strategies share ----------------------------------------------------------------------------------------
+
+CREATE FUNCTION handed_out(op int, m message, queue_name text) RETURNS answer LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    m.deliveries := m.deliveries + 1;
+    RETURN shown(op, m, coalesce(queue_name, (SELECT q.name FROM queue q WHERE q.id = m.queue_id)));
+END $$;
+COMMENT ON FUNCTION handed_out(int, message, text) IS
+'A message as its reader gets it. Plan: queue_pkey where the reader named no queue.';
+
+CREATE FUNCTION found_nothing(op int, queue_name text, queue bigint, sender int) RETURNS answer LANGUAGE plpgsql AS $$
+BEGIN
+    IF queue_name IS NOT NULL AND queue_named(queue_name) IS NULL THEN
+        RETURN refused(op, 'no_queue');
+    END IF;
+    RETURN nothing(op, queue, sender);
+END $$;
+COMMENT ON FUNCTION found_nothing(int, text, bigint, int) IS
+'Why a pop has no message: the queue it names is not there, or nothing is in it for the reader. Plan: queue_name_key.';

@@ -1,0 +1,37 @@
+-- Pop strategy delete-retry: delete the oldest message, and if somebody was faster, look again.
+--
+-- Readers that meet at one message wait for the commit of the fastest; then all others have lost and start over.
+-- Correct, and slower with every reader that joins.
+
+SET LOCAL search_path = posthaste;
+
+CREATE FUNCTION pop_delete_retry(given_ms bigint, op int, reader int, queue_name text, sender int, tries int)
+RETURNS SETOF answer LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+DECLARE
+    at_ms bigint := coalesce(given_ms, now_ms());
+    queue bigint := queue_named(queue_name);
+    head record;
+    m message;
+BEGIN
+    WHILE queue IS NOT NULL OR queue_name IS NULL LOOP
+        SELECT h.part, h.tid, (h.m).queue_id AS home INTO head
+            FROM heads(at_ms, reader, queue, sender, false, false, 1) AS h;
+        EXIT WHEN head.tid IS NULL;
+        DELETE FROM message WHERE ring = head.part AND ctid = head.tid AND queue_id = head.home AND due_ms IS NULL
+            RETURNING * INTO m;
+        IF FOUND THEN
+            RETURN NEXT handed_out(op, m, queue_name);
+            RETURN;
+        END IF;
+        tries := tries - 1;
+        IF tries = 0 THEN
+            RETURN NEXT refused(op, 'lost');
+            RETURN;
+        END IF;
+    END LOOP;
+    RETURN NEXT found_nothing(op, queue_name, queue, sender);
+END $$;
+COMMENT ON FUNCTION pop_delete_retry(bigint, int, int, text, int, int) IS
+'POP by deleting: whoever deletes the row has the message. Gives up as lost after so many tries, which null makes endless. Plan: queue_name_key; as heads; one Tid Scan for each try.';

@@ -1,0 +1,39 @@
+-- Pop strategy for-update: lock the oldest message, waiting for whoever has it, then delete it.
+--
+-- The wait is the same as in delete-retry, but it comes before the row is touched. Whoever waited for a message that
+-- is gone then looks again.
+
+SET LOCAL search_path = posthaste;
+
+CREATE FUNCTION pop_for_update(given_ms bigint, op int, reader int, queue_name text, sender int, tries int)
+RETURNS SETOF answer LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+DECLARE
+    at_ms bigint := coalesce(given_ms, now_ms());
+    queue bigint := queue_named(queue_name);
+    head record;
+    m message;
+BEGIN
+    WHILE queue IS NOT NULL OR queue_name IS NULL LOOP
+        SELECT h.part, h.tid, (h.m).queue_id AS home INTO head
+            FROM heads(at_ms, reader, queue, sender, false, false, 1) AS h;
+        EXIT WHEN head.tid IS NULL;
+        PERFORM FROM message WHERE ring = head.part AND ctid = head.tid AND queue_id = head.home AND due_ms IS NULL FOR UPDATE;
+        IF FOUND THEN
+            DELETE FROM message WHERE ring = head.part AND ctid = head.tid AND due_ms IS NULL RETURNING * INTO m;
+        END IF;
+        IF FOUND THEN
+            RETURN NEXT handed_out(op, m, queue_name);
+            RETURN;
+        END IF;
+        tries := tries - 1;
+        IF tries = 0 THEN
+            RETURN NEXT refused(op, 'lost');
+            RETURN;
+        END IF;
+    END LOOP;
+    RETURN NEXT found_nothing(op, queue_name, queue, sender);
+END $$;
+COMMENT ON FUNCTION pop_for_update(bigint, int, int, text, int, int) IS
+'POP behind SELECT … FOR UPDATE: whoever has locked the row has the message. Gives up as lost after so many tries, which null makes endless. Plan: queue_name_key; as heads; two Tid Scans for each try.';

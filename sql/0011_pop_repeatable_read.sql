@@ -1,0 +1,30 @@
+-- Pop strategy repeatable-read: delete the oldest message as one unchanging state of the database shows it.
+--
+-- The caller's transaction is REPEATABLE READ. There a DELETE of a row that somebody else has deleted since raises
+-- serialization_failure (40001) instead of finding nothing, and the caller must do the whole transaction again: the
+-- only strategy whose retries cost a round trip each.
+
+SET LOCAL search_path = posthaste;
+
+CREATE FUNCTION pop_repeatable_read(given_ms bigint, op int, reader int, queue_name text, sender int, tries int)
+RETURNS SETOF answer LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+DECLARE
+    at_ms bigint := coalesce(given_ms, now_ms());
+    queue bigint := queue_named(queue_name);
+    head record;
+    m message;
+BEGIN
+    WHILE queue IS NOT NULL OR queue_name IS NULL LOOP
+        SELECT h.part, h.tid, (h.m).queue_id AS home INTO head
+            FROM heads(at_ms, reader, queue, sender, false, false, 1) AS h;
+        EXIT WHEN head.tid IS NULL;
+        DELETE FROM message WHERE ring = head.part AND ctid = head.tid AND due_ms IS NULL RETURNING * INTO m;
+        RETURN NEXT handed_out(op, m, queue_name);
+        RETURN;
+    END LOOP;
+    RETURN NEXT found_nothing(op, queue_name, queue, sender);
+END $$;
+COMMENT ON FUNCTION pop_repeatable_read(bigint, int, int, text, int, int) IS
+'POP by deleting in a REPEATABLE READ transaction, which the caller opens, and does again after 40001; tries says nothing here. Plan: queue_name_key; as heads; one Tid Scan.';

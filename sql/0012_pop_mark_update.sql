@@ -1,0 +1,44 @@
+-- Pop strategy mark-update: mark the oldest message as taken, and leave its removal to somebody else.
+--
+-- A marked message belongs to no queue (0) and fell due long ago, with its life already over then: so no reader and
+-- no count sees it, and the next tick removes it like any message that has expired. Rows of the ring are never
+-- updated, here neither: they, which only middlewares that batch put there, are deleted at once.
+
+SET LOCAL search_path = posthaste;
+
+CREATE FUNCTION pop_mark_update(given_ms bigint, op int, reader int, queue_name text, sender int, tries int)
+RETURNS SETOF answer LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+DECLARE
+    at_ms bigint := coalesce(given_ms, now_ms());
+    queue bigint := queue_named(queue_name);
+    head record;
+    m message;
+BEGIN
+    WHILE queue IS NOT NULL OR queue_name IS NULL LOOP
+        SELECT h.part, h.tid, (h.m).queue_id AS home INTO head
+            FROM heads(at_ms, reader, queue, sender, false, false, 1) AS h;
+        EXIT WHEN head.tid IS NULL;
+        IF head.part = 2 THEN
+            UPDATE message SET queue_id = 0, due_ms = 0, expires_ms = 0
+                WHERE ring = 2 AND ctid = head.tid AND queue_id = head.home AND due_ms IS NULL RETURNING * INTO m;
+        ELSE
+            DELETE FROM message WHERE ring = head.part AND ctid = head.tid AND due_ms IS NULL RETURNING * INTO m;
+        END IF;
+        IF FOUND THEN
+            m.queue_id := head.home;
+            m.due_ms := null;
+            RETURN NEXT handed_out(op, m, queue_name);
+            RETURN;
+        END IF;
+        tries := tries - 1;
+        IF tries = 0 THEN
+            RETURN NEXT refused(op, 'lost');
+            RETURN;
+        END IF;
+    END LOOP;
+    RETURN NEXT found_nothing(op, queue_name, queue, sender);
+END $$;
+COMMENT ON FUNCTION pop_mark_update(bigint, int, int, text, int, int) IS
+'POP by marking: whoever updates the row has the message; tick() removes it later. Gives up as lost after so many tries, which null makes endless. Plan: queue_name_key; as heads; one Tid Scan for each try.';

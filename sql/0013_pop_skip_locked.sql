@@ -1,0 +1,37 @@
+-- Pop strategy skip-locked: pass over what others are taking just now, and take the oldest of the rest.
+--
+-- Nobody waits for anybody. Where a message is passed over, one more is looked at, so that nothing is found only when
+-- there was nothing that nobody else had.
+
+SET LOCAL search_path = posthaste;
+
+CREATE FUNCTION pop_skip_locked(given_ms bigint, op int, reader int, queue_name text, sender int, tries int)
+RETURNS SETOF answer LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+DECLARE
+    at_ms bigint := coalesce(given_ms, now_ms());
+    queue bigint := queue_named(queue_name);
+    head record;
+    m message;
+    passed bigint;
+    locked bigint := 0;
+BEGIN
+    WHILE queue IS NOT NULL OR queue_name IS NULL LOOP
+        passed := 0;
+        FOR head IN SELECT h.part, h.tid FROM heads(at_ms, reader, queue, sender, false, false, 1 + locked) AS h ORDER BY h.place
+        LOOP
+            m := take(at_ms, reader, head.part, head.tid, null);
+            IF m.id IS NOT NULL THEN
+                RETURN NEXT shown(op, m, coalesce(queue_name, (SELECT q.name FROM posthaste.queue q WHERE q.id = m.queue_id)));
+                RETURN;
+            END IF;
+            passed := passed + 1;
+        END LOOP;
+        EXIT WHEN passed <= locked;
+        locked := passed;
+    END LOOP;
+    RETURN NEXT found_nothing(op, queue_name, queue, sender);
+END $$;
+COMMENT ON FUNCTION pop_skip_locked(bigint, int, int, text, int, int) IS
+'POP behind FOR UPDATE SKIP LOCKED: whoever locks the row has the message, and the others go on to the next; nobody loses, so tries says nothing here. Plan: queue_name_key; as heads; one Tid Scan for each message looked at.';

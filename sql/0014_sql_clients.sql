@@ -1,0 +1,390 @@
+-- What SQL clients call, each function inside whatever transaction the client is in.
+--
+-- Other people's transactions may stay open for long, so nothing here may keep a middleware waiting, and four things
+-- differ from a batch:
+--   * A message sent by SQL is kept aside (part 2). Its id is drawn now and committed who knows when, so it breaks the
+--     order that the ring stands on. Its queue's row is only locked FOR KEY SHARE: other senders do not notice, and
+--     QDELETE is refused until the transaction ends.
+--   * A name never met before gets its account when the transaction commits, not before: an open transaction that had
+--     put it into the index of names would stop everybody else who says the same name. Until then the newcomer
+--     goes by a number that nobody else can see.
+--   * Who waits for a message is told at the commit too, by those who wait then.
+--   * What a client did wrong is raised, because that is what SQL clients expect: an SQLSTATE for each word of RESP
+--     (PHNOQ NOQUEUE, PHDEN DENIED, PHFUL FULL, PHBAD BADQUERY, PHNOA NOACCOUNT, PHBSY BUSY), and a hint.
+-- At REPEATABLE READ and SERIALIZABLE a call may fail with 40001 like any statement that meets a change made meanwhile.
+--
+-- Rights. The seven functions run with the rights of whoever installed the schema (SECURITY DEFINER, on a fixed
+-- search_path), so that an application needs no right on any table and can break no rule of a queue:
+--     GRANT USAGE ON SCHEMA posthaste TO app;
+-- is all that it takes, and without it nobody may call anything. Everything else in the schema is for its owner only;
+-- a middleware that connects as another role needs the owner's membership. Roles guard access by SQL: who may call
+-- these functions may name any account, and the secrets in a middleware's file of accounts play no part.
+
+SET LOCAL search_path = posthaste;
+
+CREATE TYPE received AS (
+    id bigint,
+    queue text,
+    sender text,
+    -- Null: it was for anyone.
+    recipient text,
+    sent_at timestamptz,
+    -- How often it was handed out, a pop of now included.
+    deliveries int,
+    -- Pairs {{name,value},…}; null when there are none.
+    headers bytea[],
+    -- Of a dead letter: the queue it was sent to, and why it was given up.
+    first_queue text,
+    reason text,
+    -- convert_from(body, 'UTF8') when it is text.
+    body bytea
+);
+COMMENT ON TYPE received IS 'A message as peek and pop give it.';
+
+-- Refusals ---------------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION refuse(state text, said text, hint text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = state, MESSAGE = said, HINT = hint;
+END $$;
+COMMENT ON FUNCTION refuse(text, text, text) IS 'Raises an error with a state of its own, class PH.';
+
+CREATE FUNCTION refuse_as(a answer, queue text, recipient text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    CASE a.reason
+    WHEN 'forbidden_self' THEN
+        PERFORM refuse('PHDEN', format('queue ''%s'' has FORBIDSELF: an account may not send to itself there', queue),
+            'Name another recipient, or none.');
+    WHEN 'no_account' THEN
+        PERFORM refuse('PHNOA', format('no account is called ''%s'', and queue ''%s'' is STRICT: its recipients must have logged in',
+            recipient, queue), 'Log the recipient in first, for instance with posthaste.login.');
+    WHEN 'full_messages' THEN
+        PERFORM refuse('PHFUL', format('queue ''%s'' may hold %s messages (MAXMSGS)', queue, a.number),
+            'Read some or raise the limit.');
+    WHEN 'full_bytes' THEN
+        PERFORM refuse('PHFUL', format('queue ''%s'' may hold %s body bytes (MAXBYTES)', queue, a.number),
+            'Read some or raise the limit.');
+    WHEN 'in_use' THEN
+        PERFORM refuse('PHBSY', format('a transaction that uses queue ''%s'' has not ended', queue), 'Try again.');
+    END CASE;
+END $$;
+COMMENT ON FUNCTION refuse_as(answer, text, text) IS 'A refusal of the rules, raised in the words of RESP.';
+
+CREATE FUNCTION check_name(what text, given text) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF given IS NULL OR octet_length(given) NOT BETWEEN 1 AND 255 OR given IN ('*', '-')
+        OR given ~ '[\u0001-\u001f\u007f-\u009f]' THEN
+        PERFORM refuse('PHBAD', format('%L cannot name the %s', given, what),
+            'A name is 1 to 255 bytes without control characters, neither * nor -.');
+    END IF;
+END $$;
+COMMENT ON FUNCTION check_name(text, text) IS 'Names are 1 to 255 bytes of UTF-8 without control characters, neither * nor -.';
+
+-- Accounts ---------------------------------------------------------------------------------------------------------
+
+-- Accounts that the transaction under way was the first to name. Rows are gone at its commit, so each transaction
+-- sees its own only.
+CREATE TABLE newcomer (
+    id int NOT NULL,
+    name text COLLATE "C" NOT NULL
+) WITH (autovacuum_vacuum_threshold = 1000);
+CREATE INDEX newcomer_by_name ON newcomer (name);
+
+CREATE FUNCTION number_of(who text) RETURNS int LANGUAGE plpgsql STABLE AS $$
+DECLARE number int;
+BEGIN
+    SELECT id INTO number FROM account WHERE name = who;
+    IF number IS NULL THEN
+        SELECT id INTO number FROM newcomer WHERE name = who;
+    END IF;
+    RETURN number;
+END $$;
+COMMENT ON FUNCTION number_of(text) IS 'The number of an account; null when nobody has named it. Plan: account_name_key, newcomer_by_name.';
+
+CREATE FUNCTION name_of(number int) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT coalesce((SELECT name FROM account WHERE id = number), (SELECT name FROM newcomer WHERE id = number))
+$$;
+COMMENT ON FUNCTION name_of(int) IS 'The name of a number. Plan: account_pkey; the newcomers, who are few.';
+
+CREATE FUNCTION introduce(who text) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE number int := number_of(who);
+BEGIN
+    IF number IS NULL THEN
+        INSERT INTO newcomer VALUES (nextval('account_id'), who) RETURNING id INTO number;
+    END IF;
+    RETURN number;
+END $$;
+COMMENT ON FUNCTION introduce(text) IS 'The number of an account, which is made at the commit when the name is new. Waits for nobody. Plan: as number_of.';
+
+CREATE FUNCTION settle() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+DECLARE
+    met newcomer;
+    number int;
+BEGIN
+    -- In the order in which a batch makes names.
+    FOR met IN SELECT id, name FROM newcomer ORDER BY name COLLATE "default" LOOP
+        INSERT INTO account VALUES (met.id, met.name, false) ON CONFLICT (name) DO NOTHING;
+        IF NOT FOUND THEN
+            SELECT id INTO number FROM account WHERE name = met.name;
+            UPDATE message SET sender_id = number WHERE ring = 2 AND sender_id = met.id AND due_ms IS NULL;
+            UPDATE message SET recipient_id = number WHERE ring = 2 AND recipient_id = met.id AND due_ms IS NULL;
+            PERFORM pg_notify('posthaste', '0 *');
+        END IF;
+        DELETE FROM newcomer WHERE name = met.name;
+    END LOOP;
+    RETURN null;
+END $$;
+COMMENT ON FUNCTION settle() IS
+'At the commit: newcomers become accounts. Where somebody else has made the account meanwhile, the messages take over its number. Plan: newcomer_by_name, account_name_key; message_by_sender, message_by_queue.';
+CREATE CONSTRAINT TRIGGER settle AFTER INSERT ON newcomer DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION settle();
+
+-- News -------------------------------------------------------------------------------------------------------------
+
+-- Always empty: a row is put in and taken out again for the sake of its trigger, which runs at the commit.
+CREATE UNLOGGED TABLE announcement (
+    queue_id bigint NOT NULL,
+    sender_id int NOT NULL,
+    recipient_id int NOT NULL
+) WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
+
+CREATE FUNCTION announce() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = posthaste, pg_temp AS $$
+BEGIN
+    -- A transaction with a snapshot of its own cannot see who has begun to wait since.
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR EXISTS (SELECT FROM watch WHERE until_ms > now_ms()) THEN
+        PERFORM pg_notify('posthaste', format('0 %s,%s,%s', NEW.queue_id, NEW.sender_id, NEW.recipient_id));
+    END IF;
+    RETURN null;
+END $$;
+COMMENT ON FUNCTION announce() IS
+'At the commit: middlewares whose clients wait are told what became available, as tell_news tells it (0: no middleware). Without anybody who waits nothing is told, for NOTIFY makes commits take turns. Plan: watch, which has a row for each middleware.';
+CREATE CONSTRAINT TRIGGER announce AFTER INSERT ON announcement DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION announce();
+
+CREATE FUNCTION announce_later(queue bigint, sender int, recipient int) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE place tid;
+BEGIN
+    INSERT INTO announcement VALUES (queue, sender, recipient) RETURNING ctid INTO place;
+    DELETE FROM announcement WHERE ctid = place;
+END $$;
+COMMENT ON FUNCTION announce_later(bigint, int, int) IS
+'Tells at the commit, if there is one, that a message became available; sender 0: that the queue is gone. Plan: Tid Scan.';
+
+-- What clients call ------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION login(account text, secret text DEFAULT null) RETURNS int LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+BEGIN
+    PERFORM check_name('account', account);
+    RETURN log_in(account);
+END $$;
+COMMENT ON FUNCTION login(text, text) IS
+'The id of an account, made when the name is new; from now on it counts as one that has logged in (STRICT, TO *). The secret is not looked at: secrets stand in a file of the middlewares, and access by SQL is a matter of database roles. Nobody need log in to call the other functions. Best in a transaction of its own, for others who log in under the same new name wait for its end. Plan: account_name_key, account_pkey.';
+
+CREATE FUNCTION create_queue(name text DEFAULT null) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+DECLARE number bigint;
+BEGIN
+    IF name IS NULL THEN
+        RETURN add_queue(null);
+    END IF;
+    PERFORM check_name('queue', name);
+    SELECT q.id INTO number FROM queue q WHERE q.name = create_queue.name;
+    IF number IS NOT NULL THEN
+        RETURN number;
+    END IF;
+    -- Asked for again and again rather than waited for: who does not wait is part of no deadlock.
+    FOR attempt IN 1..200 LOOP
+        IF pg_try_advisory_xact_lock(hashtext('posthaste.queue'), hashtext(name)) THEN
+            RETURN add_queue(name);
+        END IF;
+        PERFORM pg_sleep(0.005);
+    END LOOP;
+    PERFORM refuse('PHBSY', format('another transaction is making queue ''%s'' and has not ended', name), 'Try again.');
+END $$;
+COMMENT ON FUNCTION create_queue(text) IS
+'The id of a queue, made when the name is new; without a name it is named by its id. Others who make the same queue wait for the end of the transaction, so do not leave it open. Plan: queue_name_key.';
+
+CREATE FUNCTION find_queue(wanted text) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+DECLARE number bigint;
+BEGIN
+    PERFORM check_name('queue', wanted);
+    SELECT q.id INTO number FROM queue q WHERE q.name = wanted;
+    IF number IS NULL THEN
+        PERFORM refuse('PHNOQ', format('no queue is called ''%s''', wanted), 'Create it with posthaste.create_queue.');
+    END IF;
+    RETURN number;
+END $$;
+COMMENT ON FUNCTION find_queue(text) IS 'The id of a queue that must exist. Plan: queue_name_key.';
+
+CREATE FUNCTION delete_queue(queue text) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+DECLARE
+    here answer;
+    removed bigint;
+BEGIN
+    FOR here IN SELECT * FROM remove_queue(null, find_queue(queue)) LOOP
+        CASE here.kind
+        WHEN 'f' THEN PERFORM refuse_as(here, queue, null);
+        WHEN 'g' THEN PERFORM announce_later(here.queue_id, 0, 0);
+        ELSE removed := here.number;
+        END CASE;
+    END LOOP;
+    RETURN removed;
+END $$;
+COMMENT ON FUNCTION delete_queue(text) IS
+'Removes a queue; how many messages went with it. PHBSY while somebody else''s transaction sends to it or takes from it. Who uses the queue meanwhile waits for the end of the transaction, so do not leave it open. Plan: queue_name_key; as remove_queue.';
+
+CREATE FUNCTION send(sender text, queue text, body bytea, recipient text DEFAULT null) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+DECLARE
+    q queue;
+    from_id int;
+    refused answer;
+    copies int[] := '{0}';
+    copy int;
+    number bigint;
+BEGIN
+    PERFORM check_name('sender', sender);
+    PERFORM check_name('recipient', recipient) WHERE recipient <> '*';
+    IF body IS NULL THEN
+        PERFORM refuse('PHBAD', 'a message has a body', 'Send an empty one rather than null.');
+    END IF;
+    number := find_queue(queue);
+    SELECT * INTO q FROM posthaste.queue WHERE id = number FOR KEY SHARE;
+    IF q.id IS NULL THEN
+        PERFORM refuse('PHNOQ', format('queue ''%s'' was deleted just now', queue), 'Create it with posthaste.create_queue.');
+    END IF;
+    from_id := introduce(sender);
+    IF recipient = '*' THEN
+        copies := ARRAY(SELECT id FROM account WHERE known AND id <> from_id ORDER BY id);
+    END IF;
+    -- The rules know no newcomers, so whether one sends to itself is seen here.
+    IF q.forbid_self AND recipient = sender THEN
+        refused := refused(null, 'forbidden_self');
+    ELSIF q.guarded THEN
+        refused := refusal(null, q, from_id, recipient, cardinality(copies), cardinality(copies)::bigint * octet_length(body));
+    END IF;
+    IF refused.kind IS NOT NULL THEN
+        PERFORM refuse_as(refused, queue, recipient);
+    END IF;
+    IF recipient <> '*' THEN
+        copies := ARRAY[introduce(recipient)];
+    END IF;
+    FOREACH copy IN ARRAY copies LOOP
+        number := put(now_ms(), 2::smallint, from_id, copy, q, body, null, 0, null, 0);
+        PERFORM announce_later(q.id, from_id, copy);
+    END LOOP;
+    RETURN CASE WHEN recipient = '*' THEN cardinality(copies) ELSE number END;
+END $$;
+COMMENT ON FUNCTION send(text, text, bytea, text) IS
+'Sends a message to one account, or to whoever reads first when there is no recipient; its id. Recipient *: a copy for everybody who has ever logged in but the sender; how many. It can be read when the transaction commits, and vanishes with it otherwise. Plan: queue_name_key, queue_pkey, account_name_key, one INSERT; * reads all accounts; stock() where the queue has limits.';
+
+CREATE FUNCTION send(sender text, queue text, body text, recipient text DEFAULT null) RETURNS bigint LANGUAGE sql
+SECURITY DEFINER SET search_path = posthaste, pg_temp AS $$
+    SELECT send(sender, queue, convert_to(body, 'UTF8'), recipient)
+$$;
+COMMENT ON FUNCTION send(text, text, text, text) IS 'The same with a body of text, stored as UTF-8.';
+
+CREATE FUNCTION pairs_of(stored bytea) RETURNS bytea[] LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    pairs bytea[];
+    pair bytea[] := '{}';
+    at int := 1;
+    size int;
+BEGIN
+    WHILE at <= octet_length(stored) LOOP
+        size := get_byte(stored, at - 1) + (get_byte(stored, at) << 8) + (get_byte(stored, at + 1) << 16) + (get_byte(stored, at + 2) << 24);
+        pair := pair || substring(stored FROM at + 4 FOR size);
+        at := at + 4 + size;
+        IF cardinality(pair) = 2 THEN
+            pairs := pairs || ARRAY[pair];
+            pair := '{}';
+        END IF;
+    END LOOP;
+    RETURN pairs;
+END $$;
+COMMENT ON FUNCTION pairs_of(bytea) IS 'Headers from their stored form: {{name,value},…}.';
+
+CREATE FUNCTION received_from(a answer) RETURNS received LANGUAGE sql STABLE AS $$
+    SELECT ROW(a.number, a.name, name_of(a.sender_id), CASE WHEN a.recipient_id <> 0 THEN name_of(a.recipient_id) END,
+        timestamptz 'epoch' + a.sent_ms * interval '1 millisecond', a.deliveries, pairs_of(a.headers), a.origin, a.reason,
+        a.body)::received
+$$;
+COMMENT ON FUNCTION received_from(answer) IS 'An answer as SQL clients get it. Plan: account_pkey.';
+
+CREATE FUNCTION check_query(reader text, queue text, sender text) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    PERFORM check_name('reader', reader);
+    PERFORM check_name('sender', sender) WHERE sender IS NOT NULL;
+    IF queue IS NULL AND sender IS NULL THEN
+        PERFORM refuse('PHBAD', 'peek and pop need a queue or a sender', 'Give queue => or sender => or both.');
+    END IF;
+END $$;
+COMMENT ON FUNCTION check_query(text, text, text) IS 'Reads name a reader, and a queue or a sender or both.';
+
+CREATE FUNCTION peek(reader text, queue text DEFAULT null, sender text DEFAULT null) RETURNS SETOF received
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+DECLARE
+    here answer;
+    queue_number bigint;
+    sender_number int;
+BEGIN
+    PERFORM check_query(reader, queue, sender);
+    queue_number := CASE WHEN queue IS NOT NULL THEN find_queue(queue) END;
+    sender_number := CASE WHEN sender IS NOT NULL THEN coalesce(number_of(sender), 0) END;
+    FOR here IN SELECT * FROM peek_one(null, now_ms(), number_of(reader), queue_number, sender_number, false, false, 1) AS a
+        WHERE a.kind = 'm'
+    LOOP
+        RETURN NEXT received_from(here);
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION peek(text, text, text) IS
+'The message that pop would give, which stays; no row when there is none. Plan: queue_name_key, account_name_key; as heads.';
+
+CREATE FUNCTION pop(reader text, queue text DEFAULT null, sender text DEFAULT null) RETURNS SETOF received
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+DECLARE
+    here answer;
+    queue_number bigint;
+    sender_number int;
+BEGIN
+    PERFORM check_query(reader, queue, sender);
+    queue_number := CASE WHEN queue IS NOT NULL THEN find_queue(queue) END;
+    sender_number := CASE WHEN sender IS NOT NULL THEN coalesce(number_of(sender), 0) END;
+    FOR here IN SELECT * FROM pop_one(null, now_ms(), number_of(reader), queue_number, sender_number, false, false, 1, null) AS a
+        WHERE a.kind = 'm'
+    LOOP
+        RETURN NEXT received_from(here);
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION pop(text, text, text) IS
+'Takes the oldest message (higher priority first) that is for anyone or for the reader, of a queue or from a sender or both; no row when there is none. It is gone when the transaction commits and back where it was otherwise; until then others pass it over and take the next. Plan: queue_name_key, account_name_key; as pop_one.';
+
+CREATE FUNCTION readable(reader text) RETURNS SETOF text LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+BEGIN
+    PERFORM check_name('reader', reader);
+    RETURN QUERY SELECT a.name FROM readable_step(now_ms(), ARRAY[0], ARRAY[number_of(reader)]) AS a;
+END $$;
+COMMENT ON FUNCTION readable(text) IS
+'Names of the queues that hold something for the reader, by ascending id. Plan: account_name_key; as queues_with, one seek for each of them.';
+
+-- Rights -----------------------------------------------------------------------------------------------------------
+
+REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA posthaste FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION login(text, text), create_queue(text), delete_queue(text), send(text, text, bytea, text),
+    send(text, text, text, text), peek(text, text, text), pop(text, text, text), readable(text) TO PUBLIC;

@@ -1,0 +1,96 @@
+-- Fixed answers instead of the queue tier's functions: posthaste migrate --mock BYTES.
+--
+-- What is measured then is the way from the middleware to the database and back. Every function that the middleware
+-- calls answers in the shape and size of a real answer, and touches no table. BODY_BYTES is replaced by a number.
+
+SET LOCAL search_path = posthaste;
+
+CREATE OR REPLACE FUNCTION mock_number(op int) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
+    SELECT ROW(op, 'i', 1, 1, null, null, null, null, null, null, null, '1', null, null, null, null, null)::posthaste.answer
+$$;
+COMMENT ON FUNCTION mock_number(int) IS 'The number 1, and a queue named 1.';
+
+CREATE OR REPLACE FUNCTION mock_body() RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
+    SELECT convert_to(repeat('x', BODY_BYTES), 'UTF8')
+$$;
+COMMENT ON FUNCTION mock_body() IS 'What every reader gets.';
+
+CREATE OR REPLACE FUNCTION mock_message(op int) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
+    SELECT ROW(op, 'm', 1, 1, 1, 0, 0, 1, 255::bigint << 54 | 1, null, null, '1', null, null, null,
+        posthaste.mock_body(), null)::posthaste.answer
+$$;
+COMMENT ON FUNCTION mock_message(int) IS 'Message 1 of queue 1, from account 1 to anyone.';
+
+CREATE OR REPLACE FUNCTION mock_other(op int, kind "char") RETURNS answer LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE
+        WHEN kind IN ('p', 'k', 'b') THEN posthaste.mock_message(op)
+        WHEN kind IN ('i', 'l') THEN ROW(op, 'q', 1, null, null, null, null, null, null, null, null, '1', null, null, null, null,
+            ARRAY[0, 0, 0, 0, 0, null, null, null, null, 0, 0]::bigint[])::posthaste.answer
+        WHEN kind = 't' THEN ROW(op, 'a', 1, null, null, null, null, null, null, null, null, '1', null, null, null, null,
+            null)::posthaste.answer
+        ELSE posthaste.mock_number(op) END
+$$;
+COMMENT ON FUNCTION mock_other(int, "char") IS 'The answer to a request that no step takes, by its letter.';
+
+CREATE OR REPLACE FUNCTION apply(
+    given_ms bigint,
+    names text[], locked boolean[], made text[], met_at int[], met text[],
+    step_kinds "char"[], step_first int[], step_last int[], step_lane_first int[], step_lane_last int[],
+    -- s: SEND
+    s_op int[], s_queue int[], s_sender int[], s_recipient int[], s_delay bigint[], s_ttl bigint[], s_priority int[],
+    s_headers bytea[], s_body bytea[],
+    -- p: POP, k: PEEK
+    r_op int[], r_queue int[], r_reader int[], r_sender int[], r_want bigint[], r_lease bigint[], r_any int[], r_own int[],
+    -- the lanes that POPs draw on
+    l_queue int[], l_sender int[], l_recipient int[], l_floor bigint[], l_want bigint[],
+    -- a: ACK; r: QREADABLE; c: QCREATE
+    a_op int[], a_account int[], a_message bigint[], a_receipt bigint[],
+    -- o: everything else
+    o_op int[], o_kind "char"[], o_account int[], o_queue int[], o_other int[], o_who text[], o_key bytea[],
+    o_headers bytea[], o_body bytea[], o_a bigint[], o_b bigint[], o_c bigint[], o_d bigint[], o_flags int[])
+RETURNS SETOF answer LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN QUERY SELECT n.* FROM unnest(s_op || a_op) AS u(op), posthaste.mock_number(u.op) AS n;
+    RETURN QUERY SELECT m.* FROM unnest(r_op) AS u(op), posthaste.mock_message(u.op) AS m;
+    RETURN QUERY SELECT o.* FROM unnest(o_op, o_kind) AS u(op, kind), posthaste.mock_other(u.op, u.kind) AS o;
+END $$;
+
+CREATE OR REPLACE FUNCTION send_single(given_ms bigint, op int, sender int, queue_name text, recipient int, content bytea) RETURNS SETOF answer
+LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_number(op) $$;
+
+CREATE OR REPLACE FUNCTION peek_single(given_ms bigint, op int, reader int, queue_name text, sender int) RETURNS SETOF answer
+LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(op) $$;
+
+CREATE OR REPLACE FUNCTION create_single(op int) RETURNS SETOF answer
+LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_number(op) $$;
+
+CREATE OR REPLACE FUNCTION delete_single(op int, queue_name text) RETURNS SETOF answer
+LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_number(op) $$;
+
+CREATE OR REPLACE FUNCTION readable_single(given_ms bigint, op int, reader int) RETURNS SETOF answer
+LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_number(op) $$;
+
+CREATE OR REPLACE FUNCTION pop_delete_retry(given_ms bigint, op int, reader int, queue_name text, sender int, tries int)
+RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(op) $$;
+
+CREATE OR REPLACE FUNCTION pop_for_update(given_ms bigint, op int, reader int, queue_name text, sender int, tries int)
+RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(op) $$;
+
+CREATE OR REPLACE FUNCTION pop_repeatable_read(given_ms bigint, op int, reader int, queue_name text, sender int, tries int)
+RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(op) $$;
+
+CREATE OR REPLACE FUNCTION pop_mark_update(given_ms bigint, op int, reader int, queue_name text, sender int, tries int)
+RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(op) $$;
+
+CREATE OR REPLACE FUNCTION pop_skip_locked(given_ms bigint, op int, reader int, queue_name text, sender int, tries int)
+RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(op) $$;
+
+CREATE OR REPLACE FUNCTION log_in_as(who text) RETURNS int LANGUAGE sql AS $$ SELECT 1 $$;
+
+CREATE OR REPLACE FUNCTION upkeep(given_ms bigint, most int) RETURNS SETOF answer LANGUAGE plpgsql AS $$ BEGIN END $$;
+
+CREATE OR REPLACE FUNCTION watch_news(who bigint, keep_ms bigint) RETURNS void LANGUAGE plpgsql AS $$ BEGIN END $$;
+
+CREATE OR REPLACE FUNCTION tell_news(who bigint, news text) RETURNS boolean LANGUAGE sql AS $$ SELECT false $$;
+
+CREATE OR REPLACE FUNCTION turn_ring(rows_min bigint, patience_ms int) RETURNS text LANGUAGE sql AS $$ SELECT null::text $$;

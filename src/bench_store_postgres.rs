@@ -1,0 +1,367 @@
+//! `posthaste bench store` on PostgreSQL: several connections, each driven like a worker drives it, and nothing else.
+//!
+//! Every thread stands for a worker: it puts the requests of its clients into a batch, has the store run it, and
+//! looks at the answers. A client has one request in a batch, as it would have over a network.
+
+use std::error::Error;
+use std::fs::File;
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use posthaste_measure::Clock;
+use posthaste_server::path::bundle::{Address, Bundle, Request};
+use posthaste_server::path::worker::{Batch, Store as _};
+use posthaste_server::queue::postgres::address::PostgresAddress;
+use posthaste_server::queue::postgres::store::Postgres;
+use posthaste_server::queue::postgres::strategy::Popping;
+use posthaste_server::queue::rules::AccountId;
+use posthaste_server::time::Time;
+use posthaste_wire::command::Kind;
+use posthaste_wire::encode::Protocol;
+use posthaste_wire::operation::{Operation, Pop, Recipient, Selection, Send};
+use posthaste_wire::span::Span;
+use serde::Serialize;
+
+use crate::bench_store::median;
+use crate::flags::{BenchStoreFlags, StoreWorkload};
+
+/// Connections that are measured unless others are named.
+const CONNECTIONS: [usize; 3] = [1, 4, 16];
+
+/// The queue that all clients share, as in the twelve steps.
+const SHARED: &[u8] = b"1";
+
+/// Steps of a loop.
+const STEPS: usize = 12;
+
+/// One measured number of connections and batch size.
+#[derive(Debug, Serialize)]
+struct Row {
+    connections: usize,
+    batch: usize,
+    operations_per_s: f64,
+    call_mean_ms: f64,
+    call_p99_ms: f64,
+}
+
+/// What `--json` writes.
+#[derive(Debug, Serialize)]
+struct Report {
+    store: String,
+    pop_strategy: Option<String>,
+    message_bytes: usize,
+    preload: u64,
+    preload_s: f64,
+    duration_s: f64,
+    repetitions: usize,
+    rows: Vec<Row>,
+}
+
+/// What one slice of time has shown.
+struct Slice {
+    operations_per_s: f64,
+    calls: Vec<Duration>,
+}
+
+type Failed = Box<dyn Error + std::marker::Send + Sync>;
+
+/// Runs every number of connections with every batch size and prints a table.
+pub(crate) fn run(
+    flags: &BenchStoreFlags,
+    address: &PostgresAddress,
+    singly: Option<Popping>,
+    json: Option<File>,
+) -> Result<(), Failed> {
+    let store = Postgres::open(address, singly, Time::start(), Clock::start())?;
+    let mut first = Driver::new(&store, 0, 1, flags)?;
+    let queues = first.ask(&[(Operation::ListQueues, Vec::new())])?;
+    if queues.first().is_none_or(|answer| answer != b"*0\r\n") {
+        return Err(format!("{address} holds queues already: name a new database").into());
+    }
+    let create = Operation::CreateQueue { name: Some(span(0, SHARED.len())), options: None };
+    first.ask(&[(create, SHARED.to_vec())])?;
+    let start = Instant::now();
+    first.preload(flags.preload)?;
+    let preload_s = start.elapsed().as_secs_f64();
+    let connections = if flags.connections.is_empty() { &CONNECTIONS[..] } else { &flags.connections };
+    let mut rows = Vec::new();
+    for &connections in connections {
+        for &batch in &flags.batch {
+            rows.push(measure(flags, &store, connections, batch)?);
+        }
+    }
+    let report = Report {
+        store: address.to_string(),
+        pop_strategy: singly.map(|popping| popping.strategy.to_string()),
+        message_bytes: flags.message_bytes,
+        preload: flags.preload,
+        preload_s,
+        duration_s: flags.duration.as_secs_f64(),
+        repetitions: flags.repetitions,
+        rows,
+    };
+    show(&report);
+    if let Some(file) = json {
+        serde_json::to_writer_pretty(file, &report)?;
+    }
+    Ok(())
+}
+
+fn show(report: &Report) {
+    println!("{}, {} B bodies, {} messages in it", report.store, report.message_bytes, report.preload);
+    println!(
+        "{:>11} {:>6} {:>16} {:>13} {:>13}",
+        "connections", "batch", "operations/s", "call mean/ms", "call p99/ms"
+    );
+    for row in &report.rows {
+        println!(
+            "{:>11} {:>6} {:>16.0} {:>13.3} {:>13.3}",
+            row.connections, row.batch, row.operations_per_s, row.call_mean_ms, row.call_p99_ms
+        );
+    }
+}
+
+fn measure(
+    flags: &BenchStoreFlags,
+    store: &Arc<Postgres>,
+    connections: usize,
+    batch: usize,
+) -> Result<Row, Failed> {
+    let span = flags.duration / u32::try_from(flags.repetitions)?;
+    let (mut rates, mut calls) = (Vec::new(), Vec::new());
+    for _ in 0..flags.repetitions {
+        let slice = slice(flags, store, connections, batch, span)?;
+        rates.push(slice.operations_per_s);
+        calls.extend(slice.calls);
+    }
+    calls.sort_unstable();
+    let total: Duration = calls.iter().sum();
+    let p99 = calls[(calls.len() - 1) * 99 / 100];
+    Ok(Row {
+        connections,
+        batch,
+        operations_per_s: median(&mut rates),
+        call_mean_ms: total.as_secs_f64() * 1e3 / calls.len() as f64,
+        call_p99_ms: p99.as_secs_f64() * 1e3,
+    })
+}
+
+/// All connections for so long.
+fn slice(
+    flags: &BenchStoreFlags,
+    store: &Arc<Postgres>,
+    connections: usize,
+    batch: usize,
+    span: Duration,
+) -> Result<Slice, Failed> {
+    let start = Barrier::new(connections);
+    let run = |thread: usize| -> Result<Slice, Failed> {
+        let ready = Driver::new(store, thread, batch, flags).and_then(|mut driver| {
+            driver.warm_up()?;
+            Ok(driver)
+        });
+        start.wait();
+        ready?.run(span)
+    };
+    let slices: Vec<Result<Slice, Failed>> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..connections).map(|n| scope.spawn(move || run(n))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a driver does not panic")).collect()
+    });
+    let mut all = Slice { operations_per_s: 0.0, calls: Vec::new() };
+    for slice in slices {
+        let slice = slice?;
+        all.operations_per_s += slice.operations_per_s;
+        all.calls.extend(slice.calls);
+    }
+    Ok(all)
+}
+
+/// A client: whose requests it sends, and how far it is.
+struct Client {
+    account: AccountId,
+    name: Vec<u8>,
+    /// Requests so far.
+    done: usize,
+    /// The queue that step 7 made.
+    own: Vec<u8>,
+}
+
+/// One thread with its clients.
+struct Driver<'a> {
+    store: &'a Postgres,
+    workload: StoreWorkload,
+    clients: Vec<Client>,
+    body: Vec<u8>,
+    batch: Batch,
+    spare: Vec<Box<Bundle>>,
+}
+
+impl<'a> Driver<'a> {
+    fn new(
+        store: &'a Postgres,
+        thread: usize,
+        batch: usize,
+        flags: &BenchStoreFlags,
+    ) -> Result<Self, Failed> {
+        u32::try_from(flags.message_bytes)?;
+        let clients = (0..batch).map(|number| {
+            let name = format!("bench-{thread}-{number}").into_bytes();
+            // Pairs are whole at any batch size: neighbours do different halves.
+            Client { account: store.account(&name), name, done: number, own: SHARED.to_vec() }
+        });
+        Ok(Self {
+            store,
+            workload: flags.workload,
+            clients: clients.collect(),
+            body: vec![b'x'; flags.message_bytes],
+            batch: Batch::default(),
+            spare: Vec::new(),
+        })
+    }
+
+    fn preload(&mut self, messages: u64) -> Result<(), Failed> {
+        const BATCH: usize = 256;
+        let send = self.send(SHARED, None);
+        let sends = vec![send; BATCH];
+        for _ in 0..messages / BATCH as u64 {
+            self.ask(&sends)?;
+        }
+        self.ask(&sends[..usize::try_from(messages % BATCH as u64)?]).map(drop)
+    }
+
+    /// Connects, and has the clients of twelve steps stand in different ones.
+    fn warm_up(&mut self) -> Result<(), Failed> {
+        if self.workload != StoreWorkload::TwelveStep {
+            return self.turn(STEPS).map(drop);
+        }
+        for client in &mut self.clients {
+            client.done = 0;
+        }
+        for round in 0..STEPS {
+            self.turn(round)?;
+        }
+        Ok(())
+    }
+
+    fn run(mut self, span: Duration) -> Result<Slice, Failed> {
+        let start = Instant::now();
+        let (mut operations, mut calls) = (0, Vec::new());
+        while start.elapsed() < span {
+            let call = Instant::now();
+            operations += self.turn(STEPS)?;
+            calls.push(call.elapsed());
+        }
+        let operations_per_s = operations as f64 / start.elapsed().as_secs_f64();
+        Ok(Slice { operations_per_s, calls })
+    }
+
+    /// One call with the next request of every client whose place in a group of twelve is at most `last`.
+    fn turn(&mut self, last: usize) -> Result<usize, Failed> {
+        let takes_part = |number: &usize| number % STEPS <= last;
+        let numbers: Vec<usize> = (0..self.clients.len()).filter(takes_part).collect();
+        for &number in &numbers {
+            let (operation, bytes) = self.next(&self.clients[number]);
+            let account = self.clients[number].account;
+            self.put(number, account, operation, bytes);
+        }
+        let workload = self.workload;
+        self.store.run(&mut self.batch);
+        for mut bundle in self.batch.finished.drain(..) {
+            let client = &mut self.clients[bundle.address.slot];
+            check(&bundle.answers)?;
+            if workload == StoreWorkload::TwelveStep && client.done % STEPS == 6 {
+                // `:31` and a line end
+                client.own = bundle.answers[1..bundle.answers.len() - 2].to_vec();
+            }
+            client.done += 1;
+            bundle.requests.clear();
+            self.spare.push(bundle);
+        }
+        Ok(numbers.len())
+    }
+
+    /// Other requests, all of them by the first client; their answers in order.
+    fn ask(&mut self, requests: &[(Operation, Vec<u8>)]) -> Result<Vec<Vec<u8>>, Failed> {
+        for (number, (operation, bytes)) in requests.iter().enumerate() {
+            self.put(number, self.clients[0].account, operation.clone(), bytes.clone());
+        }
+        self.store.run(&mut self.batch);
+        self.batch.finished.sort_by_key(|bundle| bundle.address.slot);
+        let answers: Vec<Vec<u8>> = self.batch.finished.drain(..).map(|bundle| bundle.answers).collect();
+        answers.iter().try_for_each(|answer| check(answer))?;
+        Ok(answers)
+    }
+
+    fn put(&mut self, number: usize, account: AccountId, operation: Operation, bytes: Vec<u8>) {
+        let address = Address { thread: 0, slot: number, client: number as u64 };
+        let mut bundle = self.spare.pop().unwrap_or_else(|| Box::new(Bundle::new(address)));
+        bundle.reset(address, account, Protocol::Resp2, usize::MAX);
+        bundle.bytes = bytes;
+        bundle.requests.push(Request::new(operation, Kind::Send, 0));
+        self.batch.waiting.push(bundle);
+    }
+
+    /// What a client asks next.
+    fn next(&self, client: &Client) -> (Operation, Vec<u8>) {
+        let (own, me) = (&client.own, &client.name);
+        match (self.workload, client.done % STEPS + 1) {
+            (StoreWorkload::Send, _) => self.send(SHARED, None),
+            (StoreWorkload::Pairs, step) if step % 2 == 1 => self.send(SHARED, None),
+            (StoreWorkload::Pairs, _) => read(true, Some(SHARED), None),
+            (StoreWorkload::TwelveStep, 1) => self.send(SHARED, None),
+            (StoreWorkload::TwelveStep, 2) => read(false, Some(SHARED), None),
+            (StoreWorkload::TwelveStep, 3) => read(true, Some(SHARED), None),
+            (StoreWorkload::TwelveStep, 4) => self.send(SHARED, Some(me)),
+            (StoreWorkload::TwelveStep, 5) => read(false, Some(SHARED), Some(me)),
+            (StoreWorkload::TwelveStep, 6) => read(true, Some(SHARED), Some(me)),
+            (StoreWorkload::TwelveStep, 7) => {
+                (Operation::CreateQueue { name: None, options: None }, Vec::new())
+            }
+            (StoreWorkload::TwelveStep, 8) => self.send(own, None),
+            (StoreWorkload::TwelveStep, 9) => (Operation::Readable, Vec::new()),
+            (StoreWorkload::TwelveStep, 10) => read(false, None, Some(me)),
+            (StoreWorkload::TwelveStep, 11) => read(true, Some(own), None),
+            (StoreWorkload::TwelveStep, _) => {
+                (Operation::DeleteQueue { queue: span(0, own.len()) }, own.clone())
+            }
+        }
+    }
+
+    fn send(&self, queue: &[u8], to: Option<&[u8]>) -> (Operation, Vec<u8>) {
+        let bytes = [queue, to.unwrap_or_default(), &self.body].concat();
+        let names = queue.len() + to.map_or(0, <[u8]>::len);
+        let to = to.map_or(Recipient::Anyone, |to| Recipient::Account(span(queue.len(), to.len())));
+        let plain = Send::plain(span(0, queue.len()), span(names, self.body.len()));
+        (Operation::Send(Send { to, ..plain }), bytes)
+    }
+}
+
+fn read(takes: bool, queue: Option<&[u8]>, from: Option<&[u8]>) -> (Operation, Vec<u8>) {
+    let bytes = [queue.unwrap_or_default(), from.unwrap_or_default()].concat();
+    let select = Selection {
+        queue: queue.map(|queue| span(0, queue.len())),
+        sender: from.map(|from| span(queue.map_or(0, <[u8]>::len), from.len())),
+        ..Selection::default()
+    };
+    let operation = match takes {
+        true => Operation::Pop(Pop { select, ..Pop::default() }),
+        false => Operation::Peek(select),
+    };
+    (operation, bytes)
+}
+
+/// An error ends the experiment; so does an answer that never came.
+fn check(answer: &[u8]) -> Result<(), Failed> {
+    match answer.first() {
+        Some(b'-') => Err(String::from_utf8_lossy(&answer[1..]).trim_end().into()),
+        Some(_) => Ok(()),
+        None => Err("a request got no answer".into()),
+    }
+}
+
+/// Lengths were checked when the driver was made.
+fn span(start: usize, len: usize) -> Span {
+    let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
+    Span { start: number(start), len: number(len) }
+}

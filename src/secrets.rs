@@ -1,0 +1,94 @@
+//! A password on the command line, where every user of the machine can read it, is moved out of sight.
+//!
+//! The arguments of a process stand in `/proc/PID/cmdline` for all to see and cannot be taken back; its environment is
+//! for its owner's eyes only. So the program starts itself anew, in the same process, with the password in
+//! `PGPASSWORD` and the URL without it. This is the first thing it does, but the arguments are seen until then:
+//! better is to give the password in `PGPASSWORD` or `~/.pgpass` to begin with.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+/// Where PostgreSQL's own programs, and the store, look for a password that a URL has not.
+const VARIABLE: &str = "PGPASSWORD";
+
+/// Starts the program anew without a password in its arguments, if there is one. Returns if there is none, or if the
+/// system does not let us: then nothing is worse than before.
+pub(crate) fn hide() {
+    let mut found = None;
+    let mut without = |argument: OsString| match argument.to_str().and_then(taken_out) {
+        Some((shown, password)) => {
+            found = Some(password);
+            OsString::from(shown)
+        }
+        None => argument,
+    };
+    let mut arguments = env::args_os();
+    let name = arguments.next().unwrap_or_default();
+    let arguments: Vec<OsString> = arguments.map(&mut without).collect();
+    let (Some(password), Ok(program)) = (found, env::current_exe()) else { return };
+    let error = Command::new(program).arg0(name).args(arguments).env(VARIABLE, password).exec();
+    eprintln!("posthaste: the password stays visible among the processes ({error}): use {VARIABLE} instead");
+}
+
+/// An argument `postgres://…` or `--option=postgres://…` without its password, and the password.
+fn taken_out(argument: &str) -> Option<(String, OsString)> {
+    let url = if argument.starts_with("--") { argument.split_once('=')?.1 } else { argument };
+    let rest = url.strip_prefix("postgres://").or_else(|| url.strip_prefix("postgresql://"))?;
+    let credentials = rest.split_once('@')?.0;
+    let (user, password) = credentials.split_once(':').filter(|(user, _)| !user.contains(['/', '?']))?;
+    let begin = argument.len() - rest.len();
+    let shown = format!("{}{user}{}", &argument[..begin], &rest[credentials.len()..]);
+    decoded(password).map(|password| (shown, password))
+}
+
+/// Undoes percent-encoding; None when it is wrong, which whoever reads the URL will say.
+fn decoded(text: &str) -> Option<OsString> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        decoded.push(match byte {
+            b'%' => {
+                let mut digit = || char::from(bytes.next()?).to_digit(16);
+                u8::try_from(digit()? * 16 + digit()?).ok()?
+            }
+            byte => byte,
+        });
+    }
+    let text = String::from_utf8(decoded).ok().filter(|text| !text.is_empty() && !text.contains('\0'))?;
+    Some(OsStr::new(&text).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::taken_out;
+
+    #[test]
+    fn the_password_is_taken_out_wherever_a_url_stands() {
+        for (argument, shown, password) in [
+            ("postgres://app:sesame@db/x", "postgres://app@db/x", "sesame"),
+            ("--store=postgres://app:s%40me@db/x?a=b", "--store=postgres://app@db/x?a=b", "s@me"),
+            ("postgresql://app:a:b@a,b:7/x", "postgresql://app@a,b:7/x", "a:b"),
+        ] {
+            let (left, found) = taken_out(argument).expect("there is one");
+            assert_eq!((left.as_str(), found.to_str()), (shown, Some(password)));
+        }
+    }
+
+    #[test]
+    fn other_arguments_are_left_alone() {
+        for argument in [
+            "queue",
+            "--store",
+            "postgres://app@db/x",
+            "postgres://app:@db/x",
+            "postgres://db:5432/x",
+            "postgres://app:%zz@db/x",
+            "redis://app:sesame@db/x",
+            "--note=a:b@c",
+        ] {
+            assert_eq!(taken_out(argument), None, "{argument}");
+        }
+    }
+}

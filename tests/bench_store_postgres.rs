@@ -1,0 +1,145 @@
+//! `posthaste bench store` on PostgreSQL, and what it measures against: a database with fixed answers.
+
+mod support;
+
+#[path = "support/client.rs"]
+mod client;
+
+#[path = "support/postgres.rs"]
+mod postgres;
+
+use std::fs;
+use std::process::{Command, Output};
+
+use client::{Answer, Client};
+use serde_json::Value as Json;
+use support::Server;
+
+fn run(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_posthaste")).args(words).output().expect("the program runs")
+}
+
+fn bench(url: &str, words: &[&str]) -> Output {
+    let common = ["bench", "store", "--store", url, "--duration", "300ms", "--repetitions", "1"];
+    run(&[&common, words].concat())
+}
+
+/// The one line of an error, and the exit code.
+fn refusal(output: &Output) -> (String, Option<i32>) {
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(error.lines().count(), 1, "{error}");
+    (error.trim_end().to_owned(), output.status.code())
+}
+
+#[test]
+fn every_workload_is_measured_at_every_number_of_connections() {
+    let postgres = postgres::shared();
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    for (number, (workload, more)) in [
+        ("send", &["--batch", "1", "--batch", "30"][..]),
+        ("pairs", &["--batch", "1", "--batch", "30"]),
+        ("twelve-step", &["--batch", "1", "--batch", "30"]),
+        ("twelve-step", &["--batch", "1", "--pop-strategy", "delete-retry"]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let json = dir.path().join(number.to_string());
+        let words = ["--workload", workload, "--connections", "1", "--connections", "3", "--preload", "300"];
+        let json_words = ["--json", &json.display().to_string()];
+        let database = postgres.create_database();
+        let output = bench(&postgres.url(&database), &[&words, more, &json_words].concat());
+        assert!(output.status.success(), "{workload}: {}", String::from_utf8_lossy(&output.stderr));
+        let report: Json = serde_json::from_slice(&fs::read(&json).expect("a file")).expect("JSON");
+        let rows = report["rows"].as_array().expect("rows");
+        let batches = more.iter().filter(|word| **word == "--batch").count();
+        assert_eq!(rows.len(), 2 * batches, "{report}");
+        for row in rows {
+            let figure = |name: &str| row[name].as_f64().expect("a number");
+            assert!(figure("operations_per_s") > 0.0 && figure("call_mean_ms") > 0.0, "{row}");
+            assert!(figure("call_p99_ms") > 0.0, "{row}");
+            // As many calls at once as connections, so the figures must fit together.
+            let at_once = figure("operations_per_s") / figure("batch") * figure("call_mean_ms") / 1e3;
+            let connections = figure("connections");
+            assert!(at_once > connections * 0.5 && at_once < connections * 1.5, "{at_once}: {row}");
+        }
+        let left = postgres.psql(&database, "SELECT count(*) FROM posthaste.message WHERE queue_id > 0");
+        let left: u64 = left.parse().expect("a count");
+        match workload {
+            "send" => assert!(left > 300, "{left}"),
+            // What clients had sent and not yet taken when the time was over.
+            _ => assert!((250..=300 + 3 * 62 * 2).contains(&left), "{workload}: {left}"),
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused() {
+    let postgres = postgres::shared();
+    let database = postgres.create_database();
+    let url = postgres.url(&database);
+    postgres.psql(&database, "INSERT INTO posthaste.queue (id, name) VALUES (1, 'q')");
+    let (line, code) = refusal(&bench(&url, &[]));
+    assert!(line.contains("name a new database") && code == Some(1), "{line}");
+    for (words, names) in [
+        (&["--connections", "4"][..], "--connections"),
+        (&["--workload", "twelve-step"], "twelve-step"),
+        (&["--pop-strategy", "for-update", "--batch", "1"], "postgres://"),
+    ] {
+        let (line, code) = refusal(&bench("memory:", words));
+        assert!(line.contains(names) && code == Some(2), "{line}");
+    }
+    let (line, code) = refusal(&bench(&url, &["--pop-strategy", "for-update"]));
+    assert!(line.contains("--batch 1") && code == Some(2), "{line}");
+}
+
+#[test]
+fn a_database_with_fixed_answers_answers_everything() {
+    let postgres = postgres::shared();
+    let database = postgres.create_empty_database();
+    let url = postgres.url(&database);
+    let migrated = run(&["migrate", "--store", &url, "--mock", "700"]);
+    assert!(migrated.status.success(), "{}", String::from_utf8_lossy(&migrated.stderr));
+    for more in [&[][..], &["--batch", "1", "--pop-strategy", "repeatable-read"]] {
+        let server = Server::start(&url, more);
+        let mut client = Client::login(server.addr(), "c").expect("it runs");
+        let mut ask = |words: &[&str]| client.ask(words).expect("it runs");
+        let body = "x".repeat(700);
+        for read in [&["POP", "QUEUE", "q"][..], &["PEEK", "FROM", "c"], &["POP", "QUEUE", "q", "NOTOWN"]] {
+            assert_eq!(ask(read).body(), Some(body.as_str()), "{read:?}");
+        }
+        let lists: [&[&str]; 3] = [&["QLIST"], &["QBROWSE", "q"], &["ACCOUNTS"]];
+        for list in lists {
+            assert_eq!(ask(list).list().len(), 1, "{list:?}");
+        }
+        assert_eq!(ask(&["QREADABLE"]), Answer::List(vec![Answer::Text(b"1".to_vec())]));
+        assert!(ask(&["QINFO", "q"]).get("name").is_some());
+        let numbers: [&[&str]; 8] = [
+            &["SEND", "q", "m"],
+            &["SEND", "q", "m", "TO", "d"],
+            &["QCREATE"],
+            &["QCREATE", "q"],
+            &["QDELETE", "q"],
+            &["QPURGE", "q"],
+            &["ACK", "1"],
+            &["NACK", "1"],
+        ];
+        for number in numbers {
+            assert_eq!(ask(number).integer(), Some(1), "{number:?}");
+        }
+        assert_eq!(ask(&["SENDMANY", "q", "m", "n"]).list().len(), 2);
+    }
+    let kept = "SELECT (SELECT count(*) FROM posthaste.message) + (SELECT count(*) FROM posthaste.queue)";
+    assert_eq!(postgres.psql(&database, kept), "0");
+}
+
+#[test]
+fn a_database_in_use_keeps_its_functions() {
+    let postgres = postgres::shared();
+    let database = postgres.create_database();
+    postgres.psql(&database, "INSERT INTO posthaste.queue (id, name) VALUES (1, 'q')");
+    let (line, code) = refusal(&run(&["migrate", "--store", &postgres.url(&database), "--mock", "200"]));
+    assert!(line.contains("name a new database") && code == Some(1), "{line}");
+    let mocks = "SELECT count(*) FROM pg_proc WHERE proname LIKE 'mock%'";
+    assert_eq!(postgres.psql(&database, mocks), "0");
+}

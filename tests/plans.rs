@@ -1,0 +1,329 @@
+//! Every function reads by index seeks only: the plans that PostgreSQL really used, at a million messages, a thousand
+//! queues and 256 accounts.
+//!
+//! auto_explain writes each statement's plan, those inside functions too, into the server's log with what it cost.
+//! So the requests are made as anybody makes them, through a middleware and by SQL, and the log is read afterwards.
+//! All of it once before the tables were ever analysed, which is how a part of the ring that was just truncated looks
+//! to the planner, and once after.
+
+#[path = "support/client.rs"]
+mod client;
+#[path = "support/postgres.rs"]
+mod postgres;
+#[path = "support/mod.rs"]
+mod support;
+
+use std::net::SocketAddr;
+
+use client::{Answer, Client};
+use postgres::Postgres;
+use serde_json::Value;
+use support::Server;
+
+/// The tables that may be large.
+const LARGE: [&str; 5] = ["message_0", "message_1", "message_aside", "queue", "account"];
+
+/// Rows and pages that one node of a plan may touch for one request: a few levels of a few indexes.
+const ROWS: f64 = 50.0;
+const PAGES: f64 = 60.0;
+/// Pages for one row put in or taken out, six indexes and all.
+const PAGES_CHANGED: f64 = 150.0;
+
+/// Statements that cost more by design, by how they begin.
+const EXEMPT: [&str; 4] = [
+    // Once in a connection, of the server's settings: whether the session is ours.
+    "SELECT count(*) = 2 FROM pg_settings",
+    // turn_ring counts what is left in the part it wants to empty, up to a fifth of what it may move.
+    "SELECT count(*) FROM (SELECT FROM message_",
+    // A middleware learns names; 256 accounts are three pages, which an index would not make fewer.
+    "SELECT id, name FROM posthaste.account WHERE id = ANY(",
+    // SEND TO * reads the accounts, all of them.
+    "SELECT coalesce(array_agg(id ORDER BY id), '{}')",
+];
+
+/// One million: 900,000 in the part of the ring that is read, 30,000 in the one appended to, the rest aside, some of
+/// them leased or delayed, far from due. Every 16th has a recipient, every 8th an expiry.
+const LOAD: &str = "
+    INSERT INTO posthaste.account SELECT n, 'account ' || n, true FROM generate_series(1, 256) n;
+    INSERT INTO posthaste.queue (id, name) SELECT n, 'queue ' || n FROM generate_series(1, 1000) n;
+    UPDATE posthaste.ring SET current = 1;
+    INSERT INTO posthaste.message (ring, id, place, queue_id, sender_id, recipient_id, due_ms, holder_id, receipt,
+        deliveries, sent_ms, expires_ms, body)
+    SELECT CASE WHEN n <= 900000 THEN 0 WHEN n <= 930000 THEN 1 ELSE 2 END, n, posthaste.place_of(0, n), 1 + n % 1000,
+        1 + (n / 7) % 256, CASE WHEN n % 16 = 0 THEN 1 + (n / 16) % 256 ELSE 0 END,
+        CASE WHEN n > 960000 THEN posthaste.now_ms() + 3600000 + n END, CASE WHEN n > 980000 THEN 1 END,
+        CASE WHEN n > 980000 THEN n END, CASE WHEN n > 980000 THEN 1 ELSE 0 END, posthaste.now_ms(),
+        CASE WHEN n % 8 = 0 THEN posthaste.now_ms() + 7200000 END, 'a body'
+    FROM generate_series(1, 1000000) n;
+    SELECT setval('posthaste.account_id', 256), setval('posthaste.queue_id', 1000), setval('posthaste.message_id', 1000000);
+";
+
+/// How requests are made.
+enum By {
+    /// By a middleware, on one connection that is `account 1`; an id stands for `{leased}`.
+    Resp(&'static [&'static [&'static str]]),
+    /// By the superuser's psql.
+    Sql(&'static str),
+}
+
+/// What is known to cost more than a few seeks, and why.
+enum Cost {
+    Seeks,
+    /// So many times that, because the request is about so many things.
+    Times(f64, &'static str),
+    /// As much as the queue holds; only that no table is read from end to end.
+    Stock(&'static str),
+}
+
+use By::{Resp, Sql};
+use Cost::{Seeks, Stock, Times};
+
+const CASES: &[(By, Cost)] = &[
+    (Sql("SELECT posthaste.login('account 7')"), Seeks),
+    (Sql("SELECT posthaste.login('somebody new ' || random())"), Seeks),
+    (Sql("SELECT posthaste.create_queue('queue 7')"), Seeks),
+    (Sql("SELECT posthaste.delete_queue(posthaste.create_queue()::text)"), Seeks),
+    (Sql("SELECT posthaste.create_queue('made'), posthaste.delete_queue('made')"), Seeks),
+    (Sql("SELECT posthaste.delete_queue('queue 999')"), Stock("a full queue goes with its messages")),
+    (Sql("SELECT posthaste.create_queue('queue 999')"), Seeks),
+    (Sql("SELECT posthaste.send('account 7', 'queue 7', 'x')"), Seeks),
+    (Sql("SELECT posthaste.send('account 7', 'queue 7', 'x'::bytea, 'account 8')"), Seeks),
+    (Sql("SELECT posthaste.send('new ' || random(), 'queue 7', 'x', 'new ' || random())"), Seeks),
+    (
+        Sql("SELECT posthaste.send('account 7', 'queue 7', 'x', '*')"),
+        Times(300.0, "a copy for every account"),
+    ),
+    (Sql("SELECT posthaste.upkeep(null, 1000)"), Seeks),
+    (Sql("SELECT * FROM posthaste.peek('account 7', 'queue 7')"), Seeks),
+    (Sql("SELECT * FROM posthaste.peek('account 7', sender => 'account 9')"), Seeks),
+    (Sql("SELECT * FROM posthaste.peek('account 7', 'queue 7', 'account 9')"), Seeks),
+    (Sql("SELECT * FROM posthaste.peek('account 7', sender => 'nobody')"), Seeks),
+    (Sql("SELECT * FROM posthaste.pop('account 7', 'queue 7')"), Seeks),
+    (Sql("SELECT * FROM posthaste.pop('nobody', 'queue 7')"), Seeks),
+    (Sql("SELECT * FROM posthaste.pop('account 7', sender => 'account 9')"), Seeks),
+    (Sql("SELECT * FROM posthaste.pop('account 7', 'queue 7', 'account 9')"), Seeks),
+    (Sql("SELECT * FROM posthaste.readable('account 7')"), Times(100.0, "one seek for each of 1,000 queues")),
+    (Resp(&[&["SEND", "queue 5", "x"], &["SEND", "queue 5", "x", "TO", "account 2"]]), Seeks),
+    (Resp(&[&["SEND", "queue 5", "x", "DELAY", "3600000", "PRIORITY", "3", "TTL", "9000000"]]), Seeks),
+    (Resp(&[&["SEND", "queue 5", "x", "DEDUP", "key"], &["SEND", "queue 5", "x", "DEDUP", "key"]]), Seeks),
+    (Resp(&[&["SEND", "queue 5", "x", "TO", "*"]]), Times(300.0, "a copy for every account")),
+    (Resp(&[&["SENDMANY", "queue 5", "x", "y", "z"]]), Seeks),
+    (
+        Resp(&[&["PEEK", "QUEUE", "queue 5"], &["POP", "QUEUE", "queue 5"], &["POP", "QUEUE", "queue 5"]]),
+        Seeks,
+    ),
+    (Resp(&[&["PEEK", "FROM", "account 9"], &["POP", "FROM", "account 9"]]), Seeks),
+    (Resp(&[&["PEEK", "QUEUE", "queue 5", "FROM", "account 9"]]), Seeks),
+    (Resp(&[&["POP", "QUEUE", "queue 5", "FROM", "account 9"]]), Seeks),
+    (Resp(&[&["POP", "QUEUE", "queue 5", "COUNT", "10"]]), Times(4.0, "ten messages")),
+    (Resp(&[&["POP", "QUEUE", "queue 5", "BROADCAST"], &["POP", "QUEUE", "queue 5", "REQID", "key"]]), Seeks),
+    (
+        Resp(&[&["POP", "QUEUE", "queue 5", "NOTOWN"]]),
+        Times(50.0, "two seeks for each of the queue's senders"),
+    ),
+    (Resp(&[&["POP", "QUEUE", "queue 5", "LEASE", "3600000"], &["EXTEND", "{leased}", "3600000"]]), Seeks),
+    (Resp(&[&["NACK", "{leased}", "DELAY", "3600000"]]), Seeks),
+    (Resp(&[&["POP", "QUEUE", "queue 6", "LEASE", "3600000"], &["NACK", "{leased}"]]), Seeks),
+    (Resp(&[&["POP", "QUEUE", "queue 6", "LEASE", "3600000"], &["ACK", "{leased}"]]), Seeks),
+    (Resp(&[&["QREADABLE"]]), Times(100.0, "one seek for each of 1,000 queues")),
+    (Resp(&[&["QCREATE", "made"], &["QCREATE"], &["QDELETE", "made"], &["QCREATE", "queue 5"]]), Seeks),
+    (Resp(&[&["QCREATE", "graved", "DEADLETTER", "grave", "AFTER", "1", "TTL", "3600000"]]), Seeks),
+    (
+        Resp(&[
+            &["SEND", "graved", "x"],
+            &["POP", "QUEUE", "graved", "LEASE", "3600000"],
+            &["NACK", "{leased}"],
+        ]),
+        Seeks,
+    ),
+    (Resp(&[&["QREDRIVE", "grave"], &["QDELETE", "graved"], &["QDELETE", "grave"]]), Seeks),
+    (Resp(&[&["QINFO", "queue 5"]]), Stock("counts what the queue holds")),
+    (Resp(&[&["QLIST"]]), Stock("counts what every queue holds")),
+    (Resp(&[&["QBROWSE", "queue 5", "COUNT", "5"]]), Stock("sorts what the queue holds")),
+    (Resp(&[&["QPURGE", "queue 998"]]), Stock("removes what the queue holds")),
+];
+
+/// A plan as auto_explain wrote it.
+struct Plan {
+    statement: String,
+    root: Value,
+}
+
+/// The plans in a piece of the server's log. A line of the log that goes on begins with a tab.
+fn plans(log: &str) -> Vec<Plan> {
+    let mut found = Vec::new();
+    let mut lines = log.lines();
+    while let Some(line) = lines.next() {
+        if !line.ends_with("  plan:") {
+            continue;
+        }
+        let mut text = String::new();
+        for line in lines.by_ref() {
+            text.push_str(line.trim_start_matches('\t'));
+            if line == "\t}" {
+                break;
+            }
+            text.push('\n');
+        }
+        let explained: Value =
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text}"));
+        let statement = explained["Query Text"].as_str().expect("a statement").to_owned();
+        found.push(Plan { statement, root: explained["Plan"].clone() });
+    }
+    found
+}
+
+/// What is wrong with a node and those below it; `times`: None does not count.
+fn faults(node: &Value, times: Option<f64>, found: &mut Vec<String>) {
+    let number = |name: &str| node[name].as_f64().unwrap_or(0.0);
+    let kind = node["Node Type"].as_str().unwrap_or_default();
+    let relation = node["Relation Name"].as_str().unwrap_or_default();
+    if kind == "Seq Scan" && LARGE.contains(&relation) {
+        found.push(format!("reads {relation} from end to end"));
+    }
+    if let Some(times) = times {
+        let removed = number("Rows Removed by Filter") + number("Rows Removed by Index Recheck");
+        let rows = (number("Actual Rows") + removed) * number("Actual Loops");
+        if rows > ROWS * times {
+            found.push(format!("{kind} {relation}: {rows} rows"));
+        }
+        let pages = number("Shared Hit Blocks") + number("Shared Read Blocks");
+        let most = if kind == "ModifyTable" { PAGES_CHANGED } else { PAGES };
+        if !relation.is_empty() && pages > most * times {
+            found.push(format!("{kind} {relation} by {}: {pages} pages", node["Index Name"]));
+        }
+    }
+    for below in node["Plans"].as_array().into_iter().flatten() {
+        faults(below, times, found);
+    }
+}
+
+/// A server with a loaded database.
+struct Place {
+    postgres: Postgres,
+    database: String,
+}
+
+impl Place {
+    fn new() -> Self {
+        let settings =
+            ["fsync=off", "wal_level=minimal", "max_wal_senders=0", "max_wal_size=8GB", "autovacuum=off"];
+        let postgres =
+            Postgres::start(&[&settings[..], &["shared_buffers=512MB", "full_page_writes=off"]].concat());
+        let database = postgres.create_database();
+        postgres.psql(&database, LOAD);
+        for setting in [
+            "session_preload_libraries = 'auto_explain'",
+            "auto_explain.log_min_duration = 0",
+            "auto_explain.log_nested_statements = on",
+            "auto_explain.log_analyze = on",
+            "auto_explain.log_timing = off",
+            "auto_explain.log_buffers = on",
+            "auto_explain.log_format = json",
+        ] {
+            postgres
+                .psql("postgres", &format!("LOAD 'auto_explain'; ALTER DATABASE {database} SET {setting}"));
+        }
+        Self { postgres, database }
+    }
+
+    fn middleware(&self) -> Server {
+        Server::start(&self.postgres.url(&self.database), &["--batch", "1"])
+    }
+
+    /// The plans of what was done meanwhile.
+    fn watched(&self, done: impl FnOnce()) -> Vec<Plan> {
+        let before = self.postgres.log().len();
+        done();
+        // The keeper may be in the midst of a line.
+        let log = self.postgres.log()[before..].to_owned();
+        let whole = log.rfind("\n\t}\n").map_or(0, |end| end + 4);
+        plans(&log[..whole])
+    }
+
+    /// What is wrong with how a request was done.
+    fn faults(&self, cost: &Cost, done: impl FnOnce()) -> Vec<String> {
+        let times = match cost {
+            Seeks => Some(1.0),
+            Times(times, _) => Some(*times),
+            Stock(_) => None,
+        };
+        let plans = self.watched(done);
+        let touched =
+            plans.iter().filter(|plan| LARGE.iter().any(|table| plan.root.to_string().contains(table)));
+        assert!(touched.count() > 0, "no plan was seen, so none was checked");
+        let mut all = Vec::new();
+        for plan in plans.iter().filter(|plan| !EXEMPT.iter().any(|text| plan.statement.starts_with(text))) {
+            let mut found = Vec::new();
+            faults(&plan.root, times, &mut found);
+            all.extend(found.iter().map(|fault| format!("{fault}, in {}", plan.statement)));
+        }
+        all
+    }
+
+    fn sql(&self, sql: &str) {
+        self.postgres.psql(&self.database, sql);
+    }
+}
+
+/// Makes requests one by one on one connection; remembers what was leased.
+fn make(server: SocketAddr, leased: &mut String, requests: &[&[&str]]) {
+    let mut client = Client::login(server, "account 1").expect("a login");
+    for request in requests {
+        let id = leased.clone();
+        let words: Vec<&str> =
+            request.iter().map(|word| if *word == "{leased}" { &id } else { *word }).collect();
+        let answer = client.ask(&words).expect("an answer");
+        assert!(!matches!(answer, Answer::Error(_)), "{words:?}: {answer:?}");
+        if words.contains(&"LEASE") {
+            *leased = answer.get("id").and_then(Answer::integer).expect("a leased message").to_string();
+        } else if words.contains(&id.as_str()) {
+            assert_eq!(answer, Answer::Integer(1), "{words:?} took effect");
+        }
+    }
+}
+
+fn check_all(place: &Place, when: &str) {
+    let server = place.middleware();
+    let mut leased = String::new();
+    let mut wrong = Vec::new();
+    for (by, cost) in CASES {
+        let (what, found) = match by {
+            Sql(sql) => ((*sql).to_owned(), place.faults(cost, || place.sql(sql))),
+            Resp(requests) => {
+                let found = place.faults(cost, || make(server.addr(), &mut leased, requests));
+                (format!("{requests:?}"), found)
+            }
+        };
+        let why = match cost {
+            Seeks => String::new(),
+            Times(times, why) => format!(" (allowed {times} times as much: {why})"),
+            Stock(why) => format!(" (only from end to end counts: {why})"),
+        };
+        wrong.extend(found.iter().map(|fault| format!("{what}{why}: {fault}")));
+    }
+    assert!(wrong.is_empty(), "{when}:\n{}", wrong.join("\n"));
+}
+
+/// Without an index each of these must be found out; otherwise the check proves nothing.
+fn check_the_check(place: &Place) {
+    for (index, read) in [
+        ("message_by_sender", "SELECT * FROM posthaste.peek('account 7', sender => 'account 9')"),
+        ("message_by_queue", "SELECT * FROM posthaste.peek('account 7', 'queue 7')"),
+        ("message_by_both", "SELECT * FROM posthaste.peek('account 7', 'queue 7', 'account 9')"),
+    ] {
+        let without = format!("BEGIN; DROP INDEX posthaste.{index}; {read}; ROLLBACK");
+        assert_eq!(place.faults(&Seeks, || place.sql(read)), [""; 0], "{index} is there");
+        let found = place.faults(&Seeks, || place.sql(&without));
+        assert!(!found.is_empty(), "without {index} the plan is said to be as good");
+    }
+}
+
+#[test]
+fn every_function_reads_by_index_seeks_at_a_million_messages() {
+    let place = Place::new();
+    check_all(&place, "before ANALYZE");
+    place.sql("VACUUM ANALYZE");
+    check_all(&place, "after ANALYZE");
+    check_the_check(&place);
+}

@@ -1,0 +1,422 @@
+//! The SQL functions of the queue tier, called as an application calls them: as a plain role, inside transactions of
+//! its own, while a middleware serves RESP clients over the same database.
+
+#[path = "support/client.rs"]
+mod client;
+#[path = "support/postgres.rs"]
+mod postgres;
+#[path = "support/session.rs"]
+mod session;
+#[path = "support/mod.rs"]
+mod support;
+
+use std::sync::Once;
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use client::{Answer, Client};
+use postgres::shared;
+use session::Session;
+use support::Server;
+
+/// A database of a test's own, and what talks to it.
+struct Place {
+    database: String,
+}
+
+impl Place {
+    fn new() -> Self {
+        static ROLE: Once = Once::new();
+        let server = shared();
+        let database = server.create_database();
+        ROLE.call_once(|| drop(server.psql("postgres", "CREATE ROLE app LOGIN")));
+        server.psql(
+            &database,
+            "GRANT USAGE ON SCHEMA posthaste TO app; CREATE TABLE bill (id int PRIMARY KEY)",
+        );
+        server.psql(&database, "GRANT ALL ON bill TO app");
+        Self { database }
+    }
+
+    /// An application's session: its role has no right on any table of the schema.
+    fn app(&self) -> Session {
+        Session::open(shared(), &self.database, "app")
+    }
+
+    fn as_owner(&self, sql: &str) -> String {
+        shared().psql(&self.database, sql)
+    }
+
+    fn middleware(&self, arguments: &[&str]) -> Server {
+        Server::start(&shared().url(&self.database), arguments)
+    }
+}
+
+fn login(server: &Server, account: &str) -> Client {
+    Client::login(server.addr(), account).expect("a login")
+}
+
+fn ask(client: &mut Client, words: &[&str]) -> Answer {
+    client.ask(words).expect("an answer")
+}
+
+/// The body of the next message of queue q.
+fn pop(client: &mut Client) -> Option<String> {
+    ask(client, &["POP", "QUEUE", "q"]).body().map(str::to_owned)
+}
+
+/// Body, then sender, recipient and deliveries of what a read gives.
+fn brief(read: &str) -> String {
+    format!("SELECT convert_from(body, 'UTF8'), sender, recipient, deliveries FROM posthaste.{read}")
+}
+
+#[test]
+fn each_function_does_what_its_command_does() {
+    let place = Place::new();
+    let mut app = place.app();
+    let alice = app.run("SELECT posthaste.login('alice', 'secret')");
+    assert_eq!(app.run("SELECT posthaste.login('alice')"), alice, "an account keeps its id");
+    let queue = app.run("SELECT posthaste.create_queue('orders')");
+    assert_eq!(app.run("SELECT posthaste.create_queue(name => 'orders')"), queue, "an existing name, its id");
+    let unnamed = app.run("SELECT posthaste.create_queue()");
+    assert_eq!(place.as_owner(&format!("SELECT name FROM posthaste.queue WHERE id = {unnamed}")), unnamed);
+    let first = app.run("SELECT posthaste.send('alice', 'orders', 'for bob', 'bob')");
+    let second = app.run("SELECT posthaste.send('alice', 'orders', '\\x00ff'::bytea)");
+    assert!(first.parse::<i64>().expect("an id") < second.parse::<i64>().expect("an id"), "{first} {second}");
+    assert_eq!(app.run("SELECT posthaste.readable('bob')"), "orders");
+    assert_eq!(app.run(&brief("peek('bob', 'orders')")), "for bob|alice|bob|0");
+    assert_eq!(app.run(&brief("peek(reader => 'bob', sender => 'alice')")), "for bob|alice|bob|0");
+    let taken = app.run(
+        "SELECT id, queue, body, headers IS NULL, now() - sent_at < interval '1 min' FROM posthaste.pop('eve', 'orders', 'alice')",
+    );
+    assert_eq!(taken, format!("{second}|orders|\\x00ff|t|t"), "eve passes over what is for bob");
+    assert_eq!(app.run(&brief("pop('eve', sender => 'alice')")), "");
+    assert_eq!(app.run(&brief("pop('bob', sender => 'nobody')")), "");
+    assert_eq!(app.run(&brief("pop('bob', sender => 'alice')")), "for bob|alice|bob|1");
+    assert_eq!(app.run("SELECT posthaste.readable('bob')"), "");
+    app.run("SELECT posthaste.send('alice', 'orders', 'x'), posthaste.send('alice', 'orders', 'y')");
+    assert_eq!(app.run("SELECT posthaste.delete_queue('orders')"), "2");
+    assert!(app.run("SELECT posthaste.delete_queue('orders')").starts_with("ERROR:  PHNOQ:"));
+}
+
+#[test]
+fn sql_and_resp_clients_share_queues_and_accounts() {
+    let place = Place::new();
+    let (server, mut app) = (place.middleware(&[]), place.app());
+    let mut bob = login(&server, "bob");
+    app.run("SELECT posthaste.create_queue('q')");
+    app.run("SELECT posthaste.send('alice', 'q', 'to bob', 'bob')");
+    let message = ask(&mut bob, &["POP", "QUEUE", "q", "FROM", "alice"]);
+    assert_eq!(message.body(), Some("to bob"));
+    assert_eq!(message.get("from").and_then(Answer::text), Some("alice"));
+    assert_eq!(message.get("to").and_then(Answer::text), Some("bob"));
+    ask(&mut bob, &["SEND", "q", "marked", "HEADER", "colour", "red", "HEADER", "size", "8"]);
+    let headers = "SELECT convert_from(headers[1][1], 'UTF8'), convert_from(headers[1][2], 'UTF8'), \
+                   convert_from(headers[2][2], 'UTF8'), recipient IS NULL, sender FROM posthaste.pop('carol', 'q')";
+    assert_eq!(app.run(headers), "colour|red|8|t|bob");
+    app.run("SELECT posthaste.login('alice'), posthaste.login('carol')");
+    assert_eq!(app.run("SELECT posthaste.send('alice', 'q', 'news', '*')"), "3", "bob, carol and default");
+    assert_eq!(pop(&mut bob).as_deref(), Some("news"));
+    assert_eq!(pop(&mut bob), None, "the other copy is carol's");
+    assert_eq!(app.run(&brief("pop('carol', 'q')")), "news|alice|carol|1");
+}
+
+#[test]
+fn a_message_is_sent_by_the_commit_of_the_application_s_transaction() {
+    let place = Place::new();
+    let (server, mut app) = (place.middleware(&[]), place.app());
+    let mut bob = login(&server, "bob");
+    ask(&mut bob, &["QCREATE", "q"]);
+    let both = "SELECT posthaste.send('billing', 'q', 'bill 1', 'stranger'), posthaste.send('billing', 'q', 'bill 1')";
+    app.run(&format!("BEGIN; INSERT INTO bill VALUES (1); {both}"));
+    assert_eq!(app.run(&brief("peek('bob', 'q')")), "bill 1|billing||0", "it sees its own");
+    assert_eq!(pop(&mut bob), None, "nobody else does");
+    app.run("ROLLBACK");
+    assert_eq!(pop(&mut bob), None);
+    assert_eq!(place.as_owner("SELECT count(*) FROM bill"), "0");
+    assert_eq!(
+        place.as_owner("SELECT count(*) FROM posthaste.account WHERE name IN ('billing', 'stranger')"),
+        "0"
+    );
+    app.run(&format!("BEGIN; INSERT INTO bill VALUES (1); {both}; COMMIT"));
+    assert_eq!(pop(&mut bob).as_deref(), Some("bill 1"));
+    assert_eq!(place.as_owner("SELECT count(*) FROM bill"), "1");
+    assert_eq!(
+        pop(&mut login(&server, "stranger")).as_deref(),
+        Some("bill 1"),
+        "now there is such an account"
+    );
+    app.run("BEGIN; SAVEPOINT s; SELECT posthaste.send('other', 'q', 'lost'); ROLLBACK TO s");
+    app.run("SELECT posthaste.send('other', 'q', 'kept'); COMMIT");
+    assert_eq!(pop(&mut bob).as_deref(), Some("kept"), "a savepoint takes its own message back only");
+}
+
+#[test]
+fn a_message_popped_in_a_transaction_returns_with_its_rollback_and_nobody_waits_for_it() {
+    let place = Place::new();
+    let (server, mut app) = (place.middleware(&[]), place.app());
+    let mut bob = login(&server, "bob");
+    ask(&mut bob, &["QCREATE", "q"]);
+    for body in ["1", "2", "3"] {
+        ask(&mut bob, &["SEND", "q", body]);
+    }
+    app.run("BEGIN");
+    assert_eq!(app.run(&brief("pop('app', 'q')")), "1|bob||1");
+    let asked = Instant::now();
+    assert_eq!(pop(&mut bob).as_deref(), Some("2"), "a middleware takes the next one");
+    let mut second = place.app();
+    assert_eq!(second.run(&brief("pop('app', 'q')")), "3|bob||1", "and so does another SQL client");
+    assert!(ask(&mut bob, &["QDELETE", "q"]).is_error("BUSY"), "the queue is in use");
+    assert!(second.run("SELECT posthaste.delete_queue('q')").starts_with("ERROR:  PHBSY:"));
+    assert!(asked.elapsed() < Duration::from_secs(2), "nobody waited: {:?}", asked.elapsed());
+    app.run("ROLLBACK");
+    assert_eq!(pop(&mut bob).as_deref(), Some("1"), "it is back where it was");
+    ask(&mut bob, &["SEND", "q", "4"]);
+    app.run("BEGIN; INSERT INTO bill SELECT 4 FROM posthaste.pop('app', 'q'); COMMIT");
+    assert_eq!(place.as_owner("SELECT id FROM bill"), "4");
+    assert_eq!(pop(&mut bob), None, "gone with the commit");
+}
+
+#[test]
+fn a_blocked_pop_is_woken_by_the_commit_and_not_before() {
+    let place = Place::new();
+    let (server, mut app) = (place.middleware(&[]), place.app());
+    let mut bob = login(&server, "bob");
+    ask(&mut bob, &["QCREATE", "q"]);
+    for send in ["send('app', 'q', 'x')", "send('new', 'q', 'x', 'bob')"] {
+        bob.send(&["POP", "QUEUE", "q", "BLOCK", "15000"]).expect("sent");
+        sleep(Duration::from_millis(300));
+        app.run(&format!("BEGIN; SELECT posthaste.{send}"));
+        let (committed, popped) = thread::scope(|scope| {
+            let popper = scope.spawn(|| (bob.answer().expect("an answer"), Instant::now()));
+            sleep(Duration::from_millis(1300)); // longer than it takes everybody to look for himself
+            let committed = Instant::now();
+            app.run("COMMIT");
+            (committed, popper.join().expect("no panic"))
+        });
+        assert_eq!(popped.0.body(), Some("x"), "{send}");
+        assert!(popped.1 > committed, "{send}: before the commit");
+        let took = popped.1 - committed;
+        assert!(took < Duration::from_millis(500), "{send}: {took:?}");
+    }
+}
+
+#[test]
+fn who_begins_to_wait_before_the_commit_is_told_and_else_nobody() {
+    let place = Place::new();
+    let (mut app, mut listener) = (place.app(), Session::open(shared(), &place.database, "postgres"));
+    let queue = app.run("SELECT posthaste.create_queue('q')");
+    let alice = app.run("SELECT posthaste.login('alice')");
+    let bob = app.run("SELECT posthaste.login('bob')");
+    listener.run("LISTEN posthaste");
+    let mut heard = || {
+        let said = listener.run("SELECT pg_sleep(0.1)");
+        let told = said.lines().filter_map(|line| line.split_once("with payload ")?.1.split('"').nth(1));
+        told.map(str::to_owned).collect::<Vec<_>>()
+    };
+    app.run("SELECT posthaste.send('alice', 'q', 'x')");
+    assert_eq!(heard(), [""; 0], "nobody waits");
+    app.run("BEGIN; SELECT posthaste.send('alice', 'q', 'x'), posthaste.send('alice', 'q', 'x', 'bob')");
+    place.as_owner("SELECT posthaste.watch_news(1, 60000)");
+    assert_eq!(heard(), [""; 0], "not committed");
+    app.run("COMMIT");
+    assert_eq!(heard(), [format!("0 {queue},{alice},0"), format!("0 {queue},{alice},{bob}")]);
+    app.run("BEGIN; SELECT posthaste.send('alice', 'q', 'x'); ROLLBACK");
+    assert_eq!(heard(), [""; 0], "taken back");
+    app.run("SELECT posthaste.delete_queue('q')");
+    assert_eq!(heard(), [format!("0 {queue},0,0")], "sender 0: the queue is gone");
+}
+
+#[test]
+fn a_blocked_pop_learns_that_its_queue_was_deleted() {
+    let place = Place::new();
+    let (server, mut app) = (place.middleware(&[]), place.app());
+    let mut bob = login(&server, "bob");
+    ask(&mut bob, &["QCREATE", "q"]);
+    bob.send(&["POP", "QUEUE", "q", "BLOCK", "15000"]).expect("sent");
+    sleep(Duration::from_millis(300));
+    assert_eq!(app.run("SELECT posthaste.delete_queue('q')"), "0");
+    let deleted = Instant::now();
+    assert!(bob.answer().expect("an answer").is_error("NOQUEUE"));
+    assert!(deleted.elapsed() < Duration::from_millis(500), "{:?}", deleted.elapsed());
+}
+
+#[test]
+fn messages_come_in_the_order_of_their_ids_whoever_sent_them() {
+    let place = Place::new();
+    let (server, mut app) = (place.middleware(&[]), place.app());
+    let mut bob = login(&server, "bob");
+    ask(&mut bob, &["QCREATE", "q"]);
+    for number in 0..10 {
+        let body = format!("{number:02}");
+        if number % 3 == 0 {
+            ask(&mut bob, &["SEND", "q", &body]);
+        } else {
+            app.run(&format!("SELECT posthaste.send('app', 'q', '{body}')"));
+        }
+    }
+    ask(&mut bob, &["SEND", "q", "urgent", "PRIORITY", "9"]);
+    let mut bodies = Vec::new();
+    for number in 0..11 {
+        let body = if number % 2 == 0 {
+            pop(&mut bob)
+        } else {
+            Some(app.run("SELECT convert_from(body, 'UTF8') FROM posthaste.pop('app', 'q')"))
+        };
+        bodies.push(body.expect("a message"));
+    }
+    assert_eq!(bodies.join(" "), "urgent 00 01 02 03 04 05 06 07 08 09");
+}
+
+#[test]
+fn what_was_wrong_is_raised_with_a_state_and_a_hint() {
+    let place = Place::new();
+    let server = place.middleware(&[]);
+    let mut bob = login(&server, "bob");
+    for create in [
+        &["QCREATE", "q"][..],
+        &["QCREATE", "strict", "STRICT"],
+        &["QCREATE", "noself", "FORBIDSELF"],
+        &["QCREATE", "two", "MAXMSGS", "2"],
+        &["QCREATE", "small", "MAXBYTES", "4"],
+    ] {
+        assert!(ask(&mut bob, create).integer().is_some(), "{create:?}");
+    }
+    let long = "n".repeat(256);
+    let mut app = place.app();
+    app.run("SELECT posthaste.send('app', 'two', '1'), posthaste.send('app', 'two', '2')");
+    for (call, state) in [
+        ("send('app', 'nosuch', 'x')".to_owned(), "PHNOQ"),
+        ("peek('app', 'nosuch')".into(), "PHNOQ"),
+        ("pop('app', 'nosuch')".into(), "PHNOQ"),
+        ("delete_queue('nosuch')".into(), "PHNOQ"),
+        ("send('app', 'noself', 'x', 'app')".into(), "PHDEN"),
+        ("send('bob', 'noself', 'x', 'bob')".into(), "PHDEN"),
+        ("send('app', 'two', '3')".into(), "PHFUL"),
+        ("send('app', 'small', '12345')".into(), "PHFUL"),
+        ("send('app', 'strict', 'x', 'nobody')".into(), "PHNOA"),
+        ("peek('app')".into(), "PHBAD"),
+        ("pop('app')".into(), "PHBAD"),
+        ("pop(null, 'q')".into(), "PHBAD"),
+        ("readable('')".into(), "PHBAD"),
+        ("login('*')".into(), "PHBAD"),
+        ("create_queue('-')".into(), "PHBAD"),
+        (format!("create_queue('{long}')"), "PHBAD"),
+        ("create_queue(E'a\\tb')".into(), "PHBAD"),
+        ("create_queue(U&'a\\0085b')".into(), "PHBAD"),
+        ("send('app', 'q', 'x', '-')".into(), "PHBAD"),
+        ("send('*', 'q', 'x')".into(), "PHBAD"),
+        ("send('app', 'q', null::text)".into(), "PHBAD"),
+    ] {
+        let said = app.run(&format!("SELECT posthaste.{call}"));
+        assert!(said.starts_with(&format!("ERROR:  {state}: ")), "{call}: {said}");
+        assert!(said.contains("\nHINT:  "), "{call}: {said}");
+    }
+    for allowed in [
+        "send('app', 'strict', 'x', 'bob')",
+        "send('app', 'noself', 'x', 'bob')",
+        "send('app', 'small', '1234')",
+        "send('app', 'q', '')",
+    ] {
+        let said = app.run(&format!("SELECT posthaste.{allowed}"));
+        assert!(said.parse::<i64>().is_ok(), "{allowed}: {said}");
+    }
+    // It ends the transaction like any error, and a savepoint saves the rest.
+    app.run("BEGIN; SELECT posthaste.send('app', 'q', 'kept'); SAVEPOINT s; SELECT posthaste.pop('app'); ROLLBACK TO s; COMMIT");
+    assert_eq!(app.run("SELECT count(*) FROM posthaste.pop('app', 'q', 'app')"), "1");
+}
+
+#[test]
+fn an_application_s_role_may_call_the_seven_functions_and_nothing_else() {
+    let place = Place::new();
+    let mut app = place.app();
+    for forbidden in [
+        "SELECT * FROM posthaste.message",
+        "SELECT * FROM posthaste.account",
+        "DELETE FROM posthaste.queue",
+        "SELECT posthaste.upkeep(null, 1)",
+        "SELECT posthaste.turn_ring(1, 1)",
+        "SELECT posthaste.remove_queue(1, 1)",
+        "SELECT nextval('posthaste.message_id')",
+        "SELECT posthaste.lock_name('q')",
+    ] {
+        assert!(app.run(forbidden).starts_with("ERROR:  42501: permission denied"), "{forbidden}");
+    }
+    let callable = "SELECT DISTINCT proname FROM pg_proc p WHERE pronamespace = 'posthaste'::regnamespace \
+                    AND has_function_privilege('app', p.oid, 'EXECUTE') AND prorettype <> 'trigger'::regtype ORDER BY 1";
+    let names = "create_queue delete_queue login peek pop readable send";
+    assert_eq!(place.as_owner(callable).replace('\n', " "), names);
+    place.as_owner("REVOKE USAGE ON SCHEMA posthaste FROM app");
+    assert!(app.run("SELECT posthaste.readable('app')").contains("permission denied for schema posthaste"));
+    // A schema of the caller's own, first on its path, is not looked into.
+    place.as_owner("GRANT USAGE ON SCHEMA posthaste TO app; CREATE SCHEMA trap AUTHORIZATION app");
+    app.run("CREATE TABLE trap.queue (id bigint, name text); SET search_path = trap, posthaste");
+    app.run("SELECT posthaste.create_queue('q')");
+    assert_eq!(app.run("SELECT count(*) FROM trap.queue"), "0");
+}
+
+#[test]
+fn an_open_transaction_keeps_no_middleware_waiting() {
+    let place = Place::new();
+    let (server, mut app) = (place.middleware(&["--workers", "1"]), place.app());
+    let mut bob = login(&server, "bob");
+    ask(&mut bob, &["QCREATE", "q"]);
+    ask(&mut bob, &["SEND", "q", "first"]);
+    app.run("BEGIN; SELECT posthaste.send('first named', 'q', 'by sql', 'newcomer')");
+    app.run("SELECT * FROM posthaste.pop('bob', 'q')");
+    let asked = Instant::now();
+    let mut newcomer = login(&server, "newcomer");
+    assert!(ask(&mut newcomer, &["SEND", "q", "by resp", "TO", "first named"]).integer().is_some());
+    assert!(ask(&mut bob, &["SEND", "q", "to newcomer", "TO", "newcomer"]).integer().is_some());
+    assert!(asked.elapsed() < Duration::from_secs(1), "somebody waited: {:?}", asked.elapsed());
+    app.run("COMMIT");
+    // The accounts were made by others meanwhile; the message belongs to them now, ahead of the younger one.
+    assert_eq!(pop(&mut newcomer).as_deref(), Some("by sql"));
+    let message = ask(&mut newcomer, &["POP", "FROM", "bob"]);
+    assert_eq!(message.body(), Some("to newcomer"));
+    let mut first = login(&server, "first named");
+    assert_eq!(pop(&mut first).as_deref(), Some("by resp"));
+    let twice = "SELECT count(*), count(DISTINCT name) FROM posthaste.account";
+    assert_eq!(place.as_owner(twice), "4|4", "bob, these two, and default");
+    assert_eq!(place.as_owner("SELECT count(*) FROM posthaste.newcomer"), "0");
+}
+
+#[test]
+fn who_makes_the_same_queue_takes_turns_and_gives_up_in_time() {
+    let place = Place::new();
+    let (mut first, mut second) = (place.app(), place.app());
+    let id = first.run("BEGIN; SELECT posthaste.create_queue('q')");
+    assert!(second.run("SELECT posthaste.create_queue('q')").starts_with("ERROR:  PHBSY:"));
+    second.begin("SELECT posthaste.create_queue('q')");
+    sleep(Duration::from_millis(200));
+    first.run("COMMIT");
+    assert_eq!(second.finish(), id);
+}
+
+#[test]
+fn every_message_is_popped_once_by_sql_and_resp_clients_at_once() {
+    let place = Place::new();
+    let server = place.middleware(&[]);
+    let mut sender = login(&server, "sender");
+    ask(&mut sender, &["QCREATE", "q"]);
+    for number in 0..300 {
+        ask(&mut sender, &["SEND", "q", &number.to_string()]);
+    }
+    place.as_owner("SELECT posthaste.send('app', 'q', n::text) FROM generate_series(300, 599) n");
+    let by_resp = || {
+        let mut client = login(&server, "reader");
+        std::iter::from_fn(|| pop(&mut client)).collect::<Vec<_>>()
+    };
+    let by_sql = || {
+        let mut app = place.app();
+        let take = "SELECT convert_from(body, 'UTF8') FROM posthaste.pop('reader', 'q')";
+        std::iter::from_fn(|| Some(app.run(take)).filter(|body| !body.is_empty())).collect::<Vec<_>>()
+    };
+    let mut bodies: Vec<u32> = thread::scope(|scope| {
+        let hands: Vec<_> = (0..2).flat_map(|_| [scope.spawn(by_resp), scope.spawn(by_sql)]).collect();
+        let taken = hands.into_iter().flat_map(|hand| hand.join().expect("no panic"));
+        taken.map(|body| body.parse().expect("a number")).collect()
+    });
+    bodies.sort_unstable();
+    assert_eq!(bodies, (0..600).collect::<Vec<_>>());
+}

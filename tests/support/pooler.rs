@@ -1,0 +1,73 @@
+//! PgBouncer in transaction mode before a PostgreSQL: each transaction may run in another session of the server.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::postgres::{Postgres, unprivileged};
+
+/// A running pooler, gone with this value.
+pub(crate) struct Pooler {
+    process: Child,
+    port: u16,
+    directory: tempfile::TempDir,
+}
+
+impl Pooler {
+    /// Starts one that has at most `size` sessions with the server.
+    pub(crate) fn start(server: &Postgres, size: usize) -> Self {
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let port = free.expect("a free port").port();
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let ini = directory.path().join("pgbouncer.ini");
+        let settings = format!(
+            "[databases]\n* = host=127.0.0.1 port={} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
+             listen_port = {port}\nunix_socket_dir =\nauth_type = any\npool_mode = transaction\n\
+             default_pool_size = {size}\nmax_client_conn = 200\n",
+            server.port()
+        );
+        fs::write(&ini, settings).expect("a file");
+        let log = fs::File::create(directory.path().join("log")).expect("a file");
+        // It refuses to run as root, and reads its settings as whom it runs.
+        let mut command = match unprivileged() {
+            Some((user, group)) => {
+                let own = format!("{user}:{group}");
+                let given = Command::new("chown").args(["-R", &own]).arg(directory.path()).status();
+                assert!(given.is_ok_and(|status| status.success()), "chown");
+                let mut command = Command::new("setpriv");
+                command.args(["--reuid", &user, "--regid", &group, "--clear-groups", "--", "pgbouncer"]);
+                command
+            }
+            None => Command::new("pgbouncer"),
+        };
+        let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin";
+        let command = command.arg(&ini).env("PATH", path).stdin(Stdio::null()).stderr(log);
+        let process = command.spawn().expect("pgbouncer can be run: install pgbouncer");
+        let pooler = Self { process, port, directory };
+        let start = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(start.elapsed() < Duration::from_secs(20), "no pooler:\n{}", pooler.log());
+            sleep(Duration::from_millis(10));
+        }
+        pooler
+    }
+
+    /// The URL of a database behind it.
+    pub(crate) fn url(&self, database: &str) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// What it wrote so far.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Pooler {
+    fn drop(&mut self) {
+        let _ = self.process.kill(); // it may have ended by itself
+        let _ = self.process.wait();
+    }
+}
