@@ -26,9 +26,11 @@ pub(crate) fn run(flags: &QueueFlags) -> Result<(), Box<dyn Error>> {
     // Signals are caught before anything is opened, so that a stop during the start is graceful too.
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     raise_descriptor_limit();
-    let server = Server::start(options(flags).map_err(Misuse)?)?;
+    let options = options(flags).map_err(Misuse)?;
+    let store = options.store.to_string(); // as it is shown: the flag may hold a password
+    let server = Server::start(options)?;
     for address in server.addresses() {
-        tracing::info!(store = %flags.store, "listening on {address}");
+        tracing::info!(%store, "listening on {address}");
     }
     if let Some(address) = server.http_address() {
         tracing::info!("health and figures on http://{address}");

@@ -1,7 +1,7 @@
 //! `kill -9` in a loop: whatever the server had acknowledged is still true after it.
 //!
 //! Clients send, pop, lease and acknowledge, create and delete queues while the server is killed and started again
-//! on the same directory. Every client keeps a journal of what was acknowledged. On the queue `exact` a request cut
+//! on the same store. Every client keeps a journal of what was acknowledged. On the queue `exact` a request cut
 //! off by a kill is repeated under its DEDUP or REQID key, so not one message may be missing there or come twice. On
 //! `plain` nothing is repeated: a message may be missing only for each pop whose answer was cut off.
 //!
@@ -11,6 +11,9 @@ mod support;
 
 #[path = "support/client.rs"]
 mod client;
+
+#[path = "support/postgres.rs"]
+mod postgres;
 
 use std::collections::BTreeMap;
 use std::env;
@@ -82,19 +85,29 @@ impl Journal {
 
 #[test]
 fn what_was_acknowledged_before_a_kill_is_true_after_it() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    kill_again_and_again(&format!("embedded:{}", dir.path().display()));
+}
+
+/// The middleware is killed, not the database: transactions end halfway, and answers are lost on the way.
+#[test]
+fn what_was_acknowledged_before_a_kill_is_true_after_it_on_postgresql() {
+    let postgres = postgres::shared();
+    kill_again_and_again(&postgres.url(&postgres.create_database()));
+}
+
+fn kill_again_and_again(store: &str) {
     let kills = number("KILLS").unwrap_or(KILLS);
     let until = number("CRASH_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    let dir = tempfile::tempdir().expect("a temporary directory");
-    let store = format!("embedded:{}", dir.path().display());
     let (mut exact, mut plain, mut queues) = (Exact::crew(), Plain::crew(), Queues::default());
-    prepare(&Server::start(&store, &[]));
+    prepare(&Server::start(store, &[]));
     let mut done = 0;
     while done < kills && until.is_none_or(|until| Instant::now() < until) {
-        let server = Server::start(&store, &[]);
+        let server = Server::start(store, &[]);
         live(server, 40 + done * 37 % 160, &mut exact, &mut plain, &mut queues);
         done += 1;
     }
-    let server = Server::start(&store, &[]);
+    let server = Server::start(store, &[]);
     queues.check(server.addr());
     let exact = exact.into_iter().map(|client| client.finish(server.addr()));
     settle(exact, server.addr(), "exact").check("exact");

@@ -42,7 +42,7 @@ pub(crate) struct Journal {
     /// Pops with an unknown outcome.
     pops_in_doubt: usize,
     /// Answers of the kind `STORE`.
-    pub(crate) failures: usize,
+    pub(crate) failures: Vec<String>,
 }
 
 /// What became of a request.
@@ -100,7 +100,7 @@ impl Journal {
         self.refused.extend(other.refused);
         self.taken.extend(other.taken);
         self.pops_in_doubt += other.pops_in_doubt;
-        self.failures += other.failures;
+        self.failures.extend(other.failures);
     }
 
     fn check(&self) {
@@ -182,9 +182,10 @@ impl Member {
         let start = Instant::now();
         match self.ask(words) {
             Ok(Answer::Error(text)) if text.starts_with("STORE ") => {
-                self.journal.failures += 1;
                 assert!(start.elapsed() < STORE_WITHIN, "after {:?}: {text}", start.elapsed());
-                if text.contains("nothing was changed") { Ending::NothingChanged } else { Ending::Unknown }
+                let undone = text.contains("nothing was changed");
+                self.journal.failures.push(text);
+                if undone { Ending::NothingChanged } else { Ending::Unknown }
             }
             Ok(Answer::Error(text)) => panic!("{words:?}: {text}"),
             Ok(answer) => Ending::Answered(answer),

@@ -1,0 +1,157 @@
+//! `posthaste admin store` against a real PostgreSQL, in good health and with somebody in the way.
+
+#[path = "support/client.rs"]
+mod client;
+#[path = "support/postgres.rs"]
+mod postgres;
+#[path = "support/session.rs"]
+mod session;
+#[path = "support/mod.rs"]
+mod support;
+
+use std::process::{Command, Output};
+use std::thread::sleep;
+use std::time::Duration;
+
+use client::Client;
+use postgres::{Postgres, shared};
+use serde_json::Value as Json;
+use session::Session;
+use support::Server;
+
+fn run(words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+    command.args(["admin", "store"]).args(words).env_remove("PGPASSWORD").output().expect("the program runs")
+}
+
+fn text(url: &str, words: &[&str]) -> String {
+    let output = run(&[&["--store", url], words].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The report, in which every open transaction counts.
+fn report(url: &str) -> Json {
+    serde_json::from_str(&text(url, &["--json", "--older-than", "0s"])).expect("JSON")
+}
+
+fn advice(report: &Json) -> Vec<String> {
+    let advice = report["advice"].as_array().expect("a list");
+    advice.iter().map(|line| line.as_str().expect("text").to_owned()).collect()
+}
+
+/// The process at the other end of a session.
+fn pid(session: &mut Session) -> String {
+    session.run("SELECT pg_backend_pid()")
+}
+
+/// The advice that names this process.
+fn advice_on(report: &Json, pid: &str) -> Option<String> {
+    advice(report).into_iter().find(|line| line.contains(&format!("pid {pid} ")))
+}
+
+#[test]
+fn a_healthy_store_shows_its_tables_and_needs_nothing() {
+    let server = Postgres::start(&[]);
+    let database = server.create_database();
+    let url = server.url(&database);
+    let queue = Server::start(&url, &[]);
+    let mut client = Client::login(queue.addr(), "alice").expect("it runs");
+    for words in [
+        &["QCREATE", "q"][..],
+        &["SEND", "q", "one"],
+        &["SEND", "q", "two"],
+        &["SEND", "q", "urgent", "PRIORITY", "9"],
+    ] {
+        client.ask(words).expect("it runs");
+    }
+    queue.stop();
+    // A session hands in its statistics when it ends, which takes a moment.
+    let told = (0..100).any(|_| {
+        sleep(Duration::from_millis(50));
+        report(&url)["state"]["messages"] == 3
+    });
+    let report = report(&url);
+    assert!(told, "{report:#}");
+    assert_eq!(report["state"]["ring_current"], "message_0");
+    assert_eq!(report["state"]["ring_since"], Json::Null, "it never turned");
+    let table = |name: &str| {
+        let tables = report["tables"].as_array().expect("a list");
+        tables.iter().find(|table| table["table"] == name).unwrap_or_else(|| panic!("{name} in {report:#}"))
+    };
+    for (name, part, live) in
+        [("message_0", "ring, current", 2), ("message_1", "ring, next", 0), ("message_aside", "aside", 1)]
+    {
+        assert_eq!((&table(name)["part"], &table(name)["live_rows"]), (&part.into(), &live.into()), "{name}");
+        assert!(table(name)["index_bytes"].as_i64() > Some(0), "{name}");
+    }
+    assert!(table("message_0")["table_bytes"].as_i64() > Some(0));
+    assert_eq!(advice(&report), Vec::<String>::new());
+    let shown = text(&url, &[]);
+    assert!(shown.contains("message_aside") && shown.ends_with("what to do\nnothing\n"), "{shown}");
+}
+
+#[test]
+fn whoever_keeps_dead_rows_is_named_with_what_to_do() {
+    let database = shared().create_database();
+    let url = shared().url(&database);
+    let mut idle = Session::open(shared(), &database, "postgres");
+    let pid = pid(&mut idle);
+    idle.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM posthaste.message");
+    let found = report(&url);
+    let said = advice_on(&found, &pid).unwrap_or_else(|| panic!("{found:#}"));
+    for words in
+        ["(psql, user postgres)", "idle in transaction", "dead rows", "the ring", "pg_terminate_backend"]
+    {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let holder = &found["holders"][0];
+    assert_eq!((&holder["kind"], &holder["name"]), (&"session".into(), &pid.as_str().into()));
+    assert!(holder["query_start"].is_string() && holder["transaction_s"].is_number(), "{holder}");
+    assert!(!text(&url, &[]).contains("pg_terminate_backend"), "open for less than 10 s is no finding");
+    idle.run("COMMIT");
+    assert_eq!(advice_on(&report(&url), &pid), None);
+    // Without a snapshot it holds no rows, and still nobody can truncate what it has locked.
+    idle.run("BEGIN; SELECT count(*) FROM posthaste.message");
+    let said = advice_on(&report(&url), &pid).expect("advice");
+    assert!(said.contains("the ring from turning") && !said.contains("dead rows"), "{said}");
+}
+
+#[test]
+fn slots_prepared_transactions_and_settings_are_found() {
+    let server = Postgres::start(&["max_prepared_transactions=2", "synchronous_commit=off"]);
+    let database = server.create_database();
+    let url = server.url(&database);
+    server.psql(&database, "SELECT pg_create_physical_replication_slot('gone', true)");
+    let mut session = Session::open(&server, &database, "postgres");
+    session.run("BEGIN; SELECT posthaste.create_queue('q'); PREPARE TRANSACTION 'half'");
+    let advice = advice(&report(&url));
+    for words in ["pg_drop_replication_slot('gone')", "ROLLBACK PREPARED 'half'", "synchronous_commit is off"]
+    {
+        assert!(advice.iter().any(|line| line.contains(words)), "{words}: {advice:#?}");
+    }
+}
+
+#[test]
+fn a_user_that_does_not_see_others_is_told_so() {
+    let server = Postgres::start(&[]);
+    let database = server.create_database();
+    server.psql(&database, "CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA posthaste TO app");
+    server.psql(&database, "GRANT SELECT ON posthaste.migration, posthaste.ring TO app");
+    let url = format!("postgres://app@127.0.0.1:{}/{database}", server.port());
+    assert!(advice(&report(&url)).iter().any(|line| line.contains("GRANT pg_monitor")));
+}
+
+#[test]
+fn what_is_no_postgresql_is_said_with_where_to_look() {
+    for (store, words) in [("embedded:/tmp/x", "INFO"), ("memory:", "INFO"), ("nothing", "unknown store")] {
+        let output = run(&["--store", store]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{error}");
+        assert!(error.contains(words), "{error}");
+    }
+    let empty = shared().create_empty_database();
+    let output = run(&["--store", &shared().url(&empty)]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("posthaste migrate"));
+}

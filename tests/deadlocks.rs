@@ -1,0 +1,132 @@
+//! Sixteen connections over two middlewares do everything at once with a handful of queues: locks are taken in one
+//! order everywhere, so the database never finds a deadlock, and no statement of ours ever fails.
+
+mod support;
+
+#[path = "support/client.rs"]
+mod client;
+
+#[path = "support/postgres.rs"]
+mod postgres;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use client::{Answer, Client};
+use postgres::Postgres;
+use support::Server;
+
+const CONNECTIONS: usize = 16;
+const QUEUES: usize = 5;
+const WHILE: Duration = Duration::from_secs(8);
+
+/// Small numbers that look random; each client begins with its own.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % limit as u64).expect("it is small")
+    }
+}
+
+/// A request at random, some of them with the receipt of an earlier answer.
+fn request(dice: &mut Dice, receipts: &mut Vec<String>) -> String {
+    let queue = format!("q{}", dice.below(QUEUES));
+    let other = format!("q{}", dice.below(QUEUES));
+    let account = format!("client{}", dice.below(CONNECTIONS));
+    let receipt = receipts.pop().unwrap_or_else(|| "1".into());
+    match dice.below(24) {
+        0..5 => format!("SEND {queue} body"),
+        5 => format!("SEND {queue} body TO {account} PRIORITY 3"),
+        6 => format!("SEND {queue} body TO *"),
+        7 => format!("SEND {queue} body DELAY 30 TTL 2000"),
+        8 => format!("SEND {queue} body DEDUP {}", dice.below(50)),
+        9 => format!("SENDMANY {queue} a b c"),
+        10..13 => format!("POP QUEUE {queue}"),
+        13..15 => format!("POP QUEUE {queue} LEASE 40 COUNT 2"),
+        15 => format!("POP FROM {account} REQID {}", dice.below(50)),
+        16 => format!("POP QUEUE {queue} BLOCK 10"),
+        17 => format!("ACK {receipt}"),
+        18 => format!("NACK {receipt}"),
+        19 => format!("EXTEND {receipt} 50"),
+        20 => format!("PEEK QUEUE {queue} NOTOWN"),
+        21 => "QREADABLE".into(),
+        22 => format!("QREDRIVE {queue} {other}"),
+        _ => match dice.below(6) {
+            0 => format!("QDELETE {queue}"),
+            1 => format!("QPURGE {queue}"),
+            2 => format!("QCREATE {queue}"),
+            _ if other != queue => format!("QCREATE {queue} DEADLETTER {other} AFTER 1"),
+            _ => format!("QINFO {queue}"),
+        },
+    }
+}
+
+/// One connection's work: requests in pipelines of up to eight. How often each kind of answer came.
+fn work(server: SocketAddr, number: usize, until: Instant) -> BTreeMap<String, usize> {
+    let mut client = Client::login(server, &format!("client{number}")).expect("it runs");
+    let mut dice = Dice(0x9e37_79b9_7f4a_7c15 ^ (number as u64 + 1) << 20);
+    let (mut receipts, mut counts) = (Vec::new(), BTreeMap::new());
+    while Instant::now() < until {
+        let asked: Vec<String> = (0..=dice.below(8)).map(|_| request(&mut dice, &mut receipts)).collect();
+        for request in &asked {
+            client.send(&request.split(' ').collect::<Vec<_>>()).expect("it runs");
+        }
+        for request in &asked {
+            let answer = client.answer().expect("it runs");
+            if let Answer::Error(text) = &answer {
+                // A queue is not deleted from under a transaction that is just using it.
+                let in_use = request.starts_with("QDELETE") && text.starts_with("BUSY");
+                assert!(text.starts_with("NOQUEUE") || in_use, "{request}: {text}");
+            }
+            let done = if matches!(answer, Answer::Error(_)) { "refused" } else { "done" };
+            *counts.entry(done.to_owned()).or_default() += 1;
+            receipts.extend(
+                answer
+                    .list()
+                    .iter()
+                    .filter_map(|message| message.get("receipt").and_then(Answer::text).map(str::to_owned)),
+            );
+        }
+    }
+    counts
+}
+
+#[test]
+fn nobody_ever_waits_in_a_circle() {
+    let settings = ["log_min_messages=warning", "log_min_error_statement=error", "deadlock_timeout=100ms"];
+    let postgres = Postgres::start(&settings);
+    let database = postgres.create_database();
+    let url = postgres.url(&database);
+    let servers = [(); 2].map(|()| Server::start(&url, &[]));
+    let mut setup = Client::login(servers[0].addr(), "setup").expect("it runs");
+    for queue in 0..QUEUES {
+        setup.ask(&["QCREATE", &format!("q{queue}")]).expect("it runs");
+    }
+    let until = Instant::now() + WHILE;
+    let counts: Vec<BTreeMap<String, usize>> = thread::scope(|scope| {
+        let clients: Vec<_> = (0..CONNECTIONS)
+            .map(|number| {
+                let server = servers[number % servers.len()].addr();
+                scope.spawn(move || work(server, number, until))
+            })
+            .collect();
+        clients.into_iter().map(|client| client.join().expect("a client is done")).collect()
+    });
+    let done: usize = counts.iter().filter_map(|counts| counts.get("done")).sum();
+    println!("{done} requests done: {counts:?}");
+    assert!(done > 2_000, "only {done} requests were done: too few to meet in");
+    for server in &servers {
+        assert!(!server.log().contains("refused"), "{}", server.log());
+    }
+    let log = postgres.log();
+    let bad = log.lines().find(|line| line.contains("deadlock") || line.contains("ERROR"));
+    assert_eq!(bad, None, "{log}");
+    let found = format!("SELECT deadlocks FROM pg_stat_database WHERE datname = '{database}'");
+    assert_eq!(postgres.psql("postgres", &found), "0");
+}

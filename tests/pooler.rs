@@ -1,0 +1,133 @@
+//! Through PgBouncer in transaction mode: no session is ours for longer than a transaction, so nothing may be prepared
+//! under a name and nobody is notified. Everything works all the same, only the wakes across middlewares are slower.
+
+mod support;
+
+#[path = "support/client.rs"]
+mod client;
+
+#[path = "support/crew.rs"]
+mod crew;
+
+#[path = "support/pooler.rs"]
+mod pooler;
+
+#[path = "support/postgres.rs"]
+mod postgres;
+
+use std::net::SocketAddr;
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use client::{Answer, Client};
+use crew::Crew;
+use pooler::Pooler;
+use postgres::Postgres;
+use support::Server;
+
+/// Fewer sessions than two middlewares have connections, so that they change hands all the time.
+const SESSIONS: usize = 3;
+
+struct House {
+    postgres: Postgres,
+    pooler: Pooler,
+    database: String,
+}
+
+impl House {
+    fn new() -> Self {
+        let postgres = Postgres::start(&["log_min_messages=warning", "log_min_error_statement=error"]);
+        let database = postgres.create_database();
+        Self { pooler: Pooler::start(&postgres, SESSIONS), postgres, database }
+    }
+
+    fn middleware(&self) -> Server {
+        Server::start(&self.pooler.url(&self.database), &[])
+    }
+
+    /// No statement failed, and the server said nothing that a pooler's user must not hear.
+    fn is_content(&self) {
+        for log in [self.postgres.log(), self.pooler.log()] {
+            let bad = log.lines().find(|line| line.contains("ERROR") || line.contains("prepared statement"));
+            assert_eq!(bad, None, "{log}");
+        }
+    }
+}
+
+fn login(server: SocketAddr, name: &str) -> Client {
+    Client::login(server, name).expect("it runs")
+}
+
+/// One request with a plain answer.
+fn ask(client: &mut Client, request: &str) -> Answer {
+    let words: Vec<&str> = request.split(' ').collect();
+    let answer = client.ask(&words).expect("it runs");
+    assert!(!matches!(answer, Answer::Error(_)), "{request}: {answer:?}");
+    answer
+}
+
+#[test]
+fn every_kind_of_request_works() {
+    let house = House::new();
+    let server = house.middleware();
+    let (mut ann, mut bob) = (login(server.addr(), "ann"), login(server.addr(), "bob"));
+    let number = |answer: Answer| answer.integer().expect("a number");
+    for queue in ["q", "dead", "other"] {
+        ask(&mut ann, &format!("QCREATE {queue}"));
+    }
+    ask(&mut ann, "QCREATE leased DEADLETTER dead AFTER 1");
+    assert_eq!(ask(&mut ann, "SENDMANY q one two three").list().len(), 3);
+    assert_eq!(ask(&mut bob, "PEEK QUEUE q").body(), Some("one"));
+    assert_eq!(ask(&mut bob, "POP QUEUE q").body(), Some("one"));
+    assert_eq!(ask(&mut bob, "POP QUEUE q COUNT 5").list().len(), 2);
+    assert_eq!(ask(&mut bob, "POP QUEUE q"), Answer::Null);
+    let first = number(ask(&mut ann, "SEND q once DEDUP key"));
+    assert_eq!(number(ask(&mut ann, "SEND q once DEDUP key")), first);
+    ask(&mut ann, "SEND q private TO bob PRIORITY 7 HEADER k v");
+    assert_eq!(ask(&mut ann, "POP QUEUE q REQID r").body(), Some("once"));
+    assert_eq!(ask(&mut ann, "POP QUEUE q REQID r").body(), Some("once"));
+    assert_eq!(ask(&mut bob, "QREADABLE").list().len(), 1);
+    assert_eq!(ask(&mut bob, "POP FROM ann").body(), Some("private"));
+    ask(&mut ann, "SEND leased work");
+    let leased = ask(&mut bob, "POP QUEUE leased LEASE 60000");
+    let receipt = leased.get("receipt").and_then(Answer::text).expect("a receipt").to_owned();
+    assert_eq!(number(ask(&mut bob, &format!("EXTEND {receipt} 60000"))), 1);
+    assert_eq!(number(ask(&mut bob, &format!("NACK {receipt}"))), 1);
+    assert_eq!(number(ask(&mut ann, "QREDRIVE dead other")), 1);
+    assert_eq!(ask(&mut bob, "POP QUEUE other").body(), Some("work"));
+    ask(&mut ann, "SEND q late DELAY 200");
+    assert_eq!(ask(&mut bob, "POP QUEUE q BLOCK 5000").body(), Some("late"));
+    ask(&mut ann, "SEND q x");
+    assert_eq!(number(ask(&mut ann, "QPURGE q")), 1);
+    assert_eq!(number(ask(&mut ann, "QDELETE q")), 0);
+    house.is_content();
+}
+
+#[test]
+fn every_message_reaches_exactly_one_of_many() {
+    let house = House::new();
+    let servers = [house.middleware(), house.middleware()];
+    let crew = Crew::start(&servers.each_ref().map(Server::addr), 12);
+    sleep(Duration::from_secs(3));
+    let journal = crew.finish(servers[0].addr());
+    assert!(journal.failures.is_empty(), "{:?}", journal.failures);
+    house.is_content();
+}
+
+#[test]
+fn a_waiting_pop_is_woken_across_middlewares_within_1200_ms() {
+    let house = House::new();
+    let servers = [house.middleware(), house.middleware()];
+    let [here, there] = servers.each_ref().map(Server::addr);
+    let mut bob = login(there, "bob");
+    ask(&mut bob, "QCREATE q");
+    for _ in 0..5 {
+        let pop = thread::spawn(move || ask(&mut login(here, "ann"), "POP QUEUE q BLOCK 10000"));
+        sleep(Duration::from_millis(200));
+        let sent = Instant::now();
+        ask(&mut bob, "SEND q x");
+        assert_eq!(pop.join().expect("the pop").body(), Some("x"));
+        assert!(sent.elapsed() < Duration::from_millis(1_200), "woken after {:?}", sent.elapsed());
+    }
+    house.is_content();
+}

@@ -1,0 +1,293 @@
+//! What becomes of requests when the database fails under load: nothing acknowledged is lost, nothing is delivered
+//! twice, nobody waits in vain, and the service returns by itself.
+
+mod support;
+
+#[path = "support/client.rs"]
+mod client;
+
+#[path = "support/crew.rs"]
+mod crew;
+
+#[path = "support/cut.rs"]
+mod cut;
+
+#[path = "support/postgres.rs"]
+mod postgres;
+
+#[path = "support/session.rs"]
+mod session;
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::thread::{self, JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use client::{Answer, Client};
+use crew::Crew;
+use cut::Wire;
+use postgres::{Postgres, Stop};
+use rustix::process::Signal;
+use session::Session;
+use support::Server;
+
+/// How soon the service is back when the database is, or readiness tells; two seconds and what a busy machine adds.
+const SOON: Duration = Duration::from_millis(2_500);
+
+/// How soon a request gets `STORE` when the database is known to be away.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// How long a pop on an empty queue waits.
+const BLOCK: &str = "15000";
+
+/// How long clients work in peace, and without a database.
+const WHILE: Duration = Duration::from_millis(600);
+
+/// Asks once over a connection of its own.
+fn ask(server: SocketAddr, words: &[&str]) -> Answer {
+    Client::connect(server).expect("the server runs").ask(words).expect("the server runs")
+}
+
+/// Waits until a condition holds, and says what it saw if that takes too long.
+fn soon(what: &str, limit: Duration, mut check: impl FnMut() -> Result<(), String>) {
+    let start = Instant::now();
+    while let Err(seen) = check() {
+        assert!(start.elapsed() < limit, "{what}: not after {limit:?}; {seen}");
+        sleep(Duration::from_millis(10));
+    }
+}
+
+fn is_ready(server: &Server) -> Result<(), String> {
+    let (status, said) = server.readiness();
+    if (status, said.as_str()) == (200, "ready") { Ok(()) } else { Err(format!("{status} {said}")) }
+}
+
+/// Not ready, for a reason with these words; a restart would not help.
+fn is_in_trouble(server: &Server, words: &str) -> Result<(), String> {
+    let (status, said) = server.readiness();
+    assert!(!said.contains("restart") && !said.contains("sesame"), "{said}");
+    if status == 503 && said.contains(words) { Ok(()) } else { Err(format!("{status} {said}")) }
+}
+
+/// The service is there again, for requests and for whoever asks whether it is.
+fn is_back(server: &Server) {
+    soon("requests are answered again", SOON, || match ask(server.addr(), &["QCREATE", "probe"]) {
+        Answer::Integer(_) => Ok(()),
+        answer => Err(format!("{answer:?}")),
+    });
+    soon("it says that it is ready", SOON, || is_ready(server));
+}
+
+/// A pop that waits for the queue `waiting`.
+fn waiting_pop(server: SocketAddr) -> JoinHandle<Answer> {
+    ask(server, &["QCREATE", "waiting"]);
+    ask(server, &["QCREATE", "probe"]);
+    let pop = thread::spawn(move || ask(server, &["POP", "QUEUE", "waiting", "BLOCK", BLOCK]));
+    sleep(Duration::from_millis(100));
+    pop
+}
+
+/// The pop that waited all the time gets what is sent now.
+fn gets_what_is_sent(server: SocketAddr, pop: JoinHandle<Answer>) {
+    let sent = Instant::now();
+    let answer = ask(server, &["SEND", "waiting", "at last"]);
+    assert!(answer.integer().is_some(), "{answer:?}");
+    let popped = pop.join().expect("the pop");
+    assert_eq!(popped.body(), Some("at last"), "{popped:?}");
+    assert!(sent.elapsed() < AT_ONCE, "woken after {:?}", sent.elapsed());
+}
+
+/// An outage under load: `begin` makes the database fail for the reason that readiness then tells with `words`.
+fn outage(
+    postgres: &mut Postgres,
+    server: &Server,
+    words: &str,
+    begin: impl FnOnce(&mut Postgres),
+    end: impl FnOnce(&mut Postgres),
+) {
+    soon("it is ready", SOON, || is_ready(server));
+    let crew = Crew::start(&[server.addr()], 6);
+    let pop = waiting_pop(server.addr());
+    sleep(WHILE);
+    begin(postgres);
+    soon("it says why it is not ready", SOON, || is_in_trouble(server, words));
+    // Not necessarily the first: processes of a killed postmaster may finish what they have begun.
+    soon("requests get STORE", SOON, || {
+        let start = Instant::now();
+        let answer = ask(server.addr(), &["SEND", "probe", "x"]);
+        assert!(start.elapsed() < AT_ONCE, "an answer took {:?}", start.elapsed());
+        if answer.is_error("STORE") { Ok(()) } else { Err(format!("{answer:?}")) }
+    });
+    sleep(WHILE);
+    end(postgres);
+    is_back(server);
+    gets_what_is_sent(server.addr(), pop);
+    sleep(WHILE);
+    let journal = crew.finish(server.addr());
+    assert!(!journal.failures.is_empty(), "nobody noticed the outage");
+    assert!(!server.log().contains("sesame"), "{}", server.log());
+}
+
+/// A server of its own, and a middleware over a database in it.
+fn both(settings: &[&str]) -> (Postgres, Server) {
+    let postgres = Postgres::start(settings);
+    let server = Server::start_with_http(&postgres.url(&postgres.create_database()), &[]);
+    (postgres, server)
+}
+
+#[test]
+fn a_stopped_database_is_waited_for() {
+    for how in [Stop::Fast, Stop::Immediate] {
+        let (mut postgres, server) = both(&[]);
+        outage(&mut postgres, &server, "is it running", |it| it.stop(how), Postgres::start_again);
+    }
+}
+
+#[test]
+fn a_killed_database_is_waited_for() {
+    let (mut postgres, server) = both(&[]);
+    outage(&mut postgres, &server, "is it running", Postgres::kill9, Postgres::start_again);
+}
+
+#[test]
+fn a_restarted_database_is_found_again() {
+    let (mut postgres, server) = both(&[]);
+    let crew = Crew::start(&[server.addr()], 6);
+    let pop = waiting_pop(server.addr());
+    for how in [Stop::Fast, Stop::Immediate, Stop::Fast] {
+        sleep(WHILE);
+        postgres.stop(how);
+        postgres.start_again();
+        is_back(&server);
+    }
+    gets_what_is_sent(server.addr(), pop);
+    crew.finish(server.addr());
+}
+
+#[test]
+fn an_idle_middleware_does_not_make_clients_find_out_about_a_restart() {
+    let (mut postgres, server) = both(&[]);
+    ask(server.addr(), &["QCREATE", "probe"]);
+    postgres.stop(Stop::Fast);
+    postgres.start_again();
+    soon("it says that it is ready", SOON, || is_ready(&server));
+    let answer = ask(server.addr(), &["SEND", "probe", "x"]);
+    assert!(answer.integer().is_some(), "{answer:?}");
+}
+
+#[test]
+fn a_middleware_can_be_stopped_while_there_is_no_database() {
+    let (mut postgres, server) = both(&[]);
+    ask(server.addr(), &["QCREATE", "probe"]);
+    postgres.stop(Stop::Fast);
+    sleep(WHILE);
+    let start = Instant::now();
+    assert!(server.stop().success());
+    assert!(start.elapsed() < SOON, "it took {:?}", start.elapsed());
+}
+
+#[test]
+fn backends_are_terminated_again_and_again() {
+    let (postgres, server) = both(&[]);
+    let crew = Crew::start(&[server.addr()], 6);
+    let pop = waiting_pop(server.addr());
+    for _ in 0..10 {
+        sleep(Duration::from_millis(150));
+        let ended = postgres.psql(
+            "postgres",
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'posthaste'",
+        );
+        assert_ne!(ended, "0", "nobody was connected");
+    }
+    is_back(&server);
+    gets_what_is_sent(server.addr(), pop);
+    crew.finish(server.addr());
+}
+
+#[test]
+fn connections_are_cut_in_mid_transaction() {
+    let postgres = Postgres::start(&[]);
+    let wire = Wire::to(postgres.port());
+    let database = postgres.create_database();
+    let url = format!("postgres://postgres@127.0.0.1:{}/{database}", wire.port());
+    let server = Server::start_with_http(&url, &[]);
+    let crew = Crew::start(&[server.addr()], 6);
+    for _ in 0..20 {
+        sleep(Duration::from_millis(97));
+        wire.cut();
+    }
+    is_back(&server);
+    let journal = crew.finish(server.addr());
+    assert!(!journal.failures.is_empty(), "no cut was noticed");
+}
+
+#[test]
+fn other_programs_take_all_connections_and_leave_again() {
+    const MOST: usize = 12;
+    let most = format!("max_connections={MOST}");
+    let mut postgres = Postgres::start(&[&most, "superuser_reserved_connections=0"]);
+    let database = postgres.create_database();
+    let server = Server::start_with_http(&postgres.url(&database), &[]);
+    let others = RefCell::new(Vec::new());
+    let take_all = |postgres: &mut Postgres| {
+        // The middleware is kept out until the others are in.
+        let allow = |yes: bool| format!("ALTER DATABASE {database} WITH ALLOW_CONNECTIONS {yes}");
+        postgres.psql("postgres", &allow(false));
+        let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname IS NOT NULL AND pid <> pg_backend_pid()";
+        postgres.psql("postgres", sql);
+        let mut others = others.borrow_mut();
+        others.extend((0..MOST).map(|_| Session::open(postgres, "postgres", "postgres")));
+        others.iter_mut().for_each(|other| assert_eq!(other.run("SELECT 1"), "1"));
+        assert_eq!(others[0].run(&allow(true)), "");
+    };
+    outage(&mut postgres, &server, "max_connections", take_all, |_| others.borrow_mut().clear());
+}
+
+#[test]
+fn a_changed_password_is_told_and_one_changed_back_works() {
+    let mut postgres = Postgres::start(&[]);
+    let database = postgres.create_database();
+    let role = |password: &str| format!("ALTER ROLE app PASSWORD '{password}'");
+    postgres.psql("postgres", "CREATE ROLE app SUPERUSER LOGIN");
+    postgres.psql("postgres", &role("sesame"));
+    postgres.admit_over_tcp("host all all 127.0.0.1/32 scram-sha-256");
+    let url = format!("postgres://app:sesame@127.0.0.1:{}/{database}", postgres.port());
+    let server = Server::start_with_http(&url, &[]);
+    let change = |postgres: &mut Postgres| {
+        postgres.psql("postgres", &role("other"));
+        postgres
+            .psql("postgres", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'");
+    };
+    let change_back = |postgres: &mut Postgres| drop(postgres.psql("postgres", &role("sesame")));
+    outage(&mut postgres, &server, "check user and password", change, change_back);
+}
+
+#[test]
+fn a_database_that_takes_no_writes_for_a_while_is_waited_for() {
+    let (mut postgres, server) = both(&[]);
+    let writes = |postgres: &mut Postgres, refused: &str| {
+        postgres.psql("postgres", &format!("ALTER SYSTEM SET default_transaction_read_only = {refused}"));
+        postgres.psql("postgres", "SELECT pg_reload_conf()");
+    };
+    outage(&mut postgres, &server, "takes no writes", |it| writes(it, "on"), |it| writes(it, "off"));
+}
+
+#[test]
+fn a_frozen_database_is_waited_for() {
+    let (postgres, server) = both(&[]);
+    let crew = Crew::start(&[server.addr()], 6);
+    let pop = waiting_pop(server.addr());
+    sleep(WHILE);
+    postgres.signal_all(Signal::STOP);
+    let frozen = Instant::now();
+    let addr = server.addr();
+    let request = thread::spawn(move || ask(addr, &["SEND", "probe", "x"]));
+    sleep(Duration::from_secs(3));
+    postgres.signal_all(Signal::CONT);
+    let answer = request.join().expect("the request");
+    assert!(answer.integer().is_some(), "{answer:?}");
+    assert!(frozen.elapsed() >= Duration::from_secs(3), "it was not frozen");
+    is_back(&server);
+    gets_what_is_sent(server.addr(), pop);
+    crew.finish(server.addr());
+}

@@ -1,0 +1,84 @@
+//! Several servers in the URL: a standby is passed over, and takes over when it is promoted.
+
+mod support;
+
+#[path = "support/client.rs"]
+mod client;
+
+#[path = "support/crew.rs"]
+mod crew;
+
+#[path = "support/postgres.rs"]
+mod postgres;
+
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use client::{Answer, Client};
+use crew::Crew;
+use postgres::Postgres;
+use support::Server;
+
+/// Two servers, the second of which has everything that the first one acknowledged; and a database.
+fn pair() -> (Postgres, Postgres, String) {
+    let primary = Postgres::start(&["wal_level=replica", "synchronous_commit=on"]);
+    let database = primary.create_database();
+    let standby = Postgres::standby_of(&primary, &["hot_standby=on"]);
+    // Commits wait for the standby from now on.
+    primary.psql("postgres", "ALTER SYSTEM SET synchronous_standby_names = '*'");
+    primary.psql("postgres", "SELECT pg_reload_conf()");
+    let start = Instant::now();
+    while primary.psql("postgres", "SELECT sync_state FROM pg_stat_replication") != "sync" {
+        assert!(start.elapsed() < Duration::from_secs(20), "the standby does not follow:\n{}", standby.log());
+        sleep(Duration::from_millis(20));
+    }
+    (primary, standby, database)
+}
+
+fn url(servers: [&Postgres; 2], database: &str) -> String {
+    let [first, second] = servers.map(Postgres::port);
+    format!("postgres://postgres@127.0.0.1:{first},127.0.0.1:{second}/{database}")
+}
+
+#[test]
+fn a_standby_is_refused_and_the_next_server_asked() {
+    let (primary, standby, database) = pair();
+    let mut alone = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+    alone.args(["queue", "--listen", "127.0.0.1:0", "--http", "off", "--store", &standby.url(&database)]);
+    let output = alone.output().expect("the program runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("takes no writes") && said.contains("name the primary"), "{said}");
+    let server = Server::start(&url([&standby, &primary], &database), &[]);
+    let mut client = Client::login(server.addr(), "ann").expect("it runs");
+    client.ask(&["QCREATE", "q"]).expect("it runs");
+    assert!(client.ask(&["SEND", "q", "hello"]).expect("it runs").integer().is_some());
+    let popped = client.ask(&["POP", "QUEUE", "q"]).expect("it runs");
+    assert_eq!(popped.body(), Some("hello"));
+}
+
+#[test]
+fn a_promoted_standby_has_everything_and_is_found() {
+    let (mut primary, standby, database) = pair();
+    let server = Server::start_with_http(&url([&primary, &standby], &database), &[]);
+    let crew = Crew::start(&[server.addr()], 6);
+    sleep(Duration::from_secs(1));
+    primary.kill9();
+    let start = Instant::now();
+    while server.readiness().0 == 200 {
+        assert!(start.elapsed() < Duration::from_millis(2_500), "it says that it is ready");
+    }
+    let (_, said) = server.readiness();
+    assert!(said.contains("is it running") && said.contains("takes no writes"), "{said}");
+    standby.promote();
+    let start = Instant::now();
+    let mut client = Client::connect(server.addr()).expect("it runs");
+    while !matches!(client.ask(&["QCREATE", "probe"]).expect("it runs"), Answer::Integer(_)) {
+        assert!(start.elapsed() < Duration::from_millis(2_500), "the promoted standby is not used");
+        sleep(Duration::from_millis(10));
+    }
+    sleep(Duration::from_millis(600));
+    let journal = crew.finish(server.addr());
+    assert!(!journal.failures.is_empty(), "nobody noticed");
+}
