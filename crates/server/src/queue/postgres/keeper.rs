@@ -213,6 +213,7 @@ impl Round {
         let none: Option<i64> = None;
         let asked = self.link.ask("SELECT * FROM posthaste.upkeep($1, 1000)", &[(&none, Type::INT8)], true);
         let Ok(rows) = asked else { return };
+        self.shared.reach.works();
         let replies = Replies::new(rows, 0);
         self.pass_on(&replies.news);
         let mut outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner);

@@ -98,6 +98,15 @@ impl Reach {
         (Instant::now() < *again).then(|| why.clone())
     }
 
+    /// A connection works. If nobody has tried to make another for a while, an earlier failure to do so is history.
+    pub(super) fn works(&self) {
+        let mut state = self.state();
+        if state.down.as_ref().is_some_and(|(_, again, _)| *again + TRY_AGAIN_MAX < Instant::now()) {
+            state.down = None;
+            tracing::info!("PostgreSQL can be reached");
+        }
+    }
+
     fn note(&self, outcome: Result<(), &str>) {
         let mut state = self.state();
         match outcome {

@@ -222,11 +222,12 @@ async fn suits(client: &Client) -> Result<(), MigrateError> {
 
 /// The numbers of what has been applied.
 async fn applied(client: &Client) -> Result<Vec<u32>, MigrateError> {
-    let there = client.query_one("SELECT to_regclass('posthaste.migration') IS NOT NULL", &[]).await?;
-    if !there.get::<_, bool>(0) {
+    // Without a name: behind a pooler the session may hold somebody else's statement of that name.
+    let there = client.query_typed("SELECT to_regclass('posthaste.migration') IS NOT NULL", &[]).await?;
+    if !there.first().is_some_and(|row| row.get(0)) {
         return Ok(Vec::new());
     }
-    let rows = client.query("SELECT number FROM posthaste.migration", &[]).await?;
+    let rows = client.query_typed("SELECT number FROM posthaste.migration", &[]).await?;
     Ok(rows.iter().map(|row| row.get::<_, i32>(0)).filter_map(|number| u32::try_from(number).ok()).collect())
 }
 
