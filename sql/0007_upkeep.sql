@@ -31,12 +31,13 @@ COMMENT ON FUNCTION tell_news(bigint, text) IS
 
 -- The ring ---------------------------------------------------------------------------------------------------------
 
-CREATE FUNCTION turn_ring(rows_min bigint, patience_ms int) RETURNS text LANGUAGE plpgsql
+CREATE FUNCTION turn_ring(bytes_min bigint, patience_ms int) RETURNS text LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET jit = off AS $$
 DECLARE
     now_part smallint;
     other text;
-    current_rows bigint;
+    current_bytes bigint;
+    most_moved bigint;
     other_live bigint;
     moved bigint;
 BEGIN
@@ -45,9 +46,9 @@ BEGIN
     END IF;
     SELECT current INTO now_part FROM ring;
     other := 'message_' || (1 - now_part);
-    -- Rows ever put into the current part since it was truncated: its dead rows count, for they cost space.
-    SELECT pg_relation_size('posthaste.message_' || now_part) / 300 INTO current_rows;
-    IF current_rows < rows_min THEN
+    -- Its dead rows count, for they cost space.
+    current_bytes := pg_relation_size('posthaste.message_' || now_part);
+    IF current_bytes < bytes_min THEN
         RETURN null;
     END IF;
     PERFORM set_config('lock_timeout', patience_ms::text, true);
@@ -56,9 +57,11 @@ BEGIN
     EXCEPTION WHEN lock_not_available THEN
         RETURN 'somebody reads ' || other;
     END;
-    -- What nobody has read for a whole turn is set aside, unless it is so much that letting the ring grow is cheaper.
-    EXECUTE format('SELECT count(*) FROM (SELECT FROM %I LIMIT $1) AS l', other) INTO other_live USING current_rows / 5 + 1;
-    IF other_live > current_rows / 5 THEN
+    -- What nobody has read for a whole turn is set aside, unless it is so much that letting the ring grow is cheaper:
+    -- a fifth of what was sent since, counting 300 bytes for a message.
+    most_moved := current_bytes / 1500;
+    EXECUTE format('SELECT count(*) FROM (SELECT FROM %I LIMIT $1) AS l', other) INTO other_live USING most_moved + 1;
+    IF other_live > most_moved THEN
         RETURN 'backlog in ' || other;
     END IF;
     EXECUTE format('INSERT INTO message_aside (ring, id, place, queue_id, sender_id, recipient_id, due_ms, holder_id, receipt,

@@ -93,4 +93,4 @@ CREATE OR REPLACE FUNCTION watch_news(who bigint, keep_ms bigint) RETURNS void L
 
 CREATE OR REPLACE FUNCTION tell_news(who bigint, news text) RETURNS boolean LANGUAGE sql AS $$ SELECT false $$;
 
-CREATE OR REPLACE FUNCTION turn_ring(rows_min bigint, patience_ms int) RETURNS text LANGUAGE sql AS $$ SELECT null::text $$;
+CREATE OR REPLACE FUNCTION turn_ring(bytes_min bigint, patience_ms int) RETURNS text LANGUAGE sql AS $$ SELECT null::text $$;
