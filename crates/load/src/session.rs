@@ -99,16 +99,16 @@ impl Session {
         }
     }
 
-    /// Waits for the answer to `request` and refuses to go on when it is an error.
+    /// Waits for the answer to `request` and refuses to go on when it is an error, unless it begins with `but`.
     ///
     /// # Errors
     /// The answer is an error, or there is none.
-    pub(crate) fn accept(&mut self, request: &str) -> Result<(), LoadError> {
+    fn accept_but(&mut self, request: &str, but: &str) -> Result<(), LoadError> {
         let refusal = self.answer(|item, _| match item {
             Item::Scalar(Value::Error(text)) => Some(String::from_utf8_lossy(text).into_owned()),
             _ => None,
         })?;
-        match refusal {
+        match refusal.filter(|answer| answer.split(' ').next() != Some(but)) {
             None => Ok(()),
             Some(answer) => Err(LoadError::SetUp {
                 address: self.address.to_string(),
@@ -118,13 +118,22 @@ impl Session {
         }
     }
 
-    /// Sends requests in a row, several in flight, and refuses to go on at the first error.
+    /// Waits for the answer to `request` and refuses to go on when it is an error.
+    ///
+    /// # Errors
+    /// The answer is an error, or there is none.
+    pub(crate) fn accept(&mut self, request: &str) -> Result<(), LoadError> {
+        self.accept_but(request, "")
+    }
+
+    /// Sends requests in a row, several in flight, and refuses to go on at the first error, unless its word is `but`.
     ///
     /// # Errors
     /// As for [`Session::accept`].
-    pub(crate) fn accept_all(
+    pub(crate) fn accept_all_but(
         &mut self,
         requests: impl Iterator<Item = Vec<String>>,
+        but: &str,
     ) -> Result<(), LoadError> {
         let mut requests = requests.peekable();
         while requests.peek().is_some() {
@@ -135,10 +144,21 @@ impl Session {
             }
             self.flush()?;
             for words in &some {
-                self.accept(&words.join(" "))?;
+                self.accept_but(&words.join(" "), but)?;
             }
         }
         Ok(())
+    }
+
+    /// Sends requests in a row, several in flight, and refuses to go on at the first error.
+    ///
+    /// # Errors
+    /// As for [`Session::accept`].
+    pub(crate) fn accept_all(
+        &mut self,
+        requests: impl Iterator<Item = Vec<String>>,
+    ) -> Result<(), LoadError> {
+        self.accept_all_but(requests, "")
     }
 
     /// Sends one request and shows its whole answer to `look`.
