@@ -9,7 +9,7 @@
 //! waits (with batches of one: always), or when the worker is kept waiting by a slow or distant store.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 use posthaste_wire::command::Kind;
@@ -26,6 +26,23 @@ pub enum Taken {
     Nothing,
     /// The line is closed and empty.
     Closed,
+}
+
+/// A worker's turn at the store; it ends when this is dropped.
+pub struct Turn(Arc<WaitingLine>);
+
+impl Turn {
+    /// For a worker that took something.
+    #[must_use]
+    pub fn of(line: &Arc<WaitingLine>) -> Self {
+        Self(Arc::clone(line))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.done();
+    }
 }
 
 /// The line.
@@ -89,9 +106,11 @@ impl WaitingLine {
         }
     }
 
-    /// A worker is done with the batch it took.
+    /// A worker is done with the batch it took, as far as the others need care: the next batch may be taken.
     pub fn done(&self) {
-        self.lock().working -= 1;
+        let mut state = self.lock();
+        state.working -= 1;
+        self.call_worker(&mut state);
     }
 
     /// Takes bundles in order until they hold `requests` requests; waits for the first one, at most until `until`.

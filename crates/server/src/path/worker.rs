@@ -8,7 +8,7 @@ use posthaste_wire::operation::Operation;
 
 use super::bundle::{Address, Bundle};
 use super::mailbox::{Mail, Mailbox};
-use super::waiting_line::{Taken, WaitingLine};
+use super::waiting_line::{Taken, Turn, WaitingLine};
 use crate::queue::answer::Answer;
 use crate::queue::rules::{Ask, Outcome};
 
@@ -61,6 +61,8 @@ pub struct Batch {
     pub finished: Vec<Box<Bundle>>,
     /// When the store had answered all of it.
     pub answered_at: u64,
+    /// A store that has its answers, but must still put them into words, ends the turn, and another worker may come.
+    pub turn: Option<Turn>,
 }
 
 impl Batch {
@@ -108,12 +110,10 @@ impl Worker {
             if self.line.take(requests, until, &mut self.batch.waiting) == Taken::Closed {
                 return;
             }
-            let took = !self.batch.waiting.is_empty();
+            self.batch.turn = (!self.batch.waiting.is_empty()).then(|| Turn::of(&self.line));
             self.stamp();
             self.store.run(&mut self.batch);
-            if took {
-                self.line.done();
-            }
+            self.batch.turn = None;
             self.send_home(None);
         }
     }
