@@ -2,8 +2,8 @@
 --
 -- The layout in one paragraph. Messages stand in one table of three parts. Two of them, message_0 and message_1, are
 -- the ring: whoever holds a queue's row lock appends plain messages to the current one, so within a queue ids there
--- grow in the order of commits. Rows of the ring are never updated: a message leaves by DELETE, and when a part has
--- run empty it is truncated, table and indexes, and takes its turn again. So no vacuum is needed on the hot path,
+-- grow in the order of commits. Rows of the ring are never updated: a message leaves by DELETE, and when the part that
+-- is not appended to has run empty it is truncated, table and indexes, to take its turn again. So no vacuum is needed on the hot path,
 -- and a transaction held open elsewhere, which keeps dead rows from being removed, does not keep TRUNCATE from
 -- giving their space back. Everything that breaks the simple order is kept aside, in message_aside: leased, delayed,
 -- returned, dead, with a priority, sent by SQL within an application's transaction, or left behind in a part of the
@@ -33,7 +33,7 @@ CREATE TABLE account (
     known boolean NOT NULL
 );
 
--- Queues. Every batch locks the rows of the queues it changes, in the order of their ids.
+-- Queues. Every batch locks the rows of the queues it changes, in the order of their names.
 CREATE SEQUENCE queue_id;
 CREATE TABLE queue (
     id bigint PRIMARY KEY,
@@ -105,12 +105,15 @@ CREATE UNIQUE INDEX message_aside_by_id ON message_aside (id);
 CREATE INDEX message_aside_by_due ON message_aside (due_ms) WHERE due_ms IS NOT NULL;
 CREATE INDEX message_aside_by_queue_due ON message_aside (queue_id, id) WHERE due_ms IS NOT NULL;
 
--- Which part of the ring is appended to, and since when.
+-- Which part of the ring is appended to: how often it has turned, odd or even. A sequence, because it can be read without
+-- a statement.
+CREATE SEQUENCE ring_turn MINVALUE 0;
+SELECT nextval('ring_turn');
+-- Since when.
 CREATE TABLE ring (
-    current smallint NOT NULL,
     since_ms bigint NOT NULL
 );
-INSERT INTO ring VALUES (0, 0);
+INSERT INTO ring VALUES (0);
 
 -- Answers given again to a repeated request: DEDUP of SEND, REQID of POP.
 CREATE TABLE remembered_send (

@@ -26,6 +26,7 @@ RETURNS TABLE (part smallint, tid tid, place bigint, m message) LANGUAGE sql STA
         WHERE ring = 2 AND recipient_id = recipient AND queue_id = queue AND due_ms IS NULL
             AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
+    ORDER BY place LIMIT want
 $$;
 COMMENT ON FUNCTION queue_lane(bigint, int, bigint, bigint, bigint) IS
 'Messages of a queue to one recipient (0: to anyone). Plan: message_by_queue.';
@@ -41,16 +42,23 @@ RETURNS TABLE (part smallint, tid tid, place bigint, m message) LANGUAGE sql STA
         WHERE ring = 2 AND queue_id = queue AND sender_id = sender AND recipient_id = recipient
             AND due_ms IS NULL AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
+    ORDER BY place LIMIT want
 $$;
 COMMENT ON FUNCTION both_lane(bigint, int, bigint, int, bigint, bigint) IS
 'Messages of a queue from one sender to one recipient (0: to anyone). Plan: message_by_both.';
 
-CREATE FUNCTION sender_lane(at_ms bigint, recipient int, sender int, want bigint)
+CREATE FUNCTION sender_lane(at_ms bigint, recipient int, sender int, from_place bigint, want bigint)
 RETURNS TABLE (part smallint, tid tid, place bigint, m message) LANGUAGE sql STABLE AS $$
-    SELECT ring, ctid, place, message FROM message
-        WHERE sender_id = sender AND recipient_id = recipient
+    (SELECT ring, ctid, place, message FROM message
+        WHERE ring IN (0, 1) AND sender_id = sender AND recipient_id = recipient
+            AND due_ms IS NULL AND place >= from_place AND (expires_ms IS NULL OR expires_ms > at_ms)
+        ORDER BY place LIMIT want)
+    UNION ALL
+    (SELECT ring, ctid, place, message FROM message
+        WHERE ring = 2 AND sender_id = sender AND recipient_id = recipient
             AND due_ms IS NULL AND (expires_ms IS NULL OR expires_ms > at_ms)
-        ORDER BY place LIMIT want
+        ORDER BY place LIMIT want)
+    ORDER BY place LIMIT want
 $$;
-COMMENT ON FUNCTION sender_lane(bigint, int, int, bigint) IS
+COMMENT ON FUNCTION sender_lane(bigint, int, int, bigint, bigint) IS
 'Messages from one sender to one recipient (0: to anyone), of all queues. Plan: message_by_sender on each part.';

@@ -4,14 +4,21 @@
 -- what a client did wrong: a refusal is an answer like any other, and does not take the rest of a batch with it.
 --
 -- Locks, always taken in this order and never waited for in another, so there is no deadlock: names of accounts and
--- queues about to exist, sorted; rows of queues, by id; rows of messages, which are skipped when they are locked.
+-- queues about to exist, sorted; the lock of those who append, shared; rows of queues, by name; rows of messages, which
+-- are skipped when they are locked.
+--
+-- Whatever reads messages is VOLATILE, even if it changes nothing: a stable function reads with the snapshot of its caller,
+-- which may be older than the lock it waits for. Then a part of the ring that was truncated meanwhile is seen empty, and
+-- what was put aside before is not seen at all, for TRUNCATE keeps no old versions.
 
 SET LOCAL search_path = posthaste;
 
 CREATE TYPE answer AS (
     -- Which request of the batch; null for what concerns none.
     op int,
-    -- i number, m message, e nothing to read, f refusal, q queue, a account, r name of a readable queue,
+    -- i number, m message, e nothing to read, f refusal, q queue, a account, r name of a readable queue;
+    -- n name of the queue that messages of this call without one are in;
+    -- s what the SENDs of a step gave, d whose the messages are that a step dealt out: see their figures;
     -- l floor of a lane, v a message became available, g a queue is gone.
     kind "char",
     -- The number answered; a message's or account's id; a floor; the limit that was reached.
@@ -33,6 +40,7 @@ CREATE TYPE answer AS (
     headers bytea,
     body bytea,
     -- Of a queue, in the order that describe_queue gives. Of a message given again: whether an array was asked for.
+    -- s: for each SEND its id (null: no such queue), then for each its queue. d: the places, then for each its request.
     figures bigint[]
 );
 
@@ -40,6 +48,11 @@ CREATE FUNCTION place_of(priority int, id bigint) RETURNS bigint LANGUAGE sql IM
     SELECT ((255 - priority)::bigint << 54) | id
 $$;
 COMMENT ON FUNCTION place_of(int, bigint) IS 'Reading order: higher priority first, then lower id.';
+
+CREATE FUNCTION id_at(place bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT place & ((1::bigint << 54) - 1)
+$$;
+COMMENT ON FUNCTION id_at(bigint) IS 'The id of the message at a place.';
 
 CREATE FUNCTION remembered_ms() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 600000::bigint $$;
 COMMENT ON FUNCTION remembered_ms() IS 'How long a DEDUP or REQID key is remembered, counted from its first use.';
@@ -62,6 +75,10 @@ $$;
 
 CREATE FUNCTION available(queue bigint, sender int, recipient int) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
     SELECT ROW(null, 'v', null, queue, sender, recipient, null, null, null, null, null, null, null, null, null, null, null)::answer
+$$;
+
+CREATE FUNCTION gone(queue bigint) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
+    SELECT ROW(null, 'g', null, queue, null, null, null, null, null, null, null, null, null, null, null, null, null)::answer
 $$;
 
 CREATE FUNCTION shown(op int, m message, queue_name text) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
@@ -101,6 +118,19 @@ CREATE FUNCTION lock_name(queue text) RETURNS void LANGUAGE sql AS $$
 $$;
 COMMENT ON FUNCTION lock_name(text) IS 'Whoever makes a queue holds the lock of its name, so nobody waits in an index.';
 
+CREATE FUNCTION queue_named(queue_name text) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (SELECT id FROM queue WHERE name = queue_name);
+END $$;
+COMMENT ON FUNCTION queue_named(text) IS 'The id of a queue, null when there is none. Plan: queue_name_key.';
+
+CREATE FUNCTION queue_names(numbers bigint[]) RETURNS SETOF answer LANGUAGE sql STABLE AS $$
+    SELECT null::int, 'n'::"char", null::bigint, id, null::int, null::int, null::bigint, null::int, null::bigint, null::bigint,
+        null::bigint, name, null::text, null::text, null::bytea, null::bytea, null::bigint[]
+    FROM queue WHERE id = ANY(numbers)
+$$;
+COMMENT ON FUNCTION queue_names(bigint[]) IS 'How queues are called. Inlined. Plan: queue_pkey.';
+
 CREATE FUNCTION add_queue(queue text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE number bigint;
 BEGIN
@@ -124,7 +154,7 @@ COMMENT ON FUNCTION add_queue(text) IS
 'The id of a queue, made when the name is new; null makes one named by its id. The caller holds the lock of the name. Plan: queue_name_key.';
 
 CREATE FUNCTION stock(queue bigint, OUT messages bigint, OUT bytes bigint, OUT leased bigint, OUT delayed bigint,
-    OUT oldest_ms bigint) LANGUAGE sql STABLE AS $$
+    OUT oldest_ms bigint) LANGUAGE sql AS $$
     SELECT count(*), coalesce(sum(octet_length(body)), 0)::bigint, count(holder_id), count(due_ms) - count(holder_id),
         (min(ARRAY[id, sent_ms]))[2]
     FROM (
@@ -136,7 +166,7 @@ $$;
 COMMENT ON FUNCTION stock(bigint) IS
 'What a queue holds. Costs as much as it holds messages: for QINFO, QLIST and queues with limits only. Plan: message_by_both, message_aside_by_queue_due.';
 
-CREATE FUNCTION describe_queue(op int, at_ms bigint, q queue) RETURNS answer LANGUAGE sql STABLE AS $$
+CREATE FUNCTION describe_queue(op int, at_ms bigint, q queue) RETURNS answer LANGUAGE sql AS $$
     SELECT ROW(op, 'q', q.id, null, null, null, null, null, null, null, null, q.name, q.dead_letter, null, null, null,
         ARRAY[s.messages, s.bytes, CASE WHEN s.oldest_ms IS NULL THEN 0 ELSE greatest(at_ms - s.oldest_ms, 0) END,
             s.leased, s.delayed, q.messages_max, q.bytes_max, q.ttl_ms, q.dead_after, q.forbid_self::int, q.only_known::int])::answer
@@ -146,15 +176,15 @@ $$;
 -- Reading ----------------------------------------------------------------------------------------------------------
 
 CREATE FUNCTION heads(at_ms bigint, reader int, queue bigint, sender int, not_own boolean, broadcast boolean, want bigint)
-RETURNS TABLE (part smallint, tid tid, place bigint, m message) LANGUAGE plpgsql STABLE AS $$
+RETURNS TABLE (part smallint, tid tid, place bigint, m message) LANGUAGE plpgsql AS $$
 DECLARE own int := CASE WHEN NOT broadcast THEN reader END;
 BEGIN
     IF not_own AND sender = reader THEN
         RETURN;
     ELSIF queue IS NULL THEN
         RETURN QUERY SELECT * FROM (
-            SELECT * FROM sender_lane(at_ms, 0, sender, want)
-            UNION ALL SELECT * FROM sender_lane(at_ms, own, sender, want)) AS l ORDER BY l.place LIMIT want;
+            SELECT * FROM sender_lane(at_ms, 0, sender, 0, want)
+            UNION ALL SELECT * FROM sender_lane(at_ms, own, sender, 0, want)) AS l ORDER BY l.place LIMIT want;
     ELSIF sender IS NOT NULL THEN
         RETURN QUERY SELECT * FROM (
             SELECT * FROM both_lane(at_ms, 0, queue, sender, 0, want)
@@ -181,7 +211,7 @@ COMMENT ON FUNCTION heads(bigint, int, bigint, int, boolean, boolean, bigint) IS
 'The first messages that a reader may have, without floors. Two lanes (for anyone, for me); NOTOWN two for each other sender of the queue. Plan: the lanes''; the senders one seek each in message_by_both.';
 
 CREATE FUNCTION peek_one(op int, at_ms bigint, reader int, queue bigint, sender int, not_own boolean, broadcast boolean,
-    want bigint) RETURNS SETOF answer LANGUAGE plpgsql STABLE AS $$
+    want bigint) RETURNS SETOF answer LANGUAGE plpgsql AS $$
 DECLARE head record; bytes bigint := 0; given bigint := 0;
 BEGIN
     -- The name by a subquery: a join would be planned for as many rows as heads() is guessed to give.

@@ -19,7 +19,7 @@ COMMENT ON FUNCTION put(bigint, smallint, int, int, queue, bytea, bytea, bigint,
 'Stores one message. Only what is ready at once and has no priority may stand in the ring.';
 
 CREATE FUNCTION refusal(op int, q queue, sender int, recipient text, messages bigint, bytes bigint) RETURNS answer
-LANGUAGE plpgsql STABLE AS $$
+LANGUAGE plpgsql AS $$
 DECLARE held record;
 BEGIN
     IF recipient <> '*' AND q.forbid_self AND recipient = (SELECT name FROM account WHERE id = sender) THEN
@@ -163,13 +163,13 @@ END $$;
 COMMENT ON FUNCTION empty_queue(bigint) IS
 'Removes every message that nobody else is taking just now. Plan: message_by_both, then message_by_queue for each; message_aside_by_queue_due.';
 
-CREATE FUNCTION is_empty(queue bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION is_empty(queue bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     RETURN NOT EXISTS (SELECT FROM message WHERE queue_id = queue AND due_ms IS NULL)
         AND NOT EXISTS (SELECT FROM message WHERE ring = 2 AND queue_id = queue AND due_ms IS NOT NULL);
 END $$;
 
-CREATE FUNCTION remove_queue(op int, queue bigint) RETURNS SETOF answer LANGUAGE plpgsql AS $$
+CREATE FUNCTION remove_queue(queue bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     removed bigint := 0;
     patience text := current_setting('lock_timeout');
@@ -191,16 +191,14 @@ BEGIN
             END IF;
             PERFORM set_config('lock_timeout', patience, true);
         EXCEPTION WHEN lock_not_available THEN
-            RETURN NEXT refused(op, 'in_use');
-            RETURN;
+            RETURN null;
         END;
     END IF;
     DELETE FROM posthaste.queue q WHERE q.id = remove_queue.queue;
-    RETURN NEXT numbered(op, removed);
-    RETURN NEXT ROW(null, 'g', null, queue, null, null, null, null, null, null, null, null, null, null, null, null, null)::answer;
+    RETURN removed;
 END $$;
-COMMENT ON FUNCTION remove_queue(int, bigint) IS
-'QDELETE. Refused, with nothing changed, when a transaction of somebody else that sends to the queue or takes from it does not end within 300 ms. Plan: queue_pkey; as empty_queue.';
+COMMENT ON FUNCTION remove_queue(bigint) IS
+'QDELETE: how many messages went with the queue. Null, with nothing changed, when a transaction of somebody else that sends to the queue or takes from it does not end within 300 ms. Plan: queue_pkey; as empty_queue.';
 
 CREATE FUNCTION redrive(op int, from_queue bigint, to_queue bigint) RETURNS SETOF answer LANGUAGE plpgsql AS $$
 DECLARE
@@ -233,7 +231,7 @@ END $$;
 COMMENT ON FUNCTION redrive(int, bigint, bigint) IS
 'QREDRIVE: dead letters start anew. One that a reader holds stays, and so does one whose first queue is gone. Plan: message_by_both and message_aside_by_queue_due for what the queue holds aside; queue_name_key and message_aside_by_id for each letter.';
 
-CREATE FUNCTION browse(op int, queue bigint, after bigint, want bigint) RETURNS SETOF answer LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION browse(op int, queue bigint, after bigint, want bigint) RETURNS SETOF answer LANGUAGE plpgsql AS $$
 DECLARE
     listed record;
     bytes bigint := 0;

@@ -6,27 +6,17 @@
 
 SET LOCAL search_path = posthaste;
 
-CREATE FUNCTION lock_queues(names text[], wanted boolean[], OUT ids bigint[], OUT guarded boolean, OUT part smallint,
-    OUT high bigint) LANGUAGE plpgsql AS $$
-DECLARE
-    to_lock bigint[];
-    kept bigint[];
-BEGIN
-    SELECT array_agg(q.id), array_agg(q.id) FILTER (WHERE n.wanted AND q.id IS NOT NULL), coalesce(bool_or(q.guarded), false)
-        INTO ids, to_lock, guarded
-        FROM unnest(names, wanted) AS n(name, wanted) LEFT JOIN LATERAL
-            (SELECT q.id, q.guarded FROM queue q WHERE q.name = n.name) AS q ON true;
-    kept := ARRAY(SELECT id FROM queue WHERE id = ANY(to_lock) ORDER BY id FOR NO KEY UPDATE);
-    -- One that was deleted while we waited for its lock is gone.
-    IF cardinality(kept) < cardinality(to_lock) THEN
-        ids := ARRAY(SELECT CASE WHEN u.id = ANY(kept) OR NOT u.wanted THEN u.id END
-            FROM unnest(ids, wanted) AS u(id, wanted));
-    END IF;
-    -- After the locks: whatever is appended to these queues from now on has a higher id.
-    SELECT ring.current, message_id.last_value INTO part, high FROM ring, message_id;
-END $$;
-COMMENT ON FUNCTION lock_queues(text[], boolean[]) IS
-'The ids of queues, null for unknown ones, with the rows of those to be changed locked in the order of their ids; where to append, and the newest id. Plan: queue_name_key, queue_pkey.';
+CREATE FUNCTION current_part() RETURNS smallint LANGUAGE sql AS $$
+    SELECT (pg_sequence_last_value('posthaste.ring_turn') % 2)::smallint
+$$;
+COMMENT ON FUNCTION current_part() IS
+'Which part of the ring is appended to. One that it was a moment ago does as well: rows are read from both.';
+
+CREATE FUNCTION newest_id() RETURNS bigint LANGUAGE sql AS $$
+    SELECT coalesce(pg_sequence_last_value('posthaste.message_id'), 0)
+$$;
+COMMENT ON FUNCTION newest_id() IS
+'The highest id of any message. What is appended to a queue after its row was locked gets a higher one.';
 
 CREATE FUNCTION with_made(ids bigint[], names text[], made_at int[]) RETURNS bigint[] LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -107,7 +97,6 @@ BEGIN
                 dead_after = d, forbid_self = flags & 1 <> 0, only_known = flags & 2 <> 0 WHERE id = number;
         END IF;
         RETURN NEXT numbered(op, number);
-    WHEN 'd' THEN RETURN QUERY SELECT * FROM remove_queue(op, q.id);
     WHEN 'u' THEN RETURN NEXT numbered(op, empty_queue(q.id));
     WHEN 'v' THEN
         IF other_name IS NOT NULL AND NOT EXISTS (SELECT FROM queue WHERE id = other_id) THEN
@@ -127,22 +116,31 @@ BEGIN
     END CASE;
 END $$;
 COMMENT ON FUNCTION one(bigint, smallint, int, "char", int, text, bigint, text, bigint, text, bytea, bytea, bytea, bigint, bigint, bigint, bigint, int) IS
-'One request by the rules: s SEND, p POP, k PEEK, n NACK, x EXTEND, c QCREATE, d QDELETE, u QPURGE, v QREDRIVE, i QINFO, l QLIST, b QBROWSE, t ACCOUNTS.';
+'One request by the rules: s SEND, p POP, k PEEK, n NACK, x EXTEND, c QCREATE, u QPURGE, v QREDRIVE, i QINFO, l QLIST, b QBROWSE, t ACCOUNTS.';
 
 CREATE FUNCTION apply(
     given_ms bigint,
-    names text[], locked boolean[], made text[], met_at int[], met text[],
+    -- Below this place nothing of the ring is left, in any queue.
+    ring_floor bigint,
+    -- To be locked and to be found: positions in names, each sorted by name.
+    names text[], to_lock int[], to_find int[], made text[], met_at int[], met text[],
+    -- Each step with the range of its requests; a step that reads with the ranges of its lanes and of what was sent to them,
+    -- and whether to tell how far these lanes are empty.
     step_kinds "char"[], step_first int[], step_last int[], step_lane_first int[], step_lane_last int[],
-    -- s: SEND
+    step_fresh_first int[], step_fresh_last int[], step_tell boolean[],
+    -- s: SEND; w: store what these SENDs sent and nobody has popped yet
     s_op int[], s_queue int[], s_sender int[], s_recipient int[], s_delay bigint[], s_ttl bigint[], s_priority int[],
     s_headers bytea[], s_body bytea[],
-    -- p: POP by queue, b: by queue and sender, f: by sender; k: PEEK
+    -- p: POP by queue, b: by queue and sender, f: by sender, the same in capitals with a lease;
+    -- k: PEEK by queue, j: by queue and sender, h: by sender
     r_op int[], r_queue int[], r_reader int[], r_sender int[], r_want bigint[], r_lease bigint[], r_any int[], r_own int[],
-    -- the lanes that POPs draw on
+    -- the lanes that they draw on
     l_queue int[], l_sender int[], l_recipient int[], l_floor bigint[], l_want bigint[],
-    -- a: ACK; r: QREADABLE; c: QCREATE
+    -- for lanes of POPs the SENDs of this batch that go into them: the lane, and the range in x_send
+    y_lane int[], y_first int[], y_last int[], x_send int[],
+    -- a: ACK; r: QREADABLE
     a_op int[], a_account int[], a_message bigint[], a_receipt bigint[],
-    -- o: everything else
+    -- c: QCREATE; d: QDELETE; o: everything else
     o_op int[], o_kind "char"[], o_account int[], o_queue int[], o_other int[], o_who text[], o_key bytea[],
     o_headers bytea[], o_body bytea[], o_a bigint[], o_b bigint[], o_c bigint[], o_d bigint[], o_flags int[])
 RETURNS SETOF answer LANGUAGE plpgsql
@@ -150,15 +148,25 @@ SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
 DECLARE
     at_ms bigint := coalesce(given_ms, now_ms());
-    ids bigint[];
-    guarded boolean;
+    ids bigint[] := array_fill(null::bigint, ARRAY[cardinality(names)]);
+    found_id bigint;
+    found_guarded boolean;
+    guarded boolean := false;
     part smallint;
     high bigint;
+    kind "char";
     f int;
     t int;
     lf int;
     lt int;
-    here answer;
+    -- Of each SEND: the message's id, and its queue while the message is to be stored.
+    s_id bigint[] := array_fill(null::bigint, ARRAY[cardinality(s_op)]);
+    s_home bigint[] := s_id;
+    to_store int := 0;
+    chosen candidates;
+    dealt hands;
+    place bigint;
+    removed bigint;
 BEGIN
     -- Names about to exist, sorted, before any queue: whoever makes the same one waits for nothing else of ours.
     IF met <> '{}' THEN
@@ -170,52 +178,148 @@ BEGIN
     IF made <> '{}' THEN
         PERFORM lock_name(name) FROM (SELECT DISTINCT u.name FROM unnest(made) AS u(name) ORDER BY u.name) AS sorted;
     END IF;
-    SELECT * INTO ids, guarded, part, high FROM lock_queues(names, locked);
+    -- Whoever wants to know which ids are settled waits for us.
+    IF to_lock <> '{}' AND pg_advisory_xact_lock_shared(hashtext('posthaste.append'), 0) IS NULL THEN
+        RETURN;
+    END IF;
+    -- One that is deleted while we wait for its lock is not found.
+    FOREACH f IN ARRAY to_lock LOOP
+        SELECT q.id, q.guarded INTO found_id, found_guarded FROM queue q WHERE q.name = names[f] FOR NO KEY UPDATE;
+        ids[f] := found_id;
+        guarded := guarded OR coalesce(found_guarded, false);
+    END LOOP;
+    FOREACH f IN ARRAY to_find LOOP
+        ids[f] := queue_named(names[f]);
+    END LOOP;
+    part := current_part();
+    high := newest_id();
 
     FOR s IN 1..cardinality(step_kinds) LOOP
+        kind := step_kinds[s];
         f := step_first[s];
         t := step_last[s];
         lf := step_lane_first[s];
         lt := step_lane_last[s];
-        CASE step_kinds[s]
+        CASE kind
         WHEN 's' THEN
             IF guarded THEN
                 RETURN QUERY SELECT * FROM send_step_guarded(at_ms, part, ids, s_op[f:t], s_queue[f:t],
                     s_sender[f:t], s_recipient[f:t], s_delay[f:t], s_ttl[f:t], s_priority[f:t], s_headers[f:t], s_body[f:t]);
             ELSE
-                RETURN QUERY SELECT * FROM send_step(at_ms, part, ids, s_op[f:t], s_queue[f:t],
-                    s_sender[f:t], s_recipient[f:t], s_delay[f:t], s_ttl[f:t], s_priority[f:t], s_headers[f:t], s_body[f:t]);
+                FOR i IN f..t LOOP
+                    s_home[i] := ids[s_queue[i]];
+                    IF s_home[i] IS NOT NULL THEN
+                        s_id[i] := nextval('posthaste.message_id');
+                        to_store := to_store + 1;
+                    END IF;
+                END LOOP;
+                RETURN NEXT ROW(f, 's', null, null, null, null, null, null, null, null, null, null, null, null, null, null,
+                    s_id[f:t] || s_home[f:t])::answer;
             END IF;
-        WHEN 'p', 'b', 'f' THEN
-            RETURN QUERY SELECT * FROM pop_step(step_kinds[s], at_ms, high, ids, r_op[f:t], r_queue[f:t],
-                r_reader[f:t], r_sender[f:t], r_want[f:t], r_lease[f:t], r_any[f:t], r_own[f:t],
-                lf, l_queue[lf:lt], l_sender[lf:lt], l_recipient[lf:lt], l_floor[lf:lt],
-                l_want[lf:lt]);
-        WHEN 'k' THEN
-            RETURN QUERY SELECT * FROM peek_step(at_ms, ids, r_op[f:t], r_queue[f:t],
-                r_reader[f:t], r_sender[f:t], r_want[f:t], ARRAY(SELECT l_floor[lf - 1 + u.l] FROM unnest(r_any[f:t]) AS u(l)),
-                ARRAY(SELECT l_floor[lf - 1 + u.l] FROM unnest(r_own[f:t]) AS u(l)));
+        WHEN 'w' THEN
+            IF to_store > 0 THEN
+                PERFORM store_step(f, t, at_ms, part, s_id, s_home, s_sender, s_recipient, s_delay, s_ttl, s_priority,
+                    s_headers, s_body);
+                to_store := 0;
+            END IF;
+        WHEN 'p', 'b', 'f', 'P', 'B', 'F' THEN
+            chosen := choose(lower(kind::text)::"char", at_ms, ids, lf, lt, l_queue, l_sender, l_recipient, l_floor, l_want);
+            IF step_tell[s] THEN
+                RETURN QUERY SELECT * FROM lane_floors(chosen, high, lf, lt, ids, l_queue, l_floor);
+            END IF;
+            IF to_store > 0 THEN
+                chosen := choose_fresh(chosen, step_fresh_first[s], step_fresh_last[s], y_lane, y_first, y_last, x_send, l_want,
+                    s_id, s_home);
+            END IF;
+            dealt := deal(chosen, lf, lt - lf + 1, f, t, r_want, r_any, r_own);
+            IF dealt.empty IS NOT NULL THEN
+                FOREACH f IN ARRAY dealt.empty LOOP
+                    IF ids[r_queue[f]] IS NULL AND r_queue[f] <> 0 THEN
+                        RETURN NEXT refused(r_op[f], 'no_queue');
+                    ELSE
+                        RETURN NEXT nothing(r_op[f], ids[r_queue[f]], r_sender[f]);
+                    END IF;
+                END LOOP;
+            END IF;
+            CONTINUE WHEN dealt.places = '{}';
+            RETURN NEXT ROW(null, 'd', null, null, null, null, null, null, null, null, null, null, null, null, null, null,
+                dealt.places || dealt.takers::bigint[])::answer;
+            IF dealt.fresh IS NOT NULL THEN
+                FOREACH place IN ARRAY dealt.fresh LOOP
+                    f := array_position(s_id, id_at(place));
+                    RETURN NEXT ROW(null, 'm', s_id[f], s_home[f], s_sender[f], s_recipient[f], at_ms, 1, place, null, null,
+                        CASE WHEN lower(kind::text) = 'f' THEN names[s_queue[f]] END, null, null, s_headers[f], s_body[f],
+                        null)::answer;
+                    s_home[f] := null;
+                    to_store := to_store - 1;
+                END LOOP;
+            END IF;
+            CONTINUE WHEN cardinality(dealt.places) = coalesce(cardinality(dealt.fresh), 0);
+            dealt := hold(dealt, chosen);
+            IF kind IN ('P', 'B', 'F') THEN
+                RETURN QUERY SELECT * FROM lend_step(at_ms, dealt, r_reader, r_lease);
+            ELSE
+                RETURN QUERY SELECT * FROM take_step(dealt);
+            END IF;
+            IF chosen.homes IS NOT NULL THEN
+                RETURN QUERY SELECT * FROM queue_names(chosen.homes);
+            END IF;
+            -- What somebody else took in between is made up for, one request at a time.
+            IF dealt.lost IS NOT NULL THEN
+                RETURN QUERY SELECT w.* FROM (
+                    SELECT u.taker, count(*) AS missing FROM unnest(dealt.places, dealt.takers) AS u(place, taker)
+                    WHERE u.place = ANY(dealt.lost) GROUP BY u.taker
+                ) AS x, LATERAL pop_one(r_op[x.taker], at_ms, r_reader[x.taker], ids[r_queue[x.taker]], r_sender[x.taker], false,
+                    false, x.missing, r_lease[x.taker]) AS w;
+            END IF;
+        WHEN 'k', 'j', 'h' THEN
+            IF kind <> 'h' AND array_position(ids, null) IS NOT NULL THEN
+                FOR i IN f..t LOOP
+                    IF ids[r_queue[i]] IS NULL THEN
+                        RETURN NEXT refused(r_op[i], 'no_queue');
+                    END IF;
+                END LOOP;
+            END IF;
+            CASE kind
+            WHEN 'k' THEN
+                RETURN QUERY SELECT * FROM peek_by_queue(at_ms, ids, f, t, r_op, r_queue, r_reader, r_want, lf, l_floor,
+                    r_any, r_own);
+            WHEN 'j' THEN
+                RETURN QUERY SELECT * FROM peek_by_both(at_ms, ids, f, t, r_op, r_queue, r_reader, r_sender, r_want, lf,
+                    l_floor, r_any, r_own);
+            WHEN 'h' THEN
+                RETURN QUERY SELECT * FROM peek_by_sender(at_ms, f, t, r_op, r_reader, r_sender, r_want, lf, l_floor, r_any,
+                    r_own);
+            END CASE;
         WHEN 'a' THEN
             RETURN QUERY SELECT * FROM ack_step(at_ms, a_op[f:t], a_account[f:t], a_message[f:t], a_receipt[f:t]);
         WHEN 'r' THEN
-            RETURN QUERY SELECT * FROM readable_step(at_ms, a_op[f:t], a_account[f:t]);
+            RETURN QUERY SELECT * FROM readable_step(at_ms, a_op[f:t], a_account[f:t], ring_floor);
         WHEN 'c' THEN
-            RETURN QUERY SELECT r.* FROM create_step(o_op[f:t], ARRAY(SELECT names[u.q] FROM unnest(o_queue[f:t]) AS u(q))) AS r;
+            FOR i IN f..t LOOP
+                RETURN NEXT numbered(o_op[i], add_queue(names[o_queue[i]]));
+            END LOOP;
             IF names <> '{}' THEN
                 ids := with_made(ids, names, o_queue[f:t]);
             END IF;
+        WHEN 'd' THEN
+            FOR i IN f..t LOOP
+                found_id := ids[o_queue[i]];
+                removed := CASE WHEN found_id IS NOT NULL THEN remove_queue(found_id) END;
+                IF removed IS NULL THEN
+                    RETURN NEXT refused(o_op[i], CASE WHEN found_id IS NULL THEN 'no_queue' ELSE 'in_use' END);
+                ELSE
+                    RETURN NEXT numbered(o_op[i], removed);
+                    RETURN NEXT gone(found_id);
+                    -- The batch goes on with the queues as they are now.
+                    ids[o_queue[i]] := null;
+                END IF;
+            END LOOP;
         WHEN 'o' THEN
             FOR i IN f..t LOOP
-                FOR here IN SELECT * FROM one(at_ms, part, o_op[i], o_kind[i], o_account[i], names[o_queue[i]], ids[o_queue[i]],
+                RETURN QUERY SELECT * FROM one(at_ms, part, o_op[i], o_kind[i], o_account[i], names[o_queue[i]], ids[o_queue[i]],
                     names[o_other[i]], ids[o_other[i]], o_who[i], o_key[i], o_headers[i], o_body[i], o_a[i], o_b[i], o_c[i],
-                    o_d[i], o_flags[i])
-                LOOP
-                    RETURN NEXT here;
-                    -- The batch goes on with the queues as they are now.
-                    IF here.kind = 'g' THEN
-                        ids := array_replace(ids, here.queue_id, null);
-                    END IF;
-                END LOOP;
+                    o_d[i], o_flags[i]);
                 IF o_kind[i] = 'c' THEN
                     ids := with_made(ids, names, ARRAY[o_queue[i], o_other[i]]);
                     guarded := guarded OR EXISTS (SELECT FROM queue q WHERE q.id = ANY(ids) AND q.guarded);

@@ -34,22 +34,31 @@ COMMENT ON FUNCTION tell_news(bigint, text) IS
 CREATE FUNCTION turn_ring(bytes_min bigint, patience_ms int) RETURNS text LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET jit = off AS $$
 DECLARE
-    now_part smallint;
-    other text;
-    current_bytes bigint;
+    now_part smallint := current_part();
+    other text := 'message_' || (1 - now_part);
+    -- Dead rows count, for they cost space.
+    current_bytes bigint := pg_relation_size('posthaste.message_' || now_part);
+    other_bytes bigint := pg_relation_size('posthaste.' || other);
     most_moved bigint;
     other_live bigint;
     moved bigint;
 BEGIN
     IF NOT pg_try_advisory_xact_lock(hashtext('posthaste.ring'), 0) THEN
         RETURN 'another middleware turns it';
+    ELSIF other_bytes = 0 THEN
+        IF current_bytes < bytes_min THEN
+            RETURN null;
+        END IF;
+        PERFORM nextval('ring_turn');
+        UPDATE ring SET since_ms = now_ms();
+        RETURN 'turned';
     END IF;
-    SELECT current INTO now_part FROM ring;
-    other := 'message_' || (1 - now_part);
-    -- Its dead rows count, for they cost space.
-    current_bytes := pg_relation_size('posthaste.message_' || now_part);
-    IF current_bytes < bytes_min THEN
-        RETURN null;
+    -- A few stragglers are set aside at once. When it is time to turn again, whatever nobody has read in a whole turn is,
+    -- unless it is so much that letting the ring grow is cheaper: a fifth of it, counting 300 bytes for a message.
+    most_moved := CASE WHEN current_bytes < bytes_min THEN 50 ELSE current_bytes / 1500 END;
+    EXECUTE format('SELECT count(*) FROM (SELECT FROM %I LIMIT $1) AS l', other) INTO other_live USING most_moved + 1;
+    IF other_live > most_moved THEN
+        RETURN 'backlog in ' || other;
     END IF;
     PERFORM set_config('lock_timeout', patience_ms::text, true);
     BEGIN
@@ -57,24 +66,39 @@ BEGIN
     EXCEPTION WHEN lock_not_available THEN
         RETURN 'somebody reads ' || other;
     END;
-    -- What nobody has read for a whole turn is set aside, unless it is so much that letting the ring grow is cheaper:
-    -- a fifth of what was sent since, counting 300 bytes for a message.
-    most_moved := current_bytes / 1500;
-    EXECUTE format('SELECT count(*) FROM (SELECT FROM %I LIMIT $1) AS l', other) INTO other_live USING most_moved + 1;
-    IF other_live > most_moved THEN
-        RETURN 'backlog in ' || other;
-    END IF;
     EXECUTE format('INSERT INTO message_aside (ring, id, place, queue_id, sender_id, recipient_id, due_ms, holder_id, receipt,
         deliveries, sent_ms, expires_ms, first_queue, reason, headers, body)
         SELECT 2, id, place, queue_id, sender_id, recipient_id, due_ms, holder_id, receipt, deliveries, sent_ms, expires_ms,
         first_queue, reason, headers, body FROM %I', other);
     GET DIAGNOSTICS moved = ROW_COUNT;
     EXECUTE format('TRUNCATE %I', other);
-    UPDATE ring SET current = 1 - now_part, since_ms = now_ms();
-    RETURN 'turned, ' || moved || ' messages set aside';
+    RETURN 'emptied ' || other || ', ' || moved || ' messages set aside';
 END $$;
 COMMENT ON FUNCTION turn_ring(bigint, int) IS
-'Empties the part of the ring that was not appended to, and appends to it from now on; waits for readers of it at most so long. What a transaction elsewhere holds open does not matter: TRUNCATE gives the space of dead rows back at once.';
+'One half of a turn, to be called every now and then: empties the part of the ring that is not appended to, once next to nothing is left in it, waiting for readers of it at most so long; or, when it is empty and the other large enough, appends to it from now on. What a transaction elsewhere holds open does not matter: TRUNCATE gives the space of dead rows and their index entries back at once.';
+
+CREATE FUNCTION settled_id(patience_ms int) RETURNS bigint LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp AS $$
+BEGIN
+    PERFORM set_config('lock_timeout', patience_ms::text, true);
+    PERFORM pg_advisory_xact_lock(hashtext('posthaste.append'), 0);
+    RETURN newest_id();
+EXCEPTION WHEN lock_not_available THEN
+    RETURN null;
+END $$;
+COMMENT ON FUNCTION settled_id(int) IS
+'An id up to which whatever is in the ring is committed: every batch that appends is over when it is drawn. Null when they were not over in time. To be called in a transaction of its own, for batches wait as long as it is open.';
+
+CREATE FUNCTION lowest_place(settled bigint, bytes_max bigint) RETURNS bigint LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp SET jit = off SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
+BEGIN
+    IF pg_relation_size('posthaste.message_0') + pg_relation_size('posthaste.message_1') > bytes_max THEN
+        RETURN null;
+    END IF;
+    RETURN least((SELECT min(place) FROM message WHERE ring IN (0, 1)), place_of(0, settled));
+END $$;
+COMMENT ON FUNCTION lowest_place(bigint, bigint) IS
+'A place below which nothing of the ring is left, nor will be; null when looking would take too long. Called after settled_id, in another transaction. Plan: reads the ring from end to end.';
 
 CREATE FUNCTION log_in_as(who text) RETURNS int LANGUAGE sql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off

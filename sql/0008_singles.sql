@@ -41,7 +41,7 @@ COMMENT ON FUNCTION send_single(bigint, int, int, text, int, bytea) IS
 'SEND without options, kept aside; recipient 0: anyone. Plan: queue_name_key, one INSERT; stock() where the queue has limits, which requests side by side may overshoot.';
 
 CREATE FUNCTION peek_single(given_ms bigint, op int, reader int, queue_name text, sender int) RETURNS SETOF answer
-LANGUAGE plpgsql STABLE
+LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
 DECLARE
@@ -56,11 +56,6 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION peek_single(bigint, int, int, text, int) IS
 'PEEK of one message; null for no queue or no sender named. Plan: queue_name_key; as heads.';
-
-CREATE FUNCTION queue_named(queue_name text) RETURNS bigint LANGUAGE sql STABLE AS $$
-    SELECT id FROM posthaste.queue WHERE name = queue_name
-$$;
-COMMENT ON FUNCTION queue_named(text) IS 'The id of a queue, null when there is none. Plan: queue_name_key.';
 
 CREATE FUNCTION create_single(op int) RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
@@ -93,16 +88,16 @@ BEGIN
     END LOOP;
     DELETE FROM posthaste.queue q WHERE q.id = queue;
     RETURN NEXT numbered(op, removed);
-    RETURN NEXT ROW(null, 'g', null, queue, null, null, null, null, null, null, null, null, null, null, null, null, null)::answer;
+    RETURN NEXT gone(queue);
 END $$;
 COMMENT ON FUNCTION delete_single(int, text) IS
 'QDELETE that waits for those who are sending to the queue or taking from it. Plan: queue_name_key, message_by_both, message_aside_by_queue_due.';
 
-CREATE FUNCTION readable_single(given_ms bigint, op int, reader int) RETURNS SETOF answer LANGUAGE plpgsql STABLE
+CREATE FUNCTION readable_single(given_ms bigint, op int, reader int) RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
 BEGIN
-    RETURN QUERY SELECT * FROM readable_step(coalesce(given_ms, now_ms()), ARRAY[op], ARRAY[reader]);
+    RETURN QUERY SELECT * FROM readable_step(coalesce(given_ms, now_ms()), ARRAY[op], ARRAY[reader], 0);
 END $$;
 COMMENT ON FUNCTION readable_single(bigint, int, int) IS 'QREADABLE. Plan: as readable_step.';
 

@@ -226,16 +226,13 @@ CREATE FUNCTION delete_queue(queue text) RETURNS bigint LANGUAGE plpgsql SECURIT
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
 DECLARE
-    here answer;
-    removed bigint;
+    number bigint := find_queue(queue);
+    removed bigint := remove_queue(number);
 BEGIN
-    FOR here IN SELECT * FROM remove_queue(null, find_queue(queue)) LOOP
-        CASE here.kind
-        WHEN 'f' THEN PERFORM refuse_as(here, queue, null);
-        WHEN 'g' THEN PERFORM announce_later(here.queue_id, 0, 0);
-        ELSE removed := here.number;
-        END CASE;
-    END LOOP;
+    IF removed IS NULL THEN
+        PERFORM refuse_as(refused(null, 'in_use'), queue, null);
+    END IF;
+    PERFORM announce_later(number, 0, 0);
     RETURN removed;
 END $$;
 COMMENT ON FUNCTION delete_queue(text) IS
@@ -332,7 +329,7 @@ END $$;
 COMMENT ON FUNCTION check_query(text, text, text) IS 'Reads name a reader, and a queue or a sender or both.';
 
 CREATE FUNCTION peek(reader text, queue text DEFAULT null, sender text DEFAULT null) RETURNS SETOF received
-LANGUAGE plpgsql STABLE SECURITY DEFINER
+LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
 DECLARE
@@ -373,12 +370,12 @@ END $$;
 COMMENT ON FUNCTION pop(text, text, text) IS
 'Takes the oldest message (higher priority first) that is for anyone or for the reader, of a queue or from a sender or both; no row when there is none. It is gone when the transaction commits and back where it was otherwise; until then others pass it over and take the next. Plan: queue_name_key, account_name_key; as pop_one.';
 
-CREATE FUNCTION readable(reader text) RETURNS SETOF text LANGUAGE plpgsql STABLE SECURITY DEFINER
+CREATE FUNCTION readable(reader text) RETURNS SETOF text LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
 BEGIN
     PERFORM check_name('reader', reader);
-    RETURN QUERY SELECT a.name FROM readable_step(now_ms(), ARRAY[0], ARRAY[number_of(reader)]) AS a;
+    RETURN QUERY SELECT a.name FROM readable_step(now_ms(), ARRAY[0], ARRAY[number_of(reader)], 0) AS a;
 END $$;
 COMMENT ON FUNCTION readable(text) IS
 'Names of the queues that hold something for the reader, by ascending id. Plan: account_name_key; as queues_with, one seek for each of them.';

@@ -34,18 +34,27 @@ COMMENT ON FUNCTION mock_other(int, "char") IS 'The answer to a request that no 
 
 CREATE OR REPLACE FUNCTION apply(
     given_ms bigint,
-    names text[], locked boolean[], made text[], met_at int[], met text[],
+    -- Below this place nothing of the ring is left, in any queue.
+    ring_floor bigint,
+    -- To be locked and to be found: positions in names, each sorted by name.
+    names text[], to_lock int[], to_find int[], made text[], met_at int[], met text[],
+    -- Each step with the range of its requests; a step that reads with the ranges of its lanes and of what was sent to them,
+    -- and whether to tell how far these lanes are empty.
     step_kinds "char"[], step_first int[], step_last int[], step_lane_first int[], step_lane_last int[],
-    -- s: SEND
+    step_fresh_first int[], step_fresh_last int[], step_tell boolean[],
+    -- s: SEND; w: store what these SENDs sent and nobody has popped yet
     s_op int[], s_queue int[], s_sender int[], s_recipient int[], s_delay bigint[], s_ttl bigint[], s_priority int[],
     s_headers bytea[], s_body bytea[],
-    -- p: POP, k: PEEK
+    -- p: POP by queue, b: by queue and sender, f: by sender, the same in capitals with a lease;
+    -- k: PEEK by queue, j: by queue and sender, h: by sender
     r_op int[], r_queue int[], r_reader int[], r_sender int[], r_want bigint[], r_lease bigint[], r_any int[], r_own int[],
-    -- the lanes that POPs draw on
+    -- the lanes that they draw on
     l_queue int[], l_sender int[], l_recipient int[], l_floor bigint[], l_want bigint[],
-    -- a: ACK; r: QREADABLE; c: QCREATE
+    -- for lanes of POPs the SENDs of this batch that go into them: the lane, and the range in x_send
+    y_lane int[], y_first int[], y_last int[], x_send int[],
+    -- a: ACK; r: QREADABLE
     a_op int[], a_account int[], a_message bigint[], a_receipt bigint[],
-    -- o: everything else
+    -- c: QCREATE; d: QDELETE; o: everything else
     o_op int[], o_kind "char"[], o_account int[], o_queue int[], o_other int[], o_who text[], o_key bytea[],
     o_headers bytea[], o_body bytea[], o_a bigint[], o_b bigint[], o_c bigint[], o_d bigint[], o_flags int[])
 RETURNS SETOF answer LANGUAGE plpgsql AS $$

@@ -137,7 +137,7 @@ fn a_user_that_does_not_see_others_is_told_so() {
     let server = Postgres::start(&[]);
     let database = server.create_database();
     server.psql(&database, "CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA posthaste TO app");
-    server.psql(&database, "GRANT SELECT ON posthaste.migration, posthaste.ring TO app");
+    server.psql(&database, "GRANT SELECT ON posthaste.migration, posthaste.ring, posthaste.ring_turn TO app");
     let url = format!("postgres://app@127.0.0.1:{}/{database}", server.port());
     assert!(advice(&report(&url)).iter().any(|line| line.contains("GRANT pg_monitor")));
 }

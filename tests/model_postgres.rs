@@ -24,7 +24,7 @@ use posthaste_wire::command::Kind;
 use posthaste_wire::encode::Protocol;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
-use support::{Got, World, decoded, parsed};
+use support::{Got, World, decoded, decoded_all, parsed, parsed_after};
 
 /// Where the one client of this test is.
 const ADDRESS: Address = Address { thread: 0, slot: 0, client: 1 };
@@ -47,14 +47,7 @@ impl Database {
 
     /// The answer, with receipts by their number; what would wait says so.
     fn ask(&mut self, account: &str, request: &str) -> Got {
-        let store = &self.store;
-        let account =
-            *self.accounts.entry(account.to_owned()).or_insert_with(|| store.account(account.as_bytes()));
-        let (bytes, operation) = parsed(&self.receipts.filled_in(request));
-        let mut bundle = Box::new(Bundle::new(ADDRESS));
-        bundle.reset(ADDRESS, account, Protocol::Resp3, 0);
-        bundle.bytes = bytes;
-        bundle.requests.push(Request::new(operation, Kind::Send, 0));
+        let bundle = self.bundle(account, request);
         let mut batch = Batch { waiting: vec![bundle], ..Batch::default() };
         self.store.run(&mut batch);
         let Some(bundle) = batch.finished.pop() else {
@@ -64,6 +57,33 @@ impl Database {
         let mut answer = decoded(&bundle.answers);
         self.receipts.number(&mut answer);
         answer
+    }
+
+    /// The same for requests that come in one go.
+    fn ask_at_once(&mut self, account: &str, requests: &[String]) -> Vec<Got> {
+        let mut bundle = self.bundle(account, &requests[0]);
+        for request in &requests[1..] {
+            let operation = parsed_after(&mut bundle.bytes, &self.receipts.filled_in(request));
+            bundle.requests.push(Request::new(operation, Kind::Send, 0));
+        }
+        let mut batch = Batch { waiting: vec![bundle], ..Batch::default() };
+        self.store.run(&mut batch);
+        let bundle = batch.finished.pop().expect("nothing waits");
+        let mut answers = decoded_all(&bundle.answers);
+        answers.iter_mut().for_each(|answer| self.receipts.number(answer));
+        answers
+    }
+
+    fn bundle(&mut self, account: &str, request: &str) -> Box<Bundle> {
+        let store = &self.store;
+        let account =
+            *self.accounts.entry(account.to_owned()).or_insert_with(|| store.account(account.as_bytes()));
+        let (bytes, operation) = parsed(&self.receipts.filled_in(request));
+        let mut bundle = Box::new(Bundle::new(ADDRESS));
+        bundle.reset(ADDRESS, account, Protocol::Resp3, 0);
+        bundle.bytes = bytes;
+        bundle.requests.push(Request::new(operation, Kind::Send, 0));
+        bundle
     }
 
     fn wait(&mut self, ms: u64) {
@@ -107,14 +127,63 @@ fn compare(steps: &[Step], url: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// The same with all requests until time passes sent in one go by one client: they must be answered as if one by one,
+/// whatever the batch makes of them.
+fn compare_pipelines(steps: &[Step], url: &str) -> Result<(), TestCaseError> {
+    let (mut model, mut receipts) = (World::new(Memory::new(1)), Receipts::default());
+    let mut database = Database::open(url);
+    for request in BEGINNING {
+        prop_assert_eq!(model.ask("ann", request), database.ask("ann", request));
+    }
+    // Everybody is known before: a batch makes its accounts first, in the order of their names.
+    for (account, view) in views() {
+        prop_assert_eq!(model.ask(account, &view), database.ask(account, &view));
+    }
+    for steps in steps.split_inclusive(|step| !matches!(step, Step::Ask(..))) {
+        let asked: Vec<String> = steps.iter().filter_map(unblocked).collect();
+        if let Some(Step::Ask(account, _)) = steps.first()
+            && !asked.is_empty()
+        {
+            let filled: Vec<String> = asked.iter().map(|request| receipts.filled_in(request)).collect();
+            let mut expected: Vec<Got> = filled.iter().map(|request| model.ask(account, request)).collect();
+            expected.iter_mut().for_each(|answer| receipts.number(answer));
+            prop_assert_eq!(expected, database.ask_at_once(account, &asked), "{} asked {:?}", account, asked);
+        }
+        if let Some(Step::Wait(ms)) = steps.last() {
+            model.wait(*ms);
+            database.wait(*ms);
+        }
+        for (account, view) in views() {
+            let expected = model.ask(account, &view);
+            prop_assert_eq!(expected, database.ask(account, &view), "{} after {:?}", view, asked);
+        }
+    }
+    Ok(())
+}
+
+/// A request without its BLOCK.
+fn unblocked(step: &Step) -> Option<String> {
+    let Step::Ask(_, request) = step else { return None };
+    let words: Vec<&str> = request.split(' ').collect();
+    Some(match words.iter().position(|word| *word == "BLOCK") {
+        Some(at) => [&words[..at], &words[at + 2..]].concat().join(" "),
+        None => request.clone(),
+    })
+}
+
 #[test]
 fn the_store_in_postgresql_is_a_memory_store_that_survives() {
     let postgres = postgres::Postgres::start(&["fsync=off"]);
     let cases = std::env::var("LIVES").map_or(30, |lives| lives.parse().expect("LIVES is a number"));
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 200, ..Config::default() };
-    let compared = TestRunner::new(config).run(&lives(true), |steps| {
+    let compared = TestRunner::new(config.clone()).run(&lives(true), |steps| {
         let database = postgres.create_database();
         compare(&steps, &postgres.url(&database))
     });
     compared.expect("the same answers");
+    let compared = TestRunner::new(config).run(&lives(false), |steps| {
+        let database = postgres.create_database();
+        compare_pipelines(&steps, &postgres.url(&database))
+    });
+    compared.expect("the same answers to requests that come in one go");
 }

@@ -336,7 +336,7 @@ fn an_application_s_role_may_call_the_seven_functions_and_nothing_else() {
         "DELETE FROM posthaste.queue",
         "SELECT posthaste.upkeep(null, 1)",
         "SELECT posthaste.turn_ring(1, 1)",
-        "SELECT posthaste.remove_queue(1, 1)",
+        "SELECT posthaste.remove_queue(1)",
         "SELECT nextval('posthaste.message_id')",
         "SELECT posthaste.lock_name('q')",
     ] {

@@ -210,6 +210,22 @@ pub(crate) fn decoded(bytes: &[u8]) -> Got {
     }
 }
 
+/// Several answers.
+#[allow(dead_code)] // as above
+pub(crate) fn decoded_all(mut bytes: &[u8]) -> Vec<Got> {
+    let mut answers = Vec::new();
+    while !bytes.is_empty() {
+        match decode(bytes) {
+            Reply::Value(value, used) => {
+                answers.push(got(&value));
+                bytes = &bytes[used..];
+            }
+            other => panic!("not whole answers: {other:?}"),
+        }
+    }
+    answers
+}
+
 fn got(value: &Value<'_>) -> Got {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match value {
@@ -233,15 +249,22 @@ fn named(key: &Value<'_>) -> String {
 /// A request as a store gets it: words split at spaces, through the parser of the wire.
 pub(crate) fn parsed(request: &str) -> (Vec<u8>, Operation) {
     let mut bytes = Vec::new();
+    let operation = parsed_after(&mut bytes, request);
+    (bytes, operation)
+}
+
+/// A request that stands behind others in the same bytes.
+#[allow(dead_code)] // not every test that shares this file asks several at once
+pub(crate) fn parsed_after(bytes: &mut Vec<u8>, request: &str) -> Operation {
     let mut words = Vec::new();
     for word in request.split(' ') {
         words.push(Span { start: bytes.len() as u32, len: word.len() as u32 });
         bytes.extend_from_slice(word.as_bytes());
     }
-    match command::parse(&words, &bytes, BODY_BYTES_MAX) {
-        Ok(Command::Store(operation)) => (bytes, operation),
+    match command::parse(&words, bytes, BODY_BYTES_MAX) {
+        Ok(Command::Store(operation)) => operation,
         // The session's LOGIN becomes the store's when its secret is accepted.
-        _ if words[0].of(&bytes) == b"LOGIN" => (bytes, Operation::Login { account: words[1] }),
+        _ if words[0].of(bytes) == b"LOGIN" => Operation::Login { account: words[1] },
         other => panic!("{request} is no request to a store: {other:?}"),
     }
 }

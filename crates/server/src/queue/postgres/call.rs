@@ -1,63 +1,16 @@
-//! A batch as one call of `posthaste.apply`: its requests sorted into steps, their values into columns.
-//!
-//! Requests of different connections are concurrent, so they are ordered by kind; those of one connection keep their
-//! order, which may take several rounds of steps. See sql/0006_batch.sql.
+//! A batch as one call of `posthaste.apply`: its requests in steps, their values in columns. See sql/0006_batch.sql.
 
 use posthaste_wire::operation::{Handle, Operation, Pop, Recipient, Selection, Send};
 use posthaste_wire::span::Span;
 use rustc_hash::FxHashMap;
-use tokio_postgres::types::{ToSql, Type};
 
+use super::columns::{Columns, Other, to_i32};
 use super::floors::Floors;
 use super::names::Accounts;
+use super::steps::{Lanes, Place, Step, in_order};
 use crate::path::bundle::Bundle;
 use crate::queue::answer::Headers;
 use crate::queue::rules::{AccountId, Ask};
-
-/// Messages of one answer up to which POP and PEEK with COUNT go with the others of their step.
-const COUNT_IN_STEP: u32 = 64;
-
-/// Kinds of steps, in the order in which a round does them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Step {
-    Create,
-    Send,
-    /// By queue, by queue and sender, by sender: a message stands in a lane of each kind, so no two kinds of lane
-    /// may be dealt out in one step.
-    PopQueue,
-    PopBoth,
-    PopSender,
-    Ack,
-    Peek,
-    Readable,
-    Other,
-}
-
-impl Step {
-    /// Its letter in SQL.
-    fn letter(self) -> i8 {
-        (match self {
-            Self::Create => b'c',
-            Self::Send => b's',
-            Self::PopQueue => b'p',
-            Self::PopBoth => b'b',
-            Self::PopSender => b'f',
-            Self::Ack => b'a',
-            Self::Peek => b'k',
-            Self::Readable => b'r',
-            Self::Other => b'o',
-        })
-        .cast_signed()
-    }
-}
-
-/// Where a request stands.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    pub(super) bundle: usize,
-    pub(super) request: usize,
-    pub(super) step: Step,
-}
 
 /// A lane that POPs or PEEKs of one step draw on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,105 +21,19 @@ pub(super) struct Lane {
     pub(super) recipient: AccountId,
 }
 
-/// The arguments, column by column, named as in SQL.
+/// The call.
 #[derive(Default)]
 pub(super) struct Call<'a> {
+    /// Where each request stands that SQL knows by its number.
     pub(super) places: Vec<Place>,
     pub(super) lanes: Vec<Lane>,
-    pub(super) names: Vec<&'a str>,
-    now_ms: Option<i64>,
+    pub(super) columns: Columns<'a>,
     positions: FxHashMap<&'a [u8], i32>,
     step_lanes: FxHashMap<Lane, i32>,
-    locked: Vec<bool>,
-    made: Vec<&'a str>,
-    met_at: Vec<i32>,
-    met: Vec<&'a str>,
-    steps: Steps,
-    sends: Sends<'a>,
-    reads: Reads,
-    lane_columns: Lanes,
-    acks: Acks,
-    others: Others<'a>,
-}
-
-#[derive(Default)]
-struct Steps {
-    kinds: Vec<i8>,
-    first: Vec<i32>,
-    last: Vec<i32>,
-    lane_first: Vec<i32>,
-    lane_last: Vec<i32>,
-}
-
-#[derive(Default)]
-struct Sends<'a> {
-    op: Vec<i32>,
-    queue: Vec<i32>,
-    sender: Vec<i32>,
-    recipient: Vec<i32>,
-    delay: Vec<i64>,
-    ttl: Vec<Option<i64>>,
-    priority: Vec<i32>,
-    headers: Vec<Option<Vec<u8>>>,
-    body: Vec<&'a [u8]>,
-}
-
-#[derive(Default)]
-struct Reads {
-    op: Vec<i32>,
-    queue: Vec<i32>,
-    reader: Vec<i32>,
-    sender: Vec<Option<i32>>,
-    want: Vec<i64>,
-    lease: Vec<Option<i64>>,
-    any: Vec<i32>,
-    own: Vec<i32>,
-}
-
-#[derive(Default)]
-struct Lanes {
-    queue: Vec<i32>,
-    sender: Vec<Option<i32>>,
-    recipient: Vec<i32>,
-    floor: Vec<Option<i64>>,
-    want: Vec<i64>,
-}
-
-#[derive(Default)]
-struct Acks {
-    op: Vec<i32>,
-    account: Vec<i32>,
-    message: Vec<i64>,
-    receipt: Vec<Option<i64>>,
-}
-
-#[derive(Default)]
-struct Others<'a> {
-    op: Vec<i32>,
-    kind: Vec<i8>,
-    account: Vec<i32>,
-    queue: Vec<i32>,
-    other: Vec<i32>,
-    who: Vec<Option<&'a str>>,
-    key: Vec<Option<&'a [u8]>>,
-    headers: Vec<Option<Vec<u8>>>,
-    body: Vec<Option<&'a [u8]>>,
-    numbers: [Vec<Option<i64>>; 4],
-    flags: Vec<i32>,
-}
-
-/// One row of `Others`.
-#[derive(Default)]
-struct Other<'a> {
-    kind: u8,
-    queue: i32,
-    other: i32,
-    who: Option<&'a str>,
-    key: Option<&'a [u8]>,
-    headers: Option<Vec<u8>>,
-    body: Option<&'a [u8]>,
-    numbers: [Option<i64>; 4],
-    flags: i32,
+    /// For each name whether its queue is changed.
+    changes: Vec<bool>,
+    /// How many SENDs are in the table when the steps so far are done.
+    stored: usize,
 }
 
 /// What a middleware knows that helps to put a batch together.
@@ -179,57 +46,118 @@ impl<'a> Call<'a> {
     /// Puts every request of the bundles that has no answer yet into a call. `now_ms`: None takes the database's
     /// clock.
     pub(super) fn new(bundles: &[&'a Bundle], known: &Knowledge<'_>, now_ms: Option<i64>) -> Self {
-        let mut call = Self { now_ms, ..Self::default() };
-        let mut last = None;
-        for (round, place) in in_order(bundles, known.accounts) {
-            if last != Some((round, place.step)) {
-                call.begin_step(place.step);
-                last = Some((round, place.step));
+        let columns = Columns { now_ms, ring_floor: known.floors.ring(), ..Columns::default() };
+        let mut call = Self { columns, ..Self::default() };
+        let ordered = in_order(bundles, known.accounts);
+        for step in ordered.chunk_by(|a, b| (a.0, a.1.step) == (b.0, b.1.step)) {
+            let kind = step[0].1.step;
+            if call.must_store(kind) {
+                call.store();
             }
-            let bundle = bundles[place.bundle];
-            let request = &bundle.requests[place.request];
-            call.places.push(place);
-            let ask = Ask { account: bundle.account, operation: &request.operation, bytes: &bundle.bytes };
-            call.add(place.step, ask, known);
-            call.end_step(place.step);
+            call.begin_step(kind);
+            for (_, place) in step {
+                let bundle = bundles[place.bundle];
+                let request = &bundle.requests[place.request];
+                call.places.push(*place);
+                let ask =
+                    Ask { account: bundle.account, operation: &request.operation, bytes: &bundle.bytes };
+                call.add(kind, ask, known);
+            }
+            call.end_step(kind, known.floors);
         }
+        call.store();
+        call.sort_names();
         call
     }
 
-    /// The lanes with the names of their queues; those of all queues have none.
-    pub(super) fn named_lanes(&self) -> Vec<(Lane, Box<[u8]>)> {
-        let name = |lane: &Lane| match lane.queue {
-            0 => Box::default(),
-            queue => self.names[queue as usize - 1].as_bytes().into(),
-        };
-        self.lanes.iter().map(|lane| (*lane, name(lane))).collect()
+    /// Whether what was sent must stand in the table before a step of this kind.
+    fn must_store(&self, step: Step) -> bool {
+        match step {
+            Step::Create | Step::Send | Step::Ack => false,
+            Step::Pop(_) => {
+                let sends = &self.columns.sends;
+                (self.stored..sends.op.len())
+                    .any(|i| sends.delay[i] != 0 || sends.priority[i] != 0 || sends.ttl[i].is_some())
+            }
+            _ => true,
+        }
+    }
+
+    /// Has what was sent and not popped stored.
+    fn store(&mut self) {
+        let (from, to) = (self.stored, self.columns.sends.op.len());
+        if from < to {
+            self.stored = to;
+            self.columns.steps.push(b'w'.cast_signed(), from + 1..to + 1, self.lanes.len() + 1);
+        }
+    }
+
+    /// The name of a lane's queue; empty: all queues.
+    pub(super) fn queue_of(&self, lane: &Lane) -> &'a [u8] {
+        match lane.queue {
+            0 => b"",
+            queue => self.columns.names[queue as usize - 1].as_bytes(),
+        }
+    }
+
+    /// Every batch locks its queues in the order of their names, so no two wait for each other.
+    fn sort_names(&mut self) {
+        let Columns { names, to_lock, to_find, .. } = &mut self.columns;
+        let mut positions: Vec<usize> = (0..names.len()).collect();
+        positions.sort_unstable_by_key(|&position| names[position]);
+        for position in positions {
+            let column = if self.changes[position] { &mut *to_lock } else { &mut *to_find };
+            column.push(to_i32(position) + 1);
+        }
     }
 
     fn begin_step(&mut self, step: Step) {
-        let at = to_i32(self.rows(step)) + 1;
         self.step_lanes.clear();
-        self.steps.kinds.push(step.letter());
-        self.steps.first.push(at);
-        self.steps.last.push(at);
-        let lane = to_i32(self.lanes.len()) + 1;
-        self.steps.lane_first.push(lane);
-        self.steps.lane_last.push(lane);
+        let row = self.rows(step) + 1;
+        self.columns.steps.push(step.letter(), row..row, self.lanes.len() + 1);
     }
 
-    fn end_step(&mut self, step: Step) {
-        let (row, lane) = (to_i32(self.rows(step)), to_i32(self.lanes.len()));
-        if let (Some(last), Some(lane_last)) = (self.steps.last.last_mut(), self.steps.lane_last.last_mut()) {
-            *last = row;
-            *lane_last = lane;
+    fn end_step(&mut self, step: Step, floors: &Floors) {
+        let fresh_first = self.columns.fresh.lane.len() + 1;
+        if let Step::Pop(lanes) = step {
+            self.offer(lanes);
+        }
+        let (row, fresh) = (self.rows(step), self.columns.fresh.lane.len());
+        let Columns { steps, lanes, .. } = &mut self.columns;
+        let first_lane = steps.lane_first.last().map_or(0, |first| *first as usize - 1);
+        steps.end(row, self.lanes.len(), fresh_first..fresh + 1, floors.are_due(&lanes.floor[first_lane..]));
+    }
+
+    /// Notes which of what was sent and not stored goes into lanes of this step.
+    fn offer(&mut self, kind: Lanes) {
+        let Columns { sends, fresh, steps, .. } = &mut self.columns;
+        let first_lane = steps.lane_first.last().copied().unwrap_or(1);
+        let mut offered: Vec<(i32, i32)> = (self.stored..sends.op.len())
+            .filter_map(|i| {
+                let lane = Lane {
+                    queue: if kind == Lanes::Sender { 0 } else { sends.queue[i] },
+                    sender: (kind != Lanes::Queue).then_some(sends.sender[i].cast_unsigned()),
+                    recipient: sends.recipient[i].cast_unsigned(),
+                };
+                self.step_lanes.get(&lane).map(|position| (first_lane - 1 + position, to_i32(i) + 1))
+            })
+            .collect();
+        offered.sort_by_key(|(lane, _)| *lane);
+        for lane in offered.chunk_by(|a, b| a.0 == b.0) {
+            fresh.lane.push(lane[0].0);
+            fresh.first.push(to_i32(fresh.send.len()) + 1);
+            fresh.send.extend(lane.iter().map(|(_, send)| send));
+            fresh.last.push(to_i32(fresh.send.len()));
         }
     }
 
     fn rows(&self, step: Step) -> usize {
+        let columns = &self.columns;
         match step {
-            Step::Send => self.sends.op.len(),
-            Step::PopQueue | Step::PopBoth | Step::PopSender | Step::Peek => self.reads.op.len(),
-            Step::Ack | Step::Readable => self.acks.op.len(),
-            Step::Create | Step::Other => self.others.op.len(),
+            Step::Send => columns.sends.op.len(),
+            Step::Pop(_) | Step::Lend(_) | Step::Peek(_) => columns.reads.op.len(),
+            Step::Ack | Step::Readable => columns.acks.op.len(),
+            Step::Create | Step::Delete | Step::Other => columns.others.op.len(),
         }
     }
 
@@ -252,16 +180,20 @@ impl<'a> Call<'a> {
                     self.send(ask, &Send::plain(*queue, *body), 0);
                 }
             }
-            (Step::PopQueue | Step::PopBoth | Step::PopSender, Operation::Pop(pop)) => {
+            (Step::Pop(_) | Step::Lend(_), Operation::Pop(pop)) => {
                 self.read(ask, &pop.select, pop.lease_ms, true, known)
             }
-            (Step::Peek, Operation::Peek(select)) => self.read(ask, select, None, false, known),
+            (Step::Peek(_), Operation::Peek(select)) => self.read(ask, select, None, false, known),
             (Step::Ack, Operation::Ack { handles }) => {
                 for handle in handles {
                     self.ack(ask.account, *handle);
                 }
             }
             (Step::Readable, _) => self.ack(ask.account, Handle { id: 0, receipt: None }),
+            (Step::Delete, Operation::DeleteQueue { queue }) => {
+                let queue = self.queue(queue.of(ask.bytes), true);
+                self.other(ask, Other { kind: b'd', queue, ..Other::default() });
+            }
             (Step::Create, Operation::CreateQueue { name, .. }) => {
                 let queue = name.map_or(0, |name| self.made(name.of(ask.bytes)));
                 self.other(ask, Other { kind: b'c', queue, ..Other::default() });
@@ -273,7 +205,7 @@ impl<'a> Call<'a> {
     fn send(&mut self, ask: Ask<'a>, send: &Send, recipient: AccountId) {
         let queue = self.queue(send.queue.of(ask.bytes), true);
         let op = self.op();
-        let sends = &mut self.sends;
+        let sends = &mut self.columns.sends;
         sends.op.push(op);
         sends.queue.push(queue);
         sends.sender.push(account(ask.account));
@@ -299,7 +231,7 @@ impl<'a> Call<'a> {
         let any = self.lane(Lane { queue, sender, recipient: 0 }, want, known.floors);
         let own = self.lane(Lane { queue, sender, recipient: ask.account }, want, known.floors);
         let op = self.op();
-        let reads = &mut self.reads;
+        let reads = &mut self.columns.reads;
         reads.op.push(op);
         reads.queue.push(queue);
         reads.reader.push(account(ask.account));
@@ -312,17 +244,17 @@ impl<'a> Call<'a> {
 
     /// The lane's position in its step.
     fn lane(&mut self, lane: Lane, want: i64, floors: &Floors) -> i32 {
-        let first = self.steps.lane_first.last().copied().unwrap_or(1);
+        let first = self.columns.steps.lane_first.last().copied().unwrap_or(1);
         if let Some(&position) = self.step_lanes.get(&lane) {
-            self.lane_columns.want[(first + position) as usize - 2] += want;
+            self.columns.lanes.want[(first + position) as usize - 2] += want;
             return position;
         }
-        let floor = (lane.queue != 0).then(|| {
-            let name = self.names[lane.queue as usize - 1].as_bytes();
-            floors.of(name, lane.sender, lane.recipient)
-        });
+        let floor = match lane.queue {
+            0 => floors.ring(),
+            _ => floors.of(self.queue_of(&lane), lane.sender, lane.recipient),
+        };
         self.lanes.push(lane);
-        let columns = &mut self.lane_columns;
+        let columns = &mut self.columns.lanes;
         columns.queue.push(lane.queue);
         columns.sender.push(lane.sender.map(account));
         columns.recipient.push(account(lane.recipient));
@@ -335,34 +267,35 @@ impl<'a> Call<'a> {
 
     fn ack(&mut self, holder: AccountId, handle: Handle) {
         let op = self.op();
-        self.acks.op.push(op);
-        self.acks.account.push(account(holder));
-        self.acks.message.push(millis(handle.id));
-        self.acks.receipt.push(handle.receipt.map(u64::cast_signed));
+        let acks = &mut self.columns.acks;
+        acks.op.push(op);
+        acks.account.push(account(holder));
+        acks.message.push(millis(handle.id));
+        acks.receipt.push(handle.receipt.map(u64::cast_signed));
     }
 
     /// The position of a queue's name; `changes`: its row is to be locked.
     fn queue(&mut self, name: &'a [u8], changes: bool) -> i32 {
-        let next = to_i32(self.names.len()) + 1;
+        let next = to_i32(self.changes.len()) + 1;
         let position = *self.positions.entry(name).or_insert(next);
         if position == next {
-            self.names.push(text(name));
-            self.locked.push(changes);
+            self.columns.names.push(text(name));
+            self.changes.push(changes);
         }
-        self.locked[position as usize - 1] |= changes;
+        self.changes[position as usize - 1] |= changes;
         position
     }
 
     /// The same for a queue that is to be made if it does not exist.
     fn made(&mut self, name: &'a [u8]) -> i32 {
-        self.made.push(text(name));
+        self.columns.made.push(text(name));
         self.queue(name, true)
     }
 
     /// An account that may be made, for the sake of a request to this queue.
     fn met(&mut self, queue: i32, name: &'a [u8]) -> Option<&'a str> {
-        self.met_at.push(queue);
-        self.met.push(text(name));
+        self.columns.met_at.push(queue);
+        self.columns.met.push(text(name));
         Some(text(name))
     }
 
@@ -394,7 +327,6 @@ impl<'a> Call<'a> {
                     ..Other::default()
                 }
             }
-            Operation::DeleteQueue { queue } => plain(b'd', self.queue(name(*queue), true)),
             Operation::PurgeQueue { queue } => plain(b'u', self.queue(name(*queue), true)),
             Operation::QueueInfo { queue } => plain(b'i', self.queue(name(*queue), false)),
             Operation::Redrive { from, to } => {
@@ -461,7 +393,7 @@ impl<'a> Call<'a> {
 
     fn other(&mut self, ask: Ask<'a>, other: Other<'a>) {
         let op = self.op();
-        let others = &mut self.others;
+        let others = &mut self.columns.others;
         others.op.push(op);
         others.kind.push(other.kind.cast_signed());
         others.account.push(account(ask.account));
@@ -475,109 +407,6 @@ impl<'a> Call<'a> {
             column.push(number);
         }
         others.flags.push(other.flags);
-    }
-
-    /// The arguments with their types, in the order of `posthaste.apply`.
-    pub(super) fn arguments(&self) -> Vec<(&(dyn ToSql + Sync), Type)> {
-        let Self { steps, sends, reads, lane_columns: lanes, acks, others, .. } = self;
-        vec![
-            (&self.now_ms, Type::INT8),
-            (&self.names, Type::TEXT_ARRAY),
-            (&self.locked, Type::BOOL_ARRAY),
-            (&self.made, Type::TEXT_ARRAY),
-            (&self.met_at, Type::INT4_ARRAY),
-            (&self.met, Type::TEXT_ARRAY),
-            (&steps.kinds, Type::CHAR_ARRAY),
-            (&steps.first, Type::INT4_ARRAY),
-            (&steps.last, Type::INT4_ARRAY),
-            (&steps.lane_first, Type::INT4_ARRAY),
-            (&steps.lane_last, Type::INT4_ARRAY),
-            (&sends.op, Type::INT4_ARRAY),
-            (&sends.queue, Type::INT4_ARRAY),
-            (&sends.sender, Type::INT4_ARRAY),
-            (&sends.recipient, Type::INT4_ARRAY),
-            (&sends.delay, Type::INT8_ARRAY),
-            (&sends.ttl, Type::INT8_ARRAY),
-            (&sends.priority, Type::INT4_ARRAY),
-            (&sends.headers, Type::BYTEA_ARRAY),
-            (&sends.body, Type::BYTEA_ARRAY),
-            (&reads.op, Type::INT4_ARRAY),
-            (&reads.queue, Type::INT4_ARRAY),
-            (&reads.reader, Type::INT4_ARRAY),
-            (&reads.sender, Type::INT4_ARRAY),
-            (&reads.want, Type::INT8_ARRAY),
-            (&reads.lease, Type::INT8_ARRAY),
-            (&reads.any, Type::INT4_ARRAY),
-            (&reads.own, Type::INT4_ARRAY),
-            (&lanes.queue, Type::INT4_ARRAY),
-            (&lanes.sender, Type::INT4_ARRAY),
-            (&lanes.recipient, Type::INT4_ARRAY),
-            (&lanes.floor, Type::INT8_ARRAY),
-            (&lanes.want, Type::INT8_ARRAY),
-            (&acks.op, Type::INT4_ARRAY),
-            (&acks.account, Type::INT4_ARRAY),
-            (&acks.message, Type::INT8_ARRAY),
-            (&acks.receipt, Type::INT8_ARRAY),
-            (&others.op, Type::INT4_ARRAY),
-            (&others.kind, Type::CHAR_ARRAY),
-            (&others.account, Type::INT4_ARRAY),
-            (&others.queue, Type::INT4_ARRAY),
-            (&others.other, Type::INT4_ARRAY),
-            (&others.who, Type::TEXT_ARRAY),
-            (&others.key, Type::BYTEA_ARRAY),
-            (&others.headers, Type::BYTEA_ARRAY),
-            (&others.body, Type::BYTEA_ARRAY),
-            (&others.numbers[0], Type::INT8_ARRAY),
-            (&others.numbers[1], Type::INT8_ARRAY),
-            (&others.numbers[2], Type::INT8_ARRAY),
-            (&others.numbers[3], Type::INT8_ARRAY),
-            (&others.flags, Type::INT4_ARRAY),
-        ]
-    }
-}
-
-/// Every unanswered request with its round, in the order in which steps take them.
-fn in_order(bundles: &[&Bundle], accounts: &Accounts) -> Vec<(usize, Place)> {
-    let mut places = Vec::new();
-    for (number, bundle) in bundles.iter().enumerate() {
-        let (mut round, mut before) = (0, Step::Create);
-        for (request, asked) in bundle.requests.iter().enumerate().skip(bundle.answered) {
-            let step = step_of(&asked.operation, &bundle.bytes, accounts);
-            round += usize::from(step < before);
-            before = step;
-            places.push((round, Place { bundle: number, request, step }));
-        }
-    }
-    places.sort_by_key(|(round, place)| (*round, place.step)); // stable: the rest stays in its order
-    places
-}
-
-/// The step that takes a request.
-fn step_of(operation: &Operation, bytes: &[u8], accounts: &Accounts) -> Step {
-    let known = |name: Span| accounts.id(name.of(bytes)).is_some();
-    let plain = |select: &Selection| {
-        !select.not_own
-            && !select.broadcast
-            && select.count.is_none_or(|count| count <= COUNT_IN_STEP)
-            && select.sender.is_none_or(known)
-    };
-    match operation {
-        Operation::CreateQueue { options: None, .. } => Step::Create,
-        Operation::Send(Send { dedup: None, to: Recipient::Anyone, .. }) | Operation::SendMany { .. } => {
-            Step::Send
-        }
-        Operation::Send(Send { dedup: None, to: Recipient::Account(name), .. }) if known(*name) => Step::Send,
-        Operation::Pop(pop) if pop.request_id.is_none() && plain(&pop.select) => {
-            match (pop.select.queue, pop.select.sender) {
-                (Some(_), None) => Step::PopQueue,
-                (Some(_), Some(_)) => Step::PopBoth,
-                (None, _) => Step::PopSender,
-            }
-        }
-        Operation::Peek(select) if plain(select) => Step::Peek,
-        Operation::Ack { .. } => Step::Ack,
-        Operation::Readable => Step::Readable,
-        _ => Step::Other,
     }
 }
 
@@ -607,8 +436,4 @@ fn millis(value: u64) -> i64 {
 
 fn account(id: AccountId) -> i32 {
     id.cast_signed()
-}
-
-fn to_i32(value: usize) -> i32 {
-    i32::try_from(value).unwrap_or(i32::MAX)
 }

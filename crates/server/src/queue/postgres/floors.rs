@@ -15,9 +15,16 @@ const LANES_MAX: usize = 100_000;
 /// Who sent what a lane holds (None: anyone) and who may read it (0: anyone).
 type Reads = (Option<AccountId>, AccountId);
 
+/// How far a floor may stay behind: fewer dead entries than this are walked faster than a new floor is told.
+const BEHIND_MAX: i64 = 500;
+
 /// What this middleware knows.
 #[derive(Default)]
 pub(super) struct Floors {
+    /// The highest place it has met.
+    newest: i64,
+    /// Of the ring as a whole.
+    ring: i64,
     queues: FxHashMap<Box<[u8]>, FxHashMap<Reads, i64>>,
     lanes: usize,
 }
@@ -26,7 +33,32 @@ impl Floors {
     /// The floor of a queue's lane.
     pub(super) fn of(&self, queue: &[u8], sender: Option<AccountId>, recipient: AccountId) -> i64 {
         let floor = self.queues.get(queue).and_then(|lanes| lanes.get(&(sender, recipient)));
-        floor.copied().unwrap_or(0)
+        floor.copied().unwrap_or(0).max(self.ring)
+    }
+
+    /// The floor of every lane.
+    pub(super) fn ring(&self) -> i64 {
+        self.ring
+    }
+
+    /// Raises that.
+    pub(super) fn raise_ring(&mut self, floor: i64) {
+        self.ring = self.ring.max(floor);
+    }
+
+    /// Whether lanes with these floors are worth being told new ones.
+    pub(super) fn are_due(&self, floors: &[i64]) -> bool {
+        floors.iter().any(|floor| floor + BEHIND_MAX < self.newest)
+    }
+
+    /// The highest place that was met.
+    pub(super) fn newest(&self) -> i64 {
+        self.newest
+    }
+
+    /// Takes note of a place.
+    pub(super) fn meet(&mut self, place: i64) {
+        self.newest = self.newest.max(place);
     }
 
     /// Raises it.
@@ -52,7 +84,6 @@ impl Floors {
 
     /// Forgets everything: another server may have taken over, and with it an earlier state.
     pub(super) fn forget(&mut self) {
-        self.queues.clear();
-        self.lanes = 0;
+        *self = Self::default();
     }
 }

@@ -8,7 +8,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 
 use super::link::{Failure, Link};
 use super::replies::Replies;
@@ -27,11 +27,18 @@ const WATCH_MS: i64 = 15_000;
 const WATCH_AGAIN: Duration = Duration::from_secs(5);
 
 /// How often the ring is looked at; after an attempt that had to give up, not for a while.
-const TURN: Duration = Duration::from_millis(500);
-const TURN_AGAIN: Duration = Duration::from_secs(10);
+const TURN: Duration = Duration::from_millis(250);
+const TURN_AGAIN: Duration = Duration::from_secs(1);
+
+/// How often the floor of the whole ring is raised if so many messages have come since; how long batches under way are
+/// waited for; and the size of a ring that is not looked through.
+const FLOOR: Duration = Duration::from_millis(100);
+const FLOOR_BEHIND: i64 = 1000;
+const FLOOR_PATIENCE_MS: i32 = 20;
+const FLOOR_BYTES_MAX: i64 = 32 << 20;
 
 /// Bytes of the ring's current part above which it turns, and how long its readers are waited for.
-const TURN_BYTES: i64 = 32 << 20;
+const TURN_BYTES: i64 = 2 << 20;
 const TURN_PATIENCE_MS: i32 = 50;
 
 /// Pieces of news in one notification; more are told as "anything may have happened".
@@ -65,6 +72,8 @@ impl Keeper {
             looked: Instant::now(),
             ticked: Instant::now(),
             turn_at: Instant::now(),
+            floor_raised: Instant::now(),
+            floor_newest: 0,
         };
         let stop = Arc::clone(&stopping);
         let thread = Builder::new().name("keeper".into()).spawn(move || round.run(&stop))?;
@@ -104,6 +113,9 @@ struct Round {
     looked: Instant,
     ticked: Instant,
     turn_at: Instant,
+    floor_raised: Instant,
+    /// The newest place when the floor was raised.
+    floor_newest: i64,
 }
 
 impl Round {
@@ -130,6 +142,10 @@ impl Round {
         if self.looked.elapsed() >= LOOK {
             self.looked = Instant::now();
             self.call_all();
+        }
+        if self.floor_raised.elapsed() >= FLOOR {
+            self.floor_raised = Instant::now();
+            self.raise_floor();
         }
         if Instant::now() >= self.turn_at {
             self.turn();
@@ -214,7 +230,7 @@ impl Round {
         let asked = self.link.ask("SELECT * FROM posthaste.upkeep($1, 1000)", &[(&none, Type::INT8)], true);
         let Ok(rows) = asked else { return };
         self.shared.reach.works();
-        let replies = Replies::new(rows, 0);
+        let replies = Replies::new(rows, &[], &[]);
         self.pass_on(&replies.news);
         let mut outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner);
         outbox.extend(replies.news.iter().filter_map(piece));
@@ -252,12 +268,37 @@ impl Round {
         }
     }
 
+    /// Learns below which place nothing of the ring is left, if much has happened since.
+    fn raise_floor(&mut self) {
+        let newest = self.shared.floors().newest();
+        if newest < self.floor_newest + FLOOR_BEHIND {
+            return;
+        }
+        let server = self.shared.reach.connections_made();
+        let patience: (&(dyn ToSql + Sync), Type) = (&FLOOR_PATIENCE_MS, Type::INT4);
+        let Some(settled) = self.number("SELECT posthaste.settled_id($1)", &[patience]) else { return };
+        let arguments: [(&(dyn ToSql + Sync), Type); 2] =
+            [(&settled, Type::INT8), (&FLOOR_BYTES_MAX, Type::INT8)];
+        let Some(place) = self.number("SELECT posthaste.lowest_place($1, $2)", &arguments) else { return };
+        // What one server says is not true of the next, which may have taken over from an earlier state.
+        if self.shared.reach.connections_made() == server {
+            self.floor_newest = newest;
+            self.shared.floors().raise_ring(place);
+        }
+    }
+
+    fn number(&mut self, sql: &str, arguments: &[(&(dyn ToSql + Sync), Type)]) -> Option<i64> {
+        self.link.ask(sql, arguments, true).ok()?.first()?.get(0)
+    }
+
     fn turn(&mut self) {
-        let arguments: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
+        let arguments: [(&(dyn ToSql + Sync), Type); 2] =
             [(&TURN_BYTES, Type::INT8), (&TURN_PATIENCE_MS, Type::INT4)];
         let turned = self.link.ask("SELECT posthaste.turn_ring($1, $2)", &arguments, false);
         let said = turned.ok().and_then(|rows| rows.first()?.get::<_, Option<String>>(0));
-        self.turn_at = Instant::now() + if said.is_some() { TURN_AGAIN.min(TURN * 4) } else { TURN };
+        let gave_up =
+            said.as_ref().is_some_and(|said| !said.starts_with("turned") && !said.starts_with("emptied"));
+        self.turn_at = Instant::now() + if gave_up { TURN_AGAIN } else { TURN };
         if let Some(said) = said {
             tracing::debug!("the ring of messages: {said}");
         }

@@ -26,6 +26,10 @@ mod names;
 
 mod floors;
 
+mod steps;
+
+mod columns;
+
 mod call;
 
 mod replies;

@@ -3,6 +3,7 @@
 use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::{Operation, Pop, Recipient};
 use posthaste_wire::span::Span;
+use rustc_hash::FxHashMap;
 use tokio_postgres::Row;
 
 use super::names::Accounts;
@@ -31,24 +32,74 @@ mod column {
     pub(super) const FIGURES: usize = 16;
 }
 
+/// The place of a message without a priority, but for its id.
+const PLAIN: i64 = (u8::MAX as i64) << 54;
+
 /// The rows of one call.
 pub(super) struct Replies {
     rows: Vec<Row>,
-    /// For each request the rows that answer it, in the order they came.
-    by_op: Vec<Vec<usize>>,
+    /// Requests and the rows that answer them, by request; those of one in the order they came.
+    by_op: Vec<(usize, usize)>,
+    /// What the SENDs of steps gave.
+    sent: FxHashMap<usize, Vec<Sent>>,
+    /// Rows that name queues.
+    names: FxHashMap<u64, usize>,
+    /// The highest place there is to be seen in the rows.
+    pub(super) newest: i64,
     /// Floors by lane.
     pub(super) floors: Vec<(usize, i64)>,
     /// What waiting pops want to know.
     pub(super) news: Vec<News>,
 }
 
+/// A message that was sent; None: the queue does not exist.
+type Sent = Option<SentTo>;
+
+#[derive(Clone, Copy)]
+struct SentTo {
+    id: u64,
+    queue: u64,
+}
+
 impl Replies {
-    /// Sorts rows; `ops` requests were asked.
-    pub(super) fn new(rows: Vec<Row>, ops: usize) -> Self {
-        let mut replies = Self { rows, by_op: vec![Vec::new(); ops], floors: Vec::new(), news: Vec::new() };
+    /// Sorts rows. `sends` and `reads`: the requests in these columns of the call, which some rows count by.
+    pub(super) fn new(rows: Vec<Row>, sends: &[i32], reads: &[i32]) -> Self {
+        let mut replies = Self {
+            by_op: Vec::with_capacity(rows.len()),
+            rows,
+            sent: FxHashMap::default(),
+            names: FxHashMap::default(),
+            newest: 0,
+            floors: Vec::new(),
+            news: Vec::new(),
+        };
+        let mut dealt: FxHashMap<i64, usize> = FxHashMap::default();
         for (number, row) in replies.rows.iter().enumerate() {
             let op = row.get::<_, Option<i32>>(column::OP).and_then(|op| usize::try_from(op).ok());
             match kind(row) {
+                b's' => {
+                    let (ids, queues) = halves(row);
+                    let first = op.unwrap_or(1) - 1;
+                    replies.newest = ids.iter().flatten().map(|id| PLAIN | id).fold(replies.newest, i64::max);
+                    for ((id, queue), op) in ids.into_iter().zip(queues).zip(&sends[first..]) {
+                        let sent = id.zip(queue).map(|(id, queue)| SentTo {
+                            id: id.cast_unsigned(),
+                            queue: queue.cast_unsigned(),
+                        });
+                        replies.sent.entry(*op as usize).or_default().push(sent);
+                    }
+                }
+                b'd' => {
+                    let (places, takers) = halves(row);
+                    replies.newest = places.iter().flatten().fold(replies.newest, |a, b| a.max(*b));
+                    let takers = takers.into_iter().flatten().filter_map(|taker| usize::try_from(taker).ok());
+                    dealt.extend(
+                        places.into_iter().flatten().zip(takers.map(|taker| reads[taker - 1] as usize)),
+                    );
+                }
+                b'n' => {
+                    replies.names.insert(unsigned(row, column::QUEUE), number);
+                }
                 b'l' => replies.floors.extend(op.zip(row.get::<_, Option<i64>>(column::NUMBER))),
                 b'v' => replies.news.push(News::Available {
                     queue: unsigned(row, column::QUEUE),
@@ -57,12 +108,12 @@ impl Replies {
                 }),
                 b'g' => replies.news.push(News::QueueGone(unsigned(row, column::QUEUE))),
                 _ => {
-                    if let Some(rows) = op.and_then(|op| replies.by_op.get_mut(op)) {
-                        rows.push(number);
-                    }
+                    let op = op.or_else(|| dealt.get(&row.get::<_, Option<i64>>(column::PLACE)?).copied());
+                    replies.by_op.extend(op.map(|op| (op, number)));
                 }
             }
         }
+        replies.by_op.sort_unstable();
         replies
     }
 
@@ -79,6 +130,9 @@ impl Replies {
 
     /// The queue that a SEND went to; None: it was refused.
     pub(super) fn sent_to(&self, op: usize) -> Option<u64> {
+        if let Some(sent) = self.sent.get(&op) {
+            return sent.first().copied().flatten().map(|sent| sent.queue);
+        }
         let row = self.rows_of(op).next()?;
         (kind(row) == b'i').then(|| unsigned(row, column::QUEUE))
     }
@@ -91,12 +145,15 @@ impl Replies {
         accounts: &Accounts,
         answer: &mut Answer<'_>,
     ) -> Flow {
+        if let Some(sent) = self.sent.get(&op) {
+            return Flow::Done(sending(sent, ask, answer));
+        }
         let first = self.rows_of(op).next();
         if let Some(refused) = first.filter(|row| kind(row) == b'f') {
             return Flow::Done(answer.fault(&fault(refused, ask)));
         }
         let number = || first.map_or(0, |row| unsigned(row, column::NUMBER));
-        let len = self.by_op[op].len();
+        let len = self.rows_of(op).len();
         Flow::Done(match ask.operation {
             Operation::Peek(select) => self.messages(op, ask, select.count.is_some(), accounts, answer),
             Operation::Pop(Pop { select, block_ms, .. }) => {
@@ -132,7 +189,9 @@ impl Replies {
             }
             Operation::Browse { .. } => {
                 answer.array(len);
-                self.rows_of(op).for_each(|row| message(row, None, Some(state(row)), accounts, answer));
+                self.rows_of(op).for_each(|row| {
+                    message(row, text(row, column::NAME).as_bytes(), Some(state(row)), accounts, answer);
+                });
                 Outcome::Ok
             }
             Operation::Accounts => {
@@ -167,13 +226,46 @@ impl Replies {
             (false, _) => {}
             (true, len) => answer.array(len),
         }
-        rows.into_iter().for_each(|row| message(row, queue, None, accounts, answer));
+        for row in rows {
+            message(row, queue.unwrap_or_else(|| self.queue_of(row)), None, accounts, answer);
+        }
         Outcome::Ok
     }
 
-    fn rows_of(&self, op: usize) -> impl Iterator<Item = &Row> {
-        self.by_op[op].iter().map(|&number| &self.rows[number])
+    /// The name of a message's queue, where its reader named none.
+    fn queue_of<'a>(&'a self, message: &'a Row) -> &'a [u8] {
+        let named = self.names.get(&unsigned(message, column::QUEUE)).map_or(message, |&row| &self.rows[row]);
+        text(named, column::NAME).as_bytes()
     }
+
+    fn rows_of(&self, op: usize) -> impl ExactSizeIterator<Item = &Row> {
+        let from = self.by_op.partition_point(|(of, _)| *of < op);
+        let len = self.by_op[from..].partition_point(|(of, _)| *of == op);
+        self.by_op[from..from + len].iter().map(|&(_, number)| &self.rows[number])
+    }
+}
+
+/// Answers a SEND or SENDMANY of a step.
+fn sending(sent: &[Sent], ask: Ask<'_>, answer: &mut Answer<'_>) -> Outcome {
+    let ids: Option<Vec<u64>> = sent.iter().map(|sent| sent.map(|sent| sent.id)).collect();
+    match (ids.as_deref(), ask.operation) {
+        (None, operation) => {
+            let queue = queue_named(operation).map_or(&b""[..], |queue| queue.of(ask.bytes));
+            answer.fault(&faults::no_queue(queue))
+        }
+        (Some(ids), Operation::SendMany { .. }) => {
+            answer.array(ids.len());
+            ids.iter().map(|id| answer.integer(*id)).last().unwrap_or(Outcome::Ok)
+        }
+        (Some(ids), _) => answer.integer(ids.first().copied().unwrap_or(0)),
+    }
+}
+
+/// Figures that are two columns, one after the other.
+fn halves(row: &Row) -> (Vec<Option<i64>>, Vec<Option<i64>>) {
+    let mut first: Vec<Option<i64>> = row.get::<_, Option<_>>(column::FIGURES).unwrap_or_default();
+    let second = first.split_off(first.len() / 2);
+    (first, second)
 }
 
 /// Whether a pop gave up because somebody else was faster.
@@ -181,10 +273,10 @@ pub(super) fn is_lost(rows: &[Row]) -> bool {
     matches!(rows, [row] if kind(row) == b'f' && text(row, column::REASON) == "lost")
 }
 
-/// Writes a message; `queue` is the name that the reader gave, which the row then need not tell.
+/// Writes a message.
 fn message(
     row: &Row,
-    queue: Option<&[u8]>,
+    queue: &[u8],
     state: Option<&'static str>,
     accounts: &Accounts,
     answer: &mut Answer<'_>,
@@ -195,7 +287,7 @@ fn message(
     let place: i64 = row.get(column::PLACE);
     answer.message(&MessageView {
         id: unsigned(row, column::NUMBER),
-        queue: queue.unwrap_or_else(|| text(row, column::NAME).as_bytes()),
+        queue,
         from: name(account(row, column::SENDER)),
         to: recipient.map(name),
         sent_ms: unsigned(row, column::SENT),

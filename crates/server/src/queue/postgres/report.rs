@@ -25,7 +25,7 @@ const STATE: &str = "
     SELECT current_setting('server_version') AS server, current_database() AS database,
         (SELECT sum(n_live_tup)::bigint FROM pg_stat_user_tables
             WHERE schemaname = 'posthaste' AND relname IN ('message_0', 'message_1', 'message_aside')) AS messages,
-        'message_' || r.current AS ring_current,
+        'message_' || turn.last_value % 2 AS ring_current,
         CASE WHEN r.since_ms > 0 THEN to_timestamp(r.since_ms / 1000) END AS ring_since,
         (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
             AND application_name = 'posthaste' AND pid <> pg_backend_pid()) AS posthaste_sessions,
@@ -33,16 +33,16 @@ const STATE: &str = "
         current_setting('full_page_writes') AS full_page_writes,
         current_setting('synchronous_commit') AS synchronous_commit,
         pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') AS sees_all_sessions
-    FROM posthaste.ring r";
+    FROM posthaste.ring r, posthaste.ring_turn turn";
 
 /// Every table of the schema, the largest first.
 const TABLES: &str = "
     SELECT c.relname AS table,
-        CASE c.relname WHEN 'message_' || r.current THEN 'ring, current'
-            WHEN 'message_' || 1 - r.current THEN 'ring, next' WHEN 'message_aside' THEN 'aside' END AS part,
+        CASE c.relname WHEN 'message_' || turn.last_value % 2 THEN 'ring, current'
+            WHEN 'message_' || (turn.last_value + 1) % 2 THEN 'ring, next' WHEN 'message_aside' THEN 'aside' END AS part,
         s.n_live_tup AS live_rows, s.n_dead_tup AS dead_rows, pg_table_size(c.oid) AS table_bytes,
         pg_indexes_size(c.oid) AS index_bytes, greatest(s.last_vacuum, s.last_autovacuum) AS vacuumed
-    FROM pg_class c JOIN pg_stat_user_tables s ON s.relid = c.oid, posthaste.ring r
+    FROM pg_class c JOIN pg_stat_user_tables s ON s.relid = c.oid, posthaste.ring_turn turn
     WHERE c.relnamespace = 'posthaste'::regnamespace AND c.relkind = 'r'
     ORDER BY pg_total_relation_size(c.oid) DESC, c.relname";
 

@@ -13,7 +13,8 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::address::PostgresAddress;
-use super::call::{Call, Knowledge, Lane, Place, Step};
+use super::call::{Call, Knowledge};
+use super::columns::ARGUMENTS;
 use super::floors::Floors;
 use super::keeper::Keeper;
 use super::link::{Failure, Link, Reach};
@@ -21,6 +22,7 @@ use super::names::Accounts;
 use super::parked::{Called, Parked, Since};
 use super::replies::Replies;
 use super::single::Single;
+use super::steps::{Place, Step};
 use super::strategy::Popping;
 use crate::path::bundle::{Address, Bundle};
 use crate::path::waiting_line::WaitingLine;
@@ -34,7 +36,6 @@ pub struct Postgres {
     pub(super) shared: Arc<Shared>,
     links: Mutex<Vec<Link>>,
     accounts: RwLock<Accounts>,
-    floors: Mutex<Floors>,
     clock: Clock,
     keeper: Option<Keeper>,
     apply: String,
@@ -46,6 +47,7 @@ pub struct Postgres {
 pub(super) struct Shared {
     pub(super) reach: Arc<Reach>,
     pub(super) parked: Mutex<Parked>,
+    floors: Mutex<Floors>,
     pub(super) line: OnceLock<Arc<WaitingLine>>,
     pub(super) time: Time,
     /// Set by tests instead of the database's clock.
@@ -55,6 +57,10 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn parked(&self) -> MutexGuard<'_, Parked> {
         self.parked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn floors(&self) -> MutexGuard<'_, Floors> {
+        self.floors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has a worker come for those who were called.
@@ -120,12 +126,18 @@ impl Postgres {
         let reach = Reach::new(address.clone());
         let mut link = Link::new(Arc::clone(&reach), None).map_err(|error| OpenError(error.to_string()))?;
         link.ready().map_err(|failure| OpenError(failure.to_string()))?;
-        let places: Vec<String> = (1..=51).map(|number| format!("${number}")).collect();
+        let places: Vec<String> = (1..=ARGUMENTS).map(|number| format!("${number}")).collect();
         Ok(Self {
-            shared: Arc::new(Shared { reach, parked: Mutex::default(), line: OnceLock::new(), time, hand }),
+            shared: Arc::new(Shared {
+                reach,
+                parked: Mutex::default(),
+                floors: Mutex::default(),
+                line: OnceLock::new(),
+                time,
+                hand,
+            }),
             links: Mutex::new(vec![link]),
             accounts: RwLock::default(),
-            floors: Mutex::default(),
             clock,
             keeper: None,
             singly: None,
@@ -135,34 +147,29 @@ impl Postgres {
 
     /// For tests: lets time pass.
     pub fn tick(&self) {
-        let mut link = self.link();
         let now = self.shared.now_ms();
-        let rows = link.ask("SELECT * FROM posthaste.upkeep($1, 1000)", &[(&now, Type::INT8)], false);
-        self.give_back(link);
+        let upkeep = "SELECT * FROM posthaste.upkeep($1, 1000)";
+        let rows = self.with_link(|link| link.ask(upkeep, &[(&now, Type::INT8)], false));
         if let Ok(rows) = rows {
-            let replies = Replies::new(rows, 0);
+            let replies = Replies::new(rows, &[], &[]);
             let mut parked = self.shared.parked();
             replies.news.iter().for_each(|news| parked.tell(*news));
         }
     }
 
-    fn link(&self) -> Link {
+    /// Uses the connection that was used last, whose session is warm, or one more if all are in use.
+    fn with_link<T>(&self, work: impl FnOnce(&mut Link) -> T) -> T {
         let idle = self.links.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        idle.unwrap_or_else(|| {
+        let mut link = idle.unwrap_or_else(|| {
             Link::new(Arc::clone(&self.shared.reach), None).expect("a runtime needs a descriptor or two")
-        })
-    }
-
-    fn give_back(&self, link: Link) {
+        });
+        let outcome = work(&mut link);
         self.links.lock().unwrap_or_else(PoisonError::into_inner).push(link);
-    }
-
-    fn floors(&self) -> MutexGuard<'_, Floors> {
-        self.floors.lock().unwrap_or_else(PoisonError::into_inner)
+        outcome
     }
 
     /// Makes sure of accounts that log in, each for itself: the batch then finds them known.
-    fn log_in(&self, link: &mut Link, bundles: &mut Vec<Called>, finished: &mut Vec<Box<Bundle>>) {
+    fn log_in(&self, bundles: &mut Vec<Called>, finished: &mut Vec<Box<Bundle>>) {
         let is_login = |bundle: &Bundle| {
             matches!(
                 bundle.requests.get(bundle.answered).map(|request| &request.operation),
@@ -173,7 +180,7 @@ impl Postgres {
             while is_login(&bundle) {
                 let Some((ask, mut answer)) = bundle.next_ask() else { break };
                 let Operation::Login { account } = ask.operation else { break };
-                let outcome = match self.account_by(link, account.of(ask.bytes)) {
+                let outcome = match self.account_by(account.of(ask.bytes)) {
                     Ok(id) => answer.integer(id.into()),
                     Err(failure) => answer.fault(&store_fault(&failure)),
                 };
@@ -183,26 +190,27 @@ impl Postgres {
         }
     }
 
-    fn account_by(&self, link: &mut Link, name: &[u8]) -> Result<u32, Failure> {
+    fn account_by(&self, name: &[u8]) -> Result<u32, Failure> {
         let text = String::from_utf8_lossy(name);
-        let rows = link.ask("SELECT posthaste.log_in_as($1)", &[(&text, Type::TEXT)], false)?;
+        let log_in = "SELECT posthaste.log_in_as($1)";
+        let rows = self.with_link(|link| link.ask(log_in, &[(&text, Type::TEXT)], false))?;
         let id = rows.first().map_or(0, |row| row.get::<_, i32>(0)).cast_unsigned();
         self.accounts.write().unwrap_or_else(PoisonError::into_inner).log_in(id, name);
         Ok(id)
     }
 
     /// Executes bundles until each is finished or parked.
-    fn execute(&self, link: &mut Link, mut called: Vec<Called>, finished: &mut Vec<Box<Bundle>>) {
+    fn execute(&self, mut called: Vec<Called>, batch: &mut Batch) {
         while !called.is_empty() {
-            self.log_in(link, &mut called, finished);
+            self.log_in(&mut called, &mut batch.finished);
             self.call_waiters(&mut called);
             if called.is_empty() {
                 return;
             }
             let since = self.shared.parked().begin();
             match self.singly {
-                None => self.attempt(link, called, since, finished),
-                Some(_) => called.into_iter().for_each(|one| self.attempt(link, vec![one], since, finished)),
+                None => self.attempt(called, since, batch),
+                Some(_) => called.into_iter().for_each(|one| self.attempt(vec![one], since, batch)),
             }
             let mut parked = self.shared.parked();
             parked.end();
@@ -237,27 +245,24 @@ impl Postgres {
     }
 
     /// One call for all bundles; if the database refuses it, the same in halves, down to the one that is to blame.
-    fn attempt(
-        &self,
-        link: &mut Link,
-        mut called: Vec<Called>,
-        since: Since,
-        finished: &mut Vec<Box<Bundle>>,
-    ) {
-        match self.call(link, &mut called) {
-            Ok((replies, places)) => self.answer(called, &replies, &places, since, finished),
+    fn attempt(&self, mut called: Vec<Called>, since: Since, batch: &mut Batch) {
+        match self.with_link(|link| self.call(link, &mut called)) {
+            Ok((replies, places)) => {
+                batch.turn = None;
+                self.answer(called, &replies, &places, since, &mut batch.finished);
+            }
             Err(Failure::Refused(error)) if called.len() > 1 && may_be_one_request(&error) => {
                 tracing::warn!("PostgreSQL refused a batch, which is tried in parts: {error}");
                 let second = called.split_off(called.len() / 2);
-                self.attempt(link, called, since, finished);
-                self.attempt(link, second, since, finished);
+                self.attempt(called, since, batch);
+                self.attempt(second, since, batch);
             }
             Err(failure) => {
                 let fault = store_fault(&failure);
                 if !matches!(failure, Failure::Unreachable(_)) {
                     tracing::warn!("{failure}");
                 }
-                self.floors().forget();
+                self.shared.floors().forget();
                 let undone = match &failure {
                     Failure::Unreachable(_) => true,
                     Failure::Refused(error) => !may_be_one_request(error),
@@ -268,14 +273,14 @@ impl Postgres {
                         // Nothing of it happened, so it goes on waiting; its client need not know.
                         if let Some(mut left) = self.shared.parked().put_back(seat, bundle) {
                             left.answer_empty();
-                            finished.push(left);
+                            batch.finished.push(left);
                         }
                         continue;
                     }
                     while !bundle.is_done() {
                         bundle.refuse_one(&fault);
                     }
-                    finished.push(bundle);
+                    batch.finished.push(bundle);
                 }
             }
         }
@@ -285,29 +290,27 @@ impl Postgres {
         let mut again = true;
         loop {
             if link.ready()? {
-                self.floors().forget(); // it may be another server
+                self.shared.floors().forget(); // it may be another server
             }
             if let Some(answered) = self.call_singly(link, called) {
                 return answered;
             }
-            let (outcome, lanes, places) = {
+            let outcome = {
                 let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
                 let bundles: Vec<&Bundle> = called.iter().map(|(_, bundle)| &**bundle).collect();
-                let floors = self.floors();
-                let known = Knowledge { accounts: &accounts, floors: &floors };
-                let call = Call::new(&bundles, &known, self.shared.now_ms());
-                drop(floors);
-                let outcome = link.ask(&self.apply, &call.arguments(), true);
-                let lanes: Vec<(Lane, Box<[u8]>)> = match &outcome {
-                    Ok(_) => call.named_lanes(),
-                    Err(_) => Vec::new(),
+                let call = {
+                    let known = Knowledge { accounts: &accounts, floors: &self.shared.floors() };
+                    Call::new(&bundles, &known, self.shared.now_ms())
                 };
-                (outcome, lanes, call.places)
+                link.ask(&self.apply, &call.columns.arguments(), true).map(|rows| {
+                    let replies = Replies::new(rows, &call.columns.sends.op, &call.columns.reads.op);
+                    self.raise_floors(&call, &replies);
+                    (replies, call.places)
+                })
             };
             match outcome {
-                Ok(rows) => {
-                    let replies = Replies::new(rows, places.len());
-                    self.learn(link, &replies, &lanes)?;
+                Ok((replies, places)) => {
+                    self.learn(link, &replies)?;
                     return Ok((replies, places));
                 }
                 Err(Failure::Refused(error)) if again && is_transient(&error) => again = false,
@@ -331,22 +334,25 @@ impl Postgres {
             Single::of(ask, &accounts)?
         };
         let answered = single.ask(link, popping, self.shared.now_ms()).and_then(|rows| {
-            let replies = Replies::new(rows, 1);
-            self.learn(link, &replies, &[])?;
+            let replies = Replies::new(rows, &[], &[]);
+            self.learn(link, &replies)?;
             Ok((replies, vec![Place { bundle: 0, request: bundle.answered, step: Step::Other }]))
         });
         Some(answered)
     }
 
-    /// Takes note of floors and of the names of accounts met for the first time.
-    fn learn(&self, link: &mut Link, replies: &Replies, lanes: &[(Lane, Box<[u8]>)]) -> Result<(), Failure> {
-        let mut floors = self.floors();
+    fn raise_floors(&self, call: &Call<'_>, replies: &Replies) {
+        let mut floors = self.shared.floors();
+        floors.meet(replies.newest);
         for (lane, floor) in &replies.floors {
-            if let Some((lane, queue)) = lanes.get(lane - 1) {
-                floors.raise(queue, lane.sender, lane.recipient, *floor);
+            if let Some(lane) = call.lanes.get(lane - 1) {
+                floors.raise(call.queue_of(lane), lane.sender, lane.recipient, *floor);
             }
         }
-        drop(floors);
+    }
+
+    /// Takes note of the names of accounts met for the first time.
+    fn learn(&self, link: &mut Link, replies: &Replies) -> Result<(), Failure> {
         let strangers = {
             let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
             replies.strangers(&accounts)
@@ -481,9 +487,7 @@ impl Store for Postgres {
         }
         called.extend(batch.waiting.drain(..).map(|bundle| (None, bundle)));
         if !called.is_empty() {
-            let mut link = self.link();
-            self.execute(&mut link, called, &mut batch.finished);
-            self.give_back(link);
+            self.execute(called, batch);
         }
         batch.answered_at = self.clock.stamp();
     }
@@ -522,18 +526,15 @@ impl Store for Postgres {
     }
 
     fn account(&self, name: &[u8]) -> u32 {
-        let mut link = self.link();
-        let id = loop {
-            match self.account_by(&mut link, name) {
-                Ok(id) => break id,
+        loop {
+            match self.account_by(name) {
+                Ok(id) => return id,
                 Err(failure) => {
                     tracing::warn!("{failure}; an account cannot be made, trying again");
                     std::thread::sleep(std::time::Duration::from_secs(1));
                 }
             }
-        };
-        self.give_back(link);
-        id
+        }
     }
 
     fn attach(&self, line: &Arc<WaitingLine>) {

@@ -1,0 +1,116 @@
+//! The steps of a batch: which request goes with which, and in what order.
+//!
+//! Requests of different connections are concurrent, so they are ordered by kind; those of one connection keep their
+//! order, which may take several rounds of steps. See sql/0005_steps.sql.
+
+use posthaste_wire::operation::{Operation, Recipient, Selection, Send};
+use posthaste_wire::span::Span;
+
+use super::names::Accounts;
+use crate::path::bundle::Bundle;
+
+/// Messages of one answer up to which POP and PEEK with COUNT go with the others of their step.
+const COUNT_IN_STEP: u32 = 64;
+
+/// Kinds of steps, in the order in which a round does them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Step {
+    Create,
+    Send,
+    /// A message stands in a lane of each kind (by queue, by both, by sender), so no two kinds of lane may be dealt
+    /// out in one step. Nor may what is given for good and what is lent: see `Lend`.
+    Pop(Lanes),
+    /// POP with a lease.
+    Lend(Lanes),
+    Ack,
+    Peek(Lanes),
+    Readable,
+    Delete,
+    Other,
+}
+
+/// What a read names: a queue, a queue and a sender, a sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Lanes {
+    Queue,
+    Both,
+    Sender,
+}
+
+impl Step {
+    /// Its letter in SQL.
+    pub(super) fn letter(self) -> i8 {
+        let read = |lanes, letters: [u8; 3]| letters[lanes as usize];
+        (match self {
+            Self::Create => b'c',
+            Self::Send => b's',
+            Self::Pop(lanes) => read(lanes, *b"pbf"),
+            Self::Lend(lanes) => read(lanes, *b"PBF"),
+            Self::Ack => b'a',
+            Self::Peek(lanes) => read(lanes, *b"kjh"),
+            Self::Readable => b'r',
+            Self::Delete => b'd',
+            Self::Other => b'o',
+        })
+        .cast_signed()
+    }
+}
+
+/// Where a request stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) bundle: usize,
+    pub(super) request: usize,
+    pub(super) step: Step,
+}
+
+/// Every unanswered request with its round, in the order in which steps take them.
+pub(super) fn in_order(bundles: &[&Bundle], accounts: &Accounts) -> Vec<(usize, Place)> {
+    let mut places = Vec::new();
+    for (number, bundle) in bundles.iter().enumerate() {
+        let (mut round, mut before) = (0, Step::Create);
+        for (request, asked) in bundle.requests.iter().enumerate().skip(bundle.answered) {
+            let step = step_of(&asked.operation, &bundle.bytes, accounts);
+            round += usize::from(step < before);
+            before = step;
+            places.push((round, Place { bundle: number, request, step }));
+        }
+    }
+    places.sort_by_key(|(round, place)| (*round, place.step)); // stable: the rest stays in its order
+    places
+}
+
+/// The step that takes a request.
+fn step_of(operation: &Operation, bytes: &[u8], accounts: &Accounts) -> Step {
+    let known = |name: Span| accounts.id(name.of(bytes)).is_some();
+    let plain = |select: &Selection| {
+        !select.not_own
+            && !select.broadcast
+            && select.count.is_none_or(|count| count <= COUNT_IN_STEP)
+            && select.sender.is_none_or(known)
+    };
+    match operation {
+        Operation::CreateQueue { options: None, .. } => Step::Create,
+        Operation::Send(Send { dedup: None, to: Recipient::Anyone, .. }) | Operation::SendMany { .. } => {
+            Step::Send
+        }
+        Operation::Send(Send { dedup: None, to: Recipient::Account(name), .. }) if known(*name) => Step::Send,
+        Operation::Pop(pop) if pop.request_id.is_none() && plain(&pop.select) => match pop.lease_ms {
+            None => Step::Pop(lanes(&pop.select)),
+            Some(_) => Step::Lend(lanes(&pop.select)),
+        },
+        Operation::Peek(select) if plain(select) => Step::Peek(lanes(select)),
+        Operation::Ack { .. } => Step::Ack,
+        Operation::Readable => Step::Readable,
+        Operation::DeleteQueue { .. } => Step::Delete,
+        _ => Step::Other,
+    }
+}
+
+fn lanes(select: &Selection) -> Lanes {
+    match (select.queue, select.sender) {
+        (Some(_), None) => Lanes::Queue,
+        (Some(_), Some(_)) => Lanes::Both,
+        (None, _) => Lanes::Sender,
+    }
+}

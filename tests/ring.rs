@@ -1,0 +1,68 @@
+//! The ring turns under load, while a transaction elsewhere is held open that keeps every dead row from being removed:
+//! no message is lost, doubled or out of order, and the tables stay small.
+
+mod support;
+
+#[path = "support/postgres.rs"]
+mod postgres;
+
+#[path = "support/session.rs"]
+mod session;
+
+use std::process::Command;
+
+use postgres::Postgres;
+use session::Session;
+use support::Server;
+
+/// Turns that each load must bring about for the test to mean anything.
+const TURNS: i64 = 3;
+/// Of the ring with its indexes; what passes through it is several times as much.
+const BYTES_MAX: i64 = 64 << 20;
+
+/// A load over both middlewares that checks every answer; large bodies fill the ring soon.
+fn load(servers: &[Server; 2], workload: &[&str]) {
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+    bench.args(["bench", "queue", "--check", "--duration", "5s", "--warmup", "0s", "--cooldown", "0s"]);
+    bench.args(["--clients", "32", "--message-bytes", "1900"]).args(workload);
+    for server in servers {
+        bench.args(["--connect", &server.addr().to_string()]);
+    }
+    let output = bench.output().expect("the program runs");
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{workload:?}: {}", String::from_utf8_lossy(&said));
+}
+
+fn number(server: &Postgres, database: &str, sql: &str) -> i64 {
+    server.psql(database, sql).parse().expect("a number")
+}
+
+#[test]
+fn the_ring_turns_under_load_although_a_transaction_is_held_open() {
+    let server = Postgres::start(&["fsync=off"]);
+    let database = server.create_database();
+    let servers = [(); 2].map(|()| Server::start(&server.url(&database), &[]));
+    let mut elsewhere = Session::open(&server, &database, "postgres");
+    elsewhere.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class");
+    for workload in [
+        &["--workload", "pairs", "--preload", "500"][..],
+        &["--workload", "twelve-step"],
+        &["--workload", "mix:send=0.45,pop=0.45,peek=0.1"],
+    ] {
+        let turns = || number(&server, &database, "SELECT last_value FROM posthaste.ring_turn");
+        let before = turns();
+        load(&servers, workload);
+        assert!(turns() - before >= TURNS, "{workload:?}: only {} turns", turns() - before);
+        let bytes = "SELECT pg_total_relation_size('posthaste.message_0') + pg_total_relation_size('posthaste.message_1')";
+        let bytes = number(&server, &database, bytes);
+        assert!(bytes < BYTES_MAX, "{workload:?}: {bytes} bytes in the ring");
+        assert_eq!(number(&server, &database, "SELECT count(*) FROM posthaste.message"), 0, "{workload:?}");
+    }
+    assert!(
+        elsewhere.run("SELECT count(*) FROM pg_class").parse::<i64>().is_ok(),
+        "it was open all the time"
+    );
+    for server in servers {
+        assert!(!server.log().contains("WARN"), "{}", server.log());
+    }
+}
