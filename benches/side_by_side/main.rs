@@ -64,6 +64,8 @@ fn run(options: &Options) -> Result<()> {
             Scenario::Durable => scenarios::durable::run(options),
             Scenario::Path => scenarios::path::run(options),
             Scenario::TwelveStep => scenarios::twelve_step::run(options),
+            Scenario::StepsOverPostgres => scenarios::steps_over_postgres::run(options),
+            Scenario::PairsOverPostgres => scenarios::pairs_over_postgres::run(options),
             Scenario::Depth => scenarios::depth::run(options),
             Scenario::Store => scenarios::store::run(options),
             Scenario::Measuring => scenarios::measuring::run(options),

@@ -26,6 +26,9 @@ pub(crate) struct Options {
     /// For the scenario `measuring`: a posthaste built without measuring
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) unmeasured: Option<PathBuf>,
+    /// For the scenario `pairs-over-postgres`: pgmq's functions as one SQL file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pgmq: Option<PathBuf>,
     /// Given by `cargo bench`, not by `cargo test --all-targets`, which must not take a quarter of an hour
     #[arg(long, hide = true)]
     pub(crate) bench: bool,
@@ -40,6 +43,10 @@ pub(crate) enum Scenario {
     Path,
     /// The twelve-step workload beside PostgreSQL
     TwelveStep,
+    /// The twelve-step workload over PostgreSQL, beside its functions without a middleware
+    StepsOverPostgres,
+    /// Pairs over PostgreSQL, beside pgmq and full batches
+    PairsOverPostgres,
     /// Ten million stored messages beside one thousand
     Depth,
     /// The embedded store beside raw appends
@@ -55,6 +62,8 @@ impl Scenario {
             Self::Durable => "Durable messaging",
             Self::Path => "The path alone",
             Self::TwelveStep => "Twelve-step workload",
+            Self::StepsOverPostgres => "Twelve-step workload over PostgreSQL",
+            Self::PairsOverPostgres => "Pairs over PostgreSQL",
             Self::Depth => "Depth",
             Self::Store => "Embedded store",
             Self::Measuring => "Cost of measuring",

@@ -16,6 +16,11 @@ const VERSIONS: &str = "/usr/lib/postgresql";
 /// More than the most clients of any scenario.
 const CONNECTIONS: &str = "max_connections=300";
 
+/// One of the SQL files of this benchmark.
+pub(crate) fn sql_file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/side_by_side/sql").join(name)
+}
+
 /// A cluster that runs. Fields are dropped in order: the server ends before its directory goes.
 pub(crate) struct Postgres {
     pub(crate) server: Server,
@@ -82,6 +87,16 @@ impl Postgres {
         // reading a whole table of dead rows for good. Index scans only are to PostgreSQL's favor here.
         self.run("postgres", &["--command", &format!("ALTER DATABASE {database} SET enable_seqscan = off")])?;
         self.run(database, &["--file", text(schema)?])
+    }
+
+    /// As `posthaste --store` takes it.
+    pub(crate) fn url(&self, database: &str) -> Result<String> {
+        Ok(format!("postgres://postgres@/{database}?host={}", text(self.dir.path())?))
+    }
+
+    /// Runs SQL.
+    pub(crate) fn sql(&self, database: &str, sql: &str) -> Result<()> {
+        self.run(database, &["--command", sql])
     }
 
     /// Clears away what earlier runs left behind.

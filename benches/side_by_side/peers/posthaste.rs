@@ -1,8 +1,9 @@
 //! Our own tier, started as any user would.
 
 use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -46,6 +47,61 @@ pub(crate) fn start_program(program: &Path, below: &Path, store: Store) -> Resul
     Ok(peer)
 }
 
+/// A queue tier over a PostgreSQL database that is empty yet.
+pub(crate) fn start_over(below: &Path, url: &str, arguments: &[&str]) -> Result<Peer> {
+    let dir = directory(below)?;
+    let (server, address) = spawn_over(dir.path(), url, "127.0.0.1:0", arguments)?;
+    let peer = Peer {
+        name: "posthaste over PostgreSQL".into(),
+        server,
+        address: address.parse()?,
+        protocol: Box::new(|_| Box::new(Resp::new(&[b"SEND", b"q", &BODY], &[b"POP", b"QUEUE", b"q"]))),
+        _dir: dir,
+    };
+    create_queue(&peer)?;
+    Ok(peer)
+}
+
+/// The same on a unix socket, whose address is returned.
+pub(crate) fn start_on_socket_over(dir: &Path, url: &str, arguments: &[&str]) -> Result<(Server, String)> {
+    let socket = format!("unix:{}", text(&dir.join("socket"))?);
+    let (server, _logged) = spawn_over(dir, url, &socket, arguments)?;
+    Ok((server, socket))
+}
+
+fn spawn_over(dir: &Path, url: &str, listen: &str, arguments: &[&str]) -> Result<(Server, String)> {
+    finish(command(PROGRAM, &As::Me).args(["migrate", "--store", url]))?;
+    let mut queue = command(PROGRAM, &As::Me);
+    queue.args(["queue", "--listen", listen, "--store", url, "--http", "off"]).args(arguments);
+    started(queue, dir)
+}
+
+/// What a queue tier has done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Served {
+    pub(crate) requests: u64,
+    pub(crate) peeks: u64,
+}
+
+/// What the queue tier on a socket has done so far.
+pub(crate) fn served(socket: &str) -> Result<Served> {
+    let path = socket.strip_prefix("unix:").ok_or("no unix socket")?;
+    let mut stream = UnixStream::connect(path)?;
+    stream.write_all(&request(&[b"INFO"]))?;
+    let mut reader = BufReader::new(stream);
+    let mut head = String::new();
+    reader.read_line(&mut head)?;
+    let len = head.trim_start_matches('$').trim_end().parse().map_err(|_| format!("INFO: {head}"))?;
+    let mut info = vec![0; len];
+    reader.read_exact(&mut info)?;
+    let info = String::from_utf8_lossy(&info).into_owned();
+    let number = |before: &str| {
+        let digits = info.split_once(before).map_or("", |(_, after)| after);
+        digits.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
+    };
+    Ok(Served { requests: number("requests_total:"), peeks: number("kind_peek:requests=") })
+}
+
 /// A queue tier on a unix socket; the address is as `posthaste bench --connect` takes it.
 pub(crate) fn start_on_socket(dir: &Path) -> Result<(Server, String)> {
     let socket = format!("unix:{}", text(&dir.join("socket"))?);
@@ -69,7 +125,7 @@ impl Store {
     }
 }
 
-/// Starts it and waits for the line that tells its address.
+/// Starts one over a store of its own.
 fn spawn(program: &Path, dir: &Path, store: Store, listen: &str) -> Result<(Server, String)> {
     let mut command = command(program, &As::Me);
     command.args(["queue", "--listen", listen, "--store", &store.url(dir)?]);
@@ -79,7 +135,12 @@ fn spawn(program: &Path, dir: &Path, store: Store, listen: &str) -> Result<(Serv
     if store == Store::Mock {
         command.args(["--threads", "1"]); // as many as redis-server has
     }
-    let mut server = Server::spawn("posthaste", command, dir)?;
+    started(command, dir)
+}
+
+/// Starts it and waits for the line that tells its address.
+fn started(queue: Command, dir: &Path) -> Result<(Server, String)> {
+    let mut server = Server::spawn("posthaste", queue, dir)?;
     let address = server.wait_until(|log| {
         // Read once the line is whole; other fields may follow the address.
         let (line, _) = log.split_once("listening on ")?.1.split_once('\n')?;

@@ -3,7 +3,9 @@
 pub(crate) mod depth;
 pub(crate) mod durable;
 pub(crate) mod measuring;
+pub(crate) mod pairs_over_postgres;
 pub(crate) mod path;
+pub(crate) mod steps_over_postgres;
 pub(crate) mod store;
 pub(crate) mod twelve_step;
 

@@ -1,13 +1,13 @@
 //! The twelve-step workload: our tier beside PostgreSQL that does the same work in stored functions.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::options::{Options, Scenario};
-use crate::peers::postgres::{PgBench, Postgres};
+use crate::peers::postgres::{PgBench, Postgres, sql_file};
 use crate::peers::{BODY, posthaste, text};
 use crate::process::{As, Server, command, directory};
 use crate::report::{Section, rate};
@@ -75,10 +75,6 @@ fn start_postgres(options: &Options) -> Result<Postgres> {
         postgres.create(database, &sql_file(&format!("{database}.sql")))?;
     }
     Ok(postgres)
-}
-
-fn sql_file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/side_by_side/sql").join(name)
 }
 
 fn row(clients: usize, name: &str, figures: &[Figure], ours: &[Figure]) -> Vec<String> {
