@@ -53,9 +53,10 @@ BEGIN
         UPDATE ring SET since_ms = now_ms();
         RETURN 'turned';
     END IF;
-    -- A few stragglers are set aside at once. When it is time to turn again, whatever nobody has read in a whole turn is,
-    -- unless it is so much that letting the ring grow is cheaper: a fifth of it, counting 300 bytes for a message.
-    most_moved := CASE WHEN current_bytes < bytes_min THEN 50 ELSE current_bytes / 1500 END;
+    -- A few stragglers are set aside; a backlog is waited for, while the other part grows. Only when that has grown to
+    -- several times its size is more set aside than a few, unless letting the ring grow is cheaper: a fifth of what the
+    -- part holds, counting 300 bytes for a message.
+    most_moved := CASE WHEN current_bytes < 8 * bytes_min THEN 50 ELSE current_bytes / 1500 END;
     EXECUTE format('SELECT count(*) FROM (SELECT FROM %I LIMIT $1) AS l', other) INTO other_live USING most_moved + 1;
     IF other_live > most_moved THEN
         RETURN 'backlog in ' || other;
