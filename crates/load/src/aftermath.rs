@@ -3,6 +3,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use hdrhistogram::Histogram;
+
 use crate::check::drain::{Territory, drain};
 use crate::check::inspector::{Findings, Inspector};
 use crate::check::ledger::Ledger;
@@ -10,15 +12,22 @@ use crate::check::{CheckReport, Violations};
 use crate::cpu::CpuTime;
 use crate::error::LoadError;
 use crate::options::QueueBench;
-use crate::report::{Generator, KindReport, Report, Response};
+use crate::report::{Generator, InteractiveLaw, KindReport, Report, Response};
 use crate::request::Queue;
 use crate::session::Session;
 use crate::setup::{Ground, accounts, shared_queues};
-use crate::tally::{Tally, Window};
+use crate::tally::{Tally, Window, histogram};
 use crate::worker::Harvest;
 
 /// A thread busier than this measured itself.
 const UTILIZATION_MAX: f64 = 0.95;
+
+/// Lateness of the generator that spoils response times: so many microseconds, and such a share of the median.
+const LATE_US_MIN: f64 = 500.0;
+const LATE_SHARE_MAX: f64 = 0.2;
+
+/// Of an open loop: more than the arrivals of so many seconds waiting for a client mean that it runs away.
+const BEHIND_S_MAX: f64 = 0.5;
 
 /// The harvests of all threads.
 #[derive(Debug)]
@@ -30,6 +39,8 @@ pub(crate) struct Gathered {
     utilization: f64,
     utilization_max: f64,
     turn_max: u64,
+    late: Histogram<u64>,
+    behind: usize,
     connections_lost: usize,
     first_loss: Option<String>,
     unanswered: usize,
@@ -48,6 +59,8 @@ impl Gathered {
             utilization: 0.0,
             utilization_max: 0.0,
             turn_max: 0,
+            late: histogram(3),
+            behind: 0,
             connections_lost: 0,
             first_loss: None,
             unanswered: 0,
@@ -70,6 +83,8 @@ impl Gathered {
         self.findings.extend(harvest.findings);
         self.cpu.absorb(harvest.cpu);
         self.turn_max = self.turn_max.max(harvest.turn_max);
+        self.late.add(&harvest.late).expect("all histograms have the same bounds");
+        self.behind += harvest.behind;
         self.unanswered += harvest.unanswered;
         self.sent.extend(harvest.sent);
         self.leftovers.extend(harvest.leftovers);
@@ -143,7 +158,8 @@ pub(crate) fn report(
     let total = gathered.tally.total();
     let all = KindReport::of(&total, duration_s);
     let requests = total.counts.served() + total.counts.errors;
-    let invalid_because = doubts(&gathered, requests);
+    let law = InteractiveLaw::of(&bench, &all);
+    let invalid_because = doubts(&bench, &gathered, &all, requests);
     let steps = gathered.tally.steps();
     Report {
         version: env!("CARGO_PKG_VERSION"),
@@ -169,19 +185,40 @@ pub(crate) fn report(
             utilization_max: gathered.utilization_max,
             cpu_us_per_request: gathered.cpu.busy_s() * 1e6 / requests.max(1) as f64,
             turn_max_us: gathered.turn_max as f64 / 1e3,
+            late_p99_us: gathered.late.value_at_quantile(0.99) as f64 / 1e3,
+            late_max_us: gathered.late.max() as f64 / 1e3,
         },
         connections_lost: gathered.connections_lost,
         unanswered: gathered.unanswered,
+        behind: gathered.behind,
+        interactive_law: law,
         valid: invalid_because.is_empty(),
         invalid_because,
+        search: Vec::new(),
         check,
         options: bench,
     }
 }
 
 /// Why the figures might not speak of the server.
-fn doubts(gathered: &Gathered, requests: u64) -> Vec<String> {
+fn doubts(bench: &QueueBench, gathered: &Gathered, all: &KindReport, requests: u64) -> Vec<String> {
     let mut doubts = Vec::new();
+    let late_us = gathered.late.value_at_quantile(0.99) as f64 / 1e3;
+    if late_us > LATE_US_MIN.max(LATE_SHARE_MAX * all.response.p50_us) {
+        doubts.push(format!(
+            "requests were sent late, one in a hundred by more than {late_us:.0} us, although their clients were free: \
+             use more --threads, or another machine"
+        ));
+    }
+    if let Some(rate) = bench.total_rate()
+        && gathered.behind as f64 > rate * BEHIND_S_MAX
+    {
+        doubts.push(format!(
+            "{} requests were due and could not be sent because earlier ones were not answered: the server does not \
+             keep up with {rate} requests per second, or --clients {} with --pipeline {} are too few",
+            gathered.behind, bench.clients, bench.pipeline
+        ));
+    }
     if gathered.utilization_max > UTILIZATION_MAX {
         doubts.push(format!(
             "a thread of the load generator was busy {:.0} % of the time: use more --threads, or another machine",

@@ -45,6 +45,8 @@ pub struct Client {
     program: Program,
     pipeline: usize,
     in_flight: VecDeque<InFlight>,
+    /// In an open loop: when requests were due that are not sent yet.
+    due: Option<VecDeque<u64>>,
     next_sequence: u64,
     stopping: bool,
 }
@@ -52,7 +54,8 @@ pub struct Client {
 #[derive(Clone, Copy, Debug)]
 struct InFlight {
     ask: Ask,
-    written: u64,
+    /// From here its response time counts.
+    since: u64,
     sequence: u64,
 }
 
@@ -61,7 +64,27 @@ impl Client {
     #[must_use]
     pub fn new(account: Account, program: Program, pipeline: usize, next_sequence: u64) -> Self {
         let in_flight = VecDeque::with_capacity(pipeline.min(64));
-        Self { account, program, pipeline, in_flight, next_sequence, stopping: false }
+        Self { account, program, pipeline, in_flight, due: None, next_sequence, stopping: false }
+    }
+
+    /// From now on the client asks only when a request is due, and counts from there.
+    #[must_use]
+    pub fn paced(mut self) -> Self {
+        self.due = Some(VecDeque::new());
+        self
+    }
+
+    /// A request of a paced client is due.
+    pub fn arrival(&mut self, at: u64) {
+        if let Some(due) = &mut self.due {
+            due.push_back(at);
+        }
+    }
+
+    /// Requests that are due and not sent.
+    #[must_use]
+    pub fn behind(&self) -> usize {
+        self.due.as_ref().map_or(0, VecDeque::len)
     }
 
     /// Appends the next request to `out`; says whether there was one to send at `now`.
@@ -69,10 +92,19 @@ impl Client {
         if self.in_flight.len() >= self.pipeline || (self.stopping && self.program.is_at_rest()) {
             return false;
         }
+        let since = match &self.due {
+            // What a stopping client must finish is due at once.
+            Some(due) if !self.stopping => match due.front() {
+                Some(&at) => at,
+                None => return false,
+            },
+            _ => now,
+        };
         let Some(ask) = self.program.next_ask() else { return false };
+        self.due.as_mut().and_then(VecDeque::pop_front);
         let sequence = self.stamp(ask.request, instruments);
         ask.request.encode(&instruments.body, out);
-        self.in_flight.push_back(InFlight { ask, written: now, sequence });
+        self.in_flight.push_back(InFlight { ask, since, sequence });
         true
     }
 
@@ -101,12 +133,12 @@ impl Client {
         now: u64,
         instruments: &mut Instruments,
     ) -> Result<(), &'static str> {
-        let Some(InFlight { ask, written, sequence }) = self.in_flight.pop_front() else {
+        let Some(InFlight { ask, since, sequence }) = self.in_flight.pop_front() else {
             return Err("the server sent an answer to no request");
         };
         let outcome = outcome(ask.request.kind(), item);
         let word = (outcome == Outcome::Error).then(|| error_word(item));
-        instruments.tally.record(&ask, outcome, written, now, word);
+        instruments.tally.record(&ask, outcome, since, now, word);
         if let Some(inspector) = &mut instruments.inspector {
             inspector.inspect(&Answered { reader: self.account, ask, sequence, outcome, item, bytes });
         }
@@ -118,9 +150,10 @@ impl Client {
         Ok(())
     }
 
-    /// From now on the client only finishes what it has begun.
+    /// From now on the client only finishes what it has begun; what is due and not sent is dropped.
     pub fn stop(&mut self) {
         self.stopping = true;
+        self.due.iter_mut().for_each(VecDeque::clear);
     }
 
     /// Whether it has stopped and every request is answered.
@@ -209,6 +242,28 @@ mod tests {
         assert_eq!((latency.len(), latency.max() / 1_000), (1, 50));
         assert!(answer(&mut client, b"$-1\r\n", 60_000, &mut instruments).is_ok());
         assert_eq!(instruments.tally.total().counts, Counts { ok: 1, nulls: 1, errors: 0 });
+    }
+
+    #[test]
+    fn a_paced_client_counts_from_when_a_request_was_due() {
+        let (mut instruments, mut out) = (instruments(), Vec::new());
+        let mut client = Client::new(1, Program::twelve_step(1), 1, 0).paced();
+        assert!(!client.issue(500, &mut instruments, &mut out), "nothing is due");
+        client.arrival(1_000);
+        client.arrival(2_000);
+        assert!(client.issue(1_100, &mut instruments, &mut out));
+        assert!(!client.issue(2_000, &mut instruments, &mut out), "the one before is not answered");
+        assert_eq!(client.behind(), 1);
+        // The server stalls: the second request leaves late, and that counts.
+        answer(&mut client, b":5\r\n", 901_000, &mut instruments).expect("asked for");
+        assert!(client.issue(901_000, &mut instruments, &mut out));
+        answer(&mut client, b"$-1\r\n", 902_000, &mut instruments).expect("asked for");
+        let latency = instruments.tally.total().latency;
+        assert_eq!((latency.min() + 500) / 1_000, 900);
+        assert_eq!(latency.max() / 1_000, 900);
+        client.arrival(3_000_000);
+        client.stop();
+        assert_eq!(client.behind(), 0);
     }
 
     #[test]

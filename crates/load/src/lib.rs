@@ -6,6 +6,7 @@
 
 pub mod address;
 mod aftermath;
+mod alarm;
 pub mod check;
 pub mod client;
 mod clock;
@@ -14,11 +15,13 @@ pub mod cpu;
 pub mod error;
 pub mod mix;
 pub mod options;
+pub mod pace;
 pub mod program;
 mod progress;
 pub mod report;
 pub mod request;
 mod run;
+pub mod search;
 mod session;
 mod setup;
 pub mod stamp;
@@ -32,3 +35,4 @@ pub use error::LoadError;
 pub use options::QueueBench;
 pub use report::Report;
 pub use run::run;
+pub use search::find_max_rate;

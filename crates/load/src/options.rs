@@ -8,6 +8,8 @@ use serde::Serialize;
 
 use crate::address::Address;
 use crate::error::LoadError;
+use crate::pace::{Spacing, Think};
+use crate::search::Limit;
 use crate::stamp::Stamp;
 use crate::timespan;
 use crate::workload::{Workload, share_of_one};
@@ -15,14 +17,16 @@ use crate::workload::{Workload, share_of_one};
 /// Put load on a queue tier and measure it.
 ///
 /// A closed loop: each client sends its next request when the answer to one before it has come (and the
-/// think time is over). Clients log in as accounts 1, 2, …; they use queues 1, 2, …, which are created when
+/// think time is over). With --rate an open loop: requests are due by the clock. Clients log in as accounts 1, 2, …; they use queues 1, 2, …, which are created when
 /// they do not exist.
 #[derive(Args, Clone, Debug, Serialize)]
 #[command(after_help = "Examples:
   posthaste bench queue --clients 64 --duration 10s
   posthaste bench queue --workload pairs --clients 16 --pipeline 16 --check
   posthaste bench queue --workload mix:send=0.3,read=0.7 --dataset full --json run.json
-  posthaste bench queue --connect 127.0.0.1:7411 --connect 127.0.0.1:7412 --clients 128")]
+  posthaste bench queue --connect 127.0.0.1:7411 --connect 127.0.0.1:7412 --clients 128
+  posthaste bench queue --rate 20000 --arrivals poisson --clients 64 --duration 30s
+  posthaste bench queue --find-max-rate 'p99<5ms' --clients 64 --duration 10s")]
 pub struct QueueBench {
     /// Server, host:port or unix:PATH; repeat it to spread the clients evenly over several
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7411")]
@@ -51,10 +55,30 @@ pub struct QueueBench {
     #[serde(rename = "cooldown_s", serialize_with = "timespan::seconds")]
     pub cooldown: Duration,
 
-    /// Pause of a client between an answer and its next request; exact to about a millisecond
-    #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = timespan::parse)]
-    #[serde(rename = "think_ms", serialize_with = "timespan::milliseconds")]
-    pub think: Duration,
+    /// Pause of a client between an answer and its next request: a time, or exponential:TIME for draws with that mean
+    #[arg(long, value_name = "TIME", default_value = "0ms")]
+    #[serde(rename = "think_ms")]
+    pub think: Think,
+
+    /// Open loop: so many requests per second are due in all, however fast the server answers; response times count from
+    /// then
+    #[arg(long, value_name = "PER_S", value_parser = rate, conflicts_with_all = ["think", "rate_per_client"])]
+    pub rate: Option<f64>,
+
+    /// The same for each client
+    #[arg(long, value_name = "PER_S", value_parser = rate, conflicts_with = "think")]
+    pub rate_per_client: Option<f64>,
+
+    /// How the requests of an open loop are spaced
+    #[arg(long, value_name = "SPACING", default_value = "constant")]
+    pub arrivals: Spacing,
+
+    /// Looks for the highest rate at which a response time keeps its limit, as in p99<5ms
+    ///
+    /// Runs open loops, each for the whole --duration: first at --rate (or 1000) and twice that and so on, then between
+    /// the last that kept it and the first that did not. Measures: mean, p50, p90, p99, p99.9, max.
+    #[arg(long, value_name = "LIMIT", conflicts_with = "think")]
+    pub find_max_rate: Option<Limit>,
 
     /// Requests each client keeps in flight; above 1 not with twelve-step
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=65_536))]
@@ -117,6 +141,12 @@ pub enum Dataset {
 }
 
 impl QueueBench {
+    /// Requests per second that are due, of all clients; None: a closed loop.
+    #[must_use]
+    pub fn total_rate(&self) -> Option<f64> {
+        self.rate.or_else(|| self.rate_per_client.map(|rate| rate * f64::from(self.clients)))
+    }
+
     /// Looks for options that contradict each other.
     ///
     /// # Errors
@@ -140,6 +170,14 @@ impl QueueBench {
             return usage("--duration 0 measures nothing; give it a time such as 10s".to_owned());
         }
         Ok(())
+    }
+}
+
+/// Requests per second.
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate.is_finite() && (1e-3..=1e9).contains(&rate) => Ok(rate),
+        _ => Err("must be a number of requests per second between 0.001 and 1e9".to_owned()),
     }
 }
 

@@ -50,10 +50,16 @@ pub struct Report {
     pub connections_lost: usize,
     /// Requests that were never answered.
     pub unanswered: usize,
+    /// Requests of an open loop that were due and not sent at the end of the window.
+    pub behind: usize,
+    /// Whether throughput, response time and think time agree; None in an open loop.
+    pub interactive_law: Option<InteractiveLaw>,
     /// Whether the figures speak of the server.
     pub valid: bool,
     /// Why not.
     pub invalid_because: Vec<String>,
+    /// Of a search for the highest rate: every run it made.
+    pub search: Vec<crate::search::Trial>,
     /// What `--check` found.
     pub check: Option<CheckReport>,
 }
@@ -104,6 +110,59 @@ pub struct Generator {
     pub cpu_us_per_request: f64,
     /// The longest turn of a thread's loop: how late an answer may have been read.
     pub turn_max_us: f64,
+    /// How late requests were sent although they were due and their clients free: all but one in a hundred less than this.
+    pub late_p99_us: f64,
+    /// The latest of them.
+    pub late_max_us: f64,
+}
+
+/// The interactive response time law, X = N / (R + Z): what a closed loop must serve given its response and think times
+/// (Jain, The Art of Computer Systems Performance Analysis, 1991, section 33.5).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct InteractiveLaw {
+    /// N / (R + Z), requests per second.
+    pub predicted_per_s: f64,
+    /// What was counted: every answer, errors too.
+    pub measured_per_s: f64,
+    /// The measured as a share of the predicted, less 1.
+    pub difference: f64,
+}
+
+/// A difference that the edges of the window and the clock explain.
+const LAW_DIFFERENCE_MAX: f64 = 0.01;
+
+impl InteractiveLaw {
+    /// For a closed loop in which something was served; errors have no response times, so with many of them it says little.
+    #[must_use]
+    pub fn of(bench: &QueueBench, all: &KindReport) -> Option<Self> {
+        if bench.total_rate().is_some() || all.counts.served() == 0 {
+            return None;
+        }
+        let in_flight = f64::from(bench.clients) * f64::from(bench.pipeline);
+        let cycle_s = all.response.mean_us * 1e-6 + bench.think.mean.as_secs_f64();
+        let answers = all.counts.served() + all.counts.errors;
+        let measured_per_s = all.throughput_per_s * answers as f64 / all.counts.served() as f64;
+        let predicted_per_s = in_flight / cycle_s;
+        Some(Self { predicted_per_s, measured_per_s, difference: measured_per_s / predicted_per_s - 1.0 })
+    }
+
+    /// Whether they agree.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.difference.abs() <= LAW_DIFFERENCE_MAX
+    }
+}
+
+impl fmt::Display for InteractiveLaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { predicted_per_s, measured_per_s, difference } = self;
+        let verdict = if self.holds() { "they agree" } else { "THEY DISAGREE" };
+        write!(
+            f,
+            "interactive law: N / (R + Z) = {predicted_per_s:.0} requests/s, measured {measured_per_s:.0} ({:+.2} %): {verdict}",
+            difference * 100.0
+        )
+    }
 }
 
 impl Response {
@@ -178,9 +237,14 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let o = &self.options;
+        let pace = match o.total_rate() {
+            Some(rate) => format!("{rate} requests/s due, {:?}", o.arrivals).to_lowercase(),
+            None if o.think.is_none() => "closed loop".to_owned(),
+            None => format!("closed loop, think {}", o.think),
+        };
         writeln!(
             f,
-            "{}: {} clients, {} in flight each, {} s measured after {} s of warm-up, seed {}\n",
+            "{}: {} clients, {} in flight each, {pace}, {} s measured after {} s of warm-up, seed {}\n",
             o.workload,
             o.clients,
             o.pipeline,
@@ -242,14 +306,18 @@ impl Report {
         writeln!(
             f,
             "\ngenerator: threads {}, busy {:.0} % ({:.1} s user, {:.1} s system), {:.2} us of CPU per request, \
-             longest turn {:.0} us",
+             longest turn {:.0} us, 99 % sent within {:.0} us",
             g.threads,
             g.utilization * 100.0,
             g.cpu.user_s,
             g.cpu.system_s,
             g.cpu_us_per_request,
-            g.turn_max_us
+            g.turn_max_us,
+            g.late_p99_us
         )?;
+        if let Some(law) = &self.interactive_law {
+            writeln!(f, "{law}")?;
+        }
         for (word, count) in &self.errors_by_word {
             writeln!(f, "errors: {count} {word}")?;
         }

@@ -19,6 +19,7 @@ use crate::connection::Connection;
 use crate::error::LoadError;
 use crate::mix::{Mix, Recipe};
 use crate::options::QueueBench;
+use crate::pace::Arrivals;
 use crate::program::Program;
 use crate::progress::Live;
 use crate::report::Report;
@@ -108,8 +109,9 @@ fn connect(bench: &QueueBench, ground: &Ground) -> Result<Vec<Connection>, LoadE
             Some(recipe) => Program::Mix(Mix::new(Arc::clone(recipe), bench.seed, account)),
         };
         let sent = ground.sent[account as usize - 1];
-        connections
-            .push(Connection::new(stream, Client::new(account, program, bench.pipeline as usize, sent)));
+        let client = Client::new(account, program, bench.pipeline as usize, sent);
+        let client = if bench.total_rate().is_some() { client.paced() } else { client };
+        connections.push(Connection::new(stream, client));
     }
     Ok(connections)
 }
@@ -143,14 +145,18 @@ fn drive(
     let allows_foreign =
         ledger.is_some_and(|ledger| ledger.lock().unwrap_or_else(PoisonError::into_inner).allows_foreign());
     let schedule = schedule(bench);
-    let floor =
-        Floor { clock: Clock::start(), schedule, think: nanos(bench.think), ledger, live: live.as_ref() };
+    let floor = Floor { clock: Clock::start(), schedule, think: bench.think, ledger, live: live.as_ref() };
     let mut workers = Vec::new();
-    for share in deal(connections, bench.threads as usize) {
+    let shares = deal(connections, bench.threads as usize);
+    let threads = shares.len();
+    for (thread, share) in shares.into_iter().enumerate() {
         let tally = Tally::new(schedule.window, live.is_some());
         let inspector = ledger.map(|_| Inspector::new(run, shared_queues(bench), allows_foreign));
         let instruments = Instruments::new(bench.message_bytes, run, tally, inspector);
-        workers.push(Worker::new(floor, share, instruments)?);
+        let arrivals =
+            bench.total_rate().map(|rate| Arrivals::new(rate, bench.arrivals, thread, threads, bench.seed));
+        let seed = bench.seed.wrapping_add(thread as u64);
+        workers.push(Worker::new(floor, share, instruments, arrivals, seed)?);
     }
     let pipeline = bench.pipeline as usize;
     thread::scope(|scope| {

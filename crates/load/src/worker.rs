@@ -1,13 +1,17 @@
 //! One thread's readiness loop: one wait per turn, then every ready client reads, answers are counted, the
 //! next requests leave with one write each.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::io;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use fastrand::Rng;
+use hdrhistogram::Histogram;
 use mio::{Events, Poll, Token};
 
+use crate::alarm::{ALARM, Alarm};
 use crate::check::inspector::Findings;
 use crate::check::ledger::Ledger;
 use crate::client::Instruments;
@@ -15,9 +19,11 @@ use crate::clock::{Clock, Schedule};
 use crate::connection::Connection;
 use crate::cpu::{CpuReading, CpuTime};
 use crate::error::LoadError;
+use crate::pace::{Arrivals, Think};
 use crate::progress::Live;
 use crate::request::{Account, Queue};
-use crate::tally::Tally;
+use crate::tally::{Tally, histogram};
+use crate::timespan::nanos;
 
 /// Bytes read at once; shared by all clients of a thread.
 const SCRATCH_BYTES: usize = 256 * 1024;
@@ -32,8 +38,8 @@ pub(crate) struct Floor<'a> {
     pub(crate) clock: Clock,
     /// When it changes.
     pub(crate) schedule: Schedule,
-    /// Pause of a client before each request but its first, in nanoseconds.
-    pub(crate) think: u64,
+    /// Pause of a client before each request but its first; not in an open loop.
+    pub(crate) think: Think,
     /// With `--check`.
     pub(crate) ledger: Option<&'a Mutex<Ledger>>,
     /// On a terminal.
@@ -47,8 +53,17 @@ pub(crate) struct Worker<'a> {
     connections: Vec<Connection>,
     instruments: Instruments,
     scratch: Vec<u8>,
-    /// Clients that think, in the order in which they wake: the think time is the same for all.
-    thinkers: VecDeque<(u64, usize)>,
+    /// Clients that think, the one that wakes first on top.
+    thinkers: BinaryHeap<Reverse<(u64, usize)>>,
+    thoughts: Rng,
+    /// In an open loop: when requests are due, and whose turn it is.
+    arrivals: Option<Arrivals>,
+    turn: usize,
+    alarm: Alarm,
+    /// How late requests were sent that could have been sent when they were due, in nanoseconds.
+    late: Histogram<u64>,
+    /// Requests due and not sent at the end of the window.
+    behind: usize,
     stage: Stage,
     next_live: u64,
     turn_max: u64,
@@ -85,6 +100,10 @@ pub(crate) struct Harvest {
     pub(crate) window_s: f64,
     /// The longest turn in the window, in nanoseconds: how late an answer may have been read.
     pub(crate) turn_max: u64,
+    /// How late requests were sent, in nanoseconds, although their client was free.
+    pub(crate) late: Histogram<u64>,
+    /// Requests of an open loop that were due and not sent at the end of the window.
+    pub(crate) behind: usize,
     /// Connections that ended early, with the first reason.
     pub(crate) broken: Option<(usize, String)>,
     /// Requests never answered.
@@ -104,16 +123,26 @@ impl<'a> Worker<'a> {
         floor: Floor<'a>,
         connections: Vec<Connection>,
         instruments: Instruments,
+        arrivals: Option<Arrivals>,
+        seed: u64,
     ) -> Result<Self, LoadError> {
         let poll =
             Poll::new().map_err(|source| LoadError::System { what: "create a readiness loop", source })?;
+        let alarm = Alarm::new(poll.registry())
+            .map_err(|source| LoadError::System { what: "create a timer", source })?;
         let mut worker = Self {
             floor,
             poll,
             connections,
             instruments,
             scratch: vec![0; SCRATCH_BYTES],
-            thinkers: VecDeque::new(),
+            thinkers: BinaryHeap::new(),
+            thoughts: Rng::with_seed(seed),
+            arrivals,
+            turn: 0,
+            alarm,
+            late: histogram(3),
+            behind: 0,
             stage: Stage::WarmUp,
             next_live: if floor.live.is_some() { 0 } else { u64::MAX },
             turn_max: 0,
@@ -140,7 +169,9 @@ impl<'a> Worker<'a> {
             if self.advance(now) || now >= self.floor.schedule.give_up {
                 return Ok(self.harvest());
             }
-            if let Err(source) = self.poll.poll(&mut events, Some(self.patience(now)))
+            let patience =
+                self.patience(now).map_err(|source| LoadError::System { what: "set a timer", source })?;
+            if let Err(source) = self.poll.poll(&mut events, Some(patience))
                 && source.kind() != io::ErrorKind::Interrupted
             {
                 return Err(LoadError::System { what: "wait for answers", source });
@@ -148,6 +179,9 @@ impl<'a> Worker<'a> {
             let woke = self.floor.clock.now();
             for event in &events {
                 let Token(i) = event.token();
+                if event.token() == ALARM {
+                    continue;
+                }
                 if event.is_readable() || event.is_read_closed() || event.is_error() {
                     self.serve(i);
                 } else {
@@ -165,17 +199,22 @@ impl<'a> Worker<'a> {
     /// First requests: at once, or spread over the think time so that the clients do not march in step.
     fn begin(&mut self, pipeline: usize) {
         let now = self.floor.clock.now();
+        if self.arrivals.is_some() {
+            return;
+        }
+        let think = nanos(self.floor.think.mean);
         let slots = (self.connections.len() * pipeline) as u64;
         for turn in 0..slots {
             let client = turn as usize % self.connections.len();
-            let wake = now + (u128::from(self.floor.think) * u128::from(turn) / u128::from(slots)) as u64;
-            self.thinkers.push_back((wake, client));
+            let wake = now + (u128::from(think) * u128::from(turn) / u128::from(slots)) as u64;
+            self.thinkers.push(Reverse((wake, client)));
         }
         self.wake(now);
     }
 
-    /// How long the loop may wait before it has something to do by itself.
-    fn patience(&self, now: u64) -> Duration {
+    /// How long the loop may wait before it has something to do by itself. Wakes are timed by the alarm; the rest may be
+    /// a millisecond late.
+    fn patience(&mut self, now: u64) -> io::Result<Duration> {
         let schedule = &self.floor.schedule;
         let change = match self.stage {
             Stage::WarmUp => schedule.window.start,
@@ -183,8 +222,16 @@ impl<'a> Worker<'a> {
             Stage::CoolDown => schedule.stop,
             Stage::Finish => schedule.give_up,
         };
-        let wake = self.thinkers.front().map_or(u64::MAX, |(wake, _)| *wake);
-        Duration::from_nanos(change.min(wake).min(self.next_live).saturating_sub(now))
+        let thinker = self.thinkers.peek().map(|Reverse((wake, _))| *wake);
+        let arrival = self.arrivals.as_ref().filter(|_| self.stage < Stage::Finish).map(Arrivals::next);
+        let wake = thinker.into_iter().chain(arrival).min().unwrap_or(u64::MAX);
+        if wake <= now {
+            return Ok(Duration::ZERO);
+        }
+        if wake < u64::MAX {
+            self.alarm.set(wake, now)?;
+        }
+        Ok(Duration::from_nanos(change.min(self.next_live).saturating_sub(now)))
     }
 
     /// Moves to the stage that `now` lies in; says whether every client is done.
@@ -197,6 +244,7 @@ impl<'a> Worker<'a> {
         if self.stage == Stage::Measure && now >= schedule.window.end {
             self.stage = Stage::CoolDown;
             self.end = Mark { now, cpu: CpuReading::of_this_thread() };
+            self.behind = self.connections.iter().map(|c| c.client.behind()).sum();
         }
         if self.stage == Stage::CoolDown && now >= schedule.stop {
             self.stage = Stage::Finish;
@@ -217,8 +265,9 @@ impl<'a> Worker<'a> {
         for connection in &mut self.connections {
             connection.client.stop();
         }
-        for (wake, _) in &mut self.thinkers {
-            *wake = now;
+        self.arrivals = None;
+        for Reverse((_, i)) in std::mem::take(&mut self.thinkers) {
+            self.thinkers.push(Reverse((now, i)));
         }
         self.wake(now);
     }
@@ -228,9 +277,11 @@ impl<'a> Worker<'a> {
         let mut now = 0;
         let connection = &mut self.connections[i];
         let answers = connection.read(&mut self.scratch, self.floor.clock, &mut now, &mut self.instruments);
-        if self.floor.think > 0 && self.stage < Stage::Finish {
-            let wake = now + self.floor.think;
-            self.thinkers.extend(std::iter::repeat_n((wake, i), answers));
+        if !self.floor.think.is_none() && self.stage < Stage::Finish {
+            for _ in 0..answers {
+                let wake = now + self.floor.think.draw(&mut self.thoughts);
+                self.thinkers.push(Reverse((wake, i)));
+            }
             return;
         }
         for _ in 0..answers {
@@ -239,14 +290,45 @@ impl<'a> Worker<'a> {
         connection.flush(self.poll.registry(), Token(i));
     }
 
-    /// Sends the requests of clients whose think time is over.
+    /// Sends the requests of clients whose think time is over, and those that have arrived.
     fn wake(&mut self, now: u64) {
-        while let Some((_, i)) = self.thinkers.pop_front_if(|(wake, _)| *wake <= now) {
-            let connection = &mut self.connections[i];
-            if connection.issue(now, &mut self.instruments) {
-                connection.flush(self.poll.registry(), Token(i));
+        while let Some(&Reverse((wake, i))) = self.thinkers.peek()
+            && wake <= now
+        {
+            self.thinkers.pop();
+            self.send(i, wake, now);
+        }
+        while let Some(arrivals) = &mut self.arrivals
+            && arrivals.next() <= now
+        {
+            let at = arrivals.next();
+            arrivals.advance();
+            let i = self.next_in_turn();
+            self.connections[i].client.arrival(at);
+            self.send(i, at, now);
+        }
+    }
+
+    /// Sends a client's request that was due at `due`, if the client is free.
+    fn send(&mut self, i: usize, due: u64, now: u64) {
+        let connection = &mut self.connections[i];
+        if connection.issue(now, &mut self.instruments) {
+            if self.stage == Stage::Measure {
+                self.late.saturating_record(now.saturating_sub(due).max(1));
+            }
+            connection.flush(self.poll.registry(), Token(i));
+        }
+    }
+
+    /// Arrivals go to the clients in turn; a broken one is passed over while there is another.
+    fn next_in_turn(&mut self) -> usize {
+        for _ in 0..self.connections.len() {
+            self.turn = (self.turn + 1) % self.connections.len();
+            if self.connections[self.turn].broken.is_none() {
+                break;
             }
         }
+        self.turn
     }
 
     fn hand_over(&mut self) {
@@ -266,6 +348,7 @@ impl<'a> Worker<'a> {
         if self.stage == Stage::Measure {
             self.end = Mark { now: self.floor.clock.now(), cpu: CpuReading::of_this_thread() };
         }
+        let behind = self.behind;
         let clients = || self.connections.iter().map(|c| &c.client);
         let mut reasons = self.connections.iter().filter_map(|c| c.broken.as_ref());
         let broken = reasons.next().map(|first| (1 + reasons.count(), first.clone()));
@@ -276,6 +359,8 @@ impl<'a> Worker<'a> {
             cpu: self.end.cpu - self.start.cpu,
             window_s: self.end.now.saturating_sub(self.start.now) as f64 * 1e-9,
             turn_max: self.turn_max,
+            late: self.late,
+            behind,
             tally: self.instruments.tally,
             broken,
             unanswered,

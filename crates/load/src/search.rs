@@ -1,0 +1,188 @@
+//! The highest rate that keeps a limit: open loops at rates that double until one fails, then between the two.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+
+use crate::error::LoadError;
+use crate::options::QueueBench;
+use crate::report::{Report, Response};
+use crate::run::run;
+use crate::timespan;
+
+/// Where the search begins when no rate is given, requests per second.
+const FIRST: f64 = 1000.0;
+/// It ends when the rates that pass and fail are this close.
+const CLOSE_ENOUGH: f64 = 1.03;
+/// Refusals that still count as keeping up.
+const ERRORS_SHARE_MAX: f64 = 0.001;
+
+/// A response time that must be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    measure: Measure,
+    below: Duration,
+}
+
+/// Which response time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Measure {
+    Mean,
+    P50,
+    P90,
+    P99,
+    P999,
+    Max,
+}
+
+const MEASURES: [(&str, Measure); 6] = [
+    ("mean", Measure::Mean),
+    ("p50", Measure::P50),
+    ("p90", Measure::P90),
+    ("p99", Measure::P99),
+    ("p99.9", Measure::P999),
+    ("max", Measure::Max),
+];
+
+impl Limit {
+    /// What the limit is about, in microseconds.
+    #[must_use]
+    pub fn of(&self, response: &Response) -> f64 {
+        match self.measure {
+            Measure::Mean => response.mean_us,
+            Measure::P50 => response.p50_us,
+            Measure::P90 => response.p90_us,
+            Measure::P99 => response.p99_us,
+            Measure::P999 => response.p999_us,
+            Measure::Max => response.max_us,
+        }
+    }
+
+    /// Whether a run kept it: its figures speak of the server, which served what was due, in time.
+    #[must_use]
+    pub fn is_kept(&self, report: &Report) -> bool {
+        let served = report.counts.served();
+        report.valid
+            && report.counts.errors as f64 <= ERRORS_SHARE_MAX * served as f64
+            && self.of(&report.response) < self.below.as_secs_f64() * 1e6
+    }
+}
+
+impl FromStr for Limit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, time) = text.split_once('<').ok_or("write a measure, < and a time, as in p99<5ms")?;
+        let names = MEASURES.map(|(name, _)| name).join(", ");
+        let measure = MEASURES.iter().find(|(known, _)| *known == name.trim());
+        let (_, measure) = measure.ok_or_else(|| format!("'{name}' is none of {names}"))?;
+        Ok(Self { measure: *measure, below: timespan::parse(time.trim())? })
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = MEASURES.iter().find(|(_, measure)| *measure == self.measure).map_or("", |(name, _)| name);
+        write!(f, "{name}<{:?}", self.below)
+    }
+}
+
+impl Serialize for Limit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// One open loop of a search.
+#[derive(Clone, Debug, Serialize)]
+pub struct Trial {
+    /// Requests per second that were due.
+    pub rate_per_s: f64,
+    /// Requests per second that were served.
+    pub served_per_s: f64,
+    /// What the limit is about.
+    pub response_us: f64,
+    /// Whether it was kept.
+    pub kept: bool,
+    /// What else was wrong with the run.
+    pub invalid_because: Vec<String>,
+}
+
+/// Searches; the report is of the run at the highest rate that kept the limit, with all trials.
+///
+/// # Errors
+/// A run could not be made, or not even the lowest rate kept the limit.
+pub fn find_max_rate(bench: &QueueBench, limit: Limit) -> Result<Report, LoadError> {
+    let mut trials = Vec::new();
+    let mut best: Option<Report> = None;
+    let mut attempt = |rate: f64, best: &mut Option<Report>| -> Result<bool, LoadError> {
+        let bench = QueueBench {
+            rate: Some(rate),
+            rate_per_client: None,
+            find_max_rate: None,
+            json: None,
+            ..bench.clone()
+        };
+        let report = run(bench)?;
+        let kept = limit.is_kept(&report);
+        eprintln!("{}", line(rate, &report, limit, kept));
+        trials.push(Trial {
+            rate_per_s: rate,
+            served_per_s: report.throughput_per_s,
+            response_us: limit.of(&report.response),
+            kept,
+            invalid_because: report.invalid_because.clone(),
+        });
+        if kept {
+            *best = Some(report);
+        }
+        Ok(kept)
+    };
+    let first = bench.total_rate().unwrap_or(FIRST);
+    let (mut passes, mut fails) = (0.0, first);
+    while attempt(fails, &mut best)? {
+        passes = fails;
+        fails *= 2.0;
+    }
+    while fails > passes * CLOSE_ENOUGH && fails > first / 64.0 {
+        let middle = if passes == 0.0 { fails / 2.0 } else { f64::midpoint(passes, fails) };
+        if attempt(middle, &mut best)? { passes = middle } else { fails = middle }
+    }
+    let mut report = best.ok_or_else(|| {
+        LoadError::Failed(format!("{limit} was not kept, not even at {fails:.0} requests per second"))
+    })?;
+    report.search = trials;
+    report.options.json.clone_from(&bench.json);
+    if let Some(path) = &report.options.json {
+        report.write_json(path)?;
+    }
+    Ok(report)
+}
+
+fn line(rate: f64, report: &Report, limit: Limit, kept: bool) -> String {
+    let verdict = if kept { "kept" } else { "not kept" };
+    let why = report.invalid_because.first().map_or(String::new(), |why| format!(" ({why})"));
+    format!(
+        "{rate:>9.0} requests/s due, {:>9.0} served, {:>9.0} us: {limit} {verdict}{why}",
+        report.throughput_per_s,
+        limit.of(&report.response)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_read_as_they_are_written() {
+        let limit: Limit = "p99<5ms".parse().expect("a limit");
+        assert_eq!(limit, Limit { measure: Measure::P99, below: Duration::from_millis(5) });
+        assert_eq!(limit.to_string(), "p99<5ms");
+        assert_eq!("p99.9 < 1s".parse::<Limit>().expect("a limit").to_string(), "p99.9<1s");
+        for wrong in ["p99", "p98<5ms", "p99<5", "<5ms"] {
+            assert!(wrong.parse::<Limit>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! A server that stalls once for a second: an open loop shows what everybody would have felt, a closed one hides it.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use serde_json::Value;
+use support::Server;
+
+/// A load of four seconds on a server without a store; two seconds into it the server stands still for one.
+fn stalled(json: &Path, pace: &[&str]) -> Value {
+    let server = Server::start("mock:200", &[]);
+    let mut bench = start(&server, json, pace, "4s");
+    sleep(Duration::from_secs(2));
+    server.signal("STOP");
+    sleep(Duration::from_secs(1));
+    server.signal("CONT");
+    assert!(bench.wait().expect("it ends").success());
+    report(json)
+}
+
+fn start(server: &Server, json: &Path, pace: &[&str], duration: &str) -> Child {
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+    bench.args([
+        "bench",
+        "queue",
+        "--connect",
+        &server.addr().to_string(),
+        "--workload",
+        "mix:send=0.5,pop=0.5",
+    ]);
+    bench.args(["--warmup", "200ms", "--cooldown", "0s", "--duration", duration]);
+    bench.arg("--json").arg(json).args(pace).stdout(Stdio::null()).spawn().expect("the program runs")
+}
+
+fn report(json: &Path) -> Value {
+    serde_json::from_slice(&fs::read(json).expect("a report")).expect("JSON")
+}
+
+fn number(report: &Value, path: &str) -> f64 {
+    report.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {path} in {report}"))
+}
+
+#[test]
+fn a_stall_shows_in_the_percentiles_of_an_open_loop_and_not_in_those_of_a_closed_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let json = dir.path().join("report.json");
+    let closed = stalled(&json, &["--clients", "4"]);
+    assert!(number(&closed, "/response/max_us") > 900e3, "it did stall");
+    assert!(number(&closed, "/response/p99_us") < 100e3, "four of thousands of requests: {closed}");
+    // A quarter of the requests came while it stood still, and waited half a second on average.
+    let open = stalled(&json, &["--clients", "4", "--rate", "1000"]);
+    assert!(number(&open, "/response/p90_us") > 300e3, "{open}");
+    assert!(number(&open, "/response/p99_us") > 800e3, "{open}");
+    assert!(
+        (number(&open, "/throughput_per_s") / 1000.0 - 1.0).abs() < 0.1,
+        "all were sent in the end: {open}"
+    );
+}
+
+#[test]
+fn an_open_loop_is_not_valid_where_the_server_does_not_keep_up() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let json = dir.path().join("report.json");
+    let server = Server::start("mock:200", &[]);
+    let mut bench = start(&server, &json, &["--clients", "1", "--rate", "10000000"], "1s");
+    assert!(bench.wait().expect("it ends").success(), "it went through");
+    let report = report(&json);
+    assert_eq!(report["valid"], false);
+    assert!(number(&report, "/behind") > 1e6, "{report}");
+    assert!(report["invalid_because"].to_string().contains("does not keep up"), "{report}");
+}
+
+#[test]
+fn a_closed_loop_obeys_the_interactive_law() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let json = dir.path().join("report.json");
+    let server = Server::start("mock:200", &[]);
+    for pace in [&["--clients", "16"][..], &["--clients", "16", "--think", "exponential:5ms"]] {
+        assert!(start(&server, &json, pace, "2s").wait().expect("it ends").success());
+        let law = report(&json)["interactive_law"].clone();
+        assert!(number(&law, "/difference").abs() < 0.05, "{pace:?}: {law}");
+    }
+}
+
+#[test]
+fn the_highest_rate_is_found_between_one_that_passes_and_one_that_fails() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let json = dir.path().join("report.json");
+    let server = Server::start("mock:200", &[]);
+    let search = ["--clients", "4", "--rate", "200", "--find-max-rate", "p50<200ms"];
+    assert!(start(&server, &json, &search, "300ms").wait().expect("it ends").success());
+    let report = report(&json);
+    let trials = report["search"].as_array().expect("trials");
+    let rates = |kept: bool| {
+        let of = trials.iter().filter(move |trial| trial["kept"] == kept);
+        of.map(|trial| number(trial, "/rate_per_s")).collect::<Vec<_>>()
+    };
+    let (best, least) =
+        (rates(true).into_iter().fold(0.0, f64::max), rates(false).into_iter().fold(f64::MAX, f64::min));
+    assert!(best >= 200.0 && least < f64::MAX, "{trials:?}");
+    assert!(best < least && least <= best * 1.04, "{best} {least}");
+    assert!((number(&report, "/options/rate") - best).abs() < 1e-6, "the report is of the best: {report}");
+}
