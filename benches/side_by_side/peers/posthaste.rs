@@ -9,6 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::Result;
 use crate::peers::{BODY, BODY_BYTES, Peer, text};
@@ -35,9 +36,14 @@ pub(crate) fn start(below: &Path, store: Store) -> Result<Peer> {
 /// The same for another build of it.
 pub(crate) fn start_program(program: &Path, below: &Path, store: Store) -> Result<Peer> {
     let dir = directory(below)?;
-    let (server, address) = spawn(program, dir.path(), store, "127.0.0.1:0")?;
+    let started = spawn(program, dir.path(), store, "127.0.0.1:0")?;
+    peer(format!("posthaste {}", store.name()), started, dir)
+}
+
+/// A running one, with the queue that the load uses.
+fn peer(name: String, (server, address): (Server, String), dir: TempDir) -> Result<Peer> {
     let peer = Peer {
-        name: format!("posthaste {}", store.name()),
+        name,
         server,
         address: address.parse()?,
         protocol: Box::new(|_| Box::new(Resp::new(&[b"SEND", b"q", &BODY], &[b"POP", b"QUEUE", b"q"]))),
@@ -50,16 +56,8 @@ pub(crate) fn start_program(program: &Path, below: &Path, store: Store) -> Resul
 /// A queue tier over a PostgreSQL database that is empty yet.
 pub(crate) fn start_over(below: &Path, url: &str, arguments: &[&str]) -> Result<Peer> {
     let dir = directory(below)?;
-    let (server, address) = spawn_over(dir.path(), url, "127.0.0.1:0", arguments)?;
-    let peer = Peer {
-        name: "posthaste over PostgreSQL".into(),
-        server,
-        address: address.parse()?,
-        protocol: Box::new(|_| Box::new(Resp::new(&[b"SEND", b"q", &BODY], &[b"POP", b"QUEUE", b"q"]))),
-        _dir: dir,
-    };
-    create_queue(&peer)?;
-    Ok(peer)
+    let started = spawn_over(dir.path(), url, "127.0.0.1:0", arguments)?;
+    peer("posthaste over PostgreSQL".into(), started, dir)
 }
 
 /// The same on a unix socket, whose address is returned.
