@@ -25,6 +25,8 @@ const UTILIZATION_MAX: f64 = 0.95;
 /// Lateness of the generator that spoils response times: so many microseconds, and such a share of the median.
 const LATE_US_MIN: f64 = 500.0;
 const LATE_SHARE_MAX: f64 = 0.2;
+/// Fewer requests than this have no hundredth part to speak of.
+const LATE_COUNT_MIN: u64 = 100;
 
 /// Of an open loop: more than the arrivals of so many seconds waiting for a client mean that it runs away.
 const BEHIND_S_MAX: f64 = 0.5;
@@ -204,7 +206,9 @@ pub(crate) fn report(
 fn doubts(bench: &QueueBench, gathered: &Gathered, all: &KindReport, requests: u64) -> Vec<String> {
     let mut doubts = Vec::new();
     let late_us = gathered.late.value_at_quantile(0.99) as f64 / 1e3;
-    if late_us > LATE_US_MIN.max(LATE_SHARE_MAX * all.response.p50_us) {
+    if gathered.late.len() >= LATE_COUNT_MIN
+        && late_us > LATE_US_MIN.max(LATE_SHARE_MAX * all.response.p50_us)
+    {
         doubts.push(format!(
             "requests were sent late, one in a hundred by more than {late_us:.0} us, although their clients were free: \
              use more --threads, or another machine"

@@ -125,7 +125,11 @@ pub fn find_max_rate(bench: &QueueBench, limit: Limit) -> Result<Report, LoadErr
             json: None,
             ..bench.clone()
         };
-        let report = run(bench)?;
+        let mut report = run(bench.clone())?;
+        // A generator that was late for once says nothing about the server.
+        if !report.valid && limit.of(&report.response) < limit.below.as_secs_f64() * 1e6 {
+            report = run(bench)?;
+        }
         let kept = limit.is_kept(&report);
         eprintln!("{}", line(rate, &report, limit, kept));
         trials.push(Trial {
