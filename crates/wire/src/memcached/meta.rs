@@ -1,0 +1,56 @@
+//! Meta commands. Flags are the server's to judge; a router needs the key, the length of the data, and to know
+//! whether an answer may stay away.
+
+use super::KEY_BYTES_MAX;
+use super::classic::data_bytes;
+use super::decode::Parsed;
+use super::number::signed_32;
+use super::request::{Request, Verb};
+use super::tokens::Tokens;
+use crate::span::Span;
+
+const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
+
+/// Words of a line, the command included, that memcached takes.
+const WORDS_MAX: usize = 19;
+
+/// Reads a line whose first word has two letters, the first of them an m.
+pub(super) fn parse(tokens: &Tokens<'_>, place: Span) -> Parsed {
+    let (verb, too_long): (Verb, &[u8]) = match tokens.word(0) {
+        b"mg" => (Verb::MetaGet, b"CLIENT_ERROR options flags are too long\r\n"),
+        b"ms" => (Verb::MetaSet, b"CLIENT_ERROR options flags too long\r\n"),
+        b"md" => (Verb::MetaDelete, b"CLIENT_ERROR options flags too long\r\n"),
+        b"ma" => (Verb::MetaArithmetic, b"CLIENT_ERROR options flags too long\r\n"),
+        b"me" => return debug(tokens, place),
+        b"mn" => return Parsed::Request(Request::bare(Verb::MetaNoop, place)),
+        _ => return Parsed::Refused(Some(b"ERROR\r\n")),
+    };
+    if tokens.count() < 2 {
+        return Parsed::Refused(Some(b"ERROR\r\n"));
+    }
+    if tokens.word(1).len() > KEY_BYTES_MAX || verb == Verb::MetaSet && tokens.count() == 2 {
+        return Parsed::Refused(Some(BAD_FORMAT));
+    }
+    if tokens.count() > WORDS_MAX {
+        return Parsed::Refused(Some(too_long));
+    }
+    let first_flag = if verb == Verb::MetaSet { 3 } else { 2 };
+    let has = |flag: u8| (first_flag..tokens.count()).any(|place| tokens.word(place).first() == Some(&flag));
+    let request = Request::with_key(verb, place, tokens.span(1));
+    let request = Request { base64: has(b'b'), quiet: has(b'q'), ..request };
+    if verb != Verb::MetaSet {
+        return Parsed::Request(request);
+    }
+    match signed_32(tokens.word(2)).and_then(data_bytes) {
+        Some(length) => Parsed::Data(request, length),
+        None => Parsed::Refused(Some(BAD_FORMAT)),
+    }
+}
+
+fn debug(tokens: &Tokens<'_>, place: Span) -> Parsed {
+    if tokens.count() < 2 || tokens.word(1).len() > KEY_BYTES_MAX {
+        return Parsed::Refused(Some(BAD_FORMAT));
+    }
+    let base64 = tokens.word(2) == b"b";
+    Parsed::Request(Request { base64, ..Request::with_key(Verb::MetaDebug, place, tokens.span(1)) })
+}

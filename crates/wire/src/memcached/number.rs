@@ -1,0 +1,86 @@
+//! Numbers as memcached reads them: with C's `strtol` and its relatives.
+//!
+//! That means: white space before them is skipped, a sign is taken, what does not fit 64 bits is refused, the rest is
+//! cut to 32 bits without a word, and after the digits anything may follow a white space. A length read otherwise than
+//! the server reads it would put us out of step with it.
+
+/// White space as `isspace` has it.
+fn is_space(byte: u8) -> bool {
+    byte == b' ' || (b'\t'..=b'\r').contains(&byte)
+}
+
+/// Sign and magnitude; None when it is no number to C, or too large for 64 bits without a sign.
+fn parse(text: &[u8]) -> Option<(bool, u64)> {
+    let text = &text[text.iter().take_while(|byte| is_space(**byte)).count()..];
+    let (negative, digits) = match text.first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    if count == 0 || digits.get(count).is_some_and(|byte| !is_space(*byte)) {
+        return None;
+    }
+    let add = |sum: u64, digit: &u8| sum.checked_mul(10)?.checked_add(u64::from(digit - b'0'));
+    Some((negative, digits[..count].iter().try_fold(0, add)?))
+}
+
+/// `safe_strtol`: a signed number, cut to 32 bits.
+pub(super) fn signed_32(text: &[u8]) -> Option<i32> {
+    let (negative, magnitude) = parse(text)?;
+    let fits = magnitude <= i64::MAX as u64 || (negative && magnitude == 1 << 63);
+    let value = if negative { magnitude.wrapping_neg() } else { magnitude };
+    fits.then_some(value as i32)
+}
+
+/// `safe_strtoul` and `safe_strtoull` agree on what is a number: whether it is one.
+pub(super) fn is_unsigned(text: &[u8]) -> bool {
+    parse(text).is_some_and(|(negative, magnitude)| {
+        let value = if negative { magnitude.wrapping_neg() } else { magnitude };
+        // A number so large that it is negative as a signed one is refused if a minus stands anywhere in it.
+        value <= i64::MAX as u64 || !text.contains(&b'-')
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signed_numbers_are_those_of_strtol_cut_to_32_bits() {
+        for (text, value) in [
+            ("0", Some(0)),
+            ("-1", Some(-1)),
+            ("+7", Some(7)),
+            ("\t7", Some(7)),
+            ("7\tx", Some(7)),
+            ("7x", None),
+            ("", None),
+            ("-", None),
+            ("4294967297", Some(1)),
+            ("2147483648", Some(i32::MIN)),
+            ("9223372036854775807", Some(-1)),
+            ("9223372036854775808", None),
+            ("-9223372036854775808", Some(0)),
+            ("99999999999999999999", None),
+        ] {
+            assert_eq!(signed_32(text.as_bytes()), value, "{text}");
+        }
+    }
+
+    #[test]
+    fn unsigned_numbers_may_be_negative_only_where_they_wrap_to_small_ones() {
+        for (text, is_one) in [
+            ("0", true),
+            ("-0", true),
+            ("-1", false),
+            ("18446744073709551615", true),
+            ("18446744073709551616", false),
+            ("-18446744073709551615", true),
+            ("1 ", true),
+            ("x", false),
+        ] {
+            assert_eq!(is_unsigned(text.as_bytes()), is_one, "{text}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! One request: what is asked, and where its parts stand among the bytes it was read from.
+
+use super::tokens::next_word;
+use crate::span::Span;
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verb {
+    /// `get`
+    Get,
+    /// `gets`: with CAS.
+    Gets,
+    /// `gat`: get and touch.
+    Gat,
+    /// `gats`
+    Gats,
+    /// `set`
+    Set,
+    /// `add`
+    Add,
+    /// `replace`
+    Replace,
+    /// `append`
+    Append,
+    /// `prepend`
+    Prepend,
+    /// `cas`
+    Cas,
+    /// `delete`
+    Delete,
+    /// `incr`
+    Incr,
+    /// `decr`
+    Decr,
+    /// `touch`
+    Touch,
+    /// `mg`
+    MetaGet,
+    /// `ms`
+    MetaSet,
+    /// `md`
+    MetaDelete,
+    /// `ma`
+    MetaArithmetic,
+    /// `me`
+    MetaDebug,
+    /// `mn`
+    MetaNoop,
+    /// `flush_all`
+    FlushAll,
+    /// `version`
+    Version,
+    /// `verbosity`
+    Verbosity,
+    /// `stats`
+    Stats,
+    /// `quit`
+    Quit,
+}
+
+impl Verb {
+    /// Whether it is answered by VALUE lines and END.
+    #[must_use]
+    pub fn is_get(self) -> bool {
+        matches!(self, Self::Get | Self::Gets | Self::Gat | Self::Gats)
+    }
+
+    /// Whether it is a meta command with a key.
+    #[must_use]
+    pub fn is_meta(self) -> bool {
+        use Verb::{MetaArithmetic, MetaDebug, MetaDelete, MetaGet, MetaSet};
+        matches!(self, MetaGet | MetaSet | MetaDelete | MetaArithmetic | MetaDebug)
+    }
+}
+
+/// A request. Its spans count from the first byte of the input it was decoded from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What is asked.
+    pub verb: Verb,
+    /// The command line without its end.
+    pub line: Span,
+    /// The first key; empty when there is none.
+    pub key: Span,
+    /// How many keys: of get and its relatives any number, else 0 or 1.
+    pub keys: u32,
+    /// The data block with the line end behind it; empty when there is none.
+    pub data: Span,
+    /// The word `noreply`, if the request ends with it and means it.
+    pub noreply: Option<Span>,
+    /// The key is written in base64 (meta flag b).
+    pub base64: bool,
+    /// Nominal answers are not wanted (meta flag q).
+    pub quiet: bool,
+}
+
+impl Request {
+    /// A request without key and data.
+    #[must_use]
+    pub(super) fn bare(verb: Verb, line: Span) -> Self {
+        let nothing = Span::default();
+        let (noreply, base64, quiet) = (None, false, false);
+        Self { verb, line, key: nothing, keys: 0, data: nothing, noreply, base64, quiet }
+    }
+
+    /// A request with one key.
+    #[must_use]
+    pub(super) fn with_key(verb: Verb, line: Span, key: Span) -> Self {
+        Self { key, keys: 1, ..Self::bare(verb, line) }
+    }
+
+    /// The places of all keys, in order.
+    pub fn key_spans<'a>(&self, input: &'a [u8]) -> impl Iterator<Item = Span> + use<'a> {
+        let line = &input[..(self.line.start + self.line.len) as usize];
+        let mut at = if self.keys == 0 { line.len() } else { self.key.start as usize };
+        std::iter::from_fn(move || {
+            let word = next_word(line, at)?;
+            at = (word.start + word.len) as usize;
+            Some(word)
+        })
+    }
+
+    /// The words behind the key, in order: flags of a meta command, arguments of a classic one.
+    pub fn words_after_key<'a>(&self, input: &'a [u8]) -> impl Iterator<Item = Span> + use<'a> {
+        self.key_spans(input).skip(1)
+    }
+}

@@ -1,0 +1,142 @@
+//! What is a memcached request and what is a reply: lines, data, limits, and how much a broken command takes with it.
+
+use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
+use posthaste_wire::memcached::reply::{self, Piece};
+use posthaste_wire::memcached::request::{Request, Verb};
+use proptest::prelude::*;
+
+const LIMITS: Limits = Limits { value_bytes: 1000, line_bytes: 100_000 };
+
+fn request(input: &[u8]) -> Request {
+    match decode(input, &LIMITS) {
+        Decoded::Request(request, end) if end == input.len() => request,
+        other => panic!("{:?}: {other:?}", String::from_utf8_lossy(input)),
+    }
+}
+
+fn refusal(input: &[u8]) -> (&'static [u8], usize, usize) {
+    match decode(input, &LIMITS) {
+        Decoded::Refused { answer, end, swallow } => (answer.unwrap_or_default(), end, swallow),
+        other => panic!("{:?}: {other:?}", String::from_utf8_lossy(input)),
+    }
+}
+
+fn keys(input: &[u8]) -> Vec<&[u8]> {
+    request(input).key_spans(input).map(|key| key.of(input)).collect()
+}
+
+#[test]
+fn a_get_names_its_keys_in_the_order_asked_with_any_number_of_spaces() {
+    assert_eq!(keys(b"get a\r\n"), [b"a"]);
+    assert_eq!(keys(b"  gets  b  a b \n"), [b"b", b"a", b"b"]);
+    assert_eq!(keys(b"gat 10 a b\r\n"), [b"a", b"b"]);
+    let many: String = (0..500).fold("get".into(), |line, i| line + &format!(" key-{i}"));
+    assert_eq!(keys(format!("{many}\r\n").as_bytes()).len(), 500);
+}
+
+#[test]
+fn a_set_is_whole_when_its_data_and_the_line_end_behind_it_are_there() {
+    let whole = b"set a 0 0 5 noreply\r\nhello\r\n";
+    for cut in 0..whole.len() {
+        assert!(matches!(decode(&whole[..cut], &LIMITS), Decoded::NeedBytes(n) if n > 0), "{cut}");
+    }
+    let set = request(whole);
+    assert_eq!((set.verb, set.key.of(whole), set.data.of(whole)), (Verb::Set, &b"a"[..], &b"hello\r\n"[..]));
+    assert_eq!(set.noreply.map(|word| word.of(whole)), Some(&b"noreply"[..]));
+}
+
+#[test]
+fn data_may_hold_anything_and_must_end_where_its_length_says() {
+    let odd = b"set a 0 0 8\r\n\r\nEND\r\n\0\r\n";
+    assert_eq!(request(odd).data.of(odd), b"\r\nEND\r\n\0\r\n");
+    let (answer, end, swallow) = refusal(b"set a 0 0 2\r\nhello\r\n");
+    assert_eq!((answer, end, swallow), (&b"CLIENT_ERROR bad data chunk\r\n"[..], 17, 0));
+}
+
+#[test]
+fn a_line_that_is_refused_takes_no_data_with_it_and_a_value_too_large_does() {
+    let (answer, end, swallow) = refusal(b"set a 0 0 -1\r\nhello\r\n");
+    assert_eq!((answer, end, swallow), (&b"CLIENT_ERROR bad command line format\r\n"[..], 14, 0));
+    let large = decode(b"set a 0 0 1001\r\n", &LIMITS);
+    assert!(matches!(large, Decoded::TooLarge { end: 16, swallow: 1003, .. }), "{large:?}");
+}
+
+#[test]
+fn noreply_keeps_refusals_from_the_client_as_memcached_does() {
+    assert_eq!(refusal(b"set a 0 0 noreply\r\n").0, b"");
+    assert_eq!(refusal(b"incr a x noreply\r\n").0, b"");
+    assert_eq!(refusal(b"incr a x\r\n").0, b"CLIENT_ERROR invalid numeric delta argument\r\n");
+    assert_eq!(request(b"delete noreply\r\n").noreply, None);
+}
+
+#[test]
+fn a_key_too_long_fails_the_whole_command() {
+    let line = format!("get a {} b\r\n", "k".repeat(251));
+    assert_eq!(refusal(line.as_bytes()).0, b"CLIENT_ERROR bad command line format\r\n");
+    assert_eq!(keys(format!("get {}\r\n", "k".repeat(250)).as_bytes()).len(), 1);
+}
+
+#[test]
+fn only_multi_gets_may_have_long_lines_and_those_have_an_end_too() {
+    let long = |start: &str, len: usize| [start.as_bytes(), &b"k ".repeat(len / 2)].concat();
+    assert!(matches!(decode(&long("get ", 5000), &LIMITS), Decoded::NeedBytes(_)));
+    assert_eq!(decode(&long("delete ", 5000), &LIMITS), Decoded::Close { answer: None });
+    assert!(matches!(decode(&long("get ", 200_000), &LIMITS), Decoded::Close { answer: Some(_) }));
+    assert_eq!(decode(b"GET / HTTP/1.1\r\n", &LIMITS), Decoded::Close { answer: None });
+}
+
+#[test]
+fn meta_commands_tell_key_length_and_whether_they_are_quiet() {
+    let line = b"ms Zm9v 2 b q O7\r\nhi\r\n";
+    let set = request(line);
+    assert!(set.base64 && set.quiet && set.verb == Verb::MetaSet && set.data.of(line) == b"hi\r\n");
+    assert!(!request(b"mg bq v\r\n").base64, "a key is no flag");
+    assert_eq!(request(b"mn\r\n").verb, Verb::MetaNoop);
+    assert_eq!(refusal(b"mg\r\n").0, b"ERROR\r\n");
+    assert_eq!(refusal(b"ms key\r\n").0, b"CLIENT_ERROR bad command line format\r\n");
+}
+
+#[test]
+fn a_reply_is_cut_into_values_and_lines() {
+    let reply = b"VALUE a 0 5 77\r\nEND\r\n\r\nEND\r\n";
+    let Piece::Value { key, data, end } = reply::next(reply) else { panic!("a value") };
+    assert_eq!((key.of(reply), &reply[data..end - 2]), (&b"a"[..], &b"END\r\n"[..]));
+    assert_eq!(reply::next(&reply[end..]), Piece::Line { end: 5 });
+    assert_eq!(
+        reply::next(b"VA 2 f0\r\nhi\r\n"),
+        Piece::Value { key: posthaste_wire::span::Span { start: 0, len: 2 }, data: 9, end: 13 }
+    );
+    for cut in 0..end {
+        assert!(matches!(reply::next(&reply[..cut]), Piece::NeedBytes(n) if n > 0), "{cut}");
+    }
+}
+
+#[test]
+fn what_is_no_reply_is_malformed() {
+    for input in [&b"VALUE a 0 x\r\n"[..], b"STORED\n", b"VALUE a 0 1\r\nabc", &[b'x'; 9000]] {
+        assert_eq!(reply::next(input), Piece::Malformed);
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_decoded_without_harm_and_the_end_is_within(input: Vec<u8>) {
+        let _ = reply::next(&input);
+        match decode(&input, &LIMITS) {
+            Decoded::Request(request, end) => {
+                prop_assert!(end <= input.len());
+                prop_assert_eq!(request.key_spans(&input).count() >= request.keys as usize, true);
+            }
+            Decoded::Refused { end, .. } | Decoded::TooLarge { end, .. } => prop_assert!(end <= input.len()),
+            Decoded::NeedBytes(n) => prop_assert!(n > 0),
+            Decoded::Close { .. } => {}
+        }
+    }
+
+    #[test]
+    fn more_bytes_behind_a_request_change_nothing(words in "[a-z ]{0,30}", more: Vec<u8>) {
+        let line = format!("{words}\r\n");
+        let with_more = [line.as_bytes(), &more].concat();
+        prop_assert_eq!(decode(line.as_bytes(), &LIMITS), decode(&with_more, &LIMITS));
+    }
+}
