@@ -6,7 +6,7 @@ use posthaste_load::QueueBench;
 
 /// Runs the load; a violated check, a lost connection or an unanswered request is an error.
 pub(crate) fn run(flags: QueueBench) -> Result<(), Box<dyn Error>> {
-    let report = match flags.find_max_rate {
+    let report = match flags.run.find_max_rate {
         Some(limit) => posthaste_load::find_max_rate(&flags, limit)?,
         None => posthaste_load::run(flags)?,
     };

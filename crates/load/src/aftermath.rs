@@ -1,21 +1,14 @@
-//! After the last answer: the threads' harvests become one, the books are closed, the server is swept, and
-//! the report is drawn up.
+//! After the last answer: the threads' harvests become one, and the report is drawn up.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hdrhistogram::Histogram;
 
-use crate::check::drain::{Territory, drain};
-use crate::check::inspector::{Findings, Inspector};
-use crate::check::ledger::Ledger;
-use crate::check::{CheckReport, Violations};
+use crate::bench::{Bench, Played, Settled};
 use crate::cpu::CpuTime;
-use crate::error::LoadError;
-use crate::options::QueueBench;
+use crate::dialogue::Dialogue;
 use crate::report::{Generator, InteractiveLaw, KindReport, Report, Response};
-use crate::request::Queue;
-use crate::session::Session;
-use crate::setup::{Ground, accounts, shared_queues};
+use crate::run_options::RunOptions;
 use crate::tally::{Tally, Window, histogram};
 use crate::worker::Harvest;
 
@@ -35,7 +28,6 @@ const BEHIND_S_MAX: f64 = 0.5;
 #[derive(Debug)]
 pub(crate) struct Gathered {
     tally: Tally,
-    findings: Vec<Findings>,
     threads: u32,
     cpu: CpuTime,
     utilization: f64,
@@ -46,16 +38,15 @@ pub(crate) struct Gathered {
     connections_lost: usize,
     first_loss: Option<String>,
     unanswered: usize,
-    sent: Vec<(u32, u64)>,
-    leftovers: Vec<Queue>,
 }
 
 impl Gathered {
     /// Adds the harvests up.
-    pub(crate) fn of(harvests: Vec<Harvest>) -> Self {
+    pub(crate) fn of<B: Bench>(harvests: Vec<Harvest<B::Dialogue>>) -> (Self, Played<B>) {
+        let kinds = <B::Dialogue as Dialogue>::KINDS.len();
+        let mut played = Played { dialogues: Vec::new(), shared: Vec::new() };
         let mut all = Self {
-            tally: Tally::new(Window { start: 0, end: 0 }, false),
-            findings: Vec::new(),
+            tally: Tally::new(Window { start: 0, end: 0 }, kinds, false),
             threads: 0,
             cpu: CpuTime::default(),
             utilization: 0.0,
@@ -66,106 +57,53 @@ impl Gathered {
             connections_lost: 0,
             first_loss: None,
             unanswered: 0,
-            sent: Vec::new(),
-            leftovers: Vec::new(),
         };
         let threads = harvests.len().max(1) as f64;
         for harvest in harvests {
             let utilization = harvest.cpu.busy_s() / harvest.window_s.max(f64::MIN_POSITIVE);
             all.utilization += utilization / threads;
             all.utilization_max = all.utilization_max.max(utilization);
-            all.add(harvest);
+            let (dialogues, shared) = all.add(harvest);
+            played.dialogues.extend(dialogues);
+            played.shared.push(shared);
         }
-        all
+        (all, played)
     }
 
-    fn add(&mut self, harvest: Harvest) {
+    /// Adds one; what only its tier understands is handed back.
+    fn add<D: Dialogue>(&mut self, harvest: Harvest<D>) -> (Vec<D>, D::Shared) {
         self.threads += 1;
         self.tally.absorb(&harvest.tally);
-        self.findings.extend(harvest.findings);
         self.cpu.absorb(harvest.cpu);
         self.turn_max = self.turn_max.max(harvest.turn_max);
         self.late.add(&harvest.late).expect("all histograms have the same bounds");
         self.behind += harvest.behind;
         self.unanswered += harvest.unanswered;
-        self.sent.extend(harvest.sent);
-        self.leftovers.extend(harvest.leftovers);
         if let Some((count, why)) = harvest.broken {
             self.connections_lost += count;
             self.first_loss.get_or_insert(why);
         }
-    }
-}
-
-/// Drains the servers and accounts for every message.
-pub(crate) fn settle(
-    bench: &QueueBench,
-    run: u32,
-    ground: &Ground,
-    mut ledger: Ledger,
-    gathered: &mut Gathered,
-) -> CheckReport {
-    let shared = shared_queues(bench);
-    let territory = Territory { shared, own: gathered.leftovers.iter().copied().collect() };
-    let mut inspector = Inspector::new(run, shared, ledger.allows_foreign());
-    let mut violations = Violations::default();
-    let mut drained = 0;
-    if bench.workload.needs_queues() {
-        for address in &bench.connect {
-            match drain(address, accounts(bench), &territory, &mut inspector, &mut ledger) {
-                Ok(popped) => drained += popped,
-                Err(error) => violations.add(|| format!("what is left cannot be popped: {error}")),
-            }
-        }
-        inspector.hand_over(&mut ledger);
-    }
-    let mut sent = ground.sent.clone();
-    for (account, count) in &gathered.sent {
-        sent[*account as usize - 1] = *count;
-    }
-    let (mut check, kept) = ledger.close(&sent);
-    violations.absorb(kept);
-    for findings in gathered.findings.drain(..).chain([inspector.findings()]) {
-        check.peeked += findings.peeked;
-        check.order_unchecked += findings.order_unchecked;
-        violations.absorb(findings.violations);
-    }
-    CheckReport { drained, violations: violations.count, first_violations: violations.first, ..check }
-}
-
-/// Deletes queues that clients made and left behind; a server that has gone cannot be swept, and need not be.
-pub(crate) fn sweep(bench: &QueueBench, gathered: &Gathered) {
-    let delete = || -> Result<(), LoadError> {
-        let mut session = Session::connect(&bench.connect[0])?;
-        session.log_in(1)?;
-        let delete = |queue: &Queue| vec!["QDELETE".to_owned(), queue.to_string()];
-        // A client's own QDELETE may have been carried out without an answer in time.
-        session.accept_all_but(gathered.leftovers.iter().map(delete), "NOQUEUE")
-    };
-    if !gathered.leftovers.is_empty()
-        && let Err(error) = delete()
-    {
-        eprintln!("queues of the run are left on the server: {error}");
+        (harvest.dialogues, harvest.shared)
     }
 }
 
 /// Draws up the report.
-pub(crate) fn report(
-    bench: QueueBench,
+pub(crate) fn report<B: Bench>(
+    bench: B,
     start: SystemTime,
     gathered: Gathered,
-    check: Option<CheckReport>,
-) -> Report {
-    let duration_s = bench.duration.as_secs_f64();
+    settled: Settled<B>,
+) -> Report<B> {
+    let options = bench.options();
+    let duration_s = options.duration.as_secs_f64();
     let total = gathered.tally.total();
     let all = KindReport::of(&total, duration_s);
     let requests = total.counts.served() + total.counts.errors;
-    let law = InteractiveLaw::of(&bench, &all);
-    let invalid_because = doubts(&bench, &gathered, &all, requests);
-    let steps = gathered.tally.steps();
+    let law = InteractiveLaw::of(options, &all);
+    let invalid_because = doubts(options, &gathered, &all, requests);
     Report {
         version: env!("CARGO_PKG_VERSION"),
-        seed: bench.seed,
+        seed: options.seed,
         start_unix_s: start.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
         duration_s,
         throughput_per_s: all.throughput_per_s,
@@ -177,9 +115,9 @@ pub(crate) fn report(
         kinds: gathered
             .tally
             .kinds()
-            .map(|(kind, f)| (kind.as_str(), KindReport::of(f, duration_s)))
+            .map(|(kind, f)| (<B::Dialogue as Dialogue>::KINDS[kind], KindReport::of(f, duration_s)))
             .collect(),
-        steps: if bench.workload.has_steps() { steps.to_vec() } else { Vec::new() },
+        details: settled.details,
         generator: Generator {
             threads: gathered.threads,
             cpu: gathered.cpu,
@@ -197,13 +135,13 @@ pub(crate) fn report(
         valid: invalid_because.is_empty(),
         invalid_because,
         search: Vec::new(),
-        check,
+        check: settled.check,
         options: bench,
     }
 }
 
 /// Why the figures might not speak of the server.
-fn doubts(bench: &QueueBench, gathered: &Gathered, all: &KindReport, requests: u64) -> Vec<String> {
+fn doubts(bench: &RunOptions, gathered: &Gathered, all: &KindReport, requests: u64) -> Vec<String> {
     let mut doubts = Vec::new();
     let late_us = gathered.late.value_at_quantile(0.99) as f64 / 1e3;
     if gathered.late.len() >= LATE_COUNT_MIN

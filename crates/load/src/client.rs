@@ -1,70 +1,56 @@
 //! One client as a plain state machine: its next request out, an answer in. It knows neither socket nor
-//! clock, so a test can play the server and the time.
+//! clock, so a test can play the server and the time. What it says and hears is up to a [`Dialogue`].
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use posthaste_wire::reply::{Item, Shape, Value};
-
-use crate::check::inspector::{Answered, Inspector};
-use crate::program::{Ask, Outcome, Program};
-use crate::request::{Account, Kind, Queue, Request};
-use crate::stamp::Stamp;
+use crate::dialogue::{Answer, Dialogue};
 use crate::tally::Tally;
 
 /// What the clients of a thread share.
 #[derive(Debug)]
-pub struct Instruments {
-    /// The body of the next message.
-    body: Vec<u8>,
-    /// The run that stamps name.
-    run: u32,
+pub struct Instruments<D: Dialogue> {
     /// What is counted.
     pub tally: Tally,
-    /// What is checked; None without `--check`, and then bodies carry no stamp.
-    pub inspector: Option<Inspector>,
-}
-
-impl Instruments {
-    /// Instruments for messages of `message_bytes` bytes.
-    #[must_use]
-    pub fn new(message_bytes: usize, run: u32, tally: Tally, inspector: Option<Inspector>) -> Self {
-        Self { body: filler(message_bytes), run, tally, inspector }
-    }
-}
-
-/// A body without a stamp: always the same letters.
-#[must_use]
-pub fn filler(bytes: usize) -> Vec<u8> {
-    (b'a'..=b'z').cycle().take(bytes).collect()
+    /// What the dialogues share.
+    pub shared: D::Shared,
 }
 
 /// One client.
 #[derive(Debug)]
-pub struct Client {
-    account: Account,
-    program: Program,
+pub struct Client<D: Dialogue> {
+    dialogue: D,
     pipeline: usize,
-    in_flight: VecDeque<InFlight>,
+    in_flight: VecDeque<InFlight<D::Asked>>,
     /// In an open loop: when requests were due that are not sent yet.
     due: Option<VecDeque<u64>>,
-    next_sequence: u64,
     stopping: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct InFlight {
-    ask: Ask,
+#[derive(Debug)]
+struct InFlight<A> {
+    asked: A,
     /// From here its response time counts.
     since: u64,
-    sequence: u64,
 }
 
-impl Client {
-    /// A client that keeps up to `pipeline` requests in flight; its messages are numbered from `next_sequence`.
+/// What became of the bytes that a client was shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Received<'a> {
+    /// They begin with an answer of this length.
+    Answer(usize),
+    /// The answer goes on: at least this many more bytes must arrive.
+    NeedBytes(usize),
+    /// The connection is of no more use.
+    Broken(Cow<'a, str>),
+}
+
+impl<D: Dialogue> Client<D> {
+    /// A client that keeps up to `pipeline` requests in flight.
     #[must_use]
-    pub fn new(account: Account, program: Program, pipeline: usize, next_sequence: u64) -> Self {
+    pub fn new(dialogue: D, pipeline: usize) -> Self {
         let in_flight = VecDeque::with_capacity(pipeline.min(64));
-        Self { account, program, pipeline, in_flight, due: None, next_sequence, stopping: false }
+        Self { dialogue, pipeline, in_flight, due: None, stopping: false }
     }
 
     /// From now on the client asks only when a request is due, and counts from there.
@@ -88,8 +74,8 @@ impl Client {
     }
 
     /// Appends the next request to `out`; says whether there was one to send at `now`.
-    pub fn issue(&mut self, now: u64, instruments: &mut Instruments, out: &mut Vec<u8>) -> bool {
-        if self.in_flight.len() >= self.pipeline || (self.stopping && self.program.is_at_rest()) {
+    pub fn issue(&mut self, now: u64, instruments: &mut Instruments<D>, out: &mut Vec<u8>) -> bool {
+        if self.in_flight.len() >= self.pipeline || (self.stopping && self.dialogue.is_at_rest()) {
             return false;
         }
         let since = match &self.due {
@@ -100,54 +86,32 @@ impl Client {
             },
             _ => now,
         };
-        let Some(ask) = self.program.next_ask() else { return false };
+        let Some(asked) = self.dialogue.ask(&mut instruments.shared, out) else { return false };
         self.due.as_mut().and_then(VecDeque::pop_front);
-        let sequence = self.stamp(ask.request, instruments);
-        ask.request.encode(&instruments.body, out);
-        self.in_flight.push_back(InFlight { ask, since, sequence });
+        self.in_flight.push_back(InFlight { asked, since });
         true
     }
 
-    /// Numbers a message and, in a checked run, writes its stamp into the body.
-    fn stamp(&mut self, request: Request, instruments: &mut Instruments) -> u64 {
-        let sequence = self.next_sequence;
-        let mut stamp = Stamp { run: instruments.run, sender: self.account, ..Stamp::default() };
-        if let Request::Send { queue, to } = request {
-            stamp = Stamp { sequence, queue, recipient: to.unwrap_or(0), ..stamp };
-            self.next_sequence += 1;
-        }
-        if instruments.inspector.is_some() && request.has_body() {
-            stamp.write(&mut instruments.body);
-        }
-        sequence
-    }
-
-    /// Takes the answer to the oldest request in flight: its outermost item and all its bytes.
-    ///
-    /// # Errors
-    /// Nothing was in flight.
-    pub fn receive(
+    /// Takes the answer to the oldest request in flight, once `bytes` begin with a whole one.
+    pub fn receive<'a>(
         &mut self,
-        item: &Item<'_>,
-        bytes: &[u8],
+        bytes: &'a [u8],
         now: u64,
-        instruments: &mut Instruments,
-    ) -> Result<(), &'static str> {
-        let Some(InFlight { ask, since, sequence }) = self.in_flight.pop_front() else {
-            return Err("the server sent an answer to no request");
+        instruments: &mut Instruments<D>,
+    ) -> Received<'a> {
+        let Some(InFlight { asked, since }) = self.in_flight.front() else {
+            return Received::Broken("the server sent an answer to no request".into());
         };
-        let outcome = outcome(ask.request.kind(), item);
-        let word = (outcome == Outcome::Error).then(|| error_word(item));
-        instruments.tally.record(&ask, outcome, since, now, word);
-        if let Some(inspector) = &mut instruments.inspector {
-            inspector.inspect(&Answered { reader: self.account, ask, sequence, outcome, item, bytes });
+        let measured = instruments.tally.measures(now);
+        match self.dialogue.answer(asked, bytes, measured, &mut instruments.shared) {
+            Answer::Whole { len, outcome, word } => {
+                instruments.tally.record(D::kind(asked), outcome, *since, now, word);
+                self.in_flight.pop_front();
+                Received::Answer(len)
+            }
+            Answer::NeedBytes(missing) => Received::NeedBytes(missing),
+            Answer::Malformed(why) => Received::Broken(why),
         }
-        let number = match item {
-            Item::Scalar(value) => value.as_integer(),
-            Item::Compound(..) => None,
-        };
-        self.program.answered(&ask, outcome, number);
-        Ok(())
     }
 
     /// From now on the client only finishes what it has begun; what is due and not sent is dropped.
@@ -159,145 +123,18 @@ impl Client {
     /// Whether it has stopped and every request is answered.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.stopping && self.in_flight.is_empty() && self.program.is_at_rest()
+        self.stopping && self.in_flight.is_empty() && self.dialogue.is_at_rest()
     }
 
     /// Gives up on the requests in flight and says how many there were.
-    pub fn abandon(&mut self, instruments: &mut Instruments) -> usize {
-        if let Some(inspector) = &mut instruments.inspector {
-            self.in_flight.iter().for_each(|lost| inspector.unanswered(&lost.ask));
-        }
-        self.in_flight.drain(..).count()
+    pub fn abandon(&mut self, instruments: &mut Instruments<D>) -> usize {
+        let lost = self.in_flight.drain(..);
+        lost.map(|InFlight { asked, .. }| self.dialogue.lost(&asked, &mut instruments.shared)).count()
     }
 
-    /// Its account.
+    /// What it says and hears.
     #[must_use]
-    pub const fn account(&self) -> Account {
-        self.account
-    }
-
-    /// Messages it has sent, those of the preload included.
-    #[must_use]
-    pub const fn sent(&self) -> u64 {
-        self.next_sequence
-    }
-
-    /// Queues that it made and has not deleted.
-    #[must_use]
-    pub fn leftovers(&self) -> Vec<Queue> {
-        self.program.leftovers()
-    }
-}
-
-/// What kind of answer it is, for a request of that kind.
-fn outcome(kind: Kind, item: &Item<'_>) -> Outcome {
-    match (kind, item) {
-        (Kind::Peek | Kind::Pop | Kind::ReadBroadcast, Item::Scalar(Value::Null)) => Outcome::Null,
-        (Kind::Peek | Kind::Pop | Kind::ReadBroadcast, Item::Compound(Shape::Map | Shape::Array, _))
-        | (Kind::Send | Kind::Create | Kind::Delete, Item::Scalar(Value::Integer(_)))
-        | (Kind::Readable, Item::Compound(Shape::Array | Shape::Set, _))
-        | (Kind::Echo, Item::Scalar(Value::Bulk(_))) => Outcome::Ok,
-        _ => Outcome::Error,
-    }
-}
-
-fn error_word<'a>(item: &Item<'a>) -> &'a [u8] {
-    match item {
-        Item::Scalar(value) => value.error_word().unwrap_or(b"unexpected"),
-        Item::Compound(..) => b"unexpected",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use posthaste_wire::reply::{Skip, skip};
-
-    use super::*;
-    use crate::tally::{Counts, Window};
-
-    fn instruments() -> Instruments {
-        let tally = Tally::new(Window { start: 0, end: u64::MAX }, false);
-        Instruments::new(200, 1, tally, None)
-    }
-
-    fn answer(
-        client: &mut Client,
-        bytes: &[u8],
-        now: u64,
-        instruments: &mut Instruments,
-    ) -> Result<(), &'static str> {
-        let Skip::Done(item, _) = skip(bytes) else { panic!("{bytes:?} is not a reply") };
-        client.receive(&item, bytes, now, instruments)
-    }
-
-    #[test]
-    fn each_request_waits_for_the_answer_before_and_is_timed() {
-        let (mut instruments, mut out) = (instruments(), Vec::new());
-        let mut client = Client::new(1, Program::twelve_step(1), 1, 0);
-        assert!(client.issue(1_000, &mut instruments, &mut out));
-        assert!(!client.issue(1_001, &mut instruments, &mut out));
-        assert_eq!(answer(&mut client, b":5\r\n", 51_000, &mut instruments), Ok(()));
-        assert!(client.issue(51_000, &mut instruments, &mut out));
-        let latency = instruments.tally.total().latency;
-        assert_eq!((latency.len(), latency.max() / 1_000), (1, 50));
-        assert!(answer(&mut client, b"$-1\r\n", 60_000, &mut instruments).is_ok());
-        assert_eq!(instruments.tally.total().counts, Counts { ok: 1, nulls: 1, errors: 0 });
-    }
-
-    #[test]
-    fn a_paced_client_counts_from_when_a_request_was_due() {
-        let (mut instruments, mut out) = (instruments(), Vec::new());
-        let mut client = Client::new(1, Program::twelve_step(1), 1, 0).paced();
-        assert!(!client.issue(500, &mut instruments, &mut out), "nothing is due");
-        client.arrival(1_000);
-        client.arrival(2_000);
-        assert!(client.issue(1_100, &mut instruments, &mut out));
-        assert!(!client.issue(2_000, &mut instruments, &mut out), "the one before is not answered");
-        assert_eq!(client.behind(), 1);
-        // The server stalls: the second request leaves late, and that counts.
-        answer(&mut client, b":5\r\n", 901_000, &mut instruments).expect("asked for");
-        assert!(client.issue(901_000, &mut instruments, &mut out));
-        answer(&mut client, b"$-1\r\n", 902_000, &mut instruments).expect("asked for");
-        let latency = instruments.tally.total().latency;
-        assert_eq!((latency.min() + 500) / 1_000, 900);
-        assert_eq!(latency.max() / 1_000, 900);
-        client.arrival(3_000_000);
-        client.stop();
-        assert_eq!(client.behind(), 0);
-    }
-
-    #[test]
-    fn an_answer_of_the_wrong_type_is_an_error() {
-        let (mut instruments, mut out) = (instruments(), Vec::new());
-        let mut client = Client::new(1, Program::twelve_step(1), 1, 0);
-        client.issue(0, &mut instruments, &mut out);
-        assert!(answer(&mut client, b"+OK\r\n", 1, &mut instruments).is_ok());
-        assert_eq!(instruments.tally.error_words().get("unexpected"), Some(&1));
-    }
-
-    #[test]
-    fn an_answer_nobody_asked_for_ends_the_connection() {
-        let mut client = Client::new(1, Program::twelve_step(1), 1, 0);
-        assert!(answer(&mut client, b":1\r\n", 0, &mut instruments()).is_err());
-    }
-
-    #[test]
-    fn a_stopped_client_finishes_its_loop() {
-        let (mut instruments, mut out) = (instruments(), Vec::new());
-        let mut client = Client::new(1, Program::twelve_step(1), 1, 0);
-        client.issue(0, &mut instruments, &mut out);
-        client.stop();
-        let mut answers = 0;
-        while !client.is_done() {
-            let reply: &[u8] = match answers {
-                1 | 2 | 4 | 5 | 9 | 10 => b"*2\r\n+body\r\n+x\r\n",
-                8 => b"*0\r\n",
-                _ => b":7\r\n",
-            };
-            assert!(answer(&mut client, reply, 1, &mut instruments).is_ok());
-            answers += 1;
-            client.issue(1, &mut instruments, &mut out);
-        }
-        assert_eq!((answers, instruments.tally.total().counts.ok), (12, 12));
+    pub fn into_dialogue(self) -> D {
+        self.dialogue
     }
 }

@@ -3,18 +3,18 @@
 use std::io::{self, ErrorKind, Read, Write};
 
 use mio::{Interest, Registry, Token};
-use posthaste_wire::reply::{Skip, skip};
 
 use crate::address::Stream;
-use crate::client::{Client, Instruments};
+use crate::client::{Client, Instruments, Received};
 use crate::clock::Clock;
+use crate::dialogue::Dialogue;
 
 /// A client on its connection.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct Connection<D: Dialogue> {
     stream: Stream,
     /// The state machine.
-    pub(crate) client: Client,
+    pub(crate) client: Client<D>,
     out: Vec<u8>,
     written: usize,
     /// The beginning of an answer whose end has not arrived.
@@ -27,10 +27,10 @@ pub(crate) struct Connection {
     pub(crate) broken: Option<String>,
 }
 
-impl Connection {
-    /// A client that has logged in on `stream`.
+impl<D: Dialogue> Connection<D> {
+    /// A client that may begin on `stream`.
     #[must_use]
-    pub(crate) const fn new(stream: Stream, client: Client) -> Self {
+    pub(crate) const fn new(stream: Stream, client: Client<D>) -> Self {
         Self {
             stream,
             client,
@@ -58,7 +58,7 @@ impl Connection {
         scratch: &mut [u8],
         clock: Clock,
         now: &mut u64,
-        instruments: &mut Instruments,
+        instruments: &mut Instruments<D>,
     ) -> usize {
         let mut answers = 0;
         while self.broken.is_none() {
@@ -80,7 +80,7 @@ impl Connection {
     }
 
     /// Takes newly arrived bytes: whole answers from where they were read, the rest is kept.
-    fn take(&mut self, bytes: &[u8], now: u64, instruments: &mut Instruments) -> usize {
+    fn take(&mut self, bytes: &[u8], now: u64, instruments: &mut Instruments<D>) -> usize {
         if self.partial.is_empty() {
             let (answers, used) = self.answers(bytes, now, instruments);
             self.partial.extend_from_slice(&bytes[used..]);
@@ -99,30 +99,26 @@ impl Connection {
     }
 
     /// Hands on the whole answers that `bytes` begins with; returns their number and length.
-    fn answers(&mut self, bytes: &[u8], now: u64, instruments: &mut Instruments) -> (usize, usize) {
+    fn answers(&mut self, bytes: &[u8], now: u64, instruments: &mut Instruments<D>) -> (usize, usize) {
         let (mut answers, mut used) = (0, 0);
         while used < bytes.len() && self.broken.is_none() {
-            match skip(&bytes[used..]) {
-                Skip::Done(item, len) => {
-                    let answer = &bytes[used..used + len];
-                    match self.client.receive(&item, answer, now, instruments) {
-                        Ok(()) => answers += 1,
-                        Err(why) => self.broken = Some(why.to_owned()),
-                    }
+            match self.client.receive(&bytes[used..], now, instruments) {
+                Received::Answer(len) => {
+                    answers += 1;
                     used += len;
                 }
-                Skip::NeedBytes(missing) => {
+                Received::NeedBytes(missing) => {
                     self.missing = missing;
                     break;
                 }
-                Skip::Malformed(fault) => self.broken = Some(fault.text.into_owned()),
+                Received::Broken(why) => self.broken = Some(why.into_owned()),
             }
         }
         (answers, used)
     }
 
     /// Queues the client's next request; says whether there was one.
-    pub(crate) fn issue(&mut self, now: u64, instruments: &mut Instruments) -> bool {
+    pub(crate) fn issue(&mut self, now: u64, instruments: &mut Instruments<D>) -> bool {
         self.broken.is_none() && self.client.issue(now, instruments, &mut self.out)
     }
 

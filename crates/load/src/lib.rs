@@ -2,37 +2,33 @@
 //!
 //! Workloads, clients and checks are plain state machines; one readiness loop per thread drives thousands of
 //! them. A run prepares the server, warms up, measures a window, cools down, lets every client finish what
-//! it has begun, and with `--check` accounts for every message.
+//! it has begun, and with `--check` accounts for what it was told. Loops, schedules and counting are the same for all
+//! tiers; what a tier says and hears is its [`dialogue::Dialogue`].
 
 pub mod address;
 mod aftermath;
 mod alarm;
-pub mod check;
+pub mod bench;
 pub mod client;
 mod clock;
 mod connection;
 pub mod cpu;
+pub mod dialogue;
 pub mod error;
-pub mod mix;
-pub mod options;
 pub mod pace;
-pub mod program;
 mod progress;
+pub mod queue;
 pub mod report;
-pub mod request;
 mod run;
+pub mod run_options;
 pub mod search;
-mod session;
-mod setup;
-pub mod stamp;
 pub mod tally;
 pub mod timespan;
-pub mod twelve_step;
+pub mod violations;
 mod worker;
-pub mod workload;
 
 pub use error::LoadError;
-pub use options::QueueBench;
+pub use queue::QueueBench;
 pub use report::Report;
 pub use run::run;
 pub use search::find_max_rate;

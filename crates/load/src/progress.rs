@@ -57,7 +57,7 @@ impl Live {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::Outcome;
+    use crate::dialogue::Outcome;
 
     #[test]
     fn a_line_covers_the_time_since_the_last() {

@@ -7,20 +7,20 @@ use std::path::Path;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::check::CheckReport;
+use crate::bench::{Bench, Check};
 use crate::cpu::CpuTime;
+use crate::dialogue::Dialogue;
 use crate::error::LoadError;
-use crate::options::QueueBench;
-use crate::request::Kind;
+use crate::run_options::RunOptions;
 use crate::tally::{Counts, Figures};
 
 /// A finished run.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct Report<B: Bench> {
     /// Version of this program.
     pub version: &'static str,
     /// All options, defaults included.
-    pub options: QueueBench,
+    pub options: B,
     /// Seed of the workload.
     pub seed: u64,
     /// First request, in seconds since 1970.
@@ -42,8 +42,9 @@ pub struct Report {
     pub in_flight_mean: f64,
     /// Every kind that occurred.
     pub kinds: BTreeMap<&'static str, KindReport>,
-    /// Outcomes of the twelve steps, first to last; empty in other workloads.
-    pub steps: Vec<Counts>,
+    /// What only this tier has to say.
+    #[serde(flatten)]
+    pub details: B::Details,
     /// What the load generator itself used.
     pub generator: Generator,
     /// Connections that ended early.
@@ -61,7 +62,7 @@ pub struct Report {
     /// Of a search for the highest rate: every run it made.
     pub search: Vec<crate::search::Trial>,
     /// What `--check` found.
-    pub check: Option<CheckReport>,
+    pub check: Option<B::Check>,
 }
 
 /// Response times: from the request's write to its whole answer parsed, in microseconds.
@@ -134,7 +135,7 @@ const LAW_DIFFERENCE_MAX: f64 = 0.01;
 impl InteractiveLaw {
     /// For a closed loop in which something was served; errors have no response times, so with many of them it says little.
     #[must_use]
-    pub fn of(bench: &QueueBench, all: &KindReport) -> Option<Self> {
+    pub fn of(bench: &RunOptions, all: &KindReport) -> Option<Self> {
         if bench.total_rate().is_some() || all.counts.served() == 0 {
             return None;
         }
@@ -196,7 +197,7 @@ impl KindReport {
     }
 }
 
-impl Report {
+impl<B: Bench> Report<B> {
     /// Whether the run is a success: it went through, and no checked promise was broken. A busy generator spoils
     /// the figures (`valid`), not the run.
     ///
@@ -219,7 +220,7 @@ impl Report {
     /// Promises broken; 0 without `--check`.
     #[must_use]
     pub fn violations(&self) -> u64 {
-        self.check.as_ref().map_or(0, |check| check.violations)
+        self.check.as_ref().map_or(0, Check::violations)
     }
 
     /// Writes the summary.
@@ -234,9 +235,9 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl<B: Bench> fmt::Display for Report<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let o = &self.options;
+        let o = self.options.options();
         let pace = match o.total_rate() {
             Some(rate) => format!("{rate} requests/s due, {:?}", o.arrivals).to_lowercase(),
             None if o.think.is_none() => "closed loop".to_owned(),
@@ -245,7 +246,7 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "{}: {} clients, {} in flight each, {pace}, {} s measured after {} s of warm-up, seed {}\n",
-            o.workload,
+            self.options.title(),
             o.clients,
             o.pipeline,
             self.duration_s,
@@ -258,7 +259,7 @@ impl fmt::Display for Report {
             "",
             "served/s",
             "ok",
-            "null",
+            <B::Dialogue as Dialogue>::NULLS,
             "error",
             "mean us",
             "p50 us",
@@ -267,9 +268,9 @@ impl fmt::Display for Report {
             "p99.9 us",
             "max us"
         )?;
-        for kind in Kind::ALL {
-            if let Some(figures) = self.kinds.get(kind.as_str()) {
-                line(f, kind.as_str(), figures)?;
+        for kind in <B::Dialogue as Dialogue>::KINDS {
+            if let Some(figures) = self.kinds.get(kind) {
+                line(f, kind, figures)?;
             }
         }
         let all = KindReport {
@@ -300,7 +301,7 @@ fn line(f: &mut fmt::Formatter<'_>, name: &str, k: &KindReport) -> fmt::Result {
     )
 }
 
-impl Report {
+impl<B: Bench> Report<B> {
     fn footnotes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let g = &self.generator;
         writeln!(
@@ -325,30 +326,19 @@ impl Report {
             writeln!(f, "NOT VALID: {reason}")?;
         }
         let Some(check) = &self.check else { return Ok(()) };
-        writeln!(
-            f,
-            "check: {} messages acknowledged, {} popped ({} of them by the drain), {} missing ({} explained), \
-             {} peeked: {}",
-            check.acknowledged,
-            check.popped,
-            check.drained,
-            check.missing,
-            check.explained,
-            check.peeked,
-            if check.violations == 0 {
-                "no violation".to_owned()
-            } else {
-                format!("{} VIOLATIONS", check.violations)
-            }
-        )?;
-        check.first_violations.iter().try_for_each(|violation| writeln!(f, "VIOLATION: {violation}"))
+        let verdict = match check.violations() {
+            0 => "no violation".to_owned(),
+            count => format!("{count} VIOLATIONS"),
+        };
+        writeln!(f, "check: {check}: {verdict}")?;
+        check.first_violations().iter().try_for_each(|violation| writeln!(f, "VIOLATION: {violation}"))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::Outcome;
+    use crate::dialogue::Outcome;
 
     #[test]
     fn response_times_are_microseconds_within_a_thousandth() {

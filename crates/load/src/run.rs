@@ -4,31 +4,25 @@ use std::fs::OpenOptions;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::aftermath::{Gathered, report, settle, sweep};
-use crate::check::inspector::Inspector;
-use crate::check::ledger::Ledger;
+use crate::aftermath::{Gathered, report};
+use crate::bench::Bench;
 use crate::client::{Client, Instruments};
 use crate::clock::{Clock, Schedule};
 use crate::connection::Connection;
+use crate::dialogue::Dialogue;
 use crate::error::LoadError;
-use crate::mix::{Mix, Recipe};
-use crate::options::QueueBench;
 use crate::pace::Arrivals;
-use crate::program::Program;
 use crate::progress::Live;
 use crate::report::Report;
-use crate::session::Session;
-use crate::setup::{self, Ground, accounts, shared_queues};
+use crate::run_options::RunOptions;
 use crate::tally::{Tally, Window};
 use crate::timespan::nanos;
 use crate::worker::{Floor, Harvest, Worker};
-use crate::workload::Workload;
 
 /// How long clients may take to finish after the cool-down.
 const GRACE: Duration = Duration::from_secs(10);
@@ -39,30 +33,18 @@ const GRACE: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// The options contradict each other, or the run could not be made.
-pub fn run(bench: QueueBench) -> Result<Report, LoadError> {
+pub fn run<B: Bench>(bench: B) -> Result<Report<B>, LoadError> {
     bench.validate()?;
-    bench.json.as_deref().map_or(Ok(()), try_summary)?;
-    raise_descriptor_limit(bench.clients);
-    let run = run_number();
-    let ground = if bench.workload.needs_queues() {
-        setup::prepare(&bench, run)?
-    } else {
-        Ground { sent: vec![0; accounts(&bench) as usize], foreign: 0 }
-    };
-    let ledger = bench.check.then(|| {
-        let mut ledger = Ledger::new(accounts(&bench), ground.foreign);
-        setup::enter(&ground, &mut ledger);
-        Mutex::new(ledger)
-    });
+    bench.options().json.as_deref().map_or(Ok(()), try_summary)?;
+    raise_descriptor_limit(bench.options().clients);
+    let ground = bench.prepare(run_number())?;
     let connections = connect(&bench, &ground)?;
     let start = SystemTime::now();
-    let harvests = drive(&bench, run, connections, ledger.as_ref())?;
-    let mut harvest = Gathered::of(harvests);
-    let ledger = ledger.map(|ledger| ledger.into_inner().unwrap_or_else(PoisonError::into_inner));
-    let check = ledger.map(|ledger| settle(&bench, run, &ground, ledger, &mut harvest));
-    sweep(&bench, &harvest);
-    let report = report(bench, start, harvest, check);
-    if let Some(path) = &report.options.json {
+    let harvests = drive(&bench, &ground, connections)?;
+    let (gathered, played) = Gathered::of(harvests);
+    let settled = bench.settle(ground, played);
+    let report = report(bench, start, gathered, settled);
+    if let Some(path) = &report.options.options().json {
         report.write_json(path)?;
     }
     Ok(report)
@@ -90,44 +72,23 @@ fn raise_descriptor_limit(clients: u32) {
     }
 }
 
-/// Connects and logs in all clients, spread over the addresses.
-fn connect(bench: &QueueBench, ground: &Ground) -> Result<Vec<Connection>, LoadError> {
-    let recipe = recipe(bench);
-    let mut connections = Vec::with_capacity(bench.clients as usize);
-    for account in 1..=bench.clients {
-        let address = &bench.connect[(account as usize - 1) % bench.connect.len()];
-        let mut session = Session::connect(address)?;
-        if bench.workload.needs_queues() {
-            session.log_in(account)?;
-        }
-        let stream = session
-            .into_stream()
+/// Connects all clients, spread over the servers.
+fn connect<B: Bench>(bench: &B, ground: &B::Ground) -> Result<Vec<Connection<B::Dialogue>>, LoadError> {
+    let options = bench.options();
+    let mut connections = Vec::with_capacity(options.clients as usize);
+    for (number, server) in (1..=options.clients).zip(bench.servers().iter().cycle()) {
+        let (stream, dialogue) = bench.connect(ground, number, server)?;
+        let stream = stream
             .into_polled()
-            .map_err(|source| LoadError::Connect { address: address.to_string(), source })?;
-        let program = match &recipe {
-            None => Program::twelve_step(account),
-            Some(recipe) => Program::Mix(Mix::new(Arc::clone(recipe), bench.seed, account)),
-        };
-        let sent = ground.sent[account as usize - 1];
-        let client = Client::new(account, program, bench.pipeline as usize, sent);
-        let client = if bench.total_rate().is_some() { client.paced() } else { client };
+            .map_err(|source| LoadError::Connect { address: server.to_string(), source })?;
+        let client = Client::new(dialogue, options.pipeline as usize);
+        let client = if options.total_rate().is_some() { client.paced() } else { client };
         connections.push(Connection::new(stream, client));
     }
     Ok(connections)
 }
 
-fn recipe(bench: &QueueBench) -> Option<Arc<Recipe>> {
-    let Workload::Mix(shares) = &bench.workload else { return None };
-    Some(Arc::new(Recipe {
-        shares: shares.clone(),
-        queues: bench.queues.into(),
-        clients: bench.clients,
-        broadcast_share: bench.broadcast_share,
-        remove_share: bench.remove_share,
-    }))
-}
-
-fn schedule(bench: &QueueBench) -> Schedule {
+fn schedule(bench: &RunOptions) -> Schedule {
     let start = nanos(bench.warmup);
     let end = start.saturating_add(nanos(bench.duration));
     let stop = end.saturating_add(nanos(bench.cooldown));
@@ -135,30 +96,28 @@ fn schedule(bench: &QueueBench) -> Schedule {
 }
 
 /// Runs the threads, with a live line when a person looks on.
-fn drive(
-    bench: &QueueBench,
-    run: u32,
-    connections: Vec<Connection>,
-    ledger: Option<&Mutex<Ledger>>,
-) -> Result<Vec<Harvest>, LoadError> {
+fn drive<B: Bench>(
+    bench: &B,
+    ground: &B::Ground,
+    connections: Vec<Connection<B::Dialogue>>,
+) -> Result<Vec<Harvest<B::Dialogue>>, LoadError> {
+    let options = bench.options();
     let live = std::io::stderr().is_terminal().then(Live::default);
-    let allows_foreign =
-        ledger.is_some_and(|ledger| ledger.lock().unwrap_or_else(PoisonError::into_inner).allows_foreign());
-    let schedule = schedule(bench);
-    let floor = Floor { clock: Clock::start(), schedule, think: bench.think, ledger, live: live.as_ref() };
+    let schedule = schedule(options);
+    let floor = Floor { clock: Clock::start(), schedule, think: options.think, live: live.as_ref() };
     let mut workers = Vec::new();
-    let shares = deal(connections, bench.threads as usize);
+    let shares = deal(connections, options.threads as usize);
     let threads = shares.len();
     for (thread, share) in shares.into_iter().enumerate() {
-        let tally = Tally::new(schedule.window, live.is_some());
-        let inspector = ledger.map(|_| Inspector::new(run, shared_queues(bench), allows_foreign));
-        let instruments = Instruments::new(bench.message_bytes, run, tally, inspector);
-        let arrivals =
-            bench.total_rate().map(|rate| Arrivals::new(rate, bench.arrivals, thread, threads, bench.seed));
-        let seed = bench.seed.wrapping_add(thread as u64);
+        let tally = Tally::new(schedule.window, <B::Dialogue as Dialogue>::KINDS.len(), live.is_some());
+        let instruments = Instruments { tally, shared: bench.shared(ground) };
+        let arrivals = options
+            .total_rate()
+            .map(|rate| Arrivals::new(rate, options.arrivals, thread, threads, options.seed));
+        let seed = options.seed.wrapping_add(thread as u64);
         workers.push(Worker::new(floor, share, instruments, arrivals, seed)?);
     }
-    let pipeline = bench.pipeline as usize;
+    let pipeline = options.pipeline as usize;
     thread::scope(|scope| {
         let (end, ended) = channel();
         let threads: Vec<_> =
@@ -177,7 +136,7 @@ fn drive(
 }
 
 /// Deals the clients out like cards; no thread goes without one.
-fn deal(connections: Vec<Connection>, threads: usize) -> Vec<Vec<Connection>> {
+fn deal<D: Dialogue>(connections: Vec<Connection<D>>, threads: usize) -> Vec<Vec<Connection<D>>> {
     let threads = threads.min(connections.len());
     let mut shares: Vec<Vec<_>> = (0..threads).map(|_| Vec::new()).collect();
     for (i, connection) in connections.into_iter().enumerate() {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
+use crate::bench::Bench;
 use crate::error::LoadError;
-use crate::options::QueueBench;
 use crate::report::{Report, Response};
 use crate::run::run;
 use crate::timespan;
@@ -62,7 +62,7 @@ impl Limit {
 
     /// Whether a run kept it: its figures speak of the server, which served what was due, in time.
     #[must_use]
-    pub fn is_kept(&self, report: &Report) -> bool {
+    pub fn is_kept<B: Bench>(&self, report: &Report<B>) -> bool {
         let served = report.counts.served();
         report.valid
             && report.counts.errors as f64 <= ERRORS_SHARE_MAX * served as f64
@@ -114,17 +114,14 @@ pub struct Trial {
 ///
 /// # Errors
 /// A run could not be made, or not even the lowest rate kept the limit.
-pub fn find_max_rate(bench: &QueueBench, limit: Limit) -> Result<Report, LoadError> {
+pub fn find_max_rate<B: Bench>(bench: &B, limit: Limit) -> Result<Report<B>, LoadError> {
     let mut trials = Vec::new();
-    let mut best: Option<Report> = None;
-    let mut attempt = |rate: f64, best: &mut Option<Report>| -> Result<bool, LoadError> {
-        let bench = QueueBench {
-            rate: Some(rate),
-            rate_per_client: None,
-            find_max_rate: None,
-            json: None,
-            ..bench.clone()
-        };
+    let mut best: Option<Report<B>> = None;
+    let mut attempt = |rate: f64, best: &mut Option<Report<B>>| -> Result<bool, LoadError> {
+        let mut bench = bench.clone();
+        let options = bench.options_mut();
+        (options.rate, options.rate_per_client) = (Some(rate), None);
+        (options.find_max_rate, options.json) = (None, None);
         let mut report = run(bench.clone())?;
         // A generator that was late for once says nothing about the server.
         if !report.valid && limit.of(&report.response) < limit.below.as_secs_f64() * 1e6 {
@@ -144,7 +141,7 @@ pub fn find_max_rate(bench: &QueueBench, limit: Limit) -> Result<Report, LoadErr
         }
         Ok(kept)
     };
-    let first = bench.total_rate().unwrap_or(FIRST);
+    let first = bench.options().total_rate().unwrap_or(FIRST);
     let (mut passes, mut fails) = (0.0, first);
     while attempt(fails, &mut best)? {
         passes = fails;
@@ -158,14 +155,14 @@ pub fn find_max_rate(bench: &QueueBench, limit: Limit) -> Result<Report, LoadErr
         LoadError::Failed(format!("{limit} was not kept, not even at {fails:.0} requests per second"))
     })?;
     report.search = trials;
-    report.options.json.clone_from(&bench.json);
-    if let Some(path) = &report.options.json {
+    report.options.options_mut().json.clone_from(&bench.options().json);
+    if let Some(path) = &bench.options().json {
         report.write_json(path)?;
     }
     Ok(report)
 }
 
-fn line(rate: f64, report: &Report, limit: Limit, kept: bool) -> String {
+fn line<B: Bench>(rate: f64, report: &Report<B>, limit: Limit, kept: bool) -> String {
     let verdict = if kept { "kept" } else { "not kept" };
     let why = report.invalid_because.first().map_or(String::new(), |why| format!(" ({why})"));
     format!(

@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::program::{Ask, Outcome};
-use crate::request::Kind;
-use crate::twelve_step::STEPS;
+use crate::dialogue::Outcome;
 
 /// Response times above this are counted as this: 1 hour, in nanoseconds.
 const LATENCY_MAX: u64 = 3_600_000_000_000;
@@ -53,7 +51,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    fn add(&mut self, outcome: Outcome) {
+    /// Counts one.
+    pub fn add(&mut self, outcome: Outcome) {
         match outcome {
             Outcome::Ok => self.ok += 1,
             Outcome::Null => self.nulls += 1,
@@ -117,38 +116,39 @@ impl Figures {
 pub struct Tally {
     window: Window,
     kinds: Vec<Figures>,
-    steps: [Counts; STEPS as usize],
     words: BTreeMap<String, u64>,
     /// Since the last live line, warm-up and cool-down included; only on a terminal.
     pub live: Option<Figures>,
 }
 
 impl Tally {
-    /// Nothing yet.
+    /// Nothing yet, for so many kinds of request.
     #[must_use]
-    pub fn new(window: Window, live: bool) -> Self {
+    pub fn new(window: Window, kinds: usize, live: bool) -> Self {
         Self {
             window,
-            kinds: vec![Figures::new(3); Kind::ALL.len()],
-            steps: [Counts::default(); STEPS as usize],
+            kinds: vec![Figures::new(3); kinds],
             words: BTreeMap::new(),
             live: live.then(|| Figures::new(2)),
         }
     }
 
-    /// Counts a request answered at `now`; `word` is the first word of an error.
-    pub fn record(&mut self, ask: &Ask, outcome: Outcome, written: u64, now: u64, word: Option<&[u8]>) {
-        let nanos = now.saturating_sub(written);
+    /// Whether what happens at `now` counts.
+    #[must_use]
+    pub const fn measures(&self, now: u64) -> bool {
+        self.window.contains(now)
+    }
+
+    /// Counts a request of a kind, due at `since` and answered at `now`; `word` is the first word of an error.
+    pub fn record(&mut self, kind: usize, outcome: Outcome, since: u64, now: u64, word: Option<&[u8]>) {
+        let nanos = now.saturating_sub(since);
         if let Some(live) = &mut self.live {
             live.record(outcome, nanos);
         }
-        if !self.window.contains(now) {
+        if !self.measures(now) {
             return;
         }
-        self.kinds[ask.request.kind() as usize].record(outcome, nanos);
-        if let Some(step) = ask.step.checked_sub(1) {
-            self.steps[usize::from(step)].add(outcome);
-        }
+        self.kinds[kind].record(outcome, nanos);
         if let Some(word) = word {
             self.error(word);
         }
@@ -167,17 +167,14 @@ impl Tally {
         for (mine, theirs) in self.kinds.iter_mut().zip(&other.kinds) {
             mine.absorb(theirs);
         }
-        for (mine, theirs) in self.steps.iter_mut().zip(&other.steps) {
-            mine.absorb(*theirs);
-        }
         for (word, count) in &other.words {
             *self.words.entry(word.clone()).or_default() += count;
         }
     }
 
     /// Kinds that occurred, with their figures.
-    pub fn kinds(&self) -> impl Iterator<Item = (Kind, &Figures)> {
-        Kind::ALL.into_iter().zip(&self.kinds).filter(|(_, figures)| figures.counts != Counts::default())
+    pub fn kinds(&self) -> impl Iterator<Item = (usize, &Figures)> {
+        self.kinds.iter().enumerate().filter(|(_, figures)| figures.counts != Counts::default())
     }
 
     /// All kinds together.
@@ -190,12 +187,6 @@ impl Tally {
         total
     }
 
-    /// The twelve steps, first to last; all zero in other workloads.
-    #[must_use]
-    pub fn steps(&self) -> &[Counts] {
-        &self.steps
-    }
-
     /// Errors by their first word.
     #[must_use]
     pub fn error_words(&self) -> &BTreeMap<String, u64> {
@@ -206,30 +197,24 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::Expect;
-    use crate::request::Request;
 
     const WINDOW: Window = Window { start: 1_000, end: 1_000_000_000 };
 
-    fn ask(step: u8) -> Ask {
-        Ask { request: Request::Readable, step, expect: Expect::Any }
-    }
-
     #[test]
     fn only_answers_within_the_window_count() {
-        let mut tally = Tally::new(WINDOW, false);
+        let mut tally = Tally::new(WINDOW, 2, false);
         for now in [999, 1_000, 999_999_999, 1_000_000_000] {
-            tally.record(&ask(9), Outcome::Ok, 0, now, None);
+            tally.record(1, Outcome::Ok, 0, now, None);
         }
         assert_eq!(tally.total().counts.ok, 2);
-        assert_eq!(tally.steps()[8].ok, 2);
+        assert_eq!(tally.kinds().map(|(kind, _)| kind).collect::<Vec<_>>(), [1]);
     }
 
     #[test]
     fn errors_are_counted_by_word_and_kept_out_of_response_times() {
-        let mut tally = Tally::new(WINDOW, false);
-        tally.record(&ask(0), Outcome::Error, 0, 5_000, Some(b"BUSY"));
-        tally.record(&ask(0), Outcome::Null, 0, 6_000, None);
+        let mut tally = Tally::new(WINDOW, 2, false);
+        tally.record(0, Outcome::Error, 0, 5_000, Some(b"BUSY"));
+        tally.record(0, Outcome::Null, 0, 6_000, None);
         let total = tally.total();
         assert_eq!(total.counts, Counts { ok: 0, nulls: 1, errors: 1 });
         assert_eq!(total.latency.len(), 1);
@@ -238,10 +223,10 @@ mod tests {
 
     #[test]
     fn percentiles_are_within_a_thousandth_and_survive_merging() {
-        let mut halves = [Tally::new(WINDOW, false), Tally::new(WINDOW, false)];
+        let mut halves = [Tally::new(WINDOW, 2, false), Tally::new(WINDOW, 2, false)];
         for micros in 1..=10_000 {
             let now = 500_000_000;
-            halves[micros % 2].record(&ask(0), Outcome::Ok, now - micros as u64 * 1_000, now, None);
+            halves[micros % 2].record(0, Outcome::Ok, now - micros as u64 * 1_000, now, None);
         }
         let [mut all, other] = halves;
         all.absorb(&other);
@@ -254,9 +239,9 @@ mod tests {
 
     #[test]
     fn a_flood_of_different_words_stays_bounded() {
-        let mut tally = Tally::new(WINDOW, false);
+        let mut tally = Tally::new(WINDOW, 2, false);
         for i in 0..1_000 {
-            tally.record(&ask(0), Outcome::Error, 0, 5_000, Some(format!("E{i}").as_bytes()));
+            tally.record(0, Outcome::Error, 0, 5_000, Some(format!("E{i}").as_bytes()));
         }
         assert!(tally.error_words().len() <= WORDS_MAX + 1);
         assert_eq!(tally.error_words().values().sum::<u64>(), 1_000);

@@ -4,7 +4,6 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -12,16 +11,14 @@ use hdrhistogram::Histogram;
 use mio::{Events, Poll, Token};
 
 use crate::alarm::{ALARM, Alarm};
-use crate::check::inspector::Findings;
-use crate::check::ledger::Ledger;
 use crate::client::Instruments;
 use crate::clock::{Clock, Schedule};
 use crate::connection::Connection;
 use crate::cpu::{CpuReading, CpuTime};
+use crate::dialogue::Dialogue;
 use crate::error::LoadError;
 use crate::pace::{Arrivals, Think};
 use crate::progress::Live;
-use crate::request::{Account, Queue};
 use crate::tally::{Tally, histogram};
 use crate::timespan::nanos;
 
@@ -40,18 +37,16 @@ pub(crate) struct Floor<'a> {
     pub(crate) schedule: Schedule,
     /// Pause of a client before each request but its first; not in an open loop.
     pub(crate) think: Think,
-    /// With `--check`.
-    pub(crate) ledger: Option<&'a Mutex<Ledger>>,
     /// On a terminal.
     pub(crate) live: Option<&'a Live>,
 }
 
 /// One thread with its clients.
-pub(crate) struct Worker<'a> {
+pub(crate) struct Worker<'a, D: Dialogue> {
     floor: Floor<'a>,
     poll: Poll,
-    connections: Vec<Connection>,
-    instruments: Instruments,
+    connections: Vec<Connection<D>>,
+    instruments: Instruments<D>,
     scratch: Vec<u8>,
     /// Clients that think, the one that wakes first on top.
     thinkers: BinaryHeap<Reverse<(u64, usize)>>,
@@ -89,11 +84,9 @@ struct Mark {
 
 /// What a thread brings home.
 #[derive(Debug)]
-pub(crate) struct Harvest {
+pub(crate) struct Harvest<D: Dialogue> {
     /// What was counted in the window.
     pub(crate) tally: Tally,
-    /// What the checks found.
-    pub(crate) findings: Option<Findings>,
     /// Processor time in the window.
     pub(crate) cpu: CpuTime,
     /// Length of the window as this thread saw it, in seconds.
@@ -108,21 +101,21 @@ pub(crate) struct Harvest {
     pub(crate) broken: Option<(usize, String)>,
     /// Requests never answered.
     pub(crate) unanswered: usize,
-    /// By client: messages sent.
-    pub(crate) sent: Vec<(Account, u64)>,
-    /// Queues made and not deleted.
-    pub(crate) leftovers: Vec<Queue>,
+    /// The clients.
+    pub(crate) dialogues: Vec<D>,
+    /// What they shared.
+    pub(crate) shared: D::Shared,
 }
 
-impl<'a> Worker<'a> {
+impl<'a, D: Dialogue> Worker<'a, D> {
     /// A thread's clients, logged in and ready.
     ///
     /// # Errors
     /// The operating system has no more descriptors or memory for the loop.
     pub(crate) fn new(
         floor: Floor<'a>,
-        connections: Vec<Connection>,
-        instruments: Instruments,
+        connections: Vec<Connection<D>>,
+        instruments: Instruments<D>,
         arrivals: Option<Arrivals>,
         seed: u64,
     ) -> Result<Self, LoadError> {
@@ -161,7 +154,7 @@ impl<'a> Worker<'a> {
     ///
     /// # Errors
     /// The operating system refused to wait.
-    pub(crate) fn run(mut self, pipeline: usize) -> Result<Harvest, LoadError> {
+    pub(crate) fn run(mut self, pipeline: usize) -> Result<Harvest<D>, LoadError> {
         let mut events = Events::with_capacity(EVENTS_MAX);
         self.begin(pipeline);
         loop {
@@ -189,7 +182,7 @@ impl<'a> Worker<'a> {
                 }
             }
             self.wake(woke);
-            self.hand_over();
+            D::turn_ended(&mut self.instruments.shared);
             if self.stage == Stage::Measure {
                 self.turn_max = self.turn_max.max(self.floor.clock.now() - woke);
             }
@@ -331,31 +324,21 @@ impl<'a> Worker<'a> {
         self.turn
     }
 
-    fn hand_over(&mut self) {
-        if let (Some(ledger), Some(inspector)) = (self.floor.ledger, &mut self.instruments.inspector)
-            && inspector.has_news()
-        {
-            inspector.hand_over(&mut ledger.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
-        }
-    }
-
-    fn harvest(mut self) -> Harvest {
+    fn harvest(mut self) -> Harvest<D> {
         let mut unanswered = 0;
         for connection in &mut self.connections {
             unanswered += connection.client.abandon(&mut self.instruments);
         }
-        self.hand_over();
+        D::turn_ended(&mut self.instruments.shared);
         if self.stage == Stage::Measure {
             self.end = Mark { now: self.floor.clock.now(), cpu: CpuReading::of_this_thread() };
         }
         let behind = self.behind;
-        let clients = || self.connections.iter().map(|c| &c.client);
         let mut reasons = self.connections.iter().filter_map(|c| c.broken.as_ref());
         let broken = reasons.next().map(|first| (1 + reasons.count(), first.clone()));
         Harvest {
-            sent: clients().map(|c| (c.account(), c.sent())).collect(),
-            leftovers: clients().flat_map(|c| c.leftovers()).collect(),
-            findings: self.instruments.inspector.map(|inspector| inspector.findings()),
+            dialogues: self.connections.into_iter().map(|c| c.client.into_dialogue()).collect(),
+            shared: self.instruments.shared,
             cpu: self.end.cpu - self.start.cpu,
             window_s: self.end.now.saturating_sub(self.start.now) as f64 * 1e-9,
             turn_max: self.turn_max,

@@ -4,7 +4,9 @@ mod fake;
 
 use clap::Parser;
 use fake::{Mutant, serve};
-use posthaste_load::{LoadError, QueueBench, Report, run};
+use posthaste_load::{LoadError, QueueBench, run};
+
+type Report = posthaste_load::Report<QueueBench>;
 
 #[derive(Parser)]
 struct Line {
@@ -57,9 +59,9 @@ fn an_honest_server_passes_every_workload() {
 fn twelve_step_counts_its_steps_and_leaves_nothing_behind() {
     let report = checked(Mutant::Honest, "--clients 3");
     let check = report.check.as_ref().expect("--check");
-    assert_eq!(report.steps.len(), 12);
-    let (first, last) = (report.steps[0], report.steps[11]);
-    assert!(last.ok > 0 && first.ok - last.ok <= 3, "{:?}", report.steps);
+    assert_eq!(report.details.steps.len(), 12);
+    let (first, last) = (report.details.steps[0], report.details.steps[11]);
+    assert!(last.ok > 0 && first.ok - last.ok <= 3, "{:?}", report.details.steps);
     // A null in step 3 leaves the client's own message to be popped by its step 6, and so on.
     assert!(check.drained <= 6, "{report}");
     let by_kind: u64 = report.kinds.values().map(|kind| kind.counts.served()).sum();

@@ -4,8 +4,6 @@
 //! to the number of clients. So a request is a small value that can be copied, compared and remembered
 //! beside its answer, and its bytes are fixed pieces with a few numbers between them.
 
-use serde::Serialize;
-
 /// A queue, by the number that is its name.
 pub type Queue = u64;
 
@@ -13,8 +11,7 @@ pub type Queue = u64;
 pub type Account = u32;
 
 /// What requests are counted and timed by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// SEND.
     Send,
@@ -35,32 +32,9 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Every kind, in the order of reports.
-    pub const ALL: [Self; 8] = [
-        Self::Send,
-        Self::Peek,
-        Self::Pop,
-        Self::ReadBroadcast,
-        Self::Readable,
-        Self::Create,
-        Self::Delete,
-        Self::Echo,
-    ];
-
-    /// Its name on the command line and in reports.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Send => "send",
-            Self::Peek => "peek",
-            Self::Pop => "pop",
-            Self::ReadBroadcast => "read_broadcast",
-            Self::Readable => "readable",
-            Self::Create => "create",
-            Self::Delete => "delete",
-            Self::Echo => "echo",
-        }
-    }
+    /// Their names on the command line and in reports, in the order of the variants.
+    pub const NAMES: [&'static str; 8] =
+        ["send", "peek", "pop", "read_broadcast", "readable", "create", "delete", "echo"];
 }
 
 /// What a client asks of the server.

@@ -9,10 +9,11 @@ use posthaste_wire::reply::{Item, Value};
 use super::inspector::{Answered, Inspector};
 use super::ledger::Ledger;
 use crate::address::Address;
+use crate::dialogue::Outcome;
 use crate::error::LoadError;
-use crate::program::{Ask, Expect, Outcome};
-use crate::request::{Account, Queue, Read, Request};
-use crate::session::{IN_FLIGHT, Session};
+use crate::queue::program::{Ask, Expect};
+use crate::queue::request::{Account, Queue, Read, Request};
+use crate::queue::session::{IN_FLIGHT, Session};
 
 /// The queues a run used.
 #[derive(Debug)]

@@ -3,8 +3,9 @@
 //! Every feature at least once, weight on sending and reading, some contention on queue `1`, no error
 //! expected, and the store neither fills nor drains: each loop removes as many messages as it sends.
 
-use crate::program::{Ask, Expect, Outcome};
-use crate::request::{Account, Queue, Read, Request};
+use crate::dialogue::Outcome;
+use crate::queue::program::{Ask, Expect};
+use crate::queue::request::{Account, Queue, Read, Request};
 
 /// The queue all clients share.
 pub const SHARED_QUEUE: Queue = 1;

@@ -7,7 +7,7 @@ use posthaste_wire::reply::{Item, Reply, Skip, Value, decode, skip};
 
 use crate::address::{Address, BlockingStream};
 use crate::error::LoadError;
-use crate::request::{Account, Request};
+use crate::queue::request::{Account, Request};
 
 /// Requests in flight while many are sent in a row.
 pub(crate) const IN_FLIGHT: usize = 64;

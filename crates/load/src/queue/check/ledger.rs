@@ -6,8 +6,9 @@
 
 use std::collections::VecDeque;
 
-use super::{CheckReport, Violations};
-use crate::request::Account;
+use super::CheckReport;
+use crate::queue::request::Account;
+use crate::violations::Violations;
 
 /// What happened to one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! What one client does next: a workload unrolled for one client.
 
-use crate::mix::Mix;
-use crate::request::{Account, Queue, Request};
-use crate::twelve_step::TwelveStep;
+use crate::dialogue::Outcome;
+use crate::queue::mix::Mix;
+use crate::queue::request::{Account, Queue, Request};
+use crate::queue::twelve_step::TwelveStep;
 
 /// One request of a workload, and what its answer has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,17 +25,6 @@ pub enum Expect {
     Found,
     /// A list of queues with this one in it.
     Lists(Queue),
-}
-
-/// How a request ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Answered with what it asked for.
-    Ok,
-    /// There was nothing to read.
-    Null,
-    /// Refused, or answered with something else.
-    Error,
 }
 
 /// The state of a workload for one client: requests out, answers in.

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 
 use posthaste_wire::reply::{Item, Reply, Value, decode, pairs};
 
-use super::Violations;
 use super::ledger::{Event, Fate, Ledger};
-use crate::program::{Ask, Expect, Outcome};
-use crate::request::{Account, Queue, Read, Request};
-use crate::stamp::{NoStamp, Stamp};
+use crate::dialogue::Outcome;
+use crate::queue::program::{Ask, Expect};
+use crate::queue::request::{Account, Queue, Read, Request};
+use crate::queue::stamp::{NoStamp, Stamp};
+use crate::violations::Violations;
 
 /// Places of senders' orders that are remembered, per thread; about 24 bytes each.
 const ORDERS_MAX: usize = 1 << 22;

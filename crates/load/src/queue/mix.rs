@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
-use crate::program::{Ask, Expect, Outcome};
-use crate::request::{Account, Queue, Read, Request};
-use crate::workload::MixKind;
+use crate::dialogue::Outcome;
+use crate::queue::program::{Ask, Expect};
+use crate::queue::request::{Account, Queue, Read, Request};
+use crate::queue::workload::MixKind;
 
 /// Queues that a client may hold.
 const OWN_MAX: usize = 1000;
@@ -170,7 +171,7 @@ impl Mix {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::Workload;
+    use crate::queue::workload::Workload;
 
     fn recipe(text: &str) -> Arc<Recipe> {
         let Ok(Workload::Mix(shares)) = text.parse() else { panic!("{text} is not a mix") };

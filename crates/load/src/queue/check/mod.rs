@@ -9,36 +9,11 @@ pub(crate) mod drain;
 pub mod inspector;
 pub mod ledger;
 
+use std::fmt;
+
 use serde::Serialize;
 
-/// Violations written out in full; the others are only counted.
-const SHOWN_MAX: usize = 10;
-
-/// Broken promises: how many, and the first of them in words.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Violations {
-    /// All of them.
-    pub count: u64,
-    /// The first ones, in words.
-    pub first: Vec<String>,
-}
-
-impl Violations {
-    /// Counts one; `say` is only asked while there is room for its words.
-    pub fn add(&mut self, say: impl FnOnce() -> String) {
-        self.count += 1;
-        if self.first.len() < SHOWN_MAX {
-            self.first.push(say());
-        }
-    }
-
-    /// Takes over those of another checker.
-    pub fn absorb(&mut self, other: Self) {
-        self.count += other.count;
-        let room = SHOWN_MAX.saturating_sub(self.first.len());
-        self.first.extend(other.first.into_iter().take(room));
-    }
-}
+use crate::bench::Check;
 
 /// What `--check` found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -69,18 +44,22 @@ pub struct CheckReport {
     pub first_violations: Vec<String>,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl fmt::Display for CheckReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} messages acknowledged, {} popped ({} of them by the drain), {} missing ({} explained), {} peeked",
+            self.acknowledged, self.popped, self.drained, self.missing, self.explained, self.peeked
+        )
+    }
+}
 
-    #[test]
-    fn ten_violations_are_told_and_all_are_counted() {
-        let mut violations = Violations::default();
-        for i in 0..8 {
-            violations.add(|| i.to_string());
-        }
-        violations.absorb(violations.clone());
-        violations.add(|| unreachable!("no room for more words"));
-        assert_eq!((violations.count, violations.first.len()), (17, 10));
+impl Check for CheckReport {
+    fn violations(&self) -> u64 {
+        self.violations
+    }
+
+    fn first_violations(&self) -> &[String] {
+        &self.first_violations
     }
 }

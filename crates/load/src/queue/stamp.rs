@@ -3,7 +3,7 @@
 //! It stands in plain hexadecimal at the beginning of the body, so that a message found later, in a log or
 //! a console, says by itself where it came from. The checksum covers the whole body, filler included.
 
-use crate::request::{Account, Queue};
+use crate::queue::request::{Account, Queue};
 
 const MARK: &[u8] = b"ph";
 const CHECKSUM: std::ops::Range<usize> = 50..58;

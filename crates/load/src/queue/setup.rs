@@ -1,12 +1,15 @@
 //! What stands on the server before the first measured request: queues, accounts, messages.
 
-use crate::check::ledger::{Event, Fate, Ledger};
-use crate::client::filler;
+use std::sync::{Arc, Mutex};
+
 use crate::error::LoadError;
-use crate::options::{Dataset, QueueBench};
-use crate::request::{Account, Queue, Request};
-use crate::session::{IN_FLIGHT, Session};
-use crate::stamp::Stamp;
+use crate::queue::check::ledger::{Event, Fate, Ledger};
+use crate::queue::dialogue::filler;
+use crate::queue::mix::Recipe;
+use crate::queue::options::{Dataset, QueueBench};
+use crate::queue::request::{Account, Queue, Request};
+use crate::queue::session::{IN_FLIGHT, Session};
+use crate::queue::stamp::Stamp;
 use posthaste_wire::reply::Value;
 
 const DATASET_QUEUES: Queue = 30;
@@ -17,11 +20,15 @@ const FULL_SENDERS: u64 = 30;
 
 /// What the run finds.
 #[derive(Debug)]
-pub(crate) struct Ground {
+pub struct Ground {
+    /// Tells this run's messages from those of others.
+    pub(crate) run: u32,
     /// By account, from 1: messages it has sent before the run.
     pub(crate) sent: Vec<u64>,
-    /// Messages of other origin on the servers.
-    pub(crate) foreign: u64,
+    /// With `--check`: the book of all messages.
+    pub(crate) ledger: Option<Arc<Mutex<Ledger>>>,
+    /// What the clients draw from; None: twelve-step.
+    pub(crate) recipe: Option<Arc<Recipe>>,
 }
 
 /// One message sent before the run.
@@ -43,16 +50,17 @@ pub(crate) fn shared_queues(bench: &QueueBench) -> Queue {
 #[must_use]
 pub(crate) fn accounts(bench: &QueueBench) -> Account {
     match bench.dataset {
-        Some(Dataset::Full) => bench.clients.max(FULL_SENDERS as Account),
-        _ => bench.clients,
+        Some(Dataset::Full) => bench.run.clients.max(FULL_SENDERS as Account),
+        _ => bench.run.clients,
     }
 }
 
-/// Makes the servers ready; sent messages carry the stamp of `run` in a checked run.
+/// Makes the servers ready, and says how many messages of other origin they hold (in a checked run); sent messages
+/// then carry the stamp of the run.
 ///
 /// # Errors
 /// A server cannot be reached or refuses something.
-pub(crate) fn prepare(bench: &QueueBench, run: u32) -> Result<Ground, LoadError> {
+pub(crate) fn prepare(bench: &QueueBench, ground: &mut Ground) -> Result<u64, LoadError> {
     let mut foreign = 0;
     for address in &bench.connect {
         let mut session = Session::connect(address)?;
@@ -66,10 +74,9 @@ pub(crate) fn prepare(bench: &QueueBench, run: u32) -> Result<Ground, LoadError>
             foreign += session.call(&["QLIST"], |queues| messages(&queues))?;
         }
     }
-    let mut ground = Ground { sent: vec![0; accounts(bench) as usize], foreign };
     let mut session = Session::connect(&bench.connect[0])?;
-    send_all(&mut session, bench, run, &mut ground)?;
-    Ok(ground)
+    send_all(&mut session, bench, ground)?;
+    Ok(foreign)
 }
 
 /// All messages of a QLIST; 0 when the server does not tell.
@@ -85,12 +92,8 @@ pub(crate) fn enter(ground: &Ground, ledger: &mut Ledger) {
     }
 }
 
-fn send_all(
-    session: &mut Session,
-    bench: &QueueBench,
-    run: u32,
-    ground: &mut Ground,
-) -> Result<(), LoadError> {
+fn send_all(session: &mut Session, bench: &QueueBench, ground: &mut Ground) -> Result<(), LoadError> {
+    let run = ground.run;
     let mut letters = letters(bench).peekable();
     let mut body = filler(bench.message_bytes);
     let mut sender = None;
@@ -120,7 +123,7 @@ fn send_all(
 /// The messages of the data set, then those of the preload.
 fn letters(bench: &QueueBench) -> impl Iterator<Item = Letter> + use<> {
     let full = if bench.dataset == Some(Dataset::Full) { FULL_MESSAGES } else { 0 };
-    let (clients, queues) = (u64::from(bench.clients), Queue::from(bench.queues));
+    let (clients, queues) = (u64::from(bench.run.clients), Queue::from(bench.queues));
     let preload = (0..bench.preload).map(move |i| Letter {
         // Blocks of one sender: it need not log in for every message.
         sender: (i / 256 % clients) as Account + 1,

@@ -1,0 +1,132 @@
+//! The load generator for the queue tier: its workloads, its clients, its checks.
+
+pub mod check;
+pub mod dialogue;
+pub mod mix;
+pub mod options;
+pub mod program;
+pub mod request;
+mod session;
+mod settle;
+mod setup;
+pub mod stamp;
+pub mod twelve_step;
+pub mod workload;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+
+use crate::address::{Address, BlockingStream};
+use crate::bench::{Bench, Played, Settled};
+use crate::error::LoadError;
+use crate::run_options::RunOptions;
+use crate::tally::Counts;
+use check::CheckReport;
+use check::inspector::Inspector;
+use check::ledger::Ledger;
+use dialogue::{Audit, Desk, QueueDialogue};
+use mix::{Mix, Recipe};
+pub use options::QueueBench;
+use program::Program;
+use session::Session;
+use settle::Leavings;
+use setup::{Ground, accounts, shared_queues};
+use twelve_step::STEPS;
+use workload::Workload;
+
+/// What only reports of the queue tier hold.
+#[derive(Clone, Debug, Serialize)]
+pub struct QueueDetails {
+    /// Outcomes of the twelve steps, first to last; empty in other workloads.
+    pub steps: Vec<Counts>,
+}
+
+impl Bench for QueueBench {
+    type Dialogue = QueueDialogue;
+    type Ground = Ground;
+    type Details = QueueDetails;
+    type Check = CheckReport;
+
+    fn options(&self) -> &RunOptions {
+        &self.run
+    }
+
+    fn options_mut(&mut self) -> &mut RunOptions {
+        &mut self.run
+    }
+
+    fn servers(&self) -> &[Address] {
+        &self.connect
+    }
+
+    fn title(&self) -> String {
+        self.workload.to_string()
+    }
+
+    fn validate(&self) -> Result<(), LoadError> {
+        Self::validate(self)
+    }
+
+    fn prepare(&self, run: u32) -> Result<Ground, LoadError> {
+        let mut ground =
+            Ground { run, sent: vec![0; accounts(self) as usize], ledger: None, recipe: recipe(self) };
+        let foreign = if self.workload.needs_queues() { setup::prepare(self, &mut ground)? } else { 0 };
+        if self.check {
+            let mut ledger = Ledger::new(accounts(self), foreign);
+            setup::enter(&ground, &mut ledger);
+            ground.ledger = Some(Arc::new(Mutex::new(ledger)));
+        }
+        Ok(ground)
+    }
+
+    fn connect(
+        &self,
+        ground: &Ground,
+        number: u32,
+        server: &Address,
+    ) -> Result<(BlockingStream, QueueDialogue), LoadError> {
+        let mut session = Session::connect(server)?;
+        if self.workload.needs_queues() {
+            session.log_in(number)?;
+        }
+        let program = match &ground.recipe {
+            None => Program::twelve_step(number),
+            Some(recipe) => Program::Mix(Mix::new(Arc::clone(recipe), self.run.seed, number)),
+        };
+        let dialogue = QueueDialogue::new(number, program, ground.sent[number as usize - 1]);
+        Ok((session.into_stream(), dialogue))
+    }
+
+    fn shared(&self, ground: &Ground) -> Desk {
+        let audit = ground.ledger.as_ref().map(|ledger| {
+            let allows_foreign = ledger.lock().unwrap_or_else(PoisonError::into_inner).allows_foreign();
+            let inspector = Inspector::new(ground.run, shared_queues(self), allows_foreign);
+            Audit { inspector, ledger: Arc::clone(ledger) }
+        });
+        Desk::new(self.message_bytes, ground.run, audit)
+    }
+
+    fn settle(&self, ground: Ground, played: Played<Self>) -> Settled<Self> {
+        let mut steps = [Counts::default(); STEPS as usize];
+        for desk in &played.shared {
+            steps.iter_mut().zip(&desk.steps).for_each(|(all, one)| all.absorb(*one));
+        }
+        let steps = if self.workload.has_steps() { steps.to_vec() } else { Vec::new() };
+        let mut leavings = Leavings::of(played);
+        let check = settle::settle(self, ground, &mut leavings);
+        settle::sweep(self, &leavings);
+        Settled { details: QueueDetails { steps }, check }
+    }
+}
+
+fn recipe(bench: &QueueBench) -> Option<Arc<Recipe>> {
+    let Workload::Mix(shares) = &bench.workload else { return None };
+    Some(Arc::new(Recipe {
+        shares: shares.clone(),
+        queues: bench.queues.into(),
+        clients: bench.run.clients,
+        broadcast_share: bench.broadcast_share,
+        remove_share: bench.remove_share,
+    }))
+}

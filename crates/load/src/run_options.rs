@@ -1,0 +1,105 @@
+//! The options of every run, whatever it loads: how many clients, how long, at what pace.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, value_parser};
+use serde::Serialize;
+
+use crate::error::LoadError;
+use crate::pace::{Spacing, Think};
+use crate::search::Limit;
+use crate::timespan;
+
+/// How much load, for how long, at what pace.
+#[derive(Args, Clone, Debug, Serialize)]
+pub struct RunOptions {
+    /// Clients, each with a connection of its own
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = value_parser!(u32).range(1..=1_000_000))]
+    pub clients: u32,
+
+    /// Threads that drive the clients
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=1024))]
+    pub threads: u32,
+
+    /// How long to measure, between warm-up and cool-down
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = timespan::parse)]
+    #[serde(rename = "duration_s", serialize_with = "timespan::seconds")]
+    pub duration: Duration,
+
+    /// Load before measuring
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = timespan::parse)]
+    #[serde(rename = "warmup_s", serialize_with = "timespan::seconds")]
+    pub warmup: Duration,
+
+    /// Load after measuring
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = timespan::parse)]
+    #[serde(rename = "cooldown_s", serialize_with = "timespan::seconds")]
+    pub cooldown: Duration,
+
+    /// Pause of a client between an answer and its next request: a time, or exponential:TIME for draws with that mean
+    #[arg(long, value_name = "TIME", default_value = "0ms")]
+    #[serde(rename = "think_ms")]
+    pub think: Think,
+
+    /// Open loop: so many requests per second are due in all, however fast the server answers; response times count from
+    /// then
+    #[arg(long, value_name = "PER_S", value_parser = rate, conflicts_with_all = ["think", "rate_per_client"])]
+    pub rate: Option<f64>,
+
+    /// The same for each client
+    #[arg(long, value_name = "PER_S", value_parser = rate, conflicts_with = "think")]
+    pub rate_per_client: Option<f64>,
+
+    /// How the requests of an open loop are spaced
+    #[arg(long, value_name = "SPACING", default_value = "constant")]
+    pub arrivals: Spacing,
+
+    /// Looks for the highest rate at which a response time keeps its limit, as in p99<5ms
+    ///
+    /// Runs open loops, each for the whole --duration: first at --rate (or 1000) and twice that and so on, then between
+    /// the last that kept it and the first that did not. Measures: mean, p50, p90, p99, p99.9, max.
+    #[arg(long, value_name = "LIMIT", conflicts_with = "think")]
+    pub find_max_rate: Option<Limit>,
+
+    /// Requests each client keeps in flight
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=65_536))]
+    pub pipeline: u32,
+
+    /// The same seed gives the same requests
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Write a summary here
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+impl RunOptions {
+    /// Requests per second that are due, of all clients; None: a closed loop.
+    #[must_use]
+    pub fn total_rate(&self) -> Option<f64> {
+        self.rate.or_else(|| self.rate_per_client.map(|rate| rate * f64::from(self.clients)))
+    }
+
+    /// Looks for options that contradict each other.
+    ///
+    /// # Errors
+    /// The first contradiction, with what to do.
+    pub fn validate(&self) -> Result<(), LoadError> {
+        if self.duration.is_zero() {
+            return Err(LoadError::Usage(
+                "--duration 0 measures nothing; give it a time such as 10s".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Requests per second.
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate.is_finite() && (1e-3..=1e9).contains(&rate) => Ok(rate),
+        _ => Err("must be a number of requests per second between 0.001 and 1e9".to_owned()),
+    }
+}
