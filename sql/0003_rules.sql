@@ -16,12 +16,12 @@ SET LOCAL search_path = posthaste;
 CREATE TYPE answer AS (
     -- Which request of the batch; null for what concerns none.
     op int,
-    -- i number, m message, e nothing to read, f refusal, q queue, a account, r name of a readable queue;
-    -- n name of the queue that messages of this call without one are in;
+    -- i number, m message, e nothing to read, f refusal, q queue, a account, r readable queues: see figures;
+    -- n name of a queue that rows of this call speak of without it;
     -- s what the SENDs of a step gave, d whose the messages are that a step dealt out: see their figures;
-    -- l floor of a lane, v a message became available, g a queue is gone.
+    -- l floor of a lane, v a message became available, g a queue is gone; t up to when a tick is done.
     kind "char",
-    -- The number answered; a message's or account's id; a floor; the limit that was reached.
+    -- The number answered; a message's or account's id; a floor; a time; the limit that was reached.
     number bigint,
     queue_id bigint,
     sender_id int,
@@ -40,6 +40,7 @@ CREATE TYPE answer AS (
     headers bytea,
     body bytea,
     -- Of a queue, in the order that describe_queue gives. Of a message given again: whether an array was asked for.
+    -- r: the queues' ids; a row without a request, but with the same number, has those that are readable for anyone.
     -- s: for each SEND its id (null: no such queue), then for each its queue. d: the places, then for each its request.
     figures bigint[]
 );

@@ -324,37 +324,44 @@ END $$;
 COMMENT ON FUNCTION ack_step(bigint, int[], int[], bigint[], bigint[]) IS
 'ACKs: of several for one message the first counts. Plan: message_aside_by_id.';
 
-CREATE FUNCTION queues_with(at_ms bigint, recipient int, from_place bigint) RETURNS SETOF bigint LANGUAGE plpgsql AS $$
-DECLARE queue bigint := 0;
-BEGIN
-    LOOP
-        queue := least(
+CREATE FUNCTION queues_with(at_ms bigint, recipients int[], from_place bigint)
+RETURNS TABLE (recipient int, queue bigint) LANGUAGE sql STABLE AS $$
+    -- From queue to queue: each seek begins behind the one that was found. 0 stands before the first, null after the last.
+    WITH RECURSIVE found(recipient, queue) AS (
+        SELECT DISTINCT u.recipient, 0::bigint FROM unnest(recipients) AS u(recipient)
+        UNION ALL
+        SELECT f.recipient, least(
             (SELECT queue_id FROM message
-                WHERE ring IN (0, 1) AND recipient_id = recipient AND due_ms IS NULL AND queue_id > queue
+                WHERE ring = 0 AND recipient_id = f.recipient AND due_ms IS NULL AND queue_id > f.queue
                     AND place >= from_place AND (expires_ms IS NULL OR expires_ms > at_ms)
                 ORDER BY recipient_id, queue_id LIMIT 1),
             (SELECT queue_id FROM message
-                WHERE ring = 2 AND recipient_id = recipient AND due_ms IS NULL AND queue_id > queue
+                WHERE ring = 1 AND recipient_id = f.recipient AND due_ms IS NULL AND queue_id > f.queue
+                    AND place >= from_place AND (expires_ms IS NULL OR expires_ms > at_ms)
+                ORDER BY recipient_id, queue_id LIMIT 1),
+            (SELECT queue_id FROM message
+                WHERE ring = 2 AND recipient_id = f.recipient AND due_ms IS NULL AND queue_id > f.queue
                     AND (expires_ms IS NULL OR expires_ms > at_ms)
-                ORDER BY recipient_id, queue_id LIMIT 1));
-        EXIT WHEN queue IS NULL;
-        RETURN NEXT queue;
-    END LOOP;
-END $$;
-COMMENT ON FUNCTION queues_with(bigint, int, bigint) IS
-'Queues that hold something for one recipient (0: for anyone), one seek for each. Plan: message_by_queue.';
+                ORDER BY recipient_id, queue_id LIMIT 1))
+        FROM found f WHERE f.queue IS NOT NULL)
+    SELECT f.recipient, f.queue FROM found f WHERE f.queue > 0
+$$;
+COMMENT ON FUNCTION queues_with(bigint, int[], bigint) IS
+'Queues that hold something for these recipients (0: for anyone), one seek for each in each part of the table. Inlined. Plan: message_by_queue.';
 
 CREATE FUNCTION readable_step(at_ms bigint, ops int[], readers int[], from_place bigint) RETURNS SETOF answer
 LANGUAGE plpgsql AS $$
-DECLARE for_anyone bigint[] := ARRAY(SELECT queues_with(at_ms, 0, from_place));
 BEGIN
-    -- The name by a subquery: a join would be planned for as many rows as queues_with() is guessed to give.
-    RETURN QUERY SELECT u.op, 'r'::"char", r.id, null::bigint, null::int, null::int, null::bigint, null::int,
-        null::bigint, null::bigint, null::bigint, (SELECT q.name FROM queue q WHERE q.id = r.id), null::text, null::text,
-        null::bytea, null::bytea, null::bigint[]
-        FROM unnest(ops, readers) AS u(op, reader),
-            LATERAL (SELECT unnest(for_anyone) AS id UNION SELECT queues_with(at_ms, u.reader, from_place)) AS r
-        ORDER BY u.op, r.id;
+    -- What is for anyone is told once for all who ask, and so is each name.
+    RETURN QUERY WITH listed AS MATERIALIZED (
+            SELECT w.recipient, w.queue FROM queues_with(at_ms, readers || 0, from_place) AS w),
+        lists AS (
+            SELECT l.recipient, array_agg(l.queue ORDER BY l.queue) AS queues FROM listed l GROUP BY l.recipient)
+        SELECT u.op, 'r'::"char", ops[1]::bigint, null::bigint, null::int, null::int, null::bigint, null::int,
+            null::bigint, null::bigint, null::bigint, null::text, null::text, null::text, null::bytea, null::bytea, l.queues
+            FROM (SELECT * FROM unnest(ops, readers) UNION ALL SELECT null, 0) AS u(op, reader)
+                LEFT JOIN lists l ON l.recipient = u.reader
+        UNION ALL SELECT n.* FROM queue_names(ARRAY(SELECT DISTINCT l.queue FROM listed l)) AS n;
 END $$;
 COMMENT ON FUNCTION readable_step(bigint, int[], int[], bigint) IS
-'QREADABLEs: what is for anyone is found once for all who ask. Plan: queues_with, queue_pkey.';
+'QREADABLEs: for each a row with the queues that hold something for it alone, and without a request one with those that do for anyone. Plan: queues_with, queue_pkey.';

@@ -2,13 +2,14 @@
 
 SET LOCAL search_path = posthaste;
 
-CREATE FUNCTION upkeep(given_ms bigint, most int) RETURNS SETOF answer LANGUAGE plpgsql
+CREATE FUNCTION upkeep(given_ms bigint, from_ms bigint, most int) RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
 BEGIN
-    RETURN QUERY SELECT * FROM tick(coalesce(given_ms, now_ms()), most);
+    RETURN QUERY SELECT * FROM tick(coalesce(given_ms, now_ms()), from_ms, most);
 END $$;
-COMMENT ON FUNCTION upkeep(bigint, int) IS 'Lets time pass, for at most so many messages of each kind.';
+COMMENT ON FUNCTION upkeep(bigint, bigint, int) IS
+'Lets time pass, for at most so many messages of each kind. What was due before from_ms is taken to be done with: its index entries, which a transaction held open elsewhere keeps from being removed, are not walked again.';
 
 CREATE FUNCTION watch_news(who bigint, keep_ms bigint) RETURNS void LANGUAGE sql
 SET search_path = posthaste, pg_temp AS $$
@@ -31,7 +32,7 @@ COMMENT ON FUNCTION tell_news(bigint, text) IS
 
 -- The ring ---------------------------------------------------------------------------------------------------------
 
-CREATE FUNCTION turn_ring(bytes_min bigint, patience_ms int) RETURNS text LANGUAGE plpgsql
+CREATE FUNCTION turn_ring(bytes_min bigint, patience_ms int, INOUT oldest bigint, OUT said text) LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET jit = off AS $$
 DECLARE
     now_part smallint := current_part();
@@ -39,44 +40,58 @@ DECLARE
     -- Dead rows count, for they cost space.
     current_bytes bigint := pg_relation_size('posthaste.message_' || now_part);
     other_bytes bigint := pg_relation_size('posthaste.' || other);
+    oldest_before bigint := oldest;
     most_moved bigint;
     other_live bigint;
     moved bigint;
 BEGIN
+    oldest := null;
     IF NOT pg_try_advisory_xact_lock(hashtext('posthaste.ring'), 0) THEN
-        RETURN 'another middleware turns it';
+        said := 'another middleware turns it';
+        RETURN;
     ELSIF other_bytes = 0 THEN
-        IF current_bytes < bytes_min THEN
-            RETURN null;
+        IF current_bytes >= bytes_min THEN
+            PERFORM nextval('ring_turn');
+            UPDATE ring SET since_ms = now_ms();
+            said := 'turned';
         END IF;
-        PERFORM nextval('ring_turn');
-        UPDATE ring SET since_ms = now_ms();
-        RETURN 'turned';
+        RETURN;
     END IF;
-    -- A few stragglers are set aside; a backlog is waited for, while the other part grows. Only when that has grown to
-    -- several times its size is more set aside than a few, unless letting the ring grow is cheaper: a fifth of what the
-    -- part holds, counting 300 bytes for a message.
+    -- A few stragglers are set aside; a backlog that is being read is waited for, while the other part grows. What nobody
+    -- reads goes in pieces, unless there is much of it. When the other part has grown to several times its size, more is
+    -- set aside, unless letting the ring grow is cheaper: a fifth of what the part holds, counting 300 bytes for a message.
     most_moved := CASE WHEN current_bytes < 8 * bytes_min THEN 50 ELSE current_bytes / 1500 END;
-    EXECUTE format('SELECT count(*) FROM (SELECT FROM %I LIMIT $1) AS l', other) INTO other_live USING most_moved + 1;
+    EXECUTE format('SELECT count(*), min(place) FROM (SELECT place FROM %I LIMIT $1) AS l', other)
+        INTO other_live, oldest USING greatest(most_moved, 20000) + 1;
     IF other_live > most_moved THEN
-        RETURN 'backlog in ' || other;
+        IF oldest IS DISTINCT FROM oldest_before OR other_live > 20000 OR current_bytes < bytes_min THEN
+            said := 'backlog in ' || other;
+            RETURN;
+        END IF;
+        most_moved := 2000;
     END IF;
     PERFORM set_config('lock_timeout', patience_ms::text, true);
     BEGIN
         EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', other);
     EXCEPTION WHEN lock_not_available THEN
-        RETURN 'somebody reads ' || other;
+        said := 'somebody reads ' || other;
+        RETURN;
     END;
-    EXECUTE format('INSERT INTO message_aside (ring, id, place, queue_id, sender_id, recipient_id, due_ms, holder_id, receipt,
+    EXECUTE format('WITH gone AS (
+            DELETE FROM %1$I WHERE ctid = ANY(ARRAY(SELECT ctid FROM %1$I ORDER BY place LIMIT $1)) RETURNING *)
+        INSERT INTO message_aside (ring, id, place, queue_id, sender_id, recipient_id, due_ms, holder_id, receipt,
         deliveries, sent_ms, expires_ms, first_queue, reason, headers, body)
         SELECT 2, id, place, queue_id, sender_id, recipient_id, due_ms, holder_id, receipt, deliveries, sent_ms, expires_ms,
-        first_queue, reason, headers, body FROM %I', other);
+        first_queue, reason, headers, body FROM gone', other) USING most_moved;
     GET DIAGNOSTICS moved = ROW_COUNT;
-    EXECUTE format('TRUNCATE %I', other);
-    RETURN 'emptied ' || other || ', ' || moved || ' messages set aside';
+    EXECUTE format('SELECT min(place) FROM %I', other) INTO oldest;
+    IF oldest IS NULL THEN
+        EXECUTE format('TRUNCATE %I', other);
+    END IF;
+    said := format('%s %s, %s messages set aside', CASE WHEN oldest IS NULL THEN 'emptied' ELSE 'eased' END, other, moved);
 END $$;
-COMMENT ON FUNCTION turn_ring(bigint, int) IS
-'One half of a turn, to be called every now and then: empties the part of the ring that is not appended to, once next to nothing is left in it, waiting for readers of it at most so long; or, when it is empty and the other large enough, appends to it from now on. What a transaction elsewhere holds open does not matter: TRUNCATE gives the space of dead rows and their index entries back at once.';
+COMMENT ON FUNCTION turn_ring(bigint, int, bigint) IS
+'One half of a turn, to be called every now and then: empties the part of the ring that is not appended to, once next to nothing is left in it or its oldest message is the one that it was at the last call (oldest: the answer of that call), waiting for readers of it at most so long; or, when it is empty and the other large enough, appends to it from now on. What a transaction elsewhere holds open does not matter: TRUNCATE gives the space of dead rows and their index entries back at once.';
 
 CREATE FUNCTION settled_id(patience_ms int) RETURNS bigint LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp AS $$

@@ -1,6 +1,6 @@
 -- Pop strategy mark-update: mark the oldest message as taken, and leave its removal to somebody else.
 --
--- A marked message belongs to no queue (0) and fell due long ago, with its life already over then: so no reader and
+-- A marked message belongs to no queue (0) and fell due when it was taken, with its life over then: so no reader and
 -- no count sees it, and the next tick removes it like any message that has expired. Rows of the ring are never
 -- updated, here neither: they, which only middlewares that batch put there, are deleted at once.
 
@@ -21,7 +21,7 @@ BEGIN
             FROM heads(at_ms, reader, queue, sender, false, false, 1) AS h;
         EXIT WHEN head.tid IS NULL;
         IF head.part = 2 THEN
-            UPDATE message SET queue_id = 0, due_ms = 0, expires_ms = 0
+            UPDATE message SET queue_id = 0, due_ms = at_ms, expires_ms = at_ms
                 WHERE ring = 2 AND ctid = head.tid AND queue_id = head.home AND due_ms IS NULL RETURNING * INTO m;
         ELSE
             DELETE FROM message WHERE ring = head.part AND ctid = head.tid AND due_ms IS NULL RETURNING * INTO m;

@@ -375,7 +375,8 @@ SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
 BEGIN
     PERFORM check_name('reader', reader);
-    RETURN QUERY SELECT a.name FROM readable_step(now_ms(), ARRAY[0], ARRAY[number_of(reader)], 0) AS a;
+    RETURN QUERY SELECT q.name FROM queue q
+        WHERE q.id = ANY(ARRAY(SELECT w.queue FROM queues_with(now_ms(), ARRAY[0, number_of(reader)], 0) AS w)) ORDER BY q.id;
 END $$;
 COMMENT ON FUNCTION readable(text) IS
 'Names of the queues that hold something for the reader, by ascending id. Plan: account_name_key; as queues_with, one seek for each of them.';

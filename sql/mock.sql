@@ -10,6 +10,13 @@ CREATE OR REPLACE FUNCTION mock_number(op int) RETURNS answer LANGUAGE sql IMMUT
 $$;
 COMMENT ON FUNCTION mock_number(int) IS 'The number 1, and a queue named 1.';
 
+CREATE OR REPLACE FUNCTION mock_readable(op int) RETURNS SETOF answer LANGUAGE sql IMMUTABLE AS $$
+    VALUES (op, 'r'::"char", 1::bigint, null::bigint, null::int, null::int, null::bigint, null::int, null::bigint, null::bigint,
+        null::bigint, null::text, null::text, null::text, null::bytea, null::bytea, ARRAY[1]::bigint[]),
+        (null, 'n', null, 1, null, null, null, null, null, null, null, '1', null, null, null, null, null)
+$$;
+COMMENT ON FUNCTION mock_readable(int) IS 'A queue named 1, and for those who want one the number 1.';
+
 CREATE OR REPLACE FUNCTION mock_body() RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
     SELECT convert_to(repeat('x', BODY_BYTES), 'UTF8')
 $$;
@@ -59,7 +66,8 @@ CREATE OR REPLACE FUNCTION apply(
     o_headers bytea[], o_body bytea[], o_a bigint[], o_b bigint[], o_c bigint[], o_d bigint[], o_flags int[])
 RETURNS SETOF answer LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN QUERY SELECT n.* FROM unnest(s_op || a_op) AS u(op), posthaste.mock_number(u.op) AS n;
+    RETURN QUERY SELECT n.* FROM unnest(s_op) AS u(op), posthaste.mock_number(u.op) AS n;
+    RETURN QUERY SELECT a.* FROM unnest(a_op) AS u(op), posthaste.mock_readable(u.op) AS a;
     RETURN QUERY SELECT m.* FROM unnest(r_op) AS u(op), posthaste.mock_message(u.op) AS m;
     RETURN QUERY SELECT o.* FROM unnest(o_op, o_kind) AS u(op, kind), posthaste.mock_other(u.op, u.kind) AS o;
 END $$;
@@ -77,7 +85,7 @@ CREATE OR REPLACE FUNCTION delete_single(op int, queue_name text) RETURNS SETOF 
 LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_number(op) $$;
 
 CREATE OR REPLACE FUNCTION readable_single(given_ms bigint, op int, reader int) RETURNS SETOF answer
-LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_number(op) $$;
+LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_readable(op) $$;
 
 CREATE OR REPLACE FUNCTION pop_delete_retry(given_ms bigint, op int, reader int, queue_name text, sender int, tries int)
 RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(op) $$;
@@ -96,10 +104,11 @@ RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(op)
 
 CREATE OR REPLACE FUNCTION log_in_as(who text) RETURNS int LANGUAGE sql AS $$ SELECT 1 $$;
 
-CREATE OR REPLACE FUNCTION upkeep(given_ms bigint, most int) RETURNS SETOF answer LANGUAGE plpgsql AS $$ BEGIN END $$;
+CREATE OR REPLACE FUNCTION upkeep(given_ms bigint, from_ms bigint, most int) RETURNS SETOF answer LANGUAGE plpgsql AS $$ BEGIN END $$;
 
 CREATE OR REPLACE FUNCTION watch_news(who bigint, keep_ms bigint) RETURNS void LANGUAGE plpgsql AS $$ BEGIN END $$;
 
 CREATE OR REPLACE FUNCTION tell_news(who bigint, news text) RETURNS boolean LANGUAGE sql AS $$ SELECT false $$;
 
-CREATE OR REPLACE FUNCTION turn_ring(bytes_min bigint, patience_ms int) RETURNS text LANGUAGE sql AS $$ SELECT null::text $$;
+CREATE OR REPLACE FUNCTION turn_ring(bytes_min bigint, patience_ms int, INOUT oldest bigint, OUT said text)
+LANGUAGE sql AS $$ SELECT null::bigint, null::text $$;

@@ -3,6 +3,9 @@
 
 mod support;
 
+#[path = "support/client.rs"]
+mod client;
+
 #[path = "support/postgres.rs"]
 mod postgres;
 
@@ -11,6 +14,7 @@ mod session;
 
 use std::process::Command;
 
+use client::{Answer, Client};
 use postgres::Postgres;
 use session::Session;
 use support::Server;
@@ -65,4 +69,40 @@ fn the_ring_turns_under_load_although_a_transaction_is_held_open() {
     for server in servers {
         assert!(!server.log().contains("WARN"), "{}", server.log());
     }
+}
+
+/// Messages that nobody reads, and how many are read at once in the end: an answer has its limit.
+const UNREAD: usize = 5000;
+const AT_ONCE: &str = "500";
+
+/// They would keep their part of the ring from being emptied, with every message that came after them.
+#[test]
+fn what_nobody_reads_is_set_aside_and_not_forgotten() {
+    let server = Postgres::start(&["fsync=off"]);
+    let database = server.create_database();
+    let servers = [(); 2].map(|()| Server::start(&server.url(&database), &[]));
+    let mut client = Client::login(servers[0].addr(), "reader").expect("a login");
+    client.ask(&["QCREATE", "unread"]).expect("it runs");
+    for first in (0..UNREAD).step_by(500) {
+        let bodies: Vec<String> = (first..first + 500).map(|number| format!("{number:0900}")).collect();
+        let words = ["SENDMANY", "unread"].into_iter().chain(bodies.iter().map(String::as_str));
+        let sent = client.ask(&words.collect::<Vec<_>>()).expect("it runs");
+        assert!(matches!(sent, Answer::List(_)), "{sent:?}");
+    }
+    load(&servers, &["--workload", "pairs"]);
+    let turns = number(&server, &database, "SELECT last_value FROM posthaste.ring_turn");
+    assert!(turns >= TURNS, "only {turns} turns");
+    assert_eq!(number(&server, &database, "SELECT count(*) FROM posthaste.message_aside"), UNREAD as i64);
+    let mut read = Vec::new();
+    while let Answer::List(messages) =
+        client.ask(&["POP", "QUEUE", "unread", "COUNT", AT_ONCE]).expect("it runs")
+        && !messages.is_empty()
+    {
+        read.extend(
+            messages
+                .iter()
+                .map(|message| message.body().expect("a body").parse::<usize>().expect("a number")),
+        );
+    }
+    assert!(read.into_iter().eq(0..UNREAD), "all of them, in their order");
 }

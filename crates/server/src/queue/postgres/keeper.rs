@@ -19,6 +19,11 @@ use crate::queue::rules::News;
 const TICK: Duration = Duration::from_millis(50);
 const TELL: Duration = Duration::from_millis(10);
 
+/// How far behind the last tick the next one begins, for who commits late; and how often it begins at the beginning, for
+/// who commits very late.
+const TICK_BEHIND_MS: i64 = 10_000;
+const TICK_WHOLE: Duration = Duration::from_secs(60);
+
 /// How often everybody who waits looks for himself, in case news was lost.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -71,7 +76,10 @@ impl Keeper {
             watched: None,
             looked: Instant::now(),
             ticked: Instant::now(),
+            tick_from_ms: 0,
+            ticked_whole: Instant::now(),
             turn_at: Instant::now(),
+            oldest: None,
             floor_raised: Instant::now(),
             floor_newest: 0,
         };
@@ -112,7 +120,12 @@ struct Round {
     watched: Option<Instant>,
     looked: Instant,
     ticked: Instant,
+    /// Where the next tick begins, and when one last began at the beginning.
+    tick_from_ms: i64,
+    ticked_whole: Instant,
     turn_at: Instant,
+    /// The oldest message in the part of the ring that is to be emptied.
+    oldest: Option<i64>,
     floor_raised: Instant,
     /// The newest place when the floor was raised.
     floor_newest: i64,
@@ -226,11 +239,21 @@ impl Round {
     }
 
     fn tick(&mut self) {
+        if self.ticked_whole.elapsed() >= TICK_WHOLE {
+            self.ticked_whole = Instant::now();
+            self.tick_from_ms = 0;
+        }
         let none: Option<i64> = None;
-        let asked = self.link.ask("SELECT * FROM posthaste.upkeep($1, 1000)", &[(&none, Type::INT8)], true);
-        let Ok(rows) = asked else { return };
+        let arguments: [(&(dyn ToSql + Sync), Type); 2] =
+            [(&none, Type::INT8), (&self.tick_from_ms, Type::INT8)];
+        let asked = self.link.ask("SELECT * FROM posthaste.upkeep($1, $2, 1000)", &arguments, true);
+        let Ok(rows) = asked else {
+            self.tick_from_ms = 0; // it may be another server, with another clock
+            return;
+        };
         self.shared.reach.works();
         let replies = Replies::new(rows, &[], &[]);
+        self.tick_from_ms = replies.ticked.map_or(0, |done| done - TICK_BEHIND_MS);
         self.pass_on(&replies.news);
         let mut outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner);
         outbox.extend(replies.news.iter().filter_map(piece));
@@ -292,13 +315,14 @@ impl Round {
     }
 
     fn turn(&mut self) {
-        let arguments: [(&(dyn ToSql + Sync), Type); 2] =
-            [(&TURN_BYTES, Type::INT8), (&TURN_PATIENCE_MS, Type::INT4)];
-        let turned = self.link.ask("SELECT posthaste.turn_ring($1, $2)", &arguments, false);
-        let said = turned.ok().and_then(|rows| rows.first()?.get::<_, Option<String>>(0));
-        let gave_up =
-            said.as_ref().is_some_and(|said| !said.starts_with("turned") && !said.starts_with("emptied"));
-        self.turn_at = Instant::now() + if gave_up { TURN_AGAIN } else { TURN };
+        let arguments: [(&(dyn ToSql + Sync), Type); 3] =
+            [(&TURN_BYTES, Type::INT8), (&TURN_PATIENCE_MS, Type::INT4), (&self.oldest, Type::INT8)];
+        let turned = self.link.ask("SELECT * FROM posthaste.turn_ring($1, $2, $3)", &arguments, false);
+        let row = turned.ok().and_then(|rows| rows.into_iter().next());
+        self.oldest = row.as_ref().and_then(|row| row.get("oldest"));
+        let said = row.and_then(|row| row.get::<_, Option<String>>("said"));
+        let did = |said: &String| ["turned", "emptied", "eased"].iter().any(|done| said.starts_with(done));
+        self.turn_at = Instant::now() + if said.as_ref().is_none_or(did) { TURN } else { TURN_AGAIN };
         if let Some(said) = said {
             tracing::debug!("the ring of messages: {said}");
         }

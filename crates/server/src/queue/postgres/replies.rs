@@ -44,12 +44,16 @@ pub(super) struct Replies {
     sent: FxHashMap<usize, Vec<Sent>>,
     /// Rows that name queues.
     names: FxHashMap<u64, usize>,
+    /// Rows with the queues that are readable for anyone, by the number that they share with those for a reader.
+    for_anyone: FxHashMap<u64, usize>,
     /// The highest place there is to be seen in the rows.
     pub(super) newest: i64,
     /// Floors by lane.
     pub(super) floors: Vec<(usize, i64)>,
     /// What waiting pops want to know.
     pub(super) news: Vec<News>,
+    /// Up to when, in milliseconds since 1970, a tick is done with what was due.
+    pub(super) ticked: Option<i64>,
 }
 
 /// A message that was sent; None: the queue does not exist.
@@ -69,9 +73,11 @@ impl Replies {
             rows,
             sent: FxHashMap::default(),
             names: FxHashMap::default(),
+            for_anyone: FxHashMap::default(),
             newest: 0,
             floors: Vec::new(),
             news: Vec::new(),
+            ticked: None,
         };
         let mut dealt: FxHashMap<i64, usize> = FxHashMap::default();
         for (number, row) in replies.rows.iter().enumerate() {
@@ -100,6 +106,10 @@ impl Replies {
                 b'n' => {
                     replies.names.insert(unsigned(row, column::QUEUE), number);
                 }
+                b'r' if op.is_none() => {
+                    replies.for_anyone.insert(unsigned(row, column::NUMBER), number);
+                }
+                b't' => replies.ticked = row.get(column::NUMBER),
                 b'l' => replies.floors.extend(op.zip(row.get::<_, Option<i64>>(column::NUMBER))),
                 b'v' => replies.news.push(News::Available {
                     queue: unsigned(row, column::QUEUE),
@@ -174,8 +184,9 @@ impl Replies {
                 ids.map(|id| answer.integer(id)).last().unwrap_or(Outcome::Ok)
             }
             Operation::Readable => {
-                answer.array(len);
-                self.rows_of(op).for_each(|row| answer.text(text(row, column::NAME).as_bytes()));
+                let names = self.readable(first);
+                answer.array(names.len());
+                names.into_iter().for_each(|name| answer.text(name));
                 Outcome::Ok
             }
             Operation::ListQueues => {
@@ -203,6 +214,20 @@ impl Replies {
             }
             _ => answer.integer(number()),
         })
+    }
+
+    /// Names of the queues that hold something for the reader whose row this is, or for anyone.
+    fn readable(&self, own: Option<&Row>) -> Vec<&[u8]> {
+        let for_anyone = own.and_then(|own| self.for_anyone.get(&unsigned(own, column::NUMBER)));
+        let lists = own.into_iter().chain(for_anyone.map(|&row| &self.rows[row]));
+        let mut queues: Vec<i64> = lists
+            .flat_map(|row| row.get::<_, Option<Vec<i64>>>(column::FIGURES).unwrap_or_default())
+            .collect();
+        queues.sort_unstable();
+        queues.dedup();
+        // One without a name was deleted a moment ago.
+        let named = queues.into_iter().filter_map(|queue| self.names.get(&queue.cast_unsigned()));
+        named.map(|&row| text(&self.rows[row], column::NAME).as_bytes()).collect()
     }
 
     /// Messages in reading order.

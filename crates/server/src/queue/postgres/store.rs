@@ -148,7 +148,7 @@ impl Postgres {
     /// For tests: lets time pass.
     pub fn tick(&self) {
         let now = self.shared.now_ms();
-        let upkeep = "SELECT * FROM posthaste.upkeep($1, 1000)";
+        let upkeep = "SELECT * FROM posthaste.upkeep($1, 0, 1000)";
         let rows = self.with_link(|link| link.ask(upkeep, &[(&now, Type::INT8)], false));
         if let Ok(rows) = rows {
             let replies = Replies::new(rows, &[], &[]);
