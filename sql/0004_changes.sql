@@ -18,21 +18,37 @@ END $$;
 COMMENT ON FUNCTION put(bigint, smallint, int, int, queue, bytea, bytea, bigint, bigint, int) IS
 'Stores one message. Only what is ready at once and has no priority may stand in the ring.';
 
+CREATE FUNCTION refused_for_room(op int, q queue, messages bigint, bytes bigint) RETURNS answer LANGUAGE plpgsql AS $$
+DECLARE
+    -- The queue that was counted last in this transaction, and what may still be sent to it.
+    known bigint[] := string_to_array(nullif(current_setting('posthaste.room', true), ''), ' ');
+    room_messages bigint := known[2];
+    room_bytes bigint := known[3];
+BEGIN
+    IF known[1] IS DISTINCT FROM q.id OR room_messages < messages OR room_bytes < bytes THEN
+        SELECT q.messages_max - s.messages, q.bytes_max - s.bytes INTO room_messages, room_bytes FROM stock(q.id) AS s;
+        IF room_messages < messages THEN
+            RETURN refused(op, 'full_messages', q.messages_max);
+        ELSIF room_bytes < bytes THEN
+            RETURN refused(op, 'full_bytes', q.bytes_max);
+        END IF;
+    END IF;
+    PERFORM set_config('posthaste.room', concat_ws(' ', q.id, coalesce(room_messages - messages, 9223372036854775807),
+        coalesce(room_bytes - bytes, 9223372036854775807)), true);
+    RETURN null;
+END $$;
+COMMENT ON FUNCTION refused_for_room(int, queue, bigint, bigint) IS
+'Null when so much may be sent to a queue with limits, else the refusal. Counts what the queue holds, but for many sends of a transaction once. Plan: stock().';
+
 CREATE FUNCTION refusal(op int, q queue, sender int, recipient text, messages bigint, bytes bigint) RETURNS answer
 LANGUAGE plpgsql AS $$
-DECLARE held record;
 BEGIN
     IF recipient <> '*' AND q.forbid_self AND recipient = (SELECT name FROM account WHERE id = sender) THEN
         RETURN refused(op, 'forbidden_self');
     ELSIF recipient <> '*' AND q.only_known AND NOT EXISTS (SELECT FROM account WHERE name = recipient AND known) THEN
         RETURN refused(op, 'no_account');
     ELSIF q.messages_max IS NOT NULL OR q.bytes_max IS NOT NULL THEN
-        SELECT * INTO held FROM stock(q.id);
-        IF held.messages + messages > q.messages_max THEN
-            RETURN refused(op, 'full_messages', q.messages_max);
-        ELSIF held.bytes + bytes > q.bytes_max THEN
-            RETURN refused(op, 'full_bytes', q.bytes_max);
-        END IF;
+        RETURN refused_for_room(op, q, messages, bytes);
     END IF;
     RETURN null;
 END $$;

@@ -95,6 +95,7 @@ BEGIN
         IF flags & 8 <> 0 THEN
             UPDATE queue SET messages_max = a, bytes_max = b, ttl_ms = c, dead_letter = other_name,
                 dead_after = d, forbid_self = flags & 1 <> 0, only_known = flags & 2 <> 0 WHERE id = number;
+            PERFORM set_config('posthaste.room', '', true); -- it was counted for other limits
         END IF;
         RETURN NEXT numbered(op, number);
     WHEN 'u' THEN RETURN NEXT numbered(op, empty_queue(q.id));
