@@ -25,7 +25,7 @@ build: ## Build target/release/posthaste
 	cargo build --release --locked
 
 .PHONY: test
-test: test-rust test-clients ## Run every test but the long campaigns (crash, fuzz, bench)
+test: test-rust test-clients test-lab ## Run every test but the long campaigns (crash, fuzz, bench)
 
 .PHONY: test-rust
 test-rust:
@@ -42,15 +42,28 @@ test-clients:
 	cargo build --locked
 	POSTHASTE=$(abspath $(TARGET))/debug/posthaste $(PYTHON) -m pytest tests/clients
 
+.PHONY: lab
+lab:
+	scripts/python-env.sh .venv lab/requirements.txt
+	@# Of the version in the tree: an editable install, which takes nothing from a registry.
+	.venv/bin/python -c "import posthaste_lab" 2>/dev/null || $(PYTHON) -m pip install --quiet --disable-pip-version-check \
+	  --no-deps --no-build-isolation --editable lab
+
+.PHONY: test-lab
+test-lab: lab
+	scripts/python-env.sh .venv tests/clients/requirements.txt
+	$(PYTHON) -m pytest -c lab/pyproject.toml lab/tests
+
 .PHONY: check
 check: ## Check form, lints and types, of Rust and Python
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	$(MAKE) docs
-	scripts/python-env.sh .venv tests/clients/requirements.txt requirements-dev.txt
+	scripts/python-env.sh .venv tests/clients/requirements.txt lab/requirements.txt requirements-dev.txt
 	$(PYTHON) -m ruff format --check
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m mypy --config-file tests/clients/pyproject.toml tests/clients
+	$(PYTHON) -m mypy --config-file lab/pyproject.toml lab/src lab/tests
 
 .PHONY: bench
 bench: ## Measure against the peers, side by side (takes a while; wants a quiet machine)
@@ -74,4 +87,4 @@ docs: ## Build the pages of all crates, private parts included: they are for who
 .PHONY: clean
 clean: ## Remove everything that was built or installed here
 	cargo clean
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache demo-report tests/clients/node/node_modules fuzz/target
+	rm -rf .venv .hypothesis .mypy_cache .ruff_cache .pytest_cache lab/.hypothesis lab/.pytest_cache demo-report tests/clients/node/node_modules fuzz/target

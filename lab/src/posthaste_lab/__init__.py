@@ -1,0 +1,13 @@
+"""Posthaste's laboratory: models, statistics and laws for measured systems.
+
+Four rooms, each usable alone:
+
+- `queueing`: what a system should do, from textbook models that stay right for thousands of clients;
+- `stats`: what a sample says and how surely.
+
+Units are seconds and per second, unless a name says otherwise.
+"""
+
+from posthaste_lab import queueing, stats
+
+__all__ = ["queueing", "stats"]

@@ -1,0 +1,197 @@
+"""Closed networks: a fixed number of customers who go round for ever, as clients of a benchmark do.
+
+`solve` picks the method; `ClosedNetwork` is what every method answers, for each population from 1 to N at once,
+because the curve is what one compares with measurements.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from posthaste_lab.checks import FloatArray, count, non_negative
+from posthaste_lab.errors import BadArgument, NumericalError
+from posthaste_lab.queueing.convolution import Weights, marginal
+from posthaste_lab.queueing.convolution import solve as convolve
+from posthaste_lab.queueing.mva import Curves, exact, schweitzer
+from posthaste_lab.queueing.station import Kind, Station, checked
+
+Method = Literal["exact", "schweitzer", "convolution"]
+
+
+@dataclass(frozen=True, eq=False)
+class ClosedNetwork:
+    """A solved closed network. Every array runs over `population`: 1, 2, … N.
+
+    `throughput` per second, `response_time` in seconds over all stations (delays among them, think time not).
+    By station name: `utilization` is the busy share of one server, of a load-dependent station the probability of
+    having any customer, of a delay the mean number in it (which may exceed 1); `queue_length` the mean number
+    there, waiting and in service; `residence_time` the seconds a request spends there over all its visits.
+    `bottleneck` is the station that limits throughput as the population grows.
+    """
+
+    stations: tuple[Station, ...]
+    think_time: float
+    method: Method
+    population: FloatArray
+    throughput: FloatArray
+    response_time: FloatArray
+    utilization: Mapping[str, FloatArray] = field(repr=False)
+    queue_length: Mapping[str, FloatArray] = field(repr=False)
+    residence_time: Mapping[str, FloatArray] = field(repr=False)
+    bottleneck: str
+
+    def what_if(
+        self,
+        name: str,
+        *,
+        demand: float | None = None,
+        servers: int | None = None,
+        kind: Kind | None = None,
+        rates: Iterable[float] | None = None,
+        think_time: float | None = None,
+        population: int | None = None,
+    ) -> "ClosedNetwork":
+        """The same network with one station changed, solved anew.
+
+        `servers` makes a plain queue a station of several servers (and 1 makes it plain again). Whatever is not
+        given stays. Raises BadArgument for a name that no station has.
+        """
+        old = next((station for station in self.stations if station.name == name), None)
+        if old is None:
+            raise BadArgument("name", name, f"must be one of {', '.join(s.name for s in self.stations)}")
+        new = old
+        if servers is not None:
+            new = replace(new, servers=servers, kind="multi" if count("servers", servers) > 1 else "queue", rates=None)
+        if rates is not None:
+            new = replace(new, servers=1, kind="load_dependent", rates=tuple(rates))
+        if kind is not None:
+            new = replace(
+                new,
+                kind=kind,
+                servers=new.servers if kind == "multi" else 1,
+                rates=new.rates if kind == "load_dependent" else None,
+            )
+        if demand is not None:
+            new = replace(new, demand=demand)
+        return solve(
+            [new if station is old else station for station in self.stations],
+            len(self.population) if population is None else population,
+            self.think_time if think_time is None else think_time,
+            self.method,
+        )
+
+    def distribution(self, name: str, population: int | None = None) -> FloatArray:
+        """P(0, 1, … customers at a station) with `population` customers in all (default: the largest solved).
+
+        From the convolution of the other stations, where every term is positive (see `convolution`).
+        """
+        if name not in self.queue_length:
+            raise BadArgument("name", name, f"must be one of {', '.join(self.queue_length)}")
+        n = len(self.population) if population is None else count("population", population)
+        return marginal(self.stations, name, n, self.think_time)
+
+
+def solve(
+    stations: Iterable[Station], population: int, think_time: float = 0.0, method: Method = "exact"
+) -> ClosedNetwork:
+    """Solve a closed network of one class for 1 to `population` customers, who think for `think_time` seconds.
+
+    "exact": mean value analysis (Reiser and Lavenberg, JACM 27, 1980; Jain box 34.2) while every station is a plain
+    queue or a delay; with a "multi" or "load_dependent" one, convolution in logarithms, because the textbook's
+    recursion for those loses all digits from some hundred customers on. "schweitzer": the approximation of
+    Schweitzer and Bard (Jain box 34.3), with Seidmann's split of stations with m servers into a queue of demand
+    D/m and a delay of D(m-1)/m; fast for any population, some percent off near the knee. "convolution": as the
+    function of that name.
+
+    Exact for stations with exponential times served first come first served, or any times when shared equally.
+    Raises BadArgument for a network that cannot be (no demand at all, no customers, names twice).
+    """
+    network, n, think = _arguments(stations, population, think_time)
+    if method == "schweitzer":
+        curves = schweitzer(network, n, think)
+    elif method == "exact" and all(station.is_fixed_rate for station in network):
+        curves = exact(network, n, think)
+    elif method in ("exact", "convolution"):
+        curves = convolve(Weights.of(network, n, think))
+    else:
+        raise BadArgument("method", method, 'must be "exact", "schweitzer" or "convolution"')
+    return _network(network, think, method, curves)
+
+
+def convolution(stations: Iterable[Station], population: int, think_time: float = 0.0) -> ClosedNetwork:
+    """Solve a closed network by Buzen's convolution, in logarithms.
+
+    Works for every kind of station at any population; K stations cost O(K N^2) where they depend on the load and
+    O(K N) where not. Buzen, CACM 16 (1973); Bolch et al., 2nd ed., section 8.1. Arguments and errors as `solve`.
+    """
+    return solve(stations, population, think_time, "convolution")
+
+
+def interactive_response_time(population: float, throughput: float, think_time: float = 0.0) -> float:
+    """Response time law of closed systems: R = N/X - Z, in seconds.
+
+    Denning and Buzen, ACM Computing Surveys 10 (1978); Jain, section 33.4. It holds for any system observed long
+    enough, so a measured R that differs means that N, X or Z are not what they are taken for.
+    Raises BadArgument when the think time alone explains more than the population: such figures cannot belong
+    together.
+    """
+    customers = non_negative("population", population)
+    rate = non_negative("throughput", throughput)
+    if rate == 0:
+        raise BadArgument("throughput", throughput, "must be above 0")
+    response = customers / rate - non_negative("think_time", think_time)
+    if response < 0:
+        raise BadArgument(
+            "think_time",
+            think_time,
+            f"is longer than a whole round of {customers / rate:.6g} s (population / throughput)",
+        )
+    return response
+
+
+def _arguments(
+    stations: Iterable[Station], population: int, think_time: float
+) -> tuple[tuple[Station, ...], int, float]:
+    network, think = checked(stations), non_negative("think_time", think_time)
+    if think + sum(station.single_demand for station in network) == 0:
+        raise BadArgument("stations", [s.name for s in network], "must have some demand, or a think time")
+    return network, count("population", population), think
+
+
+def _network(network: tuple[Station, ...], think: float, method: Method, curves: Curves) -> ClosedNetwork:
+    names = [station.name for station in network]
+    _must_hold(network, think, curves, approximate=method == "schweitzer")
+    return ClosedNetwork(
+        stations=network,
+        think_time=think,
+        method=method,
+        population=np.arange(1.0, len(curves.throughput) + 1),
+        throughput=curves.throughput,
+        response_time=curves.residence_time.sum(axis=1),
+        utilization=dict(zip(names, curves.utilization.T, strict=True)),
+        queue_length=dict(zip(names, curves.queue_length.T, strict=True)),
+        residence_time=dict(zip(names, curves.residence_time.T, strict=True)),
+        bottleneck=bottleneck(network, len(curves.throughput)),
+    )
+
+
+def bottleneck(network: tuple[Station, ...], population: int) -> str:
+    """The station with the largest demand per unit of speed: the first to be busy all the time. Delays never are."""
+    limited = [station for station in network if station.kind != "delay"] or list(network)
+    return max(limited, key=lambda s: s.single_demand / s.speeds(population).max()).name
+
+
+def _must_hold(network: tuple[Station, ...], think: float, curves: Curves, *, approximate: bool) -> None:
+    """What every solution satisfies; a solver that breaks it has failed, and must not be believed in silence."""
+    n = np.arange(1.0, len(curves.throughput) + 1)
+    customers = curves.queue_length.sum(axis=1) + think * curves.throughput
+    share = np.array([s.single_demand / s.speeds(len(n)).max() if s.kind != "delay" else 0.0 for s in network])
+    tolerance = 1e-6
+    if not np.all(np.isfinite(customers)) or np.any(curves.queue_length < -tolerance):
+        raise NumericalError(f"no finite, positive solution for population {len(n)} of {network}")
+    if np.any(np.abs(customers - n) > tolerance * n):
+        raise NumericalError(f"customers got lost: {customers[-1]} of {n[-1]} in {network}")
+    if not approximate and np.any(curves.throughput * share.max() > 1 + tolerance):
+        raise NumericalError(f"more throughput than the bottleneck allows: {curves.throughput.max()} in {network}")

@@ -1,0 +1,80 @@
+"""Machines that break and repairers who mend them: the finite source, M/M/c//N.
+
+Also a client population before one pool of workers: a machine "up" is a client who thinks, "down" is one who waits
+for an answer. Unlike M/M/m it cannot be unstable, and arrivals slow down as more of them wait. Jain, section 36.1;
+Bolch et al., 2nd ed., section 6.8. A birth-death chain, added up in logarithms.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.special import logsumexp
+
+from posthaste_lab.checks import FloatArray, count, positive
+
+
+@dataclass(frozen=True, eq=False)
+class MachineRepair:
+    """Figures of the finite source in its steady state. Jobs are machines that are down, waiting or being mended.
+
+    `availability` is the share of time a machine is up, `throughput` repairs per second, `utilization` a repairer's,
+    `p_wait` the probability that a machine that breaks finds no repairer free; times in seconds.
+    """
+
+    machines: int
+    repairers: int
+    failure_rate: float
+    repair_rate: float
+    throughput: float
+    utilization: float
+    availability: float
+    p0: float
+    p_wait: float
+    mean_jobs: float
+    var_jobs: float
+    mean_queue: float
+    mean_up: float
+    mean_response: float
+    mean_wait: float
+    probabilities: FloatArray = field(repr=False)
+
+    def prob_jobs(self, n: int) -> float:
+        """Probability that exactly `n` machines are down, seen at any time."""
+        return float(self.probabilities[n]) if count("n", n, least=0) <= self.machines else 0.0
+
+
+def machine_repair(machines: int, repairers: int, failure_rate: float, repair_rate: float) -> MachineRepair:
+    """Machine repair model: each of `machines` breaks at `failure_rate` while up; a repairer mends at `repair_rate`.
+
+    Rates per second, of one machine and one repairer. Raises BadArgument for counts or rates that cannot be.
+    """
+    population = count("machines", machines)
+    crew = count("repairers", repairers)
+    failure, repair = positive("failure_rate", failure_rate), positive("repair_rate", repair_rate)
+    down = np.arange(population + 1)
+    breaking = (population - down[:-1]) * failure
+    mending = np.minimum(down[1:], crew) * repair
+    log_weights = np.concatenate([[0.0], np.cumsum(np.log(breaking) - np.log(mending))])
+    p = np.exp(log_weights - logsumexp(log_weights))
+    mean_jobs, mean_queue = float(p @ down), float(p @ np.maximum(down - crew, 0))
+    throughput = float(p[1:] @ mending)
+    # Whoever breaks sees the state weighed by how many are still up.
+    seen = p[:-1] * breaking / throughput
+    return MachineRepair(
+        machines=population,
+        repairers=crew,
+        failure_rate=failure,
+        repair_rate=repair,
+        throughput=throughput,
+        utilization=throughput / (crew * repair),
+        availability=(population - mean_jobs) / population,
+        p0=float(p[0]),
+        p_wait=float(seen[crew:].sum()),
+        mean_jobs=mean_jobs,
+        var_jobs=float(p @ (down - mean_jobs) ** 2),
+        mean_queue=mean_queue,
+        mean_up=population - mean_jobs,
+        mean_response=mean_jobs / throughput,
+        mean_wait=mean_queue / throughput,
+        probabilities=p,
+    )

@@ -1,0 +1,117 @@
+"""M/M/m/K: room for K jobs, waiting and in service; who finds it full is turned away.
+
+A finite number of states, so any load is stable. The closed form is 0/0 at a load of one and overflows for large
+K; products of rates, added up in logarithms, are neither. Jain box 31.3; Bolch et al., 2nd ed., section 6.7.
+
+Those who are let in see the state with the law of the state, cut at K-1: Poisson arrivals see time averages.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import gammainc, gammaincc, gammaln, hyp1f1, logsumexp, xlogy
+
+from posthaste_lab.checks import FloatArray, count, non_negative, positive
+from posthaste_lab.errors import BadArgument
+from posthaste_lab.queueing.open_queue import OpenQueue
+
+
+@dataclass(frozen=True)
+class _Limited:
+    """Who is let in behind k others than find a free server waits for k departures."""
+
+    probabilities: FloatArray
+    servers: int
+    service_rate: float
+
+    def seen(self) -> FloatArray:
+        """P(an accepted arrival finds j jobs), j = 0 to K-1."""
+        inside = self.probabilities[:-1]
+        return np.asarray(inside / inside.sum())
+
+    def departures(self) -> FloatArray:
+        """How many departures an arrival behind j jobs waits for."""
+        return np.maximum(np.arange(len(self.probabilities) - 1) - self.servers + 1, 0).astype(np.float64)
+
+    def jobs(self, n: int) -> float:
+        return float(self.probabilities[n]) if n < len(self.probabilities) else 0.0
+
+    def wait_tail(self, t: float) -> float:
+        behind = self.departures()
+        waits = behind > 0
+        tails = gammaincc(behind[waits], self.servers * self.service_rate * t)
+        return float(self.seen()[waits] @ tails)
+
+    def response_tail(self, t: float) -> float:
+        behind = self.departures()
+        return float(self.seen() @ _erlang_then_exponential(behind, self.servers, self.service_rate * t))
+
+
+def _erlang_then_exponential(k: FloatArray, servers: int, x: float) -> FloatArray:
+    """P(k departures at rate m, then a service at rate 1, take longer than x), in units of the mean service."""
+    if servers == 1:
+        return np.asarray(gammaincc(k + 1, x))
+    tail = np.full(len(k), math.exp(-x))
+    behind = k[k > 0]
+    rate, spare = servers * x, (servers - 1) * x
+    # e^-x (m/(m-1))^k P(k, (m-1)x): the factor may overflow while P underflows, each in its own range, so the
+    # first form is used where P is not small and a series of the product where it is.
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        direct = np.exp(-x + behind * math.log(servers / (servers - 1)) + np.log(gammainc(behind, spare)))
+        series = np.exp(xlogy(behind, rate) - rate - gammaln(behind + 1)) * hyp1f1(1.0, behind + 1, spare)
+    in_service = np.where(spare < behind, series, direct)
+    tail[k > 0] = gammaincc(behind, rate) + in_service
+    return tail
+
+
+def mmmk(arrival_rate: float, service_rate: float, servers: int, capacity: int) -> OpenQueue:
+    """M/M/m/K: `servers` servers, at most `capacity` jobs in all; an arrival beyond them is turned away.
+
+    Rates per second; `service_rate` is one server's. Any load is allowed. `p_block` is the share turned away,
+    `throughput` the rate of those served; times, their percentiles and `p_wait` are of those let in.
+    Raises BadArgument when `capacity` is below `servers`, or a rate or count cannot be.
+    """
+    arrivals = non_negative("arrival_rate", arrival_rate)
+    service = positive("service_rate", service_rate)
+    count("servers", servers)
+    if count("capacity", capacity) < servers:
+        raise BadArgument(
+            "capacity", capacity, f"must be at least the {servers} servers: it counts jobs in service too"
+        )
+    n = np.arange(capacity + 1, dtype=np.float64)
+    log_weights = xlogy(n, arrivals / service) - np.cumsum(np.log(np.clip(n, 1, servers)))
+    law = _Limited(np.exp(log_weights - logsumexp(log_weights)), servers, service)
+    queued, p_block = np.maximum(n - servers, 0), float(law.probabilities[-1])
+    throughput = service * float(law.probabilities @ np.minimum(n, servers))  # what busy servers get done
+    mean_jobs, var_jobs = _moments(law.probabilities, n)
+    mean_queue, var_queue = _moments(law.probabilities, queued)
+    seen, behind = law.seen(), law.departures()
+    mean_wait = float(seen @ behind) / (servers * service)
+    var_wait = float(seen @ (behind * (behind + 1))) / (servers * service) ** 2 - mean_wait**2
+    return OpenQueue(
+        model=f"M/M/{servers}/{capacity}",
+        arrival_rate=arrivals,
+        service_rate=service,
+        servers=servers,
+        utilization=throughput / (servers * service),
+        p0=float(law.probabilities[0]),
+        p_wait=float(seen[behind > 0].sum()),
+        mean_jobs=mean_jobs,
+        var_jobs=var_jobs,
+        mean_queue=mean_queue,
+        var_queue=var_queue,
+        mean_response=mean_wait + 1 / service,
+        var_response=var_wait + 1 / service**2,
+        mean_wait=mean_wait,
+        var_wait=var_wait,
+        throughput=throughput,
+        p_block=p_block,
+        capacity=capacity,
+        law=law,
+    )
+
+
+def _moments(probabilities: FloatArray, values: FloatArray) -> tuple[float, float]:
+    mean = float(probabilities @ values)
+    return mean, float(probabilities @ (values - mean) ** 2)

@@ -1,0 +1,82 @@
+"""What any open queue tells: one set of figures for M/M/1, M/M/m, M/M/m/K, M/G/1 and several queues side by side.
+
+*Jobs* are all in the system, *queue* those that wait; *response* is waiting and service, *wait* the first of them.
+The probability laws behind percentiles differ from model to model, so each brings its own `Law`; turning one into
+a percentile is the same for all and stands here.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from scipy.optimize import brentq
+
+from posthaste_lab.checks import count, quantile
+
+
+class Law(Protocol):
+    """The probability laws of one queue: of jobs, and of the times of those who are served."""
+
+    def jobs(self, n: int) -> float:
+        """P(n jobs in the system)."""
+
+    def wait_tail(self, t: float) -> float:
+        """P(wait > t)."""
+
+    def response_tail(self, t: float) -> float:
+        """P(response > t)."""
+
+
+@dataclass(frozen=True)
+class OpenQueue:
+    """Figures of an open queue in its steady state; first come, first served. Times in seconds, rates per second.
+
+    Means and variances are of what their names say (a variance of a time is in seconds squared). `utilization` is
+    of one server, `p0` the probability of an empty system, `p_wait` of an accepted arrival having to wait.
+    `throughput` is below `arrival_rate` only where arrivals are turned away, with probability `p_block`.
+    `service_rate` is one server's.
+    """
+
+    model: str
+    arrival_rate: float
+    service_rate: float
+    servers: int
+    utilization: float
+    p0: float
+    p_wait: float
+    mean_jobs: float
+    var_jobs: float
+    mean_queue: float
+    var_queue: float
+    mean_response: float
+    var_response: float
+    mean_wait: float
+    var_wait: float
+    throughput: float
+    p_block: float = 0.0
+    capacity: int | None = None
+    scv: float = 1.0
+    law: Law = field(kw_only=True, repr=False, compare=False)
+
+    def prob_jobs(self, n: int) -> float:
+        """Probability of exactly `n` jobs in the system, seen at any time."""
+        return self.law.jobs(count("n", n, least=0))
+
+    def response_percentile(self, q: float) -> float:
+        """The response time that `q` percent stay below, in seconds. 95 and 0.95 mean the same."""
+        return _invert(self.law.response_tail, 1 - quantile("q", q), self.mean_response)
+
+    def wait_percentile(self, q: float) -> float:
+        """The wait that `q` percent stay below, in seconds: 0 where at least that share does not wait."""
+        return _invert(self.law.wait_tail, 1 - quantile("q", q), self.mean_response)
+
+
+def _invert(tail: Callable[[float], float], share: float, scale: float) -> float:
+    """The time that a share of the arrivals exceeds."""
+    if tail(0.0) <= share:
+        return 0.0
+    high = scale
+    while tail(high) > share:
+        high *= 2
+    return float(brentq(lambda t: math.log(max(tail(t), 1e-300) / share), 0.0, high, xtol=1e-14 * high, rtol=1e-13))

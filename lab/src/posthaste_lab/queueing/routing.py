@@ -1,0 +1,77 @@
+"""Visit ratios: how often a request comes by each station, from where it goes next.
+
+The traffic equations say that what enters a station has left another one or come from outside: v = e + v P.
+Jain, section 33.6 (forced flow); Bolch et al., 2nd ed., section 7.1.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from posthaste_lab.checks import FloatArray
+from posthaste_lab.errors import BadArgument
+
+ROUNDING = 1e-9
+
+
+def visit_ratios(
+    routing: Sequence[Sequence[float]] | FloatArray, external: Sequence[float] | FloatArray | None = None
+) -> FloatArray:
+    """Visits to each station per request.
+
+    `routing[i][j]` is the probability of going from station i to j. Without `external` the network is closed: every
+    row adds up to 1 and a request is counted at the first station, so its ratio is 1. With `external`, arrivals
+    per second from outside at each station, rows may add up to less (the rest leaves), and ratios are per request
+    that arrives; times the total arrival rate they are each station's throughput.
+
+    Raises BadArgument for probabilities that cannot be, for rows that lose requests of a closed network, and for an
+    open network that some requests would never leave.
+    """
+    matrix = np.asarray(routing, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
+        raise BadArgument("routing", matrix.shape, "must be a square table")
+    if np.any(~np.isfinite(matrix)) or np.any(matrix < 0):
+        raise BadArgument("routing", matrix.tolist(), "must hold probabilities")
+    sums = matrix.sum(axis=1)
+    return _closed(matrix, sums) if external is None else _open(matrix, sums, external)
+
+
+def _closed(matrix: FloatArray, sums: FloatArray) -> FloatArray:
+    for row, total in enumerate(sums):
+        if abs(total - 1) > ROUNDING:
+            raise BadArgument(
+                "routing",
+                matrix[row].tolist(),
+                f"row {row} adds up to {total:.6g}; a closed network keeps all: 1",
+            )
+    # One equation is implied by the others and makes room for v[0] = 1.
+    equations = matrix.T - np.eye(len(matrix))
+    equations[0] = 0
+    equations[0, 0] = 1
+    right = np.zeros(len(matrix))
+    right[0] = 1
+    visits = _solved(equations, right, matrix, "has a part that is never left, or stations that never meet")
+    if np.any(visits < -ROUNDING):
+        raise BadArgument("routing", matrix.tolist(), "must lead back to the first station from wherever it leads")
+    return np.maximum(visits, 0.0)
+
+
+def _open(matrix: FloatArray, sums: FloatArray, external: Sequence[float] | FloatArray) -> FloatArray:
+    arrivals = np.asarray(external, dtype=np.float64)
+    if arrivals.shape != sums.shape or np.any(~np.isfinite(arrivals)) or np.any(arrivals < 0) or arrivals.sum() == 0:
+        raise BadArgument("external", arrivals.tolist(), f"must be {len(sums)} rates, not negative, not all 0")
+    for row, total in enumerate(sums):
+        if total > 1 + ROUNDING:
+            raise BadArgument("routing", matrix[row].tolist(), f"row {row} adds up to {total:.6g}, which is above 1")
+    reasons = "keeps some requests for ever; an open network must be left"
+    visits = _solved(np.eye(len(matrix)) - matrix.T, arrivals / arrivals.sum(), matrix, reasons)
+    if np.any(visits < -ROUNDING) or np.any(visits > 1e12):
+        raise BadArgument("routing", matrix.tolist(), reasons)
+    return np.maximum(visits, 0.0)
+
+
+def _solved(equations: FloatArray, right: FloatArray, matrix: FloatArray, reason: str) -> FloatArray:
+    try:
+        return np.asarray(np.linalg.solve(equations, right))
+    except np.linalg.LinAlgError:
+        raise BadArgument("routing", matrix.tolist(), reason) from None

@@ -1,0 +1,134 @@
+"""A place that serves: what the networks are made of.
+
+Four kinds, told by their speed with j customers there, relative to one customer alone:
+
+    queue             1               one server, first come first served
+    delay             j               everybody is served at once, nobody waits
+    multi             min(j, m)       m servers, one line
+    load_dependent    rates[j-1]      anything: batches, contention, a table of measurements
+
+With j customers a station ends services at the rate speed(j) / demand.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import numpy as np
+
+from posthaste_lab.checks import FloatArray, count, non_negative, positive
+from posthaste_lab.errors import BadArgument
+
+Kind = Literal["queue", "delay", "multi", "load_dependent"]
+
+
+@dataclass(frozen=True)
+class Station:
+    """A service station, with its demand: seconds of service a request needs there over all its visits.
+
+    `kind` is one of the four above; `servers` counts only for "multi", `rates` only for "load_dependent": its
+    speeds with 1, 2, … customers, where the last holds for more. A mean demand of 0 is allowed (an unused station).
+    Open networks of several classes take a sequence of demands, one for each class.
+    Lazowska et al., Quantitative System Performance (1984), chapters 6 and 8.
+    """
+
+    name: str
+    demand: float | tuple[float, ...]
+    kind: Kind = "queue"
+    servers: int = 1
+    rates: tuple[float, ...] | None = None
+    visits: float = field(default=1.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check that the kind and its figures fit together."""
+        if self.kind not in get_args(Kind):
+            raise BadArgument("kind", self.kind, f"must be one of {', '.join(get_args(Kind))}")
+        if isinstance(self.demand, Iterable):
+            object.__setattr__(self, "demand", tuple(non_negative("demand", d) for d in self.demand))
+        else:
+            object.__setattr__(self, "demand", non_negative("demand", self.demand))
+        object.__setattr__(self, "servers", count("servers", self.servers))
+        object.__setattr__(self, "visits", non_negative("visits", self.visits))
+        if self.servers > 1 and self.kind != "multi":
+            raise BadArgument(
+                "servers", self.servers, f'only kind="multi" has servers, and {self.name!r} is {self.kind!r}'
+            )
+        if (self.rates is not None) != (self.kind == "load_dependent"):
+            raise BadArgument("rates", self.rates, 'must be given with kind="load_dependent", and only there')
+        if self.rates is not None:
+            object.__setattr__(self, "rates", tuple(positive("rates", rate) for rate in self.rates))
+            if not self.rates:
+                raise BadArgument("rates", self.rates, "must hold at least the speed with one customer")
+
+    @classmethod
+    def from_visits(
+        cls,
+        name: str,
+        visits: float,
+        service_time: float,
+        kind: Kind = "queue",
+        servers: int = 1,
+        rates: Iterable[float] | None = None,
+    ) -> "Station":
+        """A station from how often a request comes by and the seconds of each visit: demand = visits x service time.
+
+        The service time must not contain waiting: a residence time under load makes every model wrong.
+        """
+        total = non_negative("visits", visits) * non_negative("service_time", service_time)
+        speeds = None if rates is None else tuple(rates)
+        return cls(name, total, kind, servers, speeds, visits=visits)
+
+    @property
+    def single_demand(self) -> float:
+        """The demand where there is one class."""
+        if isinstance(self.demand, tuple):
+            raise BadArgument("demand", self.demand, f"must be one figure here, not one for each class ({self.name!r})")
+        return self.demand
+
+    def speeds(self, population: int) -> FloatArray:
+        """Speed with 1 to `population` customers, relative to one customer alone at a plain queue."""
+        j = np.arange(1, population + 1, dtype=np.float64)
+        if self.kind == "delay":
+            return j
+        if self.rates is not None:
+            held = np.minimum(j.astype(int), len(self.rates)) - 1
+            return np.asarray(np.asarray(self.rates)[held])
+        return np.minimum(j, self.servers)
+
+    @property
+    def is_fixed_rate(self) -> bool:
+        """Whether the arrival theorem alone solves it: a plain queue or a delay."""
+        return self.kind in ("queue", "delay") or (self.kind == "multi" and self.servers == 1)
+
+
+def checked(stations: Iterable[Station]) -> tuple[Station, ...]:
+    """The stations of a network: at least one, no name twice."""
+    result = tuple(stations)
+    for station in result:
+        if not isinstance(station, Station):
+            raise BadArgument("stations", station, "must hold Station objects")
+    names = [station.name for station in result]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise BadArgument("stations", repeated, "must have different names")
+    if not names:
+        raise BadArgument("stations", [], "must hold at least one station")
+    return result
+
+
+def rates_from_table(table: Mapping[int, float], gaps: Literal["step", "linear"] = "linear") -> tuple[float, ...]:
+    """Speeds of a load-dependent station from measurements with gaps: {customers: speed} to a speed for each number.
+
+    Between two entries the speed is interpolated ("linear") or stays at the one below ("step"); after the last it
+    stays. The table must start at 1. Which of the two was used changes predictions, so say it beside them.
+    """
+    known = sorted(count("table", customers) for customers in table)
+    if not known or known[0] != 1:
+        raise BadArgument("table", dict(table), "must start with the speed of 1 customer")
+    speeds = [positive("table", table[customers]) for customers in known]
+    wanted = np.arange(1, known[-1] + 1)
+    if gaps == "linear":
+        return tuple(float(speed) for speed in np.interp(wanted, known, speeds))
+    if gaps == "step":
+        return tuple(speeds[i - 1] for i in np.searchsorted(known, wanted, side="right"))
+    raise BadArgument("gaps", gaps, 'must be "step" or "linear"')

@@ -1,0 +1,42 @@
+"""What samples say, and how surely. The unit of replication is a run; requests of one run are not independent.
+
+Each function states its method. Where a sample cannot support an answer, the answer says so.
+"""
+
+from posthaste_lab.stats.comparison import Comparison, compare_means, compare_paired
+from posthaste_lab.stats.intervals import (
+    Interval,
+    MeanInterval,
+    PercentileInterval,
+    ProportionInterval,
+    mean_interval,
+    percentile_interval,
+    proportion_interval,
+    sample_size,
+)
+from posthaste_lab.stats.merging import MergedRuns, merge_runs
+from posthaste_lab.stats.scalability import UslFit, usl_fit
+from posthaste_lab.stats.series import BatchMeans, WarmUp, batch_means, mser5, trim
+
+__all__ = [
+    "BatchMeans",
+    "Comparison",
+    "Interval",
+    "MeanInterval",
+    "MergedRuns",
+    "PercentileInterval",
+    "ProportionInterval",
+    "UslFit",
+    "WarmUp",
+    "batch_means",
+    "compare_means",
+    "compare_paired",
+    "mean_interval",
+    "merge_runs",
+    "mser5",
+    "percentile_interval",
+    "proportion_interval",
+    "sample_size",
+    "trim",
+    "usl_fit",
+]

@@ -1,0 +1,90 @@
+"""Two systems: is the difference real, and how large? An interval of the difference answers both."""
+
+import math
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from scipy import stats
+
+from posthaste_lab.checks import FloatArray, fraction, samples
+from posthaste_lab.errors import BadArgument
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The difference of two means, a - b, with its interval. Unpacks to (low, high).
+
+    `significant` says that the interval leaves out zero; `relative` is the difference over the mean of b (NaN where
+    that is 0); `p_value` is two-sided.
+    """
+
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    confidence: float
+    degrees_of_freedom: float
+    relative: float
+    method: str
+
+    @property
+    def significant(self) -> bool:
+        """Whether zero lies outside the interval."""
+        return not self.low <= 0 <= self.high
+
+    def __iter__(self) -> Iterator[float]:
+        """The two ends."""
+        return iter((self.low, self.high))
+
+
+def compare_paired(a: Iterable[float], b: Iterable[float], confidence: float = 0.95) -> Comparison:
+    """Mean of a - b where the samples belong together pairwise (the same day, seed or workload).
+
+    Student's interval of the differences: Jain (1991), section 13.4.1. Raises BadArgument for samples of different
+    lengths or fewer than 2 pairs.
+    """
+    first, second = samples("a", a, least=2), samples("b", b, least=2)
+    if len(first) != len(second):
+        raise BadArgument("b", len(second), f"must have as many samples as a, {len(first)}: they are pairs")
+    constant = float((first - second).std()) == 0
+    with _quiet():
+        test = None if constant else stats.ttest_rel(first, second)
+    return _comparison(first, second, test, len(first) - 1, confidence, "paired t")
+
+
+def compare_means(a: Iterable[float], b: Iterable[float], confidence: float = 0.95) -> Comparison:
+    """Mean of a minus mean of b, for samples that have nothing to do with each other.
+
+    Welch's interval, which does not take the variances for equal: Biometrika 34 (1947); Jain (1991), section
+    13.4.2. Raises BadArgument for fewer than 2 samples of either.
+    """
+    first, second = samples("a", a, least=2), samples("b", b, least=2)
+    constant = float(first.std()) == 0 and float(second.std()) == 0
+    with _quiet():
+        test = None if constant else stats.ttest_ind(first, second, equal_var=False)
+    return _comparison(first, second, test, len(first) + len(second) - 2, confidence, "Welch t")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without scipy's warning of figures that are all equal: a sample may be constant, and its variance is 0 then."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)
+        yield
+
+
+def _comparison(
+    first: FloatArray, second: FloatArray, test: object, freedom: float, confidence: float, method: str
+) -> Comparison:
+    level = fraction("confidence", confidence)
+    difference, base = float(first.mean() - second.mean()), float(second.mean())
+    low = high = difference
+    p_value = 1.0 if difference == 0 else 0.0
+    if test is not None:  # without any spread there is nothing to test
+        ends = test.confidence_interval(level)  # type: ignore[attr-defined]
+        low, high, p_value = float(ends.low), float(ends.high), float(test.pvalue)  # type: ignore[attr-defined]
+        freedom = float(test.df)  # type: ignore[attr-defined]
+    relative = difference / base if base else math.nan
+    return Comparison(difference, low, high, p_value, level, freedom, relative, method)

@@ -1,0 +1,56 @@
+"""Several runs as one: what may be added up, and what may not.
+
+Percentiles may not: the mean of two p99 is the p99 of nothing. Merge histograms instead.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from posthaste_lab.checks import count, samples
+from posthaste_lab.errors import BadArgument
+
+
+@dataclass(frozen=True)
+class MergedRuns:
+    """All samples of several runs together, and where their spread comes from.
+
+    `stdev` is that of all samples thrown together. `within_stdev` is the root of the mean variance inside runs
+    (some reports print it as an error bar; it is none), `between_stdev` the spread of the runs' means, from which
+    an interval has to come.
+    """
+
+    mean: float
+    stdev: float
+    count: int
+    runs: int
+    within_stdev: float
+    between_stdev: float
+
+
+def merge_runs(means: Iterable[float], stdevs: Iterable[float], counts: Iterable[int]) -> MergedRuns:
+    """Merge runs of which only mean, standard deviation (n-1) and number of samples are known.
+
+    By the law of total variance: the result is exactly what all samples together would give. Raises BadArgument
+    when the three do not fit together, or a count is below 1.
+    """
+    m, s = samples("means", means), samples("stdevs", stdevs)
+    n = np.array([count("counts", each) for each in counts], dtype=np.float64)
+    if not len(m) == len(s) == len(n):
+        raise BadArgument("counts", n.tolist(), f"must fit {len(m)} means and {len(s)} standard deviations")
+    if np.any(s < 0):
+        raise BadArgument("stdevs", float(s.min()), "must not be negative")
+    total = n.sum()
+    mean = float(n @ m / total)
+    squares = float((n - 1) @ s**2 + n @ (m - mean) ** 2)
+    within_freedom = (n - 1).sum()
+    return MergedRuns(
+        mean=mean,
+        stdev=math.sqrt(squares / (total - 1)) if total > 1 else 0.0,
+        count=int(total),
+        runs=len(m),
+        within_stdev=math.sqrt(float((n - 1) @ s**2) / within_freedom) if within_freedom > 0 else 0.0,
+        between_stdev=float(m.std(ddof=1)) if len(m) > 1 else 0.0,
+    )

@@ -1,0 +1,97 @@
+"""The universal scalability law: throughput as contention and coherence bend it.
+
+X(N) = lambda N / (1 + sigma (N-1) + kappa N (N-1)). Gunther, Guerrilla Capacity Planning (2007), chapter 4.
+
+A curve through three coefficients fits almost anything, so the intervals are the message: one that reaches 0
+says that the data do not show that kind of loss.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+from scipy.optimize import curve_fit
+
+from posthaste_lab.checks import FloatArray, fraction, positive, samples
+from posthaste_lab.errors import BadArgument
+from posthaste_lab.stats.intervals import Interval
+
+POINTS_LEAST = 4  # three coefficients, and something left to judge them by
+
+
+@dataclass(frozen=True)
+class UslFit:
+    """Fitted coefficients, with intervals.
+
+    `lam` is the throughput of one (per second, in the unit of the data), `sigma` the share that must wait in turn,
+    `kappa` the cost of each pair's agreement. `peak` is the N of the highest throughput (infinite when nothing
+    bends down), `peak_throughput` that throughput. `intervals` are by name, cut at 0.
+    """
+
+    lam: float
+    sigma: float
+    kappa: float
+    peak: float
+    peak_throughput: float
+    intervals: dict[str, Interval]
+    residual_stdev: float
+    r_squared: float
+    confidence: float
+
+    def predict(self, n: float) -> float:
+        """Throughput at `n`, which may lie beyond the data: then it is a guess with a formula."""
+        return float(_usl(np.array([positive("n", n)]), self.lam, self.sigma, self.kappa)[0])
+
+
+def usl_fit(n: Iterable[float], throughput: Iterable[float], confidence: float = 0.95) -> UslFit:
+    """Fit the law to measured points by least squares, coefficients not below 0.
+
+    At least 4 points with at least 3 different `n`. The coefficients differ by orders of magnitude, so the search is
+    scaled; intervals come from the curvature at the optimum and Student's law. Raises BadArgument for fewer points.
+    """
+    load, rate = samples("n", n, least=POINTS_LEAST), samples("throughput", throughput, least=POINTS_LEAST)
+    if len(load) != len(rate):
+        raise BadArgument("throughput", len(rate), f"must have a figure for each of the {len(load)} n")
+    if np.any(load <= 0) or np.any(rate <= 0):
+        raise BadArgument("throughput", float(min(load.min(), rate.min())), "must be above 0, and n too")
+    if len(np.unique(load)) < 3:
+        raise BadArgument("n", load.tolist(), "must hold at least 3 different figures")
+    level = fraction("confidence", confidence)
+    start = float((rate / load).max())
+    found, covariance = curve_fit(
+        lambda x, a, b, c: _usl(x, a * start, b * 1e-2, c * 1e-4),
+        load,
+        rate,
+        p0=(1.0, 1.0, 1.0),
+        bounds=(0, np.inf),
+        x_scale="jac",
+        ftol=1e-14,
+        xtol=1e-14,
+        gtol=1e-14,
+        max_nfev=10_000,
+    )
+    units = np.array([start, 1e-2, 1e-4])
+    lam, sigma, kappa = (found * units).tolist()
+    residuals = rate - _usl(load, lam, sigma, kappa)
+    freedom = len(load) - 3
+    half = stats.t.ppf((1 + level) / 2, freedom) * np.sqrt(np.diag(covariance)) * units
+    names = dict(zip(("lam", "sigma", "kappa"), zip((lam, sigma, kappa), half, strict=True), strict=True))
+    peak = math.sqrt(max(0.0, 1 - sigma) / kappa) if kappa > 1e-12 else math.inf
+    top = lam / sigma if math.isinf(peak) and sigma > 0 else math.inf
+    return UslFit(
+        lam=lam,
+        sigma=sigma,
+        kappa=kappa,
+        peak=max(1.0, peak),
+        peak_throughput=top if math.isinf(peak) else float(_usl(np.array([max(1.0, peak)]), lam, sigma, kappa)[0]),
+        intervals={name: Interval(max(0.0, value - h), value + h) for name, (value, h) in names.items()},
+        residual_stdev=math.sqrt(float(residuals @ residuals) / freedom),
+        r_squared=1 - float(residuals @ residuals) / float(((rate - rate.mean()) ** 2).sum() or 1.0),
+        confidence=level,
+    )
+
+
+def _usl(n: FloatArray, lam: float, sigma: float, kappa: float) -> FloatArray:
+    return np.asarray(lam * n / (1 + sigma * (n - 1) + kappa * n * (n - 1)))
