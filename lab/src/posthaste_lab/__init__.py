@@ -3,11 +3,12 @@
 Four rooms, each usable alone:
 
 - `queueing`: what a system should do, from textbook models that stay right for thousands of clients;
-- `stats`: what a sample says and how surely.
+- `stats`: what a sample says and how surely;
+- `factorial`: which factors matter, in designs with two levels or more.
 
 Units are seconds and per second, unless a name says otherwise.
 """
 
-from posthaste_lab import queueing, stats
+from posthaste_lab import factorial, queueing, stats
 
-__all__ = ["queueing", "stats"]
+__all__ = ["factorial", "queueing", "stats"]

@@ -1,0 +1,60 @@
+"""Additive or multiplicative? The old rules of thumb, applied and given with their figures.
+
+Factors that each double a time multiply; factors that each add a millisecond add. Where responses span little, both
+models fit alike and the simpler one stays. Else the scale is better on which factors act independently (less
+variation in interactions) and errors do not grow with the response. Jain (1991), section 18.8.
+"""
+
+import math
+
+import numpy as np
+from scipy import stats
+
+from posthaste_lab.checks import FloatArray
+from posthaste_lab.factorial.design import Signs
+
+SPAN_SMALL = 3.0  # below it a logarithm is nearly a straight line over the data
+SHARE_CLEAR = 0.5  # of the other model's unexplained share: half of it is a clear gain
+
+
+def advise(responses: FloatArray, columns: dict[str, Signs]) -> str:
+    """A sentence that begins with the model to use, and goes on with why."""
+    least, largest = float(responses.min()), float(responses.max())
+    if least <= 0:
+        return f"additive: a response of {least:g} has no logarithm"
+    span = largest / least
+    plain, logged = _beyond_main_effects(responses, columns), _beyond_main_effects(np.log(responses), columns)
+    figures = (
+        f"the largest response is {span:.3g} times the least; beyond main effects lie {plain:.2%} of the variation "
+        f"of the responses and {logged:.2%} of that of their logarithms"
+    )
+    if span < SPAN_SMALL:
+        return f"additive: over so little a range a logarithm changes nothing ({figures})"
+    growing = _spread_grows(responses) and not _spread_grows(np.log(responses))
+    if logged < SHARE_CLEAR * plain or (growing and logged <= plain):
+        reason = "; errors grow with the response" if growing else ""
+        return f"multiplicative: factors act as ratios ({figures}{reason})"
+    if math.isclose(logged, plain, rel_tol=SHARE_CLEAR):
+        return f"additive: logarithms explain no more, and sums are simpler to read ({figures})"
+    return f"additive: factors act as differences ({figures})"
+
+
+def _beyond_main_effects(y: FloatArray, columns: dict[str, Signs]) -> float:
+    """Share of the variation that interactions and error take."""
+    total = float(((y - y.mean()) ** 2).sum())
+    if total == 0:
+        return 0.0
+    means = y.mean(axis=1)
+    main = sum(float(column @ means) ** 2 for name, column in columns.items() if ":" not in name) / len(means) ** 2
+    return max(0.0, 1 - y.size * main / total)
+
+
+def _spread_grows(y: FloatArray) -> bool:
+    """Whether cells with larger means scatter more, by rank."""
+    if y.shape[1] < 2 or len(y) < 4:
+        return False
+    spreads = y.std(axis=1)
+    if np.ptp(spreads) == 0:
+        return False
+    test = stats.spearmanr(y.mean(axis=1), spreads)
+    return bool(test.statistic > 0 and test.pvalue < 0.1)

@@ -1,0 +1,66 @@
+"""Designs with two levels: which combinations to run, and in what order."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from posthaste_lab.checks import FloatArray, count
+from posthaste_lab.errors import BadArgument
+from posthaste_lab.factorial.words import factor_names, parse_generators
+
+Signs = npt.NDArray[np.int64]
+
+
+def design(
+    factors: int | Iterable[str],
+    replications: int = 1,
+    generators: Iterable[str] | None = None,
+    seed: int | None = None,
+) -> Signs:
+    """Rows of -1/+1, a column for each factor: every run of a 2^k or, with generators, a 2^(k-p) design.
+
+    Standard order: the first factor changes fastest. Replications follow as further blocks of the same rows. With a
+    `seed`, all runs are shuffled, as they should be run: what drifts in time then hits every level alike, and the
+    same seed gives the same order. `generators` define the last factors by others, as in ["D=ABC"]; ask `aliases`
+    what that mixes up before running. `collect` brings responses back into standard order.
+
+    Raises BadArgument for generators that cannot be understood or leave no base.
+    """
+    names = factor_names(factors)
+    made = parse_generators(generators or (), names)
+    base = [i for i in range(len(names)) if i not in made]
+    if not base:
+        raise BadArgument("generators", list(generators or ()), "must leave factors to generate from")
+    runs = np.arange(2 ** len(base))
+    signs = np.empty((len(runs), len(names)), dtype=np.int64)
+    for place, factor in enumerate(base):
+        signs[:, factor] = 2 * (runs >> place & 1) - 1
+    for factor, word in made.items():
+        signs[:, factor] = word.sign * signs[:, sorted(word.factors)].prod(axis=1)
+    rows = np.tile(signs, (count("replications", replications), 1))
+    return rows if seed is None else np.random.default_rng(seed).permutation(rows)
+
+
+def collect(rows: Sequence[Sequence[int]] | Signs, responses: Sequence[float] | FloatArray) -> tuple[Signs, FloatArray]:
+    """Runs in any order, brought together: each cell once, in standard order, and a row of responses for each.
+
+    What `analyze` takes. Raises BadArgument when some cell was run more often than another: the sign table is for
+    balanced data (use `general` for the rest).
+    """
+    table, values = np.asarray(rows, dtype=np.int64), np.asarray(responses, dtype=np.float64)
+    if table.ndim != 2 or len(table) != len(values) or values.ndim != 1:
+        raise BadArgument("responses", values.shape, f"must hold one figure for each of the {len(table)} rows")
+    cells: dict[tuple[int, ...], list[float]] = {}
+    for row, value in zip(table.tolist(), values.tolist(), strict=True):
+        cells.setdefault(tuple(row), []).append(value)
+    counts = {len(figures) for figures in cells.values()}
+    if len(counts) > 1:
+        few = min(cells, key=lambda cell: len(cells[cell]))
+        raise BadArgument(
+            "rows",
+            few,
+            f"was run {min(counts)} times and another cell {max(counts)}; analyze them with general()",
+        )
+    ordered = sorted(cells, key=lambda cell: cell[::-1])
+    return np.array(ordered, dtype=np.int64), np.array([cells[cell] for cell in ordered])

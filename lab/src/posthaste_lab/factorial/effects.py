@@ -1,0 +1,295 @@
+"""Effects of a 2^k r design, full or fractional: sizes, shares of variation, intervals, residuals, advice.
+
+Importance (the share of variation) and significance (an interval without zero) are different things, so both are
+always there; without repetitions there is no error to judge by, and it says so. Jain (1991), chapters 17 to 19;
+numbers of his examples are in the tests, formulas are held against statsmodels.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from scipy import stats
+
+from posthaste_lab.checks import FloatArray, count, fraction, number
+from posthaste_lab.errors import BadArgument
+from posthaste_lab.factorial.advice import advise
+from posthaste_lab.factorial.design import Signs
+from posthaste_lab.factorial.words import all_effects, factor_names, label
+from posthaste_lab.stats.intervals import Interval
+
+Transform = Literal["none", "log", "reciprocal"]
+FORWARD: dict[str, Callable[[FloatArray], FloatArray]] = {
+    "none": lambda y: y,
+    "log": lambda y: np.log(y),
+    "reciprocal": lambda y: 1 / y,
+}
+BACKWARD: dict[str, Callable[[float], float]] = {
+    "none": lambda y: y,
+    "log": math.exp,
+    "reciprocal": lambda y: 1 / y,
+}
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A combination of effects with its interval (infinite without repetitions). Unpacks to (low, high)."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def significant(self) -> bool:
+        """Whether zero lies outside the interval."""
+        return not self.low <= 0 <= self.high
+
+    def __iter__(self) -> Iterator[float]:
+        """The two ends."""
+        return iter((self.low, self.high))
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A predicted response with its interval, in the unit of the responses. Unpacks to (low, high).
+
+    On a transformed scale the interval is symmetric there, and so not here.
+    """
+
+    mean: float
+    low: float
+    high: float
+
+    def __iter__(self) -> Iterator[float]:
+        """The two ends."""
+        return iter((self.low, self.high))
+
+
+@dataclass(frozen=True, eq=False)
+class Effects:
+    """The analysis of a 2^k r (or 2^(k-p) r) design. Effects are named "I" (the mean), "A", "A:B", ….
+
+    `effects` are q of the -1/+1 model, half of the change from low to high level, on the transformed scale.
+    `variation` is each one's share of the total sum of squares `sst` (the mean left out), with "error" beside them.
+    `standard_error` is that of any effect, `intervals` and `significant` follow from it; all three are empty or NaN
+    without repetitions. `residuals` (cells x repetitions), `fitted` (of cells) and `sse` are on the transformed scale.
+    `multipliers` (log only) are exp(2q): by what factor the response grows from low to high. `advice` says whether an
+    additive or a multiplicative model fits these responses, and why. `notes` hold what a reader must know.
+    """
+
+    names: tuple[str, ...]
+    transform: Transform
+    confidence: float
+    signs: Signs = field(repr=False)
+    responses: FloatArray = field(repr=False)
+    effects: dict[str, float]
+    variation: dict[str, float]
+    standard_error: float
+    degrees_of_freedom: int
+    intervals: dict[str, Interval]
+    significant: dict[str, bool]
+    residuals: FloatArray = field(repr=False)
+    fitted: FloatArray = field(repr=False)
+    mean: float
+    sse: float
+    sst: float
+    aliases: dict[str, tuple[str, ...]] = field(repr=False)
+    advice: str
+    notes: tuple[str, ...]
+
+    @property
+    def multipliers(self) -> dict[str, float]:
+        """With logarithms: by what factor each effect multiplies the response from its low to its high level."""
+        if self.transform != "log":
+            raise BadArgument("transform", self.transform, 'has multipliers only as "log"')
+        return {name: math.exp(2 * q) for name, q in self.effects.items() if name != "I"}
+
+    @property
+    def error_stdev(self) -> float:
+        """Standard deviation of one observation around its cell, on the transformed scale."""
+        return math.sqrt(self.sse / self.degrees_of_freedom) if self.degrees_of_freedom else math.nan
+
+    def contrast(self, weights: Mapping[str, float]) -> Contrast:
+        """Sum of weight times effect, such as {"A": 1, "B": -1}: does A do more than B? With its interval.
+
+        Jain (1991), section 18.5; the weights need not add up to zero.
+        """
+        for name in weights:
+            self._must_have(name)
+        value = sum(number(f"weights[{name!r}]", w) * self.effects[name] for name, w in weights.items())
+        half = self._t() * self.standard_error * math.sqrt(sum(w * w for w in weights.values()))
+        return self._with_error(value, half)
+
+    def predict(self, cell: Sequence[float] | Mapping[str, float], future: int | None = None) -> Prediction:
+        """Response of a cell, given as its signs; with the interval of its mean, or of the mean of `future` runs.
+
+        `future=1` is where the next single run will be. Every effect is used, so the cell's own mean is what is
+        predicted: variance s^2 (1/r + 1/future). Jain (1991), section 18.5, checked against statsmodels.
+        """
+        x = self._cell(cell)
+        value = sum(q * self._column(name, x) for name, q in self.effects.items())
+        repetitions = self.responses.shape[1]
+        spread = 1 / repetitions + (1 / count("future", future) if future is not None else 0.0)
+        half = self._t() * self.error_stdev * math.sqrt(spread)
+        low, high = self._with_error(value, half)
+        back = BACKWARD[self.transform]
+        if self.transform == "reciprocal":
+            ends = (math.inf if low <= 0 else back(low), math.inf if high <= 0 else back(high))
+            return Prediction(back(value), min(ends), max(ends))
+        return Prediction(
+            back(value),
+            -math.inf if math.isinf(low) else back(low),
+            math.inf if math.isinf(high) else back(high),
+        )
+
+    def _with_error(self, value: float, half: float) -> Contrast:
+        wide = math.inf if math.isnan(half) else half
+        return Contrast(value, value - wide, value + wide)
+
+    def _t(self) -> float:
+        if not self.degrees_of_freedom:
+            return math.nan
+        return float(stats.t.ppf((1 + self.confidence) / 2, self.degrees_of_freedom))
+
+    def _must_have(self, name: str) -> None:
+        if name not in self.effects:
+            raise BadArgument("weights", name, f"must be one of {', '.join(self.effects)}")
+
+    def _cell(self, cell: Sequence[float] | Mapping[str, float]) -> FloatArray:
+        values = [cell.get(name, math.nan) for name in self.names] if isinstance(cell, Mapping) else list(cell)
+        x = np.asarray(values, dtype=np.float64)
+        if x.shape != (len(self.names),) or np.any(np.abs(x) != 1):
+            raise BadArgument("cell", cell, f"must give -1 or +1 for each of {', '.join(self.names)}")
+        if not (self.signs == x).all(axis=1).any():
+            raise BadArgument("cell", cell, "was not run in this fraction, and its response is aliased with others")
+        return x
+
+    def _column(self, name: str, x: FloatArray) -> float:
+        chosen = [] if name == "I" else [self.names.index(part) for part in name.split(":")]
+        return float(np.prod(x[chosen]))
+
+
+def analyze(
+    signs: Sequence[Sequence[int]] | Signs,
+    responses: Sequence[Sequence[float]] | Sequence[float] | FloatArray,
+    names: Iterable[str] | None = None,
+    transform: Transform = "none",
+    confidence: float = 0.95,
+) -> Effects:
+    """Analyze a 2^k r design: `signs` are cells x factors of -1/+1, `responses` cells x repetitions.
+
+    `transform` sets the model: "none" additive, "log" multiplicative (natural logarithms; the mean is a geometric
+    one), "reciprocal" additive in 1/y, as rates add where times do not. A fraction is analyzed too: each effect then
+    stands for its whole set of aliases. Raises BadArgument for signs that are no balanced design of two levels, for
+    responses that do not fit, and for zero or negative ones where a transform cannot take them.
+    """
+    table = _sign_table(signs)
+    named = factor_names(names if names is not None else table.shape[1])
+    if len(named) != table.shape[1]:
+        raise BadArgument("names", named, f"must name the {table.shape[1]} factors")
+    if any(":" in name for name in named):
+        raise BadArgument("names", named, 'must not contain ":", which joins factors')
+    given = _responses(responses, len(table))
+    y = _transformed(given, transform)
+    columns, sets = _columns(table, named)
+    level, (cells, repetitions) = fraction("confidence", confidence), y.shape
+    means = y.mean(axis=1)
+    q = {name: float(column @ means) / cells for name, column in columns.items()}
+    residuals = y - means[:, None]
+    sse, sst = float((residuals**2).sum()), float(((y - y.mean()) ** 2).sum())
+    freedom = cells * (repetitions - 1)
+    error = math.sqrt(sse / freedom / y.size) if freedom else math.nan
+    half = float(stats.t.ppf((1 + level) / 2, freedom)) * error if freedom else math.nan
+    intervals = {name: Interval(value - half, value + half) for name, value in q.items()} if freedom else {}
+    shares = {name: y.size * value**2 / sst if sst else 0.0 for name, value in q.items() if name != "I"}
+    return Effects(
+        names=tuple(named),
+        transform=transform,
+        confidence=level,
+        signs=table,
+        responses=given,
+        effects=q,
+        variation=shares | {"error": sse / sst if sst else 0.0},
+        standard_error=error,
+        degrees_of_freedom=freedom,
+        intervals=intervals,
+        significant={name: not interval.holds(0.0) for name, interval in intervals.items()},
+        residuals=residuals,
+        fitted=means,
+        mean=q["I"],
+        sse=sse,
+        sst=sst,
+        aliases=sets,
+        advice=advise(given, {name: column for name, column in columns.items() if name != "I"}),
+        notes=_notes(table.shape[1], cells, repetitions),
+    )
+
+
+def _sign_table(signs: Sequence[Sequence[int]] | Signs) -> Signs:
+    table = np.asarray(signs)
+    if table.ndim != 2 or 0 in table.shape:
+        raise BadArgument("signs", table.shape, "must be a table, cells in rows and factors in columns")
+    if not np.isin(table, (-1, 1)).all():
+        raise BadArgument("signs", np.setdiff1d(table, (-1, 1)).tolist(), "must hold -1 and +1 only")
+    if len(table) & (len(table) - 1) or len(table) < 2:
+        raise BadArgument("signs", len(table), "must have 2, 4, 8, … rows, one for each cell (see collect)")
+    return table.astype(np.int64)
+
+
+def _responses(responses: object, cells: int) -> FloatArray:
+    given = np.asarray(responses, dtype=np.float64)
+    if given.ndim == 1:
+        given = given[:, None]
+    if given.ndim != 2 or given.shape[0] != cells or given.shape[1] == 0:
+        raise BadArgument("responses", given.shape, f"must have a row for each of the {cells} cells")
+    if not np.isfinite(given).all():
+        raise BadArgument(
+            "responses",
+            float(given[~np.isfinite(given)][0]),
+            "must be finite: the sign table needs every cell",
+        )
+    return given
+
+
+def _transformed(given: FloatArray, transform: str) -> FloatArray:
+    if transform not in FORWARD:
+        raise BadArgument("transform", transform, f"must be one of {', '.join(FORWARD)}")
+    if transform != "none" and given.min() <= 0:
+        raise BadArgument("responses", float(given.min()), f'must be above 0 for transform="{transform}"')
+    return FORWARD[transform](given)
+
+
+def _columns(table: Signs, names: list[str]) -> tuple[dict[str, Signs], dict[str, tuple[str, ...]]]:
+    """One column for each effect that can be told apart, named by its simplest member; and all its members."""
+    if table.shape[1] > 12:
+        raise BadArgument("signs", table.shape, "must have at most 12 factors")
+    columns: dict[bytes, str] = {}
+    result: dict[str, Signs] = {}
+    sets: dict[str, list[str]] = {}
+    for effect in all_effects(table.shape[1]):
+        column, name = table[:, sorted(effect)].prod(axis=1), label(effect, names)
+        key = (column * column[0]).tobytes()
+        if key not in columns:
+            columns[key], result[name], sets[name] = name, column, []
+        else:
+            sign = "" if np.array_equal(column, result[columns[key]]) else "-"
+            sets[columns[key]].append(sign + name)
+    matrix = np.array(list(result.values()))
+    if len(matrix) != len(table) or not np.array_equal(
+        matrix @ matrix.T, len(table) * np.eye(len(table), dtype=np.int64)
+    ):
+        raise BadArgument("signs", table.tolist(), "is no full or regular fractional design: use general() for it")
+    if any(len(label_.split(":")) == 1 and label_.lstrip("-") in names for label_ in sets["I"]):
+        raise BadArgument("signs", table.tolist(), "has a factor that never changes")
+    return result, {name: tuple(members) for name, members in sets.items() if members}
+
+
+def _notes(factors: int, cells: int, repetitions: int) -> tuple[str, ...]:
+    notes = []
+    if repetitions == 1:
+        notes.append("no error term: without repetitions nothing can be said to be significant; run each cell again")
+    if cells < 2**factors:
+        notes.append(f"a fraction of 1/{2**factors // cells}: every effect includes those it is aliased with")
+    return tuple(notes)

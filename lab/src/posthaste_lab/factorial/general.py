@@ -1,0 +1,104 @@
+"""Any design, balanced or not, with any numbers of levels: least squares, by statsmodels.
+
+Factors are coded so that their effects add up to zero. With the usual coding (one level as the reference) and
+unbalanced data, tests of main effects answer another question than the one that was asked. Sums of squares are
+those of type II: each factor after all others of no higher order.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from posthaste_lab.checks import FloatArray, fraction
+from posthaste_lab.errors import BadArgument
+from posthaste_lab.factorial.anova import AnovaRow
+from posthaste_lab.stats.intervals import Interval
+
+
+@dataclass(frozen=True, eq=False)
+class General:
+    """A model fitted by least squares: the table of variance, coefficients with intervals, residuals, fit.
+
+    Coefficients are differences from the mean over levels, named "factor[level]"; of each factor's levels the last
+    is minus the sum of the others and not listed.
+    """
+
+    formula: str
+    table: tuple[AnovaRow, ...]
+    coefficients: dict[str, float]
+    intervals: dict[str, Interval]
+    fitted: FloatArray
+    residuals: FloatArray
+    error_stdev: float
+    r_squared: float
+
+
+def general(
+    table: pl.DataFrame | Mapping[str, Sequence[object]],
+    response: str,
+    factors: Sequence[str],
+    interactions: Iterable[tuple[str, ...]] = (),
+    confidence: float = 0.95,
+) -> General:
+    """Fit `response` to `factors`, and to the named interactions, over the rows of a table (one row a run).
+
+    Raises BadArgument for columns that are not there, responses that are not finite, and for models with as many
+    coefficients as runs or with levels that never meet.
+    """
+    import pandas as pd  # what statsmodels reads
+    import statsmodels.formula.api as smf  # slow to load, and only needed here
+    from statsmodels.stats.anova import anova_lm
+
+    level = fraction("confidence", confidence)
+    frame = table if isinstance(table, pl.DataFrame) else pl.DataFrame(dict(table))
+    for column in (response, *factors):
+        if column not in frame.columns:
+            raise BadArgument("factors", column, f"must be a column: {', '.join(frame.columns)}")
+    y = frame[response].cast(pl.Float64).to_numpy()
+    if not np.isfinite(y).all():
+        raise BadArgument("response", response, "must be finite in every row")
+    safe = {name: f"f{i}" for i, name in enumerate(factors)}
+    data: dict[str, object] = {"y": y} | {safe[name]: frame[name].cast(pl.String).to_list() for name in factors}
+    terms = [[name] for name in factors] + [list(together) for together in interactions]
+    for term in terms:
+        for name in term:
+            if name not in safe:
+                raise BadArgument("interactions", name, f"must be one of {', '.join(factors)}")
+    formula = "y ~ " + " + ".join(":".join(f"C({safe[name]}, Sum)" for name in term) for term in terms)
+    model = smf.ols(formula, pd.DataFrame(data))
+    runs, coefficients = model.exog.shape
+    if runs <= coefficients or np.linalg.matrix_rank(model.exog) < coefficients:
+        raise BadArgument(
+            "factors",
+            list(factors),
+            f"{runs} runs cannot tell {coefficients} coefficients apart",
+        )
+    fit = model.fit()
+    squares = anova_lm(fit, typ=2)
+    total = float(((y - y.mean()) ** 2).sum())
+
+    def readable(text: str) -> str:
+        for name, short in safe.items():
+            text = text.replace(f"C({short}, Sum)", name)
+        return text.replace("[S.", "[")
+
+    ends = fit.conf_int(1 - level)
+    return General(
+        formula=readable(formula).replace("y ~", f"{response} ~"),
+        table=tuple(_line(readable(str(name)), line, total) for name, line in squares.iterrows()),
+        coefficients={readable(name): float(value) for name, value in fit.params.items()},
+        intervals={readable(name): Interval(float(e[0]), float(e[1])) for name, e in ends.iterrows()},
+        fitted=np.asarray(fit.fittedvalues),
+        residuals=np.asarray(fit.resid),
+        error_stdev=float(np.sqrt(fit.mse_resid)),
+        r_squared=float(fit.rsquared),
+    )
+
+
+def _line(source: str, line: Mapping[str, float], total: float) -> AnovaRow:
+    squares, degrees = float(line["sum_sq"]), int(line["df"])
+    name = "error" if source == "Residual" else source
+    share = squares / total if total else 0.0
+    return AnovaRow(name, squares, degrees, squares / degrees, share, float(line["F"]), float(line["PR(>F)"]))

@@ -1,0 +1,80 @@
+"""Residuals, looked at: what a table of effects cannot show is whether its assumptions held.
+
+Four views of the same figures: against the prediction (a funnel asks for logarithms, a bend for another model),
+against the normal law, in the order of cells, and by size beside the effects they blur.
+"""
+
+import math
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy import stats
+
+from posthaste_lab.factorial.effects import Effects
+
+INK, FAINT = "#1b1b1b", "#8a8a8a"
+
+
+def plot_residuals(effects: Effects, unit: str = "") -> Figure:
+    """A figure with four views of the residuals of an analysis; `unit` is that of the responses.
+
+    Returns the figure and saves nothing. Without repetitions there are no residuals, and the first three views say so.
+    """
+    figure = Figure(figsize=(10, 7.5), layout="constrained")
+    axes = figure.subplots(2, 2)
+    scale = {"none": unit, "log": "natural logarithm", "reciprocal": f"1/{unit}" if unit else "reciprocal"}
+    of = f" ({scale[effects.transform]})" if scale[effects.transform] else ""
+    if effects.degrees_of_freedom:
+        _against_prediction(axes[0, 0], effects, of)
+        _against_normal(axes[0, 1], effects, of)
+        _in_order(axes[1, 0], effects, of)
+    else:
+        for axis in (axes[0, 0], axes[0, 1], axes[1, 0]):
+            axis.text(0.5, 0.5, "no residuals without repetitions", ha="center", va="center", color=FAINT)
+            axis.set_axis_off()
+    _effects(axes[1, 1], effects, of)
+    for axis in axes.flat:
+        axis.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _zero(axis: Axes) -> None:
+    axis.axhline(0, color=FAINT, linewidth=0.8, zorder=0)
+
+
+def _against_prediction(axis: Axes, effects: Effects, of: str) -> None:
+    _zero(axis)
+    fitted = np.repeat(effects.fitted[:, None], effects.residuals.shape[1], axis=1)
+    axis.plot(fitted.ravel(), effects.residuals.ravel(), "o", color=INK, markersize=4, alpha=0.7)
+    axis.set(title="Spread against size", xlabel=f"predicted response{of}", ylabel=f"residual{of}")
+
+
+def _against_normal(axis: Axes, effects: Effects, of: str) -> None:
+    (quantiles, ordered), (slope, start, _) = stats.probplot(effects.residuals.ravel())
+    axis.plot(quantiles, start + slope * quantiles, color=FAINT, linewidth=0.8, zorder=0)
+    axis.plot(quantiles, ordered, "o", color=INK, markersize=4, alpha=0.7)
+    axis.set(title="Normal law: points on the line", xlabel="normal quantile", ylabel=f"residual{of}")
+
+
+def _in_order(axis: Axes, effects: Effects, of: str) -> None:
+    _zero(axis)
+    cells, repetitions = effects.residuals.shape
+    for r in range(repetitions):
+        axis.plot(range(1, cells + 1), effects.residuals[:, r], "o", color=INK, markersize=4, alpha=0.7)
+    axis.set_xticks(range(1, cells + 1) if cells <= 16 else np.linspace(1, cells, 9, dtype=int))
+    axis.set(title="Cell by cell", xlabel="cell in standard order", ylabel=f"residual{of}")
+
+
+def _effects(axis: Axes, effects: Effects, of: str) -> None:
+    ranked = sorted((name for name in effects.effects if name != "I"), key=lambda name: abs(effects.effects[name]))[
+        -15:
+    ]
+    values = [effects.effects[name] for name in ranked]
+    half = effects.intervals[ranked[0]].half_width if effects.intervals else math.nan
+    axis.axvline(0, color=FAINT, linewidth=0.8, zorder=0)
+    bars = None if math.isnan(half) else np.full(len(values), half)
+    axis.errorbar(values, range(len(values)), xerr=bars, fmt="s", color=INK, markersize=4, capsize=3)
+    axis.set_yticks(range(len(values)), ranked)
+    title = "Effects" if math.isnan(half) else f"Effects with {effects.confidence:.0%} intervals"
+    axis.set(title=title, xlabel=f"effect{of}")

@@ -1,0 +1,87 @@
+"""Effects as sets of factors, and generators such as "D=ABC" understood.
+
+A product of sign columns is a set of factors: what occurs twice cancels. So effects multiply by symmetric
+difference, which is all the algebra that fractions need.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+from posthaste_lab.checks import count
+from posthaste_lab.errors import BadArgument
+
+LETTERS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"  # without I, which is the identity
+FACTORS_MAX = 20  # a million effects: beyond it nobody reads, and memory ends
+
+
+class Word(NamedTuple):
+    """A product of factors (by index) with its sign."""
+
+    factors: frozenset[int]
+    sign: int = 1
+
+    def times(self, other: "Word") -> "Word":
+        """The product; a factor that occurs twice is 1."""
+        return Word(self.factors ^ other.factors, self.sign * other.sign)
+
+
+def factor_names(factors: int | Iterable[str]) -> list[str]:
+    """Names of factors: given, or A, B, C, … for a number of them."""
+    names = list(LETTERS[: count("factors", factors)]) if isinstance(factors, int) else [str(f) for f in factors]
+    if len(names) > FACTORS_MAX or (isinstance(factors, int) and factors > len(names)):
+        raise BadArgument("factors", factors, f"must be at most {FACTORS_MAX}")
+    if not names or len(set(names)) < len(names) or "I" in names:
+        raise BadArgument("factors", names, 'must be different names, at least one, none of them "I"')
+    return names
+
+
+def label(word: Iterable[int], names: Sequence[str]) -> str:
+    """How an effect is written: I, A, A:B."""
+    return ":".join(names[i] for i in sorted(word)) or "I"
+
+
+def all_effects(k: int) -> list[frozenset[int]]:
+    """All 2^k effects: the mean, main effects, interactions of two, of three, and so on."""
+    return [frozenset(chosen) for size in range(k + 1) for chosen in combinations(range(k), size)]
+
+
+def parse_generators(generators: Iterable[str], names: Sequence[str]) -> dict[int, Word]:
+    """Generators by the factor they define.
+
+    They read "D=ABC", "D=-ABC", or "disk=cpu:memory" with longer names, for which the letters A, B, C, … (without
+    I) may stand too, by position.
+    """
+    result: dict[int, Word] = {}
+    for text in generators:
+        match = re.fullmatch(r"\s*(\S+)\s*=\s*([+-]?)\s*(\S+)\s*", text)
+        if not match:
+            raise BadArgument("generators", text, 'must look like "D=ABC"')
+        made, sign, product = match.groups()
+        (target,) = _indices(made, names, text) or [-1]
+        word = frozenset(_indices(product, names, text))
+        if target in result or target in word or len(word) < 2:
+            raise BadArgument("generators", text, "must define another factor as the product of at least two others")
+        result[target] = Word(word, -1 if sign == "-" else 1)
+    for target, product_of in result.items():
+        if product_of.factors & set(result):
+            raise BadArgument("generators", label([target], names), "must be made of factors that no generator defines")
+    return result
+
+
+def _indices(text: str, names: Sequence[str], generator: str) -> list[int]:
+    parts = [text] if text in names else re.split(r"[:*]", text)
+    if len(parts) == 1 and text not in names:
+        parts = list(text)
+    found = []
+    for part in parts:
+        if part in names:
+            found.append(list(names).index(part))
+        elif part in LETTERS[: len(names)] and len(part) == 1:
+            found.append(LETTERS.index(part))
+        else:
+            raise BadArgument("generators", generator, f"names {part!r}, which is none of {', '.join(names)}")
+    if len(set(found)) < len(found) or (text not in names and "=" in text):
+        raise BadArgument("generators", generator, "must name each factor once")
+    return found
