@@ -157,25 +157,32 @@ impl Link {
         if let Some(why) = self.reach.too_early() {
             return Err(Failure::Unreachable(why));
         }
-        let notices = self.notices.clone();
-        let connected = self.runtime.block_on(async {
-            let (client, connection) =
-                connect(&self.reach.address).await.map_err(|error| error.to_string())?;
-            tokio::spawn(converse(connection, notices));
-            migrations::check(&client).await.map_err(|error| error.to_string())?;
-            Ok::<Client, String>(client)
-        });
-        match connected {
-            Ok(client) => {
-                self.client = Some(client);
-                self.reach.note(Ok(()));
-                Ok(true)
-            }
+        match self.connect() {
+            Ok(()) => Ok(true),
             Err(why) => {
                 self.reach.note(Err(&why));
                 Err(Failure::Unreachable(why))
             }
         }
+    }
+
+    /// Connects while other connections work: that this one cannot be had does not mean that the database is out of reach.
+    pub(super) fn connect_spare(&mut self) -> Result<(), Failure> {
+        self.connect().map_err(Failure::Unreachable)
+    }
+
+    fn connect(&mut self) -> Result<(), String> {
+        let notices = self.notices.clone();
+        let client = self.runtime.block_on(async {
+            let (client, connection) =
+                connect(&self.reach.address).await.map_err(|error| error.to_string())?;
+            tokio::spawn(converse(connection, notices));
+            migrations::check(&client).await.map_err(|error| error.to_string())?;
+            Ok::<Client, String>(client)
+        })?;
+        self.client = Some(client);
+        self.reach.note(Ok(()));
+        Ok(())
     }
 
     /// Lets the connection notice what happened while nobody asked: one whose server has gone meanwhile must not be

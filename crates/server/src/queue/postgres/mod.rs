@@ -35,6 +35,7 @@ mod call;
 mod replies;
 
 mod link;
+mod links;
 
 mod parked;
 

@@ -18,6 +18,7 @@ use super::columns::ARGUMENTS;
 use super::floors::Floors;
 use super::keeper::Keeper;
 use super::link::{Failure, Link, Reach};
+use super::links::Links;
 use super::names::Accounts;
 use super::parked::{Called, Parked, Since};
 use super::replies::Replies;
@@ -34,7 +35,7 @@ use crate::time::Time;
 /// A store in a database.
 pub struct Postgres {
     pub(super) shared: Arc<Shared>,
-    links: Mutex<Vec<Link>>,
+    links: Links,
     accounts: RwLock<Accounts>,
     clock: Clock,
     keeper: Option<Keeper>,
@@ -128,6 +129,7 @@ impl Postgres {
         link.ready().map_err(|failure| OpenError(failure.to_string()))?;
         let places: Vec<String> = (1..=ARGUMENTS).map(|number| format!("${number}")).collect();
         Ok(Self {
+            links: Links::new(Arc::clone(&reach), link),
             shared: Arc::new(Shared {
                 reach,
                 parked: Mutex::default(),
@@ -136,7 +138,6 @@ impl Postgres {
                 time,
                 hand,
             }),
-            links: Mutex::new(vec![link]),
             accounts: RwLock::default(),
             clock,
             keeper: None,
@@ -149,23 +150,12 @@ impl Postgres {
     pub fn tick(&self) {
         let now = self.shared.now_ms();
         let upkeep = "SELECT * FROM posthaste.upkeep($1, 0, 1000)";
-        let rows = self.with_link(|link| link.ask(upkeep, &[(&now, Type::INT8)], false));
+        let rows = self.links.with(|link| link.ask(upkeep, &[(&now, Type::INT8)], false));
         if let Ok(rows) = rows {
             let replies = Replies::new(rows, &[], &[]);
             let mut parked = self.shared.parked();
             replies.news.iter().for_each(|news| parked.tell(*news));
         }
-    }
-
-    /// Uses the connection that was used last, whose session is warm, or one more if all are in use.
-    fn with_link<T>(&self, work: impl FnOnce(&mut Link) -> T) -> T {
-        let idle = self.links.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut link = idle.unwrap_or_else(|| {
-            Link::new(Arc::clone(&self.shared.reach), None).expect("a runtime needs a descriptor or two")
-        });
-        let outcome = work(&mut link);
-        self.links.lock().unwrap_or_else(PoisonError::into_inner).push(link);
-        outcome
     }
 
     /// Makes sure of accounts that log in, each for itself: the batch then finds them known.
@@ -193,7 +183,7 @@ impl Postgres {
     fn account_by(&self, name: &[u8]) -> Result<u32, Failure> {
         let text = String::from_utf8_lossy(name);
         let log_in = "SELECT posthaste.log_in_as($1)";
-        let rows = self.with_link(|link| link.ask(log_in, &[(&text, Type::TEXT)], false))?;
+        let rows = self.links.with(|link| link.ask(log_in, &[(&text, Type::TEXT)], false))?;
         let id = rows.first().map_or(0, |row| row.get::<_, i32>(0)).cast_unsigned();
         self.accounts.write().unwrap_or_else(PoisonError::into_inner).log_in(id, name);
         Ok(id)
@@ -246,7 +236,7 @@ impl Postgres {
 
     /// One call for all bundles; if the database refuses it, the same in halves, down to the one that is to blame.
     fn attempt(&self, mut called: Vec<Called>, since: Since, batch: &mut Batch) {
-        match self.with_link(|link| self.call(link, &mut called)) {
+        match self.links.with(|link| self.call(link, &mut called)) {
             Ok((replies, places)) => {
                 batch.turn = None;
                 self.answer(called, &replies, &places, since, &mut batch.finished);
