@@ -87,6 +87,7 @@ fn options(flags: &QueueFlags) -> Result<Options, String> {
         memory_limit: flags.memory_limit,
         window: flags.window,
         record,
+        record_requests: flags.record_requests,
         store,
     })
 }
@@ -168,6 +169,7 @@ fn note(flags: &QueueFlags, store: &StoreChoice) -> RunNote {
             "priority_line": flags.priority_line,
             "memory_limit_bytes": flags.memory_limit,
             "max_clients": flags.max_clients,
+            "record_requests": flags.record_requests,
             "window_s": flags.window.as_secs_f64(),
             "drain_s": flags.drain.as_secs_f64(),
         }),

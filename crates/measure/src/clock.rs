@@ -7,23 +7,53 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
 
 /// A started clock. Copies tell the same time.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     started_monotonic_ns: u64,
-    started_unix_ms: u64,
+    started_unix_ns: u64,
+}
+
+/// The wall clock and the machine's monotonic clock at one instant: with two of these, of the start and of the end,
+/// everybody sees whether the wall clock was set in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ClockPair {
+    /// Nanoseconds since 1970.
+    pub unix_ns: u64,
+    /// Nanoseconds of the machine's monotonic clock.
+    pub monotonic_ns: u64,
+    /// They were read at most this far apart.
+    pub error_ns: u64,
+}
+
+/// The best of so many readings counts: a thread may lose the processor between two clocks.
+const PAIRS: usize = 5;
+
+impl ClockPair {
+    /// Reads both clocks.
+    #[must_use]
+    pub fn now() -> Self {
+        let read = |_| {
+            let before = monotonic_ns();
+            let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let error_ns = (monotonic_ns() - before).div_ceil(2);
+            let unix_ns = u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX);
+            Self { unix_ns, monotonic_ns: before + error_ns, error_ns }
+        };
+        (1..PAIRS)
+            .map(read)
+            .fold(read(0), |best, pair| if pair.error_ns < best.error_ns { pair } else { best })
+    }
 }
 
 impl Clock {
     /// Starts at zero, now. Once per program.
     #[must_use]
     pub fn start() -> Self {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self {
-            started_monotonic_ns: monotonic_ns(),
-            started_unix_ms: u64::try_from(unix.as_millis()).unwrap_or(u64::MAX),
-        }
+        let pair = ClockPair::now();
+        Self { started_monotonic_ns: pair.monotonic_ns, started_unix_ns: pair.unix_ns }
     }
 
     /// Nanoseconds since the start.
@@ -43,7 +73,13 @@ impl Clock {
     /// The start in milliseconds since 1970, as the wall clock showed it then.
     #[must_use]
     pub fn started_unix_ms(&self) -> u64 {
-        self.started_unix_ms
+        self.started_unix_ns / 1_000_000
+    }
+
+    /// The same in nanoseconds.
+    #[must_use]
+    pub fn started_unix_ns(&self) -> u64 {
+        self.started_unix_ns
     }
 
     /// The start in nanoseconds of the machine's monotonic clock.

@@ -1,15 +1,43 @@
 //! What is read off the instrument: the figures of one window or of a whole life, ready for JSON.
 //!
-//! Names carry their units, as everywhere a figure leaves the program.
+//! Names carry their units, as everywhere a figure leaves the program. Which stages there are is the scheme's
+//! affair, so they are lists of names and figures, which become fields in JSON.
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::distribution::LatencySummary;
 
+/// Figures with their names, in an order that means something.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Named<T>(pub(crate) Vec<(&'static str, T)>);
+
+impl<T> Named<T> {
+    /// The figure of that name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&T> {
+        self.0.iter().find(|(known, _)| *known == name).map(|(_, figure)| figure)
+    }
+
+    /// Names and figures in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &T)> {
+        self.0.iter().map(|(name, figure)| (*name, figure))
+    }
+}
+
+impl<T: Serialize> Serialize for Named<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, figure) in &self.0 {
+            map.serialize_entry(name, figure)?;
+        }
+        map.end()
+    }
+}
+
 /// One kind of requests over some time.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct KindFigures {
     /// Name of the kind; `all` for all of them.
     pub kind: &'static str,
@@ -23,29 +51,34 @@ pub struct KindFigures {
     pub errors: u64,
     /// Requests per second.
     pub requests_per_s: f64,
-    /// Mean from arrival to the waiting line, over all requests.
-    pub parse_mean_us: f64,
-    /// Mean from the waiting line to the backend, over all requests.
-    pub dispatch_mean_us: f64,
-    /// Mean from the backend's answer to ours, over all requests.
-    pub reply_mean_us: f64,
-    /// Time in the waiting line, of requests that waited.
-    pub waiting: LatencySummary,
-    /// Time with the backend, of requests that were served by it.
-    pub service: LatencySummary,
-    /// Time from arrival to answer, of all requests.
+    /// Means of all stages over all requests, which add up to the mean response, by column.
+    #[serde(flatten)]
+    pub stage_means_us: Named<f64>,
+    /// Times in the stages whose distribution is kept, of the requests that passed them, and what the backend told.
+    #[serde(flatten)]
+    pub spreads: Named<LatencySummary>,
+    /// Time from first to last stamp, of all requests.
     pub response: LatencySummary,
 }
 
 impl KindFigures {
-    /// The three distributions with their names.
-    pub(crate) fn stages(&self) -> [(&'static str, &LatencySummary); 3] {
-        [("waiting", &self.waiting), ("service", &self.service), ("response", &self.response)]
+    /// The distribution of that name; empty when there is none.
+    #[must_use]
+    pub fn spread(&self, name: &str) -> LatencySummary {
+        if name == "response" {
+            return self.response;
+        }
+        self.spreads.get(name).copied().unwrap_or_default()
+    }
+
+    /// All distributions with their names, the response last.
+    pub(crate) fn all_spreads(&self) -> impl Iterator<Item = (&'static str, &LatencySummary)> {
+        self.spreads.iter().chain([("response", &self.response)])
     }
 }
 
 /// All kinds over some time. Prints as a table.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Figures {
     /// How long that was.
     pub length_s: f64,
@@ -59,7 +92,7 @@ pub struct Figures {
 ///
 /// A request belongs to the window in which its thread handed it over, at most one turn of its loop after
 /// its reply.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Window {
     /// Begin, in seconds since the program's start.
     pub start_s: f64,

@@ -15,6 +15,8 @@ impl Meter {
         let totals = self.totals();
         let mut info = Lines::default();
         info.line("measured_s", format_args!("{:.3}", totals.length_s));
+        info.line("now_s", format_args!("{:.6}", self.clock().now() as f64 / 1e9));
+        info.line("requests_so_far", self.requests_so_far());
         info.line("requests_total", totals.all.requests);
         info.line("nulls_total", totals.all.null);
         info.line("errors_total", totals.all.errors);
@@ -23,7 +25,7 @@ impl Meter {
             let all = &window.figures.all;
             info.line("window_s", format_args!("{:.3}", window.figures.length_s));
             info.line("requests_per_s", format_args!("{:.1}", all.requests_per_s));
-            for (stage, summary) in all.stages() {
+            for (stage, summary) in all.all_spreads() {
                 info.line(&format!("{stage}_p50_us"), format_args!("{:.1}", summary.p50_us));
                 info.line(&format!("{stage}_p99_us"), format_args!("{:.1}", summary.p99_us));
             }
@@ -56,7 +58,7 @@ impl Lines {
         );
         if let Some(window) = window {
             let _ = write!(value, ",requests_per_s={:.1}", window.requests_per_s);
-            for (stage, summary) in window.stages() {
+            for (stage, summary) in window.all_spreads() {
                 let (p50, p99) = (summary.p50_us, summary.p99_us);
                 let _ = write!(value, ",{stage}_p50_us={p50:.1},{stage}_p99_us={p99:.1}");
             }

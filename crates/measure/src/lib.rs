@@ -10,6 +10,7 @@
 //! readers:    Meter::windows, totals, info, summary
 //! ```
 
+mod backlog;
 mod clock;
 mod distribution;
 mod figures;
@@ -18,15 +19,18 @@ mod lock;
 mod meter;
 mod record;
 mod recorder;
+mod scheme;
 mod stage;
 mod summary;
 mod tally;
 
-pub use clock::Clock;
+pub use backlog::Backlog;
+pub use clock::{Clock, ClockPair};
 pub use distribution::{Distribution, LatencySummary};
-pub use figures::{Figures, KindFigures, Window};
+pub use figures::{Figures, KindFigures, Named, Window};
 pub use meter::{Meter, Turn};
-pub use record::{Event, Record, RecordError, RunInfo};
+pub use record::{Ended, Event, Record, RecordError, RunInfo};
 pub use recorder::Recorder;
-pub use stage::{Ending, Stamps};
+pub use scheme::Scheme;
+pub use stage::{ClientStamps, Ending, Noted, Stamps, Trail};
 pub use tally::{Tallies, Tally};

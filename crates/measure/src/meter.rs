@@ -8,11 +8,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::backlog::Backlog;
 use crate::clock::Clock;
 use crate::distribution::microseconds;
 use crate::figures::{Figures, Window};
 use crate::lock::lock;
 use crate::recorder::{Cell, Recorder};
+use crate::scheme::Scheme;
 use crate::tally::Tallies;
 
 /// How far back [`Meter::windows`] reaches.
@@ -21,9 +23,10 @@ const KEPT_NS: u64 = 15 * 60 * 1_000_000_000;
 /// The instrument of one program, shared by its threads.
 #[derive(Debug)]
 pub struct Meter {
-    kinds: &'static [&'static str],
+    scheme: Scheme,
     window: Duration,
     clock: Clock,
+    backlog: Option<Arc<Backlog>>,
     cells: Mutex<Vec<Arc<Cell>>>,
     book: Mutex<Book>,
 }
@@ -49,26 +52,28 @@ pub struct Turn {
 }
 
 impl Meter {
-    /// A meter for requests of these kinds. `window` is how often the owner means to call [`Meter::turn`].
+    /// A meter for requests of this scheme. `window` is how often the owner means to call [`Meter::turn`];
+    /// `backlog` is where every single request goes too, when a record of them is kept
+    /// ([`Record::backlog`](crate::Record::backlog)).
     ///
-    /// Panics when a name is not of letters, digits, `_`, `-` and `.`, or is `all`: names stand in file
+    /// Panics when a kind's name is not of letters, digits, `_`, `-` and `.`, or is `all`: names stand in file
     /// formats, and the table is part of the program.
     #[must_use]
-    pub fn new(kinds: &'static [&'static str], window: Duration, clock: Clock) -> Arc<Self> {
-        let sound = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
-        assert!(kinds.iter().all(|name| *name != "all" && sound(name)), "names of kinds: {kinds:?}");
+    pub fn new(scheme: Scheme, window: Duration, clock: Clock, backlog: Option<Arc<Backlog>>) -> Arc<Self> {
+        scheme.check();
         let now = clock.now();
         Arc::new(Self {
-            kinds,
+            scheme,
             window,
             clock,
+            backlog,
             cells: Mutex::new(Vec::new()),
             book: Mutex::new(Book {
-                total: Tallies::new(kinds),
+                total: Tallies::new(scheme),
                 windows: VecDeque::new(),
                 opened_ns: now,
                 begun_ns: now,
-                spare: Tallies::new(kinds),
+                spare: Tallies::new(scheme),
             }),
         })
     }
@@ -76,7 +81,7 @@ impl Meter {
     /// A recorder for one thread.
     #[must_use]
     pub fn recorder(&self) -> Recorder {
-        let cell = Arc::new(Cell::new(self.kinds));
+        let cell = Arc::new(Cell::new(self.scheme, self.backlog.clone()));
         lock(&self.cells).push(Arc::clone(&cell));
         Recorder::new(cell)
     }
@@ -118,6 +123,15 @@ impl Meter {
         book.total.figures(book.opened_ns - book.begun_ns)
     }
 
+    /// Requests counted until now, whether or not their window is closed.
+    #[must_use]
+    pub fn requests_so_far(&self) -> u64 {
+        // Nothing may move from a recorder to the total between the two sums.
+        let book = lock(&self.book);
+        let open: u64 = lock(&self.cells).iter().map(|cell| cell.requests()).sum();
+        book.total.requests() + open
+    }
+
     /// How often [`Meter::turn`] is meant to be called.
     #[must_use]
     pub fn window(&self) -> Duration {
@@ -132,7 +146,7 @@ impl Meter {
 
     /// Empties all recorders; those whose threads have ended are let go after that.
     fn collect(&self, spare: &mut Tallies) -> Tallies {
-        let mut tallies = Tallies::new(self.kinds);
+        let mut tallies = Tallies::new(self.scheme);
         lock(&self.cells).retain_mut(|cell| {
             // Asked first: a recorder gone before the swap has handed over everything it had.
             let ended = Arc::get_mut(cell).is_some();
@@ -161,17 +175,17 @@ mod tests {
     #[test]
     fn only_windows_that_began_within_the_kept_time_are_kept() {
         let mut book = Book {
-            total: Tallies::new(&[]),
+            total: Tallies::new(Scheme::clients(&[])),
             windows: VecDeque::new(),
             opened_ns: 0,
             begun_ns: 0,
-            spare: Tallies::new(&[]),
+            spare: Tallies::new(Scheme::clients(&[])),
         };
         for second in 0..10_u32 {
             let window = Window {
                 start_s: f64::from(second),
                 start_unix_ms: 0,
-                figures: Tallies::new(&[]).figures(1_000_000_000),
+                figures: Tallies::new(Scheme::clients(&[])).figures(1_000_000_000),
                 gauges: [].into(),
             };
             book.keep(Arc::new(window), f64::from(second) - 3.0);

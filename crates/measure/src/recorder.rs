@@ -1,32 +1,66 @@
 //! Where one thread leaves its requests: a small buffer of its own, handed over under a mutex of its own.
 //!
-//! `note` copies 56 bytes and nothing else. `flush`, once per loop turn, takes a mutex that only the collector
-//! shares, once per window and for as long as a swap takes. Counting straight into thread-local histograms and
-//! swapping them when the window turns would save the copy, but a thread asleep in its poll would keep its last
-//! requests until something woke it, and an idle second would look like a dip.
+//! `note` copies a request's stamps and nothing else. `flush`, once per loop turn, takes a mutex that only the
+//! collector shares, once per window and for as long as a swap takes. Counting straight into thread-local
+//! histograms and swapping them when the window turns would save the copy, but a thread asleep in its poll would
+//! keep its last requests until something woke it, and an idle second would look like a dip.
 
 use std::mem;
 use std::sync::{Arc, Mutex};
 
+use crate::backlog::{Backlog, CHUNK_REQUESTS};
 use crate::lock::lock;
-use crate::stage::{Ending, Stamps};
+use crate::scheme::Scheme;
+use crate::stage::Noted;
 use crate::tally::Tallies;
 
-/// Requests kept before they are handed over without being asked: 7 KB, at home in the first-level cache.
+/// Requests kept before they are handed over without being asked: 11 KB, at home in the first-level cache.
 const PENDING_MAX: usize = 128;
 
 /// What a recorder shares with the collector.
 #[derive(Debug)]
-pub(crate) struct Cell(Mutex<Tallies>);
+pub(crate) struct Cell {
+    held: Mutex<Held>,
+    /// Where every request goes, when every request is recorded.
+    backlog: Option<Arc<Backlog>>,
+}
+
+#[derive(Debug)]
+struct Held {
+    tallies: Tallies,
+    /// Requests since the last whole chunk went to the backlog.
+    chunk: Vec<Noted>,
+}
 
 impl Cell {
-    pub(crate) fn new(kinds: &'static [&'static str]) -> Self {
-        Self(Mutex::new(Tallies::new(kinds)))
+    pub(crate) fn new(scheme: Scheme, backlog: Option<Arc<Backlog>>) -> Self {
+        Self { held: Mutex::new(Held { tallies: Tallies::new(scheme), chunk: Vec::new() }), backlog }
     }
 
-    /// Takes what was counted and leaves `spare`, which is empty, in its place.
+    /// Takes what was counted and leaves `spare`, which is empty, in its place; the requests go to the backlog.
     pub(crate) fn swap(&self, spare: &mut Tallies) {
-        mem::swap(&mut *lock(&self.0), spare);
+        let mut held = lock(&self.held);
+        mem::swap(&mut held.tallies, spare);
+        if let Some(backlog) = &self.backlog {
+            backlog.exchange(&mut held.chunk);
+        }
+    }
+
+    /// Requests counted since the last swap.
+    pub(crate) fn requests(&self) -> u64 {
+        lock(&self.held).tallies.requests()
+    }
+
+    fn take(&self, pending: &mut Vec<Noted>) {
+        let mut held = lock(&self.held);
+        pending.iter().for_each(|noted| held.tallies.note(noted));
+        if let Some(backlog) = &self.backlog {
+            held.chunk.extend_from_slice(pending);
+            if held.chunk.len() + PENDING_MAX > CHUNK_REQUESTS {
+                backlog.exchange(&mut held.chunk);
+            }
+        }
+        pending.clear();
     }
 }
 
@@ -34,14 +68,7 @@ impl Cell {
 #[derive(Debug)]
 pub struct Recorder {
     cell: Arc<Cell>,
-    pending: Vec<Note>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Note {
-    stamps: Stamps,
-    kind: u8,
-    ending: Ending,
+    pending: Vec<Noted>,
 }
 
 impl Recorder {
@@ -49,27 +76,23 @@ impl Recorder {
         Self { cell, pending: Vec::with_capacity(PENDING_MAX) }
     }
 
-    /// Notes one ended request of the kind at place `kind` in the meter's table.
+    /// Notes one ended request.
     #[inline]
-    pub fn note(&mut self, kind: u8, ending: Ending, stamps: &Stamps) {
+    pub fn note(&mut self, noted: Noted) {
         if cfg!(feature = "unmeasured") {
             return;
         }
         if self.pending.len() == PENDING_MAX {
             self.flush();
         }
-        self.pending.push(Note { stamps: *stamps, kind, ending });
+        self.pending.push(noted);
     }
 
     /// Hands the noted requests to the collector: at the end of every loop turn, before the thread may sleep.
     /// Panics when a request's kind has no name.
     pub fn flush(&mut self) {
-        if self.pending.is_empty() {
-            return;
-        }
-        let mut tallies = lock(&self.cell.0);
-        for note in self.pending.drain(..) {
-            tallies.note(note.kind, note.ending, &note.stamps);
+        if !self.pending.is_empty() {
+            self.cell.take(&mut self.pending);
         }
     }
 }

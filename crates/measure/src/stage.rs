@@ -1,15 +1,18 @@
-//! Six stamps per request and the durations between them.
+//! The stamps of a request and the durations between them.
 //!
 //! ```text
-//! received -parse- enqueued -waiting- dequeued -dispatch- sent -service- answered -reply- replied
-//! |<----------------------------------- response -------------------------------------------->|
+//! tier:    received -parse- enqueued -waiting- dequeued -dispatch- sent -service- answered -reply- replied
+//! client:  due -schedule- begun -serialization- encoded -network- arrived -deserialization- parsed
+//!          |<---------------------------------- response ------------------------------------->|
 //! ```
 //!
-//! The five stages add up to the response time exactly, whatever the stamps hold. Not every request passes
+//! The stages add up to the response time exactly, whatever the stamps hold. Not every request passes
 //! every station (PING needs no store, BUSY never waits): a stamp not taken is 0 and counts as taken together
 //! with the one before it, so its stage is empty and the time falls into the next stage that was stamped.
 
-/// When a request passed each station, in nanoseconds of [`Clock`](crate::Clock); 0 is "did not pass".
+use crate::scheme::{STAGES_MAX, STAMPS_MAX};
+
+/// When a request passed each station of a tier, in nanoseconds of [`Clock`](crate::Clock); 0 is "did not pass".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamps {
     /// The whole request was there. Always taken.
@@ -26,73 +29,66 @@ pub struct Stamps {
     pub replied: u64,
 }
 
-impl Stamps {
-    /// Nanoseconds from arrival to the waiting line.
+/// The same as a client sees it. All are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientStamps {
+    /// The request should leave: its client was free and had thought, or the schedule of an open loop said so.
+    pub due: u64,
+    /// Its encoding began.
+    pub begun: u64,
+    /// Its bytes were ready to be written.
+    pub encoded: u64,
+    /// The last byte of its answer was read.
+    pub arrived: u64,
+    /// Its answer was understood.
+    pub parsed: u64,
+}
+
+/// The stamps of one request in the order of its [`Scheme`](crate::Scheme); what the scheme does not name is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trail(pub(crate) [u64; STAMPS_MAX]);
+
+impl Trail {
+    /// The stages. A stamp behind its forerunner counts as equal to it.
     #[inline]
     #[must_use]
-    pub fn parse(&self) -> u64 {
-        self.stages()[0]
+    pub fn stages(&self) -> [u64; STAGES_MAX] {
+        let [first, rest @ ..] = self.0;
+        let mut reached = first;
+        rest.map(|stamp| {
+            let stage = stamp.saturating_sub(reached);
+            reached += stage;
+            stage
+        })
     }
 
-    /// Nanoseconds in the waiting line.
-    #[inline]
-    #[must_use]
-    pub fn waiting(&self) -> u64 {
-        self.stages()[1]
-    }
-
-    /// Nanoseconds from the waiting line to the backend: the batch is put together.
-    #[inline]
-    #[must_use]
-    pub fn dispatch(&self) -> u64 {
-        self.stages()[2]
-    }
-
-    /// Nanoseconds with the backend.
-    #[inline]
-    #[must_use]
-    pub fn service(&self) -> u64 {
-        self.stages()[3]
-    }
-
-    /// Nanoseconds from the backend's answer to ours.
-    #[inline]
-    #[must_use]
-    pub fn reply(&self) -> u64 {
-        self.stages()[4]
-    }
-
-    /// Nanoseconds from arrival to answer: the sum of the five stages.
+    /// From the first stamp to the last: the sum of the stages.
     #[inline]
     #[must_use]
     pub fn response(&self) -> u64 {
         self.stages().iter().sum()
     }
 
-    /// Whether the request came out of a waiting line, so that its waiting time means something (0 included).
+    /// Whether the stamp at the end of the stage at this place was taken, so that its length means something.
     #[inline]
-    #[must_use]
-    pub fn has_waited(&self) -> bool {
-        self.dequeued != 0
+    pub(crate) fn has_stage(&self, place: usize) -> bool {
+        self.0[place + 1] != 0
     }
+}
 
-    /// Whether a backend answered, so that its service time means something.
+impl From<Stamps> for Trail {
     #[inline]
-    #[must_use]
-    pub fn was_served(&self) -> bool {
-        self.answered != 0
+    fn from(stamps: Stamps) -> Self {
+        let Stamps { received, enqueued, dequeued, sent, answered, replied } = stamps;
+        Self([received, enqueued, dequeued, sent, answered, replied])
     }
+}
 
-    /// Parse, waiting, dispatch, service, reply. A stamp behind its forerunner counts as equal to it.
+impl From<ClientStamps> for Trail {
     #[inline]
-    #[must_use]
-    pub fn stages(&self) -> [u64; 5] {
-        let mut reached = self.received;
-        [self.enqueued, self.dequeued, self.sent, self.answered, self.replied].map(|stamp| {
-            let stage = stamp.saturating_sub(reached);
-            reached += stage;
-            stage
-        })
+    fn from(stamps: ClientStamps) -> Self {
+        let ClientStamps { due, begun, encoded, arrived, parsed } = stamps;
+        Self([due, begun, encoded, arrived, parsed, 0])
     }
 }
 
@@ -107,6 +103,39 @@ pub enum Ending {
     Error,
 }
 
+impl Ending {
+    /// Every ending, in the order of its number.
+    pub(crate) const NAMES: [&str; 3] = ["ok", "null", "error"];
+}
+
+/// One ended request.
+#[derive(Clone, Copy, Debug)]
+pub struct Noted {
+    /// When it passed what.
+    pub trail: Trail,
+    /// Whose it was: a number that tells clients apart.
+    pub client: u64,
+    /// What the backend told of itself, in nanoseconds; 0: nothing.
+    pub told_ns: u64,
+    /// Its length.
+    pub request_bytes: u32,
+    /// The length of its answer.
+    pub answer_bytes: u32,
+    /// Its kind's place in the scheme.
+    pub kind: u8,
+    /// How it ended.
+    pub ending: Ending,
+}
+
+impl Noted {
+    /// A request of which nothing more is known.
+    #[must_use]
+    pub fn new(kind: u8, ending: Ending, stamps: impl Into<Trail>) -> Self {
+        let trail = stamps.into();
+        Self { trail, client: 0, told_ns: 0, request_bytes: 0, answer_bytes: 0, kind, ending }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,39 +144,31 @@ mod tests {
     #[test]
     fn each_stage_is_the_distance_between_its_stamps() {
         let stamps = Stamps { received: 10, enqueued: 11, dequeued: 13, sent: 17, answered: 25, replied: 41 };
-        let stages = [stamps.parse(), stamps.waiting(), stamps.dispatch(), stamps.service(), stamps.reply()];
-        assert_eq!(stages, [1, 2, 4, 8, 16]);
-        assert_eq!(stamps.response(), 31);
+        assert_eq!(Trail::from(stamps).stages(), [1, 2, 4, 8, 16]);
+        let stamps = ClientStamps { due: 10, begun: 11, encoded: 13, arrived: 17, parsed: 25 };
+        assert_eq!(Trail::from(stamps).stages(), [1, 2, 4, 8, 0]);
     }
 
     #[test]
     fn a_request_answered_on_the_spot_spends_all_its_time_replying() {
-        let stamps = Stamps { received: 100, replied: 130, ..Stamps::default() };
-        assert_eq!(stamps.stages(), [0, 0, 0, 0, 30]);
-        assert!(!stamps.has_waited() && !stamps.was_served());
+        let trail = Trail::from(Stamps { received: 100, replied: 130, ..Stamps::default() });
+        assert_eq!(trail.stages(), [0, 0, 0, 0, 30]);
+        assert!(!trail.has_stage(1) && !trail.has_stage(3) && trail.has_stage(4));
+    }
+
+    #[test]
+    fn a_request_refused_before_the_line_has_no_waiting_time() {
+        let stamps = Stamps { received: 100, enqueued: 110, replied: 130, ..Stamps::default() };
+        assert_eq!(Trail::from(stamps).stages(), [10, 0, 0, 0, 20]);
     }
 
     proptest! {
         #[test]
-        fn the_stages_add_up_to_the_whole_for_any_stamps(s: [u64; 6]) {
-            let stamps = Stamps {
-                received: s[0], enqueued: s[1], dequeued: s[2], sent: s[3], answered: s[4], replied: s[5],
-            };
-            let latest = s.iter().copied().max().unwrap_or(0);
-            prop_assert_eq!(stamps.stages().iter().sum::<u64>(), latest - stamps.received);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn stamps_in_order_give_the_plain_difference(mut s: [u64; 6]) {
-            s.sort_unstable();
-            let stamps = Stamps {
-                received: s[0], enqueued: s[1], dequeued: s[2], sent: s[3], answered: s[4], replied: s[5],
-            };
-            prop_assert_eq!(stamps.response(), s[5] - s[0]);
-            prop_assert_eq!(stamps.waiting(), s[2] - s[1]);
-            prop_assert_eq!(stamps.service(), s[4] - s[3]);
+        fn stages_always_add_up_to_the_response(stamps in prop::array::uniform6(0_u64..1_000)) {
+            let trail = Trail(stamps);
+            let latest = stamps.into_iter().max().unwrap_or(0);
+            prop_assert_eq!(trail.response(), latest.saturating_sub(stamps[0]));
+            prop_assert_eq!(trail.response(), trail.stages().iter().sum::<u64>());
         }
     }
 }

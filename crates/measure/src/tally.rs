@@ -4,38 +4,55 @@
 //! cannot mean something else than a total.
 
 use crate::distribution::{Distribution, microseconds, ratio};
-use crate::figures::{Figures, KindFigures};
-use crate::stage::{Ending, Stamps};
+use crate::figures::{Figures, KindFigures, Named};
+use crate::scheme::{STAGES_MAX, Scheme};
+use crate::stage::{Ending, Noted};
 
 /// Requests of one kind.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Tally {
+    scheme: Scheme,
     endings: [u64; 3],
-    stages_ns: [u64; 5],
-    waiting: Distribution,
-    service: Distribution,
-    response: Distribution,
+    stages_ns: [u64; STAGES_MAX],
+    /// In the order of the scheme's spreads, the response last.
+    spreads: Box<[Distribution]>,
 }
 
 impl Tally {
-    /// Counts one request.
-    #[inline]
-    pub fn note(&mut self, ending: Ending, stamps: &Stamps) {
-        let stages = stamps.stages();
-        self.endings[ending as usize] += 1;
-        for (sum, stage) in self.stages_ns.iter_mut().zip(stages) {
-            *sum = sum.saturating_add(stage);
-        }
-        if stamps.has_waited() {
-            self.waiting.record(stages[1]);
-        }
-        if stamps.was_served() {
-            self.service.record(stages[3]);
-        }
-        self.response.record(stages.iter().sum());
+    /// Nothing counted yet.
+    #[must_use]
+    pub fn new(scheme: Scheme) -> Self {
+        let spreads = scheme.spreads().map(|_| Distribution::new()).collect();
+        Self { scheme, endings: [0; 3], stages_ns: [0; STAGES_MAX], spreads }
     }
 
-    /// Adds everything `other` counted.
+    /// Counts one request.
+    #[inline]
+    pub fn note(&mut self, noted: &Noted) {
+        let stages = noted.trail.stages();
+        self.endings[noted.ending as usize] += 1;
+        let mut spreads = self.spreads.iter_mut();
+        for (place, stage) in self.scheme.stages.iter().enumerate() {
+            self.stages_ns[place] = self.stages_ns[place].saturating_add(stages[place]);
+            if stage.spread
+                && let Some(spread) = spreads.next()
+                && noted.trail.has_stage(place)
+            {
+                spread.record(stages[place]);
+            }
+        }
+        if self.scheme.told.is_some()
+            && let Some(told) = spreads.next()
+            && noted.told_ns > 0
+        {
+            told.record(noted.told_ns);
+        }
+        if let Some(response) = spreads.next() {
+            response.record(stages.iter().sum());
+        }
+    }
+
+    /// Adds everything `other` counted; both are of the same scheme.
     pub fn add(&mut self, other: &Self) {
         for (sum, count) in self.endings.iter_mut().zip(other.endings) {
             *sum += count;
@@ -43,9 +60,9 @@ impl Tally {
         for (sum, stage) in self.stages_ns.iter_mut().zip(other.stages_ns) {
             *sum = sum.saturating_add(stage);
         }
-        self.waiting.add(&other.waiting);
-        self.service.add(&other.service);
-        self.response.add(&other.response);
+        for (mine, theirs) in self.spreads.iter_mut().zip(&other.spreads) {
+            mine.add(theirs);
+        }
     }
 
     /// Requests that ended so.
@@ -60,18 +77,19 @@ impl Tally {
         self.endings.iter().sum()
     }
 
-    /// The distributions with the names they carry in files: waiting and service of the requests that waited
-    /// and were served, response of all.
-    #[must_use]
-    pub fn distributions(&self) -> [(&'static str, &Distribution); 3] {
-        [("waiting", &self.waiting), ("service", &self.service), ("response", &self.response)]
+    /// The distributions with the names they carry in files: of stages, those of the requests that passed them;
+    /// the response of all.
+    pub fn distributions(&self) -> impl Iterator<Item = (&'static str, &Distribution)> {
+        self.scheme.spreads().zip(&self.spreads)
     }
 
     /// The figures over `length_s` seconds.
     #[must_use]
     pub fn figures(&self, kind: &'static str, length_s: f64) -> KindFigures {
         let requests = self.requests();
-        let mean_us = |stage: usize| ratio(self.stages_ns[stage], requests) / 1000.0;
+        let means = self.scheme.stages.iter().zip(self.stages_ns);
+        let mut spreads: Vec<_> = self.distributions().map(|(name, d)| (name, d.summary())).collect();
+        let response = spreads.pop().map(|(_, response)| response).unwrap_or_default();
         KindFigures {
             kind,
             requests,
@@ -79,65 +97,69 @@ impl Tally {
             null: self.ended(Ending::Null),
             errors: self.ended(Ending::Error),
             requests_per_s: if length_s > 0.0 { requests as f64 / length_s } else { 0.0 },
-            parse_mean_us: mean_us(0),
-            dispatch_mean_us: mean_us(2),
-            reply_mean_us: mean_us(4),
-            waiting: self.waiting.summary(),
-            service: self.service.summary(),
-            response: self.response.summary(),
+            stage_means_us: Named(
+                means.map(|(stage, ns)| (stage.mean, ratio(ns, requests) / 1000.0)).collect(),
+            ),
+            spreads: Named(spreads),
+            response,
         }
     }
 
     fn reset(&mut self) {
         self.endings = [0; 3];
-        self.stages_ns = [0; 5];
-        self.waiting.reset();
-        self.service.reset();
-        self.response.reset();
+        self.stages_ns = [0; STAGES_MAX];
+        self.spreads.iter_mut().for_each(Distribution::reset);
     }
 }
 
 /// One tally per kind that has occurred; a kind that never occurs costs one pointer.
 #[derive(Clone, Debug)]
 pub struct Tallies {
-    kinds: &'static [&'static str],
+    scheme: Scheme,
     by_kind: Vec<Option<Box<Tally>>>,
 }
 
 impl Tallies {
-    /// Nothing counted yet. A request's kind is its place in `kinds`.
+    /// Nothing counted yet.
     #[must_use]
-    pub fn new(kinds: &'static [&'static str]) -> Self {
-        Self { kinds, by_kind: kinds.iter().map(|_| None).collect() }
+    pub fn new(scheme: Scheme) -> Self {
+        Self { scheme, by_kind: scheme.kinds.iter().map(|_| None).collect() }
     }
 
-    /// Counts one request. Panics when `kind` has no name.
+    /// Counts one request. Panics when its kind has no name.
     #[inline]
-    pub fn note(&mut self, kind: u8, ending: Ending, stamps: &Stamps) {
-        self.by_kind[usize::from(kind)].get_or_insert_default().note(ending, stamps);
+    pub fn note(&mut self, noted: &Noted) {
+        let new = || Box::new(Tally::new(self.scheme));
+        self.by_kind[usize::from(noted.kind)].get_or_insert_with(new).note(noted);
     }
 
     /// Adds everything `other` counted; both are of the same table of kinds.
     pub fn add(&mut self, other: &Self) {
         for (mine, theirs) in self.by_kind.iter_mut().zip(&other.by_kind) {
             if let Some(theirs) = theirs.as_ref().filter(|tally| tally.requests() > 0) {
-                mine.get_or_insert_default().add(theirs);
+                mine.get_or_insert_with(|| Box::new(Tally::new(self.scheme))).add(theirs);
             }
         }
     }
 
     /// Kinds with at least one request, in the table's order.
     pub fn active(&self) -> impl Iterator<Item = (&'static str, &Tally)> {
-        self.kinds.iter().copied().zip(&self.by_kind).filter_map(|(kind, tally)| {
+        self.scheme.kinds.iter().copied().zip(&self.by_kind).filter_map(|(kind, tally)| {
             let tally = tally.as_deref().filter(|tally| tally.requests() > 0)?;
             Some((kind, tally))
         })
     }
 
+    /// Requests of all kinds.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.by_kind.iter().flatten().map(|tally| tally.requests()).sum()
+    }
+
     /// All kinds together.
     #[must_use]
     pub fn all(&self) -> Tally {
-        let mut all = Tally::default();
+        let mut all = Tally::new(self.scheme);
         self.active().for_each(|(_, tally)| all.add(tally));
         all
     }
@@ -164,12 +186,13 @@ impl Tallies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stage::Stamps;
 
-    const KINDS: &[&str] = &["send", "pop"];
+    const TIER: Scheme = Scheme::tier(&["send", "pop"], Some("statement"));
 
     #[test]
-    fn only_requests_that_waited_and_were_served_enter_those_distributions() {
-        let mut tallies = Tallies::new(KINDS);
+    fn only_requests_that_passed_a_stage_enter_its_distribution() {
+        let mut tallies = Tallies::new(TIER);
         let served = Stamps {
             received: 1000,
             enqueued: 1000,
@@ -179,36 +202,36 @@ mod tests {
             replied: 2000,
         };
         let refused = Stamps { received: 1000, replied: 1200, ..Stamps::default() };
-        tallies.note(0, Ending::Ok, &served);
-        tallies.note(0, Ending::Error, &refused);
+        tallies.note(&Noted { told_ns: 300, ..Noted::new(0, Ending::Ok, served) });
+        tallies.note(&Noted::new(0, Ending::Error, refused));
         let figures = tallies.figures(1_000_000_000);
         let send = &figures.kinds[0];
-        assert_eq!((send.waiting.count, send.service.count, send.response.count), (1, 1, 2));
+        let counts = ["waiting", "service", "statement", "response"].map(|name| send.spread(name).count);
+        assert_eq!(counts, [1, 1, 1, 2]);
         assert_eq!((send.ok, send.errors, send.requests), (1, 1, 2));
-        assert!((send.service.mean_us - 0.4).abs() < 1e-9);
+        assert!((send.spread("service").mean_us - 0.4).abs() < 1e-9);
+        assert!((send.spread("statement").mean_us - 0.3).abs() < 1e-9);
     }
 
     #[test]
     fn the_means_of_the_stages_add_up_to_the_mean_response() {
-        let mut tallies = Tallies::new(KINDS);
+        let mut tallies = Tallies::new(TIER);
         for i in 1..100 {
             let at = |k: u64| 1000 * k * i;
-            let stamps = Stamps {
+            let mut stamps = Stamps {
                 received: at(1),
                 enqueued: at(2),
                 dequeued: at(4),
-                sent: at(5),
-                answered: at(9),
                 replied: at(10),
+                ..Stamps::default()
             };
-            tallies.note(1, Ending::Ok, &stamps);
+            if i % 3 > 0 {
+                (stamps.sent, stamps.answered) = (at(5), at(9));
+            }
+            tallies.note(&Noted::new(1, Ending::Ok, stamps));
         }
         let pop = tallies.all().figures("all", 1.0);
-        let stages = pop.parse_mean_us
-            + pop.waiting.mean_us
-            + pop.dispatch_mean_us
-            + pop.service.mean_us
-            + pop.reply_mean_us;
-        assert!((stages - pop.response.mean_us).abs() < 1e-6);
+        let stages: f64 = pop.stage_means_us.iter().map(|(_, mean)| mean).sum();
+        assert!((stages - pop.response.mean_us).abs() < 1e-6, "{pop:?}");
     }
 }

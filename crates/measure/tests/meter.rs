@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use posthaste_measure::{Clock, Ending, Figures, Meter, Stamps};
+use posthaste_measure::{Clock, Ending, Figures, Meter, Noted, Scheme, Stamps};
 
 const KINDS: &[&str] = &["send", "peek", "pop"];
 const ENDINGS: [Ending; 3] = [Ending::Ok, Ending::Null, Ending::Error];
 
 fn meter() -> Arc<Meter> {
-    Meter::new(KINDS, Duration::from_secs(1), Clock::start())
+    Meter::new(Scheme::tier(KINDS, None), Duration::from_secs(1), Clock::start(), None)
 }
 
 /// A request with random stages of up to 2^20 ns each.
@@ -48,8 +48,8 @@ fn several_recorders_merged_equal_one_that_saw_everything() {
     let mut random = fastrand::Rng::with_seed(1);
     for i in 0..5_000 {
         let (kind, ending, stamps) = request(&mut random);
-        single.note(kind, ending, &stamps);
-        several[i % 3].note(kind, ending, &stamps);
+        single.note(Noted::new(kind, ending, stamps));
+        several[i % 3].note(Noted::new(kind, ending, stamps));
     }
     drop((single, several));
     one.turn(&[]);
@@ -66,7 +66,7 @@ fn windows_add_up_to_the_totals() {
     for window in 0..20 {
         for _ in 0..window * 7 {
             let (kind, ending, stamps) = request(&mut random);
-            recorder.note(kind, ending, &stamps);
+            recorder.note(Noted::new(kind, ending, stamps));
         }
         recorder.flush();
         meter.turn(&[("line_length", window)]);
@@ -80,7 +80,10 @@ fn windows_add_up_to_the_totals() {
         assert_eq!(of_kind().map(|kind| kind.ok).sum::<u64>(), total.ok);
         assert_eq!(of_kind().map(|kind| kind.null).sum::<u64>(), total.null);
         assert_eq!(of_kind().map(|kind| kind.errors).sum::<u64>(), total.errors);
-        assert_eq!(of_kind().map(|kind| kind.service.count).sum::<u64>(), total.service.count);
+        assert_eq!(
+            of_kind().map(|kind| kind.spread("service").count).sum::<u64>(),
+            total.spread("service").count
+        );
     }
     let lengths: f64 = windows.iter().map(|w| w.figures.length_s).sum();
     assert!((lengths - totals.length_s).abs() < 1e-6, "no time between two windows is lost");
@@ -123,7 +126,7 @@ fn note_many(meter: &Arc<Meter>, seed: u64, requests: u64) {
     let mut recorder = meter.recorder();
     for i in 0..requests {
         let stamps = Stamps { received: 1, replied: 1 + i, ..Stamps::default() };
-        recorder.note(random.u8(0..3), Ending::Ok, &stamps);
+        recorder.note(Noted::new(random.u8(0..3), Ending::Ok, stamps));
         if random.u8(0..50) == 0 {
             recorder.flush();
         }
@@ -134,7 +137,7 @@ fn note_many(meter: &Arc<Meter>, seed: u64, requests: u64) {
 fn what_an_ended_thread_noted_still_counts() {
     let meter = meter();
     let mut recorder = meter.recorder();
-    std::thread::spawn(move || recorder.note(2, Ending::Null, &Stamps::default())).join().unwrap();
+    std::thread::spawn(move || recorder.note(Noted::new(2, Ending::Null, Stamps::default()))).join().unwrap();
     assert_eq!(meter.turn(&[]).window.figures.all.null, 1);
     assert_eq!(meter.turn(&[]).window.figures.all.null, 0);
 }
@@ -144,8 +147,8 @@ fn info_is_lines_of_name_and_value_with_live_figures() {
     let meter = meter();
     let mut recorder = meter.recorder();
     let stamps = Stamps { received: 1, enqueued: 1, dequeued: 101, sent: 101, answered: 201, replied: 251 };
-    recorder.note(2, Ending::Ok, &stamps);
-    recorder.note(2, Ending::Null, &stamps);
+    recorder.note(Noted::new(2, Ending::Ok, stamps));
+    recorder.note(Noted::new(2, Ending::Null, stamps));
     recorder.flush();
     meter.turn(&[("line_length", 17)]);
     let info = meter.info();
@@ -161,10 +164,25 @@ fn info_is_lines_of_name_and_value_with_live_figures() {
 }
 
 #[test]
+fn requests_so_far_are_those_of_closed_windows_and_of_the_open_one() {
+    let meter = meter();
+    let mut recorder = meter.recorder();
+    for expected in 1..=4 {
+        recorder.note(Noted::new(0, Ending::Ok, Stamps::default()));
+        recorder.flush();
+        assert_eq!(meter.requests_so_far(), expected);
+        if expected % 2 == 0 {
+            meter.turn(&[]);
+        }
+        assert_eq!(meter.requests_so_far(), expected);
+    }
+}
+
+#[test]
 fn the_summary_shows_every_kind_that_occurred_and_all() {
     let meter = meter();
     let mut recorder = meter.recorder();
-    recorder.note(0, Ending::Ok, &Stamps { received: 1, replied: 8_001, ..Stamps::default() });
+    recorder.note(Noted::new(0, Ending::Ok, Stamps { received: 1, replied: 8_001, ..Stamps::default() }));
     drop(recorder);
     meter.turn(&[]);
     let summary = meter.summary();
@@ -176,5 +194,5 @@ fn the_summary_shows_every_kind_that_occurred_and_all() {
 #[test]
 #[should_panic(expected = "names of kinds")]
 fn a_name_that_would_break_the_files_is_refused() {
-    let _ = Meter::new(&["a,b"], Duration::from_secs(1), Clock::start());
+    let _ = Meter::new(Scheme::clients(&["a,b"]), Duration::from_secs(1), Clock::start(), None);
 }

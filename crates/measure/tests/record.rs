@@ -8,9 +8,13 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
-use posthaste_measure::{Clock, Ending, Event, Meter, Record, RecordError, RunInfo, Stamps, Turn};
+use parquet::file::reader::SerializedFileReader;
+use parquet::record::Field;
+use posthaste_measure::{
+    Clock, Ended, Ending, Event, Meter, Noted, Record, RecordError, RunInfo, Scheme, Stamps, Turn,
+};
 
-const KINDS: &[&str] = &["send", "pop", "login"];
+const TIER: Scheme = Scheme::tier(&["send", "pop", "login"], Some("statement"));
 
 fn info(clock: Clock) -> RunInfo {
     RunInfo {
@@ -19,14 +23,16 @@ fn info(clock: Clock) -> RunInfo {
         options: serde_json::json!({"workers": 8}),
         window: Duration::from_secs(1),
         clock,
+        scheme: TIER,
+        requests: true,
     }
 }
 
 /// A recorded run of three windows: requests of two kinds, nothing, requests that were all refused.
 fn recorded(dir: &Path) -> Vec<Turn> {
     let clock = Clock::start();
-    let meter = Meter::new(KINDS, Duration::from_secs(1), clock);
     let record = Record::create(dir, info(clock)).unwrap();
+    let meter = Meter::new(TIER, Duration::from_secs(1), clock, record.backlog());
     let mut recorder = meter.recorder();
     let mut turns = Vec::new();
     for window in 0..3_u64 {
@@ -42,9 +48,15 @@ fn recorded(dir: &Path) -> Vec<Turn> {
             };
             let refused = Stamps { received: at, replied: at + step, ..Stamps::default() };
             match window {
-                0 => recorder.note((i % 2) as u8, Ending::Ok, &served),
+                0 => recorder.note(Noted {
+                    client: 7,
+                    told_ns: step,
+                    request_bytes: 50,
+                    answer_bytes: 5,
+                    ..Noted::new((i % 2) as u8, Ending::Ok, served)
+                }),
                 1 => {}
-                _ => recorder.note(0, Ending::Error, &refused),
+                _ => recorder.note(Noted::new(0, Ending::Error, refused)),
             }
         }
         recorder.flush();
@@ -53,7 +65,7 @@ fn recorded(dir: &Path) -> Vec<Turn> {
         record.window(&turn).unwrap();
         turns.push(turn);
     }
-    record.finish().unwrap();
+    assert_eq!(record.finish().unwrap(), Ended { recorded: 80, not_recorded: 0 });
     turns
 }
 
@@ -95,13 +107,13 @@ fn the_histogram_log_gives_every_count_back() {
     let mut expected = Vec::new();
     for tally in turns.iter().flat_map(|turn| turn.tallies.active()) {
         let (kind, distributions) = (tally.0, tally.1.distributions());
-        for (stage, distribution) in distributions.iter().filter(|(_, d)| d.count() > 0) {
+        for (stage, distribution) in distributions.filter(|(_, d)| d.count() > 0) {
             expected.push((format!("{kind}/{stage}"), distribution.histogram().clone()));
         }
     }
     let found: Vec<_> =
         IntervalLogIterator::new(&log).filter_map(|entry| read_back(entry.unwrap())).collect();
-    assert_eq!(found.len(), 7, "two kinds with three stages, one with refusals only");
+    assert_eq!(found.len(), 9, "two kinds with four distributions, one with refusals only");
     assert!(found == expected);
 }
 
@@ -140,6 +152,9 @@ fn run_json_tells_what_ran_where_and_when() {
     assert!(run["start_unix_ms"].as_u64().unwrap() > 1_700_000_000_000);
     assert!(run["start_monotonic_ns"].is_u64() && run["end_s"].is_f64());
     assert_eq!(run["units"]["_us"], "microseconds");
+    assert_eq!((&run["requests_recorded"], &run["requests_not_recorded"]), (&80.into(), &0.into()));
+    let clocks = |name: &str| (run[name]["unix_ns"].as_u64(), run[name]["monotonic_ns"].as_u64());
+    assert!(clocks("end_clocks") > clocks("start_clocks") && clocks("start_clocks").1.is_some());
     assert!(!dir.path().join("run.json.new").exists());
 }
 
@@ -147,14 +162,62 @@ fn run_json_tells_what_ran_where_and_when() {
 fn a_run_that_was_killed_has_no_end_and_whole_lines() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Clock::start();
-    let meter = Meter::new(KINDS, Duration::from_secs(1), clock);
     let record = Record::create(dir.path(), info(clock)).unwrap();
+    let meter = Meter::new(TIER, Duration::from_secs(1), clock, record.backlog());
     record.window(&meter.turn(&[])).unwrap();
     std::mem::forget(record);
     let text = fs::read_to_string(dir.path().join("run.json")).unwrap();
     assert!(serde_json::from_str::<serde_json::Value>(&text).unwrap()["end_s"].is_null());
     assert_eq!(lines(dir.path(), "windows.csv").len(), 2);
     assert_eq!(lines(dir.path(), "system.csv").len(), 2);
+}
+
+/// The rows of `requests.parquet` by column.
+fn requests(dir: &Path) -> Vec<BTreeMap<String, Field>> {
+    let file = fs::File::open(dir.join("requests.parquet")).unwrap();
+    let rows = SerializedFileReader::new(file).unwrap().into_iter();
+    rows.map(|row| {
+        row.unwrap().get_column_iter().map(|(name, field)| (name.clone(), field.clone())).collect()
+    })
+    .collect()
+}
+
+#[test]
+fn every_request_is_a_row_with_its_stamps_in_order_and_empty_cells_where_it_did_not_pass() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded(dir.path());
+    let rows = requests(dir.path());
+    assert_eq!(rows.len(), 80);
+    let expected = [
+        ("kind", Field::Str("pop".into())),
+        ("ending", Field::Str("ok".into())),
+        ("client", Field::Long(7)),
+        ("request_bytes", Field::Int(50)),
+        ("answer_bytes", Field::Int(5)),
+        ("received_ns", Field::Long(1_001)),
+        ("enqueued_ns", Field::Long(1_001)),
+        ("dequeued_ns", Field::Long(1_701)),
+        ("sent_ns", Field::Long(1_701)),
+        ("answered_ns", Field::Long(2_401)),
+        ("replied_ns", Field::Long(3_101)),
+        ("statement_ns", Field::Long(700)),
+    ];
+    assert_eq!(rows[0], expected.map(|(name, field)| (name.to_owned(), field)).into());
+    let refused = &rows[79];
+    assert_eq!((&refused["ending"], &refused["sent_ns"]), (&Field::Str("error".into()), &Field::Null));
+    assert_eq!(refused["replied_ns"], Field::Long(1_040 + 700 * 1_600));
+}
+
+#[test]
+fn the_rows_of_the_requests_add_up_to_the_windows() {
+    let dir = tempfile::tempdir().unwrap();
+    let turns = recorded(dir.path());
+    let number = |field: &Field| if let Field::Long(number) = field { *number } else { panic!("{field:?}") };
+    let rows = requests(dir.path());
+    let responses = rows.iter().map(|row| number(&row["replied_ns"]) - number(&row["received_ns"]));
+    let windows = turns.iter().map(|turn| &turn.window.figures.all);
+    let expected: f64 = windows.map(|all| all.response.mean_us * 1000.0 * all.requests as f64).sum();
+    assert!((responses.sum::<i64>() as f64 - expected).abs() < 1.0);
 }
 
 #[test]

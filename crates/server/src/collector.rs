@@ -6,7 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
-use posthaste_measure::Record;
+use posthaste_measure::{Ended, Record};
 
 use crate::house::House;
 
@@ -34,9 +34,7 @@ impl Collector {
                 close_window(&house, &mut record);
             }
             close_window(&house, &mut record);
-            if let Some(Err(error)) = record.map(|record| record.finish()) {
-                tracing::warn!("{error}");
-            }
+            record.iter().for_each(end);
         })?;
         Ok(Self { stop, thread })
     }
@@ -46,6 +44,19 @@ impl Collector {
         drop(self.stop);
         // A panic there was reported when it happened.
         let _ = self.thread.join();
+    }
+}
+
+/// Ends the record and says what it lacks.
+fn end(record: &Record) {
+    match record.finish() {
+        Ok(Ended { recorded, not_recorded }) if not_recorded > 0 => tracing::warn!(
+            recorded,
+            not_recorded,
+            "the disk did not keep up: requests are missing in requests.parquet; windows and histograms hold them all"
+        ),
+        Ok(_) => {}
+        Err(error) => tracing::warn!("{error}"),
     }
 }
 

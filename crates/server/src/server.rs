@@ -10,7 +10,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use mio::Poll;
-use posthaste_measure::{Clock, Figures, Meter, Record, RecordError, RunInfo};
+use posthaste_measure::{Clock, Figures, Meter, Record, RecordError, RunInfo, Scheme};
 use posthaste_wire::command::Kind;
 
 use crate::accounts::{AccountsFile, Authenticator};
@@ -61,6 +61,8 @@ pub struct Options {
     pub window: Duration,
     /// Where to leave a record.
     pub record: Option<(PathBuf, RunNote)>,
+    /// With a record: every single request stands in it.
+    pub record_requests: bool,
 }
 
 /// What the record says of this run.
@@ -158,10 +160,13 @@ impl Server {
         let listeners = listen(&options.listen)?;
         let http = options.http.map(listen_http).transpose()?;
         let addresses = listeners.iter().map(Listener::address).collect::<io::Result<Vec<_>>>()?;
-        let record = begin_record(&options, clock)?;
+        let scheme = Scheme::tier(Kind::NAMES, store.tells());
+        let record = begin_record(&options, scheme, clock)?;
+        let backlog = record.as_ref().and_then(Record::backlog);
+        let meter = Meter::new(scheme, options.window, clock, backlog);
         let polls = (0..options.threads).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
         let mailboxes = polls.iter().map(Network::mailbox).collect::<io::Result<Vec<_>>>()?;
-        let house = Arc::new(furnish(&options, store, accounts, mailboxes, clock));
+        let house = Arc::new(furnish(&options, store, accounts, mailboxes, meter));
         house.store.attach(&house.line);
         let workers = start_workers(&options, &house)?;
         let networks = start_networks(polls, listeners, &house)?;
@@ -231,7 +236,7 @@ fn listen(addresses: &[ListenAddress]) -> Result<Vec<Listener>, StartError> {
     addresses.iter().map(bind).collect()
 }
 
-fn begin_record(options: &Options, clock: Clock) -> Result<Option<Record>, StartError> {
+fn begin_record(options: &Options, scheme: Scheme, clock: Clock) -> Result<Option<Record>, StartError> {
     let Some((dir, note)) = &options.record else { return Ok(None) };
     let info = RunInfo {
         command: note.command.clone(),
@@ -239,6 +244,8 @@ fn begin_record(options: &Options, clock: Clock) -> Result<Option<Record>, Start
         options: note.options.clone(),
         window: options.window,
         clock,
+        scheme,
+        requests: options.record_requests,
     };
     Record::create(dir, info).map(Some).map_err(StartError::Record)
 }
@@ -248,7 +255,7 @@ fn furnish(
     store: Arc<dyn Store>,
     accounts: Option<AccountsFile>,
     mailboxes: Vec<Arc<Mailbox>>,
-    clock: Clock,
+    meter: Arc<Meter>,
 ) -> House {
     let entrance = match accounts {
         None => Entrance::Open(store.account(b"default")),
@@ -262,8 +269,8 @@ fn furnish(
     House {
         store,
         line: Arc::new(WaitingLine::new(options.line_requests_max, options.priority_kinds.clone())),
-        meter: Meter::new(Kind::NAMES, options.window, clock),
-        clock,
+        clock: meter.clock(),
+        meter,
         clients: Clients::default(),
         entrance,
         mailboxes,

@@ -28,7 +28,7 @@ impl std::fmt::Debug for HistogramLog {
 
 impl HistogramLog {
     pub(super) fn create(dir: &Path, clock: &Clock) -> Result<Self, RecordError> {
-        let start_s = clock.started_unix_ms() as f64 / 1000.0;
+        let start_s = clock.started_unix_ns() as f64 / 1e9;
         let head = format!(
             "#[Histogram log format version 1.3]\n\
              #[StartTime: {start_s:.3} (seconds since epoch)]\n\
@@ -49,7 +49,7 @@ impl HistogramLog {
             .begin_log_with(&mut text, &mut self.serializer)
             .expect("memory takes every write");
         for (kind, tally) in turn.tallies.active() {
-            for (stage, distribution) in tally.distributions().iter().filter(|(_, d)| d.count() > 0) {
+            for (stage, distribution) in tally.distributions().filter(|(_, d)| d.count() > 0) {
                 let tag = format!("{kind}/{stage}");
                 log.write_histogram(distribution.histogram(), start, length, Tag::new(&tag))
                     .expect("memory takes every write, and no count comes near the format's limit of 2^63");

@@ -7,6 +7,8 @@ use super::proc::{named, read};
 #[derive(Debug, Serialize)]
 pub(super) struct Machine {
     hostname: Option<String>,
+    /// The same for two runs: their monotonic clocks are one.
+    boot_id: Option<String>,
     system: &'static str,
     architecture: &'static str,
     kernel: Option<String>,
@@ -22,6 +24,7 @@ impl Machine {
         let cpu = read("/proc/cpuinfo").unwrap_or_default();
         Self {
             hostname: line("/proc/sys/kernel/hostname"),
+            boot_id: line("/proc/sys/kernel/random/boot_id"),
             system: std::env::consts::OS,
             architecture: std::env::consts::ARCH,
             kernel: line("/proc/sys/kernel/osrelease"),

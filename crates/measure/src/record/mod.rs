@@ -7,11 +7,15 @@
 //! | `latency.hlog` | the histograms of every window and kind, in the HdrHistogram log format |
 //! | `system.csv` | one row per window: this process and its machine |
 //! | `events.csv` | whatever can explain a dip |
+//! | `requests.parquet` | every single request, if that was asked for |
 //!
 //! The collector's thread writes, once per window, whole lines in one call per file; a program killed at any
 //! instant leaves lines, not fragments. A failed write stops the record and never the program: it is reported
 //! once, what was written stays. A directory that holds a run is refused instead of appended to, because two
 //! runs in one file are worth less than none.
+//!
+//! Only `requests.parquet` is different: a thread of its own writes it, and its format wants an end, so a program
+//! that is killed leaves one that cannot be read.
 
 mod error;
 mod event;
@@ -19,22 +23,25 @@ mod histograms;
 mod lines;
 mod machine;
 mod proc;
+mod requests;
 mod run;
 mod system;
 mod windows;
 
 use std::fs;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 pub use error::RecordError;
 pub use event::Event;
 pub use run::RunInfo;
 
+use crate::backlog::Backlog;
 use crate::lock::lock;
 use crate::meter::Turn;
 use event::Events;
 use histograms::HistogramLog;
+use requests::RequestTable;
 use run::RunFile;
 use system::SystemTable;
 use windows::WindowTable;
@@ -54,6 +61,16 @@ struct Files {
     histograms: HistogramLog,
     system: SystemTable,
     events: lines::LineFile,
+    requests: Option<RequestTable>,
+}
+
+/// How many single requests a record that has ended holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// In `requests.parquet`.
+    pub recorded: u64,
+    /// Left out because the disk did not keep up.
+    pub not_recorded: u64,
 }
 
 impl Record {
@@ -63,7 +80,7 @@ impl Record {
     /// The directory holds a run already, or cannot be written.
     pub fn create(dir: &Path, info: RunInfo) -> Result<Self, RecordError> {
         fs::create_dir_all(dir).map_err(|source| RecordError::create(dir, source))?;
-        let clock = info.clock;
+        let (clock, scheme, every_request) = (info.clock, info.scheme, info.requests);
         let run = RunFile::create(dir, info)?;
         let files = Files {
             run,
@@ -71,8 +88,23 @@ impl Record {
             histograms: HistogramLog::create(dir, &clock)?,
             system: SystemTable::create(dir, &clock)?,
             events: lines::LineFile::create(dir, "events.csv", event::HEAD)?,
+            requests: every_request.then(|| RequestTable::create(dir, scheme, clock)).transpose()?,
         };
         Ok(Self { events: Events::default(), files: Mutex::new(Some(files)) })
+    }
+
+    /// Where the meter must send every single request; None: they are not recorded.
+    #[must_use]
+    pub fn backlog(&self) -> Option<Arc<Backlog>> {
+        lock(&self.files).as_ref()?.requests.as_ref().map(RequestTable::backlog)
+    }
+
+    /// Adds something to `run.json` that became known during the run.
+    ///
+    /// # Errors
+    /// As for [`Record::window`].
+    pub fn note(&self, name: &'static str, value: serde_json::Value) -> Result<(), RecordError> {
+        self.write(|files, _| files.run.note(name, value))
     }
 
     /// Notes an event. It is written with the next window; no file is touched here.
@@ -93,17 +125,24 @@ impl Record {
         })
     }
 
-    /// Ends the record: the last events, and the end in `run.json`. Later calls of any kind do nothing.
+    /// Ends the record after the meter's last turn: the last events, the end of `requests.parquet`, and the end in
+    /// `run.json`. Later calls of any kind do nothing.
     ///
     /// # Errors
     /// A file could not be written.
-    pub fn finish(&self) -> Result<(), RecordError> {
+    pub fn finish(&self) -> Result<Ended, RecordError> {
+        let mut ended = Ended::default();
         self.write(|files, events| {
             files.events.append(&events.drain())?;
+            if let Some(requests) = files.requests.take() {
+                ended = requests.finish()?;
+                files.run.note("requests_recorded", ended.recorded.into())?;
+                files.run.note("requests_not_recorded", ended.not_recorded.into())?;
+            }
             files.run.end()
         })?;
         *lock(&self.files) = None;
-        Ok(())
+        Ok(ended)
     }
 
     fn write(
@@ -125,17 +164,17 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Clock, Ending, Meter, Stamps};
+    use crate::{ClientStamps, Clock, Ending, Meter, Noted, Scheme};
     use std::time::Duration;
 
     #[test]
     fn a_full_disk_stops_the_record_once_and_is_told_once() {
         let dir = tempfile::tempdir().unwrap();
         let clock = Clock::start();
-        let meter = Meter::new(&["send"], Duration::from_secs(1), clock);
+        let meter = Meter::new(Scheme::clients(&["send"]), Duration::from_secs(1), clock, None);
         let record = Record::create(dir.path(), RunInfo::for_tests(clock)).unwrap();
         record.window(&meter.turn(&[])).unwrap();
-        meter.recorder().note(0, Ending::Ok, &Stamps::default());
+        meter.recorder().note(Noted::new(0, Ending::Ok, ClientStamps::default()));
         lock(&record.files).as_mut().unwrap().histograms.fill_disk();
 
         let error = record.window(&meter.turn(&[])).unwrap_err();

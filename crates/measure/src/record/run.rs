@@ -10,7 +10,8 @@ use serde::Serialize;
 
 use super::machine::Machine;
 use super::{Event, RecordError};
-use crate::clock::Clock;
+use crate::clock::{Clock, ClockPair};
+use crate::scheme::Scheme;
 
 /// What the program tells about itself.
 #[derive(Clone, Debug)]
@@ -25,13 +26,18 @@ pub struct RunInfo {
     pub window: Duration,
     /// The clock of the program's stamps.
     pub clock: Clock,
+    /// The names of what is measured.
+    pub scheme: Scheme,
+    /// Every request is recorded too.
+    pub requests: bool,
 }
 
 /// How the suffixes and files are to be read.
-const UNITS: [(&str, &str); 8] = [
+const UNITS: [(&str, &str); 9] = [
     ("_s", "seconds; start_s counts from the program's start"),
     ("_ms", "milliseconds"),
     ("_us", "microseconds"),
+    ("_ns", "nanoseconds; those of requests.parquet count from the program's start"),
     ("_bytes", "bytes"),
     ("_per_s", "per second"),
     ("_share", "fraction of the machine's CPU time, 0 to 1"),
@@ -56,8 +62,13 @@ struct Content {
     window_s: f64,
     start_unix_ms: u64,
     start_monotonic_ns: u64,
+    start_clocks: ClockPair,
+    end_clocks: Option<ClockPair>,
     /// Null while the run goes on, and for ever when it did not end by itself.
     end_s: Option<f64>,
+    /// What the program found worth saying during the run.
+    #[serde(flatten)]
+    notes: BTreeMap<&'static str, serde_json::Value>,
     units: BTreeMap<&'static str, &'static str>,
 }
 
@@ -73,7 +84,10 @@ impl RunFile {
             window_s: info.window.as_secs_f64(),
             start_unix_ms: info.clock.started_unix_ms(),
             start_monotonic_ns: info.clock.started_monotonic_ns(),
+            start_clocks: ClockPair::now(),
+            end_clocks: None,
             end_s: None,
+            notes: BTreeMap::new(),
             units: BTreeMap::from(UNITS),
         };
         let mut file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(|source| {
@@ -87,9 +101,21 @@ impl RunFile {
         Ok(run)
     }
 
-    /// Writes the end down, by way of a second file so that `run.json` is whole at every instant.
+    /// Writes the end down.
     pub(super) fn end(&mut self) -> Result<(), RecordError> {
         self.content.end_s = Some(self.clock.now() as f64 / 1e9);
+        self.content.end_clocks = Some(ClockPair::now());
+        self.rewrite()
+    }
+
+    /// Adds what became known during the run.
+    pub(super) fn note(&mut self, name: &'static str, value: serde_json::Value) -> Result<(), RecordError> {
+        self.content.notes.insert(name, value);
+        self.rewrite()
+    }
+
+    /// By way of a second file, so that `run.json` is whole at every instant.
+    fn rewrite(&self) -> Result<(), RecordError> {
         let next = self.path.with_extension("json.new");
         fs::write(&next, self.text())
             .and_then(|()| fs::rename(&next, &self.path))
@@ -117,6 +143,8 @@ impl RunInfo {
             options: serde_json::Value::Null,
             window: Duration::from_secs(1),
             clock,
+            scheme: Scheme::clients(&["send"]),
+            requests: false,
         }
     }
 }

@@ -27,7 +27,7 @@ impl WindowTable {
         let mut rows = String::new();
         let gauges = self.gauges.get_or_insert_with(|| {
             let gauges: Vec<_> = window.gauges.keys().copied().collect();
-            rows.push_str(&head(&gauges));
+            rows.push_str(&head(&window.figures.all, &gauges));
             gauges
         });
         let figures = &window.figures;
@@ -44,11 +44,10 @@ impl WindowTable {
     }
 }
 
-fn head(gauges: &[&str]) -> String {
-    let mut head = "start_s,length_s,kind,requests,ok,null,errors,requests_per_s,\
-                    parse_mean_us,dispatch_mean_us,reply_mean_us"
-        .to_owned();
-    for stage in ["waiting", "service", "response"] {
+fn head(all: &KindFigures, gauges: &[&str]) -> String {
+    let mut head = "start_s,length_s,kind,requests,ok,null,errors,requests_per_s".to_owned();
+    all.stage_means_us.iter().for_each(|(column, _)| head.extend([",", column]));
+    for (stage, _) in all.all_spreads() {
         let _ = write!(head, ",{stage}_count");
         for figure in ["mean", "p50", "p90", "p99", "p99_9", "max"] {
             let _ = write!(head, ",{stage}_{figure}_us");
@@ -62,8 +61,9 @@ fn head(gauges: &[&str]) -> String {
 fn kind_cells(row: &mut String, kind: &KindFigures) {
     let KindFigures { kind: name, requests, ok, null, errors, requests_per_s, .. } = kind;
     let _ = write!(row, "{name},{requests},{ok},{null},{errors},{requests_per_s:.3}");
-    microseconds(row, *requests, [kind.parse_mean_us, kind.dispatch_mean_us, kind.reply_mean_us]);
-    for (_, LatencySummary { count, mean_us, p50_us, p90_us, p99_us, p99_9_us, max_us }) in kind.stages() {
+    kind.stage_means_us.iter().for_each(|(_, mean_us)| microseconds(row, *requests, [*mean_us]));
+    for (_, LatencySummary { count, mean_us, p50_us, p90_us, p99_us, p99_9_us, max_us }) in kind.all_spreads()
+    {
         let _ = write!(row, ",{count}");
         microseconds(row, *count, [*mean_us, *p50_us, *p90_us, *p99_us, *p99_9_us, *max_us]);
     }

@@ -34,13 +34,19 @@ pub struct Request {
     pub stamps: Stamps,
     /// How it ended; meaningful once answered.
     pub outcome: Outcome,
+    /// Its length.
+    pub request_bytes: u32,
+    /// The length of its answer; meaningful once answered.
+    pub answer_bytes: u32,
 }
 
 impl Request {
-    /// A request received just now.
+    /// A request of so many bytes received just now.
     #[must_use]
-    pub fn new(operation: Operation, kind: Kind, received: u64) -> Self {
-        Self { operation, kind, stamps: Stamps { received, ..Stamps::default() }, outcome: Outcome::Ok }
+    pub fn new(operation: Operation, kind: Kind, received: u64, bytes: usize) -> Self {
+        let stamps = Stamps { received, ..Stamps::default() };
+        let request_bytes = length(bytes);
+        Self { operation, kind, stamps, outcome: Outcome::Ok, request_bytes, answer_bytes: 0 }
     }
 }
 
@@ -61,6 +67,10 @@ pub struct Bundle {
     pub answered: usize,
     /// Their answers, in order.
     pub answers: Vec<u8>,
+    /// How many bytes of these belong to requests that are answered.
+    answered_bytes: usize,
+    /// What the store told of the time it needed, in nanoseconds; 0: nothing.
+    pub told_ns: u64,
 }
 
 impl Bundle {
@@ -75,6 +85,8 @@ impl Bundle {
             requests: Vec::new(),
             answered: 0,
             answers: Vec::new(),
+            answered_bytes: 0,
+            told_ns: 0,
         }
     }
 
@@ -85,6 +97,8 @@ impl Bundle {
         self.protocol = protocol;
         self.requests.clear();
         self.answered = 0;
+        self.answered_bytes = 0;
+        self.told_ns = 0;
         for buffer in [&mut self.bytes, &mut self.answers] {
             buffer.clear();
             buffer.shrink_to(kept_bytes);
@@ -100,7 +114,10 @@ impl Bundle {
 
     /// The request just executed has its answer.
     pub fn finish_one(&mut self, outcome: Outcome) {
-        self.requests[self.answered].outcome = outcome;
+        let request = &mut self.requests[self.answered];
+        request.outcome = outcome;
+        request.answer_bytes = length(self.answers.len() - self.answered_bytes);
+        self.answered_bytes = self.answers.len();
         self.answered += 1;
     }
 
@@ -114,6 +131,7 @@ impl Bundle {
     pub fn refuse_all(&mut self, fault: &Fault) {
         self.answers.clear();
         self.answered = 0;
+        self.answered_bytes = 0;
         while self.answered < self.requests.len() {
             self.refuse_one(fault);
         }
@@ -157,6 +175,12 @@ impl Bundle {
             set(&mut request.stamps);
         }
     }
+}
+
+/// A length as the record keeps it; what it cannot hold does not occur within the limits.
+#[must_use]
+pub fn length(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 /// How an outcome is counted.

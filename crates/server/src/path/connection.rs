@@ -304,8 +304,10 @@ impl Connection {
                     }
                     // Only requests to the store travel in bundles; others wait until the bundle is back.
                     _ if parsing.bundle.is_some() => return false,
-                    Ok(Command::Session(command)) => self.obey(&command, input, turn),
-                    Err(fault) => self.refuse(&self.known_only_inside(fault), turn),
+                    Ok(Command::Session(command)) => {
+                        self.obey(&command, input, parsing.length_to(end), turn);
+                    }
+                    Err(fault) => self.refuse(&self.known_only_inside(fault), parsing.length_to(end), turn),
                 }
                 parsing.requests += 1;
                 parsing.skip_to(end);
@@ -340,16 +342,21 @@ impl Connection {
         let account = match self.session.account() {
             Ok(account) => account,
             Err(fault) => {
-                self.refuse(&fault, turn);
+                self.refuse(&fault, parsing.length_to(end), turn);
                 parsing.skip_to(end);
                 return true;
             }
         };
-        let kind = operation.kind();
+        let (kind, request_bytes) = (operation.kind(), parsing.length_to(end));
         if parsing.bundle.is_none() {
             let ask = Ask { account, operation: &operation, bytes: &parsing.input[parsing.base..] };
-            if let Some(outcome) = self.answer_at_once(ask, turn) {
-                turn.answered_at_once(kind, outcome);
+            if let Some((outcome, answer_bytes)) = self.answer_at_once(ask, turn) {
+                turn.answered_at_once(
+                    self.client.address.client,
+                    kind,
+                    outcome,
+                    [request_bytes, answer_bytes],
+                );
                 parsing.skip_to(end);
                 return true;
             }
@@ -359,12 +366,13 @@ impl Connection {
             .bundle
             .get_or_insert_with(|| turn.bundle(self.client.address, account, self.session.protocol));
         self.blocked = matches!(&operation, Operation::Pop(pop) if pop.block_ms > 0);
-        bundle.requests.push(Request::new(operation, kind, turn.parsed_at));
+        bundle.requests.push(Request::new(operation, kind, turn.parsed_at, request_bytes));
         parsing.at = parsing.base + end;
         !self.blocked && !is_last && bundle.requests.len() < turn.house.bundle_requests_max
     }
 
-    fn answer_at_once(&mut self, ask: Ask<'_>, turn: &mut Turn<'_>) -> Option<Outcome> {
+    /// The outcome and the bytes of the answer, if there is one at once.
+    fn answer_at_once(&mut self, ask: Ask<'_>, turn: &mut Turn<'_>) -> Option<(Outcome, usize)> {
         if !turn.house.store.at_once(ask.operation) {
             return None;
         }
@@ -376,22 +384,23 @@ impl Connection {
         if outcome.is_some() && self.session.is_muted() && !self.session.answers() {
             self.output.truncate(before);
         }
-        outcome
+        outcome.map(|outcome| (outcome, self.output.len() - before))
     }
 
     /// A request to the session.
-    fn obey(&mut self, command: &command::Session, bytes: &[u8], turn: &mut Turn<'_>) {
+    fn obey(&mut self, command: &command::Session, bytes: &[u8], request_bytes: usize, turn: &mut Turn<'_>) {
         let muted = self.session.is_muted() && !matches!(command, command::Session::ClientReply(_));
         let house = turn.house;
-        let step = self.answer_with(turn, |session, client, output| {
+        let (step, answer_bytes) = self.answer_with(turn, |session, client, output| {
             let before = output.len();
             let step = session.execute(command, bytes, client, house, output);
             if muted && !session.answers() {
                 output.truncate(before);
             }
-            step
+            (step, output.len() - before)
         });
-        turn.answered_at_once(Kind::Session, Outcome::Ok);
+        let client = self.client.address.client;
+        turn.answered_at_once(client, Kind::Session, Outcome::Ok, [request_bytes, answer_bytes]);
         match step {
             Step::Answered => {}
             Step::Close => self.life = Life::Closing,
@@ -402,11 +411,14 @@ impl Connection {
         }
     }
 
-    /// An error answer that no station counted.
-    pub fn refuse(&mut self, fault: &Fault, turn: &mut Turn<'_>) {
+    /// An error answer, that no station counted, to a request of so many bytes.
+    pub fn refuse(&mut self, fault: &Fault, request_bytes: usize, turn: &mut Turn<'_>) {
         let protocol = self.session.protocol;
-        Encoder::new(self.output(turn), protocol).error(fault);
-        turn.answered_at_once(Kind::Session, Outcome::Error);
+        let output = self.output(turn);
+        let before = output.len();
+        Encoder::new(output, protocol).error(fault);
+        let bytes = [request_bytes, output.len() - before];
+        turn.answered_at_once(self.client.address.client, Kind::Session, Outcome::Error, bytes);
     }
 
     /// Before login it is no use to hear what is wrong with a request to the store.
@@ -434,7 +446,7 @@ impl Connection {
     }
 
     fn refuse_for_good(&mut self, fault: &Fault, last: bool, turn: &mut Turn<'_>) {
-        self.refuse(fault, turn);
+        self.refuse(fault, 0, turn);
         if last {
             self.life = Life::Closing;
         }
@@ -461,6 +473,11 @@ struct Parsing<'a> {
 }
 
 impl Parsing<'_> {
+    /// The length of the request that ends at `end`.
+    fn length_to(&self, end: usize) -> usize {
+        self.base + end - self.at
+    }
+
     /// The request that ended at `end` (counted from base) is done with; nothing of it need be carried.
     fn skip_to(&mut self, end: usize) {
         self.at = self.base + end;

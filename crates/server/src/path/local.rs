@@ -68,8 +68,11 @@ impl<R: Rules> Local<R> {
         let sealed = rules.seal();
         drop(waiters);
         drop(rules);
+        let decided = self.clock.stamp();
+        let has_synced = sealed.is_some();
         self.commit(sealed, &mut batch.finished);
         batch.answered_at = self.clock.stamp();
+        batch.told_ns = if has_synced { batch.answered_at - decided } else { 0 };
     }
 
     /// Makes durable what the batch changed; on failure nobody is told that anything happened.
@@ -123,6 +126,10 @@ impl<R: Rules> Store for Local<R> {
 
     fn account(&self, name: &[u8]) -> u32 {
         self.rules().account(name)
+    }
+
+    fn tells(&self) -> Option<&'static str> {
+        R::TELLS
     }
 
     fn figures(&self) -> Vec<(&'static str, u64)> {

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token};
-use posthaste_measure::{Recorder, Stamps};
+use posthaste_measure::{Noted, Recorder, Stamps};
 use posthaste_wire::command::Kind;
 use posthaste_wire::decode::{Decoder, Limits};
 use posthaste_wire::encode::Protocol;
@@ -313,7 +313,7 @@ impl Network {
         }
         let mut bundle = turn.bundle(address, 0, Protocol::Resp2);
         bundle.bytes.extend_from_slice(account);
-        bundle.requests.push(Request::new(operation, Kind::Login, turn.house.clock.stamp()));
+        bundle.requests.push(Request::new(operation, Kind::Login, turn.house.clock.stamp(), account.len()));
         turn.outgoing.push(bundle);
     }
 
@@ -425,7 +425,7 @@ impl Network {
         }
         let replied = self.house.clock.stamp();
         for done in self.bench.at_once.drain(..) {
-            let AtOnce { kind, outcome, received, answered } = done;
+            let AtOnce { kind, outcome, client, request_bytes, answer_bytes, received, answered } = done;
             let stamps = Stamps {
                 received,
                 enqueued: received,
@@ -434,12 +434,19 @@ impl Network {
                 answered,
                 replied,
             };
-            self.recorder.note(kind as u8, ending(outcome), &stamps);
+            let noted = Noted::new(kind as u8, ending(outcome), stamps);
+            self.recorder.note(Noted { client, request_bytes, answer_bytes, ..noted });
         }
         for mut bundle in self.answered.drain(..) {
             for request in &mut bundle.requests {
                 request.stamps.replied = replied;
-                self.recorder.note(request.kind as u8, ending(request.outcome), &request.stamps);
+                self.recorder.note(Noted {
+                    client: bundle.address.client,
+                    told_ns: bundle.told_ns,
+                    request_bytes: request.request_bytes,
+                    answer_bytes: request.answer_bytes,
+                    ..Noted::new(request.kind as u8, ending(request.outcome), request.stamps)
+                });
             }
             if self.bench.bundles.len() < limits::SPARE_BUNDLES {
                 self.bench.bundles.push(bundle);

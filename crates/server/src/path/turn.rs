@@ -5,7 +5,7 @@ use posthaste_wire::command::Kind;
 use posthaste_wire::encode::Protocol;
 use posthaste_wire::span::Span;
 
-use super::bundle::{Address, Bundle};
+use super::bundle::{Address, Bundle, length};
 use super::limits;
 use super::mailbox::Mail;
 use crate::house::{Entrance, House};
@@ -29,6 +29,9 @@ pub(super) struct Bench {
 pub(super) struct AtOnce {
     pub(super) kind: Kind,
     pub(super) outcome: Outcome,
+    pub(super) client: u64,
+    pub(super) request_bytes: u32,
+    pub(super) answer_bytes: u32,
     pub(super) received: u64,
     pub(super) answered: u64,
 }
@@ -93,9 +96,12 @@ impl Turn<'_> {
         }
     }
 
-    /// A request was answered on the spot.
-    pub fn answered_at_once(&mut self, kind: Kind, outcome: Outcome) {
-        self.at_once.push(AtOnce { kind, outcome, received: self.parsed_at, answered: 0 });
+    /// A request of `client` was answered on the spot, with so many bytes.
+    pub fn answered_at_once(&mut self, client: u64, kind: Kind, outcome: Outcome, bytes: [usize; 2]) {
+        let [request_bytes, answer_bytes] = bytes.map(length);
+        let received = self.parsed_at;
+        let done = AtOnce { kind, outcome, client, request_bytes, answer_bytes, received, answered: 0 };
+        self.at_once.push(done);
     }
 
     /// A connection logs in: its secret is checked first where accounts are closed.

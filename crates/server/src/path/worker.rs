@@ -42,6 +42,11 @@ pub trait Store: Send + Sync {
     /// The line that workers of this store wait at, for a store that has news between batches.
     fn attach(&self, _line: &Arc<WaitingLine>) {}
 
+    /// What the time is that it tells with every batch: `sync`, `statement`; None: it tells none.
+    fn tells(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Why changes are not accepted at present, in a sentence that says what helps; None: they are.
     fn trouble(&self) -> Option<String> {
         let failed = self.figures().iter().any(|&(name, value)| name == "store_failed" && value != 0);
@@ -61,6 +66,8 @@ pub struct Batch {
     pub finished: Vec<Box<Bundle>>,
     /// When the store had answered all of it.
     pub answered_at: u64,
+    /// What the store tells of the time it needed (its figure is named by [`Store::tells`]), in nanoseconds; 0: nothing.
+    pub told_ns: u64,
     /// A store that has its answers, but must still put them into words, ends the turn, and another worker may come.
     pub turn: Option<Turn>,
 }
@@ -138,6 +145,7 @@ impl Worker {
     }
 
     fn stamp(&mut self) {
+        self.batch.told_ns = 0;
         let dequeued = self.clock.stamp();
         for bundle in &mut self.batch.waiting {
             bundle.stamp(|stamps| {
@@ -150,6 +158,7 @@ impl Worker {
     fn send_home(&mut self, here: Option<usize>) {
         for mut bundle in self.batch.finished.drain(..) {
             bundle.stamp(|stamps| stamps.answered = self.batch.answered_at);
+            bundle.told_ns = self.batch.told_ns;
             let thread = bundle.address.thread;
             if here == Some(thread) {
                 self.here.push(bundle);

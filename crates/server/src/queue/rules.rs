@@ -113,6 +113,9 @@ pub trait Rules: Send {
     /// What must reach the disk; see [`Commit`].
     type Commit: Commit;
 
+    /// What a commit is to this store, for the record; None: nothing that takes time.
+    const TELLS: Option<&'static str> = None;
+
     /// Whether `read` answers every request: such a store needs no worker (the mock).
     const NEEDS_NO_WORKER: bool = false;
 

@@ -213,6 +213,8 @@ fn store_fault(error: &LogError) -> Fault {
 impl Rules for Embedded {
     type Commit = EmbeddedCommit;
 
+    const TELLS: Option<&'static str> = Some("sync");
+
     fn prepare(&mut self, requests: usize, request_bytes: usize) -> Result<(), Fault> {
         if let Some(failed) = &self.failed {
             return Err(failed.clone());

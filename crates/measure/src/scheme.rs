@@ -1,0 +1,92 @@
+//! What a program measures: the kinds of its requests, the stations they pass, the stages between those.
+//!
+//! A tier and a load generator see the same request from two sides, so they differ in the names and not in the
+//! instrument. The names stand in file formats; that is why they are constants and not options.
+
+/// Most stamps of a request.
+pub(crate) const STAMPS_MAX: usize = 6;
+/// Most stages of a request.
+pub(crate) const STAGES_MAX: usize = STAMPS_MAX - 1;
+
+/// The names of everything that is measured. Copies are the same scheme.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scheme {
+    pub(crate) kinds: &'static [&'static str],
+    /// In the order a request passes them; the first and the last are always taken.
+    pub(crate) stamps: &'static [&'static str],
+    /// One less: each lies between two stamps.
+    pub(crate) stages: &'static [Stage],
+    /// A duration inside a stage that the backend tells by itself.
+    pub(crate) told: Option<&'static str>,
+}
+
+/// One stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stage {
+    pub(crate) name: &'static str,
+    /// The column of its mean over all requests.
+    pub(crate) mean: &'static str,
+    /// Its distribution is kept too, of the requests that took the stamp at its end.
+    pub(crate) spread: bool,
+}
+
+const TIER_STAMPS: [&str; 6] = ["received", "enqueued", "dequeued", "sent", "answered", "replied"];
+const TIER_STAGES: [Stage; 5] = [
+    Stage { name: "parse", mean: "parse_mean_us", spread: false },
+    Stage { name: "waiting", mean: "waiting_all_mean_us", spread: true },
+    Stage { name: "dispatch", mean: "dispatch_mean_us", spread: false },
+    Stage { name: "service", mean: "service_all_mean_us", spread: true },
+    Stage { name: "reply", mean: "reply_mean_us", spread: false },
+];
+
+const CLIENT_STAMPS: [&str; 5] = ["due", "begun", "encoded", "arrived", "parsed"];
+const CLIENT_STAGES: [Stage; 4] = [
+    Stage { name: "schedule", mean: "schedule_mean_us", spread: false },
+    Stage { name: "serialization", mean: "serialization_all_mean_us", spread: true },
+    Stage { name: "network", mean: "network_all_mean_us", spread: true },
+    Stage { name: "deserialization", mean: "deserialization_all_mean_us", spread: true },
+];
+
+impl Scheme {
+    /// Of a tier: six stamps from the request's arrival to its answer. `told` names what the backend tells of
+    /// itself, if it does.
+    #[must_use]
+    pub const fn tier(kinds: &'static [&'static str], told: Option<&'static str>) -> Self {
+        Self { kinds, stamps: &TIER_STAMPS, stages: &TIER_STAGES, told }
+    }
+
+    /// Of clients: five stamps from when the request was due to its answer parsed.
+    #[must_use]
+    pub const fn clients(kinds: &'static [&'static str]) -> Self {
+        Self { kinds, stamps: &CLIENT_STAMPS, stages: &CLIENT_STAGES, told: None }
+    }
+
+    /// Names of the distributions that are kept, in the order of the files; the last is always `response`.
+    pub(crate) fn spreads(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let stages = self.stages.iter().filter(|stage| stage.spread).map(|stage| stage.name);
+        stages.chain(self.told).chain(["response"])
+    }
+
+    /// Panics when a kind's name is not of letters, digits, `_`, `-` and `.`, or is `all`.
+    pub(crate) fn check(&self) {
+        let sound = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
+        assert!(
+            self.kinds.iter().all(|name| *name != "all" && sound(name)),
+            "names of kinds: {:?}",
+            self.kinds
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_stage_lies_between_two_stamps() {
+        for scheme in [Scheme::tier(&[], Some("statement")), Scheme::clients(&[])] {
+            assert_eq!(scheme.stamps.len(), scheme.stages.len() + 1);
+            assert!(scheme.stamps.len() <= STAMPS_MAX);
+        }
+    }
+}
