@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use crate::bench::{Bench, Played, Settled};
 use crate::cpu::CpuTime;
 use crate::dialogue::Dialogue;
-use crate::report::{Generator, InteractiveLaw, KindReport, Report, Response};
+use crate::report::{Generator, InteractiveLaw, KindReport, Middleware, Report, Response};
 use crate::run_options::RunOptions;
 use crate::tally::{Tally, Window, histogram};
 use crate::worker::Harvest;
@@ -93,6 +93,7 @@ pub(crate) fn report<B: Bench>(
     start: SystemTime,
     gathered: Gathered,
     settled: Settled<B>,
+    middleware_per_s: Option<f64>,
 ) -> Report<B> {
     let options = bench.options();
     let duration_s = options.duration.as_secs_f64();
@@ -100,6 +101,7 @@ pub(crate) fn report<B: Bench>(
     let all = KindReport::of(&total, duration_s);
     let requests = total.counts.served() + total.counts.errors;
     let law = InteractiveLaw::of(options, &all);
+    let middleware = middleware_per_s.map(|counted| Middleware::of(counted, &all));
     let invalid_because = doubts(options, &gathered, &all, requests);
     Report {
         version: env!("CARGO_PKG_VERSION"),
@@ -132,6 +134,7 @@ pub(crate) fn report<B: Bench>(
         unanswered: gathered.unanswered,
         behind: gathered.behind,
         interactive_law: law,
+        middleware,
         valid: invalid_because.is_empty(),
         invalid_because,
         search: Vec::new(),

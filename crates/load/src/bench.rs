@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::address::{Address, BlockingStream};
 use crate::dialogue::Dialogue;
 use crate::error::LoadError;
+use crate::probe::Probe;
 use crate::run_options::RunOptions;
 
 /// The load generator for one tier.
@@ -58,6 +59,11 @@ pub trait Bench: Clone + Serialize {
 
     /// What the clients of one more thread share.
     fn shared(&self, ground: &Self::Ground) -> <Self::Dialogue as Dialogue>::Shared;
+
+    /// A connection that asks `server` about itself; None: it cannot be asked.
+    fn probe(&self, _server: &Address) -> Option<Box<dyn Probe>> {
+        None
+    }
 
     /// Closes the books, and sweeps the servers.
     fn settle(&self, ground: Self::Ground, played: Played<Self>) -> Settled<Self>;

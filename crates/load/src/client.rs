@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use crate::dialogue::{Answer, Dialogue};
 use crate::tally::Tally;
+use crate::watch::{Arrival, Departure, Watch};
 
 /// What the clients of a thread share.
 #[derive(Debug)]
@@ -14,11 +15,21 @@ pub struct Instruments<D: Dialogue> {
     pub tally: Tally,
     /// What the dialogues share.
     pub shared: D::Shared,
+    /// The eye on every request of a recorded run.
+    pub watch: Option<Watch>,
+}
+
+impl<D: Dialogue> Instruments<D> {
+    /// The time for a stamp; 0 when the run is not recorded.
+    fn stamp(&self) -> u64 {
+        self.watch.as_ref().map_or(0, Watch::now)
+    }
 }
 
 /// One client.
 #[derive(Debug)]
 pub struct Client<D: Dialogue> {
+    number: u32,
     dialogue: D,
     pipeline: usize,
     in_flight: VecDeque<InFlight<D::Asked>>,
@@ -32,6 +43,7 @@ struct InFlight<A> {
     asked: A,
     /// From here its response time counts.
     since: u64,
+    departure: Departure,
 }
 
 /// What became of the bytes that a client was shown.
@@ -50,7 +62,13 @@ impl<D: Dialogue> Client<D> {
     #[must_use]
     pub fn new(dialogue: D, pipeline: usize) -> Self {
         let in_flight = VecDeque::with_capacity(pipeline.min(64));
-        Self { dialogue, pipeline, in_flight, due: None, stopping: false }
+        Self { number: 1, dialogue, pipeline, in_flight, due: None, stopping: false }
+    }
+
+    /// Which of the run's clients it is, counted from 1.
+    #[must_use]
+    pub fn numbered(self, number: u32) -> Self {
+        Self { number, ..self }
     }
 
     /// From now on the client asks only when a request is due, and counts from there.
@@ -86,9 +104,11 @@ impl<D: Dialogue> Client<D> {
             },
             _ => now,
         };
+        let (begun, length) = (instruments.stamp(), out.len());
         let Some(asked) = self.dialogue.ask(&mut instruments.shared, out) else { return false };
+        let departure = Departure { begun, encoded: instruments.stamp(), bytes: out.len() - length };
         self.due.as_mut().and_then(VecDeque::pop_front);
-        self.in_flight.push_back(InFlight { asked, since });
+        self.in_flight.push_back(InFlight { asked, since, departure });
         true
     }
 
@@ -99,13 +119,18 @@ impl<D: Dialogue> Client<D> {
         now: u64,
         instruments: &mut Instruments<D>,
     ) -> Received<'a> {
-        let Some(InFlight { asked, since }) = self.in_flight.front() else {
+        let Some(InFlight { asked, since, departure }) = self.in_flight.front() else {
             return Received::Broken("the server sent an answer to no request".into());
         };
         let measured = instruments.tally.measures(now);
         match self.dialogue.answer(asked, bytes, measured, &mut instruments.shared) {
             Answer::Whole { len, outcome, word } => {
-                instruments.tally.record(D::kind(asked), outcome, *since, now, word);
+                let (client, kind, due) = (self.number, D::kind(asked), *since);
+                let ended = instruments.watch.as_mut().map_or(now, |watch| {
+                    let departure = *departure;
+                    watch.note(&Arrival { client, kind, outcome, due, departure, arrived: now, bytes: len })
+                });
+                instruments.tally.record(kind, outcome, ended.saturating_sub(due), measured, word);
                 self.in_flight.pop_front();
                 Received::Answer(len)
             }

@@ -1,33 +1,14 @@
-//! The run's clock: nanoseconds since its origin, the same for all threads.
+//! The run's clock, which stamps and schedule share, and when the run changes.
 
-use std::time::Instant;
+pub(crate) use posthaste_measure::Clock;
 
 use crate::tally::Window;
-use crate::timespan::nanos;
 
-/// Tells the time since the run's origin.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
-    origin: Instant,
-}
-
-impl Clock {
-    /// A clock whose origin is now.
-    #[must_use]
-    pub(crate) fn start() -> Self {
-        Self { origin: Instant::now() }
-    }
-
-    /// Nanoseconds since the origin.
-    #[must_use]
-    pub(crate) fn now(self) -> u64 {
-        nanos(self.origin.elapsed())
-    }
-}
-
-/// When the run changes, in nanoseconds since the origin of its clock.
+/// When the run changes, in nanoseconds of its clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
+    /// The first request.
+    pub(crate) origin: u64,
     /// What is measured.
     pub(crate) window: Window,
     /// From here on clients only finish what they have begun.

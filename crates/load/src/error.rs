@@ -5,6 +5,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use posthaste_measure::RecordError;
+
 /// Why there is no report.
 #[derive(Debug)]
 pub enum LoadError {
@@ -35,6 +37,8 @@ pub enum LoadError {
     },
     /// The run broke off, or broken promises were found; the report says more.
     Failed(String),
+    /// The record cannot be begun.
+    Record(RecordError),
     /// The summary cannot be written.
     Json {
         /// As given with `--json`.
@@ -56,6 +60,7 @@ impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(text) | Self::Failed(text) => f.write_str(text),
+            Self::Record(error) => write!(f, "{error}"),
             Self::Connect { address, source } => {
                 write!(
                     f,
@@ -81,6 +86,7 @@ impl std::error::Error for LoadError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Usage(_) | Self::Failed(_) | Self::SetUp { .. } => None,
+            Self::Record(error) => Some(error),
             Self::Connect { source, .. } | Self::System { source, .. } | Self::Json { source, .. } => {
                 Some(source)
             }

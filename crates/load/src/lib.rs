@@ -16,8 +16,10 @@ pub mod cpu;
 pub mod dialogue;
 pub mod error;
 pub mod pace;
+pub mod probe;
 mod progress;
 pub mod queue;
+mod recording;
 pub mod report;
 mod run;
 pub mod run_options;
@@ -25,6 +27,7 @@ pub mod search;
 pub mod tally;
 pub mod timespan;
 pub mod violations;
+mod watch;
 mod worker;
 
 pub use error::LoadError;

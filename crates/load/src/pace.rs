@@ -99,6 +99,12 @@ impl Arrivals {
         }
     }
 
+    /// The same arrivals, from `origin` on.
+    #[must_use]
+    pub fn from(self, origin: u64) -> Self {
+        Self { next: self.next + origin as f64, ..self }
+    }
+
     /// When the next one is due, in nanoseconds since the origin.
     #[must_use]
     pub fn next(&self) -> u64 {

@@ -55,6 +55,8 @@ pub struct Report<B: Bench> {
     pub behind: usize,
     /// Whether throughput, response time and think time agree; None in an open loop.
     pub interactive_law: Option<InteractiveLaw>,
+    /// Whether the servers counted as many requests; None when they cannot be asked.
+    pub middleware: Option<Middleware>,
     /// Whether the figures speak of the server.
     pub valid: bool,
     /// Why not.
@@ -129,6 +131,43 @@ pub struct InteractiveLaw {
     pub difference: f64,
 }
 
+/// What the servers themselves counted in the measured stretch.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Middleware {
+    /// Requests that all servers answered, per second.
+    pub counted_per_s: f64,
+    /// What the clients counted: every answer, errors too.
+    pub measured_per_s: f64,
+    /// The measured as a share of the counted, less 1.
+    pub difference: f64,
+}
+
+impl Middleware {
+    /// The servers' count beside the clients'.
+    #[must_use]
+    pub fn of(counted_per_s: f64, all: &KindReport) -> Self {
+        let measured_per_s = all.answers_per_s();
+        let difference = if counted_per_s > 0.0 { measured_per_s / counted_per_s - 1.0 } else { 0.0 };
+        Self { counted_per_s, measured_per_s, difference }
+    }
+}
+
+impl fmt::Display for Middleware {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { counted_per_s, measured_per_s, difference } = self;
+        let verdict = if difference.abs() <= LAW_DIFFERENCE_MAX {
+            "they agree"
+        } else {
+            "THEY DISAGREE, is somebody else using the server?"
+        };
+        write!(
+            f,
+            "middleware: counted {counted_per_s:.0} requests/s, measured {measured_per_s:.0} ({:+.2} %): {verdict}",
+            difference * 100.0
+        )
+    }
+}
+
 /// A difference that the edges of the window and the clock explain.
 const LAW_DIFFERENCE_MAX: f64 = 0.01;
 
@@ -141,8 +180,7 @@ impl InteractiveLaw {
         }
         let in_flight = f64::from(bench.clients) * f64::from(bench.pipeline);
         let cycle_s = all.response.mean_us * 1e-6 + bench.think.mean.as_secs_f64();
-        let answers = all.counts.served() + all.counts.errors;
-        let measured_per_s = all.throughput_per_s * answers as f64 / all.counts.served() as f64;
+        let measured_per_s = all.answers_per_s();
         let predicted_per_s = in_flight / cycle_s;
         Some(Self { predicted_per_s, measured_per_s, difference: measured_per_s / predicted_per_s - 1.0 })
     }
@@ -186,6 +224,16 @@ impl Response {
 }
 
 impl KindReport {
+    /// Answers of every kind per second, errors too; 0 when nothing was served.
+    #[must_use]
+    pub fn answers_per_s(&self) -> f64 {
+        let served = self.counts.served();
+        if served == 0 {
+            return 0.0;
+        }
+        self.throughput_per_s * (served + self.counts.errors) as f64 / served as f64
+    }
+
     /// The figures of one kind over a window of `duration_s` seconds.
     #[must_use]
     pub fn of(figures: &Figures, duration_s: f64) -> Self {
@@ -223,15 +271,21 @@ impl<B: Bench> Report<B> {
         self.check.as_ref().map_or(0, Check::violations)
     }
 
+    /// The summary as JSON.
+    #[must_use]
+    pub fn as_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("keys are strings");
+        text.push('\n');
+        text
+    }
+
     /// Writes the summary.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn write_json(&self, path: &Path) -> Result<(), LoadError> {
-        let failed = |source| LoadError::Json { path: path.to_owned(), source };
-        let mut text = serde_json::to_string_pretty(self).map_err(|error| failed(error.into()))?;
-        text.push('\n');
-        std::fs::write(path, text).map_err(failed)
+        std::fs::write(path, self.as_json())
+            .map_err(|source| LoadError::Json { path: path.to_owned(), source })
     }
 }
 
@@ -318,6 +372,9 @@ impl<B: Bench> Report<B> {
         )?;
         if let Some(law) = &self.interactive_law {
             writeln!(f, "{law}")?;
+        }
+        if let Some(middleware) = &self.middleware {
+            writeln!(f, "{middleware}")?;
         }
         for (word, count) in &self.errors_by_word {
             writeln!(f, "errors: {count} {word}")?;

@@ -17,7 +17,9 @@ use crate::connection::Connection;
 use crate::dialogue::Dialogue;
 use crate::error::LoadError;
 use crate::pace::Arrivals;
+use crate::probe::Probes;
 use crate::progress::Live;
+use crate::recording::Recording;
 use crate::report::Report;
 use crate::run_options::RunOptions;
 use crate::tally::{Tally, Window};
@@ -36,14 +38,29 @@ const GRACE: Duration = Duration::from_secs(10);
 pub fn run<B: Bench>(bench: B) -> Result<Report<B>, LoadError> {
     bench.validate()?;
     bench.options().json.as_deref().map_or(Ok(()), try_summary)?;
+    let clock = Clock::start();
+    let recording = Recording::begin(&bench, clock)?;
     raise_descriptor_limit(bench.options().clients);
     let ground = bench.prepare(run_number())?;
     let connections = connect(&bench, &ground)?;
+    let mut probes = Probes::of(&bench);
+    let mut relations = recording.as_ref().map_or(Vec::new(), |_| probes.relate(clock));
+    let schedule = schedule(bench.options(), clock.now());
+    if let Some(recording) = &recording {
+        recording.announce(&schedule);
+        recording.relate(&relations);
+    }
+    let stage = Stage { clock, schedule, recording: recording.as_ref() };
     let start = SystemTime::now();
-    let harvests = drive(&bench, &ground, connections)?;
+    let (harvests, middleware_per_s) = drive(&bench, &ground, connections, &stage, &mut probes)?;
     let (gathered, played) = Gathered::of(harvests);
     let settled = bench.settle(ground, played);
-    let report = report(bench, start, gathered, settled);
+    let report = report(bench, start, gathered, settled, middleware_per_s);
+    if let Some(recording) = &recording {
+        relations.extend(probes.relate(clock));
+        recording.relate(&relations);
+        recording.end(&report.as_json());
+    }
     if let Some(path) = &report.options.options().json {
         report.write_json(path)?;
     }
@@ -81,57 +98,84 @@ fn connect<B: Bench>(bench: &B, ground: &B::Ground) -> Result<Vec<Connection<B::
         let stream = stream
             .into_polled()
             .map_err(|source| LoadError::Connect { address: server.to_string(), source })?;
-        let client = Client::new(dialogue, options.pipeline as usize);
+        let client = Client::new(dialogue, options.pipeline as usize).numbered(number);
         let client = if options.total_rate().is_some() { client.paced() } else { client };
         connections.push(Connection::new(stream, client));
     }
     Ok(connections)
 }
 
-fn schedule(bench: &RunOptions) -> Schedule {
-    let start = nanos(bench.warmup);
+fn schedule(bench: &RunOptions, origin: u64) -> Schedule {
+    let start = origin.saturating_add(nanos(bench.warmup));
     let end = start.saturating_add(nanos(bench.duration));
     let stop = end.saturating_add(nanos(bench.cooldown));
-    Schedule { window: Window { start, end }, stop, give_up: stop.saturating_add(nanos(GRACE)) }
+    Schedule { origin, window: Window { start, end }, stop, give_up: stop.saturating_add(nanos(GRACE)) }
 }
+
+/// Where and when the clients play.
+struct Stage<'a> {
+    clock: Clock,
+    schedule: Schedule,
+    recording: Option<&'a Recording>,
+}
+
+/// What the clients bring home, and the requests per second that the servers counted.
+type Driven<D> = (Vec<Harvest<D>>, Option<f64>);
 
 /// Runs the threads, with a live line when a person looks on.
 fn drive<B: Bench>(
     bench: &B,
     ground: &B::Ground,
     connections: Vec<Connection<B::Dialogue>>,
-) -> Result<Vec<Harvest<B::Dialogue>>, LoadError> {
+    stage: &Stage<'_>,
+    probes: &mut Probes,
+) -> Result<Driven<B::Dialogue>, LoadError> {
     let options = bench.options();
     let live = std::io::stderr().is_terminal().then(Live::default);
-    let schedule = schedule(options);
-    let floor = Floor { clock: Clock::start(), schedule, think: options.think, live: live.as_ref() };
+    let Stage { clock, schedule, recording } = *stage;
+    let floor = Floor { clock, schedule, think: options.think, live: live.as_ref() };
     let mut workers = Vec::new();
     let shares = deal(connections, options.threads as usize);
     let threads = shares.len();
     for (thread, share) in shares.into_iter().enumerate() {
         let tally = Tally::new(schedule.window, <B::Dialogue as Dialogue>::KINDS.len(), live.is_some());
-        let instruments = Instruments { tally, shared: bench.shared(ground) };
+        let watch = recording.map(Recording::watch);
+        let instruments = Instruments { tally, shared: bench.shared(ground), watch };
         let arrivals = options
             .total_rate()
-            .map(|rate| Arrivals::new(rate, options.arrivals, thread, threads, options.seed));
+            .map(|rate| Arrivals::new(rate, options.arrivals, thread, threads, options.seed))
+            .map(|arrivals| arrivals.from(schedule.origin));
         let seed = options.seed.wrapping_add(thread as u64);
         workers.push(Worker::new(floor, share, instruments, arrivals, seed)?);
     }
     let pipeline = options.pipeline as usize;
     thread::scope(|scope| {
-        let (end, ended) = channel();
+        let mut ends = Vec::new();
+        let mut ended = || {
+            let (end, ended) = channel();
+            ends.push(end);
+            ended
+        };
         let threads: Vec<_> =
             workers.into_iter().map(|worker| scope.spawn(move || worker.run(pipeline))).collect();
         if let Some(live) = &live {
+            let ended = ended();
             scope.spawn(move || live.show(&ended));
         }
+        if let Some(recording) = recording {
+            let ended = ended();
+            scope.spawn(move || recording.keep(schedule.origin, &ended));
+        }
+        let without_clients = ended();
+        let counting = scope.spawn(move || probes.throughput(clock, schedule.window, &without_clients));
         let results = threads.into_iter().map(|thread| match thread.join() {
             Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic),
         });
-        let results = results.collect();
-        drop(end);
-        results
+        let results: Result<Vec<_>, _> = results.collect();
+        drop(ends);
+        // Only a fault in it could end that thread without an answer, and the run is good without.
+        Ok((results?, counting.join().unwrap_or_default()))
     })
 }
 

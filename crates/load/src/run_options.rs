@@ -73,6 +73,19 @@ pub struct RunOptions {
     /// Write a summary here
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+
+    /// Leave a record in this directory, which holds none yet: windows, histograms, the system, the summary
+    #[arg(long, value_name = "DIR", conflicts_with = "find_max_rate")]
+    pub record: Option<PathBuf>,
+
+    /// Record every single request too, with its stamps (requests.parquet)
+    #[arg(long, requires = "record")]
+    pub record_requests: bool,
+
+    /// Aggregation window of the record
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = window)]
+    #[serde(rename = "window_s", serialize_with = "timespan::seconds")]
+    pub window: Duration,
 }
 
 impl RunOptions {
@@ -93,6 +106,14 @@ impl RunOptions {
             ));
         }
         Ok(())
+    }
+}
+
+/// A time that a window can last.
+fn window(text: &str) -> Result<Duration, String> {
+    match timespan::parse(text)? {
+        time if time < Duration::from_millis(10) => Err("must be at least 10ms".to_owned()),
+        time => Ok(time),
     }
 }
 

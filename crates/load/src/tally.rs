@@ -139,13 +139,13 @@ impl Tally {
         self.window.contains(now)
     }
 
-    /// Counts a request of a kind, due at `since` and answered at `now`; `word` is the first word of an error.
-    pub fn record(&mut self, kind: usize, outcome: Outcome, since: u64, now: u64, word: Option<&[u8]>) {
-        let nanos = now.saturating_sub(since);
+    /// Counts a request of a kind that took `nanos`; `word` is the first word of an error. What is not `measured`
+    /// counts for the live line only.
+    pub fn record(&mut self, kind: usize, outcome: Outcome, nanos: u64, measured: bool, word: Option<&[u8]>) {
         if let Some(live) = &mut self.live {
             live.record(outcome, nanos);
         }
-        if !self.measures(now) {
+        if !measured {
             return;
         }
         self.kinds[kind].record(outcome, nanos);
@@ -204,7 +204,8 @@ mod tests {
     fn only_answers_within_the_window_count() {
         let mut tally = Tally::new(WINDOW, 2, false);
         for now in [999, 1_000, 999_999_999, 1_000_000_000] {
-            tally.record(1, Outcome::Ok, 0, now, None);
+            let measured = tally.measures(now);
+            tally.record(1, Outcome::Ok, now, measured, None);
         }
         assert_eq!(tally.total().counts.ok, 2);
         assert_eq!(tally.kinds().map(|(kind, _)| kind).collect::<Vec<_>>(), [1]);
@@ -213,8 +214,8 @@ mod tests {
     #[test]
     fn errors_are_counted_by_word_and_kept_out_of_response_times() {
         let mut tally = Tally::new(WINDOW, 2, false);
-        tally.record(0, Outcome::Error, 0, 5_000, Some(b"BUSY"));
-        tally.record(0, Outcome::Null, 0, 6_000, None);
+        tally.record(0, Outcome::Error, 5_000, true, Some(b"BUSY"));
+        tally.record(0, Outcome::Null, 6_000, true, None);
         let total = tally.total();
         assert_eq!(total.counts, Counts { ok: 0, nulls: 1, errors: 1 });
         assert_eq!(total.latency.len(), 1);
@@ -225,8 +226,7 @@ mod tests {
     fn percentiles_are_within_a_thousandth_and_survive_merging() {
         let mut halves = [Tally::new(WINDOW, 2, false), Tally::new(WINDOW, 2, false)];
         for micros in 1..=10_000 {
-            let now = 500_000_000;
-            halves[micros % 2].record(0, Outcome::Ok, now - micros as u64 * 1_000, now, None);
+            halves[micros % 2].record(0, Outcome::Ok, micros as u64 * 1_000, true, None);
         }
         let [mut all, other] = halves;
         all.absorb(&other);
@@ -241,7 +241,7 @@ mod tests {
     fn a_flood_of_different_words_stays_bounded() {
         let mut tally = Tally::new(WINDOW, 2, false);
         for i in 0..1_000 {
-            tally.record(0, Outcome::Error, 0, 5_000, Some(format!("E{i}").as_bytes()));
+            tally.record(0, Outcome::Error, 5_000, true, Some(format!("E{i}").as_bytes()));
         }
         assert!(tally.error_words().len() <= WORDS_MAX + 1);
         assert_eq!(tally.error_words().values().sum::<u64>(), 1_000);

@@ -182,7 +182,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
                 }
             }
             self.wake(woke);
-            D::turn_ended(&mut self.instruments.shared);
+            self.end_turn();
             if self.stage == Stage::Measure {
                 self.turn_max = self.turn_max.max(self.floor.clock.now() - woke);
             }
@@ -270,6 +270,9 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         let mut now = 0;
         let connection = &mut self.connections[i];
         let answers = connection.read(&mut self.scratch, self.floor.clock, &mut now, &mut self.instruments);
+        if let Some(watch) = self.instruments.watch.as_ref().filter(|_| answers > 0) {
+            now = watch.parsed();
+        }
         if !self.floor.think.is_none() && self.stage < Stage::Finish {
             for _ in 0..answers {
                 let wake = now + self.floor.think.draw(&mut self.thoughts);
@@ -324,12 +327,20 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         self.turn
     }
 
+    /// The time for what is better done for many answers at once.
+    fn end_turn(&mut self) {
+        D::turn_ended(&mut self.instruments.shared);
+        if let Some(watch) = &mut self.instruments.watch {
+            watch.turn_ended();
+        }
+    }
+
     fn harvest(mut self) -> Harvest<D> {
         let mut unanswered = 0;
         for connection in &mut self.connections {
             unanswered += connection.client.abandon(&mut self.instruments);
         }
-        D::turn_ended(&mut self.instruments.shared);
+        self.end_turn();
         if self.stage == Stage::Measure {
             self.end = Mark { now: self.floor.clock.now(), cpu: CpuReading::of_this_thread() };
         }

@@ -208,7 +208,7 @@ mod tests {
 
     fn instruments() -> Instruments<QueueDialogue> {
         let tally = Tally::new(Window { start: 0, end: u64::MAX }, Kind::NAMES.len(), false);
-        Instruments { tally, shared: Desk::new(200, 1, None) }
+        Instruments { tally, shared: Desk::new(200, 1, None), watch: None }
     }
 
     fn twelve_step() -> Client<QueueDialogue> {

@@ -4,6 +4,7 @@ pub mod check;
 pub mod dialogue;
 pub mod mix;
 pub mod options;
+mod probe;
 pub mod program;
 pub mod request;
 mod session;
@@ -20,6 +21,7 @@ use serde::Serialize;
 use crate::address::{Address, BlockingStream};
 use crate::bench::{Bench, Played, Settled};
 use crate::error::LoadError;
+use crate::probe::Probe;
 use crate::run_options::RunOptions;
 use crate::tally::Counts;
 use check::CheckReport;
@@ -28,6 +30,7 @@ use check::ledger::Ledger;
 use dialogue::{Audit, Desk, QueueDialogue};
 use mix::{Mix, Recipe};
 pub use options::QueueBench;
+use probe::QueueProbe;
 use program::Program;
 use session::Session;
 use settle::Leavings;
@@ -105,6 +108,10 @@ impl Bench for QueueBench {
             Audit { inspector, ledger: Arc::clone(ledger) }
         });
         Desk::new(self.message_bytes, ground.run, audit)
+    }
+
+    fn probe(&self, server: &Address) -> Option<Box<dyn Probe>> {
+        QueueProbe::connect(server).map(|probe| Box::new(probe) as Box<dyn Probe>)
     }
 
     fn settle(&self, ground: Ground, played: Played<Self>) -> Settled<Self> {

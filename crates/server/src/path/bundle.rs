@@ -41,12 +41,11 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request of so many bytes received just now.
+    /// A request received just now.
     #[must_use]
-    pub fn new(operation: Operation, kind: Kind, received: u64, bytes: usize) -> Self {
+    pub fn new(operation: Operation, kind: Kind, received: u64) -> Self {
         let stamps = Stamps { received, ..Stamps::default() };
-        let request_bytes = length(bytes);
-        Self { operation, kind, stamps, outcome: Outcome::Ok, request_bytes, answer_bytes: 0 }
+        Self { operation, kind, stamps, outcome: Outcome::Ok, request_bytes: 0, answer_bytes: 0 }
     }
 }
 

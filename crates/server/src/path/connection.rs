@@ -15,7 +15,7 @@ use posthaste_wire::operation::Operation;
 use posthaste_wire::span::Span;
 
 use super::accept::Socket;
-use super::bundle::{Bundle, Request};
+use super::bundle::{Bundle, Request, length};
 use super::limits::{LINGER_MS, OUTPUT_BYTES_PAUSE, UNAUTHENTICATED_BYTES_MAX};
 use super::session::{Session, Step};
 use super::turn::Turn;
@@ -366,7 +366,8 @@ impl Connection {
             .bundle
             .get_or_insert_with(|| turn.bundle(self.client.address, account, self.session.protocol));
         self.blocked = matches!(&operation, Operation::Pop(pop) if pop.block_ms > 0);
-        bundle.requests.push(Request::new(operation, kind, turn.parsed_at, request_bytes));
+        let request = Request::new(operation, kind, turn.parsed_at);
+        bundle.requests.push(Request { request_bytes: length(request_bytes), ..request });
         parsing.at = parsing.base + end;
         !self.blocked && !is_last && bundle.requests.len() < turn.house.bundle_requests_max
     }

@@ -313,7 +313,7 @@ impl Network {
         }
         let mut bundle = turn.bundle(address, 0, Protocol::Resp2);
         bundle.bytes.extend_from_slice(account);
-        bundle.requests.push(Request::new(operation, Kind::Login, turn.house.clock.stamp(), account.len()));
+        bundle.requests.push(Request::new(operation, Kind::Login, turn.house.clock.stamp()));
         turn.outgoing.push(bundle);
     }
 

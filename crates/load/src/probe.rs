@@ -1,0 +1,143 @@
+//! What a server tells of itself beside the load: its time, and how many requests it has answered.
+//!
+//! Its time, asked for again and again, gives the offset between two machines' clocks: the answer with the shortest
+//! round trip is the one that was least delayed, and the offset cannot be off by more than half of that round trip
+//! (the clock filter of NTP, RFC 5905 section 10). Its count of requests, at the beginning and at the end of the
+//! measured stretch, is a second opinion on the throughput.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use posthaste_measure::Clock;
+use serde::Serialize;
+
+use crate::address::Address;
+use crate::bench::Bench;
+use crate::tally::Window;
+
+/// Questions for one relation of clocks.
+const EXCHANGES: usize = 64;
+
+/// A connection of its own to one server.
+pub trait Probe: Send {
+    /// Its wall clock in nanoseconds since 1970; None: it does not tell.
+    fn unix_ns(&mut self) -> Option<u64>;
+
+    /// What it has answered so far; None: it does not tell.
+    fn count(&mut self) -> Option<Count>;
+}
+
+/// Requests that a server has answered until some time of its own clock.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Count {
+    /// Requests.
+    pub requests: u64,
+    /// Seconds of its clock.
+    pub at_s: f64,
+}
+
+/// How a server's wall clock stands to the run's clock.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Relation {
+    /// As given with `--connect`.
+    server: String,
+    /// When it was found, in seconds of the run's clock.
+    at_s: f64,
+    /// The server's wall clock less this program's, which is its wall clock at the start carried on by the monotonic one.
+    offset_us: f64,
+    /// The offset is off by no more.
+    error_us: f64,
+    /// The shortest round trip.
+    round_trip_us: f64,
+}
+
+/// The servers of a run, each with a probe where it can be asked.
+pub(crate) struct Probes(Vec<(String, Box<dyn Probe>)>);
+
+impl Probes {
+    /// Connects to those that can be asked.
+    pub(crate) fn of<B: Bench>(bench: &B) -> Self {
+        let probe = |server: &Address| Some((server.to_string(), bench.probe(server)?));
+        Self(bench.servers().iter().filter_map(probe).collect())
+    }
+
+    /// The relations of all clocks now.
+    pub(crate) fn relate(&mut self, clock: Clock) -> Vec<Relation> {
+        let relations = self.0.iter_mut().map(|(server, probe)| relate(server, probe.as_mut(), clock));
+        relations.flatten().collect()
+    }
+
+    /// Waits for the measured stretch and through it; the requests per second that all servers counted in it. None
+    /// when one of them did not tell, or the clients ended early.
+    pub(crate) fn throughput(&mut self, clock: Clock, window: Window, ended: &Receiver<()>) -> Option<f64> {
+        let mut counts = |at: u64| -> Option<Vec<Count>> {
+            let wait = Duration::from_nanos(at.saturating_sub(clock.now()));
+            if ended.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
+                return None;
+            }
+            self.0.iter_mut().map(|(_, probe)| probe.count()).collect()
+        };
+        let (before, after) = (counts(window.start)?, counts(window.end)?);
+        let rates = before.iter().zip(&after).map(|(before, after)| {
+            after.requests.saturating_sub(before.requests) as f64 / (after.at_s - before.at_s)
+        });
+        let sum: f64 = rates.sum();
+        (!before.is_empty() && sum.is_finite()).then_some(sum)
+    }
+}
+
+fn relate(server: &str, probe: &mut dyn Probe, clock: Clock) -> Option<Relation> {
+    let mut best: Option<(u64, u64, u64)> = None;
+    for _ in 0..EXCHANGES {
+        let before = clock.now();
+        let unix_ns = probe.unix_ns()?;
+        let round_trip = clock.now() - before;
+        if best.is_none_or(|(shortest, ..)| round_trip < shortest) {
+            best = Some((round_trip, before, unix_ns));
+        }
+    }
+    let (round_trip, before, unix_ns) = best?;
+    let middle = before + round_trip / 2;
+    let offset_ns = i128::from(unix_ns) - i128::from(clock.started_unix_ns() + middle);
+    Some(Relation {
+        server: server.to_owned(),
+        at_s: middle as f64 / 1e9,
+        offset_us: offset_ns as f64 / 1e3,
+        error_us: round_trip.div_ceil(2) as f64 / 1e3,
+        round_trip_us: round_trip as f64 / 1e3,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server whose clock is ahead, and whose answers are late, each by another time.
+    struct Ahead {
+        clock: Clock,
+        by_ns: u64,
+        delays_us: Vec<u64>,
+    }
+
+    impl Probe for Ahead {
+        fn unix_ns(&mut self) -> Option<u64> {
+            let now = self.clock.started_unix_ns() + self.clock.now() + self.by_ns;
+            std::thread::sleep(Duration::from_micros(self.delays_us.pop().unwrap_or(1_000)));
+            Some(now)
+        }
+
+        fn count(&mut self) -> Option<Count> {
+            None
+        }
+    }
+
+    #[test]
+    fn the_offset_lies_within_its_error_and_the_shortest_round_trip_counts() {
+        let clock = Clock::start();
+        let mut server = Ahead { clock, by_ns: 5_000_000_000, delays_us: vec![900, 50, 700] };
+        let relation = relate("x", &mut server, clock).expect("it tells");
+        assert!((relation.offset_us - 5e6).abs() <= relation.error_us, "{relation:?}");
+        assert!((relation.error_us * 2.0 - relation.round_trip_us).abs() < 0.01);
+        assert!(relation.round_trip_us >= 50.0, "{relation:?}");
+    }
+}

@@ -1,0 +1,120 @@
+//! The record of a run, from the clients' side: what `--record DIR` leaves.
+//!
+//! A thread closes a window every second and writes it, beside the threads that drive the clients. Windows begin
+//! with the first request, so that they fit the measured stretch; what was before is one window without requests.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use posthaste_measure::{Clock, Event, Meter, Record, RecordError, RunInfo, Scheme};
+use serde_json::json;
+
+use crate::bench::Bench;
+use crate::clock::Schedule;
+use crate::dialogue::Dialogue;
+use crate::error::LoadError;
+use crate::probe::Relation;
+use crate::watch::Watch;
+
+/// A record being written.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    dir: PathBuf,
+    record: Record,
+    meter: Arc<Meter>,
+}
+
+impl Recording {
+    /// Begins the record, if there is to be one: before the run is prepared, so that a directory that cannot be used
+    /// costs no time.
+    ///
+    /// # Errors
+    /// The directory holds a record already or cannot be written.
+    pub(crate) fn begin<B: Bench>(bench: &B, clock: Clock) -> Result<Option<Self>, LoadError> {
+        let options = bench.options();
+        let Some(dir) = options.record.clone() else { return Ok(None) };
+        let scheme = Scheme::clients(<B::Dialogue as Dialogue>::KINDS);
+        let info = RunInfo {
+            command: std::env::args().collect(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            options: serde_json::to_value(bench).unwrap_or_default(),
+            window: options.window,
+            clock,
+            scheme,
+            requests: options.record_requests,
+        };
+        let record = Record::create(&dir, info).map_err(LoadError::Record)?;
+        let meter = Meter::new(scheme, options.window, clock, record.backlog());
+        Ok(Some(Self { dir, record, meter }))
+    }
+
+    /// For one thread.
+    pub(crate) fn watch(&self) -> Watch {
+        Watch::new(self.meter.clock(), self.meter.recorder())
+    }
+
+    /// Says when what is measured.
+    pub(crate) fn announce(&self, schedule: &Schedule) {
+        let Schedule { origin, window, stop, .. } = *schedule;
+        let seconds = |ns: u64| json!(ns as f64 / 1e9);
+        let measured =
+            json!({ "measured_start_s": seconds(window.start), "measured_end_s": seconds(window.end) });
+        tell(self.record.note("measured", measured));
+        for (kind, from, to) in [
+            ("warm-up", origin, window.start),
+            ("measured", window.start, window.end),
+            ("cool-down", window.end, stop),
+        ] {
+            self.record.event(Event::new(from, to.saturating_sub(from), "bench", kind));
+        }
+    }
+
+    /// How the servers' clocks stand to this one.
+    pub(crate) fn relate(&self, relations: &[Relation]) {
+        if !relations.is_empty() {
+            tell(self.record.note("clock_relations", json!(relations)));
+        }
+    }
+
+    /// Closes windows until `ended` is closed, the first one at `origin`.
+    pub(crate) fn keep(&self, origin: u64, ended: &Receiver<()>) {
+        let window = self.meter.window();
+        let mut next = Duration::from_nanos(origin);
+        loop {
+            let now = Duration::from_nanos(self.meter.clock().now());
+            let more = ended.recv_timeout(next.saturating_sub(now)) == Err(RecvTimeoutError::Timeout);
+            tell(self.record.window(&self.meter.turn(&[])));
+            next += window;
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// Ends the record, with the run's summary beside it.
+    pub(crate) fn end(&self, summary: &str) {
+        let path = self.dir.join("summary.json");
+        if let Err(error) = std::fs::write(&path, summary) {
+            eprintln!("posthaste: cannot write {}: {error}", path.display());
+        }
+        match self.record.finish() {
+            Ok(ended) if ended.not_recorded > 0 => eprintln!(
+                "posthaste: the disk did not keep up: {} of {} requests are missing in requests.parquet; windows and \
+                 histograms hold them all",
+                ended.not_recorded,
+                ended.recorded + ended.not_recorded
+            ),
+            Ok(_) => {}
+            Err(error) => eprintln!("posthaste: {error}"),
+        }
+    }
+}
+
+/// A record that cannot go on says so once and does not end the run.
+fn tell(written: Result<(), RecordError>) {
+    if let Err(error) = written {
+        eprintln!("posthaste: {error}");
+    }
+}

@@ -1,0 +1,93 @@
+//! The stamps of a recorded run: where a request's time goes on the client's side.
+//!
+//! ```text
+//! due -schedule- begun -serialization- encoded -network- arrived -deserialization- parsed
+//! ```
+//!
+//! A run that is not recorded reads the clock once per read; these are three readings more for every request. The
+//! write to the socket counts as network: it is the kernel's work, done once for all requests that leave together.
+//! Answers that arrive together share one arrival, so the deserialization of the later ones holds that of the
+//! earlier ones, as the client had to wait for it.
+
+use posthaste_measure::{ClientStamps, Clock, Ending, Noted, Recorder};
+
+use crate::dialogue::Outcome;
+
+/// A thread's eye on its requests.
+#[derive(Debug)]
+pub struct Watch {
+    clock: Clock,
+    recorder: Recorder,
+    /// When the last answer was understood.
+    parsed: u64,
+}
+
+/// What is known of a request when it leaves; zeros when the run is not recorded.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Departure {
+    pub(crate) begun: u64,
+    pub(crate) encoded: u64,
+    pub(crate) bytes: usize,
+}
+
+/// What is known of a request when its answer is understood.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) client: u32,
+    pub(crate) kind: usize,
+    pub(crate) outcome: Outcome,
+    pub(crate) due: u64,
+    pub(crate) departure: Departure,
+    pub(crate) arrived: u64,
+    pub(crate) bytes: usize,
+}
+
+impl Watch {
+    /// A thread's watch.
+    #[must_use]
+    pub(crate) fn new(clock: Clock, recorder: Recorder) -> Self {
+        Self { clock, recorder, parsed: 0 }
+    }
+
+    /// The time.
+    #[must_use]
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.now()
+    }
+
+    /// When the last answer was understood: where the next request's time begins.
+    #[must_use]
+    pub(crate) const fn parsed(&self) -> u64 {
+        self.parsed
+    }
+
+    /// Notes a request whose answer has just been understood, and says when that was.
+    pub(crate) fn note(&mut self, arrival: &Arrival) -> u64 {
+        let Arrival { client, kind, outcome, due, departure, arrived, bytes } = *arrival;
+        let Departure { begun, encoded, bytes: request_bytes } = departure;
+        let parsed = self.clock.now();
+        let stamps = ClientStamps { due, begun, encoded, arrived, parsed };
+        let length = |bytes| u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.recorder.note(Noted {
+            client: client.into(),
+            request_bytes: length(request_bytes),
+            answer_bytes: length(bytes),
+            ..Noted::new(u8::try_from(kind).unwrap_or(u8::MAX), ending(outcome), stamps)
+        });
+        self.parsed = parsed;
+        parsed
+    }
+
+    /// Hands on what was noted, before the thread may sleep.
+    pub(crate) fn turn_ended(&mut self) {
+        self.recorder.flush();
+    }
+}
+
+const fn ending(outcome: Outcome) -> Ending {
+    match outcome {
+        Outcome::Ok => Ending::Ok,
+        Outcome::Null => Ending::Null,
+        Outcome::Error => Ending::Error,
+    }
+}
