@@ -320,6 +320,7 @@ fn a_frozen_database_is_waited_for() {
     let addr = server.addr();
     let request = thread::spawn(move || ask(addr, &["SEND", "probe", "x"]));
     sleep(Duration::from_secs(3));
+    soon("it says why it is not ready", SOON, || is_in_trouble(&server, "has not answered"));
     postgres.signal_all(Signal::CONT);
     let answer = request.join().expect("the request");
     assert!(answer.integer().is_some(), "{answer:?}");

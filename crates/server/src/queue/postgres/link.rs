@@ -23,6 +23,9 @@ use super::migrations;
 /// A database that has not answered for so long is given up: whoever waits is told so.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
+/// A database that has not answered the keeper for so long is in trouble: whoever balances load is told so.
+const SILENT: Duration = Duration::from_secs(2);
+
 /// Between attempts to reach a database that cannot be reached.
 const TRY_AGAIN_MIN: Duration = Duration::from_millis(50);
 const TRY_AGAIN_MAX: Duration = Duration::from_secs(1);
@@ -41,6 +44,8 @@ struct State {
     down: Option<(String, Instant, Duration)>,
     /// How often a connection was made.
     made: u64,
+    /// Since when the keeper has waited for an answer.
+    asked: Option<Instant>,
 }
 
 /// Why a call has no answer.
@@ -72,9 +77,19 @@ impl Reach {
         Arc::new(Self { address, state: Mutex::default(), sessions: AtomicBool::new(false) })
     }
 
-    /// Why the database cannot be reached; None: it can.
+    /// Why the database cannot be reached or used; None: it can.
     pub(super) fn trouble(&self) -> Option<String> {
-        self.state().down.as_ref().map(|(why, ..)| why.clone())
+        let state = self.state();
+        let silent = state.asked.map(|at| at.elapsed()).filter(|silent| *silent > SILENT);
+        let silent = silent.map(|silent| {
+            format!("PostgreSQL has not answered for {} seconds; requests wait for it", silent.as_secs())
+        });
+        state.down.as_ref().map(|(why, ..)| why.clone()).or(silent)
+    }
+
+    /// The keeper, which asks all the time, begins or ends to wait for an answer.
+    pub(super) fn waits(&self, waits: bool) {
+        self.state().asked = waits.then(Instant::now);
     }
 
     /// How often a connection was made.
