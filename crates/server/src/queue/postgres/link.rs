@@ -2,10 +2,8 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
@@ -313,33 +311,12 @@ async fn repeatably(
 ) -> Result<Vec<Row>, tokio_postgres::Error> {
     let begin = client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ");
     let end = client.batch_execute("COMMIT");
-    let (mut begin, mut asked, mut end) = (pin!(begin), pin!(asked), pin!(end));
-    let (mut begun, mut answer, mut ended) = (None, None, None);
     // Each sends its message when it is first polled, so they go out in this order.
-    poll_fn(|context| {
-        poll_once(begin.as_mut(), context, &mut begun);
-        poll_once(asked.as_mut(), context, &mut answer);
-        poll_once(end.as_mut(), context, &mut ended);
-        match (begun.take(), answer.take(), ended.take()) {
-            (Some(begun), Some(answer), Some(ended)) => {
-                Poll::Ready(begun.and(answer).and_then(|rows| ended.map(|()| rows)))
-            }
-            waiting => {
-                (begun, answer, ended) = waiting;
-                Poll::Pending
-            }
-        }
-    })
-    .await
-}
-
-/// Polls a future unless it is done.
-fn poll_once<F: Future>(future: Pin<&mut F>, context: &mut Context<'_>, done: &mut Option<F::Output>) {
-    if done.is_none()
-        && let Poll::Ready(output) = future.poll(context)
-    {
-        *done = Some(output);
-    }
+    let (begun, answer, ended) = tokio::join!(biased; begin, asked, end);
+    begun?;
+    let rows = answer?;
+    ended?;
+    Ok(rows)
 }
 
 /// Keeps a connection going and passes on what the server says unasked.
