@@ -1,0 +1,31 @@
+"""Operational laws: relations that hold for every system observed long enough, whatever it is made of.
+
+So a table that breaks one holds a slip, not a discovery. `check` gives a verdict for every law that a run's figures
+allow; `audit` reads any table of figures and tells what cannot be. Denning and Buzen, ACM Computing Surveys 10
+(1978); Jain (1991), chapter 33.
+"""
+
+from posthaste_lab.laws.audit import Finding, audit
+from posthaste_lab.laws.operational import (
+    Verdict,
+    check,
+    forced_flow,
+    interactive,
+    little,
+    population,
+    service,
+    utilization,
+)
+
+__all__ = [
+    "Finding",
+    "Verdict",
+    "audit",
+    "check",
+    "forced_flow",
+    "interactive",
+    "little",
+    "population",
+    "service",
+    "utilization",
+]

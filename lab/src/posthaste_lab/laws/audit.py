@@ -1,0 +1,266 @@
+"""Reads a table of figures and says what cannot be.
+
+First the laws, row by row; where one fails, the finding names the slip that explains it, if a known one does: a unit
+taken for another, a rate divided by a time, a service time that contains waiting. Then what no law covers:
+percentiles out of order, shares that do not add up, an open model fed with what a closed system happened to let
+through, effects without intervals.
+
+Every rule here was earned: some published table broke it.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from posthaste_lab.laws.models import open_model_findings, queueing_probability
+from posthaste_lab.laws.operational import TOLERANCE, Verdict, check, servers_of
+from posthaste_lab.laws.reading import Row, Run, Table, number_of, rounding, rows_of, run_of
+
+Severity = Literal["error", "warning"]
+SPREAD_LEAST, SPREAD_MOST = 0.02, 50.0  # coefficients of variation beyond which a variance is in another unit
+PERCENTILE = re.compile(r"(?:.*_)?p(\d+(?:_\d+)?)(?:_(?:s|ms|us|ns))?$")
+INTERVALS = re.compile(
+    r"interval|(^|_)(low|high|lower|upper|ci|ci95|stderr|significant)($|_)|standard_error|confidence"
+)
+
+
+class Finding(NamedTuple):
+    """Something in a table that cannot be. `row` counts from 0; None is the table as a whole.
+
+    An "error" contradicts a law; a "warning" leaves a way out, which the message names.
+    """
+
+    row: int | None
+    law: str
+    severity: Severity
+    message: str
+
+
+def audit(table: Table, tolerance: float = TOLERANCE, units: Mapping[str, str] | None = None) -> list[Finding]:
+    """Find the slips in a table of measured or modelled runs; an empty list means that it may be true.
+
+    `table` is a frame, columns by name, or rows with named figures. Columns are known by name (population or
+    clients, throughput, response_time, think_time, service_time, waiting_time, servers or workers, utilization,
+    queue_length, number or jobs, visits, arrival_rate, service_rate, var_response, p50, p99, …), with a unit as
+    their ending (`_ms`, `_us`, `_rps`, `_pct`), in a "units" entry of the row, or in `units`; without one they are
+    in seconds and per second. Others are ignored. Figures given as text are taken for rounded to their last digit.
+    Raises BadArgument for a unit nobody knows.
+    """
+    rows = rows_of(table)
+    findings: list[Finding] = []
+    for index, row in enumerate(rows):
+        run = run_of(row, units)
+        for rule in ROW_RULES:
+            findings.extend(Finding(index, *found) for found in rule(row, run, tolerance, units))
+    for table_rule in TABLE_RULES:
+        findings.extend(Finding(None, *found) for found in table_rule(rows))
+    return findings
+
+
+Found = list[tuple[str, Severity, str]]
+
+
+def _laws(row: Row, run: Run, tolerance: float, units: Mapping[str, str] | None) -> Found:
+    found: Found = []
+    for verdict in check(row, tolerance, units):
+        if not verdict.holds:
+            found.append(_explained(verdict, run))
+    return found
+
+
+def _explained(verdict: Verdict, run: Run) -> tuple[str, Severity, str]:
+    """A broken law, with the slip behind it where it is a known one."""
+    factor = _unit_slip(verdict)
+    if factor and verdict.law != "units":
+        return (
+            "units",
+            "error",
+            f"{verdict.message}: {factor} between them, so some figure is in another unit ({verdict.law})",
+        )
+    match verdict.law:
+        case "interactive response time law":
+            return _interactive_explained(verdict, run)
+        case "Little's law" if _divided(run, verdict):
+            return verdict.law, "error", f"{verdict.message}: it is throughput divided by time, and Little multiplies"
+        case "utilization law" if verdict.expected == 1:
+            hint = (
+                "if it is in percent, say so in its name (_pct)"
+                if verdict.observed > 10
+                else "nobody is busier than always"
+            )
+            if {"throughput", "service_time"} <= run.keys():
+                hint = "throughput times a service time that contains waiting is a queue length, not a utilization"
+            return verdict.law, "error", f"{verdict.message}; {hint}"
+        case "service time":
+            text = f"throughput times service time keeps {verdict.observed:.3g} servers busy, of {verdict.expected:g}"
+            return verdict.law, "error", f"{text}; the service time contains waiting"
+        case "population":
+            return verdict.law, "error", f"{verdict.message}: more than there are clients"
+        case "response time":
+            return verdict.law, "error", f"{verdict.message}: a response takes at least its service"
+        case "units":
+            return verdict.law, "error", f"{verdict.message}; a variance has the unit squared, a time has not"
+        case _:
+            return verdict.law, "error", f"{verdict.message}: {abs(verdict.difference):.1%} apart"
+
+
+def _interactive_explained(verdict: Verdict, run: Run) -> tuple[str, Severity, str]:
+    apart = f"{abs(verdict.difference):.1%} apart"
+    if verdict.observed < verdict.expected and "think_time" not in run:
+        missing = verdict.expected - verdict.observed
+        hint = f"a think time, or a way to where this was measured, of {missing:.4g} s would explain it"
+        return verdict.law, "warning", f"{verdict.message}: {apart}; {hint}"
+    hint = "windows that differ, errors not counted, or clients not counted"
+    return verdict.law, "error", f"{verdict.message}: {apart}; {hint}"
+
+
+def _unit_slip(verdict: Verdict) -> str:
+    if not verdict.expected or not verdict.observed or verdict.expected == 1:
+        return ""
+    ratio = abs(verdict.observed / verdict.expected)
+    for power in (3, 6, 9):
+        if abs(abs(math.log10(ratio)) - power) < math.log10(1.25):
+            return f"a factor of 10^{power}"
+    return ""
+
+
+def _divided(run: Run, verdict: Verdict) -> bool:
+    if not {"throughput", "response_time"} <= run.keys() or not run["response_time"].printed:
+        return False
+    quotients = (
+        run["throughput"].printed / run["response_time"].printed,
+        run["throughput"].value / run["response_time"].value,
+    )
+    return any(math.isclose(quotient, verdict.observed, rel_tol=0.02) for quotient in quotients)
+
+
+def _servers_unknown(_row: Row, run: Run, tolerance: float, _units: Mapping[str, str] | None) -> Found:
+    if not {"throughput", "service_time"} <= run.keys() or servers_of(run) or "utilization" in run:
+        return []
+    busy = run["throughput"].value * run["service_time"].value
+    if busy <= 1 + tolerance:
+        return []
+    text = f"{busy:.3g} servers are busy on average; unless there are that many, the service time contains waiting"
+    return [("service time", "warning", f"{text} (a column `servers` would tell)")]
+
+
+def _variances(_row: Row, run: Run, _tolerance: float, _units: Mapping[str, str] | None) -> Found:
+    """A variance beside a mean that it cannot belong to is in another unit."""
+    found: Found = []
+    for variance, mean in (("var_response", "response_time"), ("var_wait", "waiting_time")):
+        if variance in run and mean in run and run[mean].value > 0 and run[variance].value > 0:
+            unit_is_wrong = run[variance].unit and not run[variance].unit.endswith("2")
+            spread = math.sqrt(run[variance].value) / run[mean].value
+            if not unit_is_wrong and not SPREAD_LEAST <= spread <= SPREAD_MOST:
+                text = f"{run[variance].column} {run[variance].printed:g} beside a mean of {run[mean].printed:g}"
+                found.append(
+                    ("units", "warning", f"{text} is a spread of {spread:.2g} times the mean; is it in another unit?")
+                )
+    return found
+
+
+def _signs(_row: Row, run: Run, _tolerance: float, _units: Mapping[str, str] | None) -> Found:
+    return [("figures", "error", f"{r.column} is {r.printed:g}, below 0") for r in run.values() if r.value < 0]
+
+
+def _percentiles(row: Row, _run: Run, _tolerance: float, _units: Mapping[str, str] | None) -> Found:
+    """A higher percentile is not smaller, and nothing is above the maximum."""
+    known = []
+    for column, figure in row.items():
+        match, value = PERCENTILE.match(str(column).lower()), number_of(figure)
+        if value is not None and match:
+            digits = match[1].replace("_", ".")
+            share = float(digits) if "." in digits or len(digits) < 3 else float(f"{digits[:2]}.{digits[2:]}")
+            known.append((share, value, str(column)))
+        elif value is not None and str(column).lower().split("_")[0] == "max":
+            known.append((100.0, value, str(column)))
+    known.sort()
+    return [
+        ("percentiles", "error", f"{b} is {y:g}, below {a}, which is {x:g}")
+        for (_, x, a), (_, y, b) in pairwise(known)
+        if y < x
+    ]
+
+
+def _shares_of_a_row(row: Row, _run: Run, _tolerance: float, _units: Mapping[str, str] | None) -> Found:
+    """Columns that end in `share`, or a list of shares, add up to everything."""
+    listed = [
+        figure for name, figure in row.items() if str(name).lower() == "shares" and isinstance(figure, list | tuple)
+    ]
+    named = [figure for name, figure in row.items() if re.search(r"share(_pct)?$", str(name).lower())]
+    figures = list(listed[0]) if listed else named
+    percent = any(str(name).lower().endswith("share_pct") for name in row)
+    return _must_add_up(figures, percent=percent) if len(figures) > 1 else []
+
+
+def _must_add_up(figures: list[object], *, percent: bool) -> Found:
+    values = [(number_of(figure), rounding(figure)) for figure in figures]
+    present = [(value, half) for value, half in values if value is not None]
+    if len(present) < 2:
+        return []
+    total = sum(value for value, _ in present)
+    whole = 100.0 if percent or total > 10 else 1.0
+    slack = sum(min(half, 0.01 * whole) for _, half in present) + 1e-9 * whole
+    if abs(total - whole) <= slack:
+        return []
+    return [("shares", "error", f"shares add up to {total:.6g}, not to {whole:g}")]
+
+
+def _shares_of_a_column(rows: list[Row]) -> Found:
+    """A column of shares of variation (or of anything) adds up over the table."""
+    found: Found = []
+    columns = {str(name) for row in rows for name in row}
+    shares = [c for c in columns if re.search(r"share", c.lower())]
+    wanted = [c for c in columns if re.search(r"variation", c.lower())] + (shares if len(shares) == 1 else [])
+    for column in sorted(wanted):
+        figures = [row.get(column) for row in rows if str(row.get("effect", "")) not in ("I", "mean", "SST", "total")]
+        for law, severity, message in _must_add_up(figures, percent=column.endswith("_pct")):
+            found.append((law, severity, f"{column}: {message}"))
+    return found
+
+
+def _effects_without_intervals(rows: list[Row]) -> Found:
+    columns = {str(name).lower() for row in rows for name in row}
+    if not any(column in ("effect", "effects") for column in columns):
+        return []
+    if any(INTERVALS.search(column) for column in columns):
+        return []
+    return [("intervals", "warning", "effects without intervals: which of them differ from zero cannot be said")]
+
+
+def _units_that_change(rows: list[Row]) -> Found:
+    """The same column in one unit here and another there reads as a trend that is none."""
+    found: Found = []
+    stated: dict[str, set[str]] = {}
+    for row in rows:
+        for reading in run_of(row).values():
+            stated.setdefault(reading.column, set()).add(reading.unit)
+    for column, units in stated.items():
+        if len(units) > 1:
+            found.append(
+                ("units", "warning", f"{column} is in {' and in '.join(sorted(u or 'no unit' for u in units))}")
+            )
+    return found
+
+
+def _models(row: Row, run: Run, tolerance: float, _units: Mapping[str, str] | None) -> Found:
+    return open_model_findings(row, run, tolerance) + queueing_probability(row, run, tolerance)
+
+
+RowRule = Callable[[Row, Run, float, Mapping[str, str] | None], Found]
+ROW_RULES: tuple[RowRule, ...] = (
+    _signs,
+    _laws,
+    _servers_unknown,
+    _variances,
+    _percentiles,
+    _shares_of_a_row,
+    _models,
+)
+TABLE_RULES: tuple[Callable[[list[Row]], Found], ...] = (
+    _shares_of_a_column,
+    _effects_without_intervals,
+    _units_that_change,
+)

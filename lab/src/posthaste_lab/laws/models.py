@@ -1,0 +1,95 @@
+"""Models in tables of measurements: fed with the wrong rate, or computed with the wrong letter.
+
+A closed system slows its own arrivals down. Its throughput, put into an open model as the arrival rate, comes with a
+utilization that only says how well the service rate was fitted, and a response time that explodes beside one that
+does not. And in M/M/m, the probability of waiting is not the utilization, though some books print letters that look
+alike.
+"""
+
+import math
+import re
+from typing import Literal
+
+from posthaste_lab import queueing
+from posthaste_lab.laws.operational import servers_of
+from posthaste_lab.laws.reading import Reading, Row, Run
+from posthaste_lab.queueing import UnstableQueue
+
+OPEN_MODEL = re.compile(r"^(\d+ ?x ?)?[MG]/[MGD]/(\d+|m|c)$", re.IGNORECASE)
+SATURATED = 0.9
+Found = list[tuple[str, Literal["error", "warning"], str]]
+
+
+def open_model_findings(row: Row, run: Run, tolerance: float) -> Found:
+    """An open model beside a population that goes round."""
+    if "population" not in run:
+        return []
+    rate, rho = run.get("arrival_rate"), _utilization(run)
+    names_one = OPEN_MODEL.match(str(row.get("model", "")).strip()) is not None
+    fed = rate is not None and "throughput" in run and _near(rate.value, run["throughput"].value, tolerance)
+    if not (names_one or fed or _is_mm1_of_its_throughput(run) or (rate is not None and "service_rate" in run)):
+        return []
+    what = f"an open model of a closed system of {run['population'].printed:g} clients"
+    if rho is not None and rho >= SATURATED:
+        text = (
+            f"at {rho:.3g} of saturation it only says how well the service rate was fitted; use a closed model (solve)"
+        )
+        return [("open model", "error", f"{what}: {text}")]
+    text = "clients who wait send nothing, so its arrivals are not open; use a closed model (solve)"
+    return [("open model", "warning", f"{what}: {text}")]
+
+
+def _utilization(run: Run) -> float | None:
+    if "utilization" in run:
+        return run["utilization"].value
+    rate, servers = run.get("arrival_rate", run.get("throughput")), servers_of(run)
+    if rate is None or "service_rate" not in run or not run["service_rate"].value:
+        return None
+    return rate.value / (run["service_rate"].value * (servers.value if servers else 1))
+
+
+def _is_mm1_of_its_throughput(run: Run) -> bool:
+    """Whether a modelled response is what M/M/1 answers to this throughput at this utilization."""
+    if not {"throughput", "utilization", "modelled_response"} <= run.keys():
+        return False
+    x, rho, modelled = run["throughput"], run["utilization"], run["modelled_response"]
+    if not 0 < rho.value < 1 or x.value <= 0:
+        return False
+
+    def answer(utilization: float) -> float:
+        return utilization / (x.value * (1 - utilization)) if utilization < 1 else math.inf
+
+    return answer(rho.low) * 0.95 <= modelled.value <= answer(rho.high) * 1.05
+
+
+def queueing_probability(row: Row, run: Run, tolerance: float) -> Found:
+    """A response time of M/M/m that follows from rho where Erlang's C belongs."""
+    servers = servers_of(run)
+    response: Reading | None = run.get("modelled_response", run.get("response_time"))
+    if not re.match(r"^M/M/(\d+|m|c)$", str(row.get("model", "")).strip(), re.IGNORECASE) or response is None:
+        return []
+    rate, mu = run.get("arrival_rate", run.get("throughput")), run.get("service_rate")
+    if rate is None or mu is None or servers is None or mu.value <= 0 or servers.value < 1:
+        return []
+    try:
+        right = queueing.mmm(rate.value, mu.value, int(servers.value))
+    except UnstableQueue as error:
+        return [("open model", "error", f"M/M/{int(servers.value)}: {error}")]
+    if _near(response.value, right.mean_response, min(tolerance, 0.01)):
+        return []
+    rho = right.utilization
+    with_rho = (1 + rho / (right.servers * (1 - rho))) / mu.value
+    if _near(response.value, with_rho, 0.005):
+        text = (
+            f"{response.column} {response.printed:g} follows from the utilization {rho:.3g} where the probability of "
+            f"waiting {right.p_wait:.3g} belongs (Erlang's C); right is {right.mean_response:.6g} s"
+        )
+        return [("queueing probability", "error", text)]
+    if _near(response.value, right.mean_response, tolerance):
+        return []
+    text = f"{response.column} {response.printed:g} is not that of M/M/{right.servers}: {right.mean_response:.6g} s"
+    return [("queueing model", "warning", text)]
+
+
+def _near(a: float, b: float, tolerance: float) -> bool:
+    return math.isclose(a, b, rel_tol=tolerance)

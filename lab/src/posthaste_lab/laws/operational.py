@@ -1,0 +1,292 @@
+"""The laws one by one, each with a verdict: what it expects, what was measured, and whether they agree.
+
+Agreement allows for `tolerance` (a share of what was measured: 5 % by default, since windows of a run never coincide
+to the request) and for the digits the figures were printed with.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
+
+from posthaste_lab.checks import non_negative, positive
+from posthaste_lab.errors import BadArgument
+from posthaste_lab.laws.reading import TIMES, VARIANCES, Reading, Row, Run, run_of
+
+TOLERANCE = 0.05
+Relative = Literal["measured", "larger"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One law applied to one run. `difference` is measured less expected, as a share of the measured figure.
+
+    `holds` allows for tolerance and rounding; `message` says in a sentence what was compared.
+    """
+
+    law: str
+    expected: float
+    observed: float
+    difference: float
+    tolerance: float
+    holds: bool
+    message: str
+
+
+def interactive(
+    population: float,
+    throughput: float,
+    response_time: float,
+    think_time: float = 0.0,
+    tolerance: float = TOLERANCE,
+    relative_to: Relative = "measured",
+) -> Verdict:
+    """Response time law of closed systems: R = N/X - Z, in seconds. Jain (1991), section 33.4.
+
+    `relative_to` is what the difference is a share of: the measured figure, or the larger of the two, as one report
+    had it.
+    """
+    n, x = _exact("population", population), _exact("throughput", throughput)
+    z, r = _exact("think_time", think_time), _exact("response_time", response_time)
+    return _interactive(n, x, z, r, tolerance, relative_to)
+
+
+def little(
+    throughput: float, time: float, number: float, tolerance: float = TOLERANCE, relative_to: Relative = "measured"
+) -> Verdict:
+    """Little's law: the mean number in a place is throughput times the mean time spent there. Jain, section 30.3."""
+    x, t, n = _exact("throughput", throughput), _exact("time", time), _exact("number", number)
+    return _compare("Little's law", lambda a, b: a * b, (x, t), n, tolerance, "number", relative_to)
+
+
+def utilization(
+    throughput: float,
+    service_time: float,
+    servers: float = 1,
+    utilization: float | None = None,
+    tolerance: float = TOLERANCE,
+    relative_to: Relative = "measured",
+) -> Verdict:
+    """Utilization law: U = X S / m, and never above 1. Jain, section 33.1.
+
+    Without a measured `utilization` the verdict is on the bound alone.
+    """
+    x, s = _exact("throughput", throughput), _exact("service_time", service_time)
+    m = _exact("servers", positive("servers", servers))
+    if utilization is None:
+        return _at_most("utilization law", lambda a, b, c: a * b / c, (x, s, m), 1.0, tolerance, "utilization")
+    u = _exact("utilization", utilization)
+    return _compare("utilization law", lambda a, b, c: a * b / c, (x, s, m), u, tolerance, "utilization", relative_to)
+
+
+def forced_flow(
+    throughput: float,
+    visits: float,
+    station_throughput: float,
+    tolerance: float = TOLERANCE,
+    relative_to: Relative = "measured",
+) -> Verdict:
+    """Forced flow law: a station's throughput is the system's times its visits per request. Jain, section 33.2."""
+    x, v = _exact("throughput", throughput), _exact("visits", visits)
+    y = _exact("station_throughput", station_throughput)
+    return _compare("forced flow law", lambda a, b: a * b, (x, v), y, tolerance, "station throughput", relative_to)
+
+
+def population(population: float, number: float, tolerance: float = TOLERANCE) -> Verdict:
+    """No more can be in a closed system than go round in it."""
+    n, limit = _exact("number", number), non_negative("population", population)
+    return _at_most("population", lambda a: a, (n,), limit, tolerance, "number in the system")
+
+
+def service(response_time: float, service_time: float, tolerance: float = TOLERANCE) -> Verdict:
+    """A response takes at least its service."""
+    s, r = _exact("service_time", service_time), non_negative("response_time", response_time)
+    return _at_most("response time", lambda a: a, (s,), r, tolerance, "service time")
+
+
+def check(row: Row, tolerance: float = TOLERANCE, units: Mapping[str, str] | None = None) -> list[Verdict]:
+    """Every law that the figures of a run allow, with a verdict each; see `audit` for what columns may be called."""
+    run = run_of(row, units)
+    return [verdict for verdict in (law(run, tolerance) for law in LAWS) if verdict is not None]
+
+
+def _exact(argument: str, value: float) -> Reading:
+    return Reading(non_negative(argument, value), 0.0, value, "", argument)
+
+
+def _compare(
+    law: str,
+    formula: Callable[..., float],
+    given: tuple[Reading, ...],
+    measured: Reading,
+    tolerance: float,
+    what: str,
+    relative_to: Relative = "measured",
+) -> Verdict:
+    expected = formula(*(reading.value for reading in given))
+    corners = [formula(*ends) for ends in product(*((reading.low, reading.high) for reading in given))]
+    base = max(measured.value, expected) if relative_to == "larger" else measured.value
+    if relative_to not in ("measured", "larger"):
+        raise BadArgument("relative_to", relative_to, 'must be "measured" or "larger"')
+    difference = (measured.value - expected) / base if base else math.copysign(math.inf, measured.value - expected)
+    slack = tolerance * abs(base) + 1e-12
+    holds = min(corners) - slack <= measured.high and measured.low <= max(corners) + slack
+    terms = ", ".join(f"{reading.column} {reading.printed:g}" for reading in given)
+    message = f"{what} is {measured.value:.6g}, expected {expected:.6g} from {terms}"
+    return Verdict(
+        law, expected, measured.value, 0.0 if expected == measured.value else difference, tolerance, holds, message
+    )
+
+
+def _at_most(
+    law: str, formula: Callable[..., float], given: tuple[Reading, ...], limit: float, tolerance: float, what: str
+) -> Verdict:
+    value = formula(*(reading.value for reading in given))
+    least = min(formula(*ends) for ends in product(*((reading.low, reading.high) for reading in given)))
+    holds = least <= limit * (1 + tolerance) + 1e-12
+    message = f"{what} is {value:.6g}, at most {limit:.6g} is possible"
+    difference = (value - limit) / value if value else 0.0
+    return Verdict(law, limit, value, difference, tolerance, holds, message)
+
+
+def _interactive(
+    n: Reading, x: Reading, z: Reading, r: Reading, tolerance: float, relative_to: Relative = "measured"
+) -> Verdict:
+    if x.value == 0:
+        raise BadArgument("throughput", x.printed, "must be above 0")
+    law = "interactive response time law"
+    return _compare(law, lambda a, b, c: a / b - c, (n, x, z), r, tolerance, "response time", relative_to)
+
+
+def _of_interactive(run: Run, tolerance: float) -> Verdict | None:
+    if not {"population", "throughput", "response_time"} <= run.keys() or run["throughput"].value <= 0:
+        return None
+    think = run.get("think_time", Reading(0.0, 0.0, 0.0, "", "think_time"))
+    return _interactive(run["population"], run["throughput"], think, run["response_time"], tolerance)
+
+
+def _of_little_in_system(run: Run, tolerance: float) -> Verdict | None:
+    if not {"throughput", "response_time", "number"} <= run.keys():
+        return None
+    given = (run["throughput"], run["response_time"])
+    return _compare("Little's law", lambda a, b: a * b, given, run["number"], tolerance, "number")
+
+
+def _of_little_in_queue(run: Run, tolerance: float) -> Verdict | None:
+    """By the waiting time where it is known; else a queue length may mean those waiting, or all that are there."""
+    if not {"throughput", "queue_length"} <= run.keys():
+        return None
+    x, length = run["throughput"], run["queue_length"]
+    if "waiting_time" in run:
+        return _compare("Little's law", lambda a, b: a * b, (x, run["waiting_time"]), length, tolerance, "queue length")
+    if "response_time" not in run:
+        return None
+    r = run["response_time"]
+    everybody = _compare("Little's law", lambda a, b: a * b, (x, r), length, tolerance, "queue length")
+    if everybody.holds:
+        return everybody
+    if "service_time" in run:
+        waiting = (x, r, run["service_time"])
+        verdict = _compare("Little's law", lambda a, b, c: a * (b - c), waiting, length, tolerance, "queue length")
+        return verdict if verdict.holds else everybody
+    return everybody if length.value > everybody.expected else None
+
+
+def _of_utilization(run: Run, tolerance: float) -> Verdict | None:
+    servers, visits = servers_of(run), run.get("visits")
+    if not {"throughput", "service_time", "utilization"} <= run.keys() or servers is None:
+        return None
+    given = (run["throughput"], run["service_time"], servers)
+    verdict = _compare(
+        "utilization law", lambda a, b, c: a * b / c, given, run["utilization"], tolerance, "utilization"
+    )
+    if verdict.holds or visits is None:
+        return verdict  # figures of a station, or of a system of one
+    return _compare(
+        "utilization law",
+        lambda a, b, c, v: a * b * v / c,
+        (*given, visits),
+        run["utilization"],
+        tolerance,
+        "utilization",
+    )
+
+
+def _of_busy_at_most(run: Run, tolerance: float) -> Verdict | None:
+    if "utilization" not in run:
+        return None
+    return _at_most("utilization law", lambda u: u, (run["utilization"],), 1.0, min(tolerance, 0.01), "utilization")
+
+
+def _of_forced_flow(run: Run, tolerance: float) -> Verdict | None:
+    if not {"throughput", "visits", "station_throughput"} <= run.keys():
+        return None
+    given = (run["throughput"], run["visits"])
+    return _compare(
+        "forced flow law", lambda a, b: a * b, given, run["station_throughput"], tolerance, "station throughput"
+    )
+
+
+def _of_population(run: Run, tolerance: float) -> Verdict | None:
+    inside = [run[name] for name in ("number", "queue_length") if name in run]
+    if "population" not in run or not inside:
+        return None
+    most = max(inside, key=lambda reading: reading.value)
+    return _at_most("population", lambda a: a, (most,), run["population"].value, tolerance, most.column)
+
+
+def _of_service(run: Run, tolerance: float) -> Verdict | None:
+    if not {"response_time", "service_time"} <= run.keys():
+        return None
+    return _at_most(
+        "response time", lambda a: a, (run["service_time"],), run["response_time"].high, tolerance, "service time"
+    )
+
+
+def _of_busy_servers(run: Run, tolerance: float) -> Verdict | None:
+    servers = servers_of(run)
+    if not {"throughput", "service_time"} <= run.keys() or servers is None:
+        return None
+    given = (run["throughput"], run["service_time"])
+    return _at_most(
+        "service time", lambda a, b: a * b, given, servers.value, tolerance, "throughput times service time"
+    )
+
+
+def _of_units(run: Run, tolerance: float) -> Verdict | None:
+    """Every quantity in a unit of its kind: a variance squared, a time not."""
+    stated = [run[name] for name in (*sorted(TIMES), *sorted(VARIANCES)) if name in run and run[name].unit]
+    if not stated:
+        return None
+    wrong = [
+        r
+        for name, r in run.items()
+        if r.unit and ((name in VARIANCES and not r.unit.endswith("2")) or (name in TIMES and r.unit.endswith("2")))
+    ]
+    text = f"{wrong[0].column} is in {wrong[0].unit}" if wrong else "every time and variance is in a unit of its kind"
+    return Verdict("units", 0.0, float(len(wrong)), 0.0, tolerance, not wrong, text)
+
+
+def servers_of(run: Run) -> Reading | None:
+    """Servers of a station: stated, or workers of each middleware times middlewares."""
+    if "servers" in run:
+        return run["servers"]
+    if "workers_per_mw" in run and "middlewares" in run:
+        total = run["workers_per_mw"].value * run["middlewares"].value
+        return Reading(total, 0.0, total, "", "workers of all middlewares")
+    return None
+
+
+LAWS: tuple[Callable[[Run, float], Verdict | None], ...] = (
+    _of_interactive,
+    _of_little_in_system,
+    _of_little_in_queue,
+    _of_utilization,
+    _of_busy_at_most,
+    _of_forced_flow,
+    _of_population,
+    _of_service,
+    _of_busy_servers,
+    _of_units,
+)

@@ -1,0 +1,155 @@
+"""Tables of figures, understood: which column is which quantity, in which unit, and how far it was rounded.
+
+A name is a quantity and a unit (`response_time_ms`), the quantity under any of the names that reports use. What a
+column means is decided here and nowhere else; a column with another name is left alone.
+
+The digits a figure was printed with tell how far it may be off: 0.02 may be anything from 0.015 to 0.025. A check
+that ignores it finds slips where somebody only rounded. Only text has kept its digits, so tables from files are best
+read as text; a number is taken for exact.
+"""
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal, InvalidOperation
+from math import isfinite, nan
+from typing import NamedTuple, cast
+
+import polars as pl
+
+from posthaste_lab.errors import BadArgument
+
+Row = Mapping[str, object]
+Table = pl.DataFrame | Mapping[str, Iterable[object]] | Iterable[Row]
+
+NAMES: dict[str, tuple[str, ...]] = {
+    "population": ("population", "clients", "clients_total", "customers"),
+    "throughput": ("throughput", "tp", "throughput_client", "tp_client"),
+    "response_time": ("response_time", "response", "mean_response", "rt", "r_measured", "e_r"),
+    "modelled_response": ("modelled_response", "modeled_response", "response_model", "rt_model", "r_model"),
+    "think_time": ("think_time", "think"),
+    "service_time": ("service_time", "mean_service", "st"),
+    "waiting_time": ("waiting_time", "wait", "mean_wait", "qwt", "time_in_queue", "queue_waiting_time", "e_w"),
+    "servers": ("servers", "workers"),
+    "workers_per_mw": ("workers_per_mw", "workers_per_middleware"),
+    "middlewares": ("middlewares",),
+    "utilization": ("utilization", "utilisation", "utilization_times_1", "rho"),
+    "queue_length": ("queue_length", "mean_queue", "e_nq"),
+    "number": ("number", "jobs", "mean_jobs", "number_in_system", "e_n"),
+    "visits": ("visits", "visit_ratio"),
+    "station_throughput": ("station_throughput", "throughput_station"),
+    "arrival_rate": ("arrival_rate", "lambda"),
+    "service_rate": ("service_rate", "mu"),
+    "var_response": ("var_response", "variance_response", "response_variance", "var_r"),
+    "var_wait": ("var_wait", "variance_wait", "wait_variance", "var_w"),
+}
+QUANTITY = {name: quantity for quantity, names in NAMES.items() for name in names}
+COUNTS = {"population", "servers", "workers_per_mw", "middlewares"}
+TIMES = {"response_time", "modelled_response", "think_time", "service_time", "waiting_time"}
+VARIANCES = {"var_response", "var_wait"}
+
+SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0}
+UNITS: dict[str, float] = (
+    SECONDS
+    | {f"{unit}{squared}": size**2 for unit, size in SECONDS.items() for squared in ("2", "^2")}
+    | dict.fromkeys(("rps", "per_s", "1/s", "req/s", "requests/s", "jobs/s", "ops"), 1.0)
+    | {"per_ms": 1e3, "1/ms": 1e3, "pct": 1e-2, "%": 1e-2, "": 1.0, "1": 1.0, "jobs": 1.0}
+)
+SUFFIXES = sorted((unit for unit in UNITS if unit.replace("_", "").isalnum()), key=len, reverse=True)
+
+
+class Reading(NamedTuple):
+    """One figure: its value in seconds and their kin, how far rounding may have moved it, and as it was printed."""
+
+    value: float
+    half: float
+    printed: float
+    unit: str
+    column: str
+
+    @property
+    def low(self) -> float:
+        """The least figure that rounds to it."""
+        return self.value - self.half
+
+    @property
+    def high(self) -> float:
+        """The largest figure that rounds to it."""
+        return self.value + self.half
+
+
+Run = dict[str, Reading]
+
+
+def rows_of(table: Table) -> list[Row]:
+    """The rows of whatever was given: a polars or pandas frame, columns by name, or rows."""
+    if isinstance(table, pl.DataFrame):
+        return list(table.iter_rows(named=True))
+    if hasattr(table, "to_dict") and hasattr(table, "columns"):  # pandas, without importing it
+        return cast(list[Row], table.to_dict("records"))
+    if isinstance(table, Mapping):
+        if all(isinstance(column, Iterable) and not isinstance(column, str | Mapping) for column in table.values()):
+            columns = {str(name): list(column) for name, column in table.items()}
+            return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+        return [table]
+    rows = list(table)
+    for row in rows:
+        if not isinstance(row, Mapping):
+            raise BadArgument("table", row, "must hold rows with named figures")
+    return rows
+
+
+def quantity_and_unit(column: str) -> tuple[str, str] | None:
+    """What a column holds, by its name: `rt_ms` is a response time in milliseconds."""
+    name = column.strip().lower()
+    for suffix in ("", *(f"_{unit}" for unit in SUFFIXES)):
+        base = name.removesuffix(suffix)
+        if base in QUANTITY and (not suffix or base != name):
+            return QUANTITY[base], suffix[1:]
+    return None
+
+
+def run_of(row: Row, units: Mapping[str, str] | None = None) -> Run:
+    """The quantities of a row. Units come from `units`, a "units" entry of the row, or the columns' names."""
+    stated = _stated_units(row) | dict(units or {})
+    run: Run = {}
+    if "effect" in row:  # a line of an analysis, whose figures are differences
+        return run
+    for column, figure in row.items():
+        known = quantity_and_unit(str(column))
+        value = number_of(figure)
+        if known is None or value is None:
+            continue
+        quantity, unit = known
+        unit = stated.get(str(column), stated.get(quantity, unit or (stated.get("*", "") if quantity in TIMES else "")))
+        if unit not in UNITS:
+            raise BadArgument("units", unit, f"({column}) must be one of {', '.join(u for u in UNITS if u)}")
+        half = rounding(figure) if isinstance(figure, str) and quantity not in COUNTS else 0.0
+        if quantity not in run:
+            run[quantity] = Reading(value * UNITS[unit], half * UNITS[unit], value, unit, str(column))
+    return run
+
+
+def _stated_units(row: Row) -> dict[str, str]:
+    stated = row.get("units", row.get("unit"))
+    if isinstance(stated, Mapping):
+        return {str(column): str(unit) for column, unit in stated.items()}
+    return {"*": stated} if isinstance(stated, str) else {}
+
+
+def number_of(figure: object) -> float | None:
+    """A figure as a number; nothing for an empty cell, a word, or NaN."""
+    if isinstance(figure, bool) or figure is None:
+        return None
+    try:
+        value = float(cast(str, figure))
+    except (TypeError, ValueError):
+        return None
+    return value if isfinite(value) else None
+
+
+def rounding(figure: object) -> float:
+    """Half a unit of the last digit printed."""
+    try:
+        exponent = Decimal(str(figure)).as_tuple().exponent
+    except InvalidOperation:
+        return 0.0
+    return 0.5 * 10.0**exponent if isinstance(exponent, int) else nan

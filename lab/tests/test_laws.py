@@ -1,0 +1,355 @@
+"""Laws and the audit: one test for each kind of slip the reports made, and silence on tables without any."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posthaste_lab import factorial, laws, queueing
+from posthaste_lab.errors import BadArgument
+from posthaste_lab.laws import Finding, audit, check
+from posthaste_lab.queueing import Station
+
+DATA = Path(__file__).parent / "data"
+
+
+def printed(name: str) -> pl.DataFrame:
+    """A table of the reports, with the digits it was printed with."""
+    return pl.read_csv(DATA / name, infer_schema=False)
+
+
+def only(findings: list[Finding]) -> Finding:
+    """The single finding there is."""
+    assert len(findings) == 1, findings
+    return findings[0]
+
+
+def test_the_interactive_law_is_checked_on_every_row() -> None:
+    """A response time 20 % above what clients and throughput allow is an error; below, there may be a think time."""
+    rows = [{"population": 32, "throughput": 4000.0, "response_time": r} for r in (0.008, 0.0096, 0.0064)]
+    too_long, too_short = audit(rows)
+    assert (too_long.row, too_long.law, too_long.severity) == (1, "interactive response time law", "error")
+    assert (too_short.row, too_short.severity) == (2, "warning")
+    assert "think time" in too_short.message
+    assert only(audit([rows[2] | {"think_time": 0.0}])).severity == "error"
+
+
+def test_where_a_figure_was_measured_shows_as_a_think_time() -> None:
+    """The published table that has response times of the middleware beside those of clients: 2.35 ms are the way."""
+    findings = audit(printed("maximum_points.csv"))
+    assert [f.row for f in findings] == [0, 2]
+    assert all(f.severity == "warning" and "0.00235" in f.message for f in findings)
+
+
+@pytest.mark.parametrize("number", [3, 4, 5, 6, 7])
+def test_published_tables_that_obey_the_law_are_left_in_peace(number: int) -> None:
+    """Five tables of 35 runs in all, with differences of up to 4 %."""
+    assert audit(printed(f"interactive_1{number}.csv")) == []
+
+
+def test_the_share_may_be_of_the_larger_figure() -> None:
+    """As one report had it: 4.0068 %."""
+    verdict = laws.interactive(32, 4749.2233, 7.0192e-3, relative_to="larger")
+    assert 100 * verdict.difference == pytest.approx(4.0068, abs=1e-3)
+    assert verdict.holds
+
+
+def test_a_queue_is_throughput_times_wait() -> None:
+    """Little, for those who wait and for all; a queue above all of them is none."""
+    fine = {"throughput": 100.0, "waiting_time": 0.05, "queue_length": 5.0, "response_time": 0.07, "number": 7.0}
+    assert audit([fine]) == []
+    assert only(audit([fine | {"queue_length": 8.0}])).law == "Little's law"
+    assert only(audit([fine | {"number": 9.0}])).law == "Little's law"
+    assert only(audit([{"throughput": 100.0, "response_time": 0.07, "queue_length": 9.0}])).law == "Little's law"
+
+
+def test_a_rate_divided_by_a_time_is_named() -> None:
+    """4000 requests/s and 98.05 ms are 392 in the system, not 40.8."""
+    found = only(audit([{"throughput_rps": 4000, "response_time_ms": 98.05, "number": 40.8}]))
+    assert found.law == "Little's law"
+    assert "multiplies" in found.message
+
+
+def test_a_utilization_of_140_is_an_error() -> None:
+    """And where it is throughput times a service time that holds waiting, that is said."""
+    assert only(audit([{"utilization": 140.0}])).law == "utilization law"
+    assert audit([{"utilization_pct": 97.0}, {"utilization": 0.97}]) == []
+    findings = audit(printed("bottleneck.csv"))
+    above = [f for f in findings if f.law == "utilization law"]
+    assert [f.row for f in above] == [1, 2, 5, 6]
+    assert all("queue length" in f.message for f in above)
+
+
+def test_a_utilization_that_is_not_throughput_times_service_is_an_error() -> None:
+    """Of one server, of several, and at a station visited more than once."""
+    assert audit([{"throughput": 100.0, "service_time": 0.02, "servers": 4, "utilization": 0.5}]) == []
+    assert audit([{"throughput": 100.0, "visits": 2.0, "service_time": 0.01, "servers": 4, "utilization": 0.5}]) == []
+    found = only(audit([{"throughput": 100.0, "service_time": 0.02, "servers": 4, "utilization": 0.7}]))
+    assert found.law == "utilization law"
+
+
+def test_a_service_time_that_holds_waiting_keeps_too_many_servers_busy() -> None:
+    """8.6 of 8 workers; with the number of servers unknown it is a warning that says so."""
+    row = {"throughput_rps": 3211, "service_time_ms": 2.67, "response_time_ms": 37.1, "servers": 8}
+    found = only(audit([row]))
+    assert (found.law, found.severity) == ("service time", "error")
+    del row["servers"]
+    found = only(audit([row]))
+    assert (found.law, found.severity) == ("service time", "warning")
+
+
+def test_two_doubtful_cells_of_a_published_table_are_found_by_themselves() -> None:
+    """Of 44 cells: an outlier run, and one misread from a scan. Both had been flagged by hand."""
+    table = printed("heavy_load.csv")
+    found = audit(table)
+    assert [f.row for f in found] == [4, 40]
+    assert all(table["flag"][f.row] is not None for f in found if f.row is not None)
+
+
+def test_no_more_wait_than_there_are_clients() -> None:
+    """A model's 16.4 jobs in a system of ten clients."""
+    found = only(audit([{"population": 10, "mean_jobs": 16.40}]))
+    assert found.law == "population"
+    assert audit([{"population": 17, "mean_jobs": 16.40}]) == []
+
+
+def test_a_response_is_not_shorter_than_its_service() -> None:
+    """Whatever else holds."""
+    assert only(audit([{"response_time": 0.002, "service_time": 0.003}])).law == "response time"
+
+
+def test_forced_flow() -> None:
+    """A station's throughput is the system's times its visits, up to the digits that visits were printed with."""
+    assert audit([{"throughput": "11134", "visits": "0.02", "station_throughput": "199"}]) == []
+    assert only(audit([{"throughput": 11134, "visits": 0.02, "station_throughput": 199}])).law == "forced flow law"
+    found = only(audit([{"throughput": 11134, "visits": 0.5, "station_throughput": 7000}]))
+    assert found.law == "forced flow law"
+
+
+def test_a_factor_of_a_thousand_is_a_unit() -> None:
+    """Milliseconds taken for seconds, microseconds for seconds; named as what it is."""
+    for wrong in (8.0, 8000.0, 8e-6):
+        found = only(audit([{"population": 32, "throughput": 4000.0, "response_time": wrong, "think_time": 0.0}]))
+        assert found.law == "units"
+        assert "10^" in found.message
+    assert audit([{"population": 32, "throughput": 4000.0, "response_time_ms": 8.0}]) == []
+
+
+def test_units_may_be_stated_beside_the_figures() -> None:
+    """In the row, for all times or each, or for the whole table; an unknown one is an error."""
+    row = {"population": 32, "throughput": 4000.0, "response_time": 8.0}
+    assert audit([row | {"units": "ms"}]) == []
+    assert audit([row | {"units": {"response_time": "ms"}}]) == []
+    assert audit([row], units={"response_time": "ms"}) == []
+    with pytest.raises(BadArgument, match="fortnights"):
+        audit([row], units={"response_time": "fortnights"})
+
+
+def test_units_that_change_between_rows_are_told() -> None:
+    """Each row may be right, and the column still reads as a trend."""
+    rows = [
+        {"population": 32, "throughput": 4000.0, "response_time": 8.0, "units": "ms"},
+        {"population": 64, "throughput": 4000.0, "response_time": 0.016, "units": "s"},
+    ]
+    found = only(audit(rows))
+    assert (found.row, found.law) == (None, "units")
+
+
+def test_a_variance_has_its_unit_squared() -> None:
+    """66.57 microseconds is no variance, though 66.57 ms squared is the right one."""
+    row = {"response_time_ms": 8.16, "var_response": 66.57}
+    assert "squared" in only(audit([row | {"units": {"var_response": "us"}}])).message
+    assert audit([row | {"units": {"var_response": "ms^2"}}]) == []
+    assert audit([{"response_time_ms": 8.16, "var_response_ms2": 66.57}]) == []
+
+
+def test_a_variance_that_cannot_belong_to_its_mean_is_in_another_unit() -> None:
+    """0.00012, "very low" beside a mean of 98 ms: it is in seconds squared, and the mean is not."""
+    found = only(audit([{"response_time_ms": 10.87, "var_response_ms2": 0.00012}]))
+    assert (found.law, found.severity) == ("units", "warning")
+
+
+def test_shares_add_up() -> None:
+    """In a row, in a list, and over a column of a table; a third printed as 0.33 is a third."""
+    assert audit(printed("window_trace.csv")) == []
+    assert only(audit([{"server1_share": 0.33, "server2_share": 0.33, "server3_share": 0.23}])).law == "shares"
+    assert only(audit([{"shares": [0.2, 0.6, 0.1]}])).law == "shares"
+    assert audit([{"shares": [0.2, 0.6, 0.2]}]) == []
+    column = [{"kind": "get", "share": 0.5}, {"kind": "set", "share": 0.4}]
+    found = only(audit(column))
+    assert (found.row, found.law) == (None, "shares")
+
+
+def test_shares_of_variation_add_up_and_effects_have_intervals() -> None:
+    """The published effects do the one and lack the other; without its error line a table does neither."""
+    table = printed("effects_write_only.csv")
+    assert only(audit(table)).law == "intervals"
+    cut = {found.law for found in audit(table.filter(pl.col("effect") != "W"))}
+    assert cut == {"intervals", "shares"}
+    analyzed = factorial.analyze(factorial.design(2), [[15, 18, 12], [45, 48, 51], [25, 28, 19], [75, 75, 81]])
+    lines = [
+        {"effect": name, "low": interval.low, "high": interval.high, "variation": analyzed.variation.get(name)}
+        for name, interval in analyzed.intervals.items()
+    ]
+    assert audit([*lines, {"effect": "error", "variation": analyzed.variation["error"]}]) == []
+
+
+def test_an_open_model_fed_by_a_closed_run_is_named() -> None:
+    """M/M/1 at the throughput of so many clients: near saturation an error, else a warning.
+
+    Two of the rows break the interactive law as well, by 5 % and 8 %.
+    """
+    findings = audit(printed("open_model_of_a_closed_run.csv"))
+    severities = {f.row: f.severity for f in findings if f.law == "open model"}
+    assert severities == {0: "warning", 1: "error", 2: "error", 3: "error", 4: "error"}
+    assert [f.row for f in findings if f.law == "interactive response time law"] == [0, 1]
+    row = {"model": "M/M/8", "population": 30, "arrival_rate": 3621.0, "service_rate": 462.0, "servers": 8}
+    assert only(audit([row])).severity == "error"
+    del row["population"]
+    assert audit([row]) == []
+
+
+def test_rho_where_erlang_c_belongs_is_named() -> None:
+    """Nine printed values had the utilization for the probability of waiting."""
+    rate, mu, m = 4000.0, 2500.0, 4
+    right = queueing.mmm(rate, mu, m)
+    rho = rate / mu / m
+    row = {"model": "M/M/4", "arrival_rate": rate, "service_rate": mu, "servers": m}
+    assert audit([row | {"response_time": right.mean_response}]) == []
+    found = only(audit([row | {"response_time": (1 + rho / (m * (1 - rho))) / mu}]))
+    assert found.law == "queueing probability"
+    assert only(audit([row | {"response_time": 0.001}])).law == "queueing model"
+    assert only(audit([row | {"arrival_rate": 20_000.0, "response_time": 0.001}])).law == "open model"
+
+
+def test_percentiles_grow_and_end_below_the_maximum() -> None:
+    """A p99 above the maximum has been printed by a known tool."""
+    fine = {"response_p50_ms": 1.0, "response_p99_ms": 4.0, "response_p999_ms": 6.0, "max_ms": 9.0}
+    assert audit([fine]) == []
+    assert only(audit([fine | {"response_p99_ms": 7.0}])).law == "percentiles"
+    assert only(audit([fine | {"max_ms": 5.0}])).law == "percentiles"
+
+
+def test_no_figure_is_below_zero() -> None:
+    """A think time inferred as negative means different windows."""
+    assert only(audit([{"think_time": -0.2}])).law == "figures"
+
+
+@given(
+    st.lists(st.tuples(st.floats(1e-4, 1), st.integers(1, 9)), min_size=1, max_size=3),
+    st.floats(0, 5),
+    st.integers(1, 60),
+)
+def test_what_a_closed_network_says_passes(parts: list[tuple[float, int]], think: float, population: int) -> None:
+    """No finding on any solved model, as a whole or station by station."""
+    stations = [Station(f"s{i}", d, "multi" if m > 1 else "queue", m) for i, (d, m) in enumerate(parts)]
+    solved = queueing.solve(stations, population, think)
+    x = float(solved.throughput[-1])
+    whole = {
+        "population": population,
+        "throughput": x,
+        "response_time": float(solved.response_time[-1]),
+        "think_time": think,
+        "number": population - x * think,
+    }
+    rows = [
+        {
+            "population": population,
+            "throughput": x,
+            "service_time": s.single_demand,
+            "servers": s.servers,
+            "utilization": float(solved.utilization[s.name][-1]),
+            "queue_length": float(solved.queue_length[s.name][-1]),
+        }
+        for s in stations
+    ]
+    assert audit([whole]) == []
+    assert audit(rows) == []
+
+
+@given(st.floats(0.01, 0.98), st.floats(0.01, 100), st.integers(1, 30))
+def test_what_an_open_queue_says_passes(load: float, rate: float, m: int) -> None:
+    """Means and variances of a model, in three units."""
+    q = queueing.mmm(load * m * rate, rate, m)
+    for unit, scale in (("s", 1), ("ms", 1e3), ("us", 1e6)):
+        row = {
+            "throughput": q.throughput,
+            f"response_time_{unit}": q.mean_response * scale,
+            f"var_response_{unit}2": q.var_response * scale**2,
+            f"waiting_time_{unit}": q.mean_wait * scale,
+            f"service_time_{unit}": scale / rate,
+            "servers": m,
+            "utilization": q.utilization,
+            "queue_length": q.mean_queue,
+            "mean_jobs": q.mean_jobs,
+        }
+        assert audit([row]) == []
+        assert all(verdict.holds for verdict in check(row))
+        assert len(check(row)) >= 6
+
+
+def test_every_law_gives_a_verdict_on_a_whole_run() -> None:
+    """With what was expected, what was seen, and by how much they differ."""
+    run = {
+        "population": 50,
+        "throughput": 90.0,
+        "response_time": 0.2,
+        "think_time": 0.3,
+        "number": 18.0,
+        "waiting_time": 0.1,
+        "queue_length": 9.0,
+        "service_time": 0.02,
+        "servers": 2,
+        "utilization": 0.9,
+        "visits": 1.0,
+        "station_throughput": 90.0,
+    }
+    verdicts = {v.law: v for v in check(run)}
+    assert set(verdicts) == {
+        "interactive response time law",
+        "Little's law",
+        "utilization law",
+        "forced flow law",
+        "population",
+        "response time",
+        "service time",
+    }
+    assert not verdicts["interactive response time law"].holds
+    assert verdicts["interactive response time law"].expected == pytest.approx(50 / 90 - 0.3)
+    assert verdicts["interactive response time law"].difference == pytest.approx((0.2 - 0.25556) / 0.2, rel=1e-3)
+    assert verdicts["Little's law"].holds
+    assert any(v.law == "units" for v in check({"response_time_ms": 3.0}))
+
+
+@pytest.mark.parametrize(
+    ("law", "fine", "broken"),
+    [
+        (laws.interactive, (20, 10, 1.5, 0.5), (20, 10, 2, 0.5)),
+        (laws.little, (10, 0.5, 5), (10, 0.5, 6)),
+        (laws.utilization, (10, 0.09, 1, 0.9), (10, 0.09, 1, 0.8)),
+        (laws.utilization, (10, 0.09), (10, 0.2)),
+        (laws.forced_flow, (10, 3, 30), (10, 3, 35)),
+        (laws.population, (10, 10), (10, 11)),
+        (laws.service, (0.5, 0.5), (0.5, 0.6)),
+    ],
+)
+def test_each_law_alone(law: Callable[..., laws.Verdict], fine: tuple[float, ...], broken: tuple[float, ...]) -> None:
+    """Holds where it should, fails where it should, and takes a wider tolerance."""
+    assert law(*fine).holds
+    assert not law(*broken).holds
+    assert law(*broken, tolerance=2.0).holds
+
+
+def test_tables_come_in_many_shapes() -> None:
+    """Rows, columns, frames of both libraries, a single row; anything else is refused."""
+    row = {"population": 10, "throughput": 10.0, "response_time": 2.0}
+    columns = {name: [value] for name, value in row.items()}
+    for table in ([row], columns, pl.DataFrame(columns), pd.DataFrame(columns), row):
+        assert only(audit(table)).law == "interactive response time law"  # type: ignore[arg-type]
+    assert audit([]) == []
+    with pytest.raises(BadArgument, match="table"):
+        audit([1, 2])  # type: ignore[list-item]
