@@ -46,7 +46,7 @@ test-clients:
 lab:
 	scripts/python-env.sh .venv lab/requirements.txt
 	@# Of the version in the tree: an editable install, which takes nothing from a registry.
-	.venv/bin/python -c "import posthaste_lab" 2>/dev/null || $(PYTHON) -m pip install --quiet --disable-pip-version-check \
+	test -e .venv/bin/posthaste-lab || $(PYTHON) -m pip install --quiet --disable-pip-version-check \
 	  --no-deps --no-build-isolation --editable lab
 
 .PHONY: test-lab

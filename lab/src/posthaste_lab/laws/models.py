@@ -15,7 +15,7 @@ from posthaste_lab.laws.operational import servers_of
 from posthaste_lab.laws.reading import Reading, Row, Run
 from posthaste_lab.queueing import UnstableQueue
 
-OPEN_MODEL = re.compile(r"^(\d+ ?x ?)?[MG]/[MGD]/(\d+|m|c)$", re.IGNORECASE)
+OPEN_MODEL = re.compile(r"^(\d+ ?x ?)?[MG]/[MGD]/(\d+|m|c)$|^(mm1|mmm|mg1|parallel_mm1|open)$", re.IGNORECASE)
 SATURATED = 0.9
 Found = list[tuple[str, Literal["error", "warning"], str]]
 

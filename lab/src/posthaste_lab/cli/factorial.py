@@ -1,0 +1,126 @@
+"""`posthaste-lab factorial FILE.csv`: effects of a design with two levels, from a file of runs."""
+
+import re
+from pathlib import Path
+from typing import Annotated, cast
+
+import numpy as np
+import polars as pl
+import typer
+
+from posthaste_lab import factorial as designs
+from posthaste_lab.cli.show import console, number, read_csv, table
+from posthaste_lab.errors import BadArgument
+from posthaste_lab.factorial.effects import Effects, Transform
+
+
+def factorial(
+    file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="A row for each cell, or for each run.")],
+    factors: Annotated[
+        str | None, typer.Option(metavar="A,B,…", help="Columns that are factors (default: those of -1 and +1).")
+    ] = None,
+    response: Annotated[
+        str | None, typer.Option(metavar="COLUMN,…", help="Columns of the response, repetitions side by side.")
+    ] = None,
+    transform: Annotated[str, typer.Option(help="none (additive), log (multiplicative), reciprocal.")] = "none",
+    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE.svg|png", help="Where to draw the residuals.")] = None,
+) -> None:
+    """Effects, shares of variation, intervals, and whether to add or multiply.
+
+    A factor's column holds two values, -1 and +1 or any other two (then name it with --factors; the smaller, or the
+    first in the alphabet, is the low level). Repetitions stand in columns that differ by a number (y1, y2, y3), or
+    in rows with the same levels.
+
+    Example: posthaste-lab factorial runs.csv --factors middlewares,workers --response tp1,tp2,tp3
+    """
+    frame = read_csv(file)
+    names = factors.split(",") if factors else _sign_columns(frame)
+    signs = np.column_stack([_levels(frame, name) for name in names])
+    columns = response.split(",") if response else _responses(frame, names)
+    values = np.column_stack([_figures(frame, column) for column in columns])
+    if len(np.unique(signs, axis=0)) < len(signs):
+        rows = np.repeat(signs, values.shape[1], axis=0)
+        signs, values = designs.collect(rows, values.ravel())
+    effects = designs.analyze(signs, values, names, cast(Transform, transform), confidence)
+    _print(effects, columns)
+    if plot:
+        designs.plot_residuals(effects).savefig(plot)
+        console().print(f"residuals are drawn in {plot}")
+
+
+def _print(effects: Effects, columns: list[str]) -> None:
+    out = console()
+    out.print(f"response {', '.join(columns)}; factors {', '.join(effects.names)}; transform {effects.transform}")
+    lines = []
+    for name, q in effects.effects.items():
+        interval = effects.intervals.get(name)
+        known = (number(interval.low), number(interval.high)) if interval else ("-", "-")
+        verdict = ("yes" if effects.significant[name] else "no") if interval else "?"
+        share = f"{100 * effects.variation[name]:.2f}" if name != "I" else ""
+        aliased = ", ".join(effects.aliases.get(name, ()))
+        lines.append((name, number(q), *known, verdict if name != "I" else "", share, aliased))
+    lines.append(("error", "", "", "", "", f"{100 * effects.variation['error']:.2f}", ""))
+    ends = f"{effects.confidence:.0%} low", f"{effects.confidence:.0%} high"
+    head = ("effect", "q", *ends, "differs from 0", "variation %", "aliased with")
+    out.print(table("", head if effects.aliases else head[:-1], lines if effects.aliases else [x[:-1] for x in lines]))
+    for note in effects.notes:
+        out.print(f"note: {note}")
+    out.print(f"model: {effects.advice}")
+    out.print("q is half of the change from the low level to the high one")
+
+
+def _sign_columns(frame: pl.DataFrame) -> list[str]:
+    """Columns of -1 and +1, but for products of others that a sign table carries along (I, AB, A*B)."""
+    found = [
+        name
+        for name in frame.columns
+        if frame[name].null_count() == 0 and set(frame[name].to_list()) <= {"-1", "1", "+1"}
+    ]
+    single = [name for name in found if len(set(frame[name].to_list())) == 2]
+
+    def is_product(name: str) -> bool:
+        parts = re.split(r"[:*]", name) if re.search(r"[:*]", name) else list(name)
+        return len(parts) > 1 and all(part in single for part in parts)
+
+    names = [name for name in single if not is_product(name)]
+    if not names:
+        raise BadArgument("FILE", frame.columns, "has no column of -1 and +1: name the factors with --factors")
+    return names
+
+
+def _responses(frame: pl.DataFrame, factors: list[str]) -> list[str]:
+    """All other columns of figures, if they are repetitions of one response."""
+    numeric = frame.select(pl.all().cast(pl.Float64, strict=False))
+    signs = {name for name in frame.columns if set(frame[name].to_list()) <= {"-1", "1", "+1"}}
+    others = [n for n in frame.columns if n not in factors and n not in signs and numeric[n].null_count() == 0]
+    stems = {re.sub(r"\d+", "#", name) for name in others}
+    if not others:
+        raise BadArgument("FILE", frame.columns, "has no column of figures beside the factors")
+    if len(stems) > 1:
+        raise BadArgument("FILE", others, "holds several responses: name the columns of one with --response")
+    return others
+
+
+def _levels(frame: pl.DataFrame, name: str) -> np.ndarray:
+    values = _column(frame, name).to_list()
+    as_numbers = pl.Series(values).cast(pl.Float64, strict=False)
+    ordered = sorted(set(values), key=float if as_numbers.null_count() == 0 else str)
+    if len(ordered) != 2:
+        raise BadArgument(
+            "--factors", name, f"must have two levels, not {len(ordered)} (use posthaste_lab.factorial.general)"
+        )
+    return np.array([1 if value == ordered[1] else -1 for value in values])
+
+
+def _figures(frame: pl.DataFrame, name: str) -> np.ndarray:
+    figures = _column(frame, name).cast(pl.Float64, strict=False)
+    if figures.null_count():
+        raise BadArgument("--response", name, "must hold a figure in every row")
+    return figures.to_numpy()
+
+
+def _column(frame: pl.DataFrame, name: str) -> pl.Series:
+    if name not in frame.columns:
+        raise BadArgument("FILE", name, f"must be one of its columns: {', '.join(frame.columns)}")
+    return frame[name]

@@ -1,0 +1,56 @@
+"""How figures look on a terminal: few digits, aligned, and the same in a pipe as on a screen."""
+
+import math
+import shutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import polars as pl
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from posthaste_lab.errors import BadArgument
+
+PIPE_WIDTH = 160  # nobody's terminal: wide enough that no cell is cut
+
+
+def console() -> Console:
+    """Where to write; a pipe has no width of its own, and a table cut to 80 columns is of no use in it."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
+    return Console(width=width, highlight=False)
+
+
+def number(value: float) -> str:
+    """A figure with five digits that mean something."""
+    if isinstance(value, int):
+        return str(value)
+    if not math.isfinite(value):
+        return "-" if math.isnan(value) else "unlimited" if value > 0 else "-unlimited"
+    if value == 0 or 1e-3 <= abs(value) < 1e6:
+        return f"{value:.5g}" if abs(value) < 1e5 else f"{value:.0f}"
+    return f"{value:.3e}"
+
+
+def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
+    """A table whose first column is words and whose others are figures."""
+    made = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for index, column in enumerate(columns):
+        made.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+def read_csv(path: Path) -> pl.DataFrame:
+    """A file as text, so that the digits its figures were printed with stay known."""
+    if not path.is_file():
+        raise BadArgument("FILE", str(path), "is no file")
+    try:
+        frame = pl.read_csv(path, infer_schema=False)
+    except pl.exceptions.PolarsError as error:
+        raise BadArgument("FILE", str(path), f"cannot be read as CSV: {str(error).splitlines()[0]}") from None
+    if frame.is_empty():
+        raise BadArgument("FILE", str(path), "has no rows")
+    return frame

@@ -1,0 +1,118 @@
+"""The program as its user meets it: what it prints, and what it says when something is wrong."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from posthaste_lab.cli import app, main
+
+DATA = Path(__file__).parent / "data"
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    """What the program prints, if it ends with this code."""
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == code, (result.output, result.exception)
+    return result.output
+
+
+def refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
+    """The one line on stderr of a wrong use."""
+    monkeypatch.setattr(sys, "argv", ["posthaste-lab", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    return said.err
+
+
+def test_models_are_listed_with_their_questions() -> None:
+    """Every model of the package that answers alone."""
+    listed = run("models")
+    for name in ("mm1", "mmmk", "mg1", "solve", "bounds", "solve_multiclass", "machine_repair", "simulate"):
+        assert name in listed
+
+
+def test_a_model_is_computed_from_the_command_line() -> None:
+    """An open queue, a probability, networks and bounds."""
+    assert "0.042794" in run("models", "mmm", "arrival_rate=80", "service_rate=30", "servers=4")
+    assert run("models", "erlang_c", "offered_load=7", "servers=10").strip() == "0.22173"
+    closed = run("models", "solve", "population=140", "think_time=20", "db=2.5:12", "net=0.001:delay")
+    assert "4.799" in closed
+    assert "bottleneck: db" in closed
+    assert "arrivals can grow 2 times" in run("models", "open_network", "arrival_rate=100", "cpu=0.005")
+    assert "meet at 3" in run("models", "bounds", "population=50", "a=0.1", "b=0.2:3")
+
+
+def test_effects_of_a_file() -> None:
+    """The sign table of a report: which effects differ from zero, and why to add."""
+    printed = run("factorial", str(DATA / "sign_table_write_only.csv"), "--response", "tp1_rps,tp2_rps,tp3_rps")
+    lines = {line.split()[0]: line for line in printed.splitlines() if line.split()}
+    assert "5618.5" in lines["W"]
+    assert " yes " in lines["W"]
+    assert " no " in lines["M:S"]
+    assert "model: additive" in printed
+
+
+def test_levels_may_be_any_two_values_and_repetitions_rows(tmp_path: Path) -> None:
+    """Runs as they were made, one a row; the smaller value is the low level."""
+    runs = tmp_path / "runs.csv"
+    rows = [f"{mw},{c},{1000 * mw + 10 * c + r}" for r in (0, 1, 2) for mw in (2, 1) for c in (16, 8)]
+    runs.write_text("middlewares,connections,rps\n" + "\n".join(rows))
+    picture = tmp_path / "residuals.svg"
+    printed = run("factorial", str(runs), "--factors", "middlewares,connections", "--plot", str(picture))
+    lines = {line.split()[0]: line.split() for line in printed.splitlines() if line.split()}
+    assert lines["middlewares"][1] == "500"
+    assert lines["connections"][1] == "40"
+    assert picture.stat().st_size > 1000
+    logged = run("factorial", str(runs), "--factors", "middlewares,connections", "--transform", "log")
+    assert "transform log" in logged
+
+
+def test_an_audit_ends_with_1_when_it_found_an_error() -> None:
+    """With the row as a reader counts them, and how much was checked."""
+    assert "4 errors, 2 warnings" in run("audit", str(DATA / "bottleneck.csv"), code=1)
+    assert "0 errors, 0 warnings" in run("audit", str(DATA / "interactive_13.csv"))
+    assert "2 warnings" in run("audit", str(DATA / "maximum_points.csv"))
+
+
+def test_an_audit_takes_units_for_names_without(tmp_path: Path) -> None:
+    """And says when it knew no column at all."""
+    runs = tmp_path / "runs.csv"
+    runs.write_text("clients,throughput,response_time\n32,4000,8\n")
+    assert "1 errors" in run("audit", str(runs), code=1)
+    assert "0 errors" in run("audit", str(runs), "--unit", "response_time=ms")
+    runs.write_text("a,b\n1,2\n")
+    assert "No column was recognized" in run("audit", str(runs))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["models", "mm1", "arrival_rate=5", "service_rate=4"], "arrival_rate = 5: needs a utilization of 1.25"),
+        (["models", "mm1", "arrival_rate=5"], "service_rate"),
+        (["models", "mm1", "arrival_rate=fast", "service_rate=4"], "arrival_rate = 'fast'"),
+        (["models", "mm1", "speed=5"], "'speed'"),
+        (["models", "mm7"], "'mm7'"),
+        (["models", "simulate"], "from Python"),
+        (["models", "mm1", "5"], "arrival_rate=80"),
+        (["audit", "nowhere.csv"], "nowhere.csv"),
+        (["factorial", str(DATA / "sign_table_write_only.csv")], "several responses"),
+        (["factorial", str(DATA / "interactive_13.csv")], "--factors"),
+        (
+            ["factorial", str(DATA / "interactive_13.csv"), "--factors", "clients", "--response", "r_law_ms"],
+            "two levels",
+        ),
+        (["factorial", str(DATA / "interactive_13.csv"), "--factors", "users"], "'users'"),
+        (["audit", str(DATA / "bottleneck.csv"), "--unit", "x"], "response_time=ms"),
+    ],
+)
+def test_wrong_use_is_one_line_and_2(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+) -> None:
+    """Which argument, its value, and what it has to be."""
+    assert said in refused(capsys, monkeypatch, *arguments)
