@@ -76,7 +76,7 @@ def same(a: ClosedNetwork, b: ClosedNetwork, rel: float) -> None:
 
 
 def test_the_central_server_of_jain() -> None:
-    """Example 34.2: a timesharing system, 20 users who think 4 seconds, visits 16, 10, 5 to CPU and two disks."""
+    """Section 34.2: a timesharing system, 20 users who think 4 seconds, visits 16, 10, 5 to CPU and two disks."""
     stations = [
         Station.from_visits("cpu", 16, 0.125),
         Station.from_visits("disk A", 10, 0.3),
@@ -93,7 +93,7 @@ def test_the_central_server_of_jain() -> None:
 
 
 def test_the_bounds_of_jain() -> None:
-    """Example 33.6: for the same system, X is at most 1/3, R at least 3N - 4, and the knee is at 10/3 users."""
+    """Section 33.6: for the same system, X is at most 1/3, R at least 3N - 4, and the knee is at 10/3 users."""
     stations = [Station("cpu", 2.0), Station("disk A", 3.0), Station("disk B", 1.0)]
     limits = queueing.bounds(stations, 20, 4.0)
     np.testing.assert_allclose(limits.asymptotic.throughput_upper, np.minimum(np.arange(1, 21) / 10, 1 / 3))

@@ -133,7 +133,7 @@ def test_a_generator_that_means_nothing_is_refused(generator: str) -> None:
 
 
 def test_memory_and_cache_of_jain() -> None:
-    """Examples 17.1 and 18.1 to 18.7: 41 + 21.5 A + 9.5 B + 5 AB, errors of 102, an effect's deviation of 1.03."""
+    """Chapters 17 and 18: 41 + 21.5 A + 9.5 B + 5 AB, errors of 102, an effect's deviation of 1.03."""
     e = factorial.analyze(factorial.design(2), MEMORY_CACHE, ["A", "B"])
     assert e.effects == {"I": 41, "A": 21.5, "B": 9.5, "A:B": 5}
     assert (e.mean, e.sse, e.sst) == (41, approx(102), approx(7032))
@@ -189,7 +189,7 @@ def test_every_figure_is_that_of_least_squares(case: tuple[int, list[list[float]
 
 
 def test_contrasts_and_predictions_of_jain() -> None:
-    """Section 18.5: q_A - q_B with its interval; one future run, five, and the mean of infinitely many."""
+    """Chapter 18: q_A - q_B with its interval; one future run, five, and the mean of infinitely many."""
     e = factorial.analyze(factorial.design(2), MEMORY_CACHE, ["A", "B"], confidence=0.9)
     t = sp.t.ppf(0.95, 8)
     assert e.contrast({"A": 1, "B": -1}).value == 12
@@ -230,7 +230,7 @@ def test_the_reports_call_the_models_alike_and_they_are_not() -> None:
 
 
 def test_a_system_of_ratios_is_told_from_a_system_of_sums() -> None:
-    """Processors and benchmarks multiply (Jain, example 18.8); milliseconds of stations add."""
+    """Processors and benchmarks multiply (Jain, chapter 18); milliseconds of stations add."""
     ratios = [[85.1, 79.5, 147.9], [0.891, 1.047, 1.072], [0.955, 0.933, 1.122], [0.0148, 0.0126, 0.0118]]
     e = factorial.analyze(factorial.design(2), ratios)
     assert e.advice.startswith("multiplicative")

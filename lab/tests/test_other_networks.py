@@ -24,7 +24,7 @@ def test_several_classes_of_one_kind_are_one_class() -> None:
 
 
 def test_two_classes_of_lazowska() -> None:
-    """Section 7.3: class A needs 1 s of CPU and 3 s of disk, B 2 and 4; one customer of each."""
+    """Chapter 7: class A needs 1 s of CPU and 3 s of disk, B 2 and 4; one customer of each."""
     solved = queueing.solve_multiclass([[1, 3], [2, 4]], [1, 1])
     # By hand: alone, A is at the CPU for 1/4 of the time and at the disk for 3/4; B for 1/3 and 2/3.
     assert solved.residence_time[0] == pytest.approx([1 * (1 + 1 / 3), 3 * (1 + 2 / 3)])

@@ -30,15 +30,15 @@ MODELS: dict[str, Entry] = {
     "parallel_mm1": Entry(queueing.parallel_mm1, "several queues side by side: what is sharing a line worth?", ""),
     "erlang_b": Entry(queueing.erlang_b, "probability that all servers are busy and a call is lost", "Erlang"),
     "erlang_c": Entry(queueing.erlang_c, "probability of waiting", "Erlang"),
-    "machine_repair": Entry(queueing.machine_repair, "few clients before a pool: the finite source", "Jain 36.1"),
+    "machine_repair": Entry(queueing.machine_repair, "few clients before a pool: the finite source", "Bolch ch. 6"),
     "interactive_response_time": Entry(
-        queueing.interactive_response_time, "do clients, throughput and response time fit?", "Jain 33.4"
+        queueing.interactive_response_time, "do clients, throughput and response time fit?", "Jain 33.5"
     ),
     "solve": Entry(queueing.solve, "clients that wait for answers: curves of X and R, the bottleneck", "Jain ch. 34"),
     "bounds": Entry(queueing.bounds, "what no system with these demands can exceed; the knee", "Lazowska ch. 5"),
     "open_network": Entry(queueing.open_network, "requests at a given rate through several stations", "Jackson"),
     "solve_multiclass": Entry(queueing.solve_multiclass, "several kinds of clients", "Lazowska ch. 7"),
-    "visit_ratios": Entry(queueing.visit_ratios, "how often a request comes by each station", "Jain 33.6"),
+    "visit_ratios": Entry(queueing.visit_ratios, "how often a request comes by each station", "Jain 33.2"),
     "convolution": Entry(queueing.convolution, "as solve, by Buzen's convolution in logarithms", "Bolch 8.1"),
     "simulate": Entry(queueing.simulate, "any of these, played out and compared", ""),
 }

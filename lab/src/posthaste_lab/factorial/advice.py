@@ -2,7 +2,7 @@
 
 Factors that each double a time multiply; factors that each add a millisecond add. Where responses span little, both
 models fit alike and the simpler one stays. Else the scale is better on which factors act independently (less
-variation in interactions) and errors do not grow with the response. Jain (1991), section 18.8.
+variation in interactions) and errors do not grow with the response. Jain (1991), chapter 18.
 """
 
 import math

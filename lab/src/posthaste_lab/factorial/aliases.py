@@ -46,8 +46,8 @@ class Aliases:
 def aliases(k: int | Iterable[str], generators: Iterable[str] = ()) -> Aliases:
     """Aliases of a design of `k` factors (or the named ones) with the given generators.
 
-    Box, Hunter and Hunter, Statistics for Experimenters, chapter 6; Jain (1991), chapter 19. Resolution III mixes
-    main effects with interactions of two factors, IV two-factor interactions among themselves, V neither.
+    Box, Hunter and Hunter, Statistics for Experimenters, on fractional designs; Jain (1991), chapter 19. Resolution
+    III mixes main effects with interactions of two factors, IV two-factor interactions among themselves, V neither.
     Raises BadArgument for generators that cannot be understood.
     """
     names = factor_names(k)

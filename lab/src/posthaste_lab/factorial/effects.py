@@ -114,7 +114,7 @@ class Effects:
     def contrast(self, weights: Mapping[str, float]) -> Contrast:
         """Sum of weight times effect, such as {"A": 1, "B": -1}: does A do more than B? With its interval.
 
-        Jain (1991), section 18.5; the weights need not add up to zero.
+        Jain (1991), chapter 18; the weights need not add up to zero.
         """
         for name in weights:
             self._must_have(name)
@@ -126,7 +126,7 @@ class Effects:
         """Response of a cell, given as its signs; with the interval of its mean, or of the mean of `future` runs.
 
         `future=1` is where the next single run will be. Every effect is used, so the cell's own mean is what is
-        predicted: variance s^2 (1/r + 1/future). Jain (1991), section 18.5, checked against statsmodels.
+        predicted: variance s^2 (1/r + 1/future). Jain (1991), chapter 18, checked against statsmodels.
         """
         x = self._cell(cell)
         value = sum(q * self._column(name, x) for name, q in self.effects.items())

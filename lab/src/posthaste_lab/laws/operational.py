@@ -42,7 +42,7 @@ def interactive(
     tolerance: float = TOLERANCE,
     relative_to: Relative = "measured",
 ) -> Verdict:
-    """Response time law of closed systems: R = N/X - Z, in seconds. Jain (1991), section 33.4.
+    """Response time law of closed systems: R = N/X - Z, in seconds. Jain (1991), section 33.5.
 
     `relative_to` is what the difference is a share of: the measured figure, or the larger of the two, as one report
     had it.
@@ -94,13 +94,13 @@ def forced_flow(
 
 
 def population(population: float, number: float, tolerance: float = TOLERANCE) -> Verdict:
-    """No more can be in a closed system than go round in it."""
+    """No more can be in a closed system than go round in it; both are counts."""
     n, limit = _exact("number", number), non_negative("population", population)
     return _at_most("population", lambda a: a, (n,), limit, tolerance, "number in the system")
 
 
 def service(response_time: float, service_time: float, tolerance: float = TOLERANCE) -> Verdict:
-    """A response takes at least its service."""
+    """A response takes at least its service; both in seconds."""
     s, r = _exact("service_time", service_time), non_negative("response_time", response_time)
     return _at_most("response time", lambda a: a, (s,), r, tolerance, "service time")
 

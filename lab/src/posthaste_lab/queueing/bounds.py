@@ -1,7 +1,7 @@
 """Bounds of a closed network: what no solution can escape, from demands alone, in a line of arithmetic.
 
 Asymptotic bounds know the bottleneck and nothing else; balanced-job bounds also know that work spread evenly
-queues least (Zahorjan et al., CACM 25, 1982). Lazowska et al., chapter 5, table 5.3 has both with think times.
+queues least (Zahorjan et al., CACM 25, 1982). Lazowska et al., chapter 5, has both with think times.
 
 They are stated there for plain queues. The others are put between two that are plain, since a server that is never
 slower never delays anybody (Tsoucas and Walrand, JAP 26, 1989): above, the same station as a delay; below, a station
@@ -61,8 +61,9 @@ class _Plain:
 def bounds(stations: Iterable[Station], population: int, think_time: float = 0.0) -> Bounds:
     """Asymptotic and balanced-job bounds for 1 to `population` customers.
 
-    Upper bounds of throughput give the lower ones of response time, through R = N/X - Z. Raises BadArgument as
-    `solve` does.
+    Demands and times in seconds, throughput per second. For plain queues, X <= min(N/(D+Z), 1/Dmax) and the
+    balanced-job bounds of Lazowska et al., chapter 5; Jain, sections 33.6 and 34.4. Upper bounds of throughput give
+    the lower ones of response time, through R = N/X - Z. Raises BadArgument as `solve` does.
     """
     network, think = checked(stations), non_negative("think_time", think_time)
     n = np.arange(1.0, count("population", population) + 1)

@@ -98,12 +98,12 @@ def solve(
 ) -> ClosedNetwork:
     """Solve a closed network of one class for 1 to `population` customers, who think for `think_time` seconds.
 
-    "exact": mean value analysis (Reiser and Lavenberg, JACM 27, 1980; Jain box 34.2) while every station is a plain
-    queue or a delay; with a "multi" or "load_dependent" one, convolution in logarithms, because the textbook's
-    recursion for those loses all digits from some hundred customers on. "schweitzer": the approximation of
-    Schweitzer and Bard (Jain box 34.3), with Seidmann's split of stations with m servers into a queue of demand
-    D/m and a delay of D(m-1)/m; fast for any population, some percent off near the knee. "convolution": as the
-    function of that name.
+    "exact": mean value analysis (Reiser and Lavenberg, JACM 27, 1980; Jain, section 34.2) while every station is a
+    plain queue or a delay; with a "multi" or "load_dependent" one, convolution in logarithms, because the textbook's
+    recursion for those loses all digits from some hundred customers on. "schweitzer": the approximation of Schweitzer
+    and Bard (Jain, section 34.3), with Seidmann's split of stations with m servers into a queue of demand D/m and a
+    delay of D(m-1)/m; fast for any population, some percent off near the knee. "convolution": as the function of that
+    name.
 
     Exact for stations with exponential times served first come first served, or any times when shared equally.
     Raises BadArgument for a network that cannot be (no demand at all, no customers, names twice).
@@ -132,7 +132,7 @@ def convolution(stations: Iterable[Station], population: int, think_time: float 
 def interactive_response_time(population: float, throughput: float, think_time: float = 0.0) -> float:
     """Response time law of closed systems: R = N/X - Z, in seconds.
 
-    Denning and Buzen, ACM Computing Surveys 10 (1978); Jain, section 33.4. It holds for any system observed long
+    Denning and Buzen, ACM Computing Surveys 10 (1978); Jain, section 33.5. It holds for any system observed long
     enough, so a measured R that differs means that N, X or Z are not what they are taken for.
     Raises BadArgument when the think time alone explains more than the population: such figures cannot belong
     together.

@@ -13,7 +13,7 @@ def erlang_b(offered_load: float, servers: int) -> float:
 
     `offered_load` is arrival rate over the service rate of one server, in erlang; any value from 0 up.
     B(k) = a B(k-1) / (k + a B(k-1)), B(0) = 1: Bolch et al., Queueing Networks and Markov Chains, 2nd ed.,
-    section 6.5; Jagerman, Bell System Technical Journal 53 (1974).
+    chapter 6; Jagerman, Bell System Technical Journal 53 (1974).
     Raises BadArgument for a negative load or fewer than one server.
     """
     load = non_negative("offered_load", offered_load)
@@ -27,7 +27,7 @@ def erlang_c(offered_load: float, servers: int) -> float:
     """Probability that an arrival has to wait (M/M/m): all servers are busy, and nobody is turned away.
 
     `offered_load` as in `erlang_b`; it must stay below `servers`. C = B / (1 - rho (1 - B)) with rho = a/m:
-    Bolch et al., 2nd ed., section 6.5. Jain, The Art of Computer Systems Performance Analysis, box 31.2,
+    Bolch et al., 2nd ed., chapter 6. Jain, The Art of Computer Systems Performance Analysis, box 31.2,
     writes it as a letter easily taken for rho, and some have.
     Raises UnstableQueue when the load reaches the number of servers.
     """

@@ -1,8 +1,8 @@
 """Machines that break and repairers who mend them: the finite source, M/M/c//N.
 
 Also a client population before one pool of workers: a machine "up" is a client who thinks, "down" is one who waits
-for an answer. Unlike M/M/m it cannot be unstable, and arrivals slow down as more of them wait. Jain, section 36.1;
-Bolch et al., 2nd ed., section 6.8. A birth-death chain, added up in logarithms.
+for an answer. Unlike M/M/m it cannot be unstable, and arrivals slow down as more of them wait. Lazowska et al.,
+chapter 8, has it as a network; Bolch et al., 2nd ed., chapter 6. A birth-death chain, added up in logarithms.
 """
 
 from dataclasses import dataclass, field
@@ -46,7 +46,9 @@ class MachineRepair:
 def machine_repair(machines: int, repairers: int, failure_rate: float, repair_rate: float) -> MachineRepair:
     """Machine repair model: each of `machines` breaks at `failure_rate` while up; a repairer mends at `repair_rate`.
 
-    Rates per second, of one machine and one repairer. Raises BadArgument for counts or rates that cannot be.
+    Rates per second, of one machine and one repairer; times in seconds. With n down, machines break at (N - n) times
+    `failure_rate` and are mended at min(n, c) times `repair_rate`: Bolch et al., 2nd ed., chapter 6. Raises
+    BadArgument for counts or rates that cannot be.
     """
     population = count("machines", machines)
     crew = count("repairers", repairers)

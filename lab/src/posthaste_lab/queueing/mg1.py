@@ -2,7 +2,7 @@
 
 The means need two moments (Pollaczek and Khinchine), the variances three, percentiles the whole law. What two
 moments leave open is filled with a gamma law, which is the exponential at 1, Erlang's at 1/k, a constant at 0; the
-means are right for every law, the rest for that one. Jain, section 31.4; Bolch et al., 2nd ed., section 6.3;
+means are right for every law, the rest for that one. Jain, chapter 31; Bolch et al., 2nd ed., section 6.3;
 variances by the distributional form of Little's law (Bertsimas and Nakazato, Operations Research 43, 1995).
 """
 
@@ -97,6 +97,7 @@ def mg1(arrival_rate: float, mean_service_time: float, scv: float) -> OpenQueue:
 
     `scv` is the variance of a service time over the square of its mean: 0 a constant, 1 exponential. Means hold
     for every such law, variances and percentiles for a gamma law; prob_jobs too. `arrival_rate` per second.
+    Mean wait = rho S (1 + scv) / (2 (1 - rho)): Pollaczek and Khinchine; Jain, chapter 31.
     Raises UnstableQueue when `arrival_rate * mean_service_time` reaches 1, BadArgument for a negative scv.
     """
     arrivals = non_negative("arrival_rate", arrival_rate)

@@ -1,7 +1,7 @@
 """Queues with exponential times and no limit: M/M/1, M/M/m, and m of M/M/1 side by side.
 
 Jain, The Art of Computer Systems Performance Analysis (1991), boxes 31.1 and 31.2; the law of response times is in
-Bolch et al., 2nd ed., section 6.5.
+Bolch et al., 2nd ed., chapter 6.
 """
 
 import math
@@ -117,10 +117,10 @@ def _named(model: str, arrival_rate: float, service_rate: float, servers: int) -
 def parallel_mm1(arrival_rate: float, service_rate: float, queues: int) -> OpenQueue:
     """`queues` M/M/1 side by side, each with a line of its own and an even share of the arrivals.
 
-    `arrival_rate` is the total per second, `service_rate` one queue's. Times, `utilization` and `p_wait` are those
-    of one queue (all are alike); jobs and those waiting are counted over all queues, so that Little's law holds
-    with the total rate, and `p0` is the probability that all are empty. Against M/M/m with the same servers
-    it shows what sharing one line is worth. Raises UnstableQueue and BadArgument as `mm1` does.
+    `arrival_rate` is the total per second, `service_rate` one queue's. Times, `utilization` and `p_wait` are those of
+    one queue (all are alike); jobs and those waiting are counted over all queues, so that Little's law holds with the
+    total rate, and `p0` is the probability that all are empty: Jain box 31.1, for each of them. Against M/M/m with
+    the same servers it shows what sharing one line is worth. Raises UnstableQueue and BadArgument as `mm1` does.
     """
     count("queues", queues)
     total = non_negative("arrival_rate", arrival_rate)

@@ -1,7 +1,7 @@
 """M/M/m/K: room for K jobs, waiting and in service; who finds it full is turned away.
 
 A finite number of states, so any load is stable. The closed form is 0/0 at a load of one and overflows for large
-K; products of rates, added up in logarithms, are neither. Jain box 31.3; Bolch et al., 2nd ed., section 6.7.
+K; products of rates, added up in logarithms, are neither. Jain box 31.3; Bolch et al., 2nd ed., chapter 6.
 
 Those who are let in see the state with the law of the state, cut at K-1: Poisson arrivals see time averages.
 """
@@ -70,6 +70,7 @@ def mmmk(arrival_rate: float, service_rate: float, servers: int, capacity: int) 
 
     Rates per second; `service_rate` is one server's. Any load is allowed. `p_block` is the share turned away,
     `throughput` the rate of those served; times, their percentiles and `p_wait` are of those let in.
+    P(n) ~ (arrival_rate / service_rate)^n / (1 2 … m m m …): Jain box 31.3; Bolch et al., 2nd ed., chapter 6.
     Raises BadArgument when `capacity` is below `servers`, or a rate or count cannot be.
     """
     arrivals = non_negative("arrival_rate", arrival_rate)

@@ -54,8 +54,10 @@ def solve_multiclass(
 ) -> MultiClass:
     """Solve a closed network of several classes; `demands` are seconds, classes in rows, stations in columns.
 
-    `kinds` says of each station whether customers queue there (default) or not; `names` is for the reader.
-    Raises BadArgument for shapes that do not fit, negative figures, or too many mixes of populations for "exact".
+    Throughput comes per second. A customer of class c spends D_ck (1 + Q_k(N - 1_c)) at station k: Lazowska et al.,
+    chapter 7; Bolch et al., 2nd ed., section 8.2. `kinds` says of each station whether customers queue there
+    (default) or not; `names` is for the reader. Raises BadArgument for shapes that do not fit, negative figures, or
+    too many mixes of populations for "exact".
     """
     work, people, think = _arguments(demands, populations, think_times)
     stations = work.shape[1]

@@ -2,7 +2,7 @@
 
 By Jackson's theorem every station behaves as if it stood alone with Poisson arrivals: Jackson, Operations
 Research 5 (1957); several classes by Baskett, Chandy, Muntz and Palacios, JACM 22 (1975). Lazowska et al.,
-section 6.3 and 7.3.
+chapters 6 and 7.
 """
 
 from collections.abc import Iterable, Sequence
@@ -42,7 +42,8 @@ class OpenNetwork:
 def open_network(stations: Iterable[Station], arrival_rate: float | Sequence[float] | FloatArray) -> OpenNetwork:
     """Solve an open network for a rate of arrivals per second, or for one rate of each class.
 
-    With several classes each station's demand is a sequence, one figure for each class. Stations are served first
+    At a plain queue a request spends D / (1 - U) seconds: Jackson; Lazowska et al., chapters 6 and 7; Jain, section
+    34.1. With several classes each station's demand is a sequence, one figure for each class. Stations are served first
     come first served with exponential times alike for all classes, or share their time. Raises UnstableQueue when a
     station would be busy all the time, BadArgument when rates and demands do not fit.
     """

@@ -1,7 +1,7 @@
 """Visit ratios: how often a request comes by each station, from where it goes next.
 
 The traffic equations say that what enters a station has left another one or come from outside: v = e + v P.
-Jain, section 33.6 (forced flow); Bolch et al., 2nd ed., section 7.1.
+Jain, section 33.2; Bolch et al., 2nd ed., chapter 7.
 """
 
 from collections.abc import Sequence
@@ -23,6 +23,8 @@ def visit_ratios(
     row adds up to 1 and a request is counted at the first station, so its ratio is 1. With `external`, arrivals
     per second from outside at each station, rows may add up to less (the rest leaves), and ratios are per request
     that arrives; times the total arrival rate they are each station's throughput.
+
+    Both solve v = e + v P: Jain, section 33.2; Bolch et al., 2nd ed., chapter 7.
 
     Raises BadArgument for probabilities that cannot be, for rows that lose requests of a closed network, and for an
     open network that some requests would never leave.

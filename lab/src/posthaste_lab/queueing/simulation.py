@@ -75,7 +75,8 @@ def simulate(
 ) -> Simulation:
     """Simulate a solved model and compare: `repetitions` runs of `completions` requests each.
 
-    The same seed gives the same answer. A closed network is simulated at its largest population. Raises BadArgument
+    Figures are in the units of the model; their intervals are Student's over runs (Jain, section 25.5). The same seed
+    gives the same answer. A closed network is simulated at its largest population. Raises BadArgument
     for fewer than 2 repetitions, since one run has no interval.
     """
     count("completions", completions, least=100)

@@ -120,7 +120,8 @@ def rates_from_table(table: Mapping[int, float], gaps: Literal["step", "linear"]
     """Speeds of a load-dependent station from measurements with gaps: {customers: speed} to a speed for each number.
 
     Between two entries the speed is interpolated ("linear") or stays at the one below ("step"); after the last it
-    stays. The table must start at 1. Which of the two was used changes predictions, so say it beside them.
+    stays. Which of the two was used changes predictions, so say it beside them. Raises BadArgument for a table that
+    does not start at 1.
     """
     known = sorted(count("table", customers) for customers in table)
     if not known or known[0] != 1:

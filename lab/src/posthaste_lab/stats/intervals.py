@@ -97,7 +97,7 @@ class PercentileInterval:
 def mean_interval(samples: Iterable[float], confidence: float = 0.95) -> MeanInterval:
     """Student's interval of the mean of independent samples, usually one figure for each run.
 
-    mean +- t[1-a/2; n-1] s/sqrt(n): Jain (1991), section 13.2.1. Not for the requests or seconds of one run, which
+    mean +- t[1-a/2; n-1] s/sqrt(n): Jain (1991), section 13.2. Not for the requests or seconds of one run, which
     resemble their neighbors: use `batch_means` there. Raises BadArgument for fewer than 2 samples.
     """
     values = checked("samples", samples, least=2)

@@ -57,7 +57,7 @@ def batch_means(series: Iterable[float], batches: int | None = None, confidence:
 
     Without `batches`, the batch is doubled until the lag-1 correlation of batch means falls to 0.1, while at least
     16 batches are left. What does not fill a batch is dropped at the beginning, where the run is least steady.
-    Jain (1991), section 25.5.2; Law, Simulation Modeling and Analysis, section 9.5.3.
+    Jain (1991), section 25.5.2; Law, Simulation Modeling and Analysis, chapter 9.
     """
     values = samples("series", series, least=4)
     level = fraction("confidence", confidence)
