@@ -157,6 +157,36 @@ def test_more_customers_never_lower_throughput(stations: list[Station], think: f
     assert np.all(np.diff(x) >= -1e-9 * x[:-1])
 
 
+def textbook(station: Station, think: float, population: int) -> float:
+    """Throughput by mean value analysis as the books extend it for several servers: P(0) is 1 less all the others."""
+    law = [1.0]
+    x = 0.0
+    for n in range(1, population + 1):
+        speeds = station.speeds(n)
+        response = sum(station.single_demand * j / speeds[j - 1] * law[j - 1] for j in range(1, n + 1))
+        x = n / (think + response)
+        rest = [station.single_demand / speeds[j - 1] * x * law[j - 1] for j in range(1, n + 1)]
+        law = [1 - sum(rest), *rest]
+    return x
+
+
+@given(multi, st.floats(0.1, 20), st.integers(1, 12))
+def test_convolution_is_the_books_recursion_while_that_works(
+    part: tuple[float, str, int, None], think: float, population: int
+) -> None:
+    """For few customers the two agree, so what differs later is rounding, not the model."""
+    (station,) = network([part])
+    solved = queueing.solve([station], population, think)
+    assert solved.throughput[-1] == pytest.approx(textbook(station, think, population), rel=1e-6)
+
+
+def test_the_books_recursion_fails_where_this_does_not() -> None:
+    """With 140 customers it ends below zero, or far off; a reason to have another, and to keep it."""
+    station = Station("db", 2.5, "multi", 12)
+    assert textbook(station, 20.0, 60) == pytest.approx(queueing.solve([station], 60, 20.0).throughput[-1], rel=1e-9)
+    assert not 4.7 < textbook(station, 20.0, 140) < 4.9
+
+
 def test_twelve_servers_and_140_customers() -> None:
     """Where the textbook's recursion ends in a throughput below zero, this one has seven digits."""
     solved = queueing.solve([Station("db", 2.5, "multi", 12)], 140, 20.0)

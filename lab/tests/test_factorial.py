@@ -37,6 +37,12 @@ def test_standard_order() -> None:
     assert factorial.design(4, generators=["D=-ABC"])[:, 3].tolist() == [1, -1, -1, 1, -1, 1, 1, -1]
 
 
+def test_a_generator_may_bring_a_factor_of_its_own() -> None:
+    """Three factors and "D=ABC" are four, in eight runs; the same as four of which D is generated."""
+    assert factorial.design(3, generators=["D=ABC"]).tolist() == factorial.design(4, generators=["D=ABC"]).tolist()
+    assert factorial.aliases(3, ["D=ABC"]) == factorial.aliases(4, ["D=ABC"])
+
+
 def test_a_seed_shuffles_and_repeats() -> None:
     """The same runs in another order; the same order from the same seed."""
     plain = factorial.design(3, replications=3)

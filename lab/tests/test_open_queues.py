@@ -201,6 +201,11 @@ def test_erlang_holds_against_sixty_digits(load: float, m: int) -> None:
     assert erlang_c(load, m) == pytest.approx(float(waiting), rel=1e-10, abs=1e-300)
 
 
+def test_without_servers_everybody_is_lost() -> None:
+    """The recursion starts there."""
+    assert erlang_b(3.0, 0) == 1
+
+
 def test_a_load_of_one_is_legal_where_room_is_limited() -> None:
     """The closed form is 0/0 there; every number of jobs is equally likely."""
     queue = queueing.mmmk(3, 3, 1, 9)

@@ -252,6 +252,7 @@ def test_scalability_comes_back_from_its_own_curve() -> None:
         fit = stats.usl_fit(n, lam * n / (1 + sigma * (n - 1) + kappa * n * (n - 1)))
         assert (fit.lam, fit.sigma, fit.kappa) == pytest.approx((lam, sigma, kappa), rel=1e-4, abs=1e-7)
         assert fit.peak == pytest.approx(math.sqrt((1 - sigma) / kappa), rel=1e-3)
+        assert fit.predict([64, 100])[1] == fit.predict(100)
         assert fit.predict(100) == pytest.approx(lam * 100 / (1 + sigma * 99 + kappa * 9900), rel=1e-3)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from posthaste_lab.checks import count
 from posthaste_lab.errors import BadArgument, NumericalError
 from posthaste_lab.factorial.design import design
-from posthaste_lab.factorial.words import Word, all_effects, factor_names, label, parse_generators
+from posthaste_lab.factorial.words import Word, all_effects, factor_names, label, parse_generators, with_generated
 
 FACTORS_MAX = 14  # 16,384 effects by brute force in well under a second
 
@@ -44,16 +44,16 @@ class Aliases:
 
 
 def aliases(k: int | Iterable[str], generators: Iterable[str] = ()) -> Aliases:
-    """Aliases of a design of `k` factors (or the named ones) with the given generators.
+    """Aliases of a design of `k` factors in all (or the named ones) with the given generators.
 
     Box, Hunter and Hunter, Statistics for Experimenters, on fractional designs; Jain (1991), chapter 19. Resolution
     III mixes main effects with interactions of two factors, IV two-factor interactions among themselves, V neither.
     Raises BadArgument for generators that cannot be understood.
     """
-    names = factor_names(k)
+    generators = list(generators)
+    names = with_generated(factor_names(k), generators)
     if count("k", len(names)) > FACTORS_MAX:
         raise BadArgument("k", len(names), f"must be at most {FACTORS_MAX}")
-    generators = list(generators)
     words = [word.times(Word(frozenset([i]))) for i, word in parse_generators(generators, names).items()]
     relation = [_product(chosen) for size in range(1, len(words) + 1) for chosen in combinations(words, size)]
     sets = _by_algebra(relation, len(names))

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from posthaste_lab.checks import FloatArray, count
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.factorial.words import factor_names, parse_generators
+from posthaste_lab.factorial.words import factor_names, parse_generators, with_generated
 
 Signs = npt.NDArray[np.int64]
 
@@ -22,16 +22,17 @@ def design(
 
     Standard order: the first factor changes fastest. Replications follow as further blocks of the same rows. With a
     `seed`, all runs are shuffled, as they should be run: what drifts in time then hits every level alike, and the
-    same seed gives the same order. `generators` define the last factors by others, as in ["D=ABC"]; ask `aliases`
+    same seed gives the same order. `generators` define factors by others, as in ["D=ABC"], listed or not; ask `aliases`
     what that mixes up before running. `collect` brings responses back into standard order.
 
     Raises BadArgument for generators that cannot be understood or leave no base.
     """
-    names = factor_names(factors)
-    made = parse_generators(generators or (), names)
+    relations = list(generators or ())
+    names = with_generated(factor_names(factors), relations)
+    made = parse_generators(relations, names)
     base = [i for i in range(len(names)) if i not in made]
     if not base:
-        raise BadArgument("generators", list(generators or ()), "must leave factors to generate from")
+        raise BadArgument("generators", relations, "must leave factors to generate from")
     runs = np.arange(2 ** len(base))
     signs = np.empty((len(runs), len(names)), dtype=np.int64)
     for place, factor in enumerate(base):

@@ -47,6 +47,13 @@ def all_effects(k: int) -> list[frozenset[int]]:
     return [frozenset(chosen) for size in range(k + 1) for chosen in combinations(range(k), size)]
 
 
+def with_generated(names: Sequence[str], generators: Iterable[str]) -> list[str]:
+    """The factors, and behind them those that only a generator names: D, of A, B, C and "D=ABC"."""
+    made = [text.partition("=")[0].strip() for text in generators]
+    further = [name for name in made if name and name not in names and name not in LETTERS[: len(names)]]
+    return [*names, *dict.fromkeys(further)]
+
+
 def parse_generators(generators: Iterable[str], names: Sequence[str]) -> dict[int, Word]:
     """Generators by the factor they define.
 

@@ -14,11 +14,11 @@ def erlang_b(offered_load: float, servers: int) -> float:
     `offered_load` is arrival rate over the service rate of one server, in erlang; any value from 0 up.
     B(k) = a B(k-1) / (k + a B(k-1)), B(0) = 1: Bolch et al., Queueing Networks and Markov Chains, 2nd ed.,
     chapter 6; Jagerman, Bell System Technical Journal 53 (1974).
-    Raises BadArgument for a negative load or fewer than one server.
+    Without servers everybody is lost. Raises BadArgument for a negative load or number of servers.
     """
     load = non_negative("offered_load", offered_load)
     blocking = 1.0
-    for busy in range(1, count("servers", servers) + 1):
+    for busy in range(1, count("servers", servers, least=0) + 1):
         blocking = load * blocking / (busy + load * blocking)
     return blocking
 

@@ -7,8 +7,9 @@ says that the data do not show that kind of loss.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 from scipy import stats
@@ -40,8 +41,16 @@ class UslFit:
     r_squared: float
     confidence: float
 
-    def predict(self, n: float) -> float:
-        """Throughput at `n`, which may lie beyond the data: then it is a guess with a formula."""
+    @overload
+    def predict(self, n: float) -> float: ...
+
+    @overload
+    def predict(self, n: FloatArray | Sequence[float]) -> FloatArray: ...
+
+    def predict(self, n: float | FloatArray | Sequence[float]) -> float | FloatArray:
+        """Throughput at `n`, one or many, which may lie beyond the data: then it is a guess with a formula."""
+        if isinstance(n, np.ndarray | Sequence):
+            return _usl(np.array([positive("n", each) for each in n]), self.lam, self.sigma, self.kappa)
         return float(_usl(np.array([positive("n", n)]), self.lam, self.sigma, self.kappa)[0])
 
 

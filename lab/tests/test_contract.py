@@ -1,0 +1,93 @@
+"""The names that users rely on: a change here breaks somebody's notebook."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from posthaste_lab import factorial, laws, queueing, stats
+
+OPEN_QUEUE = (
+    "utilization p0 p_wait mean_jobs var_jobs mean_queue var_queue mean_response var_response mean_wait var_wait"
+)
+SIGNATURES: list[tuple[Callable[..., Any], str]] = [
+    (queueing.mm1, "arrival_rate service_rate"),
+    (queueing.mmm, "arrival_rate service_rate servers"),
+    (queueing.mmmk, "arrival_rate service_rate servers capacity"),
+    (queueing.mg1, "arrival_rate mean_service_time scv"),
+    (queueing.parallel_mm1, "arrival_rate service_rate queues"),
+    (queueing.Station.from_visits, "name visits service_time"),
+    (queueing.solve, "stations population think_time method"),
+    (queueing.bounds, "stations population think_time"),
+    (queueing.interactive_response_time, "population throughput think_time"),
+    (queueing.solve_multiclass, "demands populations think_times"),
+    (queueing.convolution, "stations population"),
+    (queueing.erlang_b, "offered_load servers"),
+    (queueing.erlang_c, "offered_load servers"),
+    (queueing.visit_ratios, "routing external"),
+    (queueing.open_network, "stations arrival_rate"),
+    (queueing.machine_repair, "machines repairers failure_rate repair_rate"),
+    (factorial.design, "factors replications generators seed"),
+    (factorial.aliases, "k generators"),
+    (factorial.analyze, "signs responses names transform confidence"),
+    (factorial.one_factor, "responses"),
+    (factorial.two_factor, "responses"),
+    (stats.mean_interval, "samples confidence"),
+    (stats.proportion_interval, "successes n confidence"),
+    (stats.percentile_interval, "samples q confidence"),
+    (stats.compare_paired, "a b"),
+    (stats.compare_means, "a b"),
+    (stats.sample_size, "mean stdev relative_error confidence"),
+    (stats.batch_means, "series batches"),
+    (stats.mser5, "series"),
+    (stats.trim, "frame head tail"),
+    (stats.merge_runs, "means stdevs counts"),
+    (stats.usl_fit, "n throughput"),
+    (laws.audit, "table"),
+]
+
+
+@pytest.mark.parametrize(("function", "names"), SIGNATURES, ids=lambda each: getattr(each, "__name__", None))
+def test_arguments_keep_their_names_and_order(function: Callable[..., Any], names: str) -> None:
+    """They may be given by position or by name."""
+    wanted = names.split()
+    assert list(inspect.signature(function).parameters)[: len(wanted)] == wanted
+
+
+@pytest.mark.parametrize("module", [queueing, stats, factorial, laws])
+def test_every_public_function_says_what_it_does(module: object) -> None:
+    """Meaning, errors, and where a formula comes from, in its docstring."""
+    for name in module.__all__:  # type: ignore[attr-defined]
+        documented = inspect.getdoc(getattr(module, name))
+        assert documented, name
+        assert len(documented) > 40, name
+
+
+def test_figures_keep_their_names() -> None:
+    """Of what is answered."""
+    for queue in (queueing.mm1(1, 2), queueing.mmm(1, 2, 2), queueing.mg1(1, 0.5, 2), queueing.parallel_mm1(1, 2, 2)):
+        assert all(np.isfinite(getattr(queue, name)) for name in OPEN_QUEUE.split())
+    limited = queueing.mmmk(1, 2, 1, 3)
+    assert limited.throughput == pytest.approx(1 - limited.p_block)
+    solved = queueing.solve([queueing.Station("a", 0.1), queueing.Station("b", demand=0.2)], population=5)
+    assert solved.population.tolist() == [1, 2, 3, 4, 5]
+    for name in ("throughput", "response_time"):
+        assert getattr(solved, name).shape == (5,)
+    for by_station in (solved.utilization, solved.queue_length, solved.residence_time):
+        assert by_station["b"].shape == (5,)
+    limits = queueing.bounds(solved.stations, 5)
+    for name in ("throughput_upper", "throughput_lower", "response_lower", "response_upper"):
+        assert getattr(limits, name).shape == (5,)
+    effects = factorial.analyze([[-1, -1], [1, -1], [-1, 1], [1, 1]], [[1, 2], [3, 4], [5, 6], [7, 9]], ["A", "B"])
+    assert list(effects.effects) == ["I", "A", "B", "A:B"]
+    assert list(effects.variation) == ["A", "B", "A:B", "error"]
+    for name in ["standard_error", "intervals", "significant", "residuals", "mean", "sse", "sst", "advice"]:
+        assert hasattr(effects, name)
+    fit = stats.usl_fit([1, 2, 4, 8, 16], [10, 19, 35, 60, 80])
+    assert set(fit.intervals) == {"lam", "sigma", "kappa"}
+    (finding,) = laws.audit([{"utilization": 1.4}])
+    row, law, severity, message = finding
+    assert (row, law, severity) == (0, "utilization law", "error")
+    assert "1.4" in message
