@@ -29,7 +29,7 @@ test: test-rust test-clients test-lab ## Run every test but the long campaigns (
 
 .PHONY: test-rust
 test-rust:
-	scripts/ensure-packages.sh psql=postgresql openssl=openssl pgbouncer=pgbouncer
+	scripts/ensure-packages.sh psql=postgresql openssl=openssl pgbouncer=pgbouncer memcached=memcached
 	@# Of the version that is there by now. Without it tests/scale_out.rs says that it skips.
 	scripts/ensure-packages.sh extension:plproxy=postgresql-%-plproxy || true
 	cargo test --workspace --locked

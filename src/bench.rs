@@ -1,15 +1,21 @@
-//! `posthaste bench queue`: hands over to the load generator and turns its verdict into an exit code.
+//! `posthaste bench queue` and `bench cache`: hands over to the load generator and turns its verdict into an exit code.
 
 use std::error::Error;
 
-use posthaste_load::QueueBench;
+use posthaste_load::bench::Bench;
+use posthaste_load::{CacheBench, find_max_rate};
 
 /// Runs the load; a violated check, a lost connection or an unanswered request is an error.
-pub(crate) fn run(flags: QueueBench) -> Result<(), Box<dyn Error>> {
-    let report = match flags.run.find_max_rate {
-        Some(limit) => posthaste_load::find_max_rate(&flags, limit)?,
+pub(crate) fn run<B: Bench>(flags: B) -> Result<(), Box<dyn Error>> {
+    let report = match flags.options().find_max_rate {
+        Some(limit) => find_max_rate(&flags, limit)?,
         None => posthaste_load::run(flags)?,
     };
     print!("{report}");
     report.verdict().map_err(Into::into)
+}
+
+/// The same for a cache, whose options may be in memtier's words.
+pub(crate) fn run_cache(flags: CacheBench) -> Result<(), Box<dyn Error>> {
+    run(flags.translated()?)
 }

@@ -116,6 +116,8 @@ pub(crate) enum LogFormat {
 pub(crate) enum Bench {
     /// Loads a queue tier and reports throughput and response times
     Queue(Box<posthaste_load::QueueBench>),
+    /// Loads a cache, memcached or what speaks like it, and reports throughput, response times, hits and misses
+    Cache(Box<posthaste_load::CacheBench>),
     /// Drives a store directly, without network: what the disk and the store alone can do
     Store(BenchStoreFlags),
 }

@@ -34,6 +34,7 @@ fn main() -> ExitCode {
     let result = match program {
         Program::Queue(flags) => queue::run(&flags),
         Program::Bench(Bench::Queue(flags)) => bench::run(*flags),
+        Program::Bench(Bench::Cache(flags)) => bench::run_cache(*flags),
         Program::Bench(Bench::Store(flags)) => bench_store::run(&flags),
         Program::Admin(Admin { command }) => admin::run(&command),
         Program::Migrate(flags) => migrate::run(&flags),

@@ -32,6 +32,8 @@ pub(crate) struct Gathered {
     cpu: CpuTime,
     utilization: f64,
     utilization_max: f64,
+    /// Length of the window as the thread saw it that was last to end it, in seconds.
+    window_s: f64,
     turn_max: u64,
     late: Histogram<u64>,
     behind: usize,
@@ -51,6 +53,7 @@ impl Gathered {
             cpu: CpuTime::default(),
             utilization: 0.0,
             utilization_max: 0.0,
+            window_s: 0.0,
             turn_max: 0,
             late: histogram(3),
             behind: 0,
@@ -73,6 +76,7 @@ impl Gathered {
     /// Adds one; what only its tier understands is handed back.
     fn add<D: Dialogue>(&mut self, harvest: Harvest<D>) -> (Vec<D>, D::Shared) {
         self.threads += 1;
+        self.window_s = self.window_s.max(harvest.window_s);
         self.tally.absorb(&harvest.tally);
         self.cpu.absorb(harvest.cpu);
         self.turn_max = self.turn_max.max(harvest.turn_max);
@@ -96,7 +100,8 @@ pub(crate) fn report<B: Bench>(
     middleware_per_s: Option<f64>,
 ) -> Report<B> {
     let options = bench.options();
-    let duration_s = options.duration.as_secs_f64();
+    let counted = options.requests.is_some();
+    let duration_s = if counted { gathered.window_s } else { options.duration.as_secs_f64() };
     let total = gathered.tally.total();
     let all = KindReport::of(&total, duration_s);
     let requests = total.counts.served() + total.counts.errors;

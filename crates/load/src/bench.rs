@@ -18,7 +18,7 @@ pub trait Bench: Clone + Serialize {
     /// What the run finds on the servers.
     type Ground;
     /// What its reports hold beyond those of every tier.
-    type Details: Clone + Serialize;
+    type Details: Details;
     /// What its checks found.
     type Check: Check;
 
@@ -85,6 +85,12 @@ pub struct Settled<B: Bench> {
     pub details: B::Details,
     /// With `--check`.
     pub check: Option<B::Check>,
+}
+
+/// What only one tier's reports hold.
+pub trait Details: Clone + Serialize {
+    /// A line for people about a window of that many seconds.
+    fn footnote(&self, duration_s: f64) -> Option<String>;
 }
 
 /// What the checks of a run found; its text is for people.

@@ -32,6 +32,8 @@ pub struct Client<D: Dialogue> {
     number: u32,
     dialogue: D,
     pipeline: usize,
+    /// Requests that it may still send.
+    left: u64,
     in_flight: VecDeque<InFlight<D::Asked>>,
     /// In an open loop: when requests were due that are not sent yet.
     due: Option<VecDeque<u64>>,
@@ -62,7 +64,7 @@ impl<D: Dialogue> Client<D> {
     #[must_use]
     pub fn new(dialogue: D, pipeline: usize) -> Self {
         let in_flight = VecDeque::with_capacity(pipeline.min(64));
-        Self { number: 1, dialogue, pipeline, in_flight, due: None, stopping: false }
+        Self { number: 1, dialogue, pipeline, left: u64::MAX, in_flight, due: None, stopping: false }
     }
 
     /// Which of the run's clients it is, counted from 1.
@@ -75,6 +77,13 @@ impl<D: Dialogue> Client<D> {
     #[must_use]
     pub fn paced(mut self) -> Self {
         self.due = Some(VecDeque::new());
+        self
+    }
+
+    /// The client falls silent after so many requests.
+    #[must_use]
+    pub fn limited(mut self, requests: u64) -> Self {
+        self.left = requests;
         self
     }
 
@@ -93,12 +102,13 @@ impl<D: Dialogue> Client<D> {
 
     /// Appends the next request to `out`; says whether there was one to send at `now`.
     pub fn issue(&mut self, now: u64, instruments: &mut Instruments<D>, out: &mut Vec<u8>) -> bool {
-        if self.in_flight.len() >= self.pipeline || (self.stopping && self.dialogue.is_at_rest()) {
+        let ends = self.stopping || self.left == 0;
+        if self.in_flight.len() >= self.pipeline || (ends && self.dialogue.is_at_rest()) {
             return false;
         }
         let since = match &self.due {
             // What a stopping client must finish is due at once.
-            Some(due) if !self.stopping => match due.front() {
+            Some(due) if !ends => match due.front() {
                 Some(&at) => at,
                 None => return false,
             },
@@ -108,6 +118,7 @@ impl<D: Dialogue> Client<D> {
         let Some(asked) = self.dialogue.ask(&mut instruments.shared, out) else { return false };
         let departure = Departure { begun, encoded: instruments.stamp(), bytes: out.len() - length };
         self.due.as_mut().and_then(VecDeque::pop_front);
+        self.left = self.left.saturating_sub(1);
         self.in_flight.push_back(InFlight { asked, since, departure });
         true
     }
@@ -145,10 +156,10 @@ impl<D: Dialogue> Client<D> {
         self.due.iter_mut().for_each(VecDeque::clear);
     }
 
-    /// Whether it has stopped and every request is answered.
+    /// Whether it has stopped, or sent all it may, and every request is answered.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.stopping && self.in_flight.is_empty() && self.dialogue.is_at_rest()
+        (self.stopping || self.left == 0) && self.in_flight.is_empty() && self.dialogue.is_at_rest()
     }
 
     /// Gives up on the requests in flight and says how many there were.

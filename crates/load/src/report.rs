@@ -7,7 +7,7 @@ use std::path::Path;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::bench::{Bench, Check};
+use crate::bench::{Bench, Check, Details};
 use crate::cpu::CpuTime;
 use crate::dialogue::Dialogue;
 use crate::error::LoadError;
@@ -175,7 +175,8 @@ impl InteractiveLaw {
     /// For a closed loop in which something was served; errors have no response times, so with many of them it says little.
     #[must_use]
     pub fn of(bench: &RunOptions, all: &KindReport) -> Option<Self> {
-        if bench.total_rate().is_some() || all.counts.served() == 0 {
+        // Clients that fall silent one after the other are no population.
+        if bench.total_rate().is_some() || bench.requests.is_some() || all.counts.served() == 0 {
             return None;
         }
         let in_flight = f64::from(bench.clients) * f64::from(bench.pipeline);
@@ -303,8 +304,8 @@ impl<B: Bench> fmt::Display for Report<B> {
             self.options.title(),
             o.clients,
             o.pipeline,
-            self.duration_s,
-            o.warmup.as_secs_f64(),
+            (self.duration_s * 1e3).round() / 1e3,
+            if o.requests.is_some() { 0.0 } else { o.warmup.as_secs_f64() },
             self.seed
         )?;
         writeln!(
@@ -370,6 +371,9 @@ impl<B: Bench> Report<B> {
             g.turn_max_us,
             g.late_p99_us
         )?;
+        if let Some(line) = self.details.footnote(self.duration_s) {
+            writeln!(f, "{line}")?;
+        }
         if let Some(law) = &self.interactive_law {
             writeln!(f, "{law}")?;
         }

@@ -100,12 +100,18 @@ fn connect<B: Bench>(bench: &B, ground: &B::Ground) -> Result<Vec<Connection<B::
             .map_err(|source| LoadError::Connect { address: server.to_string(), source })?;
         let client = Client::new(dialogue, options.pipeline as usize).numbered(number);
         let client = if options.total_rate().is_some() { client.paced() } else { client };
+        let client = options.requests.into_iter().fold(client, Client::limited);
         connections.push(Connection::new(stream, client));
     }
     Ok(connections)
 }
 
 fn schedule(bench: &RunOptions, origin: u64) -> Schedule {
+    if bench.requests.is_some() {
+        // It ends when all is sent and answered.
+        let window = Window { start: origin, end: u64::MAX };
+        return Schedule { origin, window, stop: u64::MAX, give_up: u64::MAX };
+    }
     let start = origin.saturating_add(nanos(bench.warmup));
     let end = start.saturating_add(nanos(bench.duration));
     let stop = end.saturating_add(nanos(bench.cooldown));

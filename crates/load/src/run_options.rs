@@ -27,6 +27,10 @@ pub struct RunOptions {
     #[serde(rename = "duration_s", serialize_with = "timespan::seconds")]
     pub duration: Duration,
 
+    /// Each client sends so many requests, and all of them are measured, instead of a --duration
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..), conflicts_with_all = ["duration", "warmup", "cooldown", "find_max_rate"])]
+    pub requests: Option<u64>,
+
     /// Load before measuring
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = timespan::parse)]
     #[serde(rename = "warmup_s", serialize_with = "timespan::seconds")]

@@ -155,7 +155,7 @@ impl Tally {
     }
 
     fn error(&mut self, word: &[u8]) {
-        let mut word = String::from_utf8_lossy(&word[..word.len().min(32)]).into_owned();
+        let mut word = String::from_utf8_lossy(&word[..word.len().min(48)]).into_owned();
         if self.words.len() >= WORDS_MAX && !self.words.contains_key(&word) {
             "others".clone_into(&mut word);
         }

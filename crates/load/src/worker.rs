@@ -28,6 +28,9 @@ const SCRATCH_BYTES: usize = 256 * 1024;
 /// Ready clients served in one turn at most.
 const EVENTS_MAX: usize = 1024;
 
+/// A wait for readiness counts in few bits.
+const PATIENCE_MAX: Duration = Duration::from_secs(60);
+
 /// What all threads of a run share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Floor<'a> {
@@ -224,7 +227,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         if wake < u64::MAX {
             self.alarm.set(wake, now)?;
         }
-        Ok(Duration::from_nanos(change.min(self.next_live).saturating_sub(now)))
+        Ok(Duration::from_nanos(change.min(self.next_live).saturating_sub(now)).min(PATIENCE_MAX))
     }
 
     /// Moves to the stage that `now` lies in; says whether every client is done.
@@ -249,8 +252,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             live.take(figures);
             self.next_live = now + Live::PERIOD_NANOS;
         }
-        let may_end = self.stage == Stage::Finish || self.connections.iter().all(|c| c.broken.is_some());
-        may_end && self.connections.iter().all(Connection::is_done)
+        self.connections.iter().all(Connection::is_done)
     }
 
     /// Nobody thinks any longer; what is half done goes on at once.

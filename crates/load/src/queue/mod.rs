@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::Serialize;
 
 use crate::address::{Address, BlockingStream};
-use crate::bench::{Bench, Played, Settled};
+use crate::bench::{Bench, Details, Played, Settled};
 use crate::error::LoadError;
 use crate::probe::Probe;
 use crate::run_options::RunOptions;
@@ -43,6 +43,12 @@ use workload::Workload;
 pub struct QueueDetails {
     /// Outcomes of the twelve steps, first to last; empty in other workloads.
     pub steps: Vec<Counts>,
+}
+
+impl Details for QueueDetails {
+    fn footnote(&self, _: f64) -> Option<String> {
+        None
+    }
 }
 
 impl Bench for QueueBench {

@@ -6,6 +6,7 @@
 //! in what is counted, compared and converted, in the same order, and a differential test against the real program
 //! holds it to that. Whatever a server can judge without the framing being at stake is left to the server.
 
+pub mod answer;
 pub mod decode;
 pub mod reply;
 pub mod request;

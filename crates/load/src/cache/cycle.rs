@@ -1,0 +1,142 @@
+//! In what order a client writes and reads: so many sets, then so many gets, and again.
+//!
+//! Counted, not drawn: shares are exact in every run however short, and the same seed gives the same requests. Clients
+//! begin at different places of the cycle, so that they do not march in step.
+
+use std::fmt;
+use std::str::FromStr;
+
+use fastrand::Rng;
+use serde::{Serialize, Serializer};
+
+use crate::numbers::Numbers;
+
+/// Sets and gets of one cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ratio {
+    /// Sets.
+    pub sets: u32,
+    /// Gets.
+    pub gets: u32,
+}
+
+impl FromStr for Ratio {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once(':').map(|(sets, gets)| (sets.parse(), gets.parse()));
+        match parts {
+            Some((Ok(sets), Ok(gets))) if (sets, gets) != (0, 0) => Ok(Self { sets, gets }),
+            _ => Err("write SETS:GETS, as in 1:10; one of them may be 0".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.sets, self.gets)
+    }
+}
+
+impl Serialize for Ratio {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// One turn round: what the requests of a cycle are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cycle {
+    /// Sets come first.
+    sets: u64,
+    /// Then gets.
+    gets: u64,
+    /// Keys of a get.
+    keys: Numbers,
+    /// Keys of the last get, when it differs.
+    last: Option<u32>,
+}
+
+/// One request of a cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A set.
+    Set,
+    /// A get of so many keys.
+    Get(u32),
+}
+
+impl Cycle {
+    /// As the ratio says, every get with a number of keys of its own.
+    #[must_use]
+    pub fn new(ratio: Ratio, keys: Numbers) -> Self {
+        Self { sets: ratio.sets.into(), gets: ratio.gets.into(), keys, last: None }
+    }
+
+    /// As memtier_benchmark does with --multi-key-get: the gets of the ratio count keys, and a request takes as many of
+    /// them as it may, the last what is left.
+    #[must_use]
+    pub fn of_keys(ratio: Ratio, keys: u32) -> Self {
+        let (gets, rest) = (ratio.gets.div_ceil(keys), ratio.gets % keys);
+        let last = (rest > 0).then_some(rest);
+        Self { sets: ratio.sets.into(), gets: gets.into(), keys: Numbers::fixed(keys), last }
+    }
+
+    /// Requests of one turn.
+    #[must_use]
+    pub const fn requests(&self) -> u64 {
+        self.sets + self.gets
+    }
+
+    /// Most keys of a get; 0 without gets.
+    #[must_use]
+    pub fn keys_max(&self) -> u32 {
+        if self.gets == 0 { 0 } else { self.keys.max() }
+    }
+
+    /// The request at a place, which is below [`Cycle::requests`].
+    pub fn at(&self, place: u64, rng: &mut Rng) -> Step {
+        if place < self.sets {
+            return Step::Set;
+        }
+        match self.last {
+            Some(keys) if place + 1 == self.requests() => Step::Get(keys),
+            _ => Step::Get(self.keys.draw(rng)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(cycle: &Cycle) -> Vec<Step> {
+        let mut rng = Rng::with_seed(1);
+        (0..cycle.requests()).map(|place| cycle.at(place, &mut rng)).collect()
+    }
+
+    #[test]
+    fn ratios_are_read_as_they_are_written() {
+        for text in ["1:1", "0:3", "1:0", "1:10"] {
+            assert_eq!(text.parse::<Ratio>().expect(text).to_string(), text);
+        }
+        for wrong in ["0:0", "1", "1:", "a:b", "-1:1", "1:1:1"] {
+            assert!(wrong.parse::<Ratio>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sets_come_before_gets() {
+        let cycle = Cycle::new(Ratio { sets: 1, gets: 2 }, Numbers::fixed(3));
+        assert_eq!(steps(&cycle), [Step::Set, Step::Get(3), Step::Get(3)]);
+        assert_eq!(cycle.keys_max(), 3);
+    }
+
+    #[test]
+    fn a_ratio_of_keys_is_cut_into_requests_and_a_rest() {
+        let of = |gets, keys| steps(&Cycle::of_keys(Ratio { sets: 1, gets }, keys));
+        assert_eq!(of(10, 6), [Step::Set, Step::Get(6), Step::Get(4)]);
+        assert_eq!(of(3, 3), [Step::Set, Step::Get(3)]);
+        assert_eq!(of(1, 9), [Step::Set, Step::Get(1)]);
+    }
+}

@@ -1,0 +1,306 @@
+//! A client of a cache: sets and gets out as memcached text, hits and misses counted and, with `--check`, every byte of
+//! every value verified.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use fastrand::Rng;
+use posthaste_wire::memcached::answer;
+
+use crate::cache::check::Inspector;
+use crate::cache::cycle::{Cycle, Step};
+use crate::cache::keys::{Chooser, KeyDistribution, KeySpace};
+use crate::cache::value::{Pool, Version};
+use crate::dialogue::{Answer, Dialogue, Outcome};
+use crate::numbers::Numbers;
+
+/// Writes of one client that can be told apart.
+const WRITES_BITS: u32 = 40;
+
+/// What all clients of a run have in common.
+#[derive(Debug)]
+pub struct Recipe {
+    /// The keys.
+    pub space: KeySpace,
+    /// What comes after what.
+    pub cycle: Cycle,
+    /// How requests are spread over the keys.
+    pub distribution: KeyDistribution,
+    /// Sizes of values.
+    pub value_bytes: Numbers,
+    /// Seconds that values live; 0: for good.
+    pub expiry_s: Numbers,
+    /// What values are made from.
+    pub pool: Pool,
+    /// Tells this run's values from those of others.
+    pub run: u32,
+}
+
+impl Recipe {
+    /// Appends a set of `key` with a value of its own, `write` telling it from others of the run.
+    pub fn set(&self, key: u64, write: u64, rng: &mut Rng, out: &mut Vec<u8>) {
+        let len = self.value_bytes.draw(rng);
+        out.extend_from_slice(b"set ");
+        self.space.write(key, out);
+        out.extend_from_slice(b" 0 ");
+        number(self.expiry_s.draw(rng), out);
+        out.push(b' ');
+        number(len, out);
+        out.extend_from_slice(b"\r\n");
+        self.pool.write(key, Version { run: self.run, write }, len as usize, out);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+fn number(number: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+/// What requests are counted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Set,
+    Get,
+    MultiGet,
+}
+
+/// What the clients of a thread share.
+#[derive(Debug)]
+pub struct Desk {
+    pub(crate) recipe: Arc<Recipe>,
+    /// Keys asked for and bytes, within the measured window.
+    pub(crate) traffic: Traffic,
+    /// With `--check`.
+    pub(crate) inspector: Option<Inspector>,
+}
+
+/// What went to and fro.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Keys asked for that had a value.
+    pub hits: u64,
+    /// Keys asked for that had none.
+    pub misses: u64,
+    /// Bytes of requests that were answered.
+    pub sent_bytes: u64,
+    /// Bytes of their answers.
+    pub received_bytes: u64,
+}
+
+impl Traffic {
+    /// Takes over that of another thread.
+    pub fn absorb(&mut self, other: Self) {
+        self.hits += other.hits;
+        self.misses += other.misses;
+        self.sent_bytes += other.sent_bytes;
+        self.received_bytes += other.received_bytes;
+    }
+}
+
+/// One client's talk.
+#[derive(Debug)]
+pub struct CacheDialogue {
+    client: u32,
+    rng: Rng,
+    chooser: Chooser,
+    /// In the cycle.
+    place: u64,
+    /// How often it has written.
+    writes: u64,
+    /// With `--check`: the keys of the gets under way, in the order asked.
+    keys: VecDeque<u64>,
+}
+
+/// A request that waits for its answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    kind: Kind,
+    keys: u32,
+    bytes: u32,
+}
+
+impl CacheDialogue {
+    /// The talk of client `client`, counted from 1.
+    #[must_use]
+    pub fn new(recipe: &Recipe, seed: u64, client: u32) -> Self {
+        // Golden-ratio steps keep the streams of neighboring clients and seeds apart.
+        let mixed = seed.wrapping_add(u64::from(client).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let place = u64::from(client - 1) % recipe.cycle.requests();
+        let chooser = Chooser::new(&recipe.space, recipe.distribution);
+        Self { client, rng: Rng::with_seed(mixed), chooser, place, writes: 0, keys: VecDeque::new() }
+    }
+
+    fn set(&mut self, recipe: &Recipe, out: &mut Vec<u8>) {
+        let key = self.chooser.choose(&mut self.rng);
+        let write = u64::from(self.client) << WRITES_BITS | self.writes;
+        self.writes += 1;
+        recipe.set(key, write, &mut self.rng, out);
+    }
+
+    fn get(&mut self, keys: u32, desk: &Desk, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"get");
+        for _ in 0..keys {
+            let key = self.chooser.choose(&mut self.rng);
+            out.push(b' ');
+            desk.recipe.space.write(key, out);
+            if desk.inspector.is_some() {
+                self.keys.push_back(key);
+            }
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// Takes a whole answer: `hits` values, or a line.
+    fn take(&mut self, asked: Asked, hits: Option<usize>, answer: &[u8], desk: &mut Desk) {
+        if let Some(inspector) = &mut desk.inspector
+            && asked.kind != Kind::Set
+        {
+            let keys = self.keys.make_contiguous();
+            let (keys, _) = keys.split_at_mut(asked.keys as usize);
+            if hits.is_some() {
+                inspector.inspect(&desk.recipe, self.client, keys, answer);
+            }
+            self.keys.drain(..asked.keys as usize);
+        }
+    }
+}
+
+impl Dialogue for CacheDialogue {
+    const KINDS: &'static [&'static str] = &["set", "get", "multiget"];
+    const NULLS: &'static str = "miss";
+    type Asked = Asked;
+    type Shared = Desk;
+
+    fn ask(&mut self, desk: &mut Desk, out: &mut Vec<u8>) -> Option<Asked> {
+        let before = out.len();
+        let step = desk.recipe.cycle.at(self.place, &mut self.rng);
+        self.place = if self.place + 1 == desk.recipe.cycle.requests() { 0 } else { self.place + 1 };
+        let (kind, keys) = match step {
+            Step::Set => {
+                self.set(&desk.recipe, out);
+                (Kind::Set, 0)
+            }
+            Step::Get(keys) => {
+                self.get(keys, desk, out);
+                (if keys == 1 { Kind::Get } else { Kind::MultiGet }, keys)
+            }
+        };
+        Some(Asked { kind, keys, bytes: (out.len() - before) as u32 })
+    }
+
+    fn kind(asked: &Asked) -> usize {
+        asked.kind as usize
+    }
+
+    fn answer<'a>(&mut self, asked: &Asked, bytes: &'a [u8], measured: bool, desk: &mut Desk) -> Answer<'a> {
+        let (hits, line, len) = match answer::answer(bytes) {
+            answer::Answer::Values { count, len } => (Some(count), &b"END"[..], len),
+            answer::Answer::Line { line, len } => (None, line, len),
+            answer::Answer::NeedBytes(missing) => return Answer::NeedBytes(missing),
+            answer::Answer::Malformed => {
+                return Answer::Malformed("the server's answer is not the memcached text protocol".into());
+            }
+        };
+        let outcome = match (asked.kind, hits) {
+            (Kind::Get | Kind::MultiGet, Some(0)) => Outcome::Null,
+            (Kind::Get | Kind::MultiGet, Some(_)) => Outcome::Ok,
+            (Kind::Set, None) if line == b"STORED" => Outcome::Ok,
+            _ => Outcome::Error,
+        };
+        if measured {
+            let hits = hits.unwrap_or(0) as u64;
+            let traffic = &mut desk.traffic;
+            traffic.sent_bytes += u64::from(asked.bytes);
+            traffic.received_bytes += len as u64;
+            if outcome != Outcome::Error {
+                traffic.hits += hits;
+                traffic.misses += u64::from(asked.keys).saturating_sub(hits);
+            }
+        }
+        self.take(*asked, hits, &bytes[..len], desk);
+        Answer::Whole { len, outcome, word: (outcome == Outcome::Error).then_some(line) }
+    }
+
+    fn lost(&mut self, _: &Asked, _: &mut Desk) {}
+
+    fn is_at_rest(&self) -> bool {
+        true
+    }
+
+    fn turn_ended(_: &mut Desk) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn desk(ratio: &str, check: bool) -> Desk {
+        let recipe = Recipe {
+            space: KeySpace { prefix: "k".into(), first: 0, count: 1 },
+            cycle: Cycle::new(ratio.parse().expect("a ratio"), Numbers::fixed(2)),
+            distribution: KeyDistribution::Uniform,
+            value_bytes: Numbers::fixed(30),
+            expiry_s: Numbers::fixed(60),
+            pool: Pool::default(),
+            run: 1,
+        };
+        let inspector = check.then(Inspector::default);
+        Desk { recipe: Arc::new(recipe), traffic: Traffic::default(), inspector }
+    }
+
+    fn ask(desk: &mut Desk) -> (CacheDialogue, Asked, Vec<u8>) {
+        let mut dialogue = CacheDialogue::new(&desk.recipe, 1, 1);
+        let mut out = Vec::new();
+        let asked = dialogue.ask(desk, &mut out).expect("always one");
+        (dialogue, asked, out)
+    }
+
+    #[test]
+    fn a_set_carries_its_expiry_and_its_length() {
+        let mut desk = desk("1:0", false);
+        let (mut dialogue, asked, out) = ask(&mut desk);
+        assert!(out.starts_with(b"set k0 0 60 30\r\nph") && out.ends_with(b"\r\n"));
+        assert_eq!(out.len(), 16 + 30 + 2);
+        let answer = dialogue.answer(&asked, b"STORED\r\nEND", true, &mut desk);
+        assert_eq!(answer, Answer::Whole { len: 8, outcome: Outcome::Ok, word: None });
+        assert_eq!((desk.traffic.sent_bytes, desk.traffic.received_bytes), (48, 8));
+    }
+
+    #[test]
+    fn hits_and_misses_of_a_multi_get_are_counted_by_key() {
+        let mut desk = desk("0:1", false);
+        let (mut dialogue, asked, out) = ask(&mut desk);
+        assert_eq!(out, b"get k0 k0\r\n");
+        let answer = dialogue.answer(&asked, b"VALUE k0 0 1\r\nx\r\nEND\r\n", true, &mut desk);
+        assert_eq!(answer, Answer::Whole { len: 22, outcome: Outcome::Ok, word: None });
+        assert_eq!((desk.traffic.hits, desk.traffic.misses), (1, 1));
+        let answer = dialogue.answer(&asked, b"END\r\n", false, &mut desk);
+        assert_eq!(answer, Answer::Whole { len: 5, outcome: Outcome::Null, word: None });
+        assert_eq!((desk.traffic.hits, desk.traffic.misses), (1, 1), "not measured");
+    }
+
+    #[test]
+    fn refusals_and_answers_to_something_else_are_errors() {
+        let mut desk = desk("1:0", false);
+        let (mut dialogue, set, _) = ask(&mut desk);
+        for line in [&b"SERVER_ERROR out of memory"[..], b"NOT_STORED", b"END"] {
+            let bytes = [line, b"\r\n"].concat();
+            let answer = dialogue.answer(&set, &bytes, true, &mut desk);
+            assert_eq!(answer, Answer::Whole { len: bytes.len(), outcome: Outcome::Error, word: Some(line) });
+        }
+        assert!(matches!(dialogue.answer(&set, b"STORED\n", true, &mut desk), Answer::Malformed(_)));
+        assert_eq!(dialogue.answer(&set, b"STO", true, &mut desk), Answer::NeedBytes(1));
+    }
+
+    #[test]
+    fn a_checked_client_keeps_the_keys_it_waits_for_and_no_more() {
+        let mut desk = desk("0:1", true);
+        let (mut dialogue, asked, mut out) = ask(&mut desk);
+        dialogue.ask(&mut desk, &mut out);
+        assert_eq!(dialogue.keys.len(), 4);
+        dialogue.answer(&asked, b"END\r\n", true, &mut desk);
+        dialogue.answer(&asked, b"SERVER_ERROR busy\r\n", true, &mut desk);
+        assert!(dialogue.keys.is_empty());
+        assert_eq!(desk.inspector.expect("checked").findings().violations.count, 0);
+    }
+}

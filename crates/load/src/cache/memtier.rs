@@ -1,0 +1,293 @@
+//! memtier_benchmark's names for our options, so that its users can switch with the command lines they have.
+//!
+//! A name stands here only when it then means what it means there. Where memtier counts differently (its clients are per
+//! thread, the gets of its ratio are keys when it reads several at once) so does the name. What this program does not do
+//! is refused with the option to use instead. Names that both have, such as --ratio, need no alias.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::{ArgAction, Args, value_parser};
+
+use crate::address::Address;
+use crate::cache::keys::KeyDistribution;
+use crate::cache::options::CacheBench;
+use crate::error::LoadError;
+use crate::numbers::Numbers;
+
+/// The port that memtier's users need not name for memcached.
+const PORT: u16 = 11_211;
+
+/// Options under memtier's names.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Names of memtier_benchmark")]
+pub struct MemtierOptions {
+    /// Host of the server, for --connect
+    #[arg(short = 's', long, alias = "host", value_name = "HOST", conflicts_with = "connect")]
+    server: Option<String>,
+    /// Port of the server, for --connect
+    #[arg(short, long, value_name = "PORT", conflicts_with = "connect")]
+    port: Option<u16>,
+    /// Unix socket of the server, for --connect
+    #[arg(short = 'S', long, value_name = "PATH", conflicts_with_all = ["connect", "server", "port"])]
+    unix_socket: Option<PathBuf>,
+    /// memcache_text is the only one
+    #[arg(short = 'P', long, value_name = "PROTOCOL")]
+    protocol: Option<String>,
+    /// Clients of each thread, where --clients counts all
+    #[arg(short, value_name = "N", conflicts_with = "clients", value_parser = value_parser!(u32).range(1..=1_000_000))]
+    clients_per_thread: Option<u32>,
+    /// As --threads
+    #[arg(short = 't', value_name = "N", conflicts_with = "threads", value_parser = value_parser!(u32).range(1..=1024))]
+    threads_short: Option<u32>,
+    /// As --requests
+    #[arg(short = 'n', value_name = "N", conflicts_with = "requests")]
+    requests_short: Option<String>,
+    /// Seconds to run, for --duration; nothing is cut away before or after
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["duration", "requests", "requests_short"])]
+    test_time: Option<u32>,
+    /// As --value-bytes
+    #[arg(short, long, value_name = "BYTES", conflicts_with = "value_bytes")]
+    data_size: Option<u32>,
+    /// As --value-bytes with a range
+    #[arg(long, value_name = "MIN-MAX", conflicts_with_all = ["value_bytes", "data_size"])]
+    data_size_range: Option<Numbers>,
+    /// As --value-bytes with weights
+    #[arg(long, value_name = "SIZE:WEIGHT,…", conflicts_with_all = ["value_bytes", "data_size", "data_size_range"])]
+    data_size_list: Option<Numbers>,
+    /// R is the only one
+    #[arg(long, value_name = "PATTERN")]
+    data_size_pattern: Option<String>,
+    /// Values are always random bytes
+    #[arg(short = 'R', long)]
+    random_data: bool,
+    /// As --expiry with a range
+    #[arg(long, value_name = "MIN-MAX", conflicts_with = "expiry")]
+    expiry_range: Option<Numbers>,
+    /// As --check: during the run, not after it
+    #[arg(long)]
+    data_verify: bool,
+    /// The number of the last key, for --keys
+    #[arg(long, value_name = "N", conflicts_with = "keys")]
+    key_maximum: Option<u64>,
+    /// R:R, Z:Z or S:S, for --key-distribution
+    #[arg(long, value_name = "SET:GET", conflicts_with = "key_distribution")]
+    key_pattern: Option<String>,
+    /// Exponent of --key-pattern Z:Z
+    #[arg(long, value_name = "EXPONENT", requires = "key_pattern")]
+    key_zipf_exp: Option<f64>,
+    /// Gets read up to so many keys at once, and the gets of --ratio count keys
+    #[arg(long, value_name = "N", conflicts_with = "multiget", value_parser = value_parser!(u32).range(1..=100_000))]
+    multi_key_get: Option<u32>,
+    /// As --rate-per-client
+    #[arg(long, value_name = "PER_S", conflicts_with_all = ["rate", "rate_per_client", "think"])]
+    rate_limiting: Option<f64>,
+    /// A seed that is different every time
+    #[arg(long, conflicts_with = "seed")]
+    randomize: bool,
+    /// Every client draws from a stream of its own anyway
+    #[arg(long)]
+    distinct_client_seed: bool,
+    /// As --json
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    json_out_file: Option<PathBuf>,
+    /// No histogram is printed anyway
+    #[arg(long)]
+    hide_histogram: bool,
+    /// Not done here
+    #[arg(short = 'x', long, value_name = "N", action = ArgAction::Set)]
+    run_count: Option<u32>,
+}
+
+impl CacheBench {
+    /// Puts what was said in memtier's words into ours.
+    ///
+    /// # Errors
+    /// Something that is not done here, with what to use instead.
+    pub fn translated(mut self) -> Result<Self, LoadError> {
+        let memtier = std::mem::take(&mut self.memtier);
+        memtier.refuse()?;
+        self.connect = memtier.address().map_or(self.connect, |address| vec![address]);
+        memtier.load(&mut self)?;
+        memtier.data(&mut self)?;
+        Ok(self)
+    }
+}
+
+impl MemtierOptions {
+    fn refuse(&self) -> Result<(), LoadError> {
+        let refused = |text: &str| Err(LoadError::Usage(text.to_owned()));
+        match (self.protocol.as_deref(), self.data_size_pattern.as_deref(), self.run_count) {
+            (Some(other), ..) if other != "memcache_text" => Err(LoadError::Usage(format!(
+                "bench cache speaks memcache_text, not {other}; queues over RESP are loaded with bench queue"
+            ))),
+            (_, Some(other), _) if other != "R" => {
+                refused("--data-size-pattern S is not there; sizes are drawn at random, see --value-bytes")
+            }
+            (.., Some(runs)) if runs != 1 => refused(
+                "--run-count is not there; run it as often as you like, each with a --json file of its own",
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn address(&self) -> Option<Address> {
+        if let Some(path) = &self.unix_socket {
+            return Some(Address::Unix(path.clone()));
+        }
+        if self.server.is_none() && self.port.is_none() {
+            return None;
+        }
+        let host = self.server.as_deref().unwrap_or("localhost");
+        // A bare IPv6 address needs brackets before a port can follow.
+        let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        Some(Address::Tcp(format!("{host}:{}", self.port.unwrap_or(PORT))))
+    }
+
+    /// How much load, for how long.
+    fn load(&self, bench: &mut CacheBench) -> Result<(), LoadError> {
+        let run = &mut bench.run;
+        run.threads = self.threads_short.unwrap_or(run.threads);
+        if let Some(each) = self.clients_per_thread {
+            run.clients = each.saturating_mul(run.threads);
+        }
+        if let Some(requests) = &self.requests_short {
+            let number = requests.parse().ok().filter(|number| *number > 0);
+            run.requests = Some(number.ok_or_else(|| {
+                LoadError::Usage(format!(
+                    "-n {requests} is not a number of requests of each client; to set every key once use --preload"
+                ))
+            })?);
+        }
+        if let Some(seconds) = self.test_time {
+            run.duration = Duration::from_secs(seconds.into());
+            (run.warmup, run.cooldown) = (Duration::ZERO, Duration::ZERO);
+        }
+        run.rate_per_client = self.rate_limiting.or(run.rate_per_client);
+        if self.randomize {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            run.seed = now.as_nanos() as u64;
+        }
+        if self.json_out_file.is_some() {
+            run.json.clone_from(&self.json_out_file);
+        }
+        Ok(())
+    }
+
+    /// What is written and read.
+    fn data(self, bench: &mut CacheBench) -> Result<(), LoadError> {
+        let size = self.data_size.map(Numbers::fixed);
+        if let Some(bytes) = size.or(self.data_size_range).or(self.data_size_list) {
+            bench.value_bytes = bytes;
+        }
+        bench.expiry = self.expiry_range.unwrap_or_else(|| bench.expiry.clone());
+        bench.check |= self.data_verify;
+        bench.keys_per_get = self.multi_key_get;
+        if let Some(last) = self.key_maximum {
+            let first = bench.key_minimum;
+            bench.keys = last.checked_sub(first).map(|others| others + 1).ok_or_else(|| {
+                LoadError::Usage(format!("--key-maximum {last} is below --key-minimum {first}"))
+            })?;
+        }
+        if let Some(pattern) = &self.key_pattern {
+            bench.key_distribution = distribution(pattern, self.key_zipf_exp.unwrap_or(1.0))?;
+        }
+        Ok(())
+    }
+}
+
+fn distribution(pattern: &str, exponent: f64) -> Result<KeyDistribution, LoadError> {
+    match pattern {
+        "R:R" => Ok(KeyDistribution::Uniform),
+        "S:S" => Ok(KeyDistribution::Sequential),
+        "Z:Z" => format!("zipf:{exponent}").parse().map_err(LoadError::Usage),
+        other => Err(LoadError::Usage(format!(
+            "--key-pattern {other} is not there, only R:R, Z:Z and S:S; to set every key once (P:P) use --preload"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cache::cycle::Cycle;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        bench: CacheBench,
+    }
+
+    fn parse(words: &str) -> Result<CacheBench, LoadError> {
+        Line::parse_from(std::iter::once("bench").chain(words.split_whitespace())).bench.translated()
+    }
+
+    fn translated(words: &str) -> serde_json::Value {
+        serde_json::to_value(parse(words).expect(words)).expect("JSON")
+    }
+
+    #[test]
+    fn both_ways_of_saying_it_are_the_same_run() {
+        for (theirs, ours) in [
+            ("-s 10.0.0.1 -p 7000", "--connect 10.0.0.1:7000"),
+            ("--server=10.0.0.1", "--connect 10.0.0.1:11211"),
+            ("--host ::1", "--connect [::1]:11211"),
+            ("-p 7000", "--connect localhost:7000"),
+            ("-S /tmp/m.sock", "--connect unix:/tmp/m.sock"),
+            ("-P memcache_text -R --hide-histogram --distinct-client-seed -x 1", ""),
+            ("-c 50 -t 4", "--clients 200 --threads 4"),
+            ("-c 5 --threads 3", "--clients 15 --threads 3"),
+            ("-n 1000", "--requests 1000"),
+            ("--test-time 30", "--duration 30s --warmup 0s --cooldown 0s"),
+            ("-d 64", "--value-bytes 64"),
+            ("--data-size-range=100-200", "--value-bytes 100-200"),
+            ("--data-size-list 64:80,1024:20", "--value-bytes 64:80,1024:20"),
+            ("--expiry-range 10-20", "--expiry 10-20"),
+            ("--data-verify", "--check"),
+            ("--key-maximum 99", "--keys 100"),
+            ("--key-minimum 1 --key-maximum 10000", "--key-minimum 1 --keys 10000"),
+            ("--key-pattern R:R", "--key-distribution uniform"),
+            ("--key-pattern S:S", "--key-distribution sequential"),
+            ("--key-pattern Z:Z --key-zipf-exp 0.8", "--key-distribution zipf:0.8"),
+            ("--rate-limiting 100", "--rate-per-client 100"),
+            ("--json-out-file out.json", "--json out.json"),
+        ] {
+            assert_eq!(translated(theirs), translated(ours), "{theirs}");
+        }
+    }
+
+    #[test]
+    fn several_keys_at_once_count_as_they_do_there() {
+        let bench = parse("--ratio 1:10 --multi-key-get 6").expect("options");
+        assert_eq!(bench.cycle(), Cycle::of_keys(bench.ratio, 6));
+        assert_eq!(bench.cycle().requests(), 3, "a set, six keys, four keys");
+    }
+
+    #[test]
+    fn what_is_not_done_here_is_refused_with_a_way_out() {
+        for (words, about) in [
+            ("-P redis", "bench queue"),
+            ("-n allkeys", "--preload"),
+            ("--key-pattern G:G", "only R:R"),
+            ("--key-pattern P:P", "--preload"),
+            ("--key-pattern Z:Z --key-zipf-exp 0", "zipf"),
+            ("--data-size-pattern S", "--value-bytes"),
+            ("-x 3", "run it as often"),
+            ("--key-minimum 5 --key-maximum 4", "below"),
+        ] {
+            let refusal = parse(words).expect_err(words);
+            assert!(refusal.is_usage() && refusal.to_string().contains(about), "{words}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn the_same_thing_cannot_be_said_twice() {
+        for words in ["-c 5 --clients 5", "-d 64 --value-bytes 64", "-s h --connect h:1", "-t 1 --threads 1"]
+        {
+            let line = std::iter::once("bench").chain(words.split_whitespace());
+            assert!(Line::try_parse_from(line).is_err(), "{words}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The load generator for caches: its workload, its clients, its checks.
+
+pub mod check;
+pub mod cycle;
+pub mod dialogue;
+pub mod keys;
+pub mod memtier;
+pub mod options;
+mod preload;
+pub mod value;
+pub mod zipf;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::address::{Address, BlockingStream};
+use crate::bench::{Bench, Details, Played, Settled};
+use crate::error::LoadError;
+use crate::run_options::RunOptions;
+use crate::violations::Violations;
+use check::{CacheCheck, Findings, Inspector};
+use dialogue::{CacheDialogue, Desk, Recipe, Traffic};
+pub use options::CacheBench;
+use value::Pool;
+
+/// What only reports of caches hold.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CacheDetails {
+    /// Keys asked for that had a value.
+    pub hits: u64,
+    /// Keys asked for that had none.
+    pub misses: u64,
+    /// Bytes of requests that were answered.
+    pub sent_bytes: u64,
+    /// Bytes of their answers.
+    pub received_bytes: u64,
+}
+
+impl Details for CacheDetails {
+    fn footnote(&self, duration_s: f64) -> Option<String> {
+        let keys = self.hits + self.misses;
+        let share = 100.0 * self.hits as f64 / keys.max(1) as f64;
+        let mb_per_s = |bytes: u64| bytes as f64 / duration_s / 1e6;
+        Some(format!(
+            "keys: {} hits, {} misses ({share:.2} % hits, {:.0} keys/s); sent {:.1} MB/s, received {:.1} MB/s",
+            self.hits,
+            self.misses,
+            keys as f64 / duration_s,
+            mb_per_s(self.sent_bytes),
+            mb_per_s(self.received_bytes)
+        ))
+    }
+}
+
+impl Bench for CacheBench {
+    type Dialogue = CacheDialogue;
+    type Ground = Arc<Recipe>;
+    type Details = CacheDetails;
+    type Check = CacheCheck;
+
+    fn options(&self) -> &RunOptions {
+        &self.run
+    }
+
+    fn options_mut(&mut self) -> &mut RunOptions {
+        &mut self.run
+    }
+
+    fn servers(&self) -> &[Address] {
+        &self.connect
+    }
+
+    fn title(&self) -> String {
+        let keys = match self.keys_per_get {
+            Some(keys) => format!(" with up to {keys} keys at once"),
+            None if self.multiget.max() == 1 => String::new(),
+            None => format!(" with {} keys each", self.multiget),
+        };
+        format!(
+            "set:get {}{keys}, values of {} bytes, {} keys ({})",
+            self.ratio, self.value_bytes, self.keys, self.key_distribution
+        )
+    }
+
+    fn validate(&self) -> Result<(), LoadError> {
+        Self::validate(self)
+    }
+
+    fn prepare(&self, run: u32) -> Result<Arc<Recipe>, LoadError> {
+        let recipe = Recipe {
+            space: self.space(),
+            cycle: self.cycle(),
+            distribution: self.key_distribution,
+            value_bytes: self.value_bytes.clone(),
+            expiry_s: self.expiry.clone(),
+            pool: Pool::default(),
+            run,
+        };
+        if self.preload {
+            for server in &self.connect {
+                preload::preload(server, &recipe, self.run.seed)?;
+            }
+        }
+        Ok(Arc::new(recipe))
+    }
+
+    fn connect(
+        &self,
+        recipe: &Arc<Recipe>,
+        number: u32,
+        server: &Address,
+    ) -> Result<(BlockingStream, CacheDialogue), LoadError> {
+        let stream =
+            server.connect().map_err(|source| LoadError::Connect { address: server.to_string(), source })?;
+        Ok((stream, CacheDialogue::new(recipe, self.run.seed, number)))
+    }
+
+    fn shared(&self, recipe: &Arc<Recipe>) -> Desk {
+        let inspector = self.check.then(Inspector::default);
+        Desk { recipe: Arc::clone(recipe), traffic: Traffic::default(), inspector }
+    }
+
+    fn settle(&self, _: Arc<Recipe>, played: Played<Self>) -> Settled<Self> {
+        let mut traffic = Traffic::default();
+        let (mut values, mut violations) = (0, Violations::default());
+        for desk in played.shared {
+            traffic.absorb(desk.traffic);
+            if let Some(inspector) = desk.inspector {
+                let Findings { values: some, violations: more } = inspector.findings();
+                values += some;
+                violations.absorb(more);
+            }
+        }
+        let Traffic { hits, misses, sent_bytes, received_bytes } = traffic;
+        let Violations { count, first } = violations;
+        let check = self.check.then_some(CacheCheck { values, violations: count, first_violations: first });
+        Settled { details: CacheDetails { hits, misses, sent_bytes, received_bytes }, check }
+    }
+}

@@ -1,0 +1,181 @@
+//! Values that say by themselves whether they are what was stored.
+//!
+//! A value begins with a header (which run and which key it is for, which write made it, how long it is) and goes on with
+//! a stretch of a pool of random bytes that only header and key determine. So every byte of a value can be verified by
+//! whoever knows its key, in this run or a later one, without a table of what was written: a flipped bit, a cut end,
+//! another key's value all show. Making one is two copies and checking one is a comparison, at the speed of memory.
+//!
+//! A value too short for the header is a stretch of the pool that its key alone determines.
+
+use fastrand::Rng;
+
+const MARK: [u8; 2] = *b"ph";
+
+/// Bytes of the header: mark, run, key, version, length.
+pub const HEADER_BYTES: usize = 26;
+
+/// Bytes of the pool; a longer value goes round.
+const POOL_BYTES: usize = 64 * 1024;
+
+/// The same in all runs, or values of an earlier one could not be verified.
+const POOL_SEED: u64 = 0x706f_7374_6861_7374;
+
+/// What a value is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// Tells this run from others.
+    pub run: u32,
+    /// Who wrote it, and as which of its writes.
+    pub write: u64,
+}
+
+/// Why a value is not what was stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// It does not begin as values of this program do.
+    Foreign,
+    /// It is the value of this key.
+    OtherKey(u64),
+    /// It is that long, and was stored with this length.
+    Length(u32),
+    /// The byte at this place is not what was stored.
+    Byte(usize),
+}
+
+/// Random bytes that all values are cut from.
+#[derive(Debug)]
+pub struct Pool(Vec<u8>);
+
+impl Default for Pool {
+    fn default() -> Self {
+        let mut rng = Rng::with_seed(POOL_SEED);
+        Self((0..POOL_BYTES).map(|_| rng.u8(..)).collect())
+    }
+}
+
+impl Pool {
+    /// Appends a value.
+    pub fn write(&self, key: u64, version: Version, len: usize, out: &mut Vec<u8>) {
+        if len < HEADER_BYTES {
+            return self.copy(mix(key, 0), len, out);
+        }
+        out.extend_from_slice(&MARK);
+        out.extend_from_slice(&version.run.to_le_bytes());
+        out.extend_from_slice(&key.to_le_bytes());
+        out.extend_from_slice(&version.write.to_le_bytes());
+        out.extend_from_slice(&(len as u32).to_le_bytes());
+        self.copy(mix(key, seed(version)), len - HEADER_BYTES, out);
+    }
+
+    /// Verifies every byte of a value that came for `key`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn verify(&self, key: u64, value: &[u8]) -> Result<(), Wrong> {
+        let Some((header, rest)) = value.split_at_checked(HEADER_BYTES) else {
+            return self.compare(mix(key, 0), value, 0);
+        };
+        if header[..2] != MARK {
+            return Err(Wrong::Foreign);
+        }
+        let field = |from: usize, to: usize| {
+            header[from..to].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+        };
+        let version = Version { run: field(2, 6) as u32, write: field(14, 22) };
+        if field(6, 14) != key {
+            return Err(Wrong::OtherKey(field(6, 14)));
+        }
+        if field(22, 26) != value.len() as u64 {
+            return Err(Wrong::Length(field(22, 26) as u32));
+        }
+        self.compare(mix(key, seed(version)), rest, HEADER_BYTES)
+    }
+
+    fn copy(&self, from: u64, mut len: usize, out: &mut Vec<u8>) {
+        let mut stretch = self.from(from);
+        while len > 0 {
+            let some = len.min(stretch.len());
+            out.extend_from_slice(&stretch[..some]);
+            len -= some;
+            stretch = &self.0;
+        }
+    }
+
+    /// Compares with the stretch at `from`; `base` bytes of the value come before `bytes`.
+    fn compare(&self, from: u64, mut bytes: &[u8], mut base: usize) -> Result<(), Wrong> {
+        let mut stretch = self.from(from);
+        while !bytes.is_empty() {
+            let some = bytes.len().min(stretch.len());
+            if bytes[..some] != stretch[..some] {
+                let same = bytes.iter().zip(stretch).take_while(|(a, b)| a == b).count();
+                return Err(Wrong::Byte(base + same));
+            }
+            bytes = &bytes[some..];
+            base += some;
+            stretch = &self.0;
+        }
+        Ok(())
+    }
+
+    fn from(&self, place: u64) -> &[u8] {
+        &self.0[(place % POOL_BYTES as u64) as usize..]
+    }
+}
+
+fn seed(version: Version) -> u64 {
+    version.write ^ u64::from(version.run) << 32
+}
+
+/// Two numbers to one whose bits depend on all of theirs (the finalizer of D. Stafford's "variant 13").
+fn mix(key: u64, seed: u64) -> u64 {
+    let mut x = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed;
+    x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn value(pool: &Pool, key: u64, write: u64, len: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        pool.write(key, Version { run: 9, write }, len, &mut out);
+        out
+    }
+
+    #[test]
+    fn what_is_wrong_is_told() {
+        let pool = Pool::default();
+        let good = value(&pool, 7, 1, 100);
+        assert_eq!(pool.verify(8, &good), Err(Wrong::OtherKey(7)));
+        assert_eq!(pool.verify(7, &good[..99]), Err(Wrong::Length(100)));
+        assert_eq!(pool.verify(7, &[b'x'; 100]), Err(Wrong::Foreign));
+        let mut flipped = good;
+        flipped[60] ^= 1;
+        assert_eq!(pool.verify(7, &flipped), Err(Wrong::Byte(60)));
+    }
+
+    #[test]
+    fn every_write_makes_another_value() {
+        let pool = Pool::default();
+        assert_ne!(value(&pool, 7, 1, 100)[HEADER_BYTES..], value(&pool, 7, 2, 100)[HEADER_BYTES..]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_verifies_and_any_changed_byte_is_noticed(
+            key: u64, write: u64, len in prop_oneof![1..400_usize, 60_000..200_000_usize],
+            at: prop::sample::Index, flip in 1..=255_u8,
+        ) {
+            let pool = Pool::default();
+            let mut value = value(&pool, key, write, len);
+            prop_assert_eq!(value.len(), len);
+            prop_assert_eq!(pool.verify(key, &value), Ok(()));
+            value[at.index(len)] ^= flip;
+            prop_assert!(pool.verify(key, &value).is_err());
+        }
+    }
+}
