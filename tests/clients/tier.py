@@ -33,6 +33,7 @@ class Tier:
         self._directory = directory
         self._arguments = arguments
         self.port = 0
+        self.http_port = 0
         self.start()
 
     @property
@@ -44,7 +45,8 @@ class Tier:
         """Start it, and wait until it listens."""
         self._process = subprocess.Popen(
             [
-                *(program(), "queue", "--threads", "2", "--http", "off"),
+                *(program(), "queue", "--threads", "2"),
+                *(() if "--http" in self._arguments else ("--http", "off")),
                 *("--listen", f"127.0.0.1:{self.port}", "--listen", f"unix:{self.socket_path}"),
                 *("--store", f"embedded:{self._directory / 'data'}"),
                 *self._arguments,
@@ -72,6 +74,10 @@ class Tier:
         self._process.kill()
         self._end()
 
+    def log(self) -> str:
+        """What it has said so far."""
+        return "".join(self._log)
+
     def _end(self) -> int:
         code = self._process.wait(STOP_S)
         self._reader.join(STOP_S)
@@ -84,6 +90,9 @@ class Tier:
             self._log.append(line)
             if found := re.search(r"listening on 127\.0\.0\.1:(\d+)", line):
                 self.port = int(found[1])
+            if found := re.search(r"health and figures on http://127\.0\.0\.1:(\d+)", line):
+                self.http_port = int(found[1])
+            if self.port and (self.http_port or "--http" not in self._arguments):
                 self._listening.set()
         self._listening.set()  # it ended
 

@@ -1,20 +1,38 @@
-//! HTTP beside the path: health, and the live figures as JSON.
+//! HTTP beside the path: health, live figures, and queues and messages as JSON.
 //!
-//! An ordinary HTTP library on a thread of its own: it reads what the collector has left and never touches the path.
+//! An ordinary HTTP library on a thread of its own. Figures it reads from what the collector has left; whatever concerns
+//! queues and messages it asks as a client of the path (see `inside`).
+
+mod inside;
+mod json;
+mod messages;
+mod metrics;
+mod office;
+mod problem;
+mod queues;
+mod visitor;
+mod words;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
-use axum::extract::State;
+use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::StatusCode;
-use axum::routing::get;
+use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
+use self::office::{Office, Visitor};
+use self::problem::Problem;
+use self::words::Words;
 use crate::house::House;
+
+/// A body in JSON may be so much longer than the message in it: every byte escaped as `\\u00xx`, and names beside it.
+const ESCAPED: usize = 6;
+const BESIDE_BYTES: usize = 64 << 10;
 
 /// The HTTP thread and the way to stop it.
 pub struct Http {
@@ -61,30 +79,50 @@ impl Http {
 }
 
 fn routes(house: Arc<House>) -> Router {
+    let body_max = house.message_bytes_max.saturating_mul(ESCAPED).saturating_add(BESIDE_BYTES);
     Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
+        .route("/metrics", get(metrics::metrics))
         .route("/v1/windows", get(windows))
         .route("/v1/clients", get(clients))
-        .with_state(house)
+        .route("/v1/clients/{id}", delete(close_client))
+        .route("/v1/accounts", get(queues::accounts))
+        .route("/v1/readable", get(queues::readable))
+        .route("/v1/queues", get(queues::list).post(queues::create))
+        .route("/v1/queues/{name}", get(queues::describe).delete(queues::delete))
+        .route("/v1/queues/{name}/purge", post(queues::purge))
+        .route("/v1/queues/{name}/redrive", post(queues::redrive))
+        .route("/v1/queues/{name}/messages", get(messages::look).post(messages::send))
+        .route("/v1/queues/{name}/pop", post(messages::pop))
+        .route("/v1/queues/{name}/ack", post(messages::ack))
+        .route("/v1/queues/{name}/nack", post(messages::nack))
+        .route("/v1/queues/{name}/extend", post(messages::extend))
+        .fallback(async || {
+            Problem::nothing("there is nothing here; docs/reference/http.md lists what there is")
+        })
+        .layer(DefaultBodyLimit::max(body_max))
+        .with_state(Office::new(house))
 }
 
 /// Ready means that the store accepts changes; if not, the store says why.
-async fn ready(State(house): State<Arc<House>>) -> (StatusCode, String) {
-    match house.store.trouble() {
+async fn ready(State(office): State<Arc<Office>>) -> (StatusCode, String) {
+    match office.house.store.trouble() {
         None => (StatusCode::OK, "ready\n".into()),
         Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     }
 }
 
 /// The windows of the last 15 minutes.
-async fn windows(State(house): State<Arc<House>>) -> Json<Value> {
+async fn windows(visitor: Visitor) -> Result<Json<Value>, Problem> {
+    let house = visitor.must_be_known().await?;
     let windows: Vec<Value> = house.meter.windows().iter().map(|window| json!(**window)).collect();
-    Json(Value::Array(windows))
+    Ok(Json(Value::Array(windows)))
 }
 
 /// Who is connected.
-async fn clients(State(house): State<Arc<House>>) -> Json<Value> {
+async fn clients(visitor: Visitor) -> Result<Json<Value>, Problem> {
+    let house = visitor.must_be_known().await?;
     let card = |client: Arc<crate::clients::Client>| {
         let about = client.about().clone();
         json!({
@@ -97,5 +135,10 @@ async fn clients(State(house): State<Arc<House>>) -> Json<Value> {
             "requests": client.requests.load(std::sync::atomic::Ordering::Relaxed),
         })
     };
-    Json(house.clients.find(|_| true).into_iter().map(card).collect())
+    Ok(Json(house.clients.find(|_| true).into_iter().map(card).collect()))
+}
+
+/// `DELETE /v1/clients/{id}`.
+async fn close_client(visitor: Visitor, Path(id): Path<u64>) -> Result<Json<Value>, Problem> {
+    queues::counted(&visitor, Words::of(&["CLIENT", "KILL", "ID", &id.to_string()]), "closed").await
 }

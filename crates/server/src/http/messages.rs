@@ -1,0 +1,220 @@
+//! Messages over HTTP: sent, looked at, taken, and what becomes of leased ones.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::{Path, Query};
+use axum::http::StatusCode;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use posthaste_wire::reply::Value;
+use serde::Deserialize;
+use serde_json::{Value as JsonValue, json};
+
+use super::json::json as to_json;
+use super::office::{Body, Visitor};
+use super::problem::Problem;
+use super::queues::counted;
+use super::words::Words;
+
+/// A message to be sent, or with `bodies` several to anyone, all or none.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewMessage {
+    body: Option<String>,
+    body_base64: Option<String>,
+    bodies: Option<Vec<String>>,
+    to: Option<String>,
+    delay_ms: Option<u64>,
+    ttl_ms: Option<u64>,
+    priority: Option<u64>,
+    dedup: Option<String>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+}
+
+impl NewMessage {
+    fn is_plain(&self) -> bool {
+        let numbers = [self.delay_ms, self.ttl_ms, self.priority];
+        numbers.iter().all(Option::is_none)
+            && self.to.is_none()
+            && self.dedup.is_none()
+            && self.headers.is_empty()
+    }
+
+    fn bytes(&self) -> Result<Vec<u8>, Problem> {
+        match (&self.body, &self.body_base64) {
+            (Some(body), None) => Ok(body.clone().into_bytes()),
+            (None, Some(body)) => {
+                STANDARD.decode(body).map_err(|error| Problem::bad(&format!("body_base64: {error}")))
+            }
+            _ => Err(Problem::bad("a message has either body, body_base64, or bodies")),
+        }
+    }
+}
+
+/// `POST /v1/queues/{name}/messages`.
+pub(super) async fn send(
+    visitor: Visitor,
+    Path(queue): Path<String>,
+    Body(message): Body<NewMessage>,
+) -> Result<(StatusCode, Json<JsonValue>), Problem> {
+    if let Some(bodies) = &message.bodies {
+        if message.body.is_some() || message.body_base64.is_some() || !message.is_plain() {
+            return Err(Problem::bad(
+                "bodies go to anyone, without options: send messages with options one by one",
+            ));
+        }
+        let words = Words::of(&["SENDMANY", &queue]);
+        let answer = visitor.ask(bodies.iter().fold(words, |words, body| words.push(body.as_str()))).await?;
+        return Ok((StatusCode::CREATED, Json(json!({ "ids": to_json(&answer.value()) }))));
+    }
+    let mut words = Words::of(&["SEND", &queue])
+        .push(message.bytes()?)
+        .option("TO", message.to.as_ref())
+        .option("DELAY", message.delay_ms)
+        .option("TTL", message.ttl_ms)
+        .option("PRIORITY", message.priority)
+        .option("DEDUP", message.dedup);
+    for (name, value) in message.headers {
+        words = words.flag("HEADER", true).push(name).push(value);
+    }
+    let number = visitor.ask(words).await?.value().as_integer();
+    let answer = match message.to.as_deref() {
+        Some("*") => json!({ "copies": number }),
+        _ => json!({ "id": number }),
+    };
+    Ok((StatusCode::CREATED, Json(answer)))
+}
+
+/// Which messages to look at.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Look {
+    /// 1: what POP would give the caller. Otherwise all messages, of every recipient and state, by id.
+    #[serde(default)]
+    peek: u8,
+    count: Option<u64>,
+    from: Option<String>,
+    after: Option<u64>,
+}
+
+/// `GET /v1/queues/{name}/messages`.
+pub(super) async fn look(
+    visitor: Visitor,
+    Path(queue): Path<String>,
+    Query(look): Query<Look>,
+) -> Result<Json<JsonValue>, Problem> {
+    let words = match (look.peek, look.after, &look.from) {
+        (0, _, None) => {
+            Words::of(&["QBROWSE", &queue]).option("AFTER", look.after).option("COUNT", look.count)
+        }
+        (1, None, _) => Words::of(&["PEEK", "QUEUE", &queue])
+            .option("FROM", look.from.as_ref())
+            .option("COUNT", Some(look.count.unwrap_or(1))),
+        _ => return Err(Problem::bad("with peek=1 there are from and count, without it after and count")),
+    };
+    messages(&visitor, words).await
+}
+
+/// How to take messages.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Take {
+    from: Option<String>,
+    lease_ms: Option<u64>,
+    block_ms: Option<u64>,
+    count: Option<u64>,
+    request_id: Option<String>,
+    #[serde(default)]
+    not_own: bool,
+    #[serde(default)]
+    broadcast: bool,
+    #[serde(default)]
+    any_order: bool,
+}
+
+/// `POST /v1/queues/{name}/pop`.
+pub(super) async fn pop(
+    visitor: Visitor,
+    Path(queue): Path<String>,
+    Body(take): Body<Take>,
+) -> Result<Json<JsonValue>, Problem> {
+    let words = Words::of(&["POP", "QUEUE", &queue])
+        .option("FROM", take.from)
+        .option("LEASE", take.lease_ms)
+        .option("BLOCK", take.block_ms)
+        .option("COUNT", Some(take.count.unwrap_or(1)))
+        .option("REQID", take.request_id)
+        .flag("NOTOWN", take.not_own)
+        .flag("BROADCAST", take.broadcast)
+        .flag("ANYORDER", take.any_order);
+    messages(&visitor, words).await
+}
+
+async fn messages(visitor: &Visitor, words: Words) -> Result<Json<JsonValue>, Problem> {
+    let answer = visitor.ask(words).await?;
+    let value = answer.value();
+    // A pop that waited until its time was over answers null.
+    let found: Vec<JsonValue> =
+        value.parts().iter().filter(|part| !Value::is_null(part)).map(to_json).collect();
+    Ok(Json(json!({ "messages": found })))
+}
+
+/// What names a leased message: its id, for the account that holds the lease, or a receipt, for whoever has it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Handle {
+    Id(u64),
+    Receipt(String),
+}
+
+impl std::fmt::Display for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Id(id) => id.fmt(f),
+            Self::Receipt(receipt) => receipt.fmt(f),
+        }
+    }
+}
+
+/// Done with these.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Done {
+    ids: Vec<Handle>,
+}
+
+/// `POST /v1/queues/{name}/ack`.
+pub(super) async fn ack(visitor: Visitor, Body(done): Body<Done>) -> Result<Json<JsonValue>, Problem> {
+    let words = done.ids.iter().fold(Words::of(&["ACK"]), |words, id| words.push(id.to_string()));
+    counted(&visitor, words, "acknowledged").await
+}
+
+/// Given back.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Back {
+    id: Handle,
+    delay_ms: Option<u64>,
+}
+
+/// `POST /v1/queues/{name}/nack`.
+pub(super) async fn nack(visitor: Visitor, Body(back): Body<Back>) -> Result<Json<JsonValue>, Problem> {
+    let words = Words::of(&["NACK"]).push(back.id.to_string()).option("DELAY", back.delay_ms);
+    counted(&visitor, words, "returned").await
+}
+
+/// Held for longer.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Longer {
+    id: Handle,
+    lease_ms: u64,
+}
+
+/// `POST /v1/queues/{name}/extend`.
+pub(super) async fn extend(visitor: Visitor, Body(longer): Body<Longer>) -> Result<Json<JsonValue>, Problem> {
+    let words = Words::of(&["EXTEND"]).push(longer.id.to_string()).push(longer.lease_ms.to_string());
+    counted(&visitor, words, "extended").await
+}

@@ -1,0 +1,81 @@
+//! What goes wrong over HTTP: a status for programs, and the sentence that any client would get.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use posthaste_wire::reply::Value;
+use serde_json::json;
+
+/// A refusal. Its answer is `{"error": WORD, "message": SENTENCE}`.
+#[derive(Debug)]
+pub(super) struct Problem {
+    status: StatusCode,
+    word: String,
+    message: String,
+    inside: bool,
+}
+
+impl Problem {
+    /// The request makes no sense.
+    pub(super) fn bad(message: &str) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "ERR", message)
+    }
+
+    /// It may not be asked from there.
+    pub(super) fn forbidden(message: &str) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "DENIED", message)
+    }
+
+    /// Somebody must say who he is.
+    pub(super) fn unknown(message: &str) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "NOAUTH", message)
+    }
+
+    /// There is nothing of that name.
+    pub(super) fn nothing(message: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "ERR", message)
+    }
+
+    /// It cannot be done now.
+    pub(super) fn busy(message: &str) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "BUSY", message)
+    }
+
+    fn new(status: StatusCode, word: &str, message: &str) -> Self {
+        Self { status, word: word.into(), message: message.into(), inside: false }
+    }
+
+    /// An error that the server answered; None: it is an answer.
+    pub(super) fn of(value: &Value<'_>) -> Option<Self> {
+        let Value::Error(text) = value else { return None };
+        let text = String::from_utf8_lossy(text);
+        let (word, message) = text.split_once(' ').unwrap_or((&text, ""));
+        let status = match word {
+            "NOAUTH" | "NOACCOUNT" => StatusCode::UNAUTHORIZED,
+            "NOQUEUE" => StatusCode::NOT_FOUND,
+            "TOOBIG" => StatusCode::PAYLOAD_TOO_LARGE,
+            "FULL" => StatusCode::INSUFFICIENT_STORAGE,
+            "BUSY" | "STORE" => StatusCode::SERVICE_UNAVAILABLE,
+            "DENIED" => StatusCode::FORBIDDEN,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        Some(Self { status, word: word.into(), message: message.into(), inside: true })
+    }
+
+    /// Whether the connection it came over goes on.
+    pub(super) fn leaves_the_connection(&self) -> bool {
+        self.inside && !matches!(self.word.as_str(), "NOAUTH" | "NOACCOUNT")
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = Json(json!({ "error": self.word, "message": self.message }));
+        let mut response = (self.status, body).into_response();
+        if self.status == StatusCode::UNAUTHORIZED {
+            let basic = HeaderValue::from_static("Basic realm=\"posthaste\", charset=\"UTF-8\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, basic);
+        }
+        response
+    }
+}

@@ -1,0 +1,133 @@
+//! Who asks over HTTP, and whether a browser was made to ask by somebody else's page.
+//!
+//! The accounts are those of RESP, by `Authorization: Basic` or, for programs, `Bearer ACCOUNT:SECRET`. A browser sends
+//! what it has to any address a page names, so whatever changes something must come from a page of this server; and
+//! while accounts are open, the server must have been asked for by a name that only this machine has, or a page could
+//! reach it under a name of its own (DNS rebinding).
+
+use std::net::IpAddr;
+
+use axum::http::{HeaderMap, Method, header};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::problem::Problem;
+
+/// An account and its secret.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Credentials {
+    /// The account's name.
+    pub(super) account: String,
+    /// Its secret.
+    pub(super) secret: String,
+}
+
+impl Credentials {
+    /// Those of a request; None: it has none.
+    ///
+    /// # Errors
+    /// A header that is not understood.
+    pub(super) fn of(headers: &HeaderMap) -> Result<Option<Self>, Problem> {
+        let Some(value) = headers.get(header::AUTHORIZATION) else { return Ok(None) };
+        let understood = value.to_str().ok().and_then(|text| {
+            let (scheme, rest) = text.split_once(' ')?;
+            let pair = match scheme.to_ascii_lowercase().as_str() {
+                "basic" => String::from_utf8(STANDARD.decode(rest.trim()).ok()?).ok()?,
+                "bearer" => rest.trim().to_owned(),
+                _ => return None,
+            };
+            let (account, secret) = pair.split_once(':')?;
+            Some(Self { account: account.to_owned(), secret: secret.to_owned() })
+        });
+        let wrong = "Authorization must be Basic, or Bearer with ACCOUNT:SECRET";
+        understood.map(Some).ok_or_else(|| Problem::unknown(wrong))
+    }
+}
+
+/// Refuses what a page of somebody else has a browser ask. `open`: anybody may come.
+///
+/// # Errors
+/// Why it is refused.
+pub(super) fn refuse_foreign_pages(method: &Method, headers: &HeaderMap, open: bool) -> Result<(), Problem> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let host = text(header::HOST).unwrap_or_default();
+    if open && !is_this_machine(host) {
+        return Err(Problem::forbidden(
+            "while accounts are open the server answers only to localhost, 127.0.0.1 or [::1] as its name",
+        ));
+    }
+    if matches!(*method, Method::GET | Method::HEAD) {
+        return Ok(());
+    }
+    let other_origin = text(header::ORIGIN)
+        .is_some_and(|origin| origin.split_once("://").is_none_or(|(_, origin_host)| origin_host != host));
+    let cross_site = headers
+        .get("sec-fetch-site")
+        .is_some_and(|site| !matches!(site.as_bytes(), b"same-origin" | b"none"));
+    match other_origin || cross_site {
+        true => Err(Problem::forbidden("a page of another site may not change anything here")),
+        false => Ok(()),
+    }
+}
+
+/// Whether a Host header names this machine as only itself can.
+fn is_this_machine(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| (name.parse().expect("a name"), value.parse().expect("a value")))
+            .collect()
+    }
+
+    #[test]
+    fn credentials_come_in_two_forms() {
+        let pair = |account: &str, secret: &str| {
+            Some(Credentials { account: account.into(), secret: secret.into() })
+        };
+        for (given, wanted) in [
+            ("Basic YTpiOmM=", pair("a", "b:c")),
+            ("basic YTo=", pair("a", "")),
+            ("Bearer a:b", pair("a", "b")),
+        ] {
+            let found = Credentials::of(&headers(&[("authorization", given)]));
+            assert!(found.is_ok_and(|found| found == wanted), "{given}");
+        }
+        assert!(Credentials::of(&headers(&[])).is_ok_and(|found| found.is_none()));
+        for wrong in ["Basic", "Basic !!", "Basic YQ==", "Digest a:b", "Bearer token"] {
+            assert!(Credentials::of(&headers(&[("authorization", wrong)])).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn pages_of_others_may_not_ask() {
+        let allowed =
+            |method, open, pairs: &[_]| refuse_foreign_pages(&method, &headers(pairs), open).is_ok();
+        let here = ("host", "127.0.0.1:7480");
+        assert!(allowed(Method::POST, true, &[here]), "a program");
+        assert!(allowed(Method::POST, true, &[here, ("origin", "http://127.0.0.1:7480")]), "our page");
+        assert!(allowed(Method::GET, true, &[("host", "[::1]:7480")]));
+        assert!(allowed(Method::GET, true, &[("host", "LocalHost")]));
+        assert!(!allowed(Method::POST, true, &[here, ("origin", "http://evil.example")]));
+        assert!(!allowed(Method::POST, true, &[here, ("origin", "null")]));
+        assert!(!allowed(Method::DELETE, true, &[here, ("sec-fetch-site", "cross-site")]));
+        assert!(!allowed(Method::GET, true, &[("host", "evil.example:7480")]), "rebinding");
+        assert!(!allowed(Method::GET, true, &[]), "no name at all");
+        assert!(allowed(Method::GET, false, &[("host", "queue.example")]), "accounts guard it");
+        assert!(!allowed(
+            Method::POST,
+            false,
+            &[("host", "queue.example"), ("origin", "https://evil.example")]
+        ));
+    }
+}

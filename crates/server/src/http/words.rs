@@ -1,0 +1,38 @@
+//! The words of a request, put together from what JSON gave.
+
+/// A request as its words.
+pub(super) struct Words(Vec<Vec<u8>>);
+
+impl Words {
+    /// Begins with these.
+    pub(super) fn of(words: &[&str]) -> Self {
+        Self(words.iter().map(|word| word.as_bytes().to_vec()).collect())
+    }
+
+    /// One more, of any bytes.
+    pub(super) fn push(mut self, word: impl Into<Vec<u8>>) -> Self {
+        self.0.push(word.into());
+        self
+    }
+
+    /// An option with its value, if there is one.
+    pub(super) fn option<T: ToString>(mut self, name: &str, value: Option<T>) -> Self {
+        if let Some(value) = value {
+            self.0.extend([name.into(), value.to_string().into_bytes()]);
+        }
+        self
+    }
+
+    /// An option without a value.
+    pub(super) fn flag(mut self, name: &str, set: bool) -> Self {
+        if set {
+            self.0.push(name.into());
+        }
+        self
+    }
+
+    /// The words.
+    pub(super) fn as_slices(&self) -> Vec<&[u8]> {
+        self.0.iter().map(Vec::as_slice).collect()
+    }
+}

@@ -1,0 +1,247 @@
+"""HTTP: queues and messages as JSON, with nothing but the standard library."""
+
+import base64
+import http.client
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from tier import Tier, message
+
+Json = Any
+HTTP = ("--http", "127.0.0.1:0")
+
+
+def ask(
+    tier: Tier,
+    method: str,
+    path: str,
+    body: Json = None,
+    headers: dict[str, str] | None = None,
+) -> tuple[int, Json]:
+    """One request: its status, and its answer as JSON."""
+    connection = http.client.HTTPConnection("127.0.0.1", tier.http_port, timeout=20)
+    try:
+        given = None if body is None else json.dumps(body)
+        kind = {} if body is None else {"Content-Type": "application/json"}
+        connection.request(method, path, given, {**kind, **(headers or {})})
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        is_json = answer.headers.get_content_type() == "application/json"
+        return answer.status, json.loads(text) if is_json else text
+    finally:
+        connection.close()
+
+
+@pytest.fixture
+def web(start: Callable[..., Tier]) -> Tier:
+    """A server that serves HTTP."""
+    return start(*HTTP)
+
+
+def basic(account: str, secret: str) -> dict[str, str]:
+    """How a browser logs in."""
+    return {"Authorization": "Basic " + base64.b64encode(f"{account}:{secret}".encode()).decode()}
+
+
+def test_a_message_goes_its_way(web: Tier) -> None:
+    """Made, sent, seen, leased, given back, leased again, acknowledged, deleted."""
+    assert ask(web, "POST", "/v1/queues", {"name": "orders"}) == (201, {"id": 1, "name": "orders"})
+    sent = {"body": "two coffees", "to": "default", "priority": 5, "headers": {"kind": "order"}}
+    assert ask(web, "POST", "/v1/queues/orders/messages", sent) == (201, {"id": 1})
+    status, seen = ask(web, "GET", "/v1/queues/orders/messages?peek=1")
+    assert status == 200
+    (seen_one,) = seen["messages"]
+    assert (seen_one["body"], seen_one["from"], seen_one["to"]) == ("two coffees", "default", "default")
+    assert (seen_one["priority"], seen_one["headers"], seen_one["deliveries"]) == (5, {"kind": "order"}, 0)
+    _, popped = ask(web, "POST", "/v1/queues/orders/pop", {"lease_ms": 60000})
+    receipt = popped["messages"][0]["receipt"]
+    assert ask(web, "POST", "/v1/queues/orders/pop") == (200, {"messages": []}), "it is leased"
+    assert ask(web, "POST", "/v1/queues/orders/extend", {"id": receipt, "lease_ms": 90000}) == (
+        200,
+        {"extended": 1},
+    )
+    assert ask(web, "POST", "/v1/queues/orders/nack", {"id": receipt}) == (200, {"returned": 1})
+    _, popped = ask(web, "POST", "/v1/queues/orders/pop", {"lease_ms": 60000, "count": 10})
+    (again,) = popped["messages"]
+    assert again["deliveries"] == 2
+    assert ask(web, "POST", "/v1/queues/orders/ack", {"ids": [again["id"]]}) == (200, {"acknowledged": 1})
+    assert ask(web, "GET", "/v1/queues/orders")[1]["messages"] == 0
+    assert ask(web, "DELETE", "/v1/queues/orders") == (200, {"removed": 0})
+    assert ask(web, "GET", "/v1/queues/orders")[0] == 404
+
+
+def test_http_and_redis_clients_share_queues(web: Tier) -> None:
+    """What one sends the other reads, bytes that are no text included."""
+    client = redis.Redis(port=web.port)
+    client.execute_command("QCREATE", "a queue/with ümläuts?")
+    path = "/v1/queues/a%20queue%2Fwith%20%C3%BCml%C3%A4uts%3F"
+    client.execute_command("SEND", "a queue/with ümläuts?", b"\xff\x00\xfe")
+    _, seen = ask(web, "GET", f"{path}/messages?peek=1")
+    assert seen["messages"][0]["body_base64"] == base64.b64encode(b"\xff\x00\xfe").decode()
+    assert "body" not in seen["messages"][0]
+    body = {"body_base64": base64.b64encode(bytes(range(256))).decode()}
+    assert ask(web, "POST", f"{path}/messages", body)[0] == 201
+    client.execute_command("POP", "QUEUE", "a queue/with ümläuts?")
+    popped = client.execute_command("POP", "QUEUE", "a queue/with ümläuts?")
+    assert message(popped)["body"] == bytes(range(256))
+    many = {"bodies": ["a", "b", "c"]}
+    assert ask(web, "POST", f"{path}/messages", many) == (201, {"ids": [3, 4, 5]})
+    _, browsed = ask(web, "GET", f"{path}/messages?after=3&count=1")
+    assert [(m["id"], m["body"], m["state"]) for m in browsed["messages"]] == [(4, "b", "ready")]
+    assert ask(web, "GET", "/v1/readable") == (200, {"queues": ["a queue/with ümläuts?"]})
+    assert ask(web, "POST", f"{path}/purge") == (200, {"removed": 3})
+
+
+def test_what_cannot_be_done_has_a_status_and_a_sentence(web: Tier) -> None:
+    """The words are those that every client gets."""
+    ask(web, "POST", "/v1/queues", {"name": "small", "maxmsgs": 1, "forbidself": True})
+    cases: list[tuple[str, str, Json, int, str]] = [
+        ("GET", "/v1/queues/none", None, 404, "NOQUEUE"),
+        ("POST", "/v1/queues/none/pop", {}, 404, "NOQUEUE"),
+        ("POST", "/v1/queues/small/messages", {"body": "x", "to": "default"}, 403, "DENIED"),
+        ("POST", "/v1/queues/small/messages", {"body": "x" * 70000}, 413, "TOOBIG"),
+        ("POST", "/v1/queues/small/messages", {}, 400, "ERR"),
+        ("POST", "/v1/queues/small/messages", {"body": "x", "colour": "red"}, 400, "ERR"),
+        ("POST", "/v1/queues/small/messages", {"body": "x", "body_base64": "eA=="}, 400, "ERR"),
+        ("POST", "/v1/queues/small/messages", {"body_base64": "?"}, 400, "ERR"),
+        ("POST", "/v1/queues/small/messages", {"bodies": ["x"], "delay_ms": 1}, 400, "ERR"),
+        ("POST", "/v1/queues/small/messages", {"body": "x", "ttl_ms": 0}, 400, "ERR"),
+        ("POST", "/v1/queues/small/pop", {"count": 0}, 400, "ERR"),
+        ("POST", "/v1/queues/small/pop", [], 400, "ERR"),
+        ("GET", "/v1/queues/small/messages?peek=2", None, 400, "ERR"),
+        ("GET", "/v2", None, 404, "ERR"),
+    ]
+    for method, path, body, status, word in cases:
+        answer = ask(web, method, path, body)
+        assert answer[0] == status, (path, body, answer)
+        assert answer[1]["error"] == word, (path, body, answer)
+        assert answer[1]["message"], (path, body, answer)
+    assert ask(web, "POST", "/v1/queues/small/messages", {"body": "x"})[0] == 201
+    assert ask(web, "POST", "/v1/queues/small/messages", {"body": "x"})[0] == 507
+    assert ask(web, "PUT", "/v1/queues/small")[0] == 405
+
+
+def test_a_long_list_comes_in_pages(web: Tier) -> None:
+    """Searched and sorted by the server."""
+    client = redis.Redis(port=web.port)
+    for number in range(250):
+        client.execute_command("QCREATE", f"Queue-{number:03}")
+    for _ in range(3):
+        client.execute_command("SEND", "Queue-007", "x")
+    client.execute_command("SEND", "Queue-017", "x")
+    _, first = ask(web, "GET", "/v1/queues")
+    assert (first["total"], len(first["queues"])) == (250, 100)
+    _, found = ask(web, "GET", "/v1/queues?search=queue-0&sort=messages&descending=true&limit=3")
+    assert found["total"] == 100
+    assert [q["name"] for q in found["queues"]] == ["Queue-007", "Queue-017", "Queue-000"]
+    _, last = ask(web, "GET", "/v1/queues?sort=name&offset=249")
+    assert [q["name"] for q in last["queues"]] == ["Queue-249"]
+
+
+def test_closed_accounts_are_closed_here_too(start: Callable[..., Tier], accounts_file: Path) -> None:
+    """Health is for anybody, everything else for those who can say who they are."""
+    tier = start(*HTTP, "--accounts", str(accounts_file))
+    assert ask(tier, "GET", "/healthz")[0] == 200
+    assert ask(tier, "GET", "/readyz")[0] == 200
+    for path in ("/v1/queues", "/v1/clients", "/v1/windows", "/metrics", "/v1/accounts"):
+        assert ask(tier, "GET", path)[0] == 401, path
+        assert ask(tier, "GET", path, headers=basic("alice", "wrong"))[0] == 401, path
+        assert ask(tier, "GET", path, headers=basic("alice", "wonderland"))[0] == 200, path
+        assert ask(tier, "GET", path, headers={"Authorization": "Bearer alice:wonderland"})[0] == 200, path
+    assert ask(tier, "POST", "/v1/queues", {"name": "q"}, basic("alice", "wonderland"))[0] == 201
+    sent = ask(tier, "POST", "/v1/queues/q/messages", {"body": "x"}, basic("alice", "wonderland"))
+    assert sent[0] == 201
+    _, seen = ask(tier, "GET", "/v1/queues/q/messages?peek=1", headers=basic("alice", "wonderland"))
+    assert seen["messages"][0]["from"] == "alice"
+    assert "wonderland" not in tier.log()
+
+
+def test_pages_of_others_change_nothing(web: Tier) -> None:
+    """Neither by a form of theirs, nor by a name of theirs for this machine."""
+    new = {"name": "theirs"}
+    assert ask(web, "POST", "/v1/queues", new, {"Origin": "https://evil.example"})[0] == 403
+    assert ask(web, "POST", "/v1/queues", new, {"Sec-Fetch-Site": "cross-site"})[0] == 403
+    assert ask(web, "GET", "/v1/queues", headers={"Host": "evil.example"})[0] == 403
+    assert ask(web, "GET", "/v1/queues")[1]["total"] == 0
+    assert ask(web, "POST", "/v1/queues", new, {"Origin": f"http://127.0.0.1:{web.http_port}"})[0] == 201
+
+
+def test_a_pop_that_is_not_waited_for_takes_nothing(web: Tier) -> None:
+    """Who hangs up while his pop waits leaves the next message to others."""
+    ask(web, "POST", "/v1/queues", {"name": "q"})
+    connection = http.client.HTTPConnection("127.0.0.1", web.http_port, timeout=20)
+    connection.request(
+        "POST", "/v1/queues/q/pop", '{"block_ms": 60000}', {"Content-Type": "application/json"}
+    )
+    client = redis.Redis(port=web.port)
+
+    def waiting() -> int:
+        return int(client.info()["blocked_clients"])
+
+    while waiting() == 0:
+        pass
+    connection.close()
+    while waiting() == 1:
+        pass
+    assert ask(web, "POST", "/v1/queues/q/messages", {"body": "x"})[0] == 201
+    assert len(ask(web, "POST", "/v1/queues/q/pop", {"block_ms": 1000})[1]["messages"]) == 1
+
+
+def test_each_message_reaches_one_of_many(web: Tier) -> None:
+    """Exactly once, however many ask at once."""
+    ask(web, "POST", "/v1/queues", {"name": "q"})
+    ask(web, "POST", "/v1/queues/q/messages", {"bodies": [str(n) for n in range(300)]})
+    got: list[str] = []
+
+    def pop() -> None:
+        while messages := ask(web, "POST", "/v1/queues/q/pop")[1]["messages"]:
+            got.append(messages[0]["body"])
+
+    threads = [threading.Thread(target=pop) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(got, key=int) == [str(n) for n in range(300)]
+
+
+def test_metrics_are_what_prometheus_reads(web: Tier) -> None:
+    """Every name has its help and type once, and counters count."""
+    ask(web, "POST", "/v1/queues", {"name": "q"})
+    for _ in range(5):
+        ask(web, "POST", "/v1/queues/q/messages", {"body": "x"})
+
+    def figures() -> dict[str, float]:
+        status, text = ask(web, "GET", "/metrics")
+        assert status == 200
+        lines = text.splitlines()
+        types = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+        helps = [line.split()[2] for line in lines if line.startswith("# HELP")]
+        assert types == helps
+        assert len(types) == len(set(types))
+        values = [line.rsplit(" ", 1) for line in lines if not line.startswith("#")]
+        assert {name.split("{")[0] for name, _ in values} <= set(types)
+        return {name: float(value) for name, value in values}
+
+    sent = 'posthaste_requests_total{kind="send",ending="ok"}'
+    while figures().get(sent) != 5:
+        pass
+    assert figures()["posthaste_ready"] == 1
+    stages = [value for name, value in figures().items() if name.startswith("posthaste_stage_seconds_total")]
+    assert sum(stages) > 0
+
+
+def test_a_client_can_be_closed(web: Tier) -> None:
+    """The console's button."""
+    client = redis.Redis(port=web.port, client_name="unwanted", retry=None)
+    client.ping()
+    _, clients = ask(web, "GET", "/v1/clients")
+    (unwanted,) = [c["id"] for c in clients if c["name"] == "unwanted"]
+    assert ask(web, "DELETE", f"/v1/clients/{unwanted}") == (200, {"closed": 1})
+    assert ask(web, "DELETE", f"/v1/clients/{unwanted}") == (200, {"closed": 0})
