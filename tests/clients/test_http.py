@@ -239,7 +239,7 @@ def test_metrics_are_what_prometheus_reads(web: Tier) -> None:
 
 def test_a_client_can_be_closed(web: Tier) -> None:
     """The console's button."""
-    client = redis.Redis(port=web.port, client_name="unwanted", retry=None)
+    client = redis.Redis(port=web.port, client_name="unwanted")
     client.ping()
     _, clients = ask(web, "GET", "/v1/clients")
     (unwanted,) = [c["id"] for c in clients if c["name"] == "unwanted"]
