@@ -247,6 +247,10 @@ def test_a_system_of_ratios_is_told_from_a_system_of_sums() -> None:
     assert logged.effects["I"] / math.log(10) == pytest.approx(0.03, abs=0.01)
     assert logged.effects["A"] / math.log(10) == pytest.approx(-0.97, abs=0.01)
     assert logged.multipliers["A"] == approx(math.exp(2 * logged.effects["A"]))
+    alone = factorial.analyze(
+        factorial.design(3), [float(np.prod(np.where(c > 0, 5.0, 1.0))) for c in factorial.design(3)]
+    )
+    assert alone.advice.startswith("multiplicative")
     rng = np.random.default_rng(1)
     sums = [[2 + 5 * (a > 0) + 20 * (b > 0) + rng.normal(0, 0.3) for _ in range(3)] for a, b in factorial.design(2)]
     assert factorial.analyze(factorial.design(2), sums).advice.startswith("additive")
@@ -392,8 +396,11 @@ def test_general_designs_of_any_levels_and_holes() -> None:
     assert whole.table[3].sum_squares == approx(102)
     assert whole.coefficients["A[-1]"] == approx(-21.5)
     assert whole.formula == "mips ~ A + B + A:B"
-    holes = factorial.general(table[:-2], "mips", ["A", "B"])
-    assert holes.table[-1].degrees_of_freedom == 7
+    holes = factorial.general(table[:-1], "mips", ["A", "B"])
+    assert holes.table[-1].degrees_of_freedom == 8
+    # Each factor after the other: with two levels F is the square of the coefficient's t, in whatever order.
+    t = sp.t.ppf(0.975, 8) * holes.coefficients["A[-1]"] / holes.intervals["A[-1]"].half_width
+    assert holes.table[0].f == approx(t**2, rel=1e-6)
     assert holes.intervals["A[-1]"].low < holes.coefficients["A[-1]"] < holes.intervals["A[-1]"].high
 
 

@@ -163,6 +163,9 @@ def test_laws_hold_for_machines(machines: int, crew: int, failure: float, repair
     assert model.throughput == pytest.approx(failure * model.mean_up)
     assert model.mean_response == pytest.approx(1 / repair + model.mean_wait)
     assert model.availability == pytest.approx(model.mean_up / machines)
+    if machines > 1:  # who breaks sees the others as they would be without him
+        others = queueing.machine_repair(machines - 1, crew, failure, repair)
+        assert model.p_wait == pytest.approx(sum(others.prob_jobs(n) for n in range(crew, machines)), abs=1e-9)
     station = Station("crew", 1 / repair, "multi", crew)
     closed = queueing.solve([station], machines, 1 / failure)
     assert closed.throughput[-1] == pytest.approx(model.throughput)
