@@ -280,6 +280,30 @@ def test_without_repetitions_nothing_is_significant() -> None:
     assert not e.contrast({"A": 1}).significant
 
 
+def test_without_repetitions_large_effects_still_stand_out() -> None:
+    """Lenth's margin by hand: noise of 1 to 5, a first guess of 6, an error of 4.5, t with 7/3 degrees."""
+    effects = {"I": 100.0, "A": 50.0, "B": -30.0, "A:B": 1.0, "C": 2.0, "A:C": -3.0, "B:C": 4.0, "A:B:C": 5.0}
+    first = 1.5 * 4
+    error = 1.5 * np.median([1, 2, 3, 4, 5])
+    assert first * 2.5 < 30
+    assert factorial.lenth_margin(effects, 0.95) == approx(sp.t.ppf(0.975, 7 / 3) * error)
+    signs = factorial.design(3)
+    rng = np.random.default_rng(2)
+    e = factorial.analyze(signs, [100 + 50 * a - 30 * b + rng.normal() for a, b, _ in signs])
+    assert "A, B of them stand out" in e.notes[1]
+
+
+def test_noise_alone_seldom_stands_out() -> None:
+    """Of the fifteen effects of four factors without any influence, about one in twenty is beyond the margin."""
+    rng = np.random.default_rng(3)
+    beyond = 0
+    for _ in range(200):
+        effects = {f"e{i}": value for i, value in enumerate(rng.normal(size=15))}
+        margin = factorial.lenth_margin(effects, 0.95)
+        beyond += sum(abs(value) > margin for value in effects.values())
+    assert 0.02 < beyond / (200 * 15) < 0.08
+
+
 def test_a_fraction_names_each_effect_by_its_simplest_alias() -> None:
     """A 2^(4-1): eight effects, each standing for two."""
     signs = factorial.design(4, generators=["D=ABC"])

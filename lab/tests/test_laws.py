@@ -144,7 +144,9 @@ def test_units_may_be_stated_beside_the_figures() -> None:
     row = {"population": 32, "throughput": 4000.0, "response_time": 8.0}
     assert audit([row | {"units": "ms"}]) == []
     assert audit([row | {"units": {"response_time": "ms"}}]) == []
+    assert audit([row | {"response_time_unit": "milliseconds"}]) == []
     assert audit([row], units={"response_time": "ms"}) == []
+    assert audit([{"response_time": 8.16, "var_response": 66.57, "units": "ms"}]) == []
     with pytest.raises(BadArgument, match="fortnights"):
         audit([row], units={"response_time": "fortnights"})
 
@@ -177,7 +179,10 @@ def test_shares_add_up() -> None:
     """In a row, in a list, and over a column of a table; a third printed as 0.33 is a third."""
     assert audit(printed("window_trace.csv")) == []
     assert only(audit([{"server1_share": 0.33, "server2_share": 0.33, "server3_share": 0.23}])).law == "shares"
+    assert only(audit([{"share_get": 0.5, "share_set": 0.4}])).law == "shares"
     assert only(audit([{"shares": [0.2, 0.6, 0.1]}])).law == "shares"
+    assert only(audit([{"shares": {"get": 0.5, "set": 0.7}}])).law == "shares"
+    assert only(audit([{"get_share_pct": 45, "set_share_pct": 45}])).law == "shares"
     assert audit([{"shares": [0.2, 0.6, 0.2]}]) == []
     column = [{"kind": "get", "share": 0.5}, {"kind": "set", "share": 0.4}]
     found = only(audit(column))
@@ -190,6 +195,7 @@ def test_shares_of_variation_add_up_and_effects_have_intervals() -> None:
     assert only(audit(table)).law == "intervals"
     cut = {found.law for found in audit(table.filter(pl.col("effect") != "W"))}
     assert cut == {"intervals", "shares"}
+    assert audit([{"coefficient_of_variation": 0.3}, {"coefficient_of_variation": 0.9}]) == []
     analyzed = factorial.analyze(factorial.design(2), [[15, 18, 12], [45, 48, 51], [25, 28, 19], [75, 75, 81]])
     lines = [
         {"effect": name, "low": interval.low, "high": interval.high, "variation": analyzed.variation.get(name)}

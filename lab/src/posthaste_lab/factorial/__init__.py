@@ -10,6 +10,7 @@ from posthaste_lab.factorial.anova import AnovaRow, OneFactor, TwoFactor, one_fa
 from posthaste_lab.factorial.design import collect, design
 from posthaste_lab.factorial.effects import Contrast, Effects, Prediction, analyze
 from posthaste_lab.factorial.general import General, general
+from posthaste_lab.factorial.lenth import lenth_margin
 from posthaste_lab.factorial.plots import plot_residuals
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "collect",
     "design",
     "general",
+    "lenth_margin",
     "one_factor",
     "plot_residuals",
     "two_factor",

@@ -17,6 +17,7 @@ from posthaste_lab.checks import FloatArray, count, fraction, number
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.factorial.advice import advise
 from posthaste_lab.factorial.design import Signs
+from posthaste_lab.factorial.lenth import EFFECTS_LEAST, standing_out
 from posthaste_lab.factorial.words import all_effects, factor_names, label
 from posthaste_lab.stats.intervals import Interval
 
@@ -223,7 +224,7 @@ def analyze(
         sst=sst,
         aliases=sets,
         advice=advise(given, {name: column for name, column in columns.items() if name != "I"}),
-        notes=_notes(table.shape[1], cells, repetitions),
+        notes=_notes(q, table.shape[1], repetitions, level),
     )
 
 
@@ -286,10 +287,12 @@ def _columns(table: Signs, names: list[str]) -> tuple[dict[str, Signs], dict[str
     return result, {name: tuple(members) for name, members in sets.items() if members}
 
 
-def _notes(factors: int, cells: int, repetitions: int) -> tuple[str, ...]:
+def _notes(q: dict[str, float], factors: int, repetitions: int, confidence: float) -> tuple[str, ...]:
     notes = []
     if repetitions == 1:
         notes.append("no error term: without repetitions nothing can be said to be significant; run each cell again")
-    if cells < 2**factors:
-        notes.append(f"a fraction of 1/{2**factors // cells}: every effect includes those it is aliased with")
+        if len(q) > EFFECTS_LEAST:
+            notes.append(standing_out(q, confidence))
+    if len(q) < 2**factors:
+        notes.append(f"a fraction of 1/{2**factors // len(q)}: every effect includes those it is aliased with")
     return tuple(notes)

@@ -21,6 +21,7 @@ from posthaste_lab.laws.reading import Row, Run, Table, number_of, rounding, row
 Severity = Literal["error", "warning"]
 SPREAD_LEAST, SPREAD_MOST = 0.02, 50.0  # coefficients of variation beyond which a variance is in another unit
 PERCENTILE = re.compile(r"(?:.*_)?p(\d+(?:_\d+)?)(?:_(?:s|ms|us|ns))?$")
+SHARE = re.compile(r"(^|_)share(_pct)?$|^share_")
 INTERVALS = re.compile(
     r"interval|(^|_)(low|high|lower|upper|ci|ci95|stderr|significant)($|_)|standard_error|confidence"
 )
@@ -185,13 +186,13 @@ def _percentiles(row: Row, _run: Run, _tolerance: float, _units: Mapping[str, st
 
 
 def _shares_of_a_row(row: Row, _run: Run, _tolerance: float, _units: Mapping[str, str] | None) -> Found:
-    """Columns that end in `share`, or a list of shares, add up to everything."""
-    listed = [
-        figure for name, figure in row.items() if str(name).lower() == "shares" and isinstance(figure, list | tuple)
-    ]
-    named = [figure for name, figure in row.items() if re.search(r"share(_pct)?$", str(name).lower())]
-    figures = list(listed[0]) if listed else named
-    percent = any(str(name).lower().endswith("share_pct") for name in row)
+    """Columns that begin or end with `share`, or a list of shares, add up to everything."""
+    listed = next((figure for name, figure in row.items() if str(name).lower() == "shares"), None)
+    if isinstance(listed, Mapping):
+        listed = list(listed.values())
+    named = [str(name).lower() for name in row if SHARE.search(str(name).lower())]
+    figures = list(listed) if isinstance(listed, list | tuple) else [row[n] for n in row if str(n).lower() in named]
+    percent = any(name.endswith("_pct") for name in named)
     return _must_add_up(figures, percent=percent) if len(figures) > 1 else []
 
 
@@ -213,7 +214,9 @@ def _shares_of_a_column(rows: list[Row]) -> Found:
     found: Found = []
     columns = {str(name) for row in rows for name in row}
     shares = [c for c in columns if re.search(r"share", c.lower())]
-    wanted = [c for c in columns if re.search(r"variation", c.lower())] + (shares if len(shares) == 1 else [])
+    wanted = [c for c in columns if re.search(r"variation", c.lower()) and "coefficient" not in c.lower()] + (
+        shares if len(shares) == 1 else []
+    )
     for column in sorted(wanted):
         figures = [row.get(column) for row in rows if str(row.get("effect", "")) not in ("I", "mean", "SST", "total")]
         for law, severity, message in _must_add_up(figures, percent=column.endswith("_pct")):

@@ -47,6 +47,7 @@ TIMES = {"response_time", "modelled_response", "think_time", "service_time", "wa
 VARIANCES = {"var_response", "var_wait"}
 
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0}
+SPELLED = {"seconds": "s", "sec": "s", "milliseconds": "ms", "msec": "ms", "microseconds": "us", "nanoseconds": "ns"}
 UNITS: dict[str, float] = (
     SECONDS
     | {f"{unit}{squared}": size**2 for unit, size in SECONDS.items() for squared in ("2", "^2")}
@@ -118,8 +119,8 @@ def run_of(row: Row, units: Mapping[str, str] | None = None) -> Run:
         value = number_of(figure)
         if known is None or value is None:
             continue
-        quantity, unit = known
-        unit = stated.get(str(column), stated.get(quantity, unit or (stated.get("*", "") if quantity in TIMES else "")))
+        quantity, named = known
+        unit = _unit(str(column), quantity, named, stated)
         if unit not in UNITS:
             raise BadArgument("units", unit, f"({column}) must be one of {', '.join(u for u in UNITS if u)}")
         half = rounding(figure) if isinstance(figure, str) and quantity not in COUNTS else 0.0
@@ -128,11 +129,21 @@ def run_of(row: Row, units: Mapping[str, str] | None = None) -> Run:
     return run
 
 
+def _unit(column: str, quantity: str, named: str, stated: Mapping[str, str]) -> str:
+    """The unit of a column: stated for it, in its name, or stated for all times."""
+    unit = stated.get(column, stated.get(quantity, named))
+    if not unit and "*" in stated and quantity in TIMES | VARIANCES:
+        unit = SPELLED.get(stated["*"], stated["*"]) + ("^2" if quantity in VARIANCES else "")
+    return SPELLED.get(unit, unit)
+
+
 def _stated_units(row: Row) -> dict[str, str]:
-    stated = row.get("units", row.get("unit"))
-    if isinstance(stated, Mapping):
-        return {str(column): str(unit) for column, unit in stated.items()}
-    return {"*": stated} if isinstance(stated, str) else {}
+    """From an entry "units" (for all times, or by column) or entries like "response_time_unit"."""
+    stated = {str(c).removesuffix("_unit"): str(u) for c, u in row.items() if str(c).endswith("_unit") and u}
+    units = row.get("units", row.get("unit"))
+    if isinstance(units, Mapping):
+        return stated | {str(column): str(unit) for column, unit in units.items()}
+    return stated | {"*": units} if isinstance(units, str) else stated
 
 
 def number_of(figure: object) -> float | None:
