@@ -37,6 +37,8 @@ test-rust:
 .PHONY: test-clients
 test-clients:
 	scripts/ensure-packages.sh redis-cli=redis-tools node=nodejs npm=npm
+	@# Without it the console is not looked at, and the tests say so.
+	scripts/ensure-packages.sh chromium=chromium || true
 	scripts/python-env.sh .venv tests/clients/requirements.txt
 	npm ci --prefix tests/clients/node --no-audit --no-fund
 	cargo build --locked

@@ -25,6 +25,7 @@ LEFT_OUT = {
     file: f"{file} is left out: {needs} is not here"
     for file, needs, command, oldest in (
         ("test_ioredis.py", "Node.js 20 or newer", ["node", "--version"], (20, 0)),
+        ("test_console.py", "Chromium (with Node.js 20)", ["chromium", "--version"], (100, 0)),
         ("test_go_redis.py", "Go 1.26 or newer", ["go", "version"], (1, 26)),
     )
     if not is_here(command, oldest)

@@ -5,6 +5,7 @@ import http.client
 import json
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,7 @@ def test_http_and_redis_clients_share_queues(web: Tier) -> None:
     assert ask(web, "POST", f"{path}/messages", many) == (201, {"ids": [3, 4, 5]})
     _, browsed = ask(web, "GET", f"{path}/messages?after=3&count=1")
     assert [(m["id"], m["body"], m["state"]) for m in browsed["messages"]] == [(4, "b", "ready")]
+    assert browsed["next"] == 4
     assert ask(web, "GET", "/v1/readable") == (200, {"queues": ["a queue/with ümläuts?"]})
     assert ask(web, "POST", f"{path}/purge") == (200, {"removed": 3})
 
@@ -245,3 +247,38 @@ def test_a_client_can_be_closed(web: Tier) -> None:
     (unwanted,) = [c["id"] for c in clients if c["name"] == "unwanted"]
     assert ask(web, "DELETE", f"/v1/clients/{unwanted}") == (200, {"closed": 1})
     assert ask(web, "DELETE", f"/v1/clients/{unwanted}") == (200, {"closed": 0})
+
+
+def test_messages_are_filtered_page_by_page(web: Tier) -> None:
+    """By sender and recipient, whatever their state; a page goes on where the last one ended."""
+    client = redis.Redis(port=web.port)
+    client.execute_command("QCREATE", "q")
+    for number in range(40):
+        client.execute_command("LOGIN", f"sender {number % 4}")
+        client.execute_command("SEND", "q", number, *(("TO", "bob") if number % 2 else ()))
+    path = "/v1/queues/q/messages?from=sender%203&to=bob&count=4"
+    bodies: list[int] = []
+    after = 0
+    while True:
+        _, page = ask(web, "GET", f"{path}&after={after}")
+        bodies += [int(message["body"]) for message in page["messages"]]
+        if page["next"] is None:
+            break
+        after = page["next"]
+    assert bodies == list(range(3, 40, 4))
+    _, anyone = ask(web, "GET", "/v1/queues/q/messages?to=-&count=1000")
+    assert [int(message["body"]) for message in anyone["messages"]] == list(range(0, 40, 2))
+
+
+def test_the_console_is_there(web: Tier) -> None:
+    """The page and every file it asks for, each with its type and a policy that lets nothing else in."""
+    with closing(http.client.HTTPConnection("127.0.0.1", web.http_port, timeout=20)) as connection:
+        connection.request("GET", "/")
+        answer = connection.getresponse()
+        page = answer.read().decode()
+    assert answer.headers.get_content_type() == "text/html"
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    assert "/console/app.js" in page
+    assert ask(web, "GET", "/console/app.js")[0] == 200
+    assert ask(web, "GET", "/console/../Cargo.toml")[0] == 404
+    assert ask(web, "GET", "/v1/status")[1]["ready"] is True

@@ -97,6 +97,8 @@ pub(super) struct Look {
     count: Option<u64>,
     from: Option<String>,
     after: Option<u64>,
+    /// Account of the recipient, `-` for anyone.
+    to: Option<String>,
 }
 
 /// `GET /v1/queues/{name}/messages`.
@@ -105,16 +107,64 @@ pub(super) async fn look(
     Path(queue): Path<String>,
     Query(look): Query<Look>,
 ) -> Result<Json<JsonValue>, Problem> {
-    let words = match (look.peek, look.after, &look.from) {
-        (0, _, None) => {
-            Words::of(&["QBROWSE", &queue]).option("AFTER", look.after).option("COUNT", look.count)
+    match look {
+        Look { peek: 0, .. } => browse(&visitor, &queue, &look).await,
+        Look { peek: 1, count, from, after: None, to: None } => {
+            let words = Words::of(&["PEEK", "QUEUE", &queue]).option("FROM", from);
+            messages(&visitor, words.option("COUNT", Some(count.unwrap_or(1)))).await
         }
-        (1, None, _) => Words::of(&["PEEK", "QUEUE", &queue])
-            .option("FROM", look.from.as_ref())
-            .option("COUNT", Some(look.count.unwrap_or(1))),
-        _ => return Err(Problem::bad("with peek=1 there are from and count, without it after and count")),
-    };
-    messages(&visitor, words).await
+        _ => Err(Problem::bad("with peek=1 there are from and count; without it after, count, from and to")),
+    }
+}
+
+/// Messages shown at once, unless asked otherwise and at most; and how many are looked through for them.
+const PAGE: usize = 100;
+const PAGE_MAX: usize = 1000;
+const LOOKED_AT_MAX: usize = 20_000;
+
+/// The next messages that match, and behind which id to go on, if there is more.
+async fn browse(visitor: &Visitor, queue: &str, look: &Look) -> Result<Json<JsonValue>, Problem> {
+    let wanted = look.count.map_or(PAGE, |count| usize::try_from(count).unwrap_or(PAGE_MAX)).min(PAGE_MAX);
+    let filtered = look.from.is_some() || look.to.is_some();
+    let at_once = if filtered { PAGE_MAX } else { wanted };
+    let mut found = Vec::new();
+    let mut after = look.after.unwrap_or(0);
+    let mut looked_at = 0;
+    loop {
+        let words =
+            Words::of(&["QBROWSE", queue]).option("AFTER", Some(after)).option("COUNT", Some(at_once));
+        let answer = visitor.ask(words).await?;
+        let value = answer.value();
+        looked_at += value.parts().len();
+        for message in value.parts() {
+            if found.len() == wanted {
+                return Ok(Json(json!({ "messages": found, "next": after })));
+            }
+            after = message.get(b"id").and_then(Value::as_integer).map_or(after, i64::cast_unsigned);
+            if look.matches(message) {
+                found.push(to_json(message));
+            }
+        }
+        if value.parts().is_empty() {
+            return Ok(Json(json!({ "messages": found, "next": null })));
+        }
+        if found.len() == wanted || looked_at >= LOOKED_AT_MAX {
+            return Ok(Json(json!({ "messages": found, "next": after })));
+        }
+    }
+}
+
+impl Look {
+    fn matches(&self, message: &Value<'_>) -> bool {
+        let is = |field: &[u8], wanted: &str| {
+            message.get(field).and_then(Value::as_bytes) == Some(wanted.as_bytes())
+        };
+        let to = self.to.as_deref().is_none_or(|to| match to {
+            "-" => message.get(b"to").is_some_and(Value::is_null),
+            to => is(b"to", to),
+        });
+        to && self.from.as_deref().is_none_or(|from| is(b"from", from))
+    }
 }
 
 /// How to take messages.

@@ -1,8 +1,9 @@
-//! HTTP beside the path: health, live figures, and queues and messages as JSON.
+//! HTTP beside the path: health, live figures, queues and messages as JSON, the web console.
 //!
 //! An ordinary HTTP library on a thread of its own. Figures it reads from what the collector has left; whatever concerns
 //! queues and messages it asks as a client of the path (see `inside`).
 
+mod console;
 mod inside;
 mod json;
 mod messages;
@@ -18,10 +19,11 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::StatusCode;
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -81,9 +83,12 @@ impl Http {
 fn routes(house: Arc<House>) -> Router {
     let body_max = house.message_bytes_max.saturating_mul(ESCAPED).saturating_add(BESIDE_BYTES);
     Router::new()
+        .route("/", get(console::page))
+        .route("/console/{file}", get(console::file))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics::metrics))
+        .route("/v1/status", get(status))
         .route("/v1/windows", get(windows))
         .route("/v1/clients", get(clients))
         .route("/v1/clients/{id}", delete(close_client))
@@ -113,11 +118,34 @@ async fn ready(State(office): State<Arc<Office>>) -> (StatusCode, String) {
     }
 }
 
-/// The windows of the last 15 minutes.
-async fn windows(visitor: Visitor) -> Result<Json<Value>, Problem> {
+/// What the server is and how its store is.
+async fn status(visitor: Visitor) -> Result<Json<Value>, Problem> {
     let house = visitor.must_be_known().await?;
-    let windows: Vec<Value> = house.meter.windows().iter().map(|window| json!(**window)).collect();
-    Ok(Json(Value::Array(windows)))
+    let trouble = house.store.trouble();
+    let figures: serde_json::Map<String, Value> =
+        house.store.figures().into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+    Ok(Json(json!({
+        "version": crate::info::VERSION,
+        "uptime_s": house.clock.now() / 1_000_000_000,
+        "store": house.store_name,
+        "ready": trouble.is_none(),
+        "trouble": trouble,
+        "figures": figures,
+    })))
+}
+
+/// Which windows.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Back {
+    last: Option<usize>,
+}
+
+/// The windows of the last 15 minutes, or only so many of them.
+async fn windows(visitor: Visitor, Query(back): Query<Back>) -> Result<Json<Value>, Problem> {
+    let windows = visitor.must_be_known().await?.meter.windows();
+    let first = windows.len().saturating_sub(back.last.unwrap_or(usize::MAX));
+    Ok(Json(windows[first..].iter().map(|window| json!(**window)).collect()))
 }
 
 /// Who is connected.

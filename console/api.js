@@ -1,0 +1,31 @@
+// The server's JSON. An error is thrown with the sentence that the server gave.
+
+export async function ask(method, path, body) {
+  const options = { method, headers: { Accept: "application/json" } };
+  if (body !== undefined) {
+    options.headers["Content-Type"] = "application/json";
+    options.body = JSON.stringify(body);
+  }
+  let response;
+  try {
+    response = await fetch(path, options);
+  } catch {
+    throw new Error("The server does not answer.");
+  }
+  const answer = await response.json().catch(() => ({}));
+  if (!response.ok) throw new Error(answer.message ? `${answer.error}: ${answer.message}` : `HTTP ${response.status}`);
+  return answer;
+}
+
+export const get = (path) => ask("GET", path);
+export const post = (path, body) => ask("POST", path, body);
+export const remove = (path) => ask("DELETE", path);
+
+export function queuePath(name, rest = "") {
+  return `/v1/queues/${encodeURIComponent(name)}${rest}`;
+}
+
+export function query(values) {
+  const pairs = Object.entries(values).filter(([, value]) => value !== "" && value !== null && value !== undefined);
+  return pairs.length ? `?${new URLSearchParams(pairs)}` : "";
+}

@@ -1,0 +1,73 @@
+// Elements, and figures as people read them. Text is only ever set as text: nothing a message holds becomes markup.
+
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === false || value === null || value === undefined) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+export function svg(tag, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+export function count(number) {
+  return Math.round(number).toLocaleString("en-US");
+}
+
+export function micros(us) {
+  if (us < 1) return `${Math.round(us * 1e3)} ns`;
+  if (us < 1000) return `${us.toPrecision(3).replace(/\.?0+$/, "")} µs`;
+  if (us < 1e6) return `${(us / 1e3).toPrecision(3)} ms`;
+  return `${(us / 1e6).toPrecision(3)} s`;
+}
+
+export function age(ms) {
+  const units = [["d", 864e5], ["h", 36e5], ["min", 6e4], ["s", 1e3]];
+  const unit = units.find(([, length]) => ms >= length);
+  return unit ? `${Math.floor(ms / unit[1])} ${unit[0]}` : `${Math.round(ms)} ms`;
+}
+
+export function bytes(number) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let at = 0;
+  while (number >= 1024 && at < units.length - 1) {
+    number /= 1024;
+    at += 1;
+  }
+  return `${at === 0 ? number : number.toPrecision(3)} ${units[at]}`;
+}
+
+// A table: columns are [heading, cell of a row, class].
+export function table(caption, columns, rows) {
+  const cell = (kind, content, name) => h(kind, { class: name, scope: kind === "th" ? "col" : null }, content);
+  return h("div", { class: "scroll" },
+    h("table", { "aria-label": caption },
+      h("thead", {}, h("tr", {}, columns.map(([heading, , name]) => cell("th", heading, name)))),
+      h("tbody", {}, rows.map((row) => h("tr", {}, columns.map(([, of, name]) => cell("td", of(row), name)))))));
+}
+
+// Asks before something that cannot be undone.
+export function confirmed(question, action) {
+  return new Promise((resolve) => {
+    const close = (answer) => {
+      dialog.close();
+      dialog.remove();
+      resolve(answer);
+    };
+    const dialog = h("dialog", { "aria-label": question, oncancel: () => close(false) },
+      h("p", {}, question),
+      h("div", { class: "row" },
+        h("button", { class: "danger", onclick: () => close(true) }, action),
+        h("button", { autofocus: true, onclick: () => close(false) }, "Cancel")));
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
