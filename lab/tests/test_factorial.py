@@ -438,7 +438,7 @@ def test_a_model_that_the_data_cannot_tell_is_refused() -> None:
 
 
 def test_residual_plots_are_drawn_for_every_kind() -> None:
-    """Four panels with titles and labelled axes; without repetitions it says why three are empty."""
+    """Four panels with titles and labeled axes; without repetitions it says why three are empty."""
     full = factorial.analyze(factorial.design(2), MEMORY_CACHE)
     figure = factorial.plot_residuals(full, "MIPS")
     assert isinstance(figure, Figure)

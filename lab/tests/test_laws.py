@@ -38,6 +38,19 @@ def test_the_interactive_law_is_checked_on_every_row() -> None:
     assert only(audit([rows[2] | {"think_time": 0.0}])).severity == "error"
 
 
+def test_behind_a_long_think_time_a_rate_is_not_known_so_well() -> None:
+    """Half a percent of throughput is half of this response time; no finding, as long as it is not a percent."""
+    assert audit([{"population": 101, "throughput": 100.5, "think_time": 1.0, "response_time": 0.01}]) == []
+    assert audit([{"population": 101, "throughput": 103.0, "think_time": 1.0, "response_time": 0.01}])
+
+
+def test_one_of_several_stations_is_not_taken_for_the_system() -> None:
+    """Its queue is shorter than the system's, and a request may pass it by."""
+    station = {"population": 32, "throughput": 4000.0, "response_time": 0.008, "service_time": 0.0001}
+    assert audit([station | {"servers": 1, "queue_length": 5.0}]) == []
+    assert audit([{"throughput": 11134, "visits": 0.02, "service_time": 0.00235, "servers": 1}]) == []
+
+
 def test_where_a_figure_was_measured_shows_as_a_think_time() -> None:
     """The published table that has response times of the middleware beside those of clients: 2.35 ms are the way."""
     findings = audit(printed("maximum_points.csv"))

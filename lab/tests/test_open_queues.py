@@ -180,6 +180,13 @@ def test_a_percentile_among_those_who_do_not_wait_is_zero() -> None:
     assert queueing.mmm(1, 1, 20).wait_percentile(99) == 0
 
 
+def test_a_percentile_beyond_the_digits_of_a_law_is_refused() -> None:
+    """M/G/1 is known to some eight digits of a probability; M/M/1 to all."""
+    assert queueing.mm1(1, 2).response_percentile(1 - 1e-12) == pytest.approx(12 * math.log(10), rel=1e-4)
+    with pytest.raises(BadArgument, match="further out"):
+        queueing.mg1(0.5, 1, 0.3).response_percentile(1 - 1e-12)
+
+
 def test_95_and_0_95_are_the_same_percentile() -> None:
     """Both ways of writing it are in use."""
     queue = queueing.mm1(5, 10)

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from posthaste_lab.laws.models import open_model_findings, queueing_probability
-from posthaste_lab.laws.operational import TOLERANCE, Verdict, check, servers_of
+from posthaste_lab.laws.operational import TOLERANCE, Verdict, check, passes_of, servers_of
 from posthaste_lab.laws.reading import Row, Run, Table, number_of, rounding, rows_of, run_of
 
 Severity = Literal["error", "warning"]
@@ -40,7 +40,7 @@ class Finding(NamedTuple):
 
 
 def audit(table: Table, tolerance: float = TOLERANCE, units: Mapping[str, str] | None = None) -> list[Finding]:
-    """Find the slips in a table of measured or modelled runs; an empty list means that it may be true.
+    """Find the slips in a table of measured or modeled runs; an empty list means that it may be true.
 
     `table` is a frame, columns by name, or rows with named figures. Columns are known by name (population or
     clients, throughput, response_time, think_time, service_time, waiting_time, servers or workers, utilization,
@@ -140,7 +140,7 @@ def _divided(run: Run, verdict: Verdict) -> bool:
 def _servers_unknown(_row: Row, run: Run, tolerance: float, _units: Mapping[str, str] | None) -> Found:
     if not {"throughput", "service_time"} <= run.keys() or servers_of(run) or "utilization" in run:
         return []
-    busy = run["throughput"].value * run["service_time"].value
+    busy = run["throughput"].value * run["service_time"].value * passes_of(run).value
     if busy <= 1 + tolerance:
         return []
     text = f"{busy:.3g} servers are busy on average; unless there are that many, the service time contains waiting"

@@ -49,23 +49,23 @@ def _utilization(run: Run) -> float | None:
 
 
 def _is_mm1_of_its_throughput(run: Run) -> bool:
-    """Whether a modelled response is what M/M/1 answers to this throughput at this utilization."""
-    if not {"throughput", "utilization", "modelled_response"} <= run.keys():
+    """Whether a modeled response is what M/M/1 answers to this throughput at this utilization."""
+    if not {"throughput", "utilization", "modeled_response"} <= run.keys():
         return False
-    x, rho, modelled = run["throughput"], run["utilization"], run["modelled_response"]
+    x, rho, modeled = run["throughput"], run["utilization"], run["modeled_response"]
     if not 0 < rho.value < 1 or x.value <= 0:
         return False
 
     def answer(utilization: float) -> float:
         return utilization / (x.value * (1 - utilization)) if utilization < 1 else math.inf
 
-    return answer(rho.low) * 0.95 <= modelled.value <= answer(rho.high) * 1.05
+    return answer(rho.low) * 0.95 <= modeled.value <= answer(rho.high) * 1.05
 
 
 def queueing_probability(row: Row, run: Run, tolerance: float) -> Found:
     """A response time of M/M/m that follows from rho where Erlang's C belongs."""
     servers = servers_of(run)
-    response: Reading | None = run.get("modelled_response", run.get("response_time"))
+    response: Reading | None = run.get("modeled_response", run.get("response_time"))
     if not re.match(r"^M/M/(\d+|m|c)$", str(row.get("model", "")).strip(), re.IGNORECASE) or response is None:
         return []
     rate, mu = run.get("arrival_rate", run.get("throughput")), run.get("service_rate")

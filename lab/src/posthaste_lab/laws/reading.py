@@ -24,7 +24,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "population": ("population", "clients", "clients_total", "customers"),
     "throughput": ("throughput", "tp", "throughput_client", "tp_client"),
     "response_time": ("response_time", "response", "mean_response", "rt", "r_measured", "e_r"),
-    "modelled_response": ("modelled_response", "modeled_response", "response_model", "rt_model", "r_model"),
+    "modeled_response": ("modeled_response", "modelled_response", "response_model", "rt_model", "r_model"),
     "think_time": ("think_time", "think"),
     "service_time": ("service_time", "mean_service", "st"),
     "waiting_time": ("waiting_time", "wait", "mean_wait", "qwt", "time_in_queue", "queue_waiting_time", "e_w"),
@@ -43,7 +43,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 QUANTITY = {name: quantity for quantity, names in NAMES.items() for name in names}
 COUNTS = {"population", "servers", "workers_per_mw", "middlewares"}
-TIMES = {"response_time", "modelled_response", "think_time", "service_time", "waiting_time"}
+TIMES = {"response_time", "modeled_response", "think_time", "service_time", "waiting_time"}
 VARIANCES = {"var_response", "var_wait"}
 
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0}

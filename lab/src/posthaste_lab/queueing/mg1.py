@@ -31,6 +31,7 @@ class _Gamma:
     mean: float
     scv: float
     grown: list[float] = field(default_factory=list)
+    least_tail: float = 1e-6
 
     def service(self, s: complex) -> complex:
         """Laplace transform of the service time."""

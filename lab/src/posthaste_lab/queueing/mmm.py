@@ -23,6 +23,7 @@ class _Exponential:
     servers: int
     service_rate: float
     p_wait: float
+    least_tail: float = 0.0
 
     def jobs(self, n: int) -> float:
         # Up to m jobs it is a Poisson law, beyond a geometric one. Weighed by e^-load, nothing overflows.
@@ -51,6 +52,7 @@ class _SideBySide:
 
     one: _Exponential
     queues: int
+    least_tail: float = 0.0
 
     def jobs(self, n: int) -> float:
         return float(nbinom.pmf(n, self.queues, 1 - self.one.load))

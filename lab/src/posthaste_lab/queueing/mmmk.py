@@ -24,6 +24,7 @@ class _Limited:
     probabilities: FloatArray
     servers: int
     service_rate: float
+    least_tail: float = 0.0
 
     def seen(self) -> FloatArray:
         """P(an accepted arrival finds j jobs), j = 0 to K-1."""

@@ -13,10 +13,18 @@ from typing import Protocol
 from scipy.optimize import brentq
 
 from posthaste_lab.checks import count, quantile
+from posthaste_lab.errors import BadArgument
 
 
 class Law(Protocol):
-    """The probability laws of one queue: of jobs, and of the times of those who are served."""
+    """The probability laws of one queue: of jobs, and of the times of those who are served.
+
+    Tails are known down to `least_tail`; below it are only rounding errors.
+    """
+
+    @property
+    def least_tail(self) -> float:
+        """The smallest probability that the tails give right."""
 
     def jobs(self, n: int) -> float:
         """P(n jobs in the system)."""
@@ -65,11 +73,17 @@ class OpenQueue:
 
     def response_percentile(self, q: float) -> float:
         """The response time that `q` percent stay below, in seconds. 95 and 0.95 mean the same."""
-        return _invert(self.law.response_tail, 1 - quantile("q", q), self.mean_response)
+        return _invert(self.law.response_tail, self._share_above(q), self.mean_response)
 
     def wait_percentile(self, q: float) -> float:
         """The wait that `q` percent stay below, in seconds: 0 where at least that share does not wait."""
-        return _invert(self.law.wait_tail, 1 - quantile("q", q), self.mean_response)
+        return _invert(self.law.wait_tail, self._share_above(q), self.mean_response)
+
+    def _share_above(self, q: float) -> float:
+        share = 1 - quantile("q", q)
+        if share < self.law.least_tail:
+            raise BadArgument("q", q, f"is further out than this model is known: at most {1 - self.law.least_tail!r}")
+        return share
 
 
 def _invert(tail: Callable[[float], float], share: float, scale: float) -> float:
