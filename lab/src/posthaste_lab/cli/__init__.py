@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from posthaste_lab.cli import audit, factorial, models
+from posthaste_lab.cli import audit, factorial, models, run
+from posthaste_lab.experiments.problems import BadExperiment, RunFailed
 
 app = typer.Typer(
     help="Posthaste's laboratory: models, statistics and laws for measured systems.",
@@ -17,6 +18,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command("run")(run.run)
 app.command("models")(models.models)
 app.command("factorial")(factorial.factorial)
 app.command("audit")(audit.audit)
@@ -41,6 +43,16 @@ def main() -> None:
     """Run the program. What is wrong with the input becomes one line, not a trace."""
     try:
         app()
+    except BadExperiment as error:
+        for problem in error.problems:
+            typer.echo(f"posthaste-lab: {error.where}: {problem}", err=True)
+        sys.exit(2)
+    except RunFailed as error:
+        typer.echo(f"posthaste-lab: {error}", err=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        typer.echo("posthaste-lab: interrupted; the same command goes on from here", err=True)
+        sys.exit(130)
     except (ValueError, OSError) as error:
         typer.echo(f"posthaste-lab: {error}", err=True)
         sys.exit(2)

@@ -1,0 +1,325 @@
+"""What an experiment file may say. Everything is checked before anything starts.
+
+The shapes stand here as classes, so that a key misspelled or of the wrong type is found by the library that knows
+best how; rules that join several keys follow below them, in sentences. Options of programs are not known here: a part
+hands them on, and `options` asks the program itself whether it has them.
+"""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from posthaste_lab.experiments.problems import BadExperiment
+from posthaste_lab.experiments.spans import seconds
+from posthaste_lab.factorial import design
+from posthaste_lab.factorial.words import LETTERS
+
+Level = bool | int | float | str
+Value = Level | list[Level]
+
+
+def _span(text: object) -> object:
+    return seconds(text) if isinstance(text, str) else text
+
+
+def _sentence(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must say something")
+    return " ".join(text.split())
+
+
+Span = Annotated[float, BeforeValidator(_span), Field(ge=0)]
+Sentence = Annotated[str, AfterValidator(_sentence)]
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")]
+
+
+class Strict(BaseModel):
+    """A table of the file: no unknown keys, no types bent into others."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Trim(Strict):
+    """What to cut away at both ends of a trial: times, or shares of its duration such as "12%"."""
+
+    head: Span | str = 0.0
+    tail: Span | str = 0.0
+
+    def cut(self, duration_s: float) -> tuple[float, float]:
+        """Seconds to cut at the beginning and at the end."""
+        return _cut("head", self.head, duration_s), _cut("tail", self.tail, duration_s)
+
+
+def _cut(end: str, amount: float | str, duration_s: float) -> float:
+    if isinstance(amount, (int, float)):
+        return float(amount)
+    if amount.endswith("%"):
+        try:
+            share = float(amount[:-1]) / 100
+        except ValueError:
+            share = -1.0
+        if 0 <= share < 1:
+            return share * duration_s
+        raise ValueError(f"trim.{end} = {amount!r}: must be a share from 0% to below 100%")
+    return seconds(amount)
+
+
+class RunRules(Strict):
+    """`[run]`: how long, how often, in which order."""
+
+    duration: Span
+    repetitions: Annotated[int, Field(ge=1, le=1000)] = 3
+    trim: Trim = Trim()
+    seed: Annotated[int, Field(ge=0)] = 1
+    window: Span = 1.0
+
+
+class Factor(Strict):
+    """`[factors.NAME]`: what is varied, and what that sets."""
+
+    levels: Annotated[list[Level], Field(min_length=1)]
+    sets: str | list[str] | None = None
+    settings: dict[str, dict[str, Value]] | None = None
+    unit: str = ""
+
+    def assignments(self, level: Level) -> dict[str, Value]:
+        """What a level sets: values by "part.option"."""
+        if self.settings is not None:
+            return self.settings[str(level)]
+        targets = [self.sets] if isinstance(self.sets, str) else self.sets or []
+        return dict.fromkeys(targets, level)
+
+
+class Part(BaseModel):
+    """`[parts.NAME]`: a program to run; every key but these is an option of it."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+    kind: str
+    instances: Annotated[int, Field(ge=1, le=1000)] = 1
+    __pydantic_extra__: dict[str, Value]
+
+    @property
+    def options(self) -> dict[str, Value]:
+        """Options by name, without dashes."""
+        return self.__pydantic_extra__
+
+
+class Place(Strict):
+    """`[placement.PART]`: on which host of hosts.toml, and on which of its cores."""
+
+    host: str = "local"
+    cpus: str | None = None
+
+
+class Claim(Strict):
+    """`[[claims]]`: a piece of the hypothesis that figures can decide.
+
+    The mean of `figure` in the cells of `where`, or with `than` its ratio to that in the cells of `than`, must lie
+    between `at_least` and `at_most`.
+    """
+
+    says: Sentence
+    figure: str
+    where: dict[str, Level] = {}
+    than: dict[str, Level] | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+
+
+class Design(Strict):
+    """`[design]`: generators of a fraction, such as ["D=ABC"]."""
+
+    generators: Annotated[list[str], Field(min_length=1)]
+
+
+class ReportRules(Strict):
+    """`[report]`: which factor is the load on the horizontal axis, and which figure a design is analyzed by."""
+
+    x: str | None = None
+    response: str = "throughput_per_s"
+    transform: Literal["none", "log", "reciprocal"] = "none"
+
+
+class Quick(Strict):
+    """`[quick]`: what `--quick` changes, to try an experiment in a minute or so."""
+
+    duration: Span | None = None
+    repetitions: Annotated[int, Field(ge=1, le=1000)] | None = None
+    trim: Trim | None = None
+    window: Span | None = None
+    levels: dict[str, list[Level]] = {}
+
+
+class Experiment(Strict):
+    """A whole file."""
+
+    title: Sentence
+    question: Sentence
+    hypothesis: Sentence
+    reference: Sentence | None = None
+    run: RunRules
+    parts: Annotated[dict[Name, Part], Field(min_length=1)]
+    factors: dict[str, Factor] = {}
+    design: Design | None = None
+    placement: dict[str, Place] = {}
+    claims: list[Claim] = []
+    report: ReportRules = ReportRules()
+    quick: Quick | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> "Experiment":
+        problems = [
+            *_run_problems(self),
+            *(problem for name in self.factors for problem in _factor_problems(self, name)),
+            *_design_problems(self),
+            *_claim_problems(self),
+            *_report_problems(self),
+            *(
+                f"placement.{name}: is none of the parts {', '.join(self.parts)}"
+                for name in self.placement
+                if name not in self.parts
+            ),
+        ]
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+    @property
+    def trimmed(self) -> tuple[float, float, float]:
+        """Seconds before what is measured, of what is measured, and after."""
+        head, tail = self.run.trim.cut(self.run.duration)
+        return head, self.run.duration - head - tail, tail
+
+    def quickly(self) -> "Experiment":
+        """The same question, asked in a hurry: what `[quick]` says takes the place of `[run]` and of levels."""
+        if self.quick is None:
+            raise BadExperiment(self.title, ["has no [quick] table, which says what to shorten"])
+        content = self.model_dump(exclude_none=True)
+        quick = self.quick.model_dump(exclude_none=True)
+        for name, levels in quick.pop("levels").items():
+            content["factors"][name]["levels"] = levels
+        content["run"] |= quick
+        content["claims"] = [claim for claim in content.get("claims", []) if _can_decide(claim, content["factors"])]
+        del content["quick"]
+        return _checked(content, f"{self.title} [quick]")
+
+
+def _can_decide(claim: dict[str, Any], factors: dict[str, Any]) -> bool:
+    """Whether the levels a claim is about are still there."""
+    named = [*claim.get("where", {}).items(), *claim.get("than", {}).items()]
+    return all(level in factors[name]["levels"] for name, level in named)
+
+
+def load(path: Path) -> Experiment:
+    """Read and check an experiment file. Raises BadExperiment with every problem found."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadExperiment(str(path), [f"cannot be read: {error.strerror}"]) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadExperiment(str(path), [f"is not TOML: {error}"]) from None
+    return _checked(content, str(path))
+
+
+def _checked(content: dict[str, Any], where: str) -> Experiment:
+    try:
+        experiment = Experiment.model_validate(content)
+        if experiment.quick is not None:
+            experiment.quickly()
+    except ValidationError as error:
+        raise BadExperiment(where, _sentences(error)) from None
+    return experiment
+
+
+def _sentences(error: ValidationError) -> list[str]:
+    """One sentence for each key: a value that could be of several types is complained about once."""
+    found: dict[str, str] = {}
+    for each in error.errors():
+        message = each["msg"].removeprefix("Value error, ")
+        if not each["loc"]:  # from `_whole`, which names its keys itself
+            found |= {line: line for line in message.split("\n")}
+            continue
+        key = ".".join(str(step) for step in each["loc"] if str(step) not in _TYPES)
+        shown = "" if each["type"] in ("missing", "extra_forbidden") else f" = {each['input']!r}"
+        said = {"missing": "is missing", "extra_forbidden": "is no key of this table"}.get(each["type"], message)
+        found.setdefault(key, f"{key}{shown}: {said}")
+    return list(found.values())
+
+
+# Steps into the branches of a union, which a reader of the file does not know.
+_TYPES = {"bool", "int", "float", "str", "constrained-float", "function-before[_span(), constrained-float]"} | {
+    "list[union[bool,int,float,str]]",
+    "function-before[_span(), float]",
+}
+
+
+def _run_problems(experiment: Experiment) -> list[str]:
+    run, problems = experiment.run, []
+    try:
+        measured = experiment.trimmed[1]
+        if measured <= 0:
+            problems.append(f"run.duration = {run.duration:g} s: nothing is left after run.trim; it must be longer")
+    except ValueError as error:
+        problems.append(f"run.{error}")
+    if run.window < 0.01:
+        problems.append(f"run.window = {run.window:g} s: must be at least 10ms")
+    return problems
+
+
+def _factor_problems(experiment: Experiment, name: str) -> list[str]:
+    factor, key, problems = experiment.factors[name], f"factors.{name}", []
+    if len(set(map(repr, factor.levels))) < len(factor.levels):
+        problems.append(f"{key}.levels = {factor.levels}: each must be there once")
+    if (factor.sets is None) == (factor.settings is None):
+        return [
+            *problems,
+            f"{key}: needs either sets (one option takes the level) or settings (a table for each level)",
+        ]
+    if factor.settings is not None:
+        missing = [level for level in factor.levels if str(level) not in factor.settings]
+        if missing:
+            return [*problems, f"{key}.settings: has no table for the level {missing[0]!r}"]
+    for target in dict.fromkeys(target for level in factor.levels for target in factor.assignments(level)):
+        part, dot, option = target.partition(".")
+        if not dot or part not in experiment.parts or not option:
+            problems.append(
+                f"{key} sets {target!r}: must be PART.OPTION with one of the parts {', '.join(experiment.parts)}"
+            )
+    return problems
+
+
+def _design_problems(experiment: Experiment) -> list[str]:
+    if experiment.design is None:
+        return []
+    more = [name for name, factor in experiment.factors.items() if len(factor.levels) != 2]
+    if more:
+        return [f"design: a fraction is of factors with two levels, and {more[0]} has another number"]
+    try:
+        design(list(LETTERS[: len(experiment.factors)]), generators=experiment.design.generators)
+    except ValueError as error:
+        return [f"design.{error}"]
+    return []
+
+
+def _claim_problems(experiment: Experiment) -> list[str]:
+    problems = []
+    for place, claim in enumerate(experiment.claims):
+        key = f"claims.{place}"
+        if claim.at_least is None and claim.at_most is None:
+            problems.append(f"{key}: needs at_least or at_most, or nothing could refute it")
+        for table, cells in (("where", claim.where), ("than", claim.than or {})):
+            for name, level in cells.items():
+                if name not in experiment.factors:
+                    problems.append(f"{key}.{table}.{name}: is none of the factors {', '.join(experiment.factors)}")
+                elif level not in experiment.factors[name].levels:
+                    problems.append(f"{key}.{table}.{name} = {level!r}: is no level of this factor")
+    return problems
+
+
+def _report_problems(experiment: Experiment) -> list[str]:
+    x = experiment.report.x
+    if x is None or x in experiment.factors:
+        return []
+    return [f"report.x = {x!r}: is none of the factors {', '.join(experiment.factors)}"]

@@ -1,0 +1,69 @@
+"""What a figure depends on and nobody varies: machine, system, versions. Written down with every run."""
+
+import os
+import platform
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from posthaste_lab.experiments.description import Experiment
+from posthaste_lab.experiments.hosts import Host, run
+from posthaste_lab.experiments.kinds import find_program, kinds, version_of
+from posthaste_lab.experiments.problems import RunFailed
+
+LIBRARIES = ("numpy", "scipy", "polars", "matplotlib", "statsmodels")
+# What can be asked of every machine with a POSIX shell; a line of an answer each, empty where it does not tell.
+QUESTIONS = {
+    "system": "uname -srm",
+    "cpu": "sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1",
+    "cores": "nproc",
+    "memory": "sed -n 's/^MemTotal: *//p' /proc/meminfo",
+    "cpu governor": "cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor 2>/dev/null",
+    "load average at the start": "cut -d ' ' -f 1-3 /proc/loadavg",
+    "distribution": "sed -n 's/^PRETTY_NAME=\"\\(.*\\)\"/\\1/p' /etc/os-release",
+}
+
+
+def environment(experiment: Experiment, hosts: dict[str, Host], posthaste: Path) -> dict[str, Any]:
+    """Everything, as `plan.json` keeps it."""
+    used = {"local"} | {place.host for place in experiment.placement.values()}
+    used_kinds = [kinds()[part.kind] for part in experiment.parts.values()]
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": sys.argv,
+        "programs": {
+            kind.program: version_of(kind.name, find_program(kind.program, posthaste))
+            for kind in {kind.program: kind for kind in used_kinds}.values()
+        },
+        "posthaste": str(posthaste),
+        "laboratory": version("posthaste-lab"),
+        "python": platform.python_version(),
+        "libraries": {name: version(name) for name in LIBRARIES},
+        "hosts": {name: machine(host) for name, host in hosts.items() if name in used},
+    }
+
+
+def machine(host: Host) -> dict[str, str]:
+    """What a machine says about itself, and where its scratch directory lies."""
+    answers = {}
+    for name, question in QUESTIONS.items():
+        try:
+            answers[name] = run(host, ["sh", "-c", question]).strip()
+        except RunFailed:
+            answers[name] = ""
+    answers["file system of the stores"] = _file_system(host, host.scratch)
+    return {name: answer for name, answer in answers.items() if answer}
+
+
+def _file_system(host: Host, directory: str) -> str:
+    try:
+        return run(host, ["stat", "-f", "-c", "%T", directory]).strip()
+    except RunFailed:
+        return ""
+
+
+def busy(host: Host) -> float:
+    """Load of this machine per core over the last minute, before we add to it."""
+    return os.getloadavg()[0] / (os.cpu_count() or 1) if host.name == "local" else 0.0

@@ -1,0 +1,187 @@
+"""What a trial has shown, as one row of figures and one row for each kind of request.
+
+Figures of the load come from what the load generator itself summed up over the measured time; stages come from the
+tiers' records, cut to the same time. Names carry their units; times are seconds. What was not measured is left out:
+zero would be a measurement.
+"""
+
+import csv
+import json
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+PERCENTILES = ("p50", "p90", "p99", "p99.9")
+STAGES = ("parse", "waiting", "dispatch", "service", "reply")
+
+
+@dataclass(frozen=True)
+class LoadFigures:
+    """One load's summary: the whole, each kind of request, and when it measured (seconds since 1970)."""
+
+    row: Row
+    kinds: dict[str, Row]
+    measured: tuple[float, float] | None
+
+
+def read_summary(reader: str, path: Path) -> LoadFigures:
+    """Read what a load left. Raises OSError or ValueError when it is not there or not whole."""
+    return READERS[reader](json.loads(path.read_text("utf-8")))
+
+
+def _bench(summary: dict[str, Any]) -> LoadFigures:
+    """`posthaste bench queue` and `bench cache`."""
+    options, generator = summary["options"], summary["generator"]
+    served = summary["ok"] + summary["nulls"]
+    row: Row = {
+        "throughput_per_s": summary["throughput_per_s"],
+        **_response(summary["response"]),
+        "served": served,
+        "ok": summary["ok"],
+        "nulls": summary["nulls"],
+        "errors": summary["errors"],
+        "measured_s": summary["duration_s"],
+        "clients": options["clients"],
+        "population": options["clients"] * options.get("pipeline", 1),
+        "think_time_s": options.get("think_ms", 0.0) / 1e3,
+        "open_loop": bool(options.get("rate") or options.get("rate_per_client")),
+        "in_flight_mean": summary["in_flight_mean"],
+        "generator_utilization": generator["utilization_max"],
+        "generator_valid": summary["valid"],
+        "invalid_because": "; ".join(summary["invalid_because"]),
+    }
+    if summary.get("check"):
+        row["violations"] = summary["check"].get("violations", 0)
+    kinds = {
+        kind: {
+            "throughput_per_s": each["throughput_per_s"],
+            "served": each["ok"] + each["nulls"],
+            "nulls": each["nulls"],
+            "errors": each["errors"],
+            **_response(each["response"]),
+        }
+        for kind, each in summary["kinds"].items()
+    }
+    begin = summary["start_unix_s"] + options["warmup_s"]
+    return LoadFigures(row, kinds, (begin, begin + summary["duration_s"]))
+
+
+def _response(response: dict[str, float]) -> Row:
+    named = {f"response_{name}_s": response[f"{name}_us"] / 1e6 for name in ("mean", *PERCENTILES, "max")}
+    return {name.replace("p99.9", "p99_9"): value for name, value in named.items()}
+
+
+def _bench_store(summary: dict[str, Any]) -> LoadFigures:
+    """`posthaste bench store`: one row of its table, since a trial sets one batch size and number of connections."""
+    (only,) = summary["rows"]
+    row: Row = {
+        "throughput_per_s": only["operations_per_s"],
+        "measured_s": summary["duration_s"] * summary["repetitions"],
+        "batch": only["batch"],
+    }
+    if "call_mean_ms" in only:
+        row |= {"call_mean_s": only["call_mean_ms"] / 1e3, "call_p99_s": only["call_p99_ms"] / 1e3}
+    if "raw_append_per_s" in only:
+        row |= {"raw_append_per_s": only["raw_append_per_s"]}
+    return LoadFigures(row, {}, None)
+
+
+READERS: dict[str, Callable[[dict[str, Any]], LoadFigures]] = {"bench": _bench, "bench-store": _bench_store}
+
+
+def together(loads: list[LoadFigures]) -> LoadFigures:
+    """Several loads at once as one: rates and counts add up, means are weighted by what was served.
+
+    Percentiles of several loads are not those of the whole, so they are left out.
+    """
+    if len(loads) == 1:
+        return loads[0]
+    kinds = sorted({kind for load in loads for kind in load.kinds})
+    times = [load.measured for load in loads if load.measured]
+    return LoadFigures(
+        _joined([load.row for load in loads]),
+        {kind: _joined([load.kinds[kind] for load in loads if kind in load.kinds]) for kind in kinds},
+        (max(begin for begin, _ in times), min(end for _, end in times)) if times else None,
+    )
+
+
+SUMS = {"throughput_per_s", "served", "ok", "nulls", "errors", "clients", "population", "in_flight_mean", "violations"}
+LARGEST = {"generator_utilization", "response_max_s", "measured_s", "open_loop", "batch"}
+MEANS = {"response_mean_s", "think_time_s", "call_mean_s"}
+
+
+def _joined(rows: list[Row]) -> Row:
+    joined: Row = {}
+    weights = [row.get("served", 1) for row in rows]
+    for name in rows[0]:
+        values = [row[name] for row in rows if name in row]
+        if len(values) < len(rows):
+            continue
+        if name in SUMS:
+            joined[name] = sum(values)
+        elif name in LARGEST:
+            joined[name] = max(values)
+        elif name in MEANS and sum(weights) > 0:
+            joined[name] = sum(v * w for v, w in zip(values, weights, strict=True)) / sum(weights)
+        elif name == "generator_valid":
+            joined[name] = all(values)
+        elif name == "invalid_because":
+            joined[name] = "; ".join(value for value in values if value)
+    return joined
+
+
+def read_stages(records: Iterable[Path], measured: tuple[float, float] | None) -> dict[str, Row]:
+    """Mean time of each stage by kind of request ("all" for the whole), over the tiers whose records are given.
+
+    Windows that lie in the measured time count, weighted by their requests.
+    """
+    sums: dict[str, dict[str, float]] = {}
+    for record in records:
+        start_unix_s = json.loads((record / "run.json").read_text("utf-8"))["start_unix_ms"] / 1e3
+        with (record / "windows.csv").open(newline="") as lines:
+            for window in csv.DictReader(lines):
+                begin = start_unix_s + float(window["start_s"])
+                end = begin + float(window["length_s"])
+                middle = (begin + end) / 2
+                if measured is None or measured[0] <= middle <= measured[1]:
+                    _add(sums.setdefault(window["kind"], {}), window)
+    return {kind: _stage_means(total) for kind, total in sums.items() if total.get("requests")}
+
+
+def _add(total: dict[str, float], window: dict[str, str]) -> None:
+    requests = float(window["requests"])
+    total["requests"] = total.get("requests", 0.0) + requests
+    total["errors"] = total.get("errors", 0.0) + float(window["errors"])
+    for stage in (*STAGES, "response"):
+        mean = window.get(f"{stage}_mean_us", "")
+        if mean:
+            # Waiting and service are those of the requests that had them; the mean over all counts the others as 0.
+            count = float(window.get(f"{stage}_count") or requests)
+            total[stage] = total.get(stage, 0.0) + float(mean) * count
+            total[f"{stage}_count"] = total.get(f"{stage}_count", 0.0) + count
+
+
+def _stage_means(total: dict[str, float]) -> Row:
+    requests = total["requests"]
+    row: Row = {"tier_requests": int(requests), "tier_errors": int(total["errors"])}
+    row |= {f"{stage}_mean_s": total.get(stage, 0.0) / requests / 1e6 for stage in STAGES}
+    row["tier_response_mean_s"] = total.get("response", 0.0) / requests / 1e6
+    for stage in ("waiting", "service"):
+        if total.get(f"{stage}_count"):
+            row[f"{stage}_when_any_mean_s"] = total[stage] / total[f"{stage}_count"] / 1e6
+    return row
+
+
+def cpu_seconds(record: Path, measured: tuple[float, float] | None) -> float:
+    """CPU time a recorded program used in the measured time; NaN when its record does not tell."""
+    start_unix_s = json.loads((record / "run.json").read_text("utf-8"))["start_unix_ms"] / 1e3
+    total, seen = 0.0, False
+    with (record / "system.csv").open(newline="") as lines:
+        for row in csv.DictReader(lines):
+            middle = start_unix_s + float(row["start_s"]) + float(row["length_s"]) / 2
+            if row["cpu_s"] and (measured is None or measured[0] <= middle <= measured[1]):
+                total, seen = total + float(row["cpu_s"]), True
+    return total if seen else math.nan

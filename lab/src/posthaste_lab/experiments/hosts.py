@@ -1,0 +1,196 @@
+"""Machines that parts run on: this one, and others reached by ssh as the user's own configuration knows them.
+
+Both are the same to everything else: a command line goes in, a command line for this machine comes out. What a remote
+program writes to its outputs arrives here as it is written; files it leaves are fetched when the trial is over.
+"""
+
+import os
+import random
+import shlex
+import shutil
+import socket
+import subprocess
+import tempfile
+import tomllib
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from posthaste_lab.experiments.description import Strict
+from posthaste_lab.experiments.problems import BadExperiment, RunFailed
+
+# Without asking anybody anything, and giving up on a machine that does not answer.
+SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+COMMAND_TIMEOUT_S = 120
+
+
+@dataclass(frozen=True)
+class Host(ABC):
+    """A machine; `address` is where parts on other machines reach those on this one."""
+
+    name: str
+    address: str
+    posthaste: Path
+    scratch: str
+
+    @abstractmethod
+    def command(self, arguments: list[str]) -> list[str]:
+        """A command line to run here that runs `arguments` there."""
+
+    @abstractmethod
+    def free_port(self) -> int:
+        """A TCP port that nobody listens on."""
+
+    @abstractmethod
+    def make_directory(self) -> str:
+        """A new empty directory that everybody there may enter."""
+
+    @abstractmethod
+    def remove_directory(self, directory: str) -> None:
+        """Remove it with all that is in it."""
+
+    @abstractmethod
+    def fetch(self, path: str, to: Path) -> None:
+        """Copy the file or directory `path` there to `to` here; nothing when there is none."""
+
+
+def run(host: Host, arguments: list[str]) -> str:
+    """Run a short command on a host and answer its output. Raises RunFailed with what it complained about."""
+    command = host.command(arguments)
+    try:
+        done = subprocess.run(  # noqa: S603
+            command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False, start_new_session=True
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RunFailed(f"{shlex.join(arguments)} on {host.name}: {error}") from None
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise RunFailed(
+            f"{shlex.join(arguments)} on {host.name} ended with {done.returncode}: {said[-1] if said else 'no word'}"
+        )
+    return done.stdout
+
+
+@dataclass(frozen=True)
+class Local(Host):
+    """The machine we are on."""
+
+    def command(self, arguments: list[str]) -> list[str]:
+        """As it is."""
+        return arguments
+
+    def free_port(self) -> int:
+        """One that the system gave away a moment ago."""
+        with socket.socket() as listener:
+            listener.bind((self.address, 0))
+            return int(listener.getsockname()[1])
+
+    def make_directory(self) -> str:
+        """Below the scratch directory."""
+        directory = tempfile.mkdtemp(prefix="posthaste-lab-", dir=self.scratch)
+        os.chmod(directory, 0o755)  # noqa: S103 - a database runs as another user
+        return directory
+
+    def remove_directory(self, directory: str) -> None:
+        """With all that is in it."""
+        shutil.rmtree(directory, ignore_errors=True)
+
+    def fetch(self, path: str, to: Path) -> None:
+        """By copying, since the scratch directory may be on another file system."""
+        if Path(path).is_dir():
+            shutil.copytree(path, to, dirs_exist_ok=True)
+        elif Path(path).exists():
+            shutil.copyfile(path, to)
+
+
+class RemoteTable(Strict):
+    """A table of hosts.toml. That of "local" says only where the other machines reach this one."""
+
+    ssh: str = ""
+    address: Annotated[str, Field(min_length=1)]
+    posthaste: str = "posthaste"
+    scratch: str = "/tmp"  # noqa: S108 - on another machine, with a name of mktemp's below it
+    options: Annotated[list[str], Field(default_factory=list)]
+
+
+@dataclass(frozen=True)
+class Remote(Host):
+    """Another machine, reached by ssh."""
+
+    ssh: str
+    options: tuple[str, ...] = ()
+
+    def command(self, arguments: list[str]) -> list[str]:
+        """Through ssh, which hands one line to a shell over there."""
+        return [*SSH, *self.options, "--", self.ssh, shlex.join(arguments)]
+
+    def free_port(self) -> int:
+        """One at random; a program that finds it taken says so."""
+        return random.SystemRandom().randint(20_000, 32_000)
+
+    def make_directory(self) -> str:
+        """Below its scratch directory."""
+        directory = run(self, ["mktemp", "-d", f"{self.scratch}/posthaste-lab-XXXXXXXX"]).strip()
+        run(self, ["chmod", "755", directory])
+        return directory
+
+    def remove_directory(self, directory: str) -> None:
+        """With all that is in it."""
+        run(self, ["rm", "-rf", "--", directory])
+
+    def fetch(self, path: str, to: Path) -> None:
+        """As one stream of tar."""
+        if not run(self, ["sh", "-c", 'test ! -e "$0" || echo there', path]):
+            return
+        with tempfile.TemporaryDirectory(dir=to.parent) as unpacked:
+            pack = self.command(["tar", "-C", str(Path(path).parent), "-cf", "-", Path(path).name])
+            with subprocess.Popen(pack, stdout=subprocess.PIPE, start_new_session=True) as packing:  # noqa: S603
+                unpack = ["tar", "-C", unpacked, "-xf", "-"]
+                done = subprocess.run(unpack, stdin=packing.stdout, check=False)  # noqa: S603
+            if packing.returncode or done.returncode:
+                raise RunFailed(f"{path} on {self.name} could not be fetched")
+            Path(unpacked, Path(path).name).rename(to)
+
+
+def this_machine(posthaste: Path, scratch: Path | None = None) -> Local:
+    """The machine we are on, whose parts reach each other on loopback."""
+    return Local("local", "127.0.0.1", posthaste, str(scratch or tempfile.gettempdir()))
+
+
+def load_hosts(path: Path | None, local: Local) -> dict[str, Host]:
+    """All machines by name: "local" is ours, the others are those of hosts.toml. Raises BadExperiment."""
+    if path is None:
+        return {"local": local}
+    try:
+        tables = TypeAdapter(dict[str, RemoteTable]).validate_python(tomllib.loads(path.read_text("utf-8")))
+    except OSError as error:
+        raise BadExperiment(str(path), [f"cannot be read: {error.strerror}"]) from None
+    except tomllib.TOMLDecodeError as error:
+        raise BadExperiment(str(path), [f"is not TOML: {error}"]) from None
+    except ValidationError as error:
+        said = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
+        raise BadExperiment(str(path), said) from None
+    hosts: dict[str, Host] = {"local": local}
+    for name, table in tables.items():
+        if name == "local":
+            hosts[name] = replace(local, address=table.address)
+        elif not table.ssh:
+            raise BadExperiment(str(path), [f"{name}.ssh: is missing; it says how ssh reaches this machine"])
+        else:
+            posthaste, options = Path(table.posthaste), tuple(table.options)
+            hosts[name] = Remote(name, table.address, posthaste, table.scratch, table.ssh, options)
+    return hosts
+
+
+@cache
+def unprivileged_user(host: Host) -> str | None:
+    """Whom a server must run as that refuses root: None when we are not root there."""
+    if run(host, ["id", "-u"]).strip() != "0":
+        return None
+    users = run(host, ["getent", "passwd"])
+    names = {line.split(":", 1)[0] for line in users.splitlines()}
+    return next((name for name in ("postgres", "nobody") if name in names), "nobody")

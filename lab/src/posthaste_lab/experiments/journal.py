@@ -1,0 +1,120 @@
+"""The directory of a run: what it holds, what is done, and a journal of everything that was tried.
+
+| file | holds |
+| --- | --- |
+| experiment.toml | the description as it was run |
+| plan.json | trials in their order, seed, environment |
+| trials/NAME/ | one trial: a directory for each part, events.csv, trial.json when it is done |
+| trials.csv, kinds.csv | a row for each trial that is done; a row for each of its kinds of request |
+| journal.csv | every start, end, failure and interruption, with its time |
+"""
+
+import csv
+import hashlib
+import json
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from posthaste_lab.experiments.figures import Row
+from posthaste_lab.experiments.plan import Plan, Trial
+from posthaste_lab.experiments.problems import BadExperiment
+
+DONE = "trial.json"
+
+
+@dataclass(frozen=True)
+class Journal:
+    """A run's directory."""
+
+    directory: Path
+
+    def begin(self, source: str, plan: Plan, environment: dict[str, Any], *, quick: bool) -> None:
+        """Make the directory, or take up the one of an interrupted run of the same experiment."""
+        content = plan.as_json() | {
+            "quick": quick,
+            "experiment_sha256": hashlib.sha256(source.encode()).hexdigest(),
+            "environment": environment,
+        }
+        path = self.directory / "plan.json"
+        if path.exists():
+            held = json.loads(path.read_text("utf-8"))
+            same = all(held[key] == content[key] for key in ("experiment_sha256", "quick", "trials"))
+            if not same:
+                raise BadExperiment(
+                    str(self.directory),
+                    ["holds a run of another experiment, or of this one as it was: name another directory with --out"],
+                )
+            self.note("", "resumed", f"posthaste at {environment['posthaste']}")
+            return
+        if self.directory.exists() and any(self.directory.iterdir()):
+            raise BadExperiment(str(self.directory), ["holds something that is no run: name another directory"])
+        (self.directory / "trials").mkdir(parents=True, exist_ok=True)
+        (self.directory / "experiment.toml").write_text(source, "utf-8")
+        write_json(path, content)
+        self.note("", "begun", "")
+
+    def of(self, trial: Trial) -> Path:
+        """The directory of a trial."""
+        return self.directory / "trials" / trial.name
+
+    def done(self, trial: Trial) -> dict[str, Any] | None:
+        """What `trial.json` holds, when the trial is over, finished or failed."""
+        path = self.of(trial) / DONE
+        return json.loads(path.read_text("utf-8")) if path.exists() else None
+
+    def clear(self, trial: Trial) -> None:
+        """Make room for a trial. One that was begun and never ended goes, and the journal tells."""
+        if self.of(trial).exists():
+            shutil.rmtree(self.of(trial))
+            self.note(trial.name, "cleared", "what was left of an interrupted or failed trial; it is run again")
+        self.of(trial).mkdir(parents=True)
+
+    def end(self, trial: Trial, result: dict[str, Any]) -> None:
+        """The trial is over."""
+        write_json(self.of(trial) / DONE, result)
+        self.note(trial.name, result["status"], result["reason"])
+
+    def note(self, trial: str, event: str, detail: str) -> None:
+        """A line of the journal."""
+        path = self.directory / "journal.csv"
+        new = not path.exists()
+        with path.open("a", newline="") as out:
+            table = csv.writer(out)
+            if new:
+                table.writerow(["time", "trial", "event", "detail"])
+            table.writerow([datetime.now(UTC).isoformat(timespec="seconds"), trial, event, detail])
+
+    def write_tables(self, results: Sequence[dict[str, Any]]) -> None:
+        """Write trials.csv and kinds.csv anew from all trials that are over."""
+        trials, kinds = [], []
+        for result in sorted(results, key=lambda each: (each["cell"], each["repetition"])):
+            key = {"trial": result["name"]} | {name: result[name] for name in ("place", "cell", "repetition")}
+            levels = result["levels"]
+            head = key | levels | {"status": result["status"], "took_s": round(result["took_s"], 3)}
+            trials.append(head | result["figures"])
+            kinds += [key | levels | {"kind": kind} | figures for kind, figures in result["kinds"].items()]
+        write_table(self.directory / "trials.csv", trials)
+        write_table(self.directory / "kinds.csv", kinds)
+
+
+def write_json(path: Path, content: object) -> None:
+    """Whole or not at all."""
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
+    new.replace(path)
+
+
+def write_table(path: Path, rows: Iterable[Row]) -> None:
+    """A CSV with a column for every name that occurs; a cell without a figure is empty."""
+    rows = list(rows)
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    new = path.with_suffix(".new")
+    with new.open("w", newline="") as out:
+        table = csv.DictWriter(out, columns, restval="")
+        table.writeheader()
+        table.writerows(rows)
+    new.replace(path)

@@ -1,0 +1,173 @@
+"""The parts of a trial, brought up one after the other and taken down in the opposite order, whatever happens.
+
+A part with several instances is several processes. Whatever names a part in another's options, `{tier}`, gets the
+addresses of all its instances; an option whose value is a list is given several times, as the programs expect.
+"""
+
+import re
+import shlex
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from posthaste_lab.experiments import postgresql
+from posthaste_lab.experiments.description import Experiment, Value
+from posthaste_lab.experiments.hosts import Host, unprivileged_user
+from posthaste_lab.experiments.kinds import POSTGRESQL, Kind, find_program, kinds, known_options
+from posthaste_lab.experiments.problems import RunFailed
+from posthaste_lab.experiments.process import Process
+from posthaste_lab.experiments.spans import milliseconds
+
+READY_S = 30.0
+STEP_S = 120.0
+
+
+@dataclass
+class Instance:
+    """One process of a part: where it runs and where what it leaves will lie."""
+
+    part: str
+    kind: Kind
+    host: Host
+    directory: str
+    keep: Path
+    options: dict[str, Value]
+    process: Process | None = None
+    address: str = ""
+
+    @property
+    def record(self) -> str:
+        """Where it leaves its record, on its host."""
+        return f"{self.directory}/record"
+
+    @property
+    def summary(self) -> str:
+        """Where it leaves its summary, on its host; the record's directory would be refused as taken."""
+        return f"{self.directory}/summary.json"
+
+
+@dataclass
+class Parts:
+    """All parts of one trial."""
+
+    experiment: Experiment
+    hosts: dict[str, Host]
+    directory: Path
+    workload_seed: int
+    instances: list[Instance] = field(default_factory=list)
+
+    def bring_up(self, stack: ExitStack, options: dict[str, tuple[int, dict[str, Value]]]) -> None:
+        """Start everything but the loads; `stack` takes it down again."""
+        for part, (count, given) in options.items():
+            for number in range(count):
+                instance = self._lay_out(stack, part, number, count, given)
+                if instance.kind.role != "load":
+                    self._start(stack, instance)
+
+    def start_loads(self, stack: ExitStack) -> list[Instance]:
+        """Start the loads, one right after the other."""
+        loads = [instance for instance in self.instances if instance.kind.role == "load"]
+        for instance in loads:
+            self._start(stack, instance)
+        return loads
+
+    def must_all_be_up(self) -> None:
+        """Raises RunFailed when a server has ended."""
+        for instance in self.instances:
+            process = instance.process
+            if instance.kind.role == "server" and process is not None and process.ended() is not None:
+                raise RunFailed(process.epitaph("during the trial"))
+
+    def _lay_out(self, stack: ExitStack, part: str, number: int, count: int, options: dict[str, Value]) -> Instance:
+        place = self.experiment.placement.get(part)
+        host = self.hosts[place.host if place else "local"]
+        directory = host.make_directory()
+        stack.callback(host.remove_directory, directory)
+        name = part if count == 1 else f"{part}-{number + 1}"
+        kind = kinds()[self.experiment.parts[part].kind]
+        self.instances.append(Instance(part, kind, host, directory, self.directory / name, options))
+        return self.instances[-1]
+
+    def _start(self, stack: ExitStack, instance: Instance) -> None:
+        name, kind, host = instance.keep.name, instance.kind, instance.host
+        if kind.name == POSTGRESQL:
+            settings = {option: self._filled(value, instance, 0) for option, value in instance.options.items()}
+            process, instance.address = postgresql.start(name, host, settings, instance.directory, instance.keep)
+            instance.process = process
+            stack.callback(process.stop)
+            return
+        port = host.free_port() if kind.ready == "tcp" else 0
+        process = Process(name, host, self._command(instance, port), instance.directory, instance.keep)
+        instance.process = process
+        stack.callback(process.stop)
+        if kind.ready is not None:
+            instance.address = process.wait_ready(kind.ready, f"{host.address}:{port}", READY_S)
+        elif kind.role == "step" and process.wait_done(STEP_S) != 0:
+            raise RunFailed(process.epitaph("instead of doing its work"))
+
+    def _command(self, instance: Instance, port: int) -> list[str]:
+        kind, place = instance.kind, self.experiment.placement.get(instance.part)
+        program = find_program(kind.program, instance.host.posthaste)
+        options: dict[str, Value] = {
+            option: value for option, value in kind.defaults.items() if self._known(instance, option, program)
+        }
+        options |= instance.options
+        command = ["taskset", "-c", place.cpus] if place is not None and place.cpus else []
+        command += [program, *kind.arguments]
+        for option, value in options.items():
+            command += _arguments(option, self._filled(value, instance, port))
+        return command
+
+    def _known(self, instance: Instance, option: str, program: str) -> bool:
+        if option == "user":
+            return unprivileged_user(instance.host) is not None
+        optional = option in instance.kind.optional
+        return not optional or instance.host.name != "local" or option in known_options(instance.kind.name, program)
+
+    def _filled(self, value: Value, instance: Instance, port: int) -> Value:
+        """A value with its placeholders filled."""
+        if isinstance(value, list):
+            return [each for one in value for each in _as_list(self._filled(one, instance, port))]
+        if not isinstance(value, str):
+            return value
+        head, measured, tail = self.experiment.trimmed
+        own = {
+            "host": instance.host.address,
+            "port": str(port),
+            "address": f"{instance.host.address}:{port}",
+            "dir": instance.directory,
+            "record": instance.record,
+            "summary": instance.summary,
+            "duration": milliseconds(measured),
+            "head": milliseconds(head),
+            "tail": milliseconds(tail),
+            "window": milliseconds(self.experiment.run.window),
+            "seed": str(self.workload_seed),
+            "user": unprivileged_user(instance.host) or "",
+        }
+        whole = re.fullmatch(r"\{([a-z][a-z0-9_-]*)\}", value)
+        if whole and whole[1] not in own:
+            return self._addresses(whole[1])
+        return re.sub(
+            r"\{([a-z][a-z0-9_-]*)\}", lambda m: own.get(m[1]) or ",".join(map(str, self._addresses(m[1]))), value
+        )
+
+    def _addresses(self, part: str) -> list[bool | int | float | str]:
+        return [instance.address for instance in self.instances if instance.part == part]
+
+
+def _as_list(value: Value) -> list[bool | int | float | str]:
+    return value if isinstance(value, list) else [value]
+
+
+def _arguments(option: str, value: Value) -> list[str]:
+    if value is True:
+        return [f"--{option}"]
+    if value is False:
+        return []
+    return [argument for each in _as_list(value) for argument in (f"--{option}", str(each))]
+
+
+def spoken(instance: Instance) -> str:
+    """The command line of an instance, as one would type it."""
+    return shlex.join(instance.process.arguments) if instance.process else ""

@@ -1,0 +1,63 @@
+"""A PostgreSQL server of a trial's own: new, empty, durable as it comes, and gone with the trial.
+
+Options of the part are settings of the server, so what the experiment file says is what ran. The cluster is made anew
+for each trial, since a table that an earlier trial has left full of dead rows would be a factor nobody varies.
+"""
+
+import re
+from pathlib import Path
+
+from posthaste_lab.experiments.description import Value
+from posthaste_lab.experiments.hosts import Host, run, unprivileged_user
+from posthaste_lab.experiments.kinds import postgresql_programs
+from posthaste_lab.experiments.process import Process
+
+READY_S = 60
+DATABASE = "posthaste"
+# Checkpoints explain dips, so they are to be seen in the log.
+LOGGED = {"log_checkpoints": "on", "log_line_prefix": "%n ", "log_autovacuum_min_duration": "0"}
+EVENT = re.compile(
+    r"^(?P<end>\d+\.\d+) LOG:\s+(?:(?P<checkpoint>checkpoint complete):.* total=(?P<total>[\d.]+) s"
+    r"|(?P<vacuum>automatic (?:vacuum|analyze)) of table)",
+)
+ELAPSED = re.compile(r"elapsed: ([\d.]+) s")
+
+
+def start(name: str, host: Host, settings: dict[str, Value], directory: str, logs: Path) -> tuple[Process, str]:
+    """Start a server and make its database. Answers the process and the URL."""
+    programs, user = postgresql_programs(), unprivileged_user(host)
+    data, port = f"{directory}/data", host.free_port()
+    as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"] if user else []
+    if user:
+        run(host, ["chown", user, directory])
+    initdb = [str(programs / "initdb"), "--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8"]
+    run(host, [*as_user, *initdb, "--locale=C", "--pgdata", data])
+    given = LOGGED | {setting: str(value) for setting, value in settings.items()}
+    command = [*as_user, str(programs / "postgres"), "-D", data, "-p", str(port), "-k", directory, "-h", "*"]
+    if host.name == "local":
+        command[-1] = host.address
+    command += [argument for setting, value in given.items() for argument in ("-c", f"{setting}={value}")]
+    process = Process(name, host, command, directory, logs, signal="INT")
+    process.wait_ready("database system is ready to accept connections", "", READY_S)
+    run(host, [*as_user, str(programs / "createdb"), "-h", directory, "-p", str(port), "-U", "postgres", DATABASE])
+    return process, f"postgres://postgres@{host.address}:{port}/{DATABASE}"
+
+
+def events(log: Path, origin_unix_s: float, source: str) -> list[tuple[float, float, str, str]]:
+    """Checkpoints and vacuums from a server's log: start in seconds from `origin_unix_s`, duration in ms, source, kind.
+
+    A line is written when the thing is over.
+    """
+    found: list[tuple[float, float, str, str]] = []
+    for line in log.read_text("utf-8", "replace").splitlines():
+        match = EVENT.match(line)
+        if not match:
+            elapsed = ELAPSED.search(line)
+            if elapsed and found and found[-1][3].startswith("automatic") and found[-1][1] == 0:
+                start_s, _, _, kind = found[-1]
+                found[-1] = (start_s - float(elapsed[1]), float(elapsed[1]) * 1000, source, kind)
+            continue
+        took = float(match["total"] or 0)
+        kind = "checkpoint" if match["checkpoint"] else match["vacuum"]
+        found.append((float(match["end"]) - origin_unix_s - took, took * 1000, source, kind))
+    return found

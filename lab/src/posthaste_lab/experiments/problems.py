@@ -1,0 +1,16 @@
+"""What can be wrong with an experiment, and what can go wrong in a run."""
+
+from collections.abc import Iterable
+
+
+class BadExperiment(ValueError):  # noqa: N818 - read aloud, it is one
+    """A description that cannot be run. `problems` says of each thing wrong in `where`: key, value, rule."""
+
+    def __init__(self, where: str, problems: Iterable[str]) -> None:
+        """Say what is wrong in the file `where`."""
+        self.where, self.problems = where, list(problems)
+        super().__init__("; ".join(f"{where}: {problem}" for problem in self.problems))
+
+
+class RunFailed(RuntimeError):  # noqa: N818 - read aloud, it is one
+    """A run, or one trial of it, could not be done; the text says which part said what."""

@@ -1,0 +1,118 @@
+"""One program while it runs: started, waited for, watched, stopped, whatever happens to us meanwhile.
+
+Between us and the program stands a guard, a shell whose input is a pipe that only we hold open. It hears of our end in
+every case, SIGKILL and a broken ssh connection included, and then ends the program. Stopping is the same: the pipe is
+closed. (A signal at the parent's death would do on this machine, but not on another one.)
+"""
+
+import re
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from posthaste_lab.experiments.hosts import Host
+from posthaste_lab.experiments.problems import RunFailed
+
+# How long a program may take to end by itself when told to; a tier drains for up to 10 s.
+GRACE_S = 15
+POLL_S = 0.02
+# $1: the signal that stops it, $2: the directory to work in. What waits in the background for the end of our input ends
+# the program then, politely first.
+GUARD = f"""
+stop=$1; cd "$2" || exit 127; shift 2; exec 3<&0
+"$@" </dev/null 3<&- & child=$!
+{{
+    cat <&3; exec 3<&-; kill -$stop $child
+    for _ in $(seq {GRACE_S * 10}); do kill -0 $child || exit; sleep 0.1; done
+    kill -KILL $child
+}} >/dev/null 2>&1 & guard=$!
+exec 3<&-
+wait $child; status=$?
+kill $guard 2>/dev/null
+exit $status
+"""
+
+
+class Process:
+    """A running program; its output goes to files."""
+
+    def __init__(
+        self, name: str, host: Host, arguments: list[str], directory: str, logs: Path, signal: str = "TERM"
+    ) -> None:
+        """Start it. `directory` is where it works, on its host; `logs` a directory here; `signal` stops it."""
+        logs.mkdir(parents=True, exist_ok=True)
+        self.name, self.arguments, self.host = name, arguments, host
+        self.out, self.err = logs / "stdout.log", logs / "stderr.log"
+        with self.out.open("wb") as out, self.err.open("wb") as err:
+            self._guard = subprocess.Popen(  # noqa: S603
+                host.command(["sh", "-c", GUARD, "guard", signal, directory, *arguments]),
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,  # Ctrl-C is for us, not for it
+            )
+
+    def ended(self) -> int | None:
+        """The exit status, when it has ended by itself or otherwise."""
+        return self._guard.poll()
+
+    def wait_ready(self, sign: str, address: str, timeout_s: float) -> str:
+        """Wait until it is up, and answer its address.
+
+        `sign` is the pattern of a line, whose group is the address, or "tcp". Raises RunFailed when it ends or takes
+        too long.
+        """
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if self.ended() is not None:
+                raise RunFailed(self.epitaph("before it was ready"))
+            if sign == "tcp":
+                if _accepts(address):
+                    return address
+            else:
+                found = re.search(sign, self.err.read_text("utf-8", "replace"))
+                if found:
+                    return found[1] if found.re.groups else address
+            time.sleep(POLL_S)
+        raise RunFailed(f"{self.name} was not ready after {timeout_s:g} s; its last word: {self.last_word()}")
+
+    def wait_done(self, timeout_s: float) -> int:
+        """Wait until it ends by itself, and answer its status. Raises RunFailed when that takes too long."""
+        try:
+            return self._guard.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise RunFailed(f"{self.name} did not end within {timeout_s:g} s") from None
+
+    def stop(self) -> int:
+        """Have it ended, wait for that, and answer the exit status."""
+        if self._guard.stdin is not None and not self._guard.stdin.closed:
+            self._guard.stdin.close()
+        try:
+            return self._guard.wait(GRACE_S + 5)
+        except subprocess.TimeoutExpired:
+            self._guard.kill()
+            return self._guard.wait()
+
+    def epitaph(self, when: str) -> str:
+        """How it ended, in a sentence."""
+        status = self.ended()
+        how = f"was killed by signal {status - 128}" if status is not None and status > 128 else f"ended with {status}"
+        return f"{self.name} {how} {when}; its last word: {self.last_word()}"
+
+    def last_word(self) -> str:
+        """The last line it wrote, to stderr or else to stdout."""
+        for log in (self.err, self.out):
+            lines = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
+            if lines:
+                return lines[-1].strip()
+        return "none"
+
+
+def _accepts(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=1):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,131 @@
+"""A whole run: every trial of the plan in its order, each recorded, none twice, none silently.
+
+An interruption (Ctrl-C, SIGTERM, a crash of this program) leaves whole trials and at most one half; the same command
+goes on from there. A trial that fails is recorded as failed and the run goes on, so that one bad setting does not cost
+a night; after several failures in a row it stops, because then the setup is at fault and not a setting.
+"""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from posthaste_lab.experiments.description import Experiment
+from posthaste_lab.experiments.environment import busy, environment
+from posthaste_lab.experiments.hosts import Host
+from posthaste_lab.experiments.journal import Journal
+from posthaste_lab.experiments.plan import OVERHEAD_S, Plan, Trial, make_plan
+from posthaste_lab.experiments.problems import RunFailed
+from posthaste_lab.experiments.trial import run_trial
+
+FAILURES_IN_A_ROW_MAX = 3
+# Of a minute's load per core: above it somebody else is measured too.
+BUSY = 0.5
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is: told before each trial and at the end."""
+
+    trial: Trial | None
+    over: int
+    of: int
+    remaining_s: float
+    failed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to: trials by how they ended, and why the failed ones did."""
+
+    finished: int
+    failed: dict[str, str]
+
+
+def run_experiment(
+    experiment: Experiment,
+    source: str,
+    hosts: dict[str, Host],
+    directory: Path,
+    *,
+    quick: bool = False,
+    retry_failed: bool = False,
+    tell: Callable[[Progress], None] = lambda _: None,
+) -> Outcome:
+    """Run what is not done yet of `experiment`, whose file says `source`, in `directory`.
+
+    With `retry_failed`, trials that failed earlier are run again. Raises BadExperiment when the directory holds
+    something else, RunFailed when nothing works, KeyboardInterrupt when interrupted; then nothing is left running.
+    """
+    plan, journal = make_plan(experiment), Journal(directory)
+    around = environment(experiment, hosts, hosts["local"].posthaste) | {"busy": busy(hosts["local"]) > BUSY}
+    journal.begin(source, plan, around, quick=quick)
+    results = {trial.name: result for trial in plan.trials if (result := journal.done(trial)) is not None}
+    if retry_failed:
+        results = {name: result for name, result in results.items() if result["status"] == "finished"}
+    with _terminable():
+        _run_all(experiment, plan, hosts, journal, results, tell)
+    journal.note("", "ended", "")
+    failed = {name: result["reason"] for name, result in results.items() if result["status"] == "failed"}
+    return Outcome(len(results) - len(failed), failed)
+
+
+def _run_all(
+    experiment: Experiment,
+    plan: Plan,
+    hosts: dict[str, Host],
+    journal: Journal,
+    results: dict[str, dict[str, Any]],
+    tell: Callable[[Progress], None],
+) -> None:
+    todo = [trial for trial in plan.trials if trial.name not in results]
+    took: list[float] = []
+    failures = 0
+    for place, trial in enumerate(todo):
+        each_s = sum(took) / len(took) if took else plan.trial_s + OVERHEAD_S
+        failed = tuple(name for name, result in results.items() if result["status"] == "failed")
+        tell(Progress(trial, len(results), len(plan.trials), each_s * (len(todo) - place), failed))
+        journal.clear(trial)
+        results[trial.name] = _run_one(experiment, trial, hosts, journal)
+        took.append(results[trial.name]["took_s"])
+        failures = failures + 1 if results[trial.name]["status"] == "failed" else 0
+        journal.write_tables(list(results.values()))
+        if failures == FAILURES_IN_A_ROW_MAX:
+            raise RunFailed(
+                f"{failures} trials in a row failed, the last because {results[trial.name]['reason']}; "
+                f"their logs are in {journal.of(trial)}"
+            )
+    tell(Progress(None, len(results), len(plan.trials), 0.0))
+
+
+def _run_one(experiment: Experiment, trial: Trial, hosts: dict[str, Host], journal: Journal) -> dict[str, Any]:
+    journal.note(trial.name, "started", "")
+    started = time.time()
+    try:
+        result = run_trial(experiment, trial, hosts, journal.of(trial))
+    except RunFailed as failure:
+        ended = {"status": "failed", "reason": str(failure), "started_unix_s": started, "took_s": time.time() - started}
+        result = asdict(trial) | ended | {"measured_unix_s": None, "commands": {}, "figures": {}, "kinds": {}}
+    except KeyboardInterrupt:
+        journal.note(trial.name, "interrupted", "")
+        raise
+    journal.end(trial, result)
+    return result
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM is an interruption too."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,139 @@
+"""One trial: bring the parts up, have them loaded, take them down, keep what they recorded, sum it up.
+
+`trial.json` is written last and under another name first, so a trial is done if and only if it is there. What is in a
+trial's directory without it was interrupted.
+"""
+
+import csv
+import json
+import time
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from posthaste_lab.experiments import postgresql
+from posthaste_lab.experiments.description import Experiment
+from posthaste_lab.experiments.figures import LoadFigures, Row, cpu_seconds, read_stages, read_summary, together
+from posthaste_lab.experiments.hosts import Host
+from posthaste_lab.experiments.kinds import POSTGRESQL
+from posthaste_lab.experiments.parts import Instance, Parts, spoken
+from posthaste_lab.experiments.plan import Trial, options_of
+from posthaste_lab.experiments.problems import RunFailed
+
+# How much longer than asked a load may take: to connect, to set up its data, to check what it received.
+SLACK_S = 60.0
+POLL_S = 0.05
+DONE = "trial.json"
+
+
+def run_trial(experiment: Experiment, trial: Trial, hosts: dict[str, Host], directory: Path) -> dict[str, Any]:
+    """Run it and answer what `trial.json` holds. Raises RunFailed when a part fails; KeyboardInterrupt passes through.
+
+    In every case nothing of it still runs afterwards.
+    """
+    parts = Parts(experiment, hosts, directory, experiment.run.seed + trial.repetition)
+    started = time.time()
+    with ExitStack() as stack:
+        parts.bring_up(stack, options_of(experiment, trial))
+        _await_loads(parts, parts.start_loads(stack), experiment.run.duration)
+        commands = {instance.keep.name: spoken(instance) for instance in parts.instances}
+        _stop_servers(parts)
+        _fetch(parts)
+    figures, kinds, measured = _sum_up(parts)
+    return asdict(trial) | {
+        "status": "finished",
+        "reason": "",
+        "started_unix_s": started,
+        "took_s": time.time() - started,
+        "measured_unix_s": measured,
+        "commands": commands,
+        "figures": figures,
+        "kinds": kinds,
+    }
+
+
+def _await_loads(parts: Parts, loads: list[Instance], duration_s: float) -> None:
+    deadline = time.monotonic() + duration_s + SLACK_S
+    running = list(loads)
+    while running:
+        parts.must_all_be_up()
+        for load in list(running):
+            process = load.process
+            status = process.ended() if process is not None else None
+            if process is None or status is None:
+                continue
+            if status != 0:
+                raise RunFailed(process.epitaph("during the trial"))
+            running.remove(load)
+        if time.monotonic() > deadline:
+            raise RunFailed(f"{running[0].keep.name} did not end within {duration_s + SLACK_S:g} s")
+        time.sleep(POLL_S)
+
+
+def _stop_servers(parts: Parts) -> None:
+    """Stop them in the opposite order, so that their records get their ends. A bad end is a failure."""
+    for instance in reversed(parts.instances):
+        process = instance.process
+        if process is None or instance.kind.role != "server":
+            continue
+        asked_to = process.ended() is None
+        status = process.stop()
+        if asked_to and status not in (0, 128 + 15, 128 + 2):
+            raise RunFailed(process.epitaph("when it was told to stop"))
+
+
+def _fetch(parts: Parts) -> None:
+    for instance in parts.instances:
+        given = instance.kind.defaults
+        if instance.kind.role == "load":
+            instance.host.fetch(instance.summary, instance.keep / "summary.json")
+        if "record" in given:
+            instance.host.fetch(instance.record, instance.keep / "record")
+
+
+def _sum_up(parts: Parts) -> tuple[Row, dict[str, Row], tuple[float, float] | None]:
+    loads = together([_summary(load) for load in parts.instances if load.kind.summary])
+    tiers = [each.keep / "record" for each in parts.instances if each.kind.role == "server"]
+    records = [record for record in tiers if (record / "windows.csv").exists()]
+    stages = read_stages(records, loads.measured)
+    row = loads.row | stages.get("all", {})
+    if records:
+        row["tier_cpu_s"] = sum(cpu_seconds(record, loads.measured) for record in records)
+    kinds = {kind: figures | stages.get(kind, {}) for kind, figures in loads.kinds.items()}
+    if loads.measured is not None:
+        _write_events(parts, loads.measured)
+    return row, kinds, loads.measured
+
+
+def _summary(load: Instance) -> LoadFigures:
+    path = load.keep / "summary.json"
+    try:
+        return read_summary(load.kind.summary or "", path)
+    except (OSError, ValueError, KeyError) as error:
+        raise RunFailed(f"{load.keep.name} left no summary that can be read in {path}: {error!r}") from None
+
+
+def _write_events(parts: Parts, measured: tuple[float, float]) -> None:
+    """All parts' events in one file, in seconds from the beginning of the measured time."""
+    rows = []
+    for instance in parts.instances:
+        if instance.kind.name == POSTGRESQL:
+            rows += postgresql.events(instance.keep / "stderr.log", measured[0], instance.keep.name)
+        path = instance.keep / "record" / "events.csv"
+        if path.exists():
+            start_unix_s = json.loads((path.parent / "run.json").read_text("utf-8"))["start_unix_ms"] / 1e3
+            with path.open(newline="") as lines:
+                rows += [
+                    (
+                        float(each["start_s"]) + start_unix_s - measured[0],
+                        float(each["duration_ms"]),
+                        f"{instance.keep.name} {each['source']}",
+                        each["kind"],
+                    )
+                    for each in csv.DictReader(lines)
+                ]
+    with (parts.directory / "events.csv").open("w", newline="") as out:
+        table = csv.writer(out)
+        table.writerow(["start_s", "duration_ms", "source", "kind"])
+        table.writerows((f"{start:.6f}", f"{took:.3f}", source, kind) for start, took, source, kind in sorted(rows))
