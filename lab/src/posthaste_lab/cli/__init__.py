@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from posthaste_lab.cli import audit, factorial, models, run
+from posthaste_lab.cli import audit, factorial, models, report, run
 from posthaste_lab.experiments.problems import BadExperiment, RunFailed
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("run")(run.run)
+app.command("report")(report.report)
 app.command("models")(models.models)
 app.command("factorial")(factorial.factorial)
 app.command("audit")(audit.audit)

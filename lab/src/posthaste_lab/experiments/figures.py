@@ -53,6 +53,8 @@ def _bench(summary: dict[str, Any]) -> LoadFigures:
         "generator_valid": summary["valid"],
         "invalid_because": "; ".join(summary["invalid_because"]),
     }
+    if summary.get("middleware"):
+        row["tier_counted_per_s"] = summary["middleware"]["counted_per_s"]
     if summary.get("check"):
         row["violations"] = summary["check"].get("violations", 0)
     kinds = {
@@ -108,7 +110,18 @@ def together(loads: list[LoadFigures]) -> LoadFigures:
     )
 
 
-SUMS = {"throughput_per_s", "served", "ok", "nulls", "errors", "clients", "population", "in_flight_mean", "violations"}
+SUMS = {
+    "throughput_per_s",
+    "tier_counted_per_s",
+    "served",
+    "ok",
+    "nulls",
+    "errors",
+    "clients",
+    "population",
+    "in_flight_mean",
+    "violations",
+}
 LARGEST = {"generator_utilization", "response_max_s", "measured_s", "open_loop", "batch"}
 MEANS = {"response_mean_s", "think_time_s", "call_mean_s"}
 

@@ -1,0 +1,16 @@
+"""`posthaste-lab report`: a run's directory as a page."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from posthaste_lab.report import write_report
+
+
+def report(
+    directory: Annotated[Path, typer.Argument(help="Directory of a run.", metavar="DIR")],
+    out: Annotated[Path | None, typer.Option(help="Where the report goes [default: DIR/report].")] = None,
+) -> None:
+    """Write a run's report: one offline page, charts as PNG and SVG, every table as CSV."""
+    print(write_report(directory, out))

@@ -1,0 +1,78 @@
+"""Repetitions put together: the mean of each cell with its interval. The unit of replication is the trial.
+
+Requests within a trial are not independent, so their number narrows nothing here.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from posthaste_lab.experiments.description import Level
+from posthaste_lab.report.results import Result, Run
+from posthaste_lab.stats import mean_interval
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A mean over trials; `low` and `high` are NaN where one trial is all there is."""
+
+    mean: float
+    low: float
+    high: float
+    trials: tuple[str, ...]
+    values: tuple[float, ...]
+
+    @property
+    def half_width(self) -> float:
+        """Half of the interval."""
+        return (self.high - self.low) / 2
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination of levels and its trials."""
+
+    number: int
+    levels: dict[str, Level]
+    results: tuple[Result, ...]
+
+    def figure(self, name: str) -> Figure | None:
+        """A figure of the trials, by its column in trials.csv; None when no trial has it."""
+        return figure_of(self.results, lambda result: result.figures.get(name))
+
+    def kind_figure(self, kind: str, name: str) -> Figure | None:
+        """The same of one kind of request."""
+        return figure_of(self.results, lambda result: result.kinds.get(kind, {}).get(name))
+
+
+def figure_of(results: Iterable[Result], read: Callable[[Result], float | None]) -> Figure | None:
+    """A figure over trials with Student's 95 % interval."""
+    known = [(result.name, value) for result in results if (value := read(result)) is not None]
+    known = [(name, float(value)) for name, value in known if not math.isnan(float(value))]
+    if not known:
+        return None
+    trials, values = tuple(name for name, _ in known), tuple(value for _, value in known)
+    if len(values) == 1:
+        return Figure(values[0], math.nan, math.nan, trials, values)
+    interval = mean_interval(values)
+    return Figure(interval.mean, interval.low, interval.high, trials, values)
+
+
+def cells_of(run: Run) -> list[Cell]:
+    """All cells that have a finished trial, in standard order."""
+    by_cell: dict[int, list[Result]] = {}
+    for result in run.finished:
+        by_cell.setdefault(result.cell, []).append(result)
+    return [Cell(number, results[0].levels, tuple(results)) for number, results in sorted(by_cell.items())]
+
+
+def series_of(run: Run, cells: list[Cell]) -> dict[str, list[Cell]]:
+    """Cells along the horizontal axis, a line for each combination of the other factors, by its name."""
+    lines: dict[str, list[Cell]] = {}
+    for cell in cells:
+        others = {name: cell.levels[name] for name in run.other_factors}
+        lines.setdefault(", ".join(f"{name} = {level}" for name, level in others.items()), []).append(cell)
+    if run.x is not None:
+        for line in lines.values():
+            line.sort(key=lambda cell: float(cell.levels[run.x or ""]))
+    return lines

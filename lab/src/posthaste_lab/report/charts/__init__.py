@@ -1,0 +1,23 @@
+"""Charts: readable without color, with units on every axis and zero where a bar or a rate begins.
+
+Lines differ by marker and dash, areas by gray and hatch; plots that are to be compared share their scale.
+"""
+
+from posthaste_lab.report.charts.effects import effects_chart, residuals_chart
+from posthaste_lab.report.charts.load import cells_chart, load_chart
+from posthaste_lab.report.charts.spread import box_chart, histogram_chart, percentile_chart
+from posthaste_lab.report.charts.stages import kinds_chart, stages_chart
+from posthaste_lab.report.charts.traces import traces_chart
+
+__all__ = [
+    "box_chart",
+    "cells_chart",
+    "effects_chart",
+    "histogram_chart",
+    "kinds_chart",
+    "load_chart",
+    "percentile_chart",
+    "residuals_chart",
+    "stages_chart",
+    "traces_chart",
+]

@@ -1,0 +1,162 @@
+"""Throughput and response time against the load, with intervals over repetitions and what the law says of each other.
+
+Both curves are one statement: N = X (R + Z). So each plot also shows the curve that follows from the other one by the
+law; where they part, a figure is wrong.
+"""
+
+import math
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Chart
+
+from posthaste_lab.report.cells import Cell, Figure
+from posthaste_lab.report.charts.style import (
+    FAINT,
+    INK,
+    LOG_RATIO,
+    MIDDLE,
+    SERIES_MAX,
+    legend_above,
+    line_of,
+    load_axis,
+    new_figure,
+    thousands,
+)
+from posthaste_lab.report.quantities import time_unit
+
+DODGE = 0.008  # of the axis
+Series = dict[str, list[Cell]]
+
+
+def load_chart(series: Series, x: str, label: str) -> Chart:
+    """Two plots above each other over the factor `x`."""
+    chart = new_figure(7.2)
+    top, bottom = chart.subplots(2, 1, sharex=True)
+    shown = dict(list(series.items())[:SERIES_MAX])
+    factor, unit = time_unit(_largest(shown, "response_mean_s"))
+    for number, (name, cells) in enumerate(shown.items()):
+        xs = _beside([float(cell.levels[x]) for cell in cells], number - (len(shown) - 1) / 2)
+        label_of = name or "measured, mean and 95 % interval"
+        _points(top, xs, [cell.figure("throughput_per_s") for cell in cells], 1.0, number, label_of)
+        _points(bottom, xs, [cell.figure("response_mean_s") for cell in cells], factor, number, label_of)
+        only = number == 0
+        law = "by the law from the other plot, N = X (R + Z)" if only else None
+        _line(top, xs, [_throughput_by_law(cell) for cell in cells], law)
+        _line(bottom, xs, [_scaled(_response_by_law(cell), factor) for cell in cells], None)
+    if len(shown) == 1:
+        cells = next(iter(shown.values()))
+        _light_load(top, cells, x)
+    levels = sorted({float(cell.levels[x]) for cells in shown.values() for cell in cells})
+    load_axis(bottom, levels, label)
+    top.set_ylabel("throughput (requests per second)")
+    bottom.set_ylabel(f"mean response time ({unit})")
+    for axis in (top, bottom):
+        thousands(axis)
+    _scale(top, shown, "throughput_per_s", 1.0)
+    _scale(bottom, shown, "response_mean_s", factor)
+    legend_above(top, 2)
+    return chart
+
+
+def cells_chart(cells: Sequence[Cell], names: Sequence[str], figure: str, label: str) -> Chart:
+    """One figure for each combination, as points with intervals: for factors that are no numbers."""
+    chart = new_figure(1.2 + 0.36 * len(cells))
+    axis = chart.subplots()
+    factor, unit = (1.0, "") if figure.endswith("_per_s") else time_unit(_largest({"": list(cells)}, figure))
+    for place, cell in enumerate(reversed(cells)):
+        known = cell.figure(figure)
+        if known is not None:
+            half = None if math.isnan(known.low) else [known.half_width * factor]
+            axis.plot([v * factor for v in known.values], [place] * len(known.values), "|", color=MIDDLE, markersize=9)
+            axis.errorbar([known.mean * factor], [place], xerr=half, fmt="o", color=INK, markersize=5, capsize=4)
+    axis.set_yticks(range(len(cells)), list(reversed(names)))
+    axis.set_ylim(-0.6, len(cells) - 0.4)
+    axis.set_xlim(left=0)
+    axis.set_xlabel(f"{label} ({unit})" if unit else label)
+    thousands(axis, "x")
+    return chart
+
+
+def _beside(xs: list[float], step: float) -> list[float]:
+    """The places of a line's points, a little beside those of the others, so that their intervals can be told apart."""
+    if min(xs) > 0 and max(xs) / min(xs) > LOG_RATIO:
+        return [x * (max(xs) / min(xs)) ** (DODGE * step) for x in xs]
+    return [x + (max(xs) - min(xs)) * DODGE * step for x in xs]
+
+
+def _points(
+    axis: Axes, xs: Sequence[float], figures: Sequence[Figure | None], factor: float, number: int, label: str
+) -> None:
+    known = [(x, figure) for x, figure in zip(xs, figures, strict=True) if figure is not None]
+    if not known:
+        return
+    means = [figure.mean * factor for _, figure in known]
+    halves = [0.0 if math.isnan(figure.low) else figure.half_width * factor for _, figure in known]
+    for x, figure in known:
+        axis.plot([x] * len(figure.values), [v * factor for v in figure.values], "_", color=MIDDLE, markersize=11)
+    axis.errorbar([x for x, _ in known], means, yerr=halves, capsize=3.5, label=label, **line_of(number))
+
+
+def _line(axis: Axes, xs: Sequence[float], ys: Sequence[float], label: str | None) -> None:
+    if all(math.isnan(y) for y in ys):
+        return
+    axis.plot(xs, ys, linestyle=(0, (1, 1.5)), color=MIDDLE, linewidth=1.6, label=label, zorder=1.5)
+
+
+def _scale(axis: Axes, series: Series, name: str, factor: float) -> None:
+    """From zero to a little above the trials: an interval of two may be ten times as high, and leaves the plot."""
+    figures = [figure for cells in series.values() for cell in cells if (figure := cell.figure(name)) is not None]
+    highest = max((value for figure in figures for value in figure.values), default=1.0)
+    wanted = max((figure.high for figure in figures if not math.isnan(figure.high)), default=highest)
+    axis.set_ylim(0, factor * (min(wanted, 1.5 * highest) * 1.05 if wanted > highest else 1.1 * highest))
+
+
+def _light_load(axis: Axes, cells: list[Cell], x: str) -> None:
+    """What throughput would be if nobody ever waited: N over the time at the lightest load."""
+    first = cells[0]
+    response, population = first.figure("response_mean_s"), first.figure("population")
+    if response is None or population is None or response.mean <= 0:
+        return
+    think = first.figure("think_time_s")
+    slope = 1 / (response.mean + (think.mean if think else 0.0))
+    highest = max(figure.mean for cell in cells if (figure := cell.figure("throughput_per_s")) is not None)
+    xs, ys = [], []
+    for cell in cells:
+        here = cell.figure("population")
+        if here is not None and here.mean * slope <= 1.6 * highest:
+            xs.append(float(cell.levels[x]))
+            ys.append(here.mean * slope)
+    if len(xs) > 1:
+        axis.plot(xs, ys, color=FAINT, linewidth=1.2, label="if nobody waited for another", zorder=1)
+
+
+def _throughput_by_law(cell: Cell) -> float:
+    population, response = cell.figure("population"), cell.figure("response_mean_s")
+    think = cell.figure("think_time_s")
+    if population is None or response is None or _is_open(cell):
+        return math.nan
+    return population.mean / (response.mean + (think.mean if think else 0.0))
+
+
+def _response_by_law(cell: Cell) -> float:
+    population, throughput = cell.figure("population"), cell.figure("throughput_per_s")
+    think, errors = cell.figure("think_time_s"), cell.figure("errors")
+    if population is None or throughput is None or throughput.mean <= 0 or _is_open(cell):
+        return math.nan
+    if errors is not None and errors.mean > 0:
+        return math.nan  # the law counts them, the throughput does not
+    return population.mean / throughput.mean - (think.mean if think else 0.0)
+
+
+def _is_open(cell: Cell) -> bool:
+    return any(result.figures.get("open_loop") for result in cell.results)
+
+
+def _scaled(value: float, factor: float) -> float:
+    return value * factor
+
+
+def _largest(series: Series, name: str) -> float:
+    figures = [cell.figure(name) for cells in series.values() for cell in cells]
+    return max((figure.mean for figure in figures if figure is not None), default=0.0)

@@ -1,0 +1,92 @@
+"""Trials over time, with what took place meanwhile: the trace that shows whether a mean means anything.
+
+What was trimmed is drawn too, shaded. Events are bands as wide as they lasted, with a mark on top where that is
+too thin to see.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Chart
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from posthaste_lab.report.charts.style import INK, MIDDLE, new_figure, same_scale, thousands
+from posthaste_lab.report.quantities import time_unit
+from posthaste_lab.report.records import Happening, Trace
+
+SCALE_RATIO_MAX = 6.0
+EVENT_MARKS = ("v", "^", "D", "s", "P", "X")
+
+
+def traces_chart(traces: Sequence[tuple[str, Trace, list[Happening]]]) -> Chart:
+    """Throughput and response time over time, a pair of plots for each trial; one scale where all can be seen on it."""
+    rows = len(traces)
+    chart = new_figure(max(3.6, 2.0 * rows + 0.8))
+    axes = chart.subplots(rows, 2, sharex="col", squeeze=False)
+    slowest = max(float(_finite_max(trace)) for _, trace, _ in traces)
+    factor, unit = time_unit(slowest)
+    kinds = sorted({f"{event.source}: {event.kind}" for _, _, events in traces for event in events})
+    marks = {kind: EVENT_MARKS[place % len(EVENT_MARKS)] for place, kind in enumerate(kinds)}
+    for (left, right), (name, trace, _) in zip(axes, traces, strict=True):
+        left.plot(trace.middle_s, trace.throughput_per_s, color=INK, linewidth=1.1, marker=".", markersize=3)
+        right.plot(trace.middle_s, trace.response_mean_s * factor, color=INK, linewidth=1.1, marker=".", markersize=3)
+        left.set_title(name)
+        for axis in (left, right):
+            _shade(axis, trace)
+    for column in (0, 1):
+        if one_scale(traces, column):
+            same_scale(axes[:, column])
+        else:
+            for axis in axes[:, column]:
+                axis.set_ylim(bottom=0)
+    for (left, right), (_, trace, events) in zip(axes, traces, strict=True):
+        for axis in (left, right):
+            _events(axis, events, trace, marks)
+            thousands(axis)
+    axes[-1, 0].set_xlabel("time since the measured part began (s)")
+    axes[-1, 1].set_xlabel("time since the measured part began (s)")
+    for place in range(rows):
+        axes[place, 0].set_ylabel("requests\nper second")
+        axes[place, 1].set_ylabel(f"mean response\ntime ({unit})")
+    _legend(chart, marks)
+    return chart
+
+
+def one_scale(traces: Sequence[tuple[str, Trace, list[Happening]]], column: int) -> bool:
+    """Whether all traces can share a scale (0: of throughput, 1: of response time) with all of them to be seen."""
+    series = [trace.response_mean_s if column else trace.throughput_per_s for _, trace, _ in traces]
+    tops = [float(np.nanmax(each)) for each in series if len(each) and not np.isnan(each).all()]
+    return not tops or max(tops) <= SCALE_RATIO_MAX * min(tops)
+
+
+def _finite_max(trace: Trace) -> float:
+    known = trace.response_mean_s[trace.response_mean_s == trace.response_mean_s]
+    return float(known.max()) if len(known) else 0.0
+
+
+def _shade(axis: Axes, trace: Trace) -> None:
+    begin, end = float(trace.middle_s.min()), float(trace.middle_s.max())
+    for left, right in ((begin, 0.0), (trace.measured_s, end)):
+        if right > left:
+            axis.axvspan(left, right, facecolor="#efefef", edgecolor="#d0d0d0", hatch="\\\\\\", linewidth=0, zorder=0)
+
+
+def _events(axis: Axes, events: Sequence[Happening], trace: Trace, marks: dict[str, str]) -> None:
+    top = axis.get_ylim()[1]
+    begin, end = float(trace.middle_s.min()), float(trace.middle_s.max())
+    for event in events:
+        if begin <= event.start_s <= end:
+            axis.axvspan(event.start_s, event.start_s + event.duration_s, color="#c4c4c4", linewidth=0, zorder=0.5)
+            mark = marks[f"{event.source}: {event.kind}"]
+            axis.plot([event.start_s], [top * 0.97], mark, color=MIDDLE, markersize=4.5, clip_on=False)
+
+
+def _legend(chart: Chart, marks: dict[str, str]) -> None:
+    handles: list[Line2D | Patch] = [Patch(facecolor="#efefef", edgecolor="#b0b0b0", hatch="\\\\\\", label="trimmed")]
+    handles += [
+        Line2D([], [], marker=mark, linestyle="", color=MIDDLE, markersize=5, label=kind)
+        for kind, mark in marks.items()
+    ]
+    chart.legend(handles=handles, loc="outside upper left", ncols=3, fontsize=9, frameon=False)

@@ -1,0 +1,137 @@
+"""The page: one file that needs nothing else, beside it every chart as PNG and SVG and every table as CSV."""
+
+import base64
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from posthaste_lab.errors import BadArgument
+from posthaste_lab.experiments.journal import write_table
+from posthaste_lab.report.cells import Cell, cells_of
+from posthaste_lab.report.charts.style import styled
+from posthaste_lab.report.quantities import with_interval
+from posthaste_lab.report.results import Run, read_run, spoken_levels
+from posthaste_lab.report.sections import SECTIONS, ChartItem, Section, TableItem
+from posthaste_lab.report.sections.trust import verdicts
+from posthaste_lab.report.verdict import Decision, decide, overall
+
+PNG_DPI = 150
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A chart as the page shows it."""
+
+    name: str
+    caption: str
+    source: str
+    uri: str
+    width: int
+    height: int
+
+
+def write_report(directory: Path, out: Path | None = None) -> Path:
+    """Write the report of the run in `directory` to `out` (its `report` directory by default); answers the page.
+
+    Raises BadArgument when there is no run, or none of its trials is over.
+    """
+    run = read_run(directory)
+    if not run.finished:
+        raise BadArgument("DIR", str(directory), "holds no finished trial yet, so there is nothing to report")
+    target = out or directory / "report"
+    for name in ("figures", "tables"):
+        (target / name).mkdir(parents=True, exist_ok=True)
+    cells = cells_of(run)
+    sections = [section for make in SECTIONS if (section := make(run, cells)) is not None]
+    decisions = [decide(claim, cells) for claim in run.experiment.claims]
+    with styled():
+        shown = [(section, [_item(item, target) for item in section.items]) for section in sections]
+    template = Environment(
+        loader=PackageLoader("posthaste_lab.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    ).get_template("page.html.jinja")
+    page = template.render(
+        run=run,
+        experiment=run.experiment,
+        verdict=overall(decisions),
+        decisions=[(decision, _mark(decision)) for decision in decisions],
+        headline=_headline(run, cells, sections),
+        warnings=warnings(run),
+        sections=shown,
+        is_table=lambda item: isinstance(item, TableItem),
+    )
+    index = target / "index.html"
+    index.write_text(page, "utf-8")
+    return index
+
+
+def _item(item: ChartItem | TableItem, target: Path) -> Drawn | TableItem:
+    if isinstance(item, TableItem):
+        write_table(target / "tables" / f"{item.name}.csv", item.raw)
+        return item
+    chart = item.draw()
+    chart.savefig(target / "figures" / f"{item.name}.png", dpi=PNG_DPI)
+    svg = io.BytesIO()
+    chart.savefig(svg, format="svg", metadata={"Date": None})
+    (target / "figures" / f"{item.name}.svg").write_bytes(svg.getvalue())
+    uri = "data:image/svg+xml;base64," + base64.b64encode(svg.getvalue()).decode()
+    width, height = chart.get_size_inches()
+    return Drawn(item.name, item.caption, item.source, uri, round(width * 96), round(height * 96))
+
+
+def _mark(decision: Decision) -> str:
+    return {"holds": "\N{CHECK MARK}", "is refuted": "\N{BALLOT X}", "is undecided": "?"}[decision.word]
+
+
+def _headline(run: Run, cells: Sequence[Cell], sections: Sequence[Section]) -> list[str]:
+    """What was found, in a few sentences that carry their figures."""
+    said = []
+    known = [(cell, figure) for cell in cells if (figure := cell.figure("throughput_per_s")) is not None]
+    if known:
+        cell, figure = max(known, key=lambda pair: pair[1].mean)
+        at = f" at {spoken_levels(cell.levels)}" if run.experiment.factors else ""
+        response = cell.figure("response_mean_s")
+        mean = f", with a mean response time of {with_interval('response_mean_s', response)}" if response else ""
+        highest = "Throughput is highest" if len(cells) > 1 else "Throughput is"
+        said.append(f"{highest}{at}: {with_interval('throughput_per_s', figure)}{mean}.")
+    said += [section.paragraphs[0] for section in sections if section.anchor == "where"]
+    return said
+
+
+def warnings(run: Run) -> list[str]:
+    """What a reader must know before quoting anything."""
+    found = []
+    if run.quick:
+        found.append(
+            "This is the quick version of the experiment: it shows that it works, its figures are not to be quoted."
+        )
+    if run.plan["environment"].get("busy"):
+        found.append("The machine was busy with something else when the run began, so its figures may be of both.")
+    failed = [result.name for result in run.results if not result.finished]
+    if failed:
+        found.append(f"{len(failed)} trials failed ({', '.join(failed)}); their reasons are at the end.")
+    if run.missing:
+        found.append(f"{run.missing} trials of the plan were not run yet.")
+    if run.experiment.run.repetitions == 1:
+        found.append("Each combination was run once, so nothing here can say how much chance is in it.")
+    invalid = [result.name for result in run.finished if result.figures.get("generator_valid") is False]
+    if invalid:
+        found.append(
+            f"In {len(invalid)} trials the load generator says its figures are not valid ({', '.join(invalid)})."
+        )
+    broken = sorted({result.name for result in run.finished for verdict in verdicts(result) if not verdict.holds})
+    if broken:
+        found.append(f"In {len(broken)} trials an operational law does not hold ({', '.join(broken)}).")
+    answered = sum(int(result.figures.get("errors") or 0) for result in run.finished)
+    if answered:
+        found.append(f"{answered} requests were answered with an error; throughput counts the others.")
+    violations = sum(int(result.figures.get("violations") or 0) for result in run.finished)
+    if violations:
+        found.append(f"{violations} answers were wrong, by the load generator's own check.")
+    return found

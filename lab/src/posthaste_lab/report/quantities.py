@@ -1,0 +1,58 @@
+"""Figures for people: few digits that mean something, and units that fit."""
+
+import math
+
+from posthaste_lab.report.cells import Figure
+
+MINUS = "\N{MINUS SIGN}"
+PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
+SHARE_LEAST = 5e-6  # below it a share is rounding
+MU = "\N{GREEK SMALL LETTER MU}"
+
+
+def digits(value: float, significant: int = 4) -> str:
+    """A number with so many significant digits, thousands set apart."""
+    if math.isnan(value):
+        return "\N{EN DASH}"
+    if value == 0:
+        return "0"
+    places = max(0, significant - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{min(places, 6)}f}".replace("-", MINUS)
+
+
+def time(seconds: float) -> str:
+    """A time in the unit that fits."""
+    factor, unit = time_unit(seconds)
+    return f"{digits(seconds * factor)} {unit}"
+
+
+def time_unit(seconds: float) -> tuple[float, str]:
+    """What to multiply seconds by, and the unit that makes."""
+    if math.isnan(seconds) or abs(seconds) >= 1:
+        return 1.0, "s"
+    return (1e3, "ms") if abs(seconds) >= 1e-3 or seconds == 0 else (1e6, f"{MU}s")
+
+
+def amount(name: str, value: float) -> str:
+    """The value of a figure named as in trials.csv, with its unit."""
+    if name.endswith("_per_s"):
+        return f"{digits(value)} per second"
+    return time(value) if name.endswith("_s") else digits(value)
+
+
+def with_interval(name: str, figure: Figure) -> str:
+    """Mean and half-width of the interval, in the same unit."""
+    if figure.half_width == 0:
+        return amount(name, figure.mean)
+    if math.isnan(figure.low):
+        return f"{amount(name, figure.mean)} (one trial, no interval)"
+    if name.endswith("_s") and not name.endswith("_per_s"):
+        factor, unit = time_unit(figure.mean)
+        return f"{digits(figure.mean * factor)} {PLUS_MINUS} {digits(figure.half_width * factor, 2)} {unit}"
+    unit = " per second" if name.endswith("_per_s") else ""
+    return f"{digits(figure.mean)} {PLUS_MINUS} {digits(figure.half_width, 2)}{unit}"
+
+
+def percent(share: float) -> str:
+    """A share as percent."""
+    return "0 %" if abs(share) < SHARE_LEAST else f"{digits(100 * share, 3)} %"

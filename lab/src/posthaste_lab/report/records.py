@@ -1,0 +1,144 @@
+"""What the programs of a trial recorded: windows over time, events, histograms."""
+
+import csv
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from hdrh.histogram import HdrHistogram
+from hdrh.log import HistogramLogReader
+
+from posthaste_lab.checks import FloatArray
+from posthaste_lab.report.results import Result
+
+# What a load generator leaves in its record about itself; the shading shows it already.
+PHASES = ("warm-up", "measured", "cool-down")
+NANOSECONDS_MAX = 3_600_000_000_000  # an hour; of the reference only, what is decoded brings its own range
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A trial over time, in seconds from the beginning of what is measured; a point for each window."""
+
+    middle_s: FloatArray
+    throughput_per_s: FloatArray
+    response_mean_s: FloatArray
+    measured_s: float
+    seen_by: str
+
+
+@dataclass(frozen=True)
+class Happening:
+    """An event beside the trace."""
+
+    start_s: float
+    duration_s: float
+    source: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A distribution of times: values in seconds with how many requests each stands for, ascending."""
+
+    values_s: FloatArray
+    counts: FloatArray
+    seen_by: str
+
+    @property
+    def total(self) -> float:
+        """Number of requests."""
+        return float(self.counts.sum())
+
+    def percentile(self, share: float) -> float:
+        """The value at or below which `share` of the requests lie."""
+        place = int(np.searchsorted(np.cumsum(self.counts), share * self.total))
+        return float(self.values_s[min(place, len(self.values_s) - 1)])
+
+    def percentile_is_known(self, share: float) -> bool:
+        """Whether some ten requests lie beyond it; else it is one request's luck."""
+        return self.total * (1 - share) >= 10
+
+
+def viewpoint(result: Result) -> tuple[Path, str] | None:
+    """The record to look at: the clients' own, else the tier's."""
+    for role, name in (("load", "the clients"), ("tier", "the middle tier")):
+        record = result.record(role)
+        if record is not None:
+            return record, name
+    return None
+
+
+def trace(result: Result, head_s: float, tail_s: float) -> Trace | None:
+    """The trial over time, as long as it was under load; None when no program recorded windows."""
+    view = viewpoint(result)
+    if view is None or result.measured_unix_s is None:
+        return None
+    record, seen_by = view
+    windows = pl.read_csv(record / "windows.csv", infer_schema_length=None).filter(pl.col("kind") == "all")
+    begin, end = result.measured_unix_s
+    windows = windows.with_columns(middle_s=pl.col("start_s") + pl.col("length_s") / 2 + _origin(record) - begin)
+    windows = windows.filter(pl.col("middle_s").is_between(-head_s, end - begin + tail_s))
+    if windows.is_empty():
+        return None
+    return Trace(
+        windows["middle_s"].to_numpy(),
+        windows["requests_per_s"].cast(pl.Float64).to_numpy(),
+        windows["response_mean_us"].cast(pl.Float64, strict=False).to_numpy() / 1e6,
+        end - begin,
+        seen_by,
+    )
+
+
+def events(result: Result) -> list[Happening]:
+    """What took place in the measured time, at least in part."""
+    path = result.directory / "events.csv"
+    if not path.exists() or result.measured_unix_s is None:
+        return []
+    end_s = result.measured_unix_s[1] - result.measured_unix_s[0]
+    with path.open(newline="") as lines:
+        found = [
+            Happening(float(row["start_s"]), float(row["duration_ms"]) / 1e3, row["source"], row["kind"])
+            for row in csv.DictReader(lines)
+            if row["kind"] not in PHASES
+        ]
+    return [event for event in found if event.start_s <= end_s and event.start_s + event.duration_s >= 0]
+
+
+def response_times(results: tuple[Result, ...]) -> Spread | None:
+    """Response times of all requests in the measured time of these trials, merged without loss."""
+    merged: HdrHistogram | None = None
+    seen_by = ""
+    for result in results:
+        view = viewpoint(result)
+        if view is None or result.measured_unix_s is None:
+            continue
+        seen_by = view[1]
+        for histogram in _histograms(view[0], result.measured_unix_s):
+            if merged is None:
+                merged = HdrHistogram(1, NANOSECONDS_MAX, 2)
+            merged.add(histogram)
+    if merged is None or merged.get_total_count() == 0:
+        return None
+    steps = [(item.value_iterated_to, item.count_at_value_iterated_to) for item in merged.get_recorded_iterator()]
+    values, counts = np.array(steps, dtype=np.float64).T
+    return Spread(values / 1e9, counts, seen_by)
+
+
+def _histograms(record: Path, measured: tuple[float, float]) -> list[HdrHistogram]:
+    """Response times of every kind in windows whose middle lies in the measured time."""
+    found = []
+    reader = HistogramLogReader(str(record / "latency.hlog"), HdrHistogram(1, NANOSECONDS_MAX, 2))
+    while (histogram := reader.get_next_interval_histogram()) is not None:
+        middle = (histogram.get_start_time_stamp() + histogram.get_end_time_stamp()) / 2e3
+        kind, _, stage = histogram.get_tag().partition("/")
+        if kind != "all" and stage == "response" and measured[0] <= middle <= measured[1]:
+            found.append(histogram)
+    reader.close()
+    return found
+
+
+def _origin(record: Path) -> float:
+    return float(json.loads((record / "run.json").read_text("utf-8"))["start_unix_ms"]) / 1e3

@@ -1,0 +1,22 @@
+"""What a report says, section by section, in the order a reader wants it: each is a function of the run."""
+
+from posthaste_lab.report.sections.design import design_section
+from posthaste_lab.report.sections.distributions import distributions_section
+from posthaste_lab.report.sections.over_time import time_section
+from posthaste_lab.report.sections.overview import overview_section
+from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem
+from posthaste_lab.report.sections.setup import setup_section
+from posthaste_lab.report.sections.trust import trust_section
+from posthaste_lab.report.sections.where import where_section
+
+SECTIONS = (
+    overview_section,
+    where_section,
+    time_section,
+    distributions_section,
+    design_section,
+    trust_section,
+    setup_section,
+)
+
+__all__ = ["SECTIONS", "ChartItem", "Section", "TableItem"]

@@ -1,0 +1,67 @@
+"""How response times are spread: what a mean hides."""
+
+from posthaste_lab.report.cells import Cell
+from posthaste_lab.report.charts import box_chart, histogram_chart, percentile_chart
+from posthaste_lab.report.quantities import time
+from posthaste_lab.report.records import Spread, response_times
+from posthaste_lab.report.results import Run
+from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem, few, names_of
+
+SHARES = (0.5, 0.9, 0.99, 0.999, 0.9999)
+CURVES_MAX, HISTOGRAMS_MAX = 6, 4
+
+
+def distributions_section(run: Run, cells: list[Cell]) -> Section | None:
+    """Percentiles, boxes, histograms; None when nothing recorded histograms."""
+    names = names_of(run, cells)
+    if run.x is not None and len(run.experiment.factors) == 1:
+        names = [f"{run.x} = {name}" for name in names]
+    spreads = {
+        name: found
+        for name, cell in zip(names, cells, strict=True)
+        if (found := response_times(cell.results)) is not None
+    }
+    if not spreads:
+        return None
+    seen_by = next(iter(spreads.values())).seen_by
+    section = Section("spread", "How response times are spread")
+    section.paragraphs.append(
+        f"Response times of all requests as {seen_by} measured them, repetitions merged. A percentile is given where "
+        "at least ten requests lie beyond it."
+    )
+    source = "trials/*/*/record/latency.hlog"
+    curves = {name: spreads[name] for name in few(list(spreads), CURVES_MAX)}
+    histograms = {name: spreads[name] for name in few(list(spreads), HISTOGRAMS_MAX)}
+    section.items.extend(
+        [
+            ChartItem(
+                "percentiles",
+                "Percentile curves: both scales are logarithmic, the horizontal one in odds, so each "
+                "further nine takes as much room as the one before.",
+                source,
+                lambda: percentile_chart(curves),
+            ),
+            ChartItem(
+                "boxes",
+                "Boxes hold the middle half of the requests with the median; whiskers reach from the 1st to the 99th "
+                "percentile.",
+                source,
+                lambda: box_chart(spreads),
+            ),
+            ChartItem("histograms", "Histograms on the same scales.", source, lambda: histogram_chart(histograms)),
+            _table(spreads, source),
+        ]
+    )
+    return section
+
+
+def _table(spreads: dict[str, Spread], source: str) -> TableItem:
+    rows, raw = [], []
+    for name, spread in spreads.items():
+        known = {share: spread.percentile(share) for share in SHARES if spread.percentile_is_known(share)}
+        cells = [time(known[share]) if share in known else "too few requests" for share in SHARES]
+        rows.append([name, *cells, time(float(spread.values_s[-1])), f"{spread.total:,.0f}"])
+        percentiles = {f"p{100 * share:g}_s".replace(".", "_"): value for share, value in known.items()}
+        raw.append({"combination": name, "requests": int(spread.total), **percentiles})
+    heads = ["combination", *(f"{100 * share:g} %" for share in SHARES), "largest", "requests"]
+    return TableItem("percentiles", "Response time within which so many were answered.", source, heads, rows, raw)

@@ -1,0 +1,127 @@
+"""Trials over time: whether they were steady, what disturbed them, and whether enough was trimmed."""
+
+from typing import Any
+
+import numpy as np
+
+from posthaste_lab.experiments.spans import spoken
+from posthaste_lab.report.cells import Cell
+from posthaste_lab.report.charts.traces import one_scale, traces_chart
+from posthaste_lab.report.quantities import PLUS_MINUS, digits
+from posthaste_lab.report.records import Happening, Trace, events, trace
+from posthaste_lab.report.results import Result, Run, spoken_levels
+from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem, few
+from posthaste_lab.stats import batch_means, mser5
+
+TRACES_MAX = 6
+WINDOWS_LEAST = 20  # of MSER-5, which looks at means of five
+
+
+def time_section(run: Run, cells: list[Cell]) -> Section | None:
+    """Traces; None when nothing recorded windows."""
+    head, measured, tail = run.experiment.trimmed
+    traced = [(result, found) for result in run.finished if (found := trace(result, head, tail)) is not None]
+    if not traced:
+        return None
+    section = Section("time", "Over time, and what was trimmed")
+    section.paragraphs.append(
+        f"Of each trial's {spoken(run.experiment.run.duration)} of load, the first {spoken(head)} and the last "
+        f"{spoken(tail)} are trimmed, as the experiment file says; every figure of this report is of the "
+        f"{spoken(measured)} between. {_warm_up_verdict(traced, head)}"
+    )
+    shown = [pair for pair in traced if pair[0].repetition == 1] or traced
+    shown = few(shown, TRACES_MAX)
+    rows = [(_name(run, result), found, events(result)) for result, found in shown]
+    shared = [one_scale(rows, column) for column in (0, 1)]
+    left_out = f", {len(shown)} of {len(traced)} trials" if len(shown) < len(traced) else ""
+    section.items.append(
+        ChartItem(
+            "traces",
+            f"Throughput and mean response time as {traced[0][1].seen_by} saw them, a point for each window of "
+            f"{spoken(run.experiment.run.window)}{left_out}. Hatched: trimmed. Marks and gray bands: events. "
+            f"{_scales(shared)}",
+            "trials/*/*/record/windows.csv, trials/*/events.csv",
+            lambda: traces_chart(rows),
+        )
+    )
+    if any(happenings for _, _, happenings in rows):
+        section.items.append(_events_table(run))
+    if all(len(cell.results) == 1 for cell in cells):
+        section.items.append(_batch_table(traced))
+    return section
+
+
+def _scales(shared: list[bool]) -> str:
+    if all(shared):
+        return "All plots of a column share its scale."
+    alone = " and ".join(name for name, one in zip(("throughput", "response time"), shared, strict=True) if not one)
+    return f"Scales of {alone} differ from plot to plot."
+
+
+def warm_up_s(found: Trace, head_s: float) -> float | None:
+    """Seconds of load until it was steady, by MSER-5 on throughput; None when there are too few windows."""
+    loaded = found.throughput_per_s[(found.middle_s >= -head_s) & (found.middle_s <= found.measured_s)]
+    if len(loaded) < WINDOWS_LEAST:
+        return None
+    cut = mser5(loaded)
+    times = found.middle_s[(found.middle_s >= -head_s) & (found.middle_s <= found.measured_s)]
+    return float(times[min(int(cut), len(times) - 1)]) + head_s if cut else 0.0
+
+
+def _warm_up_verdict(traced: list[tuple[Result, Trace]], head_s: float) -> str:
+    known = [(result.name, found) for result, trial in traced if (found := warm_up_s(trial, head_s)) is not None]
+    if not known:
+        return "Too few windows were recorded to check by MSER-5 whether that was enough."
+    late = [(name, found) for name, found in known if found > head_s + 1e-9]
+    if not late:
+        return f"By MSER-5 on throughput, all {len(known)} trials were steady by then."
+    worst, longest = max(late, key=lambda pair: pair[1])
+    return (
+        f"By MSER-5 on throughput, {len(late)} of {len(known)} trials were not steady by then ({worst} only after "
+        f"{spoken(longest)}): look at their traces, and trim more if they drift."
+    )
+
+
+def _name(run: Run, result: Result) -> str:
+    return f"{spoken_levels(result.levels)} ({result.name})" if run.experiment.factors else result.name
+
+
+def _events_table(run: Run) -> TableItem:
+    counted: dict[tuple[str, str, str], list[Happening]] = {}
+    for result in run.finished:
+        for event in events(result):
+            counted.setdefault((result.name, event.source, event.kind), []).append(event)
+    rows, raw = [], []
+    for (name, source, kind), found in counted.items():
+        lengths = [event.duration_s for event in found]
+        text = [name, source, kind, str(len(found)), digits(float(np.mean(lengths)), 3), digits(max(lengths), 3)]
+        rows.append(text)
+        raw += [
+            {"trial": name, "source": source, "kind": kind, "start_s": event.start_s, "duration_s": event.duration_s}
+            for event in found
+        ]
+    heads = ["trial", "source", "kind", "how many", "mean duration (s)", "longest (s)"]
+    return TableItem("events", "What took place during the measured time.", "trials/*/events.csv", heads, rows, raw)
+
+
+def _batch_table(traced: list[tuple[Result, Trace]]) -> TableItem:
+    """With one repetition the trial itself has to give an interval: batch means of its windows."""
+    rows, raw = [], list[dict[str, Any]]()
+    for result, found in traced:
+        inside = (found.middle_s >= 0) & (found.middle_s <= found.measured_s)
+        if inside.sum() < WINDOWS_LEAST:
+            continue
+        means = batch_means(found.throughput_per_s[inside])
+        half = (means.high - means.low) / 2
+        settled = "yes" if means.settled else "no: the trial is too short"
+        rows.append([result.name, f"{digits(means.mean)} {PLUS_MINUS} {digits(half, 2)}", str(means.batches), settled])
+        raw.append({"trial": result.name, "mean_per_s": means.mean, "low": means.low, "high": means.high})
+    return TableItem(
+        "batch-means",
+        "Throughput of each trial with the 95 % interval that batch means of its windows give; repetitions of the "
+        "trial would say more.",
+        "trials/*/*/record/windows.csv: requests_per_s",
+        ["trial", "throughput (per second)", "batches", "batches independent"],
+        rows,
+        raw,
+    )

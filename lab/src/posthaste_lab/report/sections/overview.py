@@ -1,0 +1,79 @@
+"""Throughput and response time of every combination, as a table and against the load."""
+
+from typing import Any
+
+from posthaste_lab.report.cells import Cell, series_of
+from posthaste_lab.report.charts import cells_chart, load_chart
+from posthaste_lab.report.quantities import with_interval
+from posthaste_lab.report.results import Run
+from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem, names_of, x_label
+
+COLUMNS = {
+    "throughput_per_s": "throughput",
+    "response_mean_s": "mean response time",
+    "response_p99_s": "99th percentile",
+    "call_mean_s": "mean time of a call",
+    "errors": "errors",
+}
+
+
+def overview_section(run: Run, cells: list[Cell]) -> Section:
+    """The figures that answer most questions."""
+    section = Section("overview", "Throughput and response time")
+    section.items.append(_table(run, cells))
+    has_response = any(cell.figure("response_mean_s") is not None for cell in cells)
+    if run.x is not None and has_response:
+        section.items.append(
+            ChartItem(
+                "load",
+                "Throughput and mean response time. Points are means over trials with 95 % intervals "
+                "(one that leaves the "
+                "plot is wider than it), short lines the trials themselves; the dotted line "
+                "is what the interactive law, N = X (R + Z), makes of the other plot, so it lies on the points unless "
+                "a figure is wrong.",
+                "trials.csv: throughput_per_s, response_mean_s, population, think_time_s",
+                lambda: load_chart(series_of(run, cells), run.x or "", x_label(run)),
+            )
+        )
+    elif len(cells) > 1:
+        for name, label in (
+            ("throughput_per_s", "throughput (requests per second)"),
+            ("response_mean_s", "mean response time"),
+        ):
+            if any(cell.figure(name) is not None for cell in cells):
+                section.items.append(_points(run, cells, name, label))
+    return section
+
+
+def _points(run: Run, cells: list[Cell], name: str, label: str) -> ChartItem:
+    return ChartItem(
+        f"combinations-{name.split('_')[0]}",
+        "Each combination: mean with 95 % interval, and every trial as a tick.",
+        f"trials.csv: {name}",
+        lambda: cells_chart(cells, names_of(run, cells), name, label),
+    )
+
+
+def _table(run: Run, cells: list[Cell]) -> TableItem:
+    shown = [name for name in COLUMNS if any(cell.figure(name) is not None for cell in cells)]
+    rows, raw = [], []
+    for cell in cells:
+        row, full = [str(level) for level in cell.levels.values()], dict[str, Any](cell.levels)
+        for name in shown:
+            figure = cell.figure(name)
+            row.append("" if figure is None else with_interval(name, figure))
+            if figure is not None:
+                full |= {name: figure.mean, f"{name}_low": figure.low, f"{name}_high": figure.high}
+        row.append(str(len(cell.results)))
+        rows.append(row)
+        raw.append(full | {"trials": " ".join(result.name for result in cell.results)})
+    repeated = max(len(cell.results) for cell in cells) > 1
+    intervals = "with Student's 95 % intervals over trials" if repeated else "of a single trial each, so no interval"
+    return TableItem(
+        "combinations",
+        f"Means {intervals}.",
+        "trials.csv",
+        [*run.experiment.factors, *(COLUMNS[name] for name in shown), "trials"],
+        rows,
+        raw,
+    )

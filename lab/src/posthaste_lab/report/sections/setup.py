@@ -1,0 +1,65 @@
+"""How it was run: placement, programs, versions, machine, commands; so that somebody else can do it again."""
+
+import json
+from typing import Any
+
+from posthaste_lab.report.cells import Cell
+from posthaste_lab.report.results import Run
+from posthaste_lab.report.sections.parts import Section, TableItem
+
+
+def setup_section(run: Run, _cells: list[Cell]) -> Section:
+    """The last section."""
+    around = run.plan["environment"]
+    section = Section("setup", "How it was run")
+    section.paragraphs.append(
+        f"{len(run.plan['trials'])} trials, shuffled within each repetition by seed {run.plan['seed']}, begun "
+        f"{around['started']}. Every trial had new processes and empty stores. To run it again: "
+        "posthaste-lab run experiment.toml, with the file in this directory."
+    )
+    section.items.extend([_parts_table(run), _environment_table(around), _commands_table(run), _trials_table(run)])
+    return section
+
+
+def _parts_table(run: Run) -> TableItem:
+    rows, raw = [], []
+    for name, part in run.experiment.parts.items():
+        place = run.experiment.placement.get(name)
+        where = place.host if place is not None else "local"
+        cores = place.cpus if place is not None and place.cpus else "any"
+        options = ", ".join(f"{option} = {value}" for option, value in part.options.items())
+        rows.append([name, part.kind, str(part.instances), where, cores, options])
+        raw.append({"part": name, "kind": part.kind, "instances": part.instances, "host": where, "options": options})
+    heads = ["part", "kind", "instances", "host", "cores", "fixed options"]
+    return TableItem("parts", "What ran, and where.", "experiment.toml", heads, rows, raw)
+
+
+def _environment_table(around: dict[str, Any]) -> TableItem:
+    facts: list[tuple[str, str]] = [(f"{name}", str(value)) for name, value in around["programs"].items()]
+    facts += [("laboratory", around["laboratory"]), ("Python", around["python"])]
+    facts += [(name, value) for name, value in around["libraries"].items()]
+    for host, machine in around["hosts"].items():
+        facts += [(f"{host}: {name}", value) for name, value in machine.items()]
+    rows = [[name, value] for name, value in facts]
+    raw = [{"what": name, "value": value} for name, value in facts]
+    return TableItem("environment", "Versions and machine.", "plan.json", ["what", "value"], rows, raw)
+
+
+def _commands_table(run: Run) -> TableItem:
+    last = max(run.finished, key=lambda result: result.cell)
+    commands = json.loads((last.directory / "trial.json").read_text("utf-8"))["commands"]
+    rows = [[name, command] for name, command in commands.items()]
+    raw = [{"part": name, "command": command} for name, command in commands.items()]
+    caption = f"The command lines of trial {last.name}; those of the others are in their trial.json."
+    return TableItem("commands", caption, "trials/*/trial.json", ["part", "command"], rows, raw)
+
+
+def _trials_table(run: Run) -> TableItem:
+    rows, raw = [], []
+    for result in sorted(run.results, key=lambda each: each.place):
+        levels = [str(level) for level in result.levels.values()]
+        status = "finished" if result.finished else f"failed: {result.reason}"
+        rows.append([str(result.place), result.name, *levels, status])
+        raw.append({"place": result.place, "trial": result.name, **result.levels, "status": status})
+    heads = ["turn", "trial", *run.experiment.factors, "status"]
+    return TableItem("trials", "All trials in the order they were run.", "plan.json, journal.csv", heads, rows, raw)

@@ -1,0 +1,90 @@
+"""Where the time goes: stages over the load, and of each kind of request."""
+
+from posthaste_lab.report.cells import Cell
+from posthaste_lab.report.charts import kinds_chart, stages_chart
+from posthaste_lab.report.charts.stages import WORDS, stage_times
+from posthaste_lab.report.quantities import percent, time, with_interval
+from posthaste_lab.report.results import Run, spoken_levels
+from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem, few, names_of, x_label
+
+CELLS_MAX = 12
+
+
+def where_section(run: Run, cells: list[Cell]) -> Section | None:
+    """Stages; None when no tier recorded any."""
+    staged = [cell for cell in cells if shares(cell)]
+    if not staged:
+        return None
+    section = Section("where", "Where the time goes", [bottleneck(run, staged)])
+    shown = few(staged, CELLS_MAX)
+    section.items.append(
+        ChartItem(
+            "stages",
+            "Mean time of all requests in each stage of the tier, stacked, and on top what the clients saw beyond it "
+            "(network and load generator). The number is the sum.",
+            "trials.csv: *_mean_s",
+            lambda: stages_chart(shown, names_of(run, shown), x_label(run)),
+        )
+    )
+    ends = _ends(staged)
+    section.items.append(
+        ChartItem(
+            "kinds",
+            "The same for each kind of request"
+            + (", at the lightest and the heaviest load, on one scale." if len(ends) > 1 else "."),
+            "kinds.csv: *_mean_s",
+            lambda: kinds_chart(ends, [spoken_levels(cell.levels) for cell in ends]),
+        )
+    )
+    section.items.append(_kinds_table(run, staged))
+    return section
+
+
+def shares(cell: Cell) -> dict[str, float]:
+    """Share of each stage in the mean response time; empty when no tier recorded stages."""
+
+    def read(name: str) -> float | None:
+        figure = cell.figure(name)
+        return None if figure is None else figure.mean
+
+    times = stage_times(read)
+    total = sum(times.values())
+    return {stage: value / total for stage, value in times.items()} if total > 0 else {}
+
+
+def bottleneck(run: Run, cells: list[Cell]) -> str:
+    """A sentence on what a request spends most of its time on where throughput is highest."""
+    at = max(cells, key=lambda cell: figure.mean if (figure := cell.figure("throughput_per_s")) is not None else 0.0)
+    parts = sorted(shares(at).items(), key=lambda item: -item[1])
+    response = at.figure("response_mean_s") or at.figure("tier_response_mean_s")
+    where = f" ({spoken_levels(at.levels)})" if run.experiment.factors else ""
+    listed = ", ".join(f"{WORDS[stage]} {percent(share)}" for stage, share in parts[:3])
+    whole = f" of {time(response.mean)}" if response is not None else ""
+    return f"Where throughput is highest{where}, a request's mean time{whole} is {listed}."
+
+
+def _ends(cells: list[Cell]) -> list[Cell]:
+    by_load = sorted(cells, key=lambda cell: f.mean if (f := cell.figure("population")) is not None else 0.0)
+    return [by_load[0], by_load[-1]] if len(by_load) > 1 else by_load
+
+
+def _kinds_table(run: Run, cells: list[Cell]) -> TableItem:
+    columns = ["throughput_per_s", "response_mean_s", "response_p99_s", "waiting_mean_s", "service_mean_s"]
+    heads = ["throughput", "mean response time", "99th percentile", "waiting", "service"]
+    rows, raw = [], []
+    for cell in _ends(cells):
+        for kind in sorted({kind for result in cell.results for kind in result.kinds}):
+            figures = {name: cell.kind_figure(kind, name) for name in columns}
+            text = [("" if figure is None else with_interval(name, figure)) for name, figure in figures.items()]
+            rows.append([*(str(level) for level in cell.levels.values()), kind, *text])
+            known = {name: figure.mean for name, figure in figures.items() if figure is not None}
+            raw.append({**cell.levels, "kind": kind, **known})
+    return TableItem(
+        "kinds",
+        "Each kind of request, means over trials with 95 % intervals"
+        + (", at the lightest and the heaviest load." if len(_ends(cells)) > 1 else "."),
+        "kinds.csv",
+        [*run.experiment.factors, "kind", *heads],
+        rows,
+        raw,
+    )
