@@ -51,9 +51,6 @@ def main() -> None:
     except RunFailed as error:
         typer.echo(f"posthaste-lab: {error}", err=True)
         sys.exit(1)
-    except KeyboardInterrupt:
-        typer.echo("posthaste-lab: interrupted; the same command goes on from here", err=True)
-        sys.exit(130)
     except (ValueError, OSError) as error:
         typer.echo(f"posthaste-lab: {error}", err=True)
         sys.exit(2)

@@ -18,6 +18,7 @@ from posthaste_lab.experiments.problems import BadExperiment, RunFailed
 from posthaste_lab.experiments.run import Outcome, Progress, run_experiment
 from posthaste_lab.experiments.spans import spoken
 
+INTERRUPTED = 130  # as a shell says of SIGINT
 console = Console(stderr=True, highlight=False)
 
 
@@ -54,23 +55,27 @@ def run(
         return
     directory = out or Path("results") / (experiment.stem + ("-quick" if quick else ""))
     source = experiment.read_text("utf-8")
-    with _bar() as bar:
-        task = bar.add_task("starting", total=len(make_plan(described).trials), left="")
-        outcome = run_experiment(
-            described,
-            source,
-            machines,
-            directory,
-            quick=quick,
-            retry_failed=retry_failed,
-            tell=lambda progress: _tell(bar, int(task), progress),
-        )
+    try:
+        with _bar() as bar:
+            task = bar.add_task("starting", total=len(make_plan(described).trials), left="")
+            outcome = run_experiment(
+                described,
+                source,
+                machines,
+                directory,
+                quick=quick,
+                retry_failed=retry_failed,
+                tell=lambda progress: _tell(bar, int(task), progress),
+            )
+    except KeyboardInterrupt:
+        typer.echo("posthaste-lab: interrupted; the same command goes on from here", err=True)
+        raise typer.Exit(INTERRUPTED) from None
     _conclude(outcome, directory)
 
 
 def _bar() -> Bar:
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.fields[left]}"))
-    return Bar(*columns, TextColumn("{task.description}"), console=console)
+    return Bar(*columns, TextColumn("{task.description}"), console=console, disable=not console.is_terminal)
 
 
 def _tell(bar: Bar, task: int, progress: Progress) -> None:

@@ -17,16 +17,16 @@ from posthaste_lab.experiments.problems import RunFailed
 # How long a program may take to end by itself when told to; a tier drains for up to 10 s.
 GRACE_S = 15
 POLL_S = 0.02
-# $1: the signal that stops it, $2: the directory to work in. What waits in the background for the end of our input ends
-# the program then, politely first.
-GUARD = f"""
-stop=$1; cd "$2" || exit 127; shift 2; exec 3<&0
+# $1: the signal that stops it, $2: tenths of seconds to wait for that, $3: the directory to work in. What waits in the
+# background for the end of our input ends the program then, politely first.
+GUARD = """
+stop=$1; grace=$2; cd "$3" || exit 127; shift 3; exec 3<&0
 "$@" </dev/null 3<&- & child=$!
-{{
+{
     cat <&3; exec 3<&-; kill -$stop $child
-    for _ in $(seq {GRACE_S * 10}); do kill -0 $child || exit; sleep 0.1; done
+    for _ in $(seq "$grace"); do kill -0 $child || exit; sleep 0.1; done
     kill -KILL $child
-}} >/dev/null 2>&1 & guard=$!
+} >/dev/null 2>&1 & guard=$!
 exec 3<&-
 wait $child; status=$?
 kill $guard 2>/dev/null
@@ -38,15 +38,26 @@ class Process:
     """A running program; its output goes to files."""
 
     def __init__(
-        self, name: str, host: Host, arguments: list[str], directory: str, logs: Path, signal: str = "TERM"
+        self,
+        name: str,
+        host: Host,
+        arguments: list[str],
+        directory: str,
+        logs: Path,
+        signal: str = "TERM",
+        grace_s: float = GRACE_S,
     ) -> None:
-        """Start it. `directory` is where it works, on its host; `logs` a directory here; `signal` stops it."""
+        """Start it. `directory` is where it works, on its host; `logs` is here.
+
+        `signal` stops it, and what has not ended `grace_s` later is killed.
+        """
         logs.mkdir(parents=True, exist_ok=True)
         self.name, self.arguments, self.host = name, arguments, host
+        self._grace_s = grace_s
         self.out, self.err = logs / "stdout.log", logs / "stderr.log"
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self._guard = subprocess.Popen(  # noqa: S603
-                host.command(["sh", "-c", GUARD, "guard", signal, directory, *arguments]),
+                host.command(["sh", "-c", GUARD, "guard", signal, str(round(grace_s * 10)), directory, *arguments]),
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=err,
@@ -89,7 +100,7 @@ class Process:
         if self._guard.stdin is not None and not self._guard.stdin.closed:
             self._guard.stdin.close()
         try:
-            return self._guard.wait(GRACE_S + 5)
+            return self._guard.wait(self._grace_s + 5)
         except subprocess.TimeoutExpired:
             self._guard.kill()
             return self._guard.wait()

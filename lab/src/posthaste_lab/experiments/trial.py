@@ -24,6 +24,8 @@ from posthaste_lab.experiments.problems import RunFailed
 # How much longer than asked a load may take: to connect, to set up its data, to check what it received.
 SLACK_S = 60.0
 POLL_S = 0.05
+# A load that fails may have noticed the death of a server sooner than we did; the server is the one to name.
+SETTLE_S = 0.2
 DONE = "trial.json"
 
 
@@ -64,6 +66,8 @@ def _await_loads(parts: Parts, loads: list[Instance], duration_s: float) -> None
             if process is None or status is None:
                 continue
             if status != 0:
+                time.sleep(SETTLE_S)
+                parts.must_all_be_up()
                 raise RunFailed(process.epitaph("during the trial"))
             running.remove(load)
         if time.monotonic() > deadline:

@@ -76,8 +76,8 @@ def _table(effects: Effects, name: str, unit: str, source: str) -> TableItem:
     raw.append({"effect": "error", "variation": effects.variation["error"]})
     return TableItem(
         "effects",
-        f"Effects on {name} in {unit} (q, half of the change from low to high), shares of variation, intervals from the spread "
-        "between repetitions.",
+        f"Effects on {name} in {unit} (q, half of the change from low to high), shares of variation, intervals from "
+        "the spread between repetitions.",
         source,
         ["effect", "q", "95 % interval", "share of variation", "significant"],
         rows,

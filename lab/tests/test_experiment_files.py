@@ -1,0 +1,146 @@
+"""What an experiment file may say, and what is told to whoever says something else."""
+
+from pathlib import Path
+
+import pytest
+from programs import ROOT, SMALL, lab, program, write
+
+from posthaste_lab.experiments import BadExperiment, load, make_plan
+from posthaste_lab.experiments.kinds import check_parts
+from posthaste_lab.experiments.plan import aliased, options_of
+
+
+def problems(tmp_path: Path, old: str, new: str) -> list[str]:
+    """What is said about the small experiment with `old` replaced by `new`."""
+    assert old in SMALL
+    with pytest.raises(BadExperiment) as caught:
+        load(write(tmp_path, SMALL.replace(old, new)))
+    return caught.value.problems
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("repetitions = 2", "repetitions = 0", "run.repetitions = 0: "),
+        ("repetitions = 2", 'repetitions = "2"', "run.repetitions = '2': "),
+        ('duration = "500ms"', 'duration = "5 parsecs"', "run.duration = '5 parsecs': must be a time with its unit"),
+        ('duration = "500ms"', 'duration = "100ms"', "run.duration = 0.1 s: nothing is left after run.trim"),
+        ('head = "100ms"', 'head = "120%"', "run.trim.head = '120%': must be a share"),
+        ('head = "100ms"', 'heda = "100ms"', "run.trim.heda: is no key of this table"),
+        ('question = "Does it run?"', "", "question: is missing"),
+        ('question = "Does it run?"', 'question = " "', "question = ' ': must say something"),
+        ("levels = [2, 8]", "levels = [2, 8, 8]", "factors.clients.levels = [2, 8, 8]: each must be there once"),
+        ("levels = [2, 8]", "levels = []", "factors.clients.levels = []: "),
+        ('sets = "load.clients"', "", "factors.clients: needs either sets"),
+        ('sets = "load.clients"', 'sets = "lead.clients"', "factors.clients sets 'lead.clients': must be PART.OPTION"),
+        ("at_least = 0.0001", "", "claims.0: needs at_least or at_most"),
+        ("where = { clients = 8 }", "where = { clients = 9 }", "claims.0.where.clients = 9: is no level"),
+        ("where = { clients = 8 }", "where = { servers = 8 }", "claims.0.where.servers: is none of the factors"),
+        ("[quick]", '[report]\nx = "size"\n[quick]', "report.x = 'size': is none of the factors clients"),
+        ("[quick]", "[placement]\nserver = {}\n[quick]", "placement.server: is none of the parts tier, load"),
+        ("[quick]", '[design]\ngenerators = ["D=ABC"]\n[quick]', "design.generators = "),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_value(tmp_path: Path, old: str, new: str, said: str) -> None:
+    """One sentence for each slip: key, value, rule."""
+    found = problems(tmp_path, old, new)
+    assert [line for line in found if line.startswith(said)]
+
+
+def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
+    """Nobody has to run it three times to learn of three slips."""
+    broken = SMALL.replace("repetitions = 2", "repetitions = 0").replace('title = "A small experiment"', "")
+    said = lab("run", write(tmp_path, broken), code=2).stderr.splitlines()
+    assert len(said) == 2
+    assert all(line.startswith(f"posthaste-lab: {tmp_path}/experiment.toml: ") for line in said)
+
+
+def test_options_are_checked_against_the_programs_themselves(tmp_path: Path) -> None:
+    """A misspelled option costs a sentence, not an hour; a part must start before others can name it."""
+    broken = SMALL.replace('connect = "{tier}"', 'connect = "{tear}"\nmesage-bytes = 5')
+    found = check_parts(load(write(tmp_path, broken)), program())
+    assert found == [
+        "parts.load.connect = '{tear}': {tear} is no part that starts before this one",
+        "parts.load.mesage-bytes: bench queue has no such option; did you mean message-bytes?",
+    ]
+
+
+def test_a_file_without_a_load_measures_nothing(tmp_path: Path) -> None:
+    """And is refused."""
+    tier_only = SMALL.replace('kind = "bench queue"', 'kind = "queue"').replace(
+        'connect = "{tier}"\ncheck = true\n', ""
+    )
+    assert check_parts(load(write(tmp_path, tier_only.replace("load.clients", "load.batch"))), program()) == [
+        "parts: none of tier, load is a load, so nothing would be measured"
+    ]
+
+
+def test_a_share_is_trimmed_of_the_duration(tmp_path: Path) -> None:
+    """12 % and 5 %, as one report has it."""
+    shares = SMALL.replace('{ head = "100ms", tail = "50ms" }', '{ head = "12%", tail = "5%" }')
+    assert load(write(tmp_path, shares)).trimmed == pytest.approx((0.06, 0.415, 0.025))
+
+
+def test_every_repetition_runs_every_combination_in_an_order_of_its_own() -> None:
+    """Shuffled within each repetition, from the seed, and the same every time."""
+    experiment = load(ROOT / "experiments" / "clients.toml")
+    plan = make_plan(experiment)
+    blocks = [[t.cell for t in plan.trials if t.repetition == r] for r in range(1, 6)]
+    assert [t.place for t in plan.trials] == list(range(1, 41))
+    assert all(sorted(block) == list(range(1, 9)) for block in blocks)
+    assert len({tuple(block) for block in blocks}) == 5
+    assert make_plan(experiment) == plan
+    other = experiment.model_copy(update={"run": experiment.run.model_copy(update={"seed": 60})})
+    assert make_plan(other).trials != plan.trials
+
+
+def test_levels_set_options_of_parts_or_several_at_once(tmp_path: Path) -> None:
+    """A level may stand for several settings, and for the number of instances."""
+    text = SMALL.replace(
+        "[[claims]]",
+        """
+[factors.setup]
+levels = ["plain", "large"]
+[factors.setup.settings.plain]
+"tier.batch" = 1
+[factors.setup.settings.large]
+"tier.batch" = 64
+"tier.instances" = 2
+
+[[claims]]""",
+    )
+    experiment = load(write(tmp_path, text))
+    assert check_parts(experiment, program()) == []
+    last = max(make_plan(experiment).trials, key=lambda trial: trial.cell)
+    assert last.levels == {"clients": 8, "setup": "large"}
+    options = options_of(experiment, last)
+    assert options["tier"] == (2, {"store": "embedded:{dir}/store", "batch": 64})
+    assert options["load"][1]["clients"] == 8
+
+
+def test_a_fraction_runs_its_share_and_tells_its_aliases(tmp_path: Path) -> None:
+    """2^(3-1): four combinations, each main effect mixed with an interaction."""
+    text = SMALL.split("[factors.clients]")[0] + "".join(
+        f'[factors.{name}]\nlevels = [{low}, {high}]\nsets = "load.{name}"\n'
+        for name, low, high in (("clients", 1, 4), ("message-bytes", 10, 100), ("threads", 1, 2))
+    )
+    text += '[design]\ngenerators = ["C=AB"]\n'
+    experiment = load(write(tmp_path, text))
+    plan, found = make_plan(experiment), aliased(experiment)
+    assert plan.cells == 4
+    assert len({tuple(trial.levels.values()) for trial in plan.trials}) == 4
+    assert found is not None
+    assert found.resolution == 3
+    shown = lab("run", write(tmp_path, text), "--dry-run").stdout
+    assert "4 combinations x 2 repetitions = 8 trials of 0.5 s" in shown
+    assert "a fraction of resolution 3: I = clients:message-bytes:threads" in shown
+    assert "clients = message-bytes:threads" in shown
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda path: path.stem)
+def test_the_experiments_that_come_along_are_sound(path: Path) -> None:
+    """In both versions, options included; a dry run of each shows its trials and runs nothing."""
+    experiment = load(path)
+    assert check_parts(experiment, program()) == []
+    assert check_parts(experiment.quickly(), program()) == []
+    assert experiment.claims

@@ -1,0 +1,242 @@
+"""Runs of real programs: what they leave, and that nothing is lost, doubled or left running whatever happens."""
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from programs import SMALL, lab, lab_command, left_running, program, write
+
+from posthaste_lab.experiments.hosts import this_machine
+from posthaste_lab.experiments.problems import RunFailed
+from posthaste_lab.experiments.process import Process
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small experiment, run once."""
+    directory = tmp_path_factory.mktemp("run")
+    lab("run", write(directory), "--out", directory / "out")
+    return directory / "out"
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """A directory for stores that other users may enter, in which nothing may be left and nothing run afterwards."""
+    directory = Path(tempfile.mkdtemp(prefix="posthaste-lab-test-"))
+    directory.chmod(0o755)
+    yield directory
+    assert left_running(directory) == []
+    directory.rmdir()
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    """A CSV."""
+    with path.open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def journal(directory: Path) -> list[tuple[str, str]]:
+    """Trials and what became of them, in order."""
+    return [(row["trial"], row["event"]) for row in table(directory / "journal.csv")]
+
+
+def wait_for(path: Path) -> None:
+    """Until it is there."""
+    deadline = time.monotonic() + 30
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} never came"
+        time.sleep(0.02)
+
+
+def test_a_run_leaves_a_row_for_each_trial_that_agrees_with_its_records(finished: Path) -> None:
+    """Throughput and counts of trials.csv are those of the load generator's summary, stages those of the tier."""
+    rows = table(finished / "trials.csv")
+    assert [row["trial"] for row in rows] == ["001-r1", "001-r2", "002-r1", "002-r2"]
+    for row in rows:
+        trial = finished / "trials" / row["trial"]
+        summary = json.loads((trial / "load" / "summary.json").read_text("utf-8"))
+        assert row["status"] == "finished"
+        assert float(row["throughput_per_s"]) == summary["throughput_per_s"]
+        assert float(row["response_p99_s"]) == pytest.approx(summary["response"]["p99_us"] / 1e6)
+        assert int(row["clients"]) == summary["options"]["clients"]
+        assert summary["options"]["duration_s"] == pytest.approx(0.35)
+        assert int(row["violations"]) == 0
+        stages = [float(row[f"{s}_mean_s"]) for s in ("parse", "waiting", "dispatch", "service", "reply")]
+        assert sum(stages) == pytest.approx(float(row["tier_response_mean_s"]), rel=0.02)
+        for name in ("run.json", "windows.csv", "latency.hlog", "system.csv", "events.csv"):
+            assert (trial / "tier" / "record" / name).exists()
+    kinds = table(finished / "kinds.csv")
+    assert {row["kind"] for row in kinds} >= {"send", "pop", "peek", "readable", "create", "delete"}
+
+
+def test_trials_differ_by_what_the_plan_says(finished: Path) -> None:
+    """Repetitions have seeds of their own; the order is the plan's."""
+    plan = json.loads((finished / "plan.json").read_text("utf-8"))
+    started = [trial for trial, event in journal(finished) if event == "started"]
+    assert started == [trial["name"] for trial in plan["trials"]]
+    seeds = {
+        name: json.loads((finished / "trials" / name / "load" / "summary.json").read_text("utf-8"))["seed"]
+        for name in started
+    }
+    assert seeds == {"001-r1": 8, "002-r1": 8, "001-r2": 9, "002-r2": 9}
+    assert plan["environment"]["programs"]["posthaste"].startswith("posthaste ")
+    assert plan["environment"]["hosts"]["local"]["cores"]
+
+
+def test_a_run_goes_on_where_it_stopped(finished: Path, tmp_path: Path) -> None:
+    """Finished trials are not repeated; a half one is, and the journal says so."""
+    out = tmp_path / "out"
+    shutil.copytree(finished, out)
+    (out / "trials" / "002-r1" / "trial.json").unlink()
+    kept = (out / "trials" / "001-r1" / "trial.json").read_bytes()
+    before = len(journal(out))
+    lab("run", out / "experiment.toml", "--out", out)
+    after = journal(out)[before:]
+    assert after == [
+        ("", "resumed"),
+        ("002-r1", "cleared"),
+        ("002-r1", "started"),
+        ("002-r1", "finished"),
+        ("", "ended"),
+    ]
+    assert (out / "trials" / "001-r1" / "trial.json").read_bytes() == kept
+    assert len(table(out / "trials.csv")) == 4
+
+
+def test_a_directory_of_another_experiment_is_refused(finished: Path, tmp_path: Path) -> None:
+    """So are one with something else in it, and the quick version in the full one's place."""
+    other = write(tmp_path, SMALL.replace("seed = 7", "seed = 8"))
+    assert "another experiment" in lab("run", other, "--out", finished, code=2).stderr
+    assert "another experiment" in lab("run", finished / "experiment.toml", "--quick", "--out", finished, code=2).stderr
+    assert "something that is no run" in lab("run", other, "--out", tmp_path, code=2).stderr
+
+
+def test_a_trial_that_fails_is_told_and_not_repeated_unasked(tmp_path: Path, scratch: Path) -> None:
+    """The others run; its reason names the part and its last word; --retry-failed tries it again."""
+    text = SMALL.replace("repetitions = 2", "repetitions = 1").replace("[2, 8]", "[2, 8, 0]")
+    path, out = write(tmp_path, text), tmp_path / "out"
+    done = lab("run", path, "--out", out, "--scratch", scratch, code=1)
+    assert "failed: trial 003-r1: load ended with 2 during the trial; its last word: " in done.stderr
+    assert "1 trials failed" in done.stderr
+    assert [row["status"] for row in table(out / "trials.csv")] == ["finished", "finished", "failed"]
+    lab("run", path, "--out", out, "--scratch", scratch, code=1)
+    assert journal(out).count(("003-r1", "started")) == 1
+    lab("run", path, "--out", out, "--scratch", scratch, "--retry-failed", code=1)
+    assert journal(out).count(("003-r1", "started")) == 2
+    assert journal(out).count(("001-r1", "started")) == 1
+
+
+def test_a_setup_that_never_works_stops_after_three_failures(tmp_path: Path, scratch: Path) -> None:
+    """A night of failures would tell no more."""
+    text = SMALL.replace("check = true", 'check = true\nworkload = "none"').replace(
+        "repetitions = 2", "repetitions = 4"
+    )
+    done = lab("run", write(tmp_path, text), "--out", tmp_path / "out", "--scratch", scratch, code=1)
+    assert "3 trials in a row failed, the last because load ended with 2" in done.stderr
+    assert [event for _, event in journal(tmp_path / "out")].count("failed") == 3
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=["SIGINT", "SIGTERM", "SIGKILL"]
+)
+def test_an_interruption_leaves_nothing_running_and_the_run_can_go_on(
+    tmp_path: Path, scratch: Path, number: signal.Signals
+) -> None:
+    """Even when the laboratory itself is killed: its programs end, and only the half trial is run again."""
+    text = SMALL.replace("repetitions = 2", "repetitions = 1")
+    slow = text.replace('duration = "500ms"', 'duration = "20s"')
+    path, out = write(tmp_path, slow), tmp_path / "out"
+    environment = os.environ | {"POSTHASTE": str(program())}
+    command = lab_command("run", path, "--out", out, "--scratch", scratch)
+    running = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    first = json.loads(_when_there(out / "plan.json"))["trials"][0]["name"]
+    wait_for(out / "trials" / first / "load" / "stderr.log")
+    assert left_running(scratch)
+    running.send_signal(number)
+    said = running.communicate(timeout=30)[1]
+    if number == signal.SIGKILL:
+        deadline = time.monotonic() + 20
+        while left_running(scratch) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for left in scratch.iterdir():  # what a killed program cannot do
+            shutil.rmtree(left)
+    else:
+        assert running.returncode == 130
+        assert said.splitlines()[-1] == "posthaste-lab: interrupted; the same command goes on from here"
+        assert journal(out)[-1] == (first, "interrupted")
+    assert not (out / "trials" / first / "trial.json").exists()
+
+
+def _when_there(path: Path) -> str:
+    wait_for(path)
+    return path.read_text("utf-8")
+
+
+def test_a_tier_that_dies_ends_its_trial_at_once(tmp_path: Path, scratch: Path) -> None:
+    """And the reason says who died and how."""
+    text = SMALL.replace("repetitions = 2", "repetitions = 1").replace("[2, 8]", "[2]").replace("= 8", "= 2")
+    path, out = write(tmp_path, text.replace('duration = "500ms"', 'duration = "30s"')), tmp_path / "out"
+    environment = os.environ | {"POSTHASTE": str(program())}
+    command = lab_command("run", path, "--out", out, "--scratch", scratch)
+    running = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    wait_for(out / "trials" / "001-r1" / "load" / "stderr.log")
+    for pid in _pids(f"embedded:{scratch}"):
+        os.kill(pid, signal.SIGKILL)
+    said = running.communicate(timeout=30)[1]
+    assert running.returncode == 1
+    assert "failed: trial 001-r1: tier was killed by signal 9 during the trial" in said
+
+
+def _pids(words: str) -> list[int]:
+    """Programs, not the guards that stand before them."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            arguments = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if arguments[0] == bytes(program().resolve()) and any(words.encode() in argument for argument in arguments):
+            found.append(int(path.parent.name))
+    return found
+
+
+def test_over_a_postgresql_of_its_own_and_beside_memcached(tmp_path: Path, scratch: Path) -> None:
+    """Stores of the distribution's packages are started, set up and gone; the server's checkpoints become events."""
+    text = SMALL.replace(
+        "[parts.tier]",
+        '[parts.database]\nkind = "postgresql"\nsynchronous_commit = "off"\n\n[parts.other]\nkind = "memcached"\n'
+        'memory-limit = 16\n\n[parts.schema]\nkind = "migrate"\nstore = "{database}"\n\n[parts.tier]\nworkers = 2',
+    )
+    text = text.replace('store = "embedded:{dir}/store"', 'store = "{database}"').replace("[2, 8]", "[2]")
+    text = text.replace("repetitions = 2", "repetitions = 1").replace("where = { clients = 8 }", "")
+    path, out = write(tmp_path, text), tmp_path / "out"
+    lab("run", path, "--out", out, "--scratch", scratch)
+    (row,) = table(out / "trials.csv")
+    assert int(row["served"]) > 0
+    assert int(row["violations"]) == 0
+    held = json.loads((out / "trials" / "001-r1" / "trial.json").read_text("utf-8"))
+    assert "synchronous_commit=off" in held["commands"]["database"]
+    assert "memcached" in held["commands"]["other"]
+
+
+def test_a_program_that_ignores_its_stop_is_ended_all_the_same(tmp_path: Path) -> None:
+    """The guard is patient, then it is not."""
+    host = this_machine(program())
+    ignorant = ["sh", "-c", "trap '' TERM; echo up >&2; while :; do sleep 0.1; done"]
+    stubborn = Process("stubborn", host, ignorant, "/", tmp_path, grace_s=0.5)
+    stubborn.wait_ready("up", "", 10)
+    assert stubborn.stop() == 128 + signal.SIGKILL
+    quick = Process("quick", host, ["sh", "-c", "echo so long >&2; exit 3"], "/", tmp_path / "quick")
+    assert quick.wait_done(10) == 3
+    assert quick.epitaph("at once") == "quick ended with 3 at once; its last word: so long"
+    with pytest.raises(RunFailed, match="quick ended with 3 before it was ready"):
+        quick.wait_ready("never", "", 5)
+    assert quick.stop() == 3
