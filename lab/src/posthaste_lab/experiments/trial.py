@@ -24,8 +24,7 @@ from posthaste_lab.experiments.problems import RunFailed
 # How much longer than asked a load may take: to connect, to set up its data, to check what it received.
 SLACK_S = 60.0
 POLL_S = 0.05
-# A load that fails may have noticed the death of a server sooner than we did; the server is the one to name.
-SETTLE_S = 0.2
+SETTLE_S = 1.0
 DONE = "trial.json"
 
 
@@ -66,12 +65,19 @@ def _await_loads(parts: Parts, loads: list[Instance], duration_s: float) -> None
             if process is None or status is None:
                 continue
             if status != 0:
-                time.sleep(SETTLE_S)
-                parts.must_all_be_up()
+                _blame_a_server(parts)
                 raise RunFailed(process.epitaph("during the trial"))
             running.remove(load)
         if time.monotonic() > deadline:
             raise RunFailed(f"{running[0].keep.name} did not end within {duration_s + SLACK_S:g} s")
+        time.sleep(POLL_S)
+
+
+def _blame_a_server(parts: Parts) -> None:
+    """A load that fails may have noticed the death of a server sooner than we did; the server is the one to name."""
+    deadline = time.monotonic() + SETTLE_S
+    while time.monotonic() < deadline:
+        parts.must_all_be_up()
         time.sleep(POLL_S)
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +47,12 @@ class Spread:
     values_s: FloatArray
     counts: FloatArray
     seen_by: str
+
+    @classmethod
+    def of(cls, times_s: Iterable[float], seen_by: str = "") -> "Spread":
+        """The distribution of single times."""
+        values, counts = np.unique(np.fromiter(times_s, dtype=np.float64), return_counts=True)
+        return cls(values, counts.astype(np.float64), seen_by)
 
     @property
     def total(self) -> float:

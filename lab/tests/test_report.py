@@ -1,0 +1,222 @@
+"""Reports: what they say is what was measured, and they say it without the network."""
+
+import csv
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from programs import SMALL, lab, write
+
+from posthaste_lab.errors import BadArgument
+from posthaste_lab.experiments.description import Claim
+from posthaste_lab.factorial import analyze
+from posthaste_lab.report import write_report
+from posthaste_lab.report.cells import Cell, cells_of
+from posthaste_lab.report.page import warnings
+from posthaste_lab.report.records import Spread, events, response_times, trace
+from posthaste_lab.report.results import Result, Run, read_run
+from posthaste_lab.report.sections.over_time import warm_up_s
+from posthaste_lab.report.sections.trust import verdicts
+from posthaste_lab.report.verdict import decide, overall
+from posthaste_lab.stats import mean_interval
+
+TWO_BY_TWO = SMALL.replace(
+    "[[claims]]",
+    '[factors.size]\nlevels = [100, 1000]\nsets = "load.message-bytes"\n\n'
+    '[report]\nresponse = "response_mean_s"\n\n[[claims]]',
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A 2 x 2 design, run twice, with its report."""
+    directory = tmp_path_factory.mktemp("report")
+    lab("run", write(directory, TWO_BY_TWO), "--out", directory / "out")
+    assert lab("report", directory / "out").stdout.strip() == str(directory / "out" / "report" / "index.html")
+    return read_run(directory / "out")
+
+
+def table(run: Run, name: str) -> list[dict[str, str]]:
+    """A table of the report."""
+    with (run.directory / "report" / "tables" / f"{name}.csv").open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def invented(cell: int, repetition: int, **figures: object) -> Result:
+    """A trial nobody ran."""
+    name = f"{cell:03}-r{repetition}"
+    return Result(name, 1, cell, repetition, {"n": cell}, True, "", dict(figures), {}, None, Path("nowhere"))
+
+
+def cells(*throughputs: list[float]) -> list[Cell]:
+    """Cells with these throughputs."""
+    return [
+        Cell(n, {"n": n}, tuple(invented(n, r, throughput_per_s=x) for r, x in enumerate(each, start=1)))
+        for n, each in enumerate(throughputs, start=1)
+    ]
+
+
+def test_the_page_stands_alone(run: Run) -> None:
+    """Nothing is fetched from anywhere; charts are inside; every link beside it leads somewhere."""
+    directory = run.directory / "report"
+    page = (directory / "index.html").read_text("utf-8")
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "https://" not in page
+    assert "<script" not in page
+    assert page.count('src="data:image/svg+xml;base64,') == len(list((directory / "figures").glob("*.svg"))) >= 7
+    for link in re.findall(r'href="([^#"]+)"', page):
+        assert (directory / link).stat().st_size > 0, link
+    for figure in (directory / "figures").glob("*.svg"):
+        assert figure.with_suffix(".png").stat().st_size > 0
+
+
+def test_question_and_verdict_come_first(run: Run) -> None:
+    """Before any figure."""
+    page = (run.directory / "report" / "index.html").read_text("utf-8")
+    order = ["Does it run?", "Hypothesis", "Verdict", "more clients get more", "Found", "<section"]
+    assert [page.index(words) for words in order] == sorted(page.index(words) for words in order)
+
+
+def test_a_table_has_the_interval_that_its_rows_give(run: Run) -> None:
+    """Computed again from trials.csv, whose rows it names."""
+    with (run.directory / "trials.csv").open(newline="") as lines:
+        trials = {row["trial"]: row for row in csv.DictReader(lines)}
+    rows = table(run, "combinations")
+    assert len(rows) == 4
+    for row in rows:
+        named = [trials[name] for name in row["trials"].split()]
+        assert len(named) == 2
+        assert all(trial["clients"] == row["clients"] and trial["size"] == row["size"] for trial in named)
+        interval = mean_interval([float(trial["response_mean_s"]) for trial in named])
+        assert float(row["response_mean_s"]) == pytest.approx(interval.mean)
+        assert float(row["response_mean_s_low"]) == pytest.approx(interval.low)
+
+
+def test_a_design_of_two_levels_is_analyzed_as_such(run: Run) -> None:
+    """Effects as `factorial.analyze` has them from the same rows, in the unit of the table."""
+    found = {row["effect"]: row for row in table(run, "effects")}
+    signs, values = [], []
+    for cell in cells_of(run):
+        signs.append([1 if cell.levels["clients"] == 8 else -1, 1 if cell.levels["size"] == 1000 else -1])
+        values.append([result.figures["response_mean_s"] for result in cell.results])
+    effects = analyze(signs, values, ["clients", "size"])
+    scale = float(found["I"]["q"]) / effects.effects["I"]
+    assert scale in (pytest.approx(1e3), pytest.approx(1e6))
+    for name, value in effects.effects.items():
+        assert float(found[name]["q"]) == pytest.approx(value * scale)
+    assert float(found["error"]["variation"]) == pytest.approx(effects.variation["error"])
+
+
+def test_histograms_hold_the_requests_of_the_measured_time(run: Run) -> None:
+    """As many as were served, but for windows that lie across the edges; their median is the summary's."""
+    for cell in cells_of(run):
+        spread = response_times(cell.results)
+        assert spread is not None
+        assert spread.seen_by == "the clients"
+        served = sum(result.figures["served"] for result in cell.results)
+        assert spread.total == pytest.approx(served, rel=0.5)
+        assert 0 < spread.percentile(0.5) <= max(result.figures["response_max_s"] for result in cell.results)
+
+
+def test_a_trace_covers_the_load_and_nothing_else(run: Run) -> None:
+    """From warm-up to cool-down, in seconds from where the measured time begins."""
+    head, measured, tail = run.experiment.trimmed
+    found = trace(run.finished[0], head, tail)
+    assert found is not None
+    assert -head <= found.middle_s.min() < found.middle_s.max() <= measured + tail
+    assert found.measured_s == pytest.approx(measured)
+    assert events(run.finished[0]) == []
+
+
+def test_the_laws_are_asked_of_every_trial(run: Run) -> None:
+    """And a figure that breaks one is found out."""
+    result = run.finished[0]
+    assert {verdict.law for verdict in verdicts(result)} == {"interactive response time law", "forced flow law"}
+    slip = replace(result, figures=result.figures | {"response_mean_s": result.figures["response_mean_s"] * 2})
+    assert [v.law for v in verdicts(slip) if not v.holds] == ["interactive response time law"]
+    open_loop = replace(slip, figures=slip.figures | {"open_loop": True})
+    assert [v.law for v in verdicts(open_loop) if not v.holds] == []
+
+
+@pytest.mark.parametrize(
+    ("throughputs", "limit", "word"),
+    [
+        (([100.0, 101.0, 99.0], [300.0, 303.0, 297.0]), 2.0, "holds"),
+        (([100.0, 101.0, 99.0], [150.0, 151.0, 149.0]), 2.0, "is refuted"),
+        (([100.0, 130.0, 70.0], [200.0, 250.0, 170.0]), 2.0, "is undecided"),
+        (([100.0], [300.0]), 2.0, "is undecided"),
+    ],
+    ids=["holds", "refuted", "wide", "once"],
+)
+def test_a_claim_is_decided_by_the_whole_interval(
+    throughputs: tuple[list[float], list[float]], limit: float, word: str
+) -> None:
+    """Not by the mean; a single repetition decides nothing."""
+    claim = Claim(says="twice", figure="throughput_per_s", where={"n": 2}, than={"n": 1}, at_least=limit)
+    decision = decide(claim, cells(*throughputs))
+    assert decision.word == word
+    assert decision.value == pytest.approx(sum(throughputs[1]) / sum(throughputs[0]), rel=0.03)
+    assert overall([decision]) == {"holds": "confirmed", "is refuted": "refuted", "is undecided": "undecided"}[word]
+
+
+def test_a_claim_about_a_mean_is_decided_by_its_interval() -> None:
+    """With a limit above and below."""
+    measured = cells([100.0, 101.0, 99.0])
+    within = Claim(says="near 100", figure="throughput_per_s", where={"n": 1}, at_least=90, at_most=110)
+    above = Claim(says="above", figure="throughput_per_s", where={"n": 1}, at_least=200)
+    unknown = Claim(says="?", figure="no_such_figure", where={"n": 1}, at_least=0)
+    assert [decide(claim, measured).word for claim in (within, above, unknown)] == [
+        "holds",
+        "is refuted",
+        "is undecided",
+    ]
+    assert overall([decide(within, measured), decide(above, measured)]) == "refuted"
+    assert overall([]).startswith("not decided")
+
+
+def test_what_a_reader_must_know_is_said_first(run: Run) -> None:
+    """Failed and missing trials, invalid generators, errors, broken laws, one repetition."""
+    first, *others = run.finished
+    broken = first.figures | {"response_mean_s": 1.0, "errors": 3, "generator_valid": False, "violations": 2}
+    failed = replace(others[0], finished=False, reason="it fell over")
+    worse = replace(run, results=(replace(first, figures=broken), failed, *others[1:-1]))
+    said = " ".join(warnings(worse))
+    for words in ("1 trials failed", "1 trials of the plan were not run", "not valid", "law does not hold",
+                  "3 requests were answered with an error", "2 answers were wrong"):  # fmt: skip
+        assert words in said, words
+    assert not [line for line in warnings(run) if "busy" not in line]
+
+
+def test_a_percentile_needs_requests_beyond_it() -> None:
+    """Ten at least: of a thousand requests there is no 99.9th percentile worth the name."""
+    spread = Spread.of([0.001] * 500 + [0.002] * 490 + [0.1] * 10)
+    assert spread.percentile(0.5) == 0.001
+    assert spread.percentile(0.985) == 0.002
+    assert spread.percentile_is_known(0.99)
+    assert not spread.percentile_is_known(0.999)
+
+
+def test_a_warm_up_that_was_not_trimmed_is_noticed(run: Run) -> None:
+    """By MSER-5 on the windows under load."""
+    found = trace(run.finished[0], 0.1, 0.05)
+    assert found is not None
+    middle = np.linspace(-9.5, 89.5, 100, dtype=np.float64)
+    rising = np.where(middle < 10, 10.0, 100.0)
+    slow = replace(found, middle_s=middle, throughput_per_s=rising, measured_s=90.0)
+    late = warm_up_s(slow, 10.0)
+    assert late == pytest.approx(20, abs=5.5)
+
+
+def test_a_run_that_is_none_is_refused(tmp_path: Path, run: Run) -> None:
+    """So is one without a finished trial."""
+    with pytest.raises(BadArgument, match="holds no run"):
+        write_report(tmp_path)
+    shutil.copy(run.directory / "experiment.toml", tmp_path)
+    shutil.copy(run.directory / "plan.json", tmp_path)
+    with pytest.raises(BadArgument, match="no finished trial"):
+        write_report(tmp_path)
+    assert json.loads((tmp_path / "plan.json").read_text("utf-8"))["trials"]
