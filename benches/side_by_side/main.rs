@@ -66,6 +66,7 @@ fn run(options: &Options) -> Result<()> {
             Scenario::TwelveStep => scenarios::twelve_step::run(options),
             Scenario::StepsOverPostgres => scenarios::steps_over_postgres::run(options),
             Scenario::PairsOverPostgres => scenarios::pairs_over_postgres::run(options),
+            Scenario::Churn => scenarios::churn::run(options),
             Scenario::Depth => scenarios::depth::run(options),
             Scenario::Store => scenarios::store::run(options),
             Scenario::Measuring => scenarios::measuring::run(options),

@@ -29,6 +29,9 @@ pub(crate) struct Options {
     /// For the scenario `pairs-over-postgres`: pgmq's functions as one SQL file
     #[arg(long, value_name = "FILE")]
     pub(crate) pgmq: Option<PathBuf>,
+    /// For the scenario `churn`: how long it takes
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    minutes: u32,
     /// Given by `cargo bench`, not by `cargo test --all-targets`, which must not take a quarter of an hour
     #[arg(long, hide = true)]
     pub(crate) bench: bool,
@@ -47,6 +50,8 @@ pub(crate) enum Scenario {
     StepsOverPostgres,
     /// Pairs over PostgreSQL, beside pgmq and full batches
     PairsOverPostgres,
+    /// A PostgreSQL store under churn while a transaction is held open; only when named
+    Churn,
     /// Ten million stored messages beside one thousand
     Depth,
     /// The embedded store beside raw appends
@@ -64,6 +69,7 @@ impl Scenario {
             Self::TwelveStep => "Twelve-step workload",
             Self::StepsOverPostgres => "Twelve-step workload over PostgreSQL",
             Self::PairsOverPostgres => "Pairs over PostgreSQL",
+            Self::Churn => "Churn over PostgreSQL",
             Self::Depth => "Depth",
             Self::Store => "Embedded store",
             Self::Measuring => "Cost of measuring",
@@ -72,9 +78,17 @@ impl Scenario {
 }
 
 impl Options {
-    /// Those named on the command line, else all.
+    /// Those named on the command line, else all but the one that takes an hour.
     pub(crate) fn scenarios(&self) -> Vec<Scenario> {
-        if self.chosen.is_empty() { Scenario::value_variants().to_vec() } else { self.chosen.clone() }
+        if !self.chosen.is_empty() {
+            return self.chosen.clone();
+        }
+        Scenario::value_variants().iter().copied().filter(|scenario| *scenario != Scenario::Churn).collect()
+    }
+
+    /// How long the scenario `churn` takes.
+    pub(crate) fn minutes(&self) -> Duration {
+        if self.quick { Duration::from_secs(180) } else { Duration::from_secs(60) * self.minutes }
     }
 
     /// How often every figure is taken.

@@ -104,11 +104,21 @@ impl Postgres {
         self.run(database, &["--command", "VACUUM"])
     }
 
-    fn run(&self, database: &str, arguments: &[&str]) -> Result<()> {
+    /// Runs a query; the columns of its rows are parted by bars.
+    pub(crate) fn ask(&self, database: &str, sql: &str) -> Result<String> {
+        finish(self.psql(database)?.args(["--no-align", "--tuples-only", "--command", sql]))
+    }
+
+    /// psql, ready to be told what to do.
+    pub(crate) fn psql(&self, database: &str) -> Result<Command> {
         let mut psql = command(find("psql", "postgresql-client")?, &As::Me);
         psql.args(["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"]);
         psql.args(["--host", text(self.dir.path())?, "--username", "postgres", "--dbname", database]);
-        finish(psql.args(arguments)).map(drop)
+        Ok(psql)
+    }
+
+    fn run(&self, database: &str, arguments: &[&str]) -> Result<()> {
+        finish(self.psql(database)?.args(arguments)).map(drop)
     }
 
     /// Transactions per second of a pgbench script, connection times left out.

@@ -1,5 +1,6 @@
 //! One file for each question.
 
+pub(crate) mod churn;
 pub(crate) mod depth;
 pub(crate) mod durable;
 pub(crate) mod measuring;
