@@ -16,6 +16,11 @@ pub(crate) fn of_tree(pid: u32) -> Duration {
     stat(pid) + children
 }
 
+/// User and system time of all children of this program that have ended and were waited for.
+pub(crate) fn of_finished_children() -> Duration {
+    TICK * ticks(std::process::id(), 13, 2)
+}
+
 /// User and system time of this program.
 pub(crate) fn of_self() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
@@ -24,11 +29,15 @@ pub(crate) fn of_self() -> Duration {
 
 /// Own ticks and those of children that were waited for; zero once the process is gone.
 fn stat(pid: u32) -> Duration {
+    TICK * ticks(pid, 11, 4)
+}
+
+/// The sum of so many fields of the process's statistics, counted from the one behind its name.
+fn ticks(pid: u32, from: usize, count: usize) -> u32 {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The command name in parentheses may hold anything, spaces included; fields are counted after it.
     let fields = text.rsplit(") ").next().unwrap_or_default().split(' ');
-    let ticks: u32 = fields.skip(11).take(4).filter_map(|field| field.parse::<u32>().ok()).sum();
-    TICK * ticks
+    fields.skip(from).take(count).filter_map(|field| field.parse::<u32>().ok()).sum()
 }
 
 fn children(pid: u32) -> Vec<u32> {

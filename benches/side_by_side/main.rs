@@ -70,6 +70,7 @@ fn run(options: &Options) -> Result<()> {
             Scenario::Depth => scenarios::depth::run(options),
             Scenario::Store => scenarios::store::run(options),
             Scenario::Measuring => scenarios::measuring::run(options),
+            Scenario::Memtier => scenarios::memtier::run(options),
         };
         interrupt::check()?;
         match result {

@@ -32,6 +32,9 @@ pub(crate) struct Options {
     /// For the scenario `churn`: how long it takes
     #[arg(long, value_name = "N", default_value_t = 60)]
     minutes: u32,
+    /// For the scenario `memtier`: memtier_benchmark, when it is not on the PATH
+    #[arg(long, value_name = "PROGRAM", env = "MEMTIER_BENCHMARK")]
+    pub(crate) memtier: Option<PathBuf>,
     /// Given by `cargo bench`, not by `cargo test --all-targets`, which must not take a quarter of an hour
     #[arg(long, hide = true)]
     pub(crate) bench: bool,
@@ -58,6 +61,8 @@ pub(crate) enum Scenario {
     Store,
     /// What measuring costs
     Measuring,
+    /// The load generator for caches beside memtier_benchmark
+    Memtier,
 }
 
 impl Scenario {
@@ -73,6 +78,7 @@ impl Scenario {
             Self::Depth => "Depth",
             Self::Store => "Embedded store",
             Self::Measuring => "Cost of measuring",
+            Self::Memtier => "The load generator",
         }
     }
 }

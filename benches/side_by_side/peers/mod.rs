@@ -1,6 +1,7 @@
 //! The systems that are measured: how each is started, and what it says on the wire.
 
 pub(crate) mod beanstalkd;
+pub(crate) mod memcached;
 pub(crate) mod nats;
 pub(crate) mod postgres;
 pub(crate) mod posthaste;

@@ -4,6 +4,7 @@ pub(crate) mod churn;
 pub(crate) mod depth;
 pub(crate) mod durable;
 pub(crate) mod measuring;
+pub(crate) mod memtier;
 pub(crate) mod pairs_over_postgres;
 pub(crate) mod path;
 pub(crate) mod steps_over_postgres;

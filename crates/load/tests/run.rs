@@ -48,6 +48,9 @@ fn an_honest_server_passes_every_workload() {
         "--clients 4 --workload mix:send=0.25,peek=0.25,pop=0.25,readable=0.25 --queues 2 --preload 1000",
         "--clients 4 --workload mix:send=0.3,read=0.4,read_broadcast=0.2,create=0.05,delete=0.05 --pipeline 4",
         "--clients 2 --workload mix:echo=1 --pipeline 16 --message-bytes 100000",
+        "--clients 4 --message-bytes 58-3000",
+        "--clients 4 --workload mix:send=0.2,read=0.6,read_broadcast=0.2 --message-bytes 200:50,2000:50",
+        "--clients 4 --workload mix:peek=0.5,pop=0.25,send=0.25 --constant-size --preload 100 --queues 20",
     ] {
         let report = checked(Mutant::Honest, words);
         println!("{report}");
@@ -66,6 +69,18 @@ fn twelve_step_counts_its_steps_and_leaves_nothing_behind() {
     assert!(check.drained <= 6, "{report}");
     let by_kind: u64 = report.kinds.values().map(|kind| kind.counts.served()).sum();
     assert_eq!(by_kind, report.counts.served());
+}
+
+#[test]
+fn a_constant_size_is_kept() {
+    let words = "--clients 8 --workload mix:peek=0.5,read=0.25,send=0.25 --remove-share 1 --constant-size";
+    let report = checked(Mutant::Honest, &format!("{words} --preload 200 --queues 20 --pipeline 4"));
+    assert_clean(&report);
+    // What is left is what was there before, but for the requests under way when it ended.
+    let left = report.check.as_ref().expect("--check").drained;
+    assert!((200 - 32..=200 + 32).contains(&left), "{left} of 200 are left: {report}");
+    let share = report.kinds["peek"].counts.served() as f64 / report.counts.served() as f64;
+    assert!((share - 0.5).abs() < 0.05, "{share}");
 }
 
 #[test]

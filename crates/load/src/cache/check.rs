@@ -108,6 +108,7 @@ fn tell(wrong: Wrong, data: &[u8]) -> String {
         Wrong::Foreign => format!(
             "its {bytes} bytes are not a value of this program; empty the server or choose another --key-prefix"
         ),
+        Wrong::Header => format!("the first {HEADER_BYTES} of its {bytes} bytes are not what was stored"),
         Wrong::OtherKey(key) => format!("the value is that of key number {key}"),
         Wrong::Length(stored) => format!("the value has {bytes} bytes, and was stored with {stored} or more"),
         Wrong::Byte(place) => format!("byte {place} of {bytes} is not what was stored"),
@@ -158,7 +159,7 @@ mod tests {
 
     #[test]
     fn honest_answers_pass_in_any_order_with_misses_and_keys_asked_twice() {
-        for bytes in [1, 25, 26, 1024] {
+        for bytes in [1, 29, 30, 1024] {
             let recipe = recipe(bytes);
             for values in
                 [&[("k3", 3), ("k4", 4)][..], &[("k4", 4), ("k3", 3)], &[("k4", 4)], &[("k3", 3), ("k3", 3)]]

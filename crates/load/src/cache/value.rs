@@ -1,7 +1,7 @@
 //! Values that say by themselves whether they are what was stored.
 //!
-//! A value begins with a header (which run and which key it is for, which write made it, how long it is) and goes on with
-//! a stretch of a pool of random bytes that only header and key determine. So every byte of a value can be verified by
+//! A value begins with a header (which run and which key it is for, which write made it, how long it is, and a checksum
+//! of these) and goes on with a stretch of a pool of random bytes that only header and key determine. So every byte of a value can be verified by
 //! whoever knows its key, in this run or a later one, without a table of what was written: a flipped bit, a cut end,
 //! another key's value all show. Making one is two copies and checking one is a comparison, at the speed of memory.
 //!
@@ -11,8 +11,11 @@ use fastrand::Rng;
 
 const MARK: [u8; 2] = *b"ph";
 
-/// Bytes of the header: mark, run, key, version, length.
-pub const HEADER_BYTES: usize = 26;
+/// Bytes of the header: mark, run, key, write, length, checksum.
+pub const HEADER_BYTES: usize = 30;
+
+/// Bytes that the checksum covers.
+const CHECKED_BYTES: usize = 26;
 
 /// Bytes of the pool; a longer value goes round.
 const POOL_BYTES: usize = 64 * 1024;
@@ -34,6 +37,8 @@ pub struct Version {
 pub enum Wrong {
     /// It does not begin as values of this program do.
     Foreign,
+    /// Its header is not as it was written.
+    Header,
     /// It is the value of this key.
     OtherKey(u64),
     /// It is that long, and was stored with this length.
@@ -59,11 +64,14 @@ impl Pool {
         if len < HEADER_BYTES {
             return self.copy(mix(key, 0), len, out);
         }
+        let begin = out.len();
         out.extend_from_slice(&MARK);
         out.extend_from_slice(&version.run.to_le_bytes());
         out.extend_from_slice(&key.to_le_bytes());
         out.extend_from_slice(&version.write.to_le_bytes());
         out.extend_from_slice(&(len as u32).to_le_bytes());
+        let checksum = crc32c::crc32c(&out[begin..]);
+        out.extend_from_slice(&checksum.to_le_bytes());
         self.copy(mix(key, seed(version)), len - HEADER_BYTES, out);
     }
 
@@ -81,6 +89,9 @@ impl Pool {
         let field = |from: usize, to: usize| {
             header[from..to].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
         };
+        if field(CHECKED_BYTES, HEADER_BYTES) != u64::from(crc32c::crc32c(&header[..CHECKED_BYTES])) {
+            return Err(Wrong::Header);
+        }
         let version = Version { run: field(2, 6) as u32, write: field(14, 22) };
         if field(6, 14) != key {
             return Err(Wrong::OtherKey(field(6, 14)));
@@ -156,6 +167,8 @@ mod tests {
         let mut flipped = good;
         flipped[60] ^= 1;
         assert_eq!(pool.verify(7, &flipped), Err(Wrong::Byte(60)));
+        flipped[20] ^= 1;
+        assert_eq!(pool.verify(7, &flipped), Err(Wrong::Header));
     }
 
     #[test]
@@ -167,7 +180,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_verifies_and_any_changed_byte_is_noticed(
-            key: u64, write: u64, len in prop_oneof![1..400_usize, 60_000..200_000_usize],
+            key: u64, write: u64, len in prop_oneof![1..50_usize, 1..400_usize, 60_000..200_000_usize],
             at: prop::sample::Index, flip in 1..=255_u8,
         ) {
             let pool = Pool::default();

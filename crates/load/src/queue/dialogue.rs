@@ -2,9 +2,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use fastrand::Rng;
 use posthaste_wire::reply::{Item, Shape, Skip, Value, skip};
 
 use crate::dialogue::{Answer, Dialogue, Outcome};
+use crate::numbers::Numbers;
 use crate::queue::check::inspector::{Answered, Inspector};
 use crate::queue::check::ledger::Ledger;
 use crate::queue::program::{Ask, Program};
@@ -16,8 +18,9 @@ use crate::tally::Counts;
 /// What the clients of a thread share.
 #[derive(Debug)]
 pub struct Desk {
-    /// The body of the next message.
+    /// A body as long as any; the next message has its beginning.
     body: Vec<u8>,
+    sizes: Numbers,
     /// The run that stamps name.
     run: u32,
     /// Outcomes of the twelve steps, first to last.
@@ -42,10 +45,16 @@ impl Audit {
 }
 
 impl Desk {
-    /// A desk for messages of `message_bytes` bytes.
+    /// A desk for messages of such sizes.
     #[must_use]
-    pub(crate) fn new(message_bytes: usize, run: u32, audit: Option<Audit>) -> Self {
-        Self { body: filler(message_bytes), run, steps: [Counts::default(); STEPS as usize], audit }
+    pub(crate) fn new(sizes: Numbers, run: u32, audit: Option<Audit>) -> Self {
+        Self {
+            body: filler(sizes.max() as usize),
+            sizes,
+            run,
+            steps: [Counts::default(); STEPS as usize],
+            audit,
+        }
     }
 }
 
@@ -61,6 +70,8 @@ pub struct QueueDialogue {
     account: Account,
     program: Program,
     next_sequence: u64,
+    /// For sizes, so that they leave alone what the program draws.
+    rng: Rng,
 }
 
 /// A request that waits for its answer.
@@ -73,8 +84,15 @@ pub struct Asked {
 impl QueueDialogue {
     /// A client whose messages are numbered from `next_sequence`.
     #[must_use]
-    pub const fn new(account: Account, program: Program, next_sequence: u64) -> Self {
-        Self { account, program, next_sequence }
+    pub fn new(account: Account, program: Program, next_sequence: u64) -> Self {
+        Self { account, program, next_sequence, rng: Rng::with_seed(account.into()) }
+    }
+
+    /// With other sizes of messages under another seed.
+    #[must_use]
+    pub(crate) fn seeded(mut self, seed: u64) -> Self {
+        self.rng = Rng::with_seed(seed.rotate_left(32) ^ u64::from(self.account));
+        self
     }
 
     /// Its account.
@@ -95,8 +113,8 @@ impl QueueDialogue {
         self.program.leftovers()
     }
 
-    /// Numbers a message and, in a checked run, writes its stamp into the body.
-    fn stamp(&mut self, request: Request, desk: &mut Desk) -> u64 {
+    /// Numbers a message and, in a checked run, writes its stamp into its body, the first `len` bytes.
+    fn stamp(&mut self, request: Request, len: usize, desk: &mut Desk) -> u64 {
         let sequence = self.next_sequence;
         let mut stamp = Stamp { run: desk.run, sender: self.account, ..Stamp::default() };
         if let Request::Send { queue, to } = request {
@@ -104,7 +122,7 @@ impl QueueDialogue {
             self.next_sequence += 1;
         }
         if desk.audit.is_some() && request.has_body() {
-            stamp.write(&mut desk.body);
+            stamp.write(&mut desk.body[..len]);
         }
         sequence
     }
@@ -143,8 +161,9 @@ impl Dialogue for QueueDialogue {
 
     fn ask(&mut self, desk: &mut Desk, out: &mut Vec<u8>) -> Option<Asked> {
         let ask = self.program.next_ask()?;
-        let sequence = self.stamp(ask.request, desk);
-        ask.request.encode(&desk.body, out);
+        let len = if ask.request.has_body() { desk.sizes.draw(&mut self.rng) as usize } else { 0 };
+        let sequence = self.stamp(ask.request, len, desk);
+        ask.request.encode(&desk.body[..len], out);
         Some(Asked { ask, sequence })
     }
 
@@ -208,7 +227,7 @@ mod tests {
 
     fn instruments() -> Instruments<QueueDialogue> {
         let tally = Tally::new(Window { start: 0, end: u64::MAX }, Kind::NAMES.len(), false);
-        Instruments { tally, shared: Desk::new(200, 1, None), watch: None }
+        Instruments { tally, shared: Desk::new(Numbers::fixed(200), 1, None), watch: None }
     }
 
     fn twelve_step() -> Client<QueueDialogue> {

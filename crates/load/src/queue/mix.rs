@@ -11,6 +11,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 
 use crate::dialogue::Outcome;
+use crate::queue::balance::Balance;
 use crate::queue::program::{Ask, Expect};
 use crate::queue::request::{Account, Queue, Read, Request};
 use crate::queue::workload::MixKind;
@@ -31,6 +32,8 @@ pub struct Recipe {
     pub broadcast_share: f64,
     /// Share of `read` and `read_broadcast` that remove what they read.
     pub remove_share: f64,
+    /// The number of messages stays what it was.
+    pub constant_size: bool,
 }
 
 /// One client's stream.
@@ -43,6 +46,8 @@ pub struct Mix {
     own: VecDeque<Queue>,
     creating: usize,
     deleting: Vec<Queue>,
+    client: Account,
+    balance: Balance,
 }
 
 impl Mix {
@@ -58,6 +63,8 @@ impl Mix {
             own: VecDeque::new(),
             creating: 0,
             deleting: Vec::new(),
+            client,
+            balance: Balance::default(),
         }
     }
 
@@ -74,8 +81,9 @@ impl Mix {
         match self.kind() {
             MixKind::Send => {
                 let anyone = self.rng.f64() < self.recipe.broadcast_share;
-                let to = (!anyone).then(|| self.rng.u32(1..=self.recipe.clients));
-                Request::Send { queue: self.queue(), to }
+                let to = (!anyone).then(|| self.recipient());
+                let queue = self.queue();
+                self.balanced(Request::Send { queue, to })
             }
             MixKind::Peek => self.read(false, false),
             MixKind::Pop => self.read(true, false),
@@ -118,7 +126,32 @@ impl Mix {
     }
 
     fn read(&mut self, remove: bool, broadcast: bool) -> Request {
-        Request::Read(Read { remove, queue: Some(self.queue()), from: None, broadcast })
+        let read = Request::Read(Read { remove, queue: Some(self.queue()), from: None, broadcast });
+        if remove { self.balanced(read) } else { read }
+    }
+
+    /// A constant number of messages needs recipients that are sure to take them.
+    fn recipient(&mut self) -> Account {
+        if self.recipe.constant_size { self.client } else { self.rng.u32(1..=self.recipe.clients) }
+    }
+
+    /// With a constant number of messages: the send or removing read that the client owes, if it owes one.
+    fn balanced(&mut self, drawn: Request) -> Request {
+        let (puts, queue) = match drawn {
+            Request::Send { queue, .. } => (true, queue),
+            Request::Read(Read { remove: true, queue: Some(queue), .. }) => (false, queue),
+            _ => return drawn,
+        };
+        if !self.recipe.constant_size {
+            return drawn;
+        }
+        let next = self.balance.next(puts, queue);
+        match (drawn, next.puts) {
+            (Request::Send { to, .. }, true) => Request::Send { queue: next.queue, to },
+            (Request::Read(read), false) => Request::Read(Read { queue: Some(next.queue), ..read }),
+            (_, true) => Request::Send { queue: next.queue, to: None },
+            (_, false) => Request::Read(Read { remove: true, queue: Some(next.queue), ..Read::default() }),
+        }
     }
 
     fn create(&mut self) -> Request {
@@ -139,6 +172,7 @@ impl Mix {
     /// Takes the answer to a request; `number` is that of an integer answer.
     pub fn answered(&mut self, ask: &Ask, outcome: Outcome, number: Option<i64>) {
         match ask.request {
+            Request::Send { .. } | Request::Read(Read { remove: true, .. }) => self.balance.answered(outcome),
             Request::Create => {
                 self.creating = self.creating.saturating_sub(1);
                 if outcome == Outcome::Ok {
@@ -175,7 +209,14 @@ mod tests {
 
     fn recipe(text: &str) -> Arc<Recipe> {
         let Ok(Workload::Mix(shares)) = text.parse() else { panic!("{text} is not a mix") };
-        Arc::new(Recipe { shares, queues: 4, clients: 8, broadcast_share: 0.1, remove_share: 0.9 })
+        Arc::new(Recipe {
+            shares,
+            queues: 4,
+            clients: 8,
+            broadcast_share: 0.1,
+            remove_share: 0.9,
+            constant_size: false,
+        })
     }
 
     fn stream(text: &str, seed: u64, client: Account, len: usize) -> Vec<Request> {

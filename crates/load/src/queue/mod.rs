@@ -1,5 +1,6 @@
 //! The load generator for the queue tier: its workloads, its clients, its checks.
 
+pub mod balance;
 pub mod check;
 pub mod dialogue;
 pub mod mix;
@@ -103,7 +104,8 @@ impl Bench for QueueBench {
             None => Program::twelve_step(number),
             Some(recipe) => Program::Mix(Mix::new(Arc::clone(recipe), self.run.seed, number)),
         };
-        let dialogue = QueueDialogue::new(number, program, ground.sent[number as usize - 1]);
+        let dialogue =
+            QueueDialogue::new(number, program, ground.sent[number as usize - 1]).seeded(self.run.seed);
         Ok((session.into_stream(), dialogue))
     }
 
@@ -113,7 +115,7 @@ impl Bench for QueueBench {
             let inspector = Inspector::new(ground.run, shared_queues(self), allows_foreign);
             Audit { inspector, ledger: Arc::clone(ledger) }
         });
-        Desk::new(self.message_bytes, ground.run, audit)
+        Desk::new(self.message_bytes.clone(), ground.run, audit)
     }
 
     fn probe(&self, server: &Address) -> Option<Box<dyn Probe>> {
@@ -141,5 +143,6 @@ fn recipe(bench: &QueueBench) -> Option<Arc<Recipe>> {
         clients: bench.run.clients,
         broadcast_share: bench.broadcast_share,
         remove_share: bench.remove_share,
+        constant_size: bench.constant_size,
     }))
 }

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::address::Address;
 use crate::error::LoadError;
+use crate::numbers::Numbers;
 use crate::queue::stamp::Stamp;
 use crate::queue::workload::{Workload, share_of_one};
 use crate::run_options::RunOptions;
@@ -47,9 +48,9 @@ pub struct QueueBench {
     #[arg(long, value_name = "WORKLOAD", default_value = "twelve-step")]
     pub workload: Workload,
 
-    /// Size of a message body
-    #[arg(long, value_name = "BYTES", default_value_t = 200, value_parser = message_bytes)]
-    pub message_bytes: usize,
+    /// Size of a message body: a number, a range (100-2000) or weighted (200:50,2000:50)
+    #[arg(long, value_name = "BYTES", default_value = "200")]
+    pub message_bytes: Numbers,
 
     /// Queues that the sends and reads of a mix choose from at random
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=10_000_000))]
@@ -62,6 +63,13 @@ pub struct QueueBench {
     /// In a mix, share of read and read_broadcast that remove what they read
     #[arg(long, value_name = "SHARE", default_value_t = 0.9, value_parser = share_of_one)]
     pub remove_share: f64,
+
+    /// In a mix with as many sends as pops: the number of messages stays what it was
+    ///
+    /// A client that has sent one more than it took takes one next, and the other way round. Sends that are not to anyone
+    /// are then to the client itself.
+    #[arg(long)]
+    pub constant_size: bool,
 
     /// Messages to anyone, sent before the run, spread over the queues
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -96,7 +104,20 @@ impl QueueBench {
                 self.run.pipeline
             ));
         }
-        if self.check && self.message_bytes < Stamp::LEN {
+        if self.message_bytes.max() > MESSAGE_BYTES_MAX {
+            return usage(format!(
+                "--message-bytes {} is too much; {MESSAGE_BYTES_MAX} is the most",
+                self.message_bytes
+            ));
+        }
+        if self.constant_size && !self.workload.keeps_its_size(self.remove_share) {
+            return usage(format!(
+                "--constant-size needs as many sends as pops, and {} has others (of read and read_broadcast, \
+                 --remove-share {} are pops)",
+                self.workload, self.remove_share
+            ));
+        }
+        if self.check && (self.message_bytes.min() as usize) < Stamp::LEN {
             return usage(format!(
                 "--check needs --message-bytes of at least {}, for the stamp in each message",
                 Stamp::LEN
@@ -107,13 +128,7 @@ impl QueueBench {
 }
 
 /// A body that can be held many times over.
-fn message_bytes(text: &str) -> Result<usize, String> {
-    const MAX: usize = 64 << 20;
-    match text.parse() {
-        Ok(bytes) if bytes <= MAX => Ok(bytes),
-        _ => Err(format!("must be a whole number up to {MAX}")),
-    }
-}
+const MESSAGE_BYTES_MAX: u32 = 64 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -165,6 +180,8 @@ mod tests {
             ("--pipeline 4", "twelve-step"),
             ("--check --message-bytes 10", "at least 58"),
             ("--duration 0s", "measures nothing"),
+            ("--message-bytes 100000000", "is the most"),
+            ("--constant-size --workload mix:send=0.5,peek=0.5", "as many sends as pops"),
         ] {
             let refusal = parse(words).validate().expect_err(words);
             assert!(refusal.is_usage());

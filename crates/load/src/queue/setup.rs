@@ -10,6 +10,7 @@ use crate::queue::options::{Dataset, QueueBench};
 use crate::queue::request::{Account, Queue, Request};
 use crate::queue::session::{IN_FLIGHT, Session};
 use crate::queue::stamp::Stamp;
+use fastrand::Rng;
 use posthaste_wire::reply::Value;
 
 const DATASET_QUEUES: Queue = 30;
@@ -95,7 +96,8 @@ pub(crate) fn enter(ground: &Ground, ledger: &mut Ledger) {
 fn send_all(session: &mut Session, bench: &QueueBench, ground: &mut Ground) -> Result<(), LoadError> {
     let run = ground.run;
     let mut letters = letters(bench).peekable();
-    let mut body = filler(bench.message_bytes);
+    let mut body = filler(bench.message_bytes.max() as usize);
+    let mut sizes = Rng::with_seed(bench.run.seed);
     let mut sender = None;
     while letters.peek().is_some() {
         let mut asked = Vec::with_capacity(2 * IN_FLIGHT);
@@ -104,14 +106,15 @@ fn send_all(session: &mut Session, bench: &QueueBench, ground: &mut Ground) -> R
                 session.push(&["LOGIN", &letter.sender.to_string()]);
                 asked.push("LOGIN");
             }
+            let len = bench.message_bytes.draw(&mut sizes) as usize;
             let sequence = &mut ground.sent[letter.sender as usize - 1];
             if bench.check {
                 let recipient = letter.to.unwrap_or(0);
                 Stamp { run, sender: letter.sender, sequence: *sequence, recipient, queue: letter.queue }
-                    .write(&mut body);
+                    .write(&mut body[..len]);
             }
             *sequence += 1;
-            session.push_request(Request::Send { queue: letter.queue, to: letter.to }, &body);
+            session.push_request(Request::Send { queue: letter.queue, to: letter.to }, &body[..len]);
             asked.push("SEND");
         }
         session.flush()?;

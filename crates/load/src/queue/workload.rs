@@ -65,6 +65,19 @@ impl Workload {
         *self == Self::TwelveStep
     }
 
+    /// Whether it has as many sends as removing reads, of which `remove_share` is the share of the reads that may be either.
+    #[must_use]
+    pub fn keeps_its_size(&self, remove_share: f64) -> bool {
+        let Self::Mix(shares) = self else { return true };
+        let moves = shares.iter().map(|(kind, share)| match kind {
+            MixKind::Send => *share,
+            MixKind::Pop => -share,
+            MixKind::Read | MixKind::ReadBroadcast => -share * remove_share,
+            _ => 0.0,
+        });
+        moves.sum::<f64>().abs() < 1e-6
+    }
+
     /// Whether it touches queues at all, or only the road to them.
     #[must_use]
     pub fn needs_queues(&self) -> bool {
