@@ -69,7 +69,7 @@ check: ## Check form, lints and types, of Rust and Python
 
 .PHONY: bench
 bench: ## Measure against the peers, side by side (takes a while; wants a quiet machine)
-	scripts/ensure-packages.sh redis-server=redis-server beanstalkd=beanstalkd nats-server=nats-server \
+	scripts/ensure-packages.sh redis-server=redis-server beanstalkd=beanstalkd nats-server=nats-server memcached=memcached \
 	  pgbench=postgresql
 	cargo build --release --locked --features unmeasured --target-dir $(TARGET)/unmeasured
 	cargo bench --locked --bench side-by-side -- --unmeasured $(abspath $(TARGET))/unmeasured/release/posthaste

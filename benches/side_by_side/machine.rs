@@ -22,6 +22,7 @@ pub(crate) fn describe(dir: &Path) -> Vec<(&'static str, String)> {
         ("beanstalkd", version("beanstalkd", "beanstalkd", "-v")),
         ("NATS", version("nats-server", "nats-server", "--version")),
         ("PostgreSQL", postgres::version()),
+        ("memcached", version("memcached", "memcached", "--version")),
     ]
 }
 

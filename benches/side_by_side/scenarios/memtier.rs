@@ -93,7 +93,7 @@ fn name((clients, pipeline, bytes, keys): (u64, u64, u64, u64)) -> String {
 fn fill(address: SocketAddr) -> Result<()> {
     let mut bench = command(posthaste::PROGRAM, &As::Me);
     bench.args(["bench", "cache", "--preload", "--connect", &address.to_string()]);
-    bench.args(["--clients", "1", "--requests", "1"]);
+    bench.args(["--clients", "1", "--requests", "1", "--key-minimum", "1"]);
     finish(&mut bench).map(drop)
 }
 
@@ -119,9 +119,9 @@ fn measure(
         "--key-prefix",
         "key-",
         "--key-minimum",
-        "0",
+        "1",
         "--key-maximum",
-        "9999",
+        "10000",
         "--key-pattern",
         "R:R",
     ]);
