@@ -25,6 +25,7 @@ const CELLS: [(u64, u64, u64, u64); 7] = [
     (64, 16, 1024, 1),
     (64, 1, 1024, 9),
 ];
+const KEYS: &str = "--key-prefix key- --key-minimum 1 --key-maximum 10000 --key-pattern R:R";
 const OURS: usize = 0;
 const THEIRS: usize = 1;
 const NAMES: [&str; 2] = ["posthaste bench cache", "memtier_benchmark"];
@@ -115,16 +116,7 @@ fn measure(
     command.args(["-s", &address.ip().to_string(), "-p", &address.port().to_string(), "-P", "memcache_text"]);
     command.args(["-c", &clients.to_string(), "-t", "1", "-n", &each.to_string()]);
     command.args(["--pipeline", &pipeline.to_string(), "-d", &bytes.to_string()]);
-    command.args([
-        "--key-prefix",
-        "key-",
-        "--key-minimum",
-        "1",
-        "--key-maximum",
-        "10000",
-        "--key-pattern",
-        "R:R",
-    ]);
+    command.args(KEYS.split(' '));
     command.args(["--hide-histogram", "--json-out-file", text(&json)?]);
     if keys > 1 {
         command.args(["--ratio", &format!("{keys}:{keys}"), "--multi-key-get", &keys.to_string()]);

@@ -46,6 +46,9 @@ pub trait Bench: Clone + Serialize {
     /// A server cannot be reached or refuses something.
     fn prepare(&self, run: u32) -> Result<Self::Ground, LoadError>;
 
+    /// The servers have been made ready once, and another run follows: what lasts need not be done again.
+    fn prepared_before(&mut self) {}
+
     /// Connects client `number`, counted from 1, to `server`.
     ///
     /// # Errors

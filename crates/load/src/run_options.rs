@@ -122,7 +122,10 @@ fn window(text: &str) -> Result<Duration, String> {
 }
 
 /// Requests per second.
-fn rate(text: &str) -> Result<f64, String> {
+///
+/// # Errors
+/// A sentence that says what is accepted.
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if rate.is_finite() && (1e-3..=1e9).contains(&rate) => Ok(rate),
         _ => Err("must be a number of requests per second between 0.001 and 1e9".to_owned()),

@@ -113,19 +113,24 @@ pub struct Trial {
 /// Searches; the report is of the run at the highest rate that kept the limit, with all trials.
 ///
 /// # Errors
-/// A run could not be made, or not even the lowest rate kept the limit.
+/// A run could not be made, a check found a broken promise, or not even the lowest rate kept the limit.
 pub fn find_max_rate<B: Bench>(bench: &B, limit: Limit) -> Result<Report<B>, LoadError> {
     let mut trials = Vec::new();
     let mut best: Option<Report<B>> = None;
+    let mut next = bench.clone();
     let mut attempt = |rate: f64, best: &mut Option<Report<B>>| -> Result<bool, LoadError> {
-        let mut bench = bench.clone();
-        let options = bench.options_mut();
+        let options = next.options_mut();
         (options.rate, options.rate_per_client) = (Some(rate), None);
         (options.find_max_rate, options.json) = (None, None);
-        let mut report = run(bench.clone())?;
+        let mut report = run(next.clone())?;
+        next.prepared_before();
         // A generator that was late for once says nothing about the server.
         if !report.valid && limit.of(&report.response) < limit.below.as_secs_f64() * 1e6 {
-            report = run(bench)?;
+            report = run(next.clone())?;
+        }
+        if report.violations() > 0 {
+            eprintln!("{report}");
+            report.verdict()?;
         }
         let kept = limit.is_kept(&report);
         eprintln!("{}", line(rate, &report, limit, kept));
@@ -155,7 +160,10 @@ pub fn find_max_rate<B: Bench>(bench: &B, limit: Limit) -> Result<Report<B>, Loa
         LoadError::Failed(format!("{limit} was not kept, not even at {fails:.0} requests per second"))
     })?;
     report.search = trials;
-    report.options.options_mut().json.clone_from(&bench.options().json);
+    let rate = report.options.options().rate;
+    report.options = bench.clone();
+    let options = report.options.options_mut();
+    (options.rate, options.rate_per_client) = (rate, None);
     if let Some(path) = &bench.options().json {
         report.write_json(path)?;
     }

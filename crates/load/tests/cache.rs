@@ -168,3 +168,18 @@ fn the_summary_holds_hits_misses_and_bytes() {
     assert!(report.details.received_bytes > least, "{report}");
     assert!(report.details.received_bytes < least + 20 * gets, "{report}");
 }
+
+#[test]
+fn a_search_fills_the_server_once_and_ends_at_a_broken_promise() {
+    let server = Memcached::start(64);
+    let words = "--warmup 0s --cooldown 0s --duration 300ms --preload --keys 100 --rate 20000 --check";
+    let limit = "p50<100ms".parse().expect("a limit");
+    let search = |address: &str| {
+        posthaste_load::find_max_rate(&bench(&format!("--connect {address} {words} --clients 2")), limit)
+    };
+    let report = search(&server.address()).expect("it ends");
+    assert!(report.search.len() > 1 && report.options.preload, "{report}");
+    assert!(report.details.hits > 0 && report.details.misses == 0, "{report}");
+    let refusal = search(&serve(Mutant::Altered)).expect_err("a value was altered");
+    assert!(refusal.to_string().contains("1 violations"), "{refusal}");
+}

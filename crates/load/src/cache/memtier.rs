@@ -14,6 +14,7 @@ use crate::cache::keys::KeyDistribution;
 use crate::cache::options::CacheBench;
 use crate::error::LoadError;
 use crate::numbers::Numbers;
+use crate::run_options::rate;
 
 /// The port that memtier's users need not name for memcached.
 const PORT: u16 = 11_211;
@@ -80,7 +81,7 @@ pub struct MemtierOptions {
     #[arg(long, value_name = "N", conflicts_with = "multiget", value_parser = value_parser!(u32).range(1..=100_000))]
     multi_key_get: Option<u32>,
     /// As --rate-per-client
-    #[arg(long, value_name = "PER_S", conflicts_with_all = ["rate", "rate_per_client", "think"])]
+    #[arg(long, value_name = "PER_S", value_parser = rate, conflicts_with_all = ["rate", "rate_per_client", "think"])]
     rate_limiting: Option<f64>,
     /// A seed that is different every time
     #[arg(long, conflicts_with = "seed")]
@@ -94,7 +95,7 @@ pub struct MemtierOptions {
     /// No histogram is printed anyway
     #[arg(long)]
     hide_histogram: bool,
-    /// Not done here
+    /// 1 is the only one
     #[arg(short = 'x', long, value_name = "N", action = ArgAction::Set)]
     run_count: Option<u32>,
 }

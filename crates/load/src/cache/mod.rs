@@ -105,6 +105,10 @@ impl Bench for CacheBench {
         Ok(Arc::new(recipe))
     }
 
+    fn prepared_before(&mut self) {
+        self.preload = false;
+    }
+
     fn connect(
         &self,
         recipe: &Arc<Recipe>,
