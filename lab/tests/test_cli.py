@@ -80,6 +80,16 @@ def test_an_audit_ends_with_1_when_it_found_an_error() -> None:
     assert "2 warnings" in run("audit", str(DATA / "maximum_points.csv"))
 
 
+def test_the_exit_code_reaches_the_shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """1 for an audit with errors; 0 for help, which is what no arguments give."""
+    for arguments, code in ((["audit", str(DATA / "bottleneck.csv")], 1), ([], 0), (["--version"], 0)):
+        monkeypatch.setattr(sys, "argv", ["posthaste-lab", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        assert caught.value.code == code
+        assert capsys.readouterr().err == ""
+
+
 def test_an_audit_takes_units_for_names_without(tmp_path: Path) -> None:
     """And says when it knew no column at all."""
     runs = tmp_path / "runs.csv"
@@ -101,6 +111,10 @@ def test_an_audit_takes_units_for_names_without(tmp_path: Path) -> None:
         (["models", "simulate"], "from Python"),
         (["models", "mm1", "5"], "arrival_rate=80"),
         (["audit", "nowhere.csv"], "nowhere.csv"),
+        (["audit"], "FILE.csv"),
+        (["guess"], "guess"),
+        (["factorial", "x.csv", "--transform", "sqrt"], "'none', 'log', 'reciprocal'"),
+        (["factorial", "x.csv", "--confidence", "sure"], "--confidence"),
         (["factorial", str(DATA / "sign_table_write_only.csv")], "several responses"),
         (["factorial", str(DATA / "interactive_13.csv")], "--factors"),
         (

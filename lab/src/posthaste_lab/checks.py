@@ -66,7 +66,7 @@ def quantile(argument: str, value: float) -> float:
     result = number(argument, value)
     if not 0 < result < 100:
         raise BadArgument(argument, value, "must lie between 0 and 100 (percent), or be a fraction below 1")
-    return result / 100 if result >= 1 else result
+    return round(result / 100, 15) if result >= 1 else result
 
 
 def samples(argument: str, values: Iterable[float], least: int = 1) -> FloatArray:

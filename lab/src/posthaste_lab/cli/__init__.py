@@ -5,7 +5,7 @@ Exit codes: 0 all is well, 1 something was found or failed, 2 wrong use. Errors 
 
 import sys
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -14,9 +14,9 @@ from posthaste_lab.experiments.problems import BadExperiment, RunFailed
 
 app = typer.Typer(
     help="Posthaste's laboratory: models, statistics and laws for measured systems.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
 )
 app.command("run")(run.run)
 app.command("report")(report.report)
@@ -31,26 +31,37 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def _options(
+    context: typer.Context,
     _wanted: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Posthaste's laboratory: models, statistics and laws for measured systems."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 def main() -> None:
-    """Run the program. What is wrong with the input becomes one line, not a trace."""
+    """Run the program. Each thing that is wrong becomes one line, not a box or a trace."""
     try:
-        app()
+        code = app(standalone_mode=False)
+    except typer.TyperException as error:
+        _fail(error.format_message(), error.exit_code)
     except BadExperiment as error:
         for problem in error.problems:
             typer.echo(f"posthaste-lab: {error.where}: {problem}", err=True)
         sys.exit(2)
     except RunFailed as error:
-        typer.echo(f"posthaste-lab: {error}", err=True)
-        sys.exit(1)
+        _fail(str(error), 1)
     except (ValueError, OSError) as error:
-        typer.echo(f"posthaste-lab: {error}", err=True)
-        sys.exit(2)
+        _fail(str(error), 2)
+    except typer.Abort:
+        _fail("interrupted", 1)
+    sys.exit(code or 0)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    typer.echo(f"posthaste-lab: {' '.join(message.split())}", err=True)
+    sys.exit(code)

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import numpy as np
 import polars as pl
@@ -22,7 +22,7 @@ def factorial(
     response: Annotated[
         str | None, typer.Option(metavar="COLUMN,…", help="Columns of the response, repetitions side by side.")
     ] = None,
-    transform: Annotated[str, typer.Option(help="none (additive), log (multiplicative), reciprocal.")] = "none",
+    transform: Annotated[Transform, typer.Option(help="None is additive, log multiplicative.")] = "none",
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     plot: Annotated[Path | None, typer.Option(metavar="FILE.svg|png", help="Where to draw the residuals.")] = None,
 ) -> None:
@@ -42,7 +42,7 @@ def factorial(
     if len(np.unique(signs, axis=0)) < len(signs):
         rows = np.repeat(signs, values.shape[1], axis=0)
         signs, values = designs.collect(rows, values.ravel())
-    effects = designs.analyze(signs, values, names, cast(Transform, transform), confidence)
+    effects = designs.analyze(signs, values, names, transform, confidence)
     _print(effects, columns)
     if plot:
         designs.plot_residuals(effects).savefig(plot)

@@ -5,22 +5,27 @@ against the normal law, in the order of cells, and by size beside the effects th
 """
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from scipy import stats
 
 from posthaste_lab.factorial.effects import Effects
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 INK, FAINT = "#1b1b1b", "#8a8a8a"
 
 
-def plot_residuals(effects: Effects, unit: str = "") -> Figure:
+def plot_residuals(effects: Effects, unit: str = "") -> "Figure":
     """A figure with four views of the residuals of an analysis; `unit` is that of the responses.
 
     Returns the figure and saves nothing. Without repetitions there are no residuals, and the first three views say so.
     """
+    from matplotlib.figure import Figure  # slow to load, and not everybody draws
+
     figure = Figure(figsize=(10, 7.5), layout="constrained")
     axes = figure.subplots(2, 2)
     scale = {"none": unit, "log": "natural logarithm", "reciprocal": f"1/{unit}" if unit else "reciprocal"}
@@ -39,25 +44,25 @@ def plot_residuals(effects: Effects, unit: str = "") -> Figure:
     return figure
 
 
-def _zero(axis: Axes) -> None:
+def _zero(axis: "Axes") -> None:
     axis.axhline(0, color=FAINT, linewidth=0.8, zorder=0)
 
 
-def _against_prediction(axis: Axes, effects: Effects, of: str) -> None:
+def _against_prediction(axis: "Axes", effects: Effects, of: str) -> None:
     _zero(axis)
     fitted = np.repeat(effects.fitted[:, None], effects.residuals.shape[1], axis=1)
     axis.plot(fitted.ravel(), effects.residuals.ravel(), "o", color=INK, markersize=4, alpha=0.7)
     axis.set(title="Spread against size", xlabel=f"predicted response{of}", ylabel=f"residual{of}")
 
 
-def _against_normal(axis: Axes, effects: Effects, of: str) -> None:
+def _against_normal(axis: "Axes", effects: Effects, of: str) -> None:
     (quantiles, ordered), (slope, start, _) = stats.probplot(effects.residuals.ravel())
     axis.plot(quantiles, start + slope * quantiles, color=FAINT, linewidth=0.8, zorder=0)
     axis.plot(quantiles, ordered, "o", color=INK, markersize=4, alpha=0.7)
     axis.set(title="Normal law: points on the line", xlabel="normal quantile", ylabel=f"residual{of}")
 
 
-def _in_order(axis: Axes, effects: Effects, of: str) -> None:
+def _in_order(axis: "Axes", effects: Effects, of: str) -> None:
     _zero(axis)
     cells, repetitions = effects.residuals.shape
     for r in range(repetitions):
@@ -66,7 +71,7 @@ def _in_order(axis: Axes, effects: Effects, of: str) -> None:
     axis.set(title="Cell by cell", xlabel="cell in standard order", ylabel=f"residual{of}")
 
 
-def _effects(axis: Axes, effects: Effects, of: str) -> None:
+def _effects(axis: "Axes", effects: Effects, of: str) -> None:
     ranked = sorted((name for name in effects.effects if name != "I"), key=lambda name: abs(effects.effects[name]))[
         -15:
     ]
