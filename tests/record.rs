@@ -1,0 +1,199 @@
+//! The records that a tier and a load generator leave of the same run, read back and laid side by side.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Output};
+
+use parquet::file::reader::SerializedFileReader;
+use parquet::record::Field;
+use serde_json::Value;
+use support::Server;
+
+const TIER: &[&str] = &["received", "enqueued", "dequeued", "sent", "answered", "replied"];
+const CLIENT: &[&str] = &["due", "begun", "encoded", "arrived", "parsed"];
+
+/// Runs a load with these further arguments.
+fn bench(server: &Server, arguments: &[&str]) -> Output {
+    let connect = server.addr().to_string();
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+    bench.args(["bench", "queue", "--connect", &connect, "--duration", "1s", "--warmup", "200ms"]);
+    bench.args(["--cooldown", "100ms", "--window", "250ms"]).args(arguments);
+    bench.output().expect("the program runs")
+}
+
+/// Records a run on both sides.
+fn recorded(store: &str, load: &[&str]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = store.replace("DIR", &dir.path().join("data").to_string_lossy());
+    let at = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
+    let server = Server::start(&store, &["--record", &at("tier"), "--record-requests", "--window", "250ms"]);
+    let ran = bench(&server, &[&["--record", &at("clients"), "--record-requests"], load].concat());
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert!(server.stop().success());
+    dir
+}
+
+type Row = BTreeMap<String, String>;
+
+fn windows(record: &Path) -> Vec<Row> {
+    let text = fs::read_to_string(record.join("windows.csv")).expect("windows");
+    let mut lines = text.lines().map(|line| line.split(','));
+    let head: Vec<String> = lines.next().expect("a head").map(str::to_owned).collect();
+    lines.map(|cells| head.iter().cloned().zip(cells.map(str::to_owned)).collect()).collect()
+}
+
+fn number(row: &Row, column: &str) -> f64 {
+    row[column].parse().unwrap_or(0.0)
+}
+
+/// The rows of `requests.parquet`: kind and stamps, 0 where one was not taken.
+fn requests(record: &Path, stamps: &[&str]) -> Vec<(String, Vec<i64>)> {
+    let file = File::open(record.join("requests.parquet")).expect("requests");
+    let rows = SerializedFileReader::new(file).expect("Parquet").into_iter();
+    rows.map(|row| {
+        let row = row.expect("a row");
+        let fields: BTreeMap<&str, &Field> =
+            row.get_column_iter().map(|(name, field)| (name.as_str(), field)).collect();
+        let stamp = |name: &&str| match fields[format!("{name}_ns").as_str()] {
+            Field::Long(ns) => *ns,
+            _ => 0,
+        };
+        let Field::Str(kind) = fields["kind"] else { panic!("{row}") };
+        (kind.clone(), stamps.iter().map(stamp).collect())
+    })
+    .collect()
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).expect("a file")).expect("JSON")
+}
+
+/// In every window and kind the means of the stages add up to the mean response, and what every request's row says
+/// adds up to what the windows say.
+fn stages_add_up(record: &Path, stamps: &[&str]) {
+    let windows = windows(record);
+    let mut responses_ns = 0.0;
+    for row in &windows {
+        let means: Vec<&String> = row.keys().filter(|column| is_stage_mean(column)).collect();
+        assert_eq!(means.len(), stamps.len() - 1, "{means:?}");
+        let sum: f64 = means.iter().map(|column| number(row, column)).sum();
+        // Each of the figures is rounded to a thousandth of a microsecond.
+        let rounding = 0.0005 * (stamps.len() + 1) as f64;
+        assert!((sum - number(row, "response_mean_us")).abs() <= rounding, "{sum} in {row:?}");
+        if row["kind"] == "all" {
+            responses_ns += number(row, "response_mean_us") * 1000.0 * number(row, "requests");
+        }
+    }
+    let rows = requests(record, stamps);
+    assert!(rows.len() > 100, "{}", rows.len());
+    let mut total = 0;
+    for (kind, taken) in &rows {
+        let passed: Vec<i64> = taken.iter().copied().filter(|ns| *ns > 0).collect();
+        assert!(passed.is_sorted(), "{kind}: {taken:?}");
+        total += taken[taken.len() - 1] - taken[0];
+    }
+    let counted: f64 =
+        windows.iter().filter(|row| row["kind"] == "all").map(|row| number(row, "requests")).sum();
+    assert!((counted - rows.len() as f64).abs() < 0.5, "{counted} in windows, {} rows", rows.len());
+    // Half a nanosecond of rounding in the mean, for each request.
+    assert!(
+        (responses_ns - total as f64).abs() <= 0.5 * rows.len() as f64 + 1.0,
+        "{responses_ns} and {total}"
+    );
+}
+
+/// Means over all requests, whether or not they passed the stage.
+fn is_stage_mean(column: &str) -> bool {
+    column.ends_with("_all_mean_us")
+        || ["parse_mean_us", "dispatch_mean_us", "reply_mean_us", "schedule_mean_us"].contains(&column)
+}
+
+#[test]
+fn stages_add_up_to_the_whole_on_both_sides() {
+    let dir = recorded("embedded:DIR", &["--clients", "8"]);
+    stages_add_up(&dir.path().join("tier"), TIER);
+    stages_add_up(&dir.path().join("clients"), CLIENT);
+}
+
+#[test]
+fn stages_add_up_in_an_open_loop_and_with_pipelines_and_think_times() {
+    let pairs = ["--workload", "pairs", "--clients", "8"];
+    for pace in [&["--rate", "3000"][..], &["--pipeline", "8"], &["--think", "exponential:2ms"]] {
+        let dir = recorded("memory:", &[&pairs[..], pace].concat());
+        stages_add_up(&dir.path().join("tier"), TIER);
+        stages_add_up(&dir.path().join("clients"), CLIENT);
+    }
+}
+
+#[test]
+fn both_sides_recorded_the_same_requests() {
+    let dir = recorded("memory:", &["--clients", "4", "--threads", "2"]);
+    let count = |record: &str, stamps: &[&str]| {
+        let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+        for (kind, _) in requests(&dir.path().join(record), stamps) {
+            *counts.entry(kind).or_default() += 1;
+        }
+        counts
+    };
+    let (tier, clients) = (count("tier", TIER), count("clients", CLIENT));
+    for kind in ["send", "peek", "pop", "readable", "delete"] {
+        assert_eq!(tier[kind], clients[kind], "{kind}");
+    }
+    let summary = json(&dir.path().join("clients/summary.json"));
+    let measured = summary["ok"].as_u64().unwrap_or(0) + summary["nulls"].as_u64().unwrap_or(0);
+    assert!(measured > 0 && measured <= clients.values().sum(), "the record holds warm-up and cool-down too");
+}
+
+#[test]
+fn a_client_sees_no_answer_sooner_than_the_tier_gave_it_once_the_clocks_are_related() {
+    let dir = recorded("memory:", &["--clients", "1"]);
+    let (tier, clients) =
+        (json(&dir.path().join("tier/run.json")), json(&dir.path().join("clients/run.json")));
+    let relations = clients["clock_relations"].as_array().expect("relations");
+    assert_eq!(relations.len(), 2, "before and after");
+    for relation in relations {
+        let figure = |name: &str| relation[name].as_f64().expect("a figure");
+        // One machine, one clock; TIME tells microseconds.
+        assert!(figure("offset_us").abs() <= figure("error_us") + 1.0, "{relation}");
+        assert!(figure("error_us") > 0.0);
+    }
+    assert_eq!(tier["machine"]["boot_id"], clients["machine"]["boot_id"]);
+    let start = |run: &Value| run["start_monotonic_ns"].as_i64().expect("a start");
+    let ahead = start(&clients) - start(&tier);
+    let pops = |record: &str, stamps: &[&str]| {
+        let of = requests(&dir.path().join(record), stamps).into_iter().filter(|(kind, _)| kind == "pop");
+        of.map(|(_, taken)| taken).collect::<Vec<_>>()
+    };
+    for (tier, client) in pops("tier", TIER).iter().zip(pops("clients", CLIENT)) {
+        let (encoded, arrived) = (client[2] + ahead, client[3] + ahead);
+        assert!(encoded <= tier[0], "received after it was sent");
+        assert!(tier[4] <= arrived, "answered before it arrived");
+    }
+}
+
+#[test]
+fn clients_and_tier_count_the_same_throughput_and_say_so() {
+    let server = Server::start("mock:200", &[]);
+    let ran = bench(&server, &["--clients", "4"]);
+    let said = String::from_utf8_lossy(&ran.stdout);
+    let line = said.lines().find(|line| line.starts_with("middleware: counted ")).expect("a line");
+    let difference: f64 = line
+        .split(['(', ' '])
+        .find_map(|word| word.strip_prefix(['+', '-'])?.parse().ok())
+        .expect("a difference");
+    assert!(difference < 5.0, "{line}");
+}
+
+#[test]
+fn a_directory_that_holds_a_record_is_refused_before_the_load() {
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::write(dir.path().join("run.json"), "{}").expect("a file");
+    let server = Server::start("mock:200", &[]);
+    let ran = bench(&server, &["--record", &dir.path().to_string_lossy()]);
+    assert_eq!(ran.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(said.contains("already holds a recorded run") && said.lines().count() == 1, "{said}");
+}
