@@ -118,8 +118,26 @@ pub(crate) enum Bench {
     Queue(Box<posthaste_load::QueueBench>),
     /// Loads a cache, memcached or what speaks like it, and reports throughput, response times, hits and misses
     Cache(Box<posthaste_load::CacheBench>),
+    /// Makes one report of the records of several load generators that ran at the same time
+    Merge(MergeFlags),
     /// Drives a store directly, without network: what the disk and the store alone can do
     Store(BenchStoreFlags),
+}
+
+/// `posthaste bench merge`
+#[derive(Args, Debug)]
+#[command(after_help = "Example, two processes as one experiment:
+  at=$(($(date +%s) + 5))
+  posthaste bench queue --clients 64 --start-at $at --record a &
+  posthaste bench queue --clients 64 --first-client 65 --start-at $at --record b; wait
+  posthaste bench merge a b --json both.json")]
+pub(crate) struct MergeFlags {
+    /// Directories that --record has left
+    #[arg(value_name = "DIR", required = true)]
+    pub(crate) records: Vec<PathBuf>,
+    /// Write the report here as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 /// `posthaste bench store`

@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         Program::Queue(flags) => queue::run(&flags),
         Program::Bench(Bench::Queue(flags)) => bench::run(*flags),
         Program::Bench(Bench::Cache(flags)) => bench::run_cache(*flags),
+        Program::Bench(Bench::Merge(flags)) => bench::merge(&flags),
         Program::Bench(Bench::Store(flags)) => bench_store::run(&flags),
         Program::Admin(Admin { command }) => admin::run(&command),
         Program::Migrate(flags) => migrate::run(&flags),

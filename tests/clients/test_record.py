@@ -108,6 +108,6 @@ def test_run_json_says_what_ran_where_and_when(records: dict[str, Path]) -> None
         assert run["requests_recorded"] > 0
         assert run["requests_not_recorded"] == 0
     measured = runs["clients"]["measured"]
-    assert measured["measured_end_s"] - measured["measured_start_s"] == pytest.approx(1.0)
+    assert measured["end_s"] - measured["start_s"] == pytest.approx(1.0)
     summary = json.loads((records["clients"] / "summary.json").read_text())
     assert summary["options"]["record_requests"]

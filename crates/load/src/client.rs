@@ -19,13 +19,6 @@ pub struct Instruments<D: Dialogue> {
     pub watch: Option<Watch>,
 }
 
-impl<D: Dialogue> Instruments<D> {
-    /// The time for a stamp; 0 when the run is not recorded.
-    fn stamp(&self) -> u64 {
-        self.watch.as_ref().map_or(0, Watch::now)
-    }
-}
-
 /// One client.
 #[derive(Debug)]
 pub struct Client<D: Dialogue> {
@@ -114,9 +107,10 @@ impl<D: Dialogue> Client<D> {
             },
             _ => now,
         };
-        let (begun, length) = (instruments.stamp(), out.len());
+        let (begun, length) = (instruments.watch.as_ref().map_or(0, Watch::last), out.len());
         let Some(asked) = self.dialogue.ask(&mut instruments.shared, out) else { return false };
-        let departure = Departure { begun, encoded: instruments.stamp(), bytes: out.len() - length };
+        let encoded = instruments.watch.as_mut().map_or(0, Watch::look);
+        let departure = Departure { begun, encoded, bytes: out.len() - length };
         self.due.as_mut().and_then(VecDeque::pop_front);
         self.left = self.left.saturating_sub(1);
         self.in_flight.push_back(InFlight { asked, since, departure });

@@ -16,6 +16,7 @@ mod connection;
 pub mod cpu;
 pub mod dialogue;
 pub mod error;
+pub mod merge;
 pub mod numbers;
 pub mod pace;
 pub mod probe;

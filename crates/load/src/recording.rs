@@ -63,8 +63,7 @@ impl Recording {
             return;
         }
         let seconds = |ns: u64| json!(ns as f64 / 1e9);
-        let measured =
-            json!({ "measured_start_s": seconds(window.start), "measured_end_s": seconds(window.end) });
+        let measured = json!({ "start_s": seconds(window.start), "end_s": seconds(window.end) });
         tell(self.record.note("measured", measured));
         for (kind, from, to) in [
             ("warm-up", origin, window.start),

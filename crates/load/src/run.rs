@@ -45,11 +45,12 @@ pub fn run<B: Bench>(bench: B) -> Result<Report<B>, LoadError> {
     let connections = connect(&bench, &ground)?;
     let mut probes = Probes::of(&bench);
     let mut relations = recording.as_ref().map_or(Vec::new(), |_| probes.relate(clock));
-    let schedule = schedule(bench.options(), clock.now());
+    let schedule = schedule(bench.options(), origin(bench.options(), clock)?);
     if let Some(recording) = &recording {
         recording.announce(&schedule);
         recording.relate(&relations);
     }
+    thread::sleep(Duration::from_nanos(schedule.origin.saturating_sub(clock.now())));
     let stage = Stage { clock, schedule, recording: recording.as_ref() };
     let start = SystemTime::now();
     let (harvests, middleware_per_s) = drive(&bench, &ground, connections, &stage, &mut probes)?;
@@ -104,6 +105,20 @@ fn connect<B: Bench>(bench: &B, ground: &B::Ground) -> Result<Vec<Connection<B::
         connections.push(Connection::new(stream, client));
     }
     Ok(connections)
+}
+
+/// When the first request leaves: now, or at the time that was agreed.
+fn origin(bench: &RunOptions, clock: Clock) -> Result<u64, LoadError> {
+    let now = clock.now();
+    let Some(start_at) = bench.start_at else { return Ok(now) };
+    let wait_s = start_at - (clock.started_unix_ns() + now) as f64 / 1e9;
+    if wait_s < 0.0 {
+        return Err(LoadError::Failed(format!(
+            "--start-at was {:.1} s ago when all clients were connected: give the set-up more time",
+            -wait_s
+        )));
+    }
+    Ok(now + nanos(Duration::from_secs_f64(wait_s)))
 }
 
 fn schedule(bench: &RunOptions, origin: u64) -> Schedule {

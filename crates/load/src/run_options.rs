@@ -74,6 +74,12 @@ pub struct RunOptions {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
+    /// Send the first request at this time, in seconds since 1970, so that several processes begin together
+    ///
+    /// As in --start-at $(($(date +%s) + 10)). What they leave with --record becomes one report with bench merge.
+    #[arg(long, value_name = "UNIX_S", value_parser = unix_time)]
+    pub start_at: Option<f64>,
+
     /// Write a summary here
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -110,6 +116,14 @@ impl RunOptions {
             ));
         }
         Ok(())
+    }
+}
+
+/// An instant after 2001, which no number of seconds to wait is taken for.
+fn unix_time(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(time) if (1e9..1e11).contains(&time) => Ok(time),
+        _ => Err("must be seconds since 1970, as `date +%s` tells them".to_owned()),
     }
 }
 

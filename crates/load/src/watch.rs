@@ -4,8 +4,8 @@
 //! due -schedule- begun -serialization- encoded -network- arrived -deserialization- parsed
 //! ```
 //!
-//! A run that is not recorded reads the clock once per read; these are three readings more for every request. The
-//! write to the socket counts as network: it is the kernel's work, done once for all requests that leave together.
+//! A run that is not recorded reads the clock once per read; these are two readings more for every request, for its
+//! encoding begins where the last reading was taken. The write to the socket counts as network: it is the kernel's work, done once for all requests that leave together.
 //! Answers that arrive together share one arrival, so the deserialization of the later ones holds that of the
 //! earlier ones, as the client had to wait for it.
 
@@ -18,8 +18,8 @@ use crate::dialogue::Outcome;
 pub struct Watch {
     clock: Clock,
     recorder: Recorder,
-    /// When the last answer was understood.
-    parsed: u64,
+    /// The last reading.
+    last: u64,
 }
 
 /// What is known of a request when it leaves; zeros when the run is not recorded.
@@ -46,26 +46,26 @@ impl Watch {
     /// A thread's watch.
     #[must_use]
     pub(crate) fn new(clock: Clock, recorder: Recorder) -> Self {
-        Self { clock, recorder, parsed: 0 }
+        Self { clock, recorder, last: 0 }
     }
 
-    /// The time.
-    #[must_use]
-    pub(crate) fn now(&self) -> u64 {
-        self.clock.now()
+    /// Reads the clock.
+    pub(crate) fn look(&mut self) -> u64 {
+        self.last = self.clock.now();
+        self.last
     }
 
-    /// When the last answer was understood: where the next request's time begins.
+    /// The last reading, where nothing worth a reading has been done since.
     #[must_use]
-    pub(crate) const fn parsed(&self) -> u64 {
-        self.parsed
+    pub(crate) const fn last(&self) -> u64 {
+        self.last
     }
 
     /// Notes a request whose answer has just been understood, and says when that was.
     pub(crate) fn note(&mut self, arrival: &Arrival) -> u64 {
         let Arrival { client, kind, outcome, due, departure, arrived, bytes } = *arrival;
         let Departure { begun, encoded, bytes: request_bytes } = departure;
-        let parsed = self.clock.now();
+        let parsed = self.look();
         let stamps = ClientStamps { due, begun, encoded, arrived, parsed };
         let length = |bytes| u32::try_from(bytes).unwrap_or(u32::MAX);
         self.recorder.note(Noted {
@@ -74,7 +74,6 @@ impl Watch {
             answer_bytes: length(bytes),
             ..Noted::new(u8::try_from(kind).unwrap_or(u8::MAX), ending(outcome), stamps)
         });
-        self.parsed = parsed;
         parsed
     }
 

@@ -273,7 +273,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         let connection = &mut self.connections[i];
         let answers = connection.read(&mut self.scratch, self.floor.clock, &mut now, &mut self.instruments);
         if let Some(watch) = self.instruments.watch.as_ref().filter(|_| answers > 0) {
-            now = watch.parsed();
+            now = watch.last();
         }
         if !self.floor.think.is_none() && self.stage < Stage::Finish {
             for _ in 0..answers {
@@ -309,6 +309,9 @@ impl<'a, D: Dialogue> Worker<'a, D> {
 
     /// Sends a client's request that was due at `due`, if the client is free.
     fn send(&mut self, i: usize, due: u64, now: u64) {
+        if let Some(watch) = &mut self.instruments.watch {
+            watch.look();
+        }
         let connection = &mut self.connections[i];
         if connection.issue(now, &mut self.instruments) {
             if self.stage == Stage::Measure {

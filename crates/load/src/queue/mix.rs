@@ -26,8 +26,8 @@ pub struct Recipe {
     pub shares: Vec<(MixKind, f64)>,
     /// Shared queues: `1` to this.
     pub queues: Queue,
-    /// Clients: accounts 1 to this.
-    pub clients: Account,
+    /// Accounts of the clients: the first and the last.
+    pub accounts: (Account, Account),
     /// Share of sends to anyone; the others go to a random client.
     pub broadcast_share: f64,
     /// Share of `read` and `read_broadcast` that remove what they read.
@@ -132,7 +132,7 @@ impl Mix {
 
     /// A constant number of messages needs recipients that are sure to take them.
     fn recipient(&mut self) -> Account {
-        if self.recipe.constant_size { self.client } else { self.rng.u32(1..=self.recipe.clients) }
+        if self.recipe.constant_size { self.client } else { self.rng.u32(self.recipe.accounts.0..=self.recipe.accounts.1) }
     }
 
     /// With a constant number of messages: the send or removing read that the client owes, if it owes one.
@@ -212,7 +212,7 @@ mod tests {
         Arc::new(Recipe {
             shares,
             queues: 4,
-            clients: 8,
+            accounts: (1, 8),
             broadcast_share: 0.1,
             remove_share: 0.9,
             constant_size: false,

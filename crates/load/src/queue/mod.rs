@@ -96,16 +96,17 @@ impl Bench for QueueBench {
         number: u32,
         server: &Address,
     ) -> Result<(BlockingStream, QueueDialogue), LoadError> {
+        let account = self.first_client + number - 1;
         let mut session = Session::connect(server)?;
         if self.workload.needs_queues() {
-            session.log_in(number)?;
+            session.log_in(account)?;
         }
         let program = match &ground.recipe {
-            None => Program::twelve_step(number),
-            Some(recipe) => Program::Mix(Mix::new(Arc::clone(recipe), self.run.seed, number)),
+            None => Program::twelve_step(account),
+            Some(recipe) => Program::Mix(Mix::new(Arc::clone(recipe), self.run.seed, account)),
         };
         let dialogue =
-            QueueDialogue::new(number, program, ground.sent[number as usize - 1]).seeded(self.run.seed);
+            QueueDialogue::new(account, program, ground.sent[number as usize - 1]).seeded(self.run.seed);
         Ok((session.into_stream(), dialogue))
     }
 
@@ -140,7 +141,7 @@ fn recipe(bench: &QueueBench) -> Option<Arc<Recipe>> {
     Some(Arc::new(Recipe {
         shares: shares.clone(),
         queues: bench.queues.into(),
-        clients: bench.run.clients,
+        accounts: (bench.first_client, bench.first_client + bench.run.clients - 1),
         broadcast_share: bench.broadcast_share,
         remove_share: bench.remove_share,
         constant_size: bench.constant_size,

@@ -33,6 +33,10 @@ pub struct QueueBench {
     #[serde(flatten)]
     pub run: RunOptions,
 
+    /// The account of the first client; the others follow. Several processes that load one server must not share accounts
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=1_000_000_000))]
+    pub first_client: u32,
+
     /// Verify every answer and that each message is delivered exactly once; afterwards pop what is left
     ///
     /// Nothing else may use the queues during the run.
@@ -123,6 +127,12 @@ impl QueueBench {
                 Stamp::LEN
             ));
         }
+        if self.check && self.first_client > 1 {
+            return usage(
+                "--check goes only with --first-client 1: it accounts for everything in the queues, and so must be alone"
+                    .to_owned(),
+            );
+        }
         self.run.validate()
     }
 }
@@ -179,6 +189,7 @@ mod tests {
         for (words, about) in [
             ("--pipeline 4", "twelve-step"),
             ("--check --message-bytes 10", "at least 58"),
+            ("--check --first-client 9", "must be alone"),
             ("--duration 0s", "measures nothing"),
             ("--message-bytes 100000000", "is the most"),
             ("--constant-size --workload mix:send=0.5,peek=0.5", "as many sends as pops"),

@@ -1,0 +1,180 @@
+//! A record of `bench` read back: what the merge needs of it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
+use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+use serde_json::Value;
+
+use crate::error::LoadError;
+
+/// One generator's record.
+#[derive(Debug)]
+pub(super) struct ReadRecord {
+    /// Its directory, as given.
+    pub(super) name: String,
+    run: Value,
+    summary: Value,
+    /// One for each window and kind, and one for `all`.
+    pub(super) windows: Vec<WindowRow>,
+    /// Response times by kind, with the start of their window in seconds of the program's clock.
+    pub(super) responses: Vec<(String, f64, Histogram<u64>)>,
+}
+
+/// A row of `windows.csv`.
+#[derive(Clone, Debug)]
+pub(super) struct WindowRow {
+    pub(super) kind: String,
+    /// In seconds of the program's clock.
+    pub(super) start_s: f64,
+    pub(super) length_s: f64,
+    pub(super) ok: u64,
+    pub(super) null: u64,
+    pub(super) errors: u64,
+    pub(super) response_mean_us: f64,
+}
+
+impl ReadRecord {
+    /// Reads the record in `dir`.
+    ///
+    /// # Errors
+    /// A file is missing or is none of ours; the text names it.
+    pub(super) fn open(dir: &Path) -> Result<Self, LoadError> {
+        let record = Self {
+            name: dir.display().to_string(),
+            run: json(&dir.join("run.json"))?,
+            summary: json(&dir.join("summary.json"))?,
+            windows: windows(&dir.join("windows.csv"))?,
+            responses: responses(&dir.join("latency.hlog"))?,
+        };
+        if record.measured().is_none() || record.start_ns("start_unix_ns").is_none() {
+            let path = dir.join("run.json");
+            return Err(unreadable(&path, "it is not of a bench that ran to its end"));
+        }
+        Ok(record)
+    }
+
+    /// What it measured, from and to, in seconds of its clock.
+    pub(super) fn measured(&self) -> Option<(f64, f64)> {
+        let of = |name: &str| self.run["measured"][name].as_f64();
+        Some((of("start_s")?, of("end_s")?))
+    }
+
+    /// When its clock began: `start_unix_ns` on the wall clock, `start_monotonic_ns` on the machine's.
+    pub(super) fn start_ns(&self, clock: &str) -> Option<i128> {
+        self.run[clock].as_u64().map(i128::from)
+    }
+
+    /// The machine's start, which two records of one machine share.
+    pub(super) fn boot_id(&self) -> Option<&str> {
+        self.run["machine"]["boot_id"].as_str()
+    }
+
+    /// Offsets of servers' wall clocks to this one's and their errors, in microseconds; the surest of each server.
+    pub(super) fn relations(&self) -> BTreeMap<&str, (f64, f64)> {
+        let mut surest = BTreeMap::new();
+        for relation in self.run["clock_relations"].as_array().into_iter().flatten() {
+            let figure = |name: &str| relation[name].as_f64();
+            let Some(server) = relation["server"].as_str() else { continue };
+            let Some(found) = figure("offset_us").zip(figure("error_us")) else { continue };
+            let best = surest.entry(server).or_insert(found);
+            if found.1 < best.1 {
+                *best = found;
+            }
+        }
+        surest
+    }
+
+    /// An option.
+    pub(super) fn option(&self, name: &str) -> &Value {
+        &self.run["options"][name]
+    }
+
+    /// Why its figures do not speak of the server.
+    pub(super) fn doubts(&self) -> Vec<String> {
+        let doubts = self.summary["invalid_because"].as_array();
+        doubts.into_iter().flatten().filter_map(|doubt| doubt.as_str().map(str::to_owned)).collect()
+    }
+
+    /// Whether both are of one process.
+    pub(super) fn is_same_run(&self, other: &Self) -> bool {
+        ["process_id", "start_unix_ns", "start_monotonic_ns"]
+            .iter()
+            .all(|name| self.run[name] == other.run[name])
+    }
+
+    /// The first option that differs and must not, in words.
+    pub(super) fn unlike(&self, other: &Self, may_differ: &[&str]) -> Option<String> {
+        let (mine, theirs) = (self.run["options"].as_object()?, other.run["options"].as_object()?);
+        let open =
+            |record: &Self| !(record.option("rate").is_null() && record.option("rate_per_client").is_null());
+        if open(self) != open(other) {
+            return Some("one is an open loop (--rate), the other a closed one".to_owned());
+        }
+        let names = mine.keys().chain(theirs.keys()).filter(|name| !may_differ.contains(&name.as_str()));
+        names.into_iter().find(|name| mine.get(*name) != theirs.get(*name)).map(|name| {
+            let value = |options: &serde_json::Map<String, Value>| {
+                options.get(name).map_or_else(|| "not there".to_owned(), Value::to_string)
+            };
+            format!("{name} is {} in one and {} in the other", value(mine), value(theirs))
+        })
+    }
+}
+
+fn unreadable(path: &Path, why: impl std::fmt::Display) -> LoadError {
+    LoadError::Failed(format!(
+        "cannot read {}: {why}; merge wants directories that `posthaste bench … --record DIR` has left",
+        path.display()
+    ))
+}
+
+fn json(path: &Path) -> Result<Value, LoadError> {
+    let text = fs::read(path).map_err(|error| unreadable(path, error))?;
+    serde_json::from_slice(&text).map_err(|error| unreadable(path, error))
+}
+
+fn windows(path: &Path) -> Result<Vec<WindowRow>, LoadError> {
+    let text = fs::read_to_string(path).map_err(|error| unreadable(path, error))?;
+    let mut lines = text.lines();
+    let head: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
+    lines
+        .map(|line| {
+            let cells: BTreeMap<&str, &str> = head.iter().copied().zip(line.split(',')).collect();
+            let row = || {
+                Some(WindowRow {
+                    kind: (*cells.get("kind")?).to_owned(),
+                    start_s: cells.get("start_s")?.parse().ok()?,
+                    length_s: cells.get("length_s")?.parse().ok()?,
+                    ok: cells.get("ok")?.parse().ok()?,
+                    null: cells.get("null")?.parse().ok()?,
+                    errors: cells.get("errors")?.parse().ok()?,
+                    // Empty where there was no request.
+                    response_mean_us: cells.get("response_mean_us")?.parse().unwrap_or(0.0),
+                })
+            };
+            row().ok_or_else(|| unreadable(path, format_args!("no window: {line}")))
+        })
+        .collect()
+}
+
+fn responses(path: &PathBuf) -> Result<Vec<(String, f64, Histogram<u64>)>, LoadError> {
+    let log = fs::read(path).map_err(|error| unreadable(path, error))?;
+    let mut found = Vec::new();
+    let mut deserializer = Deserializer::new();
+    for entry in IntervalLogIterator::new(&log) {
+        let Ok(LogEntry::Interval(interval)) = entry else { continue };
+        let tag = interval.tag().map(|tag| tag.as_str().to_owned()).unwrap_or_default();
+        let Some(kind) = tag.strip_suffix("/response") else { continue };
+        let bytes = STANDARD.decode(interval.encoded_histogram()).map_err(|error| unreadable(path, error))?;
+        let histogram = deserializer
+            .deserialize(&mut bytes.as_slice())
+            .map_err(|error| unreadable(path, format_args!("{error:?}")))?;
+        found.push((kind.to_owned(), interval.start_timestamp().as_secs_f64(), histogram));
+    }
+    Ok(found)
+}

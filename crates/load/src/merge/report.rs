@@ -1,0 +1,246 @@
+//! What several load generators measured together.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::error::LoadError;
+use crate::merge::read::ReadRecord;
+use crate::merge::timeline::Timeline;
+use crate::report::Response;
+use crate::tally::{Counts, histogram};
+
+/// Less of what a generator measured being common to all makes the whole doubtful.
+const COMMON_SHARE_MIN: f64 = 0.5;
+
+/// The whole.
+#[derive(Clone, Debug, Serialize)]
+pub struct Merged {
+    /// What relates the generators in time.
+    pub clock: String,
+    /// How far that may be off; None: nobody knows.
+    pub clock_error_us: Option<f64>,
+    /// Length of what all of them measured.
+    pub common_s: f64,
+    /// Clients of all generators.
+    pub clients: u64,
+    /// Requests served per second: the sum of the generators' throughputs.
+    pub throughput_per_s: f64,
+    /// Requests refused per second.
+    pub errors_per_s: f64,
+    /// Outcomes within the common stretch.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// Response times of all requests, refused ones too.
+    pub response: Response,
+    /// The same of every kind.
+    pub kinds: BTreeMap<String, MergedKind>,
+    /// Every generator.
+    pub parts: Vec<Part>,
+    /// Whether the figures speak of the server.
+    pub valid: bool,
+    /// Why not.
+    pub invalid_because: Vec<String>,
+}
+
+/// One kind of request.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct MergedKind {
+    /// Requests served per second.
+    pub throughput_per_s: f64,
+    /// Outcomes.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// Response times of all requests, refused ones too.
+    pub response: Response,
+}
+
+/// One generator.
+#[derive(Clone, Debug, Serialize)]
+pub struct Part {
+    /// Its directory.
+    pub record: String,
+    /// Its clients.
+    pub clients: u64,
+    /// What it added to the throughput.
+    pub throughput_per_s: f64,
+    /// Length of its windows that count.
+    pub counted_s: f64,
+    /// Length of what it measured.
+    pub measured_s: f64,
+}
+
+/// One kind while it is summed up.
+struct Sum {
+    throughput_per_s: f64,
+    errors_per_s: f64,
+    counts: Counts,
+    response_us: f64,
+    responses: Histogram<u64>,
+}
+
+impl Sum {
+    fn new() -> Self {
+        Self {
+            throughput_per_s: 0.0,
+            errors_per_s: 0.0,
+            counts: Counts::default(),
+            response_us: 0.0,
+            responses: histogram(3),
+        }
+    }
+
+    /// The mean is exact; only the rest is read off the histogram.
+    fn response(&self) -> Response {
+        let requests = (self.counts.served() + self.counts.errors).max(1);
+        Response { mean_us: self.response_us / requests as f64, ..Response::of(&self.responses) }
+    }
+}
+
+impl Merged {
+    /// Adds the records up.
+    ///
+    /// # Errors
+    /// One of them has no whole window in the common stretch.
+    pub(super) fn of(records: &[ReadRecord], timeline: &Timeline) -> Result<Self, LoadError> {
+        let mut kinds: BTreeMap<String, Sum> = BTreeMap::new();
+        let mut parts = Vec::new();
+        let mut doubts = Vec::new();
+        for (place, record) in records.iter().enumerate() {
+            let part = add(record, place, timeline, &mut kinds)?;
+            if part.counted_s < part.measured_s * COMMON_SHARE_MIN {
+                doubts.push(format!(
+                    "{} measured {:.1} s, of which only {:.1} s are common to all",
+                    part.record, part.measured_s, part.counted_s
+                ));
+            }
+            doubts.extend(record.doubts().into_iter().map(|doubt| format!("{}: {doubt}", record.name)));
+            parts.push(part);
+        }
+        let mut all = kinds.remove("all").unwrap_or_else(Sum::new);
+        kinds.values().for_each(|kind| {
+            all.responses.add(&kind.responses).expect("all histograms have the same bounds");
+        });
+        let kind = |(name, sum): (String, Sum)| {
+            let (throughput_per_s, counts, response) = (sum.throughput_per_s, sum.counts, sum.response());
+            (name, MergedKind { throughput_per_s, counts, response })
+        };
+        Ok(Self {
+            clock: timeline.clock.clone(),
+            clock_error_us: timeline.error_us,
+            common_s: timeline.common_s.1 - timeline.common_s.0,
+            clients: parts.iter().map(|part| part.clients).sum(),
+            throughput_per_s: all.throughput_per_s,
+            errors_per_s: all.errors_per_s,
+            counts: all.counts,
+            response: all.response(),
+            kinds: kinds.into_iter().map(kind).collect(),
+            parts,
+            valid: doubts.is_empty(),
+            invalid_because: doubts,
+        })
+    }
+}
+
+/// Adds one record's windows of the common stretch.
+fn add(
+    record: &ReadRecord,
+    place: usize,
+    timeline: &Timeline,
+    kinds: &mut BTreeMap<String, Sum>,
+) -> Result<Part, LoadError> {
+    let counting: Vec<_> =
+        record.windows.iter().filter(|row| timeline.holds(place, row.start_s, row.length_s)).collect();
+    let counted_s: f64 = counting.iter().filter(|row| row.kind == "all").map(|row| row.length_s).sum();
+    if counted_s == 0.0 {
+        return Err(LoadError::Failed(format!(
+            "{} has no whole window within the {:.1} s that all records measured: start them with the same --start-at, \
+             or measure for longer",
+            record.name,
+            timeline.common_s.1 - timeline.common_s.0
+        )));
+    }
+    let mut served = 0;
+    for row in &counting {
+        let sum = kinds.entry(row.kind.clone()).or_insert_with(Sum::new);
+        sum.throughput_per_s += (row.ok + row.null) as f64 / counted_s;
+        sum.errors_per_s += row.errors as f64 / counted_s;
+        sum.counts.absorb(Counts { ok: row.ok, nulls: row.null, errors: row.errors });
+        sum.response_us += row.response_mean_us * (row.ok + row.null + row.errors) as f64;
+        served += if row.kind == "all" { row.ok + row.null } else { 0 };
+    }
+    for (kind, start_s, responses) in &record.responses {
+        // The log rounds to milliseconds, so a histogram's window is the one that begins nearest to it.
+        let is_its_own =
+            |row: &&&super::read::WindowRow| row.kind == *kind && (row.start_s - start_s).abs() < 0.002;
+        if counting.iter().any(|row| is_its_own(&row)) {
+            let sum = kinds.entry(kind.clone()).or_insert_with(Sum::new);
+            sum.responses.add(responses).expect("all histograms have the same bounds");
+        }
+    }
+    let (from, to) = record.measured().unwrap_or_default();
+    Ok(Part {
+        record: record.name.clone(),
+        clients: record.option("clients").as_u64().unwrap_or(0),
+        throughput_per_s: served as f64 / counted_s,
+        counted_s,
+        measured_s: to - from,
+    })
+}
+
+impl fmt::Display for Merged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let error = match self.clock_error_us {
+            Some(0.0) => String::new(),
+            Some(us) => format!(", to within {us:.0} us"),
+            None => ", whose error is not known".to_owned(),
+        };
+        writeln!(
+            f,
+            "{} load generators, {} clients, {:.1} s measured by all, related by {}{error}\n",
+            self.parts.len(),
+            self.clients,
+            self.common_s,
+            self.clock
+        )?;
+        for part in &self.parts {
+            writeln!(f, "{:>10.0} served/s  {}", part.throughput_per_s, part.record)?;
+        }
+        writeln!(
+            f,
+            "\n{:<14} {:>10} {:>11} {:>8} {:>8} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
+            "",
+            "served/s",
+            "ok",
+            "null",
+            "error",
+            "mean us",
+            "p50 us",
+            "p90 us",
+            "p99 us",
+            "p99.9 us",
+            "max us"
+        )?;
+        let all = MergedKind {
+            throughput_per_s: self.throughput_per_s,
+            counts: self.counts,
+            response: self.response,
+        };
+        for (name, kind) in self.kinds.iter().map(|(name, kind)| (name.as_str(), kind)).chain([("all", &all)])
+        {
+            line(f, name, kind)?;
+        }
+        self.invalid_because.iter().try_for_each(|doubt| writeln!(f, "NOT VALID: {doubt}"))
+    }
+}
+
+fn line(f: &mut fmt::Formatter<'_>, name: &str, kind: &MergedKind) -> fmt::Result {
+    let MergedKind { throughput_per_s, counts: c, response: r } = kind;
+    write!(f, "{name:<14} {throughput_per_s:>10.0} {:>11} {:>8} {:>8}", c.ok, c.nulls, c.errors)?;
+    for us in [r.mean_us, r.p50_us, r.p90_us, r.p99_us, r.p999_us, r.max_us] {
+        write!(f, " {us:>10.1}")?;
+    }
+    writeln!(f)
+}

@@ -1,0 +1,82 @@
+//! One time for several records: where the clock of each begins on a clock that all share.
+//!
+//! On one machine that is the monotonic clock, and nothing is in doubt. Otherwise it is the wall clock of a server
+//! that all of them loaded and asked for the time, with the error of the worst of those answers. Where there is none
+//! of either, their own wall clocks must do, and nobody knows how far those are apart.
+
+use crate::error::LoadError;
+use crate::merge::read::ReadRecord;
+
+/// A window counts when no more of it than this lies outside of the common stretch: the thread that closes windows
+/// may be a little late.
+const OUTSIDE_SHARE_MAX: f64 = 0.05;
+
+/// The common stretch.
+#[derive(Debug)]
+pub(super) struct Timeline {
+    /// What the records' clocks have in common, in words.
+    pub(super) clock: String,
+    /// How far it may be off, in microseconds; None: nobody knows.
+    pub(super) error_us: Option<f64>,
+    /// By record: its clock's zero on the common one, in seconds after the first of them.
+    zeros_s: Vec<f64>,
+    /// What all measured, from and to.
+    pub(super) common_s: (f64, f64),
+}
+
+impl Timeline {
+    /// Finds the common clock and the common stretch.
+    ///
+    /// # Errors
+    /// There is no stretch that all of them measured.
+    pub(super) fn of(records: &[ReadRecord]) -> Result<Self, LoadError> {
+        let (clock, error_us, zeros_ns) = common_clock(records);
+        let first = zeros_ns.iter().copied().min().unwrap_or_default();
+        let zeros_s: Vec<f64> = zeros_ns.iter().map(|zero| (zero - first) as f64 / 1e9).collect();
+        let measured = |(record, zero): (&ReadRecord, &f64)| {
+            let (start, end) = record.measured().unwrap_or_default();
+            (start + zero, end + zero)
+        };
+        let stretches: Vec<(f64, f64)> = records.iter().zip(&zeros_s).map(measured).collect();
+        let latest = stretches.iter().enumerate().max_by(|a, b| a.1.0.total_cmp(&b.1.0));
+        let earliest = stretches.iter().enumerate().min_by(|a, b| a.1.1.total_cmp(&b.1.1));
+        let (Some((late, &(start, _))), Some((early, &(_, end)))) = (latest, earliest) else {
+            return Err(LoadError::Usage("name the directories of the records to be merged".to_owned()));
+        };
+        if start >= end {
+            return Err(LoadError::Failed(format!(
+                "{} began to measure {:.1} s after {} had ended: they are no parts of one experiment; start them with \
+                 the same --start-at",
+                records[late].name,
+                start - end,
+                records[early].name
+            )));
+        }
+        Ok(Self { clock, error_us, zeros_s, common_s: (start, end) })
+    }
+
+    /// Whether a window of the record at this place, in seconds of its clock, lies in the common stretch.
+    pub(super) fn holds(&self, record: usize, start_s: f64, length_s: f64) -> bool {
+        let start = start_s + self.zeros_s[record];
+        let slack = length_s * OUTSIDE_SHARE_MAX;
+        start >= self.common_s.0 - slack && start + length_s <= self.common_s.1 + slack
+    }
+}
+
+/// The clock, its error, and the zero of each record's clock on it, in nanoseconds.
+fn common_clock(records: &[ReadRecord]) -> (String, Option<f64>, Vec<i128>) {
+    let starts = |clock: &str| records.iter().filter_map(|record| record.start_ns(clock)).collect::<Vec<_>>();
+    let boot = records[0].boot_id();
+    if boot.is_some() && records.iter().all(|record| record.boot_id() == boot) {
+        return ("the monotonic clock of their machine".to_owned(), Some(0.0), starts("start_monotonic_ns"));
+    }
+    let relations: Vec<_> = records.iter().map(ReadRecord::relations).collect();
+    let shared = relations[0].keys().find(|server| relations.iter().all(|known| known.contains_key(*server)));
+    let unix = starts("start_unix_ns");
+    let Some(server) = shared else {
+        return ("their own wall clocks".to_owned(), None, unix);
+    };
+    let error_us = relations.iter().map(|known| known[server].1).fold(0.0, f64::max);
+    let on_server = unix.iter().zip(&relations).map(|(start, known)| start + (known[server].0 * 1e3) as i128);
+    (format!("the clock of {server}"), Some(error_us), on_server.collect())
+}

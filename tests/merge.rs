@@ -1,0 +1,128 @@
+//! Several load generators as one experiment: they start together, and their records become one report.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+use support::Server;
+
+/// A load of a second that leaves its record in `dir/name`.
+fn start(server: &Server, dir: &Path, name: &str, arguments: &[&str]) -> Child {
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+    bench.args(["bench", "queue", "--connect", &server.addr().to_string(), "--clients", "4"]);
+    bench.args(["--warmup", "200ms", "--duration", "1s", "--cooldown", "200ms", "--window", "100ms"]);
+    bench.arg("--record").arg(dir.join(name)).args(arguments);
+    bench.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program runs")
+}
+
+fn run(server: &Server, dir: &Path, name: &str, arguments: &[&str]) {
+    assert!(start(server, dir, name, arguments).wait().expect("it ends").success(), "{name}");
+}
+
+fn merge(dir: &Path, names: &[&str]) -> Output {
+    let mut merge = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+    merge.current_dir(dir).args(["bench", "merge", "--json", "merged.json"]).args(names);
+    merge.output().expect("the program runs")
+}
+
+fn refusal(dir: &Path, names: &[&str]) -> String {
+    let said = merge(dir, names);
+    assert_eq!(said.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    said
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).expect("a file")).expect("JSON")
+}
+
+fn figure(report: &Value, path: &str) -> f64 {
+    report.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {path} in {report}"))
+}
+
+#[test]
+fn two_generators_that_start_together_are_one_experiment() {
+    let server = Server::start("memory:", &[]);
+    let dir = tempfile::tempdir().expect("a directory");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a date").as_secs_f64();
+    let at = format!("{:.3}", now + 3.0);
+    let first = ["--start-at", &at];
+    let second = ["--start-at", &at, "--first-client", "5", "--seed", "2"];
+    let mut both = [start(&server, dir.path(), "a", &first), start(&server, dir.path(), "b", &second)];
+    both.iter_mut().for_each(|bench| assert!(bench.wait().expect("it ends").success()));
+
+    let said = merge(dir.path(), &["a", "b"]);
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let merged = json(&dir.path().join("merged.json"));
+    let parts = merged["parts"].as_array().expect("parts");
+    let sum: f64 = parts.iter().map(|part| figure(part, "/throughput_per_s")).sum();
+    assert!((figure(&merged, "/throughput_per_s") / sum - 1.0).abs() < 1e-9, "throughputs add up");
+    assert_eq!((figure(&merged, "/clients"), parts.len()), (8.0, 2));
+    assert_eq!(merged["clock"], "the monotonic clock of their machine");
+    assert!(figure(&merged, "/common_s") > 0.9, "they started together: {merged}");
+    for part in parts {
+        assert!(figure(part, "/throughput_per_s") > 0.0 && figure(part, "/counted_s") > 0.5, "{part}");
+    }
+    percentiles_are_of_all_requests(dir.path(), &merged);
+}
+
+/// The merged maximum is the larger, the merged mean and median lie between those of the parts.
+fn percentiles_are_of_all_requests(dir: &Path, merged: &Value) {
+    let parts = ["a", "b"].map(|name| json(&dir.join(name).join("summary.json")));
+    let of = |report: &Value, name: &str| figure(report, &format!("/response/{name}_us"));
+    for name in ["mean", "p50"] {
+        let (a, b) = (of(&parts[0], name), of(&parts[1], name));
+        // The record holds two digits, and windows of the edges count for one and not for the other.
+        let (low, high) = (a.min(b) * 0.7, a.max(b) * 1.4);
+        assert!((low..=high).contains(&of(merged, name)), "{name}: {} of {a} and {b}", of(merged, name));
+    }
+    assert!(of(merged, "max") >= of(merged, "p99"));
+}
+
+#[test]
+fn what_was_not_measured_at_the_same_time_or_is_not_alike_is_refused() {
+    let server = Server::start("memory:", &[]);
+    let dir = tempfile::tempdir().expect("a directory");
+    run(&server, dir.path(), "a", &[]);
+    run(&server, dir.path(), "later", &[]);
+    run(&server, dir.path(), "small", &["--message-bytes", "100"]);
+    run(&server, dir.path(), "open", &["--rate", "500"]);
+
+    let said = refusal(dir.path(), &["a", "later"]);
+    assert!(said.contains("later began to measure") && said.contains("--start-at"), "{said}");
+    let said = refusal(dir.path(), &["a", "small"]);
+    assert!(said.contains("message_bytes is 200 in one and 100 in the other"), "{said}");
+    let said = refusal(dir.path(), &["a", "open"]);
+    assert!(said.contains("open loop"), "{said}");
+    let said = refusal(dir.path(), &["a", "a"]);
+    assert!(said.contains("name each record once"), "{said}");
+    let said = refusal(dir.path(), &["a", "nowhere"]);
+    assert!(said.contains("nowhere/run.json"), "{said}");
+}
+
+#[test]
+fn a_record_that_was_cut_off_is_no_part_of_an_experiment() {
+    let server = Server::start("memory:", &[]);
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut bench = start(&server, dir.path(), "cut", &["--duration", "60s"]);
+    while !dir.path().join("cut/windows.csv").exists() {
+        sleep(Duration::from_millis(10));
+    }
+    bench.kill().and_then(|()| bench.wait()).expect("a child can be killed");
+    let said = refusal(dir.path(), &["cut"]);
+    assert!(said.contains("cut/summary.json"), "{said}");
+}
+
+#[test]
+fn a_start_that_has_passed_is_refused() {
+    let server = Server::start("memory:", &[]);
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut bench = start(&server, dir.path(), "a", &["--start-at", "1700000000"]);
+    assert_eq!(bench.wait().expect("it ends").code(), Some(1));
+}
