@@ -71,6 +71,7 @@ fn run(options: &Options) -> Result<()> {
             Scenario::Store => scenarios::store::run(options),
             Scenario::Measuring => scenarios::measuring::run(options),
             Scenario::Memtier => scenarios::memtier::run(options),
+            Scenario::Recording => scenarios::recording::run(options),
         };
         interrupt::check()?;
         match result {

@@ -63,6 +63,8 @@ pub(crate) enum Scenario {
     Measuring,
     /// The load generator for caches beside memtier_benchmark
     Memtier,
+    /// What a record costs the load generator and the tier
+    Recording,
 }
 
 impl Scenario {
@@ -79,6 +81,7 @@ impl Scenario {
             Self::Store => "Embedded store",
             Self::Measuring => "Cost of measuring",
             Self::Memtier => "The load generator",
+            Self::Recording => "Cost of a record",
         }
     }
 }

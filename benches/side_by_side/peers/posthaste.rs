@@ -36,8 +36,17 @@ pub(crate) fn start(below: &Path, store: Store) -> Result<Peer> {
 /// The same for another build of it.
 pub(crate) fn start_program(program: &Path, below: &Path, store: Store) -> Result<Peer> {
     let dir = directory(below)?;
-    let started = spawn(program, dir.path(), store, "127.0.0.1:0")?;
+    let started = spawn(program, dir.path(), store, "127.0.0.1:0", &[])?;
     peer(format!("posthaste {}", store.name()), started, dir)
+}
+
+/// The same with a record below its directory.
+pub(crate) fn start_recorded(below: &Path, store: Store, arguments: &[&str]) -> Result<Peer> {
+    let dir = directory(below)?;
+    let record = dir.path().join("record");
+    let arguments = [&["--record", text(&record)?], arguments].concat();
+    let started = spawn(Path::new(PROGRAM), dir.path(), store, "127.0.0.1:0", &arguments)?;
+    peer(format!("posthaste {}, recorded", store.name()), started, dir)
 }
 
 /// A running one, with the queue that the load uses.
@@ -103,7 +112,7 @@ pub(crate) fn served(socket: &str) -> Result<Served> {
 /// A queue tier on a unix socket; the address is as `posthaste bench --connect` takes it.
 pub(crate) fn start_on_socket(dir: &Path) -> Result<(Server, String)> {
     let socket = format!("unix:{}", text(&dir.join("socket"))?);
-    let (server, _logged) = spawn(Path::new(PROGRAM), dir, Store::Embedded, &socket)?;
+    let (server, _logged) = spawn(Path::new(PROGRAM), dir, Store::Embedded, &socket, &[])?;
     Ok((server, socket))
 }
 
@@ -124,9 +133,15 @@ impl Store {
 }
 
 /// Starts one over a store of its own.
-fn spawn(program: &Path, dir: &Path, store: Store, listen: &str) -> Result<(Server, String)> {
+fn spawn(
+    program: &Path,
+    dir: &Path,
+    store: Store,
+    listen: &str,
+    arguments: &[&str],
+) -> Result<(Server, String)> {
     let mut command = command(program, &As::Me);
-    command.args(["queue", "--listen", listen, "--store", &store.url(dir)?]);
+    command.args(["queue", "--listen", listen, "--store", &store.url(dir)?]).args(arguments);
     if has_option(program, "--http")? {
         command.args(["--http", "off"]);
     }

@@ -7,6 +7,7 @@ pub(crate) mod measuring;
 pub(crate) mod memtier;
 pub(crate) mod pairs_over_postgres;
 pub(crate) mod path;
+pub(crate) mod recording;
 pub(crate) mod steps_over_postgres;
 pub(crate) mod store;
 pub(crate) mod twelve_step;

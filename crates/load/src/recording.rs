@@ -58,13 +58,11 @@ impl Recording {
     /// Says when what is measured.
     pub(crate) fn announce(&self, schedule: &Schedule) {
         let Schedule { origin, window, stop, .. } = *schedule;
-        // A run that ends after so many requests is measured from the first to the last.
+        // A run that ends after so many requests is measured from the first to the last; `end` says how long it was.
         if window.end == u64::MAX {
             return;
         }
-        let seconds = |ns: u64| json!(ns as f64 / 1e9);
-        let measured = json!({ "start_s": seconds(window.start), "end_s": seconds(window.end) });
-        tell(self.record.note("measured", measured));
+        self.measured(window.start, window.end);
         for (kind, from, to) in [
             ("warm-up", origin, window.start),
             ("measured", window.start, window.end),
@@ -72,6 +70,11 @@ impl Recording {
         ] {
             self.record.event(Event::new(from, to.saturating_sub(from), "bench", kind));
         }
+    }
+
+    fn measured(&self, start: u64, end: u64) {
+        let seconds = |ns: u64| json!(ns as f64 / 1e9);
+        tell(self.record.note("measured", json!({ "start_s": seconds(start), "end_s": seconds(end) })));
     }
 
     /// How the servers' clocks stand to this one.
@@ -96,8 +99,11 @@ impl Recording {
         }
     }
 
-    /// Ends the record, with the run's summary beside it.
-    pub(crate) fn end(&self, summary: &str) {
+    /// Ends the record of a run whose last answer came at `last`, with the run's summary beside it.
+    pub(crate) fn end(&self, schedule: &Schedule, last: u64, summary: &str) {
+        if schedule.window.end == u64::MAX {
+            self.measured(schedule.window.start, last);
+        }
         let path = self.dir.join("summary.json");
         if let Err(error) = std::fs::write(&path, summary) {
             eprintln!("posthaste: cannot write {}: {error}", path.display());

@@ -54,13 +54,14 @@ pub fn run<B: Bench>(bench: B) -> Result<Report<B>, LoadError> {
     let stage = Stage { clock, schedule, recording: recording.as_ref() };
     let start = SystemTime::now();
     let (harvests, middleware_per_s) = drive(&bench, &ground, connections, &stage, &mut probes)?;
+    let last = clock.now();
     let (gathered, played) = Gathered::of(harvests);
     let settled = bench.settle(ground, played);
     let report = report(bench, start, gathered, settled, middleware_per_s);
     if let Some(recording) = &recording {
         relations.extend(probes.relate(clock));
         recording.relate(&relations);
-        recording.end(&report.as_json());
+        recording.end(&schedule, last, &report.as_json());
     }
     if let Some(path) = &report.options.options().json {
         report.write_json(path)?;
