@@ -13,9 +13,13 @@ use support::Server;
 
 /// A load of a second that leaves its record in `dir/name`.
 fn start(server: &Server, dir: &Path, name: &str, arguments: &[&str]) -> Child {
+    start_for("1s", server, dir, name, arguments)
+}
+
+fn start_for(duration: &str, server: &Server, dir: &Path, name: &str, arguments: &[&str]) -> Child {
     let mut bench = Command::new(env!("CARGO_BIN_EXE_posthaste"));
     bench.args(["bench", "queue", "--connect", &server.addr().to_string(), "--clients", "4"]);
-    bench.args(["--warmup", "200ms", "--duration", "1s", "--cooldown", "200ms", "--window", "100ms"]);
+    bench.args(["--warmup", "200ms", "--duration", duration, "--cooldown", "200ms", "--window", "100ms"]);
     bench.arg("--record").arg(dir.join(name)).args(arguments);
     bench.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program runs")
 }
@@ -110,8 +114,9 @@ fn what_was_not_measured_at_the_same_time_or_is_not_alike_is_refused() {
 fn a_record_that_was_cut_off_is_no_part_of_an_experiment() {
     let server = Server::start("memory:", &[]);
     let dir = tempfile::tempdir().expect("a directory");
-    let mut bench = start(&server, dir.path(), "cut", &["--duration", "60s"]);
+    let mut bench = start_for("60s", &server, dir.path(), "cut", &[]);
     while !dir.path().join("cut/windows.csv").exists() {
+        assert!(bench.try_wait().expect("a child can be asked").is_none(), "it runs on");
         sleep(Duration::from_millis(10));
     }
     bench.kill().and_then(|()| bench.wait()).expect("a child can be killed");

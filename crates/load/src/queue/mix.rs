@@ -132,7 +132,11 @@ impl Mix {
 
     /// A constant number of messages needs recipients that are sure to take them.
     fn recipient(&mut self) -> Account {
-        if self.recipe.constant_size { self.client } else { self.rng.u32(self.recipe.accounts.0..=self.recipe.accounts.1) }
+        if self.recipe.constant_size {
+            self.client
+        } else {
+            self.rng.u32(self.recipe.accounts.0..=self.recipe.accounts.1)
+        }
     }
 
     /// With a constant number of messages: the send or removing read that the client owes, if it owes one.
