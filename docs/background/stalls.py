@@ -46,7 +46,16 @@ def main(program: str, svg: str) -> None:
 def run(program: str, record: Path, pace: list[str]) -> None:
     """Load a server without a store, and stop it for a while in the middle."""
     server = subprocess.Popen(
-        [program, "queue", "--listen", "127.0.0.1:0", "--http", "off", "--store", "mock:200"],
+        [
+            program,
+            "queue",
+            "--listen",
+            "127.0.0.1:0",
+            "--http",
+            "off",
+            "--store",
+            "mock:200",
+        ],
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         text=True,
@@ -57,9 +66,31 @@ def run(program: str, record: Path, pace: list[str]) -> None:
         assert listening is not None
         bench = subprocess.Popen(
             [
-                *(program, "bench", "queue", "--connect", listening[1], "--clients", str(CLIENTS)),
-                *("--workload", "mix:send=0.5,pop=0.5", "--warmup", "0s", "--duration", f"{DURATION_S}s"),
-                *("--cooldown", "0s", "--record", str(record), "--record-requests", *pace),
+                *(
+                    program,
+                    "bench",
+                    "queue",
+                    "--connect",
+                    listening[1],
+                    "--clients",
+                    str(CLIENTS),
+                ),
+                *(
+                    "--workload",
+                    "mix:send=0.5,pop=0.5",
+                    "--warmup",
+                    "0s",
+                    "--duration",
+                    f"{DURATION_S}s",
+                ),
+                *(
+                    "--cooldown",
+                    "0s",
+                    "--record",
+                    str(record),
+                    "--record-requests",
+                    *pace,
+                ),
             ],
             stdout=subprocess.DEVNULL,
         )
@@ -87,14 +118,21 @@ def read(record: Path) -> pl.DataFrame:
 def percentiles(responses: pl.DataFrame) -> str:
     """How many requests, and what they say of the stall."""
     of = responses["response_ms"]
-    cells = [f"p{100 * q:g} {of.quantile(q, 'higher'):.3g} ms" for q in (0.5, 0.9, 0.99, 0.999)]
+    cells = [
+        f"p{100 * q:g} {of.quantile(q, 'higher'):.3g} ms"
+        for q in (0.5, 0.9, 0.99, 0.999)
+    ]
     return f"{of.len()} requests, " + ", ".join(cells) + f", longest {of.max():.0f} ms"
 
 
 def draw(responses: dict[str, pl.DataFrame], svg: str) -> None:
     """Left: every request that took long. Right: the share of requests that took longer."""
-    mpl.rcParams.update({"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "stalls"})
-    figure, (time_axes, share_axes) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    mpl.rcParams.update(
+        {"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "stalls"}
+    )
+    figure, (time_axes, share_axes) = plt.subplots(
+        1, 2, figsize=(9, 3.6), layout="constrained"
+    )
     draw_requests(time_axes, responses)
     draw_shares(share_axes, responses)
     figure.savefig(svg, metadata={"Date": None})
@@ -112,7 +150,10 @@ def draw_requests(axes: Axes, responses: dict[str, pl.DataFrame]) -> None:
             markersize=8 if MARKERS[loop] == "x" else 3,
             label=f"{loop}: {slow.height} of {responses[loop].height:,} requests",
         )
-    axes.set(xlim=(STALL_AT_S - 1, STALL_AT_S + STALL_S + 1.5), ylim=(0, 1000 * STALL_S * 1.45))
+    axes.set(
+        xlim=(STALL_AT_S - 1, STALL_AT_S + STALL_S + 1.5),
+        ylim=(0, 1000 * STALL_S * 1.45),
+    )
     axes.set(xlabel="when the request was due (s)", ylabel="response time (ms)")
     axes.set_title("Requests that took more than 10 ms", loc="left")
     axes.legend(loc="upper right", frameon=False)
@@ -122,14 +163,34 @@ def draw_shares(axes: Axes, responses: dict[str, pl.DataFrame]) -> None:
     """The share of requests above each response time, both on logarithmic scales."""
     for loop, frame in responses.items():
         # Evenly spaced on the logarithmic scale, down to the last request.
-        shares = [10 ** (-i / 50) for i in range(1000) if frame.height >= 10 ** (i / 50)]
+        shares = [
+            10 ** (-i / 50) for i in range(1000) if frame.height >= 10 ** (i / 50)
+        ]
         times = [frame["response_ms"].quantile(1 - share, "higher") for share in shares]
         line = "-" if loop == "open loop" else "--"
-        axes.plot(times, [100 * share for share in shares], line, color=COLORS[loop], label=loop)
-    axes.set(xscale="log", yscale="log", xlabel="response time (ms)", ylabel="requests that took longer (%)")
+        axes.plot(
+            times,
+            [100 * share for share in shares],
+            line,
+            color=COLORS[loop],
+            label=loop,
+        )
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="response time (ms)",
+        ylabel="requests that took longer (%)",
+    )
     for percent, name in ((10, "p90"), (1, "p99"), (0.1, "p99.9")):
         axes.axhline(percent, color="0.85", linewidth=0.8, zorder=0)
-        axes.text(1.01, percent, name, transform=axes.get_yaxis_transform(), va="center", color="0.4")
+        axes.text(
+            1.01,
+            percent,
+            name,
+            transform=axes.get_yaxis_transform(),
+            va="center",
+            color="0.4",
+        )
     axes.set_title("How many took longer", loc="left")
     axes.legend(loc="lower left", frameon=False)
 

@@ -76,13 +76,17 @@ def test_polars_reads_every_request_with_its_stamps(records: dict[str, Path], si
 def test_other_tools_read_the_histograms_and_find_what_the_windows_say(
     records: dict[str, Path], side: str
 ) -> None:
-    """The counts agree exactly, the percentiles within the histogram's two digits."""
+    """The counts agree exactly, the durations within the histogram's two digits."""
     found = histograms(records[side])
     table = windows(records[side]).filter(polars.col("kind") == "send")
     sends = found["send/response"]
     assert [histogram.get_total_count() for histogram in sends] == table["requests"].to_list()
-    for histogram, p99_us in zip(sends, table["response_p99_us"], strict=True):
-        assert histogram.get_value_at_percentile(99) / 1000 == pytest.approx(p99_us, rel=0.01)
+    for histogram, (mean_us, max_us) in zip(
+        sends, table.select("response_mean_us", "response_max_us").rows(), strict=True
+    ):
+        assert histogram.get_mean_value() / 1000 == pytest.approx(mean_us, rel=0.01)
+        # Tools agree on the last of the requests, not on the rank of a percentile between two of a few.
+        assert histogram.get_value_at_percentile(100) / 1000 == pytest.approx(max_us, rel=0.01)
 
 
 def test_units_stand_in_the_names_of_all_columns(records: dict[str, Path]) -> None:
