@@ -17,8 +17,10 @@ help: ## List these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-8s %s\n", $$1, $$2 }'
 
 .PHONY: demo
-demo: build ## Run a small experiment against a server of its own; leaves demo-report/index.html
-	$(TARGET)/release/posthaste demo --out demo-report
+demo: build lab ## Run a small experiment through the laboratory; leaves demo-report/index.html
+	rm -rf demo-report
+	$(TARGET)/release/posthaste lab run experiments/demo.toml --out demo-report/run
+	$(TARGET)/release/posthaste lab report demo-report/run --out demo-report
 
 .PHONY: build
 build: ## Build target/release/posthaste
@@ -45,7 +47,7 @@ test-clients:
 	POSTHASTE=$(abspath $(TARGET))/debug/posthaste $(PYTHON) -m pytest tests/clients
 
 .PHONY: lab
-lab:
+lab: ## Install the laboratory into .venv (posthaste lab …)
 	scripts/python-env.sh .venv lab/requirements.txt
 	@# Of the version in the tree: an editable install, which takes nothing from a registry.
 	test -e .venv/bin/posthaste-lab || $(PYTHON) -m pip install --quiet --disable-pip-version-check \
@@ -53,8 +55,10 @@ lab:
 
 .PHONY: test-lab
 test-lab: lab
+	scripts/ensure-packages.sh psql=postgresql memcached=memcached
 	scripts/python-env.sh .venv tests/clients/requirements.txt
-	$(PYTHON) -m pytest -c lab/pyproject.toml lab/tests
+	cargo build --locked
+	POSTHASTE=$(abspath $(TARGET))/debug/posthaste $(PYTHON) -m pytest -c lab/pyproject.toml lab/tests
 
 .PHONY: check
 check: ## Check form, lints and types, of Rust and Python

@@ -1,5 +1,6 @@
 //! The commands and their flags. What stands here is what `--help` shows.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,8 +20,8 @@ pub(crate) enum Program {
     Admin(Admin),
     /// Brings the schema of a PostgreSQL store up to date
     Migrate(MigrateFlags),
-    /// A small experiment with a page that shows it
-    Demo(DemoFlags),
+    /// The performance laboratory: runs experiments and reports them
+    Lab(LabFlags),
 }
 
 /// `posthaste queue`
@@ -339,21 +340,19 @@ pub(crate) struct MigrateFlags {
     pub(crate) print: bool,
 }
 
-/// `posthaste demo`
+/// `posthaste lab`
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  posthaste demo
-  posthaste demo --clients 1,64,1024 --duration 30s --out /tmp/demo")]
-pub(crate) struct DemoFlags {
-    /// Where the page goes
-    #[arg(long, value_name = "DIR", default_value = "demo-report")]
-    pub(crate) out: PathBuf,
-    /// Client counts to run
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 4, 16, 64], value_parser = at_least_one)]
-    pub(crate) clients: Vec<usize>,
-    /// How long each is measured
-    #[arg(long, default_value = "5s", value_parser = some_time)]
-    pub(crate) duration: Duration,
+#[command(
+    disable_help_flag = true,
+    after_help = "Examples:
+  posthaste lab run experiments/clients.toml --quick
+  posthaste lab report results/clients-quick
+  posthaste lab --help"
+)]
+pub(crate) struct LabFlags {
+    /// What the laboratory is to do: run, report, models, …; `posthaste lab --help` lists it
+    #[arg(value_name = "ARGUMENTS", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) arguments: Vec<OsString>,
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

@@ -8,9 +8,8 @@ mod bench;
 mod bench_store;
 mod bench_store_postgres;
 mod config;
-mod demo;
-mod demo_page;
 mod flags;
+mod lab;
 mod logging;
 mod migrate;
 mod queue;
@@ -39,7 +38,7 @@ fn main() -> ExitCode {
         Program::Bench(Bench::Store(flags)) => bench_store::run(&flags),
         Program::Admin(Admin { command }) => admin::run(&command),
         Program::Migrate(flags) => migrate::run(&flags),
-        Program::Demo(flags) => demo::run(&flags),
+        Program::Lab(flags) => lab::run(&flags),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

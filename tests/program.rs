@@ -1,4 +1,4 @@
-//! The program from outside: flags, environment and file, error lines, exit codes, the record, the demo.
+//! The program from outside: flags, environment and file, error lines, exit codes, the record, the laboratory.
 
 mod support;
 
@@ -6,6 +6,7 @@ mod support;
 mod client;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output};
 
 use client::Client;
@@ -43,7 +44,6 @@ fn wrong_use_is_one_line_and_exit_code_2() {
         (&["bench", "queue", "--duration", "5"], "unit"),
         (&["bench", "queue", "--message-bytes", "99999999999"], "whole number"),
         (&["bench", "store", "--duration", "0s"], "10ms"),
-        (&["demo", "--clients", "0"], "at least 1"),
         (&["frobnicate"], "frobnicate"),
         (&[], "--help"),
     ] {
@@ -153,13 +153,28 @@ fn a_run_leaves_a_record() {
     }
 }
 
+/// A laboratory that only tells how it was called.
+const LAB: &str = "#!/bin/sh\necho \"$@\"\necho \"$POSTHASTE\"\nexit 7\n";
+
 #[test]
-fn the_demo_leaves_a_page_with_its_figures() {
+fn lab_hands_everything_over_and_says_which_program_to_try() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let out = dir.path().join("report");
-    let demo = run(&["demo", "--out", &out.display().to_string(), "--clients", "1,8", "--duration", "500ms"]);
-    assert!(demo.status.success(), "{}", String::from_utf8_lossy(&demo.stderr));
-    let page = fs::read_to_string(out.join("index.html")).expect("a page");
-    assert_eq!(page.matches("<svg").count(), 2);
-    assert!(page.contains("<td>send<td>"), "figures by kind");
+    let lab = dir.path().join("posthaste-lab");
+    fs::write(&lab, LAB).expect("a file");
+    fs::set_permissions(&lab, fs::Permissions::from_mode(0o755)).expect("permissions");
+    let mut command = program(&["lab", "run", "a file.toml", "--quick", "--help"]);
+    command.env("PATH", format!("{}:/usr/bin:/bin", dir.path().display())).env_remove("POSTHASTE");
+    let output = command.output().expect("the program runs");
+    assert_eq!(output.status.code(), Some(7), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(said.lines().collect::<Vec<_>>(), ["run a file.toml --quick --help", env!("CARGO_BIN_EXE_posthaste")]);
+}
+
+#[test]
+fn without_a_laboratory_lab_says_where_it_looked() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let output = program(&["lab", "models"]).current_dir(dir.path()).env("PATH", "").output();
+    let (line, code) = refusal(&output.expect("the program runs"));
+    assert_eq!(code, Some(1));
+    assert!(line.contains("not on PATH") && line.contains("make lab"), "{line}");
 }

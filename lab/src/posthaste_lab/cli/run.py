@@ -29,10 +29,10 @@ def run(
     ] = None,
     hosts: Annotated[Path | None, typer.Option(help="TOML file that names other machines.")] = None,
     posthaste: Annotated[
-        Path | None, typer.Option(envvar="POSTHASTE", help="The program under test [default: the one on PATH].")
+        Path | None, typer.Option(envvar="POSTHASTE", help="The program under test, if not the one on PATH.")
     ] = None,
     scratch: Annotated[
-        Path | None, typer.Option(help="Where stores keep their data; its disk is measured too [default: TMPDIR].")
+        Path | None, typer.Option(help="Where stores keep their data; its disk is measured too. TMPDIR unless named.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, show the trials, run nothing.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="The short version, to try it; never to quote.")] = False,

@@ -5,6 +5,7 @@ every case, SIGKILL and a broken ssh connection included, and then ends the prog
 closed. (A signal at the parent's death would do on this machine, but not on another one.)
 """
 
+import os
 import re
 import socket
 import subprocess
@@ -17,6 +18,8 @@ from posthaste_lab.experiments.problems import RunFailed
 # How long a program may take to end by itself when told to; a tier drains for up to 10 s.
 GRACE_S = 15
 POLL_S = 0.02
+# Options that would come from the environment: nothing may act on a trial that the experiment does not say.
+SETTINGS = "POSTHASTE_"
 # $1: the signal that stops it, $2: tenths of seconds to wait for that, $3: the directory to work in. What waits in the
 # background for the end of our input ends the program then, politely first.
 GUARD = """
@@ -61,6 +64,7 @@ class Process:
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=err,
+                env={name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)},
                 start_new_session=True,  # Ctrl-C is for us, not for it
             )
 

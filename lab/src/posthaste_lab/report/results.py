@@ -76,9 +76,9 @@ class Run:
 
     @property
     def two_levels(self) -> bool:
-        """Whether it is a 2^k design, of which effects can be computed."""
+        """Whether it is a 2^k design with effects to tell apart: of one factor, the claim says it all."""
         factors = self.experiment.factors.values()
-        return len(factors) > 0 and all(len(factor.levels) == 2 for factor in factors)
+        return len(factors) > 1 and all(len(factor.levels) == 2 for factor in factors)
 
 
 def is_numeric(factor: Factor) -> bool:

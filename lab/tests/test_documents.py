@@ -1,0 +1,67 @@
+"""The code in the documents runs. Times are shortened; nothing else is changed."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from programs import ROOT, lab, program
+
+from posthaste_lab.experiments import load
+from posthaste_lab.experiments.kinds import check_parts
+
+SHORTER = {'duration = "4s"': 'duration = "500ms"', 'head = "800ms", tail = "200ms"': 'head = "100ms", tail = "50ms"'}
+SHORTER |= {"repetitions = 3": "repetitions = 2", "levels = [1, 4, 16, 64]": "levels = [1, 64]"}
+
+
+def blocks(document: str, language: str) -> list[str]:
+    """The pieces of code of one language, in their order."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / "docs" / document).read_text("utf-8"), re.M | re.S)
+
+
+def test_the_tutorial_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files, its commands from the first dry run on, its Python."""
+    monkeypatch.chdir(tmp_path)
+    for text in blocks("tutorial.md", "toml"):
+        name = text.split("\n", 1)[0].removeprefix("# ")
+        for long, short in SHORTER.items():
+            assert long in text or "second" in name
+            text = text.replace(long, short)
+        Path(name).write_text(text, "utf-8")
+    _, *commands = blocks("tutorial.md", "sh")
+    for line in "".join(commands).splitlines():
+        called, *arguments = line.split()
+        assert called == "posthaste-lab"
+        lab(*arguments)
+    for out in ("first", "second"):
+        page = Path(out, "report", "index.html").read_text("utf-8")
+        assert ("Which factors matter" in page) == (out == "second")
+        assert "Where the time goes" in page
+    (code,) = blocks("tutorial.md", "python")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.count("clients:") == 4
+    assert "a disk that serves one at a time would do" in done.stdout
+
+
+def test_the_reference_shows_a_file_that_runs(tmp_path: Path) -> None:
+    """Both versions of it."""
+    text = next(text for text in blocks("reference/experiments.md", "toml") if text.startswith("# size.toml"))
+    path = tmp_path / "size.toml"
+    path.write_text(text, "utf-8")
+    experiment = load(path)
+    assert check_parts(experiment, program()) == []
+    assert check_parts(experiment.quickly(), program()) == []
+
+
+def test_the_reference_names_every_key_of_the_file() -> None:
+    """And every kind of part."""
+    from posthaste_lab.experiments.description import Claim, Experiment, Factor, Quick, RunRules
+    from posthaste_lab.experiments.kinds import kinds
+
+    reference = (ROOT / "docs" / "reference" / "experiments.md").read_text("utf-8")
+    for table in (Experiment, RunRules, Factor, Claim, Quick):
+        for key in table.model_fields:
+            assert re.search(rf"`[a-zA-Z._*]*{key}[a-zA-Z._*]*`|`{key}", reference), key
+    for kind in kinds():
+        assert f"`{kind}`" in reference

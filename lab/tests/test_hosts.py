@@ -1,0 +1,114 @@
+"""Other machines: this one, reached by ssh as if it were another."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from programs import SMALL, lab, left_running, program, write
+
+from posthaste_lab.experiments import BadExperiment
+from posthaste_lab.experiments.hosts import load_hosts, run, this_machine
+
+SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin")
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A hosts.toml with `other`, an sshd on loopback with keys of its own."""
+    if SSHD is None or os.getuid() != 0:
+        pytest.skip("needs sshd, and root to start it")
+    directory = tmp_path_factory.mktemp("ssh")
+    for name in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", directory / name], check=True)
+    shutil.copy(directory / "user.pub", directory / "authorized")
+    Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    settings = {
+        "ListenAddress": f"127.0.0.1:{port}",
+        "HostKey": directory / "host",
+        "AuthorizedKeysFile": directory / "authorized",
+        "PermitRootLogin": "prohibit-password",
+        "StrictModes": "no",
+        "PidFile": "none",
+    }
+    (directory / "sshd_config").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
+    server = subprocess.Popen([SSHD, "-D", "-e", "-f", directory / "sshd_config"], stderr=subprocess.DEVNULL)
+    options = ["-p", str(port), "-i", str(directory / "user"), "-o", "LogLevel=ERROR"]
+    options += ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
+    scratch = directory / "scratch"
+    scratch.mkdir()
+    path = directory / "hosts.toml"
+    path.write_text(
+        f'[other]\nssh = "root@127.0.0.1"\naddress = "127.0.0.1"\nposthaste = "{program().resolve()}"\n'
+        f'scratch = "{scratch}"\noptions = {json.dumps(options)}\n'
+    )
+    _wait_for(port)
+    yield path
+    server.terminate()
+    server.wait()
+
+
+def _wait_for(port: int) -> None:
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            assert time.monotonic() < deadline, "sshd does not answer"
+            time.sleep(0.05)
+        else:
+            return
+
+
+def test_a_part_on_another_machine_is_started_recorded_and_cleared_away(hosts: Path, tmp_path: Path) -> None:
+    """Its record is fetched, and nothing of it stays over there."""
+    text = SMALL.replace("repetitions = 2", "repetitions = 1").replace("[2, 8]", "[2]")
+    text = text.replace("where = { clients = 8 }", "") + '\n[placement]\ntier = { host = "other" }\n'
+    out = tmp_path / "out"
+    lab("run", write(tmp_path, text), "--out", out, "--hosts", hosts)
+    trial = out / "trials" / "001-r1"
+    assert (trial / "tier" / "record" / "windows.csv").read_text().count("\n") > 5
+    plan = json.loads((out / "plan.json").read_text())
+    assert set(plan["environment"]["hosts"]) == {"local", "other"}
+    assert left_running(hosts.parent / "scratch") == []
+    assert list((hosts.parent / "scratch").iterdir()) == []
+
+
+def test_arguments_arrive_as_they_were_meant(hosts: Path) -> None:
+    """Through two shells: spaces, quotes, dollars."""
+    other = load_hosts(hosts, this_machine(program()))["other"]
+    words = ["a b", "it's", '"', "$HOME", "*", ""]
+    assert run(other, ["printf", "%s\\n", *words]).split("\n")[:-1] == words
+
+
+def test_an_unknown_host_is_named_before_anything_starts(tmp_path: Path) -> None:
+    """With the hosts there are."""
+    path = write(tmp_path, SMALL + '\n[placement]\ntier = { host = "mars" }\n')
+    said = lab("run", path, "--dry-run", code=2).stderr
+    assert "placement.tier.host = 'mars': is none of local (see --hosts)" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[mars]\nssh = "mars"\n', "mars.address: "),
+        ('[mars]\naddress = "10.0.0.4"\n', "mars.ssh: is missing"),
+        ("[mars\n", "is not TOML"),
+        ('[mars]\nssh = "mars"\naddress = "mars"\nport = 22\n', "mars.port: "),
+    ],
+    ids=["address", "ssh", "toml", "key"],
+)
+def test_a_wrong_hosts_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    """Key by key."""
+    path = tmp_path / "hosts.toml"
+    path.write_text(text)
+    with pytest.raises(BadExperiment, match=said):
+        load_hosts(path, this_machine(program()))
