@@ -125,7 +125,7 @@ def test_a_trial_that_fails_is_told_and_not_repeated_unasked(tmp_path: Path, scr
     path, out = write(tmp_path, text), tmp_path / "out"
     done = lab("run", path, "--out", out, "--scratch", scratch, code=1)
     assert "failed: trial 003-r1: load ended with 2 during the trial; its last word: " in done.stderr
-    assert "1 trials failed" in done.stderr
+    assert "trials that failed: 1;" in done.stderr
     assert [row["status"] for row in table(out / "trials.csv")] == ["finished", "finished", "failed"]
     lab("run", path, "--out", out, "--scratch", scratch, code=1)
     assert journal(out).count(("003-r1", "started")) == 1

@@ -16,6 +16,7 @@ from posthaste_lab.experiments.description import Claim
 from posthaste_lab.factorial import analyze
 from posthaste_lab.report import write_report
 from posthaste_lab.report.cells import Cell, cells_of
+from posthaste_lab.report.charts import load_chart
 from posthaste_lab.report.page import warnings
 from posthaste_lab.report.records import Spread, events, response_times, trace
 from posthaste_lab.report.results import Result, Run, read_run
@@ -185,8 +186,8 @@ def test_what_a_reader_must_know_is_said_first(run: Run) -> None:
     failed = replace(others[0], finished=False, reason="it fell over")
     worse = replace(run, results=(replace(first, figures=broken), failed, *others[1:-1]))
     said = " ".join(warnings(worse))
-    for words in ("1 trials failed", "1 trials of the plan were not run", "not valid", "law does not hold",
-                  "3 requests were answered with an error", "2 answers were wrong"):  # fmt: skip
+    for words in ("1 trial failed", "1 trial still to run", "not valid", "law does not hold",
+                  "with an error: 3 requests", "own check: 2 answers"):  # fmt: skip
         assert words in said, words
     assert not [line for line in warnings(run) if "busy" not in line]
 
@@ -220,3 +221,18 @@ def test_a_run_that_is_none_is_refused(tmp_path: Path, run: Run) -> None:
     with pytest.raises(BadArgument, match="no finished trial"):
         write_report(tmp_path)
     assert json.loads((tmp_path / "plan.json").read_text("utf-8"))["trials"]
+
+
+def test_the_curve_by_the_law_is_a_mean_over_trials() -> None:
+    """Else it would leave the points wherever trials differ, with no figure wrong."""
+    trials = [
+        invented(1, r, throughput_per_s=x, response_mean_s=8 / x, population=8) for r, x in ((1, 10.0), (2, 90.0))
+    ]
+    cell = Cell(1, {"n": 1}, tuple(trials))
+    chart = load_chart({"": [cell]}, "n", "n")
+    for axis, column in zip(chart.axes, ("throughput_per_s", "response_mean_s"), strict=True):
+        measured = cell.figure(column)
+        assert measured is not None
+        law = next(line for line in axis.lines if line.get_linestyle() == ":" or line.get_linewidth() == 1.6)
+        shown = float(np.asarray(law.get_ydata(), dtype=np.float64)[0])
+        assert shown == pytest.approx(measured.mean, rel=1e-9) or shown == pytest.approx(measured.mean * 1e3, rel=1e-9)

@@ -96,7 +96,7 @@ def _conclude(outcome: Outcome, directory: Path) -> None:
     print(f"{outcome.finished} trials finished in {directory}")
     print(f"report: posthaste-lab report {directory}")
     if outcome.failed:
-        raise RunFailed(f"{len(outcome.failed)} trials failed; posthaste-lab run … --retry-failed runs them again")
+        raise RunFailed(f"trials that failed: {len(outcome.failed)}; the same command with --retry-failed repeats them")
 
 
 def _show_plan(experiment: Experiment) -> None:

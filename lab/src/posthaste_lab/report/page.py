@@ -12,7 +12,7 @@ from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.journal import write_table
 from posthaste_lab.report.cells import Cell, cells_of
 from posthaste_lab.report.charts.style import styled
-from posthaste_lab.report.quantities import with_interval
+from posthaste_lab.report.quantities import counted, with_interval
 from posthaste_lab.report.results import Run, read_run, spoken_levels
 from posthaste_lab.report.sections import SECTIONS, ChartItem, Section, TableItem
 from posthaste_lab.report.sections.trust import verdicts
@@ -115,23 +115,23 @@ def warnings(run: Run) -> list[str]:
         found.append("The machine was busy with something else when the run began, so its figures may be of both.")
     failed = [result.name for result in run.results if not result.finished]
     if failed:
-        found.append(f"{len(failed)} trials failed ({', '.join(failed)}); their reasons are at the end.")
+        found.append(f"{counted(len(failed), 'trial')} failed ({', '.join(failed)}); their reasons are at the end.")
     if run.missing:
-        found.append(f"{run.missing} trials of the plan were not run yet.")
+        found.append(f"{counted(run.missing, 'trial')} of the plan still to run.")
     if run.experiment.run.repetitions == 1:
         found.append("Each combination was run once, so nothing here can say how much chance is in it.")
     invalid = [result.name for result in run.finished if result.figures.get("generator_valid") is False]
     if invalid:
         found.append(
-            f"In {len(invalid)} trials the load generator says its figures are not valid ({', '.join(invalid)})."
+            f"In {counted(len(invalid), 'trial')} the load generator calls its figures invalid ({', '.join(invalid)})."
         )
     broken = sorted({result.name for result in run.finished for verdict in verdicts(result) if not verdict.holds})
     if broken:
-        found.append(f"In {len(broken)} trials an operational law does not hold ({', '.join(broken)}).")
+        found.append(f"In {counted(len(broken), 'trial')} an operational law does not hold ({', '.join(broken)}).")
     answered = sum(int(result.figures.get("errors") or 0) for result in run.finished)
     if answered:
-        found.append(f"{answered} requests were answered with an error; throughput counts the others.")
+        found.append(f"Answered with an error: {counted(answered, 'request')}; throughput counts the others.")
     violations = sum(int(result.figures.get("violations") or 0) for result in run.finished)
     if violations:
-        found.append(f"{violations} answers were wrong, by the load generator's own check.")
+        found.append(f"Wrong by the load generator's own check: {counted(violations, 'answer')}.")
     return found

@@ -5,11 +5,12 @@ law; where they part, a figure is wrong.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Chart
 
+from posthaste_lab.experiments.figures import Row
 from posthaste_lab.report.cells import Cell, Figure
 from posthaste_lab.report.charts.style import (
     FAINT,
@@ -43,7 +44,7 @@ def load_chart(series: Series, x: str, label: str) -> Chart:
         only = number == 0
         law = "by the law from the other plot, N = X (R + Z)" if only else None
         _line(top, xs, [_throughput_by_law(cell) for cell in cells], law)
-        _line(bottom, xs, [_scaled(_response_by_law(cell), factor) for cell in cells], None)
+        _line(bottom, xs, [_response_by_law(cell) * factor for cell in cells], None)
     if len(shown) == 1:
         cells = next(iter(shown.values()))
         _light_load(top, cells, x)
@@ -132,29 +133,25 @@ def _light_load(axis: Axes, cells: list[Cell], x: str) -> None:
 
 
 def _throughput_by_law(cell: Cell) -> float:
-    population, response = cell.figure("population"), cell.figure("response_mean_s")
-    think = cell.figure("think_time_s")
-    if population is None or response is None or _is_open(cell):
-        return math.nan
-    return population.mean / (response.mean + (think.mean if think else 0.0))
+    """Mean over trials of N / (R + Z): trial by trial, since the mean of a quotient is not the quotient of means."""
+    return _mean_by_law(cell, lambda f: f["population"] / (f["response_mean_s"] + f.get("think_time_s", 0.0)))
 
 
 def _response_by_law(cell: Cell) -> float:
-    population, throughput = cell.figure("population"), cell.figure("throughput_per_s")
-    think, errors = cell.figure("think_time_s"), cell.figure("errors")
-    if population is None or throughput is None or throughput.mean <= 0 or _is_open(cell):
-        return math.nan
-    if errors is not None and errors.mean > 0:
-        return math.nan  # the law counts them, the throughput does not
-    return population.mean / throughput.mean - (think.mean if think else 0.0)
+    """Mean over trials of N / X - Z, where X counts errors too: the law does."""
+    return _mean_by_law(cell, lambda f: f["population"] / _answered_per_s(f) - f.get("think_time_s", 0.0))
 
 
-def _is_open(cell: Cell) -> bool:
-    return any(result.figures.get("open_loop") for result in cell.results)
+def _answered_per_s(figures: Row) -> float:
+    served, errors = figures.get("served", 1), figures.get("errors", 0)
+    return float(figures["throughput_per_s"]) * (served + errors) / served if served else math.nan
 
 
-def _scaled(value: float, factor: float) -> float:
-    return value * factor
+def _mean_by_law(cell: Cell, law: Callable[[Row], float]) -> float:
+    trials = [result.figures for result in cell.results]
+    closed = [f for f in trials if not f.get("open_loop") and f.keys() >= {"population", "response_mean_s"}]
+    usable = [f for f in closed if f["throughput_per_s"] > 0 and f["response_mean_s"] > 0]
+    return sum(law(f) for f in usable) / len(usable) if usable else math.nan
 
 
 def _largest(series: Series, name: str) -> float:
