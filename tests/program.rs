@@ -167,7 +167,10 @@ fn lab_hands_everything_over_and_says_which_program_to_try() {
     let output = command.output().expect("the program runs");
     assert_eq!(output.status.code(), Some(7), "{}", String::from_utf8_lossy(&output.stderr));
     let said = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(said.lines().collect::<Vec<_>>(), ["run a file.toml --quick --help", env!("CARGO_BIN_EXE_posthaste")]);
+    assert_eq!(
+        said.lines().collect::<Vec<_>>(),
+        ["run a file.toml --quick --help", env!("CARGO_BIN_EXE_posthaste")]
+    );
 }
 
 #[test]

@@ -11,8 +11,9 @@ from programs import ROOT, lab, program
 from posthaste_lab.experiments import load
 from posthaste_lab.experiments.kinds import check_parts
 
+pytestmark = pytest.mark.timeout(240)  # of a machine that does much else
 SHORTER = {'duration = "4s"': 'duration = "500ms"', 'head = "800ms", tail = "200ms"': 'head = "100ms", tail = "50ms"'}
-SHORTER |= {"repetitions = 3": "repetitions = 2", "levels = [1, 4, 16, 64]": "levels = [1, 64]"}
+SHORTER |= {"repetitions = 3": "repetitions = 1", "levels = [1, 4, 16, 64]": "levels = [1, 64]"}
 
 
 def blocks(document: str, language: str) -> list[str]:
@@ -40,7 +41,7 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path, monkeypatch: pytest.Monk
         assert "Where the time goes" in page
     (code,) = blocks("tutorial.md", "python")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.count("clients:") == 4
+    assert done.stdout.count("clients:") == 2
     assert "a disk that serves one at a time would do" in done.stdout
 
 

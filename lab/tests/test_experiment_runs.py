@@ -18,6 +18,8 @@ from posthaste_lab.experiments.hosts import this_machine
 from posthaste_lab.experiments.problems import RunFailed
 from posthaste_lab.experiments.process import Process
 
+pytestmark = pytest.mark.timeout(240)  # of a machine that does much else
+
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:

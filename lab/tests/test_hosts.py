@@ -15,6 +15,7 @@ from programs import SMALL, lab, left_running, program, write
 from posthaste_lab.experiments import BadExperiment
 from posthaste_lab.experiments.hosts import load_hosts, run, this_machine
 
+pytestmark = pytest.mark.timeout(240)  # of a machine that does much else
 SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin")
 
 
