@@ -138,7 +138,8 @@ fn measure(
 fn tell(load: (u64, u64, u64, u64), subjects: &[Vec<Figure>], section: &mut Section) {
     let of =
         |subject: usize, which: fn(&Figure) -> f64| subjects[subject].iter().map(which).collect::<Vec<_>>();
-    let (cpu, per_s): (fn(&Figure) -> f64, fn(&Figure) -> f64) = (|f| f.cpu_us, |f| f.per_s);
+    let cpu: fn(&Figure) -> f64 = |figure| figure.cpu_us;
+    let per_s: fn(&Figure) -> f64 = |figure| figure.per_s;
     for (subject, name_of) in NAMES.iter().enumerate() {
         section.row(vec![
             name(load),
