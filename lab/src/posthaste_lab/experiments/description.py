@@ -230,6 +230,8 @@ def _checked(content: dict[str, Any], where: str) -> Experiment:
             experiment.quickly()
     except ValidationError as error:
         raise BadExperiment(where, _sentences(error)) from None
+    except BadExperiment as of_quick:
+        raise BadExperiment(where, [f"with [quick]: {problem}" for problem in of_quick.problems]) from None
     return experiment
 
 
