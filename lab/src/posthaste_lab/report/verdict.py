@@ -45,7 +45,7 @@ def decide(claim: Claim, cells: list[Cell]) -> Decision:
 def overall(decisions: list[Decision]) -> str:
     """The hypothesis as a whole, in a word or two."""
     if not decisions:
-        return "not decided by figures: the file makes no claims"
+        return "not decided by figures: no claim is about what was run"
     words = [decision.word for decision in decisions]
     if "is refuted" in words:
         return "refuted"
