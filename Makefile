@@ -38,7 +38,7 @@ test-rust:
 
 .PHONY: test-clients
 test-clients:
-	scripts/ensure-packages.sh redis-cli=redis-tools node=nodejs npm=npm
+	scripts/ensure-packages.sh redis-cli=redis-tools node=nodejs npm=npm memcached=memcached
 	@# Without it the console is not looked at, and the tests say so.
 	scripts/ensure-packages.sh chromium=chromium || true
 	scripts/python-env.sh .venv tests/clients/requirements.txt

@@ -95,18 +95,20 @@ fn with_environment(command: Command, prefix: &str) -> Command {
     })
 }
 
-/// The file of `--config`, which is needed before the flags can be read.
+/// The file of `--config` or `--check`, which is needed before the flags can be read.
 fn config_path(args: &[OsString]) -> Option<OsString> {
+    let command = args.get(1).and_then(|command| command.to_str()).unwrap_or_default().to_uppercase();
     let mut args = args.iter();
     while let Some(arg) = args.next() {
-        if arg == "--config" {
+        if arg == "--config" || arg == "--check" {
             return args.next().cloned();
         }
-        if let Some(path) = arg.to_str().and_then(|arg| arg.strip_prefix("--config=")) {
+        let value = |name: &str| arg.to_str()?.strip_prefix(name)?.strip_prefix('=');
+        if let Some(path) = value("--config").or(value("--check")) {
             return Some(path.into());
         }
     }
-    std::env::var_os("POSTHASTE_QUEUE_CONFIG")
+    std::env::var_os(format!("POSTHASTE_{command}_CONFIG"))
 }
 
 /// Makes the file's values the defaults of the flags they name.

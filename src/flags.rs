@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use posthaste_server::cache::placement::Hash;
+use posthaste_server::cache::pool::{Multiget, Reads, Writes};
 use posthaste_server::queue::postgres::strategy::{Backoff, PopStrategy};
 
 /// A middle tier that explains itself: durable message queues over RESP, measured at every stage.
@@ -13,6 +15,8 @@ use posthaste_server::queue::postgres::strategy::{Backoff, PopStrategy};
 pub(crate) enum Program {
     /// The queue tier: durable message queues for any Redis client
     Queue(QueueFlags),
+    /// The cache tier: a router between memcached clients and memcached servers
+    Cache(CacheFlags),
     /// The load generator
     #[command(subcommand)]
     Bench(Bench),
@@ -89,6 +93,113 @@ pub(crate) struct QueueFlags {
     /// TOML file with a `[queue]` table of these options
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+}
+
+/// `posthaste cache`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  posthaste cache --server 10.0.0.1:11211 --server 10.0.0.2:11211
+  posthaste cache --writes owner --server 10.0.0.1 --server 10.0.0.2 --server 10.0.0.3
+  posthaste cache --workers 16 --multiget split --server 10.0.0.1 --server 10.0.0.2
+  posthaste cache --check /etc/posthaste/cache.toml")]
+pub(crate) struct CacheFlags {
+    /// Address for memcached clients: HOST:PORT or unix:PATH; may repeat
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7412")]
+    pub(crate) listen: Vec<String>,
+    /// Health and live figures over HTTP: HOST:PORT, or `off`
+    #[arg(long, value_name = "ADDRESS|off", default_value = "127.0.0.1:7481")]
+    pub(crate) http: String,
+    /// A memcached server: HOST, HOST:PORT or unix:PATH; may repeat
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) server: Vec<String>,
+    /// all: to every server, they are replicas; owner: to the key's owner, they share the keys
+    #[arg(long, value_name = "all|owner", default_value_t)]
+    pub(crate) writes: Writes,
+    /// round-robin, nearest (fewest requests under way) or owner [default: round-robin; owner with --writes owner]
+    #[arg(long, value_name = "RULE")]
+    pub(crate) reads: Option<Reads>,
+    /// Several keys from replicas: whole (one server), split (evenly over all) or auto (what costs less, as measured)
+    #[arg(long, value_name = "RULE", default_value_t)]
+    pub(crate) multiget: Multiget,
+    /// Who owns a key: ketama (libmemcached), jump (memcached's proxy), rendezvous (pymemcache) or modulo-crc32
+    /// (gomemcache)
+    #[arg(long, value_name = "RULE", default_value_t)]
+    pub(crate) hash: Hash,
+    /// on: a server that is lost is left out until it is well again, and then serves nothing that it missed; off: it
+    /// stays in every answer [default: on; off with workers]
+    #[arg(long, value_name = "on|off")]
+    pub(crate) eject: Option<Switch>,
+    /// pipelined: network threads share connections to servers among their clients; N: so many workers, each with
+    /// connections of its own and one request at a time
+    #[arg(long, value_name = "pipelined|N", default_value = "pipelined", value_parser = workers)]
+    pub(crate) workers: Workers,
+    /// on: flush_all reaches every server; off: it is refused
+    #[arg(long, value_name = "on|off", default_value = "on")]
+    pub(crate) flush_all: Switch,
+    /// Fixed answers with values of so many bytes, and no servers
+    #[arg(long, value_name = "BYTES", num_args = 0..=1, default_missing_value = "1024")]
+    pub(crate) mock: Option<usize>,
+    /// How long a server may take to answer
+    #[arg(long, default_value = "1s", value_parser = some_time)]
+    pub(crate) server_timeout: Duration,
+    /// Network threads [default: number of cores]
+    #[arg(long, value_parser = at_least_one)]
+    pub(crate) threads: Option<usize>,
+    /// With workers: most requests waiting; beyond it a request gets an error
+    #[arg(long, value_name = "REQUESTS", default_value = "65536", value_parser = at_least_one)]
+    pub(crate) line_limit: usize,
+    /// Most client connections
+    #[arg(long, value_name = "N", default_value = "20000", value_parser = at_least_one)]
+    pub(crate) max_clients: usize,
+    /// Largest value in bytes; larger ones are refused as memcached refuses them
+    #[arg(long, value_name = "BYTES", default_value = "1048576")]
+    pub(crate) max_value: usize,
+    /// Bytes held for clients altogether: beyond it the client that holds most is cut
+    #[arg(long, value_name = "BYTES", default_value = "1073741824", value_parser = at_least_one)]
+    pub(crate) memory_limit: usize,
+    /// Aggregation window of the measurements
+    #[arg(long, default_value = "1s", value_parser = some_time)]
+    pub(crate) window: Duration,
+    /// Leave a record (run.json, windows.csv, latency.hlog, system.csv) in this directory, which holds none yet
+    #[arg(long, value_name = "DIR")]
+    pub(crate) record: Option<PathBuf>,
+    /// How long a graceful stop waits for requests in flight
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    pub(crate) drain: Duration,
+    /// Form of the log on stderr
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    pub(crate) log_format: LogFormat,
+    /// TOML file with a `[cache]` table of these options
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Start nothing: read this file as --config would, and say what it means
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    pub(crate) check: Option<PathBuf>,
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    /// On
+    On,
+    /// Off
+    Off,
+}
+
+/// `--workers`: None is pipelined.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Workers(pub(crate) Option<usize>);
+
+/// `pipelined` or a number. Threads and workers are told apart by 16 bits.
+fn workers(text: &str) -> Result<Workers, String> {
+    match text {
+        "pipelined" => Ok(Workers(None)),
+        text => match at_least_one(text) {
+            Ok(number) if number <= 10_000 => Ok(Workers(Some(number))),
+            Ok(_) => Err("must be at most 10000".into()),
+            Err(_) => Err("write pipelined, or a number of workers".into()),
+        },
+    }
 }
 
 /// How single pops are done on PostgreSQL, for experiments.

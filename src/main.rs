@@ -7,6 +7,7 @@ mod admin_store;
 mod bench;
 mod bench_store;
 mod bench_store_postgres;
+mod cache;
 mod config;
 mod flags;
 mod lab;
@@ -15,6 +16,7 @@ mod migrate;
 mod queue;
 mod resp;
 mod secrets;
+mod tier;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
     };
     let result = match program {
         Program::Queue(flags) => queue::run(&flags),
+        Program::Cache(flags) => cache::run(&flags),
         Program::Bench(Bench::Queue(flags)) => bench::run(*flags),
         Program::Bench(Bench::Cache(flags)) => bench::run_cache(*flags),
         Program::Bench(Bench::Merge(flags)) => bench::merge(&flags),

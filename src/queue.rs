@@ -2,9 +2,7 @@
 
 use std::error::Error;
 use std::io::Write as _;
-use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::thread::available_parallelism;
 
 use posthaste_server::path::accept::ListenAddress;
 use posthaste_server::queue::choice::StoreChoice;
@@ -12,13 +10,13 @@ use posthaste_server::queue::postgres::address::PostgresAddress;
 use posthaste_server::queue::postgres::strategy::{Backoff, Popping};
 use posthaste_server::server::{Options, RunNote, Server};
 use posthaste_wire::command::Kind;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::config::Misuse;
 use crate::flags::{PoppingFlags, QueueFlags};
 use crate::logging;
+use crate::tier::{cores, end_at_second_signal, http, raise_descriptor_limit};
 
 /// Runs it; returns when it has stopped.
 pub(crate) fn run(flags: &QueueFlags) -> Result<(), Box<dyn Error>> {
@@ -48,35 +46,17 @@ pub(crate) fn run(flags: &QueueFlags) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A user who asks twice does not want to wait.
-fn end_at_second_signal(mut signals: Signals) {
-    std::thread::spawn(move || {
-        if let Some(signal) = signals.forever().next() {
-            std::process::exit(128 + signal);
-        }
-    });
-}
-
-/// Every connection is a descriptor: use what the system allows.
-fn raise_descriptor_limit() {
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
-        tracing::warn!("cannot raise the limit of open files: {error}");
-    }
-}
-
 fn options(flags: &QueueFlags) -> Result<Options, String> {
     let store: StoreChoice = flags.store.parse().map_err(|error| format!("--store: {error}"))?;
     if flags.memory_limit.is_some() && !matches!(store, StoreChoice::Embedded(_)) {
         return Err(format!("--memory-limit is kept by embedded stores only, not by {store}"));
     }
-    let cores = available_parallelism().map_or(1, usize::from);
     let record = flags.record.clone().map(|dir| (dir, note(flags, &store)));
     Ok(Options {
         listen: flags.listen.iter().map(|text| ListenAddress::parse(text)).collect::<Result<_, _>>()?,
         http: http(&flags.http)?,
         accounts: (flags.accounts != "open").then(|| PathBuf::from(&flags.accounts)),
-        threads: flags.threads.unwrap_or(cores),
+        threads: flags.threads.unwrap_or_else(cores),
         workers: workers(flags, &store),
         batch: flags.batch,
         singly: popping(&flags.popping, &store, flags.batch)?,
@@ -120,16 +100,6 @@ pub(crate) fn popping(
 fn workers(flags: &QueueFlags, store: &StoreChoice) -> usize {
     let default = if matches!(store, StoreChoice::Postgres(_)) { 8 } else { 1 };
     flags.workers.unwrap_or(default)
-}
-
-fn http(text: &str) -> Result<Option<SocketAddr>, String> {
-    if text == "off" {
-        return Ok(None);
-    }
-    match ListenAddress::parse(text) {
-        Ok(ListenAddress::Tcp(address)) => Ok(Some(address)),
-        _ => Err(format!("--http {text}: write HOST:PORT or off")),
-    }
 }
 
 fn kind(name: &str) -> Result<Kind, String> {

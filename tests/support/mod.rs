@@ -26,17 +26,23 @@ type Log = Arc<Mutex<String>>;
 impl Server {
     /// Starts `posthaste queue` on `store` with further arguments and waits until it listens.
     pub(crate) fn start(store: &str, arguments: &[&str]) -> Self {
-        Self::launch(store, "off", arguments)
+        Self::launch(&["queue", "--http", "off", "--store", store], arguments)
     }
 
     /// The same with HTTP on a free port.
     pub(crate) fn start_with_http(store: &str, arguments: &[&str]) -> Self {
-        Self::launch(store, "127.0.0.1:0", arguments)
+        Self::launch(&["queue", "--http", "127.0.0.1:0", "--store", store], arguments)
     }
 
-    fn launch(store: &str, http: &str, arguments: &[&str]) -> Self {
+    /// Starts `posthaste cache` with these arguments, HTTP on a free port, and waits until it listens.
+    pub(crate) fn start_cache(arguments: &[&str]) -> Self {
+        Self::launch(&["cache", "--http", "127.0.0.1:0"], arguments)
+    }
+
+    fn launch(command: &[&str], arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_posthaste"))
-            .args(["queue", "--listen", "127.0.0.1:0", "--http", http, "--store", store])
+            .args(command)
+            .args(["--listen", "127.0.0.1:0"])
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -60,6 +66,11 @@ impl Server {
 
     /// Asks `GET /readyz`: the status, and what it says.
     pub(crate) fn readiness(&self) -> (u16, String) {
+        self.page("/readyz")
+    }
+
+    /// Asks `GET path`: the status, and what it says.
+    pub(crate) fn page(&self, path: &str) -> (u16, String) {
         let start = Instant::now();
         let http = loop {
             if let Some(http) = self.log().lines().find_map(|line| address_after("on http://", line)) {
@@ -69,7 +80,7 @@ impl Server {
         };
         let mut text = String::new();
         let mut stream = TcpStream::connect(http).expect("HTTP is served");
-        let asked = write!(stream, "GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let asked = write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         asked.and_then(|()| stream.read_to_string(&mut text)).expect("an answer");
         let status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
         (status, text.split_once("\r\n\r\n").map(|(_, body)| body.trim().to_owned()).unwrap_or_default())

@@ -6,9 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
-use posthaste_measure::{Ended, Record};
-
-use crate::house::House;
+use posthaste_measure::{Ended, Meter, Record};
 
 /// The thread and the way to stop it.
 pub struct Collector {
@@ -17,23 +15,27 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Starts it.
+    /// Starts it. `gauges` are the levels to note at the end of each window, by the same names every time.
     ///
     /// # Errors
     /// The system's, when it gives no thread.
-    pub fn start(house: Arc<House>, record: Option<Record>) -> io::Result<Self> {
+    pub fn start(
+        meter: Arc<Meter>,
+        gauges: impl Fn() -> Vec<(&'static str, u64)> + Send + 'static,
+        record: Option<Record>,
+    ) -> io::Result<Self> {
         let (stop, stopped) = channel();
         let thread = Builder::new().name("collector".into()).spawn(move || {
             let mut record = record;
-            let window = house.meter.window();
+            let window = meter.window();
             let mut next = Instant::now() + window;
             while let Err(RecvTimeoutError::Timeout) =
                 stopped.recv_timeout(next.saturating_duration_since(Instant::now()))
             {
                 next += window;
-                close_window(&house, &mut record);
+                close_window(&meter, &gauges(), &mut record);
             }
-            close_window(&house, &mut record);
+            close_window(&meter, &gauges(), &mut record);
             record.iter().for_each(end);
         })?;
         Ok(Self { stop, thread })
@@ -60,9 +62,8 @@ fn end(record: &Record) {
     }
 }
 
-fn close_window(house: &House, record: &mut Option<Record>) {
-    let gauges = [("line_requests", house.line.len() as u64), ("connections", house.clients.len() as u64)];
-    let turn = house.meter.turn(&gauges);
+fn close_window(meter: &Meter, gauges: &[(&'static str, u64)], record: &mut Option<Record>) {
+    let turn = meter.turn(gauges);
     if let Some(Err(error)) = record.as_ref().map(|record| record.window(&turn)) {
         tracing::warn!("recording ends: {error}");
         *record = None;

@@ -5,6 +5,8 @@
 
 pub mod path;
 
+pub mod cache;
+
 pub mod queue;
 
 pub mod server;

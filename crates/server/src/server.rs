@@ -17,7 +17,7 @@ use crate::accounts::{AccountsFile, Authenticator};
 use crate::clients::Clients;
 use crate::collector::Collector;
 use crate::house::{Entrance, House};
-use crate::http::Http;
+use crate::http::{self, Http};
 use crate::path::accept::{ListenAddress, Listener};
 use crate::path::limits::BUNDLE_REQUESTS_MAX;
 use crate::path::mailbox::{Mail, Mailbox};
@@ -170,8 +170,9 @@ impl Server {
         house.store.attach(&house.line);
         let workers = start_workers(&options, &house)?;
         let networks = start_networks(polls, listeners, &house)?;
-        let collector = Collector::start(Arc::clone(&house), record)?;
-        let http = http.map(|listener| Http::start(listener, Arc::clone(&house))).transpose()?;
+        let collector = Collector::start(Arc::clone(&house.meter), gauges(&house), record)?;
+        let routes = http::queue_routes(Arc::clone(&house));
+        let http = http.map(|listener| Http::start(listener, routes)).transpose()?;
         Ok(Self { house, addresses, networks, workers, collector, http })
     }
 
@@ -211,6 +212,12 @@ impl Server {
         let meter = &self.house.meter;
         Stopped { totals: meter.totals(), summary: meter.summary(), cut }
     }
+}
+
+/// The levels that stand in every window.
+fn gauges(house: &Arc<House>) -> impl Fn() -> Vec<(&'static str, u64)> + Send + use<> {
+    let house = Arc::clone(house);
+    move || vec![("line_requests", house.line.len() as u64), ("connections", house.clients.len() as u64)]
 }
 
 /// Anybody could come to an open server: then only from this machine.

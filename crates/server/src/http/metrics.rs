@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
+use posthaste_measure::Meter;
 use std::sync::Arc;
 
 use super::office::{Office, Visitor};
@@ -19,7 +20,12 @@ pub(super) async fn metrics(
     State(office): State<Arc<Office>>,
 ) -> Result<impl IntoResponse, Problem> {
     visitor.must_be_known().await?;
-    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text(&office.house)))
+    Ok(page(text(&office.house)))
+}
+
+/// A text of figures as an answer.
+pub(crate) fn page(text: String) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
 }
 
 fn text(house: &House) -> String {
@@ -56,7 +62,7 @@ fn text(house: &House) -> String {
         "1 while the store accepts changes.",
         f64::from(u8::from(house.store.trouble().is_none())),
     );
-    requests(&mut text, house);
+    requests(&mut text, &house.meter);
     for (name, value) in house.store.figures() {
         let about = format!("Figure {name} of the store, as INFO shows it.");
         let name = format!("posthaste_store_{}", name.trim_start_matches("store_"));
@@ -65,8 +71,9 @@ fn text(house: &House) -> String {
     text
 }
 
-fn requests(text: &mut String, house: &House) {
-    let totals = house.meter.totals();
+/// What was answered and how long it took, of any tier.
+pub(crate) fn requests(text: &mut String, meter: &Meter) {
+    let totals = meter.totals();
     head(text, "posthaste_requests_total", "counter", "Requests answered, by kind and ending.");
     for kind in &totals.kinds {
         for (ending, count) in [("ok", kind.ok), ("null", kind.null), ("error", kind.errors)] {
@@ -96,11 +103,13 @@ fn requests(text: &mut String, house: &House) {
     }
 }
 
-fn single(text: &mut String, name: &str, kind: &str, help: &str, value: f64) {
+/// A figure without labels.
+pub(crate) fn single(text: &mut String, name: &str, kind: &str, help: &str, value: f64) {
     head(text, name, kind, help);
     let _ = writeln!(text, "{name} {value}");
 }
 
-fn head(text: &mut String, name: &str, kind: &str, help: &str) {
+/// What stands before the values of a figure.
+pub(crate) fn head(text: &mut String, name: &str, kind: &str, help: &str) {
     let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
 }

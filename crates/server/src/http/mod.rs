@@ -7,7 +7,7 @@ mod console;
 mod inside;
 mod json;
 mod messages;
-mod metrics;
+pub(crate) mod metrics;
 mod office;
 mod problem;
 mod queues;
@@ -23,6 +23,7 @@ use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::StatusCode;
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
+use posthaste_measure::Meter;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -44,11 +45,11 @@ pub struct Http {
 }
 
 impl Http {
-    /// Listens and serves.
+    /// Listens and serves these paths.
     ///
     /// # Errors
     /// The system's, when the address cannot be listened on.
-    pub fn start(listener: TcpListener, house: Arc<House>) -> io::Result<Self> {
+    pub fn start(listener: TcpListener, routes: Router) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
@@ -57,7 +58,7 @@ impl Http {
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener)?;
                 let until = async { drop(stopped.await) };
-                axum::serve(listener, routes(house)).with_graceful_shutdown(until).await
+                axum::serve(listener, routes).with_graceful_shutdown(until).await
             })
         })?;
         Ok(Self { address, stop, thread })
@@ -80,12 +81,13 @@ impl Http {
     }
 }
 
-fn routes(house: Arc<House>) -> Router {
+/// The paths of the queue tier.
+pub fn queue_routes(house: Arc<House>) -> Router {
     let body_max = house.message_bytes_max.saturating_mul(ESCAPED).saturating_add(BESIDE_BYTES);
     Router::new()
         .route("/", get(console::page))
         .route("/console/{file}", get(console::file))
-        .route("/healthz", get(async || "ok\n"))
+        .route("/healthz", get(alive))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics::metrics))
         .route("/v1/status", get(status))
@@ -108,6 +110,11 @@ fn routes(house: Arc<House>) -> Router {
         })
         .layer(DefaultBodyLimit::max(body_max))
         .with_state(Office::new(house))
+}
+
+/// The process lives.
+pub async fn alive() -> &'static str {
+    "ok\n"
 }
 
 /// Ready means that the store accepts changes; if not, the store says why.
@@ -137,15 +144,20 @@ async fn status(visitor: Visitor) -> Result<Json<Value>, Problem> {
 /// Which windows.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Back {
+pub(crate) struct Back {
     last: Option<usize>,
 }
 
 /// The windows of the last 15 minutes, or only so many of them.
-async fn windows(visitor: Visitor, Query(back): Query<Back>) -> Result<Json<Value>, Problem> {
-    let windows = visitor.must_be_known().await?.meter.windows();
+async fn windows(visitor: Visitor, back: Query<Back>) -> Result<Json<Value>, Problem> {
+    Ok(windows_of(&visitor.must_be_known().await?.meter, &back))
+}
+
+/// The windows of any tier.
+pub(crate) fn windows_of(meter: &Meter, back: &Back) -> Json<Value> {
+    let windows = meter.windows();
     let first = windows.len().saturating_sub(back.last.unwrap_or(usize::MAX));
-    Ok(Json(windows[first..].iter().map(|window| json!(**window)).collect()))
+    Json(windows[first..].iter().map(|window| json!(**window)).collect())
 }
 
 /// Who is connected.

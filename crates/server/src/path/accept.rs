@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
@@ -169,6 +169,43 @@ impl Socket {
         match self {
             Self::Tcp(stream) => stream.peer_addr().map_or_else(|_| "?".into(), |peer| peer.to_string()),
             Self::Unix(_) => "unix".into(),
+        }
+    }
+
+    /// Begins to connect; an event tells when it is done.
+    ///
+    /// # Errors
+    /// The system's, when it cannot even be tried.
+    pub fn connect(address: &ListenAddress) -> io::Result<Self> {
+        match address {
+            ListenAddress::Tcp(address) => {
+                let stream = mio::net::TcpStream::connect(*address)?;
+                stream.set_nodelay(true)?;
+                SockRef::from(&stream).set_keepalive(true)?;
+                Ok(Self::Tcp(stream))
+            }
+            ListenAddress::Unix(path) => Ok(Self::Unix(mio::net::UnixStream::connect(path)?)),
+        }
+    }
+
+    /// Whether a connection that was begun is there; false: not yet.
+    ///
+    /// # Errors
+    /// Why it will not be.
+    pub fn is_connected(&self) -> io::Result<bool> {
+        let (error, connected) = match self {
+            Self::Tcp(stream) => (stream.take_error()?, stream.peer_addr().is_ok()),
+            Self::Unix(stream) => (stream.take_error()?, stream.peer_addr().is_ok()),
+        };
+        error.map_or(Ok(connected), Err)
+    }
+
+    /// The descriptor, for somebody who does not wait for events.
+    #[must_use]
+    pub fn into_fd(self) -> OwnedFd {
+        match self {
+            Self::Tcp(stream) => stream.into(),
+            Self::Unix(stream) => stream.into(),
         }
     }
 

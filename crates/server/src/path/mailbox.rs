@@ -27,14 +27,14 @@ pub enum Mail {
     Stop,
 }
 
-/// One network thread's mailbox.
-pub struct Mailbox {
-    mail: Mutex<Vec<Mail>>,
+/// One network thread's mailbox, for mail of its tier.
+pub struct Mailbox<M = Mail> {
+    mail: Mutex<Vec<M>>,
     sleeping: AtomicBool,
     waker: mio::Waker,
 }
 
-impl Mailbox {
+impl<M> Mailbox<M> {
     /// A mailbox whose owner is woken by `waker`.
     #[must_use]
     pub fn new(waker: mio::Waker) -> Arc<Self> {
@@ -42,7 +42,7 @@ impl Mailbox {
     }
 
     /// Posts everything in `mail`, keeping its order.
-    pub fn post_all(&self, mail: &mut Vec<Mail>) {
+    pub fn post_all(&self, mail: &mut Vec<M>) {
         if !mail.is_empty() {
             self.lock().append(mail);
             self.wake();
@@ -50,7 +50,7 @@ impl Mailbox {
     }
 
     /// Posts one piece.
-    pub fn post(&self, mail: Mail) {
+    pub fn post(&self, mail: M) {
         self.lock().push(mail);
         self.wake();
     }
@@ -66,7 +66,7 @@ impl Mailbox {
     }
 
     /// For the owner, after it slept: takes what is there into `mail`, which must be empty.
-    pub fn collect(&self, mail: &mut Vec<Mail>) {
+    pub fn collect(&self, mail: &mut Vec<M>) {
         self.sleeping.store(false, Ordering::SeqCst);
         std::mem::swap(&mut *self.lock(), mail);
     }
@@ -78,7 +78,7 @@ impl Mailbox {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Mail>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<M>> {
         self.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,0 +1,196 @@
+//! What goes back to clients: answers in the order of the requests, and how much of it we hold.
+//!
+//! A request stands in its client's line from the moment it is taken until its answer has been passed on. The first
+//! in line writes to the client's output directly; an answer that is ready earlier than its turn waits with its
+//! request. All bytes held for a client are counted, because a client that does not read must not fill our memory.
+
+use std::collections::VecDeque;
+
+use super::limits;
+
+/// One client's line.
+#[derive(Default)]
+struct Client {
+    line: VecDeque<u32>,
+    output: Vec<u8>,
+    held: usize,
+    keys: usize,
+    /// What its values take, lately; 0: no value yet.
+    value_bytes: usize,
+    /// A request under way must take effect before the next one is looked at.
+    fenced: bool,
+    listed: bool,
+}
+
+impl Client {
+    /// What a value of it is reckoned to take.
+    fn value_bytes(&self) -> usize {
+        if self.value_bytes == 0 { limits::VALUE_BYTES_UNKNOWN } else { self.value_bytes }
+    }
+}
+
+/// The lines of all clients of a thread, by slot.
+#[derive(Default)]
+pub struct Answers {
+    clients: Vec<Client>,
+    held: usize,
+    dirty: Vec<usize>,
+    /// Buffers that nobody writes to.
+    spare: Vec<Vec<u8>>,
+}
+
+impl Answers {
+    /// A client took this slot.
+    pub fn enter(&mut self, slot: usize) {
+        if slot >= self.clients.len() {
+            self.clients.resize_with(slot + 1, Client::default);
+        }
+    }
+
+    /// The client left: its requests.
+    pub fn leave(&mut self, slot: usize) -> VecDeque<u32> {
+        self.keep_output(slot);
+        let client = std::mem::take(&mut self.clients[slot]);
+        self.held -= client.held;
+        client.line
+    }
+
+    /// Whether a client may ask more: not too much under way, and what it got was read.
+    #[must_use]
+    pub fn may_ask(&self, slot: usize) -> bool {
+        let client = &self.clients[slot];
+        !client.fenced
+            && client.line.len() < limits::REQUESTS_UNDER_WAY_MAX
+            && client.keys < limits::KEYS_UNDER_WAY_MAX
+            && (client.keys * client.value_bytes() < limits::VALUE_BYTES_UNDER_WAY || client.keys == 0)
+            && client.held < limits::OUTPUT_BYTES_PAUSE
+    }
+
+    /// Whether the next request must wait for the last one to take effect.
+    pub fn fence(&mut self, slot: usize, fenced: bool) {
+        self.clients[slot].fenced = fenced;
+        self.touch(slot);
+    }
+
+    /// Whether nothing is under way or to be written.
+    #[must_use]
+    pub fn is_idle(&self, slot: usize) -> bool {
+        let client = &self.clients[slot];
+        client.line.is_empty() && client.output.is_empty() && !client.fenced
+    }
+
+    /// Whether a client has requests under way.
+    #[must_use]
+    pub fn is_waiting(&self, slot: usize) -> bool {
+        !self.clients[slot].line.is_empty()
+    }
+
+    /// A request for so many keys takes its place in line.
+    pub fn line_up(&mut self, slot: usize, request: u32, keys: usize) {
+        self.clients[slot].line.push_back(request);
+        self.clients[slot].keys += keys;
+    }
+
+    /// Whether a request is the first in line.
+    #[must_use]
+    pub fn is_first(&self, slot: usize, request: u32) -> bool {
+        self.clients[slot].line.front() == Some(&request)
+    }
+
+    /// The first in line is done; the next one.
+    pub fn step(&mut self, slot: usize, keys: usize) -> Option<u32> {
+        self.touch(slot);
+        let client = &mut self.clients[slot];
+        client.line.pop_front();
+        client.keys -= keys;
+        client.line.front().copied()
+    }
+
+    /// So many bytes more are held for a client, wherever they are.
+    pub fn hold(&mut self, slot: usize, bytes: usize) {
+        self.clients[slot].held += bytes;
+        self.held += bytes;
+    }
+
+    /// A value of so many bytes came for a client: the next ones are reckoned to be like the largest of late.
+    pub fn note_value(&mut self, slot: usize, bytes: usize) {
+        let client = &mut self.clients[slot];
+        client.value_bytes = bytes.max(client.value_bytes() / 8 * 7);
+    }
+
+    /// What is to be written to a client; whoever adds to it calls `hold` too.
+    pub fn output(&mut self, slot: usize) -> &mut Vec<u8> {
+        self.touch(slot);
+        let output = &mut self.clients[slot].output;
+        if output.capacity() == 0
+            && let Some(buffer) = self.spare.pop()
+        {
+            *output = buffer;
+        }
+        output
+    }
+
+    /// Something about a client has changed: whether it can be written to or may ask.
+    pub fn touch(&mut self, slot: usize) {
+        if !std::mem::replace(&mut self.clients[slot].listed, true) {
+            self.dirty.push(slot);
+        }
+    }
+
+    /// Adds an answer whose turn it is.
+    pub fn write(&mut self, slot: usize, bytes: &[u8]) {
+        self.output(slot).extend_from_slice(bytes);
+        self.hold(slot, bytes.len());
+    }
+
+    /// What is to be written to a client, to be looked at.
+    #[must_use]
+    pub fn unwritten(&self, slot: usize) -> &[u8] {
+        &self.clients[slot].output
+    }
+
+    /// So many bytes of a client's output were written.
+    pub fn written(&mut self, slot: usize, bytes: usize) {
+        let client = &mut self.clients[slot];
+        client.held -= bytes;
+        self.held -= bytes;
+    }
+
+    /// All of a client's output was written: its buffer may be used for somebody else.
+    pub fn keep_output(&mut self, slot: usize) {
+        let mut buffer = std::mem::take(&mut self.clients[slot].output);
+        if buffer.capacity() > 0 && self.spare.len() < limits::SPARE_MAX {
+            buffer.clear();
+            buffer.shrink_to(limits::BUFFER_BYTES_KEPT);
+            self.spare.push(buffer);
+        }
+    }
+
+    /// The clients that have something to write, for this time.
+    pub fn take_dirty(&mut self) -> Vec<usize> {
+        for slot in &self.dirty {
+            self.clients[*slot].listed = false;
+        }
+        std::mem::take(&mut self.dirty)
+    }
+
+    /// Gives the list back, to be used again.
+    pub fn give_dirty(&mut self, mut list: Vec<usize>) {
+        if self.dirty.is_empty() {
+            list.clear();
+            self.dirty = list;
+        }
+    }
+
+    /// Bytes held for one client.
+    #[must_use]
+    pub fn held_for(&self, slot: usize) -> usize {
+        self.clients[slot].held
+    }
+
+    /// Bytes held for all.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.held
+    }
+}

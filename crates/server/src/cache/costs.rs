@@ -1,0 +1,109 @@
+//! What multi-gets cost whole and split, measured: the choice of `--multiget auto`.
+//!
+//! For each number of keys the mean time with the servers is kept for both ways, as a moving mean over some 16
+//! requests. The cheaper way is taken; one request in 32 goes the other way, so that the figures stay true when the
+//! load changes. Threads write the same figures without locks: a lost update is one sample in a mean.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Numbers of keys with figures of their own; more keys count as this many.
+const KEYS_MAX: usize = 64;
+
+/// One request in so many goes the other way.
+const TRY_OTHER: u64 = 32;
+
+/// A sample's weight in the mean is one in so many.
+const WEIGHT: u64 = 16;
+
+/// One way of spreading a multi-get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// To one server.
+    Whole,
+    /// Over all.
+    Split,
+}
+
+/// Figures for one number of keys.
+#[derive(Default)]
+struct Row {
+    asked: AtomicU64,
+    /// Nanoseconds, whole and split; 0: not known.
+    mean_ns: [AtomicU64; 2],
+}
+
+/// The figures.
+pub struct Costs(Vec<Row>);
+
+impl Default for Costs {
+    fn default() -> Self {
+        Self((0..=KEYS_MAX).map(|_| Row::default()).collect())
+    }
+}
+
+impl Costs {
+    /// The way for so many keys.
+    #[must_use]
+    pub fn choose(&self, keys: usize) -> Way {
+        let row = &self.0[keys.min(KEYS_MAX)];
+        let [whole, split] = [0, 1].map(|way| row.mean_ns[way].load(Ordering::Relaxed));
+        let better = if split != 0 && (whole == 0 || split < whole) { Way::Split } else { Way::Whole };
+        let other = if better == Way::Split { Way::Whole } else { Way::Split };
+        let asked = row.asked.fetch_add(1, Ordering::Relaxed);
+        let is_unknown = row.mean_ns[other as usize].load(Ordering::Relaxed) == 0;
+        if is_unknown || asked % TRY_OTHER == TRY_OTHER - 1 { other } else { better }
+    }
+
+    /// A request for so many keys took so long this way.
+    pub fn note(&self, keys: usize, way: Way, ns: u64) {
+        let mean = &self.0[keys.min(KEYS_MAX)].mean_ns[way as usize];
+        let before = mean.load(Ordering::Relaxed);
+        let after = if before == 0 { ns } else { before - before / WEIGHT + ns / WEIGHT };
+        mean.store(after.max(1), Ordering::Relaxed);
+    }
+
+    /// The figures as lines for `stats`: what each number of keys costs, and so what is chosen.
+    pub fn describe(&self, text: &mut String) {
+        for (keys, row) in self.0.iter().enumerate().filter(|(_, row)| row.asked.load(Ordering::Relaxed) > 0)
+        {
+            let [whole, split] = [0, 1].map(|way| row.mean_ns[way].load(Ordering::Relaxed));
+            let choice = if split != 0 && (whole == 0 || split < whole) { "split" } else { "whole" };
+            let us = |ns: u64| ns as f64 / 1000.0;
+            let _ = write!(
+                text,
+                "STAT multiget_{keys} {choice} whole_mean_us={:.1} split_mean_us={:.1}\r\n",
+                us(whole),
+                us(split)
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often the way is chosen in so many requests that cost `whole` and `split`.
+    fn splits(costs: &Costs, keys: usize, requests: u32, whole: u64, split: u64) -> u32 {
+        (0..requests)
+            .filter(|_| {
+                let way = costs.choose(keys);
+                costs.note(keys, way, if way == Way::Split { split } else { whole });
+                way == Way::Split
+            })
+            .count() as u32
+    }
+
+    #[test]
+    fn the_cheaper_way_is_found_for_each_number_of_keys_and_found_again_when_it_changes() {
+        let costs = Costs::default();
+        assert!(splits(&costs, 12, 320, 900, 500) > 300);
+        assert!(splits(&costs, 2, 320, 100, 300) < 20);
+        splits(&costs, 12, 3200, 100, 500);
+        assert!(splits(&costs, 12, 320, 100, 500) < 20);
+        let mut text = String::new();
+        costs.describe(&mut text);
+        assert!(text.contains("STAT multiget_12 whole whole_mean_us=") && text.contains("multiget_2 whole"));
+    }
+}

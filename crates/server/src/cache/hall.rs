@@ -1,0 +1,81 @@
+//! What all threads of a cache tier share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use posthaste_measure::{Clock, Meter};
+use posthaste_wire::memcached::decode::Limits;
+
+use super::backend::Backend;
+use super::line::{Line, Task};
+use super::pool::Pool;
+use super::worker::Reads;
+use crate::path::accept::Socket;
+use crate::path::mailbox::Mailbox;
+
+/// Something for a network thread.
+pub enum Mail {
+    /// A new connection to take care of.
+    Adopt(Socket),
+    /// A request that a worker has answered.
+    Answered(Box<Task>),
+    /// A claim that somebody waits for was released.
+    Retry,
+    /// Stop: accept nothing, read nothing, leave when the last answer is written.
+    Stop,
+}
+
+/// The shared parts, made once at the start.
+pub struct Hall {
+    /// Servers and rules.
+    pub pool: Arc<Pool>,
+    /// Where the servers are.
+    pub backends: Vec<Backend>,
+    /// With workers: where requests wait for them.
+    pub line: Line,
+    /// The instrument.
+    pub meter: Arc<Meter>,
+    /// The time of the stamps.
+    pub clock: Clock,
+    /// The network threads' mailboxes.
+    pub mailboxes: Vec<Arc<Mailbox<Mail>>>,
+    /// What clients may send.
+    pub limits: Limits,
+    /// How long a server may take to answer.
+    pub server_timeout: Duration,
+    /// Bytes that may be held for clients, by each network thread.
+    pub memory_per_thread: usize,
+    /// Most connections.
+    pub connections_max: usize,
+    /// Connections now, counted before they are accepted.
+    pub connections: AtomicUsize,
+    /// Connections ever.
+    pub accepted: AtomicU64,
+    /// What workers wait for.
+    pub reads: Reads,
+    /// Clients cut because they held too much memory.
+    pub cut: AtomicU64,
+}
+
+impl Hall {
+    /// Tells all threads that a claim was released.
+    pub fn tell_retry(&self) {
+        self.mailboxes.iter().for_each(|mailbox| mailbox.post(Mail::Retry));
+        self.line.claims_released();
+    }
+
+    /// The lines that stand in `stats` beside the pool's.
+    #[must_use]
+    pub fn about(&self) -> Vec<(&'static str, String)> {
+        let count = |value: &AtomicU64| value.load(Ordering::Relaxed).to_string();
+        vec![
+            ("uptime", (self.clock.now() / 1_000_000_000).to_string()),
+            ("curr_connections", self.connections.load(Ordering::Relaxed).to_string()),
+            ("total_connections", count(&self.accepted)),
+            ("connections_cut", count(&self.cut)),
+            ("threads", self.mailboxes.len().to_string()),
+            ("line_requests", self.line.len().to_string()),
+        ]
+    }
+}

@@ -1,0 +1,61 @@
+//! The cache tier: a router between memcached clients and memcached servers.
+//!
+//! ```text
+//!   clients ─▶ network: read, parse ─▶ router ─▶ lanes ─▶ servers          pipelined
+//!                 ▲                       │ ▲               │
+//!                 └──── answers ◀─────────┘ └─── replies ◀──┘
+//!
+//!   clients ─▶ network: read, parse ─▶ line ─▶ workers, each a router of its own ─▶ servers      --workers N
+//! ```
+//!
+//! [`router`] decides everything and does no I/O; the rest moves bytes.
+
+pub mod limits;
+
+pub mod pool; // servers and rules
+
+pub mod placement; // who owns a key
+
+pub mod router; // requests in, commands out; replies in, answers out
+
+pub mod answers; // what goes back to clients, in order
+
+pub mod gather; // values of several servers, merged
+
+pub mod claims; // who writes a key now
+
+pub mod health; // who takes part
+
+pub mod costs; // what multi-gets cost
+
+pub mod kind; // what requests count as
+
+pub mod mock; // fixed answers
+
+pub mod stats; // figures for clients
+
+pub mod server; // the tier as a whole
+
+mod web; // what it serves over HTTP
+
+pub mod hall; // what its threads share
+
+pub mod network; // clients of a thread
+
+mod client;
+
+pub mod engine; // what takes requests: one of the next two
+
+pub mod pipelined;
+
+mod link; // a connection to a server, in pipelined mode
+
+pub mod queued;
+
+pub mod line; // with workers: where requests wait
+
+pub mod worker;
+
+pub mod backend; // where a server is
+
+pub mod prober; // brings servers back

@@ -1,0 +1,175 @@
+//! `pipelined` mode: a network thread routes its clients' requests itself, over connections of its own.
+//!
+//! All requests of a turn that go to one server leave in one write, and the replies to them come back in a few reads.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mio::event::Event;
+use mio::{Registry, Token};
+use posthaste_wire::memcached::request::Request;
+
+use super::answers::Answers;
+use super::engine::{Asker, Engine};
+use super::hall::Hall;
+use super::line::Task;
+use super::link::{Failed, Link};
+use super::network::FIRST_SERVER;
+use super::router::{Asked, Finished, Router};
+
+/// The router of a network thread and its connections.
+pub struct Pipelined {
+    hall: Arc<Hall>,
+    router: Router,
+    links: Vec<Link>,
+    /// Servers whose connection turned out to be broken when an event told so.
+    broken: Vec<usize>,
+}
+
+impl Pipelined {
+    /// For the thread of this number.
+    #[must_use]
+    pub fn new(thread: usize, hall: Arc<Hall>) -> Self {
+        let links = hall.backends.iter().map(|_| Link::default()).collect();
+        let router = Router::new(Arc::clone(&hall.pool), thread as u16);
+        Self { hall, router, links, broken: Vec::new() }
+    }
+
+    fn send_to(&mut self, server: usize, registry: &Registry) -> Result<(), Failed> {
+        let link = &mut self.links[server];
+        if !link.is_open() {
+            let address = self.hall.backends[server].address();
+            link.open(&address, self.hall.server_timeout, Token(FIRST_SERVER + server), registry)?;
+        }
+        let sent = link.send(self.router.unsent(server))?;
+        self.router.sent(server, sent);
+        Ok(())
+    }
+
+    fn receive_from(&mut self, server: usize, buffer: &mut [u8]) -> Result<(), Failed> {
+        let link = &mut self.links[server];
+        let n = link.read(buffer)?;
+        let now = self.hall.clock.stamp();
+        self.router.now = now.max(self.router.now);
+        if link.input.is_empty() {
+            let used = self.router.feed(server, &buffer[..n]).map_err(|_| Failed)?;
+            link.keep(&buffer[used..n]);
+        } else if n > 0 {
+            link.keep(&buffer[..n]);
+            let used = self.router.feed(server, &link.input).map_err(|_| Failed)?;
+            link.used(used);
+        }
+        Ok(())
+    }
+
+    /// The connection to a server is of no more use; `is_there`: the server has not closed it.
+    fn lose(&mut self, server: usize, is_there: bool, registry: &Registry) {
+        let rest = self.links[server].close(registry);
+        if self.router.expected(server) == 0 && self.router.unsent(server).is_empty() {
+            // Nothing was to come over it: servers may close what is idle. The next request finds out more.
+            return;
+        }
+        tracing::warn!(server = %self.hall.backends[server].name, "connection lost");
+        self.router.lose(server, rest.filter(|_| is_there));
+    }
+
+    fn is_late(&self, server: usize, now: u64) -> bool {
+        let timeout = self.hall.server_timeout;
+        let is_opening_late = self.links[server].opening().is_some_and(|since| since.elapsed() > timeout);
+        let limit = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let is_answer_late =
+            self.router.waiting_since(server).is_some_and(|since| now.saturating_sub(since) > limit);
+        is_opening_late || is_answer_late
+    }
+}
+
+impl Engine for Pipelined {
+    fn answers(&mut self) -> &mut Answers {
+        &mut self.router.answers
+    }
+
+    fn begin(&mut self, now: u64) {
+        self.router.now = now;
+    }
+
+    fn enter(&mut self, slot: usize) {
+        self.router.enter(slot);
+    }
+
+    fn leave(&mut self, slot: usize) {
+        self.router.leave(slot);
+    }
+
+    fn ask(&mut self, asker: Asker, request: &Request, input: &[u8], _: usize) -> Asked {
+        self.router.ask(asker.slot, request, input, self.router.now)
+    }
+
+    fn refuse_too_large(&mut self, asker: Asker, request: &Request, input: &[u8]) -> Asked {
+        self.router.refuse_too_large(asker.slot, request, input, self.router.now);
+        Asked::Taken
+    }
+
+    fn say(&mut self, slot: usize, words: &[u8]) {
+        self.router.say(slot, words, self.router.now);
+    }
+
+    fn note(&mut self, server: usize, event: &Event) {
+        if self.links[server].note(event).is_err() {
+            self.broken.push(server);
+        }
+    }
+
+    fn take_back(&mut self, _: Box<Task>, _: bool) {}
+
+    fn send(&mut self, registry: &Registry) {
+        for server in std::mem::take(&mut self.broken) {
+            self.lose(server, false, registry);
+        }
+        for server in 0..self.links.len() {
+            if !self.router.unsent(server).is_empty() && self.send_to(server, registry).is_err() {
+                self.lose(server, false, registry);
+            }
+        }
+        self.router.stamp_sent(self.hall.clock.stamp());
+    }
+
+    fn receive(&mut self, registry: &Registry, buffer: &mut [u8]) {
+        let now = self.hall.clock.now();
+        for server in 0..self.links.len() {
+            if self.links[server].can_read && self.receive_from(server, buffer).is_err() {
+                // Whatever the server still does with what it got, it must be done before the server is asked again.
+                self.lose(server, true, registry);
+            }
+            if self.is_late(server, now) {
+                self.lose(server, true, registry);
+            }
+        }
+        self.router.resume();
+        if std::mem::take(&mut self.router.claim_released) {
+            self.hall.tell_retry();
+        }
+    }
+
+    fn finished(&mut self) -> &mut Vec<Finished> {
+        &mut self.router.finished
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        let is_busy = self.router.can_resume() || self.links.iter().any(|link| link.can_read);
+        if is_busy {
+            return Some(Duration::ZERO);
+        }
+        let (now, timeout) = (self.hall.clock.now(), self.hall.server_timeout);
+        let answers = (0..self.links.len()).filter_map(|server| self.router.waiting_since(server));
+        let answers =
+            answers.map(|since| timeout.saturating_sub(Duration::from_nanos(now.saturating_sub(since))));
+        let opening = self.links.iter().filter_map(Link::opening);
+        let opening = opening.map(|since| (since + timeout).saturating_duration_since(Instant::now()));
+        // A moment longer, so that what is waited for is over when the thread wakes.
+        answers.chain(opening).min().map(|wait| wait + Duration::from_millis(1))
+    }
+
+    fn is_idle(&self) -> bool {
+        (0..self.links.len()).all(|server| self.router.expected(server) == 0)
+    }
+}

@@ -1,0 +1,179 @@
+//! Brings servers back that were lost: one thread for the process, so that a server that recovers is asked once and not
+//! by everybody.
+//!
+//! It asks each server that is away again and again, less and less often, at random moments. When the server answers,
+//! what was given up to it is read to its end, what it missed is deleted on it, and then it takes part again.
+
+use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use super::hall::Hall;
+use super::health::{Before, Missed};
+use crate::path::accept::ListenAddress;
+
+/// The first wait after a loss; the next ones are each half as long again.
+const FIRST_WAIT: Duration = Duration::from_millis(20);
+
+/// The longest wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// How long a server may take for each answer to the prober.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Deletions sent at once: their answers fit any socket's buffers.
+const DELETIONS: usize = 64;
+
+/// The thread and the way to stop it.
+pub struct Prober {
+    stop: Arc<AtomicBool>,
+    hall: Arc<Hall>,
+    thread: JoinHandle<()>,
+}
+
+/// When a server that is away is asked next.
+#[derive(Clone, Copy)]
+struct Schedule {
+    next: Instant,
+    wait: Duration,
+}
+
+impl Prober {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// The system's, when it gives no thread.
+    pub fn start(hall: Arc<Hall>) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (its_hall, its_stop) = (Arc::clone(&hall), Arc::clone(&stop));
+        let thread = Builder::new().name("prober".into()).spawn(move || run(&its_hall, &its_stop))?;
+        Ok(Self { stop, hall, thread })
+    }
+
+    /// Ends it.
+    pub fn stop(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.hall.pool.health.wake();
+        // A panic there was reported when it happened.
+        let _ = self.thread.join();
+    }
+}
+
+fn run(hall: &Hall, stop: &AtomicBool) {
+    let mut schedules: Vec<Option<Schedule>> = vec![None; hall.backends.len()];
+    while !stop.load(Ordering::Relaxed) {
+        for (server, schedule) in schedules.iter_mut().enumerate() {
+            if hall.pool.health.is_live(server) {
+                *schedule = None;
+                continue;
+            }
+            let due = schedule.get_or_insert_with(|| Schedule {
+                next: Instant::now() + jittered(FIRST_WAIT),
+                wait: FIRST_WAIT,
+            });
+            if due.next > Instant::now() {
+                continue;
+            }
+            match bring_back(hall, server, stop) {
+                Ok(()) => tracing::info!(server = %hall.backends[server].name, "it takes part again"),
+                Err(error) => {
+                    tracing::debug!(server = %hall.backends[server].name, "still away: {error}");
+                    hall.backends[server].resolve_again();
+                    due.wait = (due.wait + due.wait / 2).min(LONGEST_WAIT);
+                    due.next = Instant::now() + jittered(due.wait);
+                }
+            }
+        }
+        let next = schedules.iter().flatten().map(|schedule| schedule.next).min();
+        let wait = next.map_or(LONGEST_WAIT, |next| next.saturating_duration_since(Instant::now()));
+        hall.pool.health.wait_for_loss(wait);
+    }
+}
+
+/// Up to half more, so that many routers do not ask at the same moment.
+fn jittered(wait: Duration) -> Duration {
+    wait + wait.mul_f64(0.05 + 0.45 * fastrand::f64())
+}
+
+/// Asks a server, makes it forget what it missed, and lets it take part.
+fn bring_back(hall: &Hall, server: usize, stop: &AtomicBool) -> io::Result<()> {
+    let mut link = BufReader::new(connect(&hall.backends[server].address())?);
+    ask(&mut link, b"version\r\n", 1, "VERSION")?;
+    while !stop.load(Ordering::Relaxed) {
+        let before = hall.pool.health.before(server);
+        let done = match &before {
+            Before::Nothing => return Ok(()),
+            Before::Drain(sockets) => sockets.iter().try_for_each(read_to_end),
+            Before::Flush => ask(&mut link, b"flush_all\r\n", 1, "OK"),
+            Before::Delete(keys) => keys.chunks(DELETIONS).try_for_each(|keys| delete(&mut link, keys)),
+        };
+        if let Err(error) = done {
+            hall.pool.health.put_back(server, before);
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+fn connect(address: &ListenAddress) -> io::Result<Socket> {
+    let (domain, address) = match address {
+        ListenAddress::Tcp(address) => (Domain::for_address(*address), SockAddr::from(*address)),
+        ListenAddress::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
+    };
+    let socket = Socket::new(domain, Type::STREAM, None)?;
+    socket.connect_timeout(&address, PATIENCE)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_write_timeout(Some(PATIENCE))?;
+    Ok(socket)
+}
+
+fn delete(link: &mut BufReader<Socket>, keys: &[Missed]) -> io::Result<()> {
+    let mut commands = Vec::new();
+    for Missed { key, base64 } in keys {
+        let (word, flag): (&[u8], &[u8]) = if *base64 { (b"md ", b" b") } else { (b"delete ", b"") };
+        [word, key, flag, b"\r\n"].iter().for_each(|part| commands.extend_from_slice(part));
+    }
+    ask(link, &commands, keys.len(), "")
+}
+
+/// Sends commands and reads so many lines, each of which must begin with `expected` and be no error.
+fn ask(link: &mut BufReader<Socket>, commands: &[u8], lines: usize, expected: &str) -> io::Result<()> {
+    link.get_mut().write_all(commands)?;
+    for _ in 0..lines {
+        let mut line = Vec::new();
+        link.read_until(b'\n', &mut line)?;
+        let is_error = posthaste_wire::memcached::reply::is_error(&line);
+        if !line.ends_with(b"\n") || !line.starts_with(expected.as_bytes()) || is_error {
+            let said = String::from_utf8_lossy(&line).trim().to_owned();
+            return Err(io::Error::new(ErrorKind::InvalidData, format!("it said {said:?}")));
+        }
+    }
+    Ok(())
+}
+
+/// Reads until the server has closed a connection that was given up: then it has done all it was sent.
+fn read_to_end(socket: &OwnedFd) -> io::Result<()> {
+    let mut socket = Socket::from(socket.try_clone()?);
+    socket.set_nonblocking(false)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    let mut buffer = [0; 4096];
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match socket.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(_) if Instant::now() < until => {}
+            Ok(_) => return Err(ErrorKind::TimedOut.into()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                return Err(error);
+            }
+            // Reset: nothing that was sent can reach it any more.
+            Err(_) => return Ok(()),
+        }
+    }
+}

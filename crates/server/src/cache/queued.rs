@@ -1,0 +1,141 @@
+//! `--workers N`: a network thread reads and writes, and hands each request to the waiting line.
+//!
+//! A client has one request in the line at a time, as a client of the report has. That alone keeps its order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::Registry;
+use mio::event::Event;
+use posthaste_measure::{Ending, Stamps};
+use posthaste_wire::memcached::request::{Request, Verb};
+
+use super::answers::Answers;
+use super::engine::{Asker, Engine};
+use super::hall::Hall;
+use super::kind;
+use super::limits;
+use super::line::Task;
+use super::router::{Asked, Finished};
+
+/// A network thread's way to the line.
+pub struct Queued {
+    hall: Arc<Hall>,
+    thread: usize,
+    answers: Answers,
+    now: u64,
+    outgoing: Vec<Box<Task>>,
+    finished: Vec<Finished>,
+    spare: Vec<Box<Task>>,
+    under_way: usize,
+}
+
+impl Queued {
+    /// For the thread of this number.
+    #[must_use]
+    pub fn new(thread: usize, hall: Arc<Hall>) -> Self {
+        Self {
+            hall,
+            thread,
+            answers: Answers::default(),
+            now: 0,
+            outgoing: Vec::new(),
+            finished: Vec::new(),
+            spare: Vec::new(),
+            under_way: 0,
+        }
+    }
+
+    fn hand_on(&mut self, asker: Asker, request: &Request, bytes: &[u8], is_too_large: bool) -> Asked {
+        let mut task = self.spare.pop().unwrap_or_else(|| Box::new(Task::new(*request)));
+        task.thread = self.thread;
+        task.client = (asker.slot, asker.number);
+        (task.request, task.is_too_large) = (*request, is_too_large);
+        task.bytes.extend_from_slice(bytes);
+        task.kind = kind::kind(request);
+        task.stamps = Stamps { received: self.now, ..Stamps::default() };
+        self.outgoing.push(task);
+        self.under_way += 1;
+        self.answers.fence(asker.slot, true);
+        Asked::Taken
+    }
+}
+
+impl Engine for Queued {
+    fn answers(&mut self) -> &mut Answers {
+        &mut self.answers
+    }
+
+    fn begin(&mut self, now: u64) {
+        self.now = now;
+    }
+
+    fn enter(&mut self, slot: usize) {
+        self.answers.enter(slot);
+    }
+
+    fn leave(&mut self, slot: usize) {
+        self.answers.leave(slot);
+    }
+
+    fn ask(&mut self, asker: Asker, request: &Request, input: &[u8], end: usize) -> Asked {
+        if request.verb == Verb::Quit {
+            return Asked::Quit;
+        }
+        self.hand_on(asker, request, &input[..end], false)
+    }
+
+    fn refuse_too_large(&mut self, asker: Asker, request: &Request, input: &[u8]) -> Asked {
+        self.hand_on(asker, request, &input[..request.line.len as usize], true)
+    }
+
+    fn say(&mut self, slot: usize, words: &[u8]) {
+        self.answers.write(slot, words);
+        let stamps = Stamps { received: self.now, ..Stamps::default() };
+        self.finished.push(Finished { kind: kind::OTHER, ending: Ending::Error, stamps });
+    }
+
+    fn note(&mut self, _: usize, _: &Event) {}
+
+    fn take_back(&mut self, mut task: Box<Task>, is_there: bool) {
+        self.under_way -= 1;
+        if is_there {
+            let (slot, _) = task.client;
+            self.answers.write(slot, &task.answer);
+            self.answers.fence(slot, false);
+        }
+        self.finished.push(Finished { kind: task.kind, ending: task.ending, stamps: task.stamps });
+        if self.spare.len() < limits::SPARE_MAX {
+            task.reset();
+            self.spare.push(task);
+        }
+    }
+
+    fn send(&mut self, _: &Registry) {
+        if self.outgoing.is_empty() {
+            return;
+        }
+        let enqueued = self.hall.clock.stamp();
+        self.outgoing.iter_mut().for_each(|task| task.stamps.enqueued = enqueued);
+        self.hall.line.push_all(&mut self.outgoing);
+        for mut task in std::mem::take(&mut self.outgoing) {
+            task.answer.extend_from_slice(b"SERVER_ERROR the waiting line is full\r\n");
+            task.ending = Ending::Error;
+            self.take_back(task, true);
+        }
+    }
+
+    fn receive(&mut self, _: &Registry, _: &mut [u8]) {}
+
+    fn finished(&mut self) -> &mut Vec<Finished> {
+        &mut self.finished
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        None
+    }
+
+    fn is_idle(&self) -> bool {
+        self.under_way == 0
+    }
+}

@@ -1,0 +1,122 @@
+//! One request under way: what was asked, what it waits for, and what came so far.
+
+use posthaste_measure::{Ending, Stamps};
+use posthaste_wire::memcached::request::{Request, Verb};
+use posthaste_wire::span::Span;
+
+use crate::cache::claims::Claim;
+use crate::cache::costs::Way;
+use crate::cache::gather::Gather;
+use crate::cache::limits;
+
+/// The client of an exchange whose client is gone.
+pub(super) const NOBODY: usize = usize::MAX;
+
+/// What the replies are waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Plan {
+    /// A get: values are merged.
+    #[default]
+    Gather,
+    /// One server's reply is the answer.
+    Relay,
+    /// All replicas are asked at once.
+    Fan,
+    /// One replica decides.
+    Decide,
+    /// It has decided; the others follow.
+    Follow,
+    /// Not all are of one mind: the key is deleted. The answer is known.
+    Clean,
+}
+
+/// How a reply to a write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It took effect.
+    Done,
+    /// It did not, for a reason that the protocol foresees.
+    Not,
+    /// It was refused, or it failed.
+    Error,
+}
+
+/// A reply to a write.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reply {
+    pub(super) server: u16,
+    pub(super) verdict: Verdict,
+    /// Where it stands in `reply_bytes`.
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+/// One request under way.
+#[derive(Default)]
+pub(super) struct Exchange {
+    pub(super) client: usize,
+    /// None: words of our own.
+    pub(super) request: Option<Request>,
+    /// The beginning of the request's bytes: its line, and its data if they may be needed again.
+    pub(super) bytes: Vec<u8>,
+    pub(super) kind: u8,
+    pub(super) plan: Plan,
+    /// Replies that are to come.
+    pub(super) pending: u32,
+    /// How often something of it was sent anew.
+    pub(super) tries: usize,
+    /// The last error, with its line end; it is answered in place of anything else.
+    pub(super) error: Vec<u8>,
+    /// What is ready, while others are before it.
+    pub(super) answer: Vec<u8>,
+    pub(super) done: bool,
+    /// None: well.
+    pub(super) ending: Option<Ending>,
+    pub(super) stamps: Stamps,
+    pub(super) claim: Option<Claim>,
+    /// Of a get: its keys.
+    pub(super) keys: Vec<Span>,
+    /// Of a get: the server of each share.
+    pub(super) servers: Vec<u16>,
+    pub(super) gather: Gather,
+    /// Of a multi-get whose way was chosen by its cost.
+    pub(super) way: Option<Way>,
+    /// Of a write: what replicas said.
+    pub(super) replies: Vec<Reply>,
+    pub(super) reply_bytes: Vec<u8>,
+}
+
+impl Exchange {
+    /// Makes it as new, with the memory it has unless that grew large.
+    pub(super) fn clear(&mut self) {
+        for buffer in [&mut self.bytes, &mut self.error, &mut self.answer, &mut self.reply_bytes] {
+            buffer.clear();
+            buffer.shrink_to(limits::BUFFER_BYTES_KEPT);
+        }
+        self.keys.clear();
+        self.keys.shrink_to(limits::KEYS_PER_STEP);
+        self.servers.clear();
+        self.replies.clear();
+        self.gather.clear(limits::BUFFER_BYTES_KEPT);
+        (self.request, self.claim, self.way) = (None, None, None);
+        (self.pending, self.tries, self.done) = (0, 0, false);
+        (self.plan, self.ending, self.stamps) = (Plan::Gather, None, Stamps::default());
+    }
+
+    /// Whether it changes what servers hold under its key.
+    pub(super) fn changes(&self) -> bool {
+        !matches!(self.plan, Plan::Gather)
+            && self.request.is_some_and(|request| super::writes::is_write(&request))
+    }
+
+    /// How many values may be under way for it at once.
+    pub(super) fn values(&self) -> usize {
+        let is_meta = self.request.is_some_and(|request| request.verb == Verb::MetaGet);
+        if is_meta { 1 } else { self.keys.len().min(limits::KEYS_PER_STEP) }
+    }
+
+    /// The bytes of a reply.
+    pub(super) fn reply(&self, reply: &Reply) -> &[u8] {
+        &self.reply_bytes[reply.start..reply.end]
+    }
+}

@@ -1,0 +1,392 @@
+//! The router: requests of many clients in, commands to servers out; replies in, answers out, each in its order.
+//!
+//! No sockets, no threads, no clock: who owns it moves bytes and tells the time. So one router serves both modes: in
+//! `pipelined` mode a network thread has one for all its clients, with `--workers N` each worker has one for the one
+//! request that it is at. And so tests can drive it with servers that are slow, wrong or gone.
+//!
+//! A request becomes an [`Exchange`], which stands in its client's line until it is answered. For every command that
+//! it sends to a server, that server's [`Lane`] expects one reply. Servers answer in order, so the first reply to come
+//! belongs to the first command that waits: there is nothing to look up and nothing to mix up.
+//!
+//! | file | has |
+//! | --- | --- |
+//! | `exchange.rs` | one request under way |
+//! | `reads.rs`, `writes.rs` | which servers a request goes to, and in what steps |
+//! | `follow.rs` | what replicas are told after one of them has decided |
+//! | `replies.rs` | what comes back |
+//! | `losses.rs` | what does not come back |
+
+mod exchange;
+mod follow;
+mod losses;
+mod reads;
+mod replies;
+mod writes;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use posthaste_measure::{Ending, Stamps};
+use posthaste_wire::memcached::decode::TOO_LARGE;
+use posthaste_wire::memcached::request::{Request, Verb};
+
+use super::answers::Answers;
+use super::kind;
+use super::limits;
+use super::mock;
+use super::pool::Pool;
+use exchange::{Exchange, NOBODY, Plan};
+pub use replies::Broken;
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// It was taken.
+    Taken,
+    /// Not now: the key is being written elsewhere, or a server has too much to do. To be asked again.
+    Later,
+    /// The client takes its leave.
+    Quit,
+}
+
+/// A request that is answered, for the record.
+#[derive(Clone, Copy, Debug)]
+pub struct Finished {
+    /// Its kind.
+    pub kind: u8,
+    /// How it ended.
+    pub ending: Ending,
+    /// When it passed the stations, but the last.
+    pub stamps: Stamps,
+}
+
+/// How the reply to a command looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// One line.
+    Line,
+    /// Values and END.
+    Values,
+    /// A line, or a value.
+    Meta,
+    /// The same or nothing, and MN: a quiet command has an `mn` sent after it.
+    Quiet,
+}
+
+/// A reply that is to come.
+#[derive(Clone, Copy, Debug)]
+struct Expected {
+    exchange: u32,
+    part: u16,
+    shape: Shape,
+    since: u64,
+}
+
+/// The part of a command whose reply nobody waits to read.
+const ASIDE: u16 = u16::MAX;
+
+/// The way to one server.
+#[derive(Default)]
+struct Lane {
+    output: Vec<u8>,
+    expected: VecDeque<Expected>,
+}
+
+/// The router.
+pub struct Router {
+    pool: Arc<Pool>,
+    who: u16,
+    /// Answers to clients, by slot.
+    pub answers: Answers,
+    /// What was answered since the last look.
+    pub finished: Vec<Finished>,
+    /// The time, told by the owner once a turn.
+    pub now: u64,
+    /// A claim was released that others wait for.
+    pub claim_released: bool,
+    lanes: Vec<Lane>,
+    exchanges: Vec<Exchange>,
+    free: Vec<u32>,
+    unsent: Vec<u32>,
+    paused: Vec<u32>,
+    share_of_server: Vec<u16>,
+}
+
+impl Router {
+    /// A router for one thread; `who` tells the threads of a pool apart.
+    #[must_use]
+    pub fn new(pool: Arc<Pool>, who: u16) -> Self {
+        Self {
+            lanes: (0..pool.len()).map(|_| Lane::default()).collect(),
+            share_of_server: vec![ASIDE; pool.len()],
+            pool,
+            who,
+            answers: Answers::default(),
+            finished: Vec::new(),
+            now: 0,
+            claim_released: false,
+            exchanges: Vec::new(),
+            free: Vec::new(),
+            unsent: Vec::new(),
+            paused: Vec::new(),
+        }
+    }
+
+    /// Takes a request of a client, which stands at the beginning of `input`.
+    pub fn ask(&mut self, client: usize, request: &Request, input: &[u8], received: u64) -> Asked {
+        let silent = request.noreply.is_some();
+        let answer: &[u8] = match request.verb {
+            Verb::Quit => return Asked::Quit,
+            Verb::MetaNoop => b"MN\r\n",
+            Verb::Version => concat!("VERSION ", env!("CARGO_PKG_VERSION"), "-posthaste\r\n").as_bytes(),
+            Verb::Verbosity if silent => b"",
+            Verb::Verbosity => b"OK\r\n",
+            Verb::Stats => {
+                let text = super::stats::answer(request, input, &self.pool);
+                self.say(client, text.as_bytes(), received);
+                return Asked::Taken;
+            }
+            Verb::FlushAll if !self.pool.rules.flush_all => {
+                if silent {
+                    b""
+                } else {
+                    b"CLIENT_ERROR flush_all not allowed\r\n"
+                }
+            }
+            _ if self.pool.rules.mock.is_some() => {
+                self.mock(client, request, input, received);
+                return Asked::Taken;
+            }
+            Verb::FlushAll => return self.flush_all(client, request, input, received),
+            Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats => {
+                return self.get(client, request, input, received);
+            }
+            Verb::MetaGet | Verb::MetaDebug => return self.meta_get(client, request, input, received),
+            _ => return self.write(client, request, input, received),
+        };
+        self.say(client, answer, received);
+        Asked::Taken
+    }
+
+    /// Answers a client in its turn with these words, which need no server.
+    pub fn say(&mut self, client: usize, answer: &[u8], received: u64) {
+        let is_error = posthaste_wire::memcached::reply::is_error(answer);
+        let ending = if is_error { Ending::Error } else { Ending::Ok };
+        self.answer_here(client, kind::OTHER, ending, received, |out| out.extend_from_slice(answer));
+    }
+
+    /// A value too large was announced; what is stored under the key is no longer what the client wants there.
+    pub fn refuse_too_large(&mut self, client: usize, request: &Request, input: &[u8], received: u64) {
+        let silent = request.noreply.is_some();
+        if !matches!(request.verb, Verb::Set | Verb::MetaSet) || self.pool.is_empty() {
+            return self.say(client, if silent { b"" } else { TOO_LARGE }, received);
+        }
+        let id = self.begin(client, request, &input[..request.line.len as usize], received);
+        let exchange = self.exchange(id);
+        exchange.plan = Plan::Clean;
+        exchange.error.extend_from_slice(TOO_LARGE);
+        for server in self.targets(id) {
+            self.send_delete(id, server);
+        }
+        self.line_up(id);
+        self.step_on(id);
+    }
+
+    fn mock(&mut self, client: usize, request: &Request, input: &[u8], received: u64) {
+        let bytes = self.pool.rules.mock.unwrap_or_default();
+        self.answer_here(client, kind::kind(request), Ending::Ok, received, |out| {
+            mock::answer(request, input, bytes, out);
+        });
+    }
+
+    fn answer_here(
+        &mut self,
+        client: usize,
+        kind: u8,
+        ending: Ending,
+        received: u64,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let stamps = Stamps { received, ..Stamps::default() };
+        if self.answers.is_waiting(client) {
+            let id = self.free.pop().unwrap_or_else(|| self.new_exchange());
+            let exchange = self.exchange(id);
+            (exchange.client, exchange.done) = (client, true);
+            write(&mut exchange.answer);
+            let bytes = exchange.answer.len();
+            self.answers.hold(client, bytes);
+            self.answers.line_up(client, id, 0);
+        } else {
+            let out = self.answers.output(client);
+            let before = out.len();
+            write(out);
+            let bytes = out.len() - before;
+            self.answers.hold(client, bytes);
+        }
+        self.finished.push(Finished { kind, ending, stamps });
+    }
+
+    /// A client is there, in this slot.
+    pub fn enter(&mut self, client: usize) {
+        self.answers.enter(client);
+    }
+
+    /// A client is gone. What it asked goes on, for the sake of the servers; nobody gets the answers.
+    pub fn leave(&mut self, client: usize) {
+        for id in self.answers.leave(client) {
+            self.exchange(id).client = NOBODY;
+            if self.exchange(id).done {
+                self.recycle(id);
+            }
+        }
+    }
+
+    /// Whether a multi-get can go on, whose client had enough for a while.
+    #[must_use]
+    pub fn can_resume(&self) -> bool {
+        self.paused.iter().any(|id| {
+            let client = self.exchanges[*id as usize].client;
+            client == NOBODY || self.answers.held_for(client) <= limits::OUTPUT_BYTES_PAUSE
+        })
+    }
+
+    /// Goes on with multi-gets whose clients had enough for a while.
+    pub fn resume(&mut self) {
+        for id in std::mem::take(&mut self.paused) {
+            self.step_on(id);
+        }
+    }
+
+    /// Whether a server has something to be sent.
+    #[must_use]
+    pub fn unsent(&self, server: usize) -> &[u8] {
+        &self.lanes[server].output
+    }
+
+    /// So many bytes were sent to a server.
+    pub fn sent(&mut self, server: usize, bytes: usize) {
+        let output = &mut self.lanes[server].output;
+        if bytes == output.len() {
+            output.clear();
+            output.shrink_to(limits::READ_BYTES);
+        } else {
+            output.drain(..bytes);
+        }
+    }
+
+    /// Everything asked so far is on its way to the servers.
+    pub fn stamp_sent(&mut self, sent: u64) {
+        for id in self.unsent.drain(..) {
+            let stamps = &mut self.exchanges[id as usize].stamps;
+            if stamps.sent == 0 {
+                stamps.sent = sent;
+            }
+        }
+    }
+
+    /// Since when the server has owed its next reply.
+    #[must_use]
+    pub fn waiting_since(&self, server: usize) -> Option<u64> {
+        self.lanes[server].expected.front().map(|expected| expected.since)
+    }
+
+    /// How many replies are to come from a server.
+    #[must_use]
+    pub fn expected(&self, server: usize) -> usize {
+        self.lanes[server].expected.len()
+    }
+
+    fn exchange(&mut self, id: u32) -> &mut Exchange {
+        &mut self.exchanges[id as usize]
+    }
+
+    fn new_exchange(&mut self) -> u32 {
+        self.exchanges.push(Exchange::default());
+        (self.exchanges.len() - 1) as u32
+    }
+
+    /// A new exchange that keeps these bytes, the first ones of the request. It stands in no line yet.
+    fn begin(&mut self, client: usize, request: &Request, kept: &[u8], received: u64) -> u32 {
+        let id = self.free.pop().unwrap_or_else(|| self.new_exchange());
+        let exchange = self.exchange(id);
+        exchange.client = client;
+        exchange.request = Some(*request);
+        exchange.kind = kind::kind(request);
+        exchange.bytes.extend_from_slice(kept);
+        exchange.stamps = Stamps { received, ..Stamps::default() };
+        id
+    }
+
+    /// Puts it into its client's line and counts it as sent.
+    fn line_up(&mut self, id: u32) {
+        let exchange = &self.exchanges[id as usize];
+        self.answers.line_up(exchange.client, id, exchange.values());
+        self.unsent.push(id);
+    }
+
+    fn recycle(&mut self, id: u32) {
+        self.exchange(id).clear();
+        self.free.push(id);
+    }
+
+    /// Whether a server has so much to be sent that its clients should wait.
+    fn is_crowded(&self, server: usize) -> bool {
+        self.lanes[server].output.len() > limits::LANE_BYTES_PAUSE
+    }
+
+    /// A command for this exchange was written to a server's lane: its reply will come.
+    fn expect(&mut self, id: u32, server: usize, part: u16, shape: Shape) {
+        let since = self.now;
+        self.lanes[server].expected.push_back(Expected { exchange: id, part, shape, since });
+        self.exchanges[id as usize].pending += 1;
+        self.pool.counts[server].requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn send_delete(&mut self, id: u32, server: usize) {
+        let exchange = &self.exchanges[id as usize];
+        let Some(request) = exchange.request else { return };
+        let shape = follow::delete(&request, &exchange.bytes, &mut self.lanes[server].output);
+        self.expect(id, server, ASIDE, shape);
+    }
+
+    /// The exchange is answered: its answer goes out when its turn comes.
+    fn finish(&mut self, id: u32) {
+        let answered = self.now;
+        let exchange = &mut self.exchanges[id as usize];
+        exchange.done = true;
+        exchange.stamps.answered = answered;
+        let (kind, ending, stamps) = (exchange.kind, exchange.ending.unwrap_or(Ending::Ok), exchange.stamps);
+        self.finished.push(Finished { kind, ending, stamps });
+        if let Some(claim) = exchange.claim.take() {
+            self.claim_released |= self.pool.claims.release(claim);
+        }
+        match exchange.client {
+            NOBODY => self.recycle(id),
+            client if self.answers.is_first(client, id) => self.pass_on(client, id),
+            _ => {}
+        }
+    }
+
+    /// Passes on what is ready, from the first in line.
+    fn pass_on(&mut self, client: usize, first: u32) {
+        let mut next = Some(first);
+        while let Some(id) = next {
+            let exchange = &mut self.exchanges[id as usize];
+            if !exchange.answer.is_empty() {
+                let output = self.answers.output(client);
+                if output.is_empty() {
+                    std::mem::swap(output, &mut exchange.answer);
+                } else {
+                    output.extend_from_slice(&exchange.answer);
+                    exchange.answer.clear();
+                }
+            }
+            if !exchange.done {
+                return;
+            }
+            next = self.answers.step(client, exchange.values());
+            self.recycle(id);
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! What comes back: each reply goes to the exchange that waits first, and when nothing more is to come for an exchange
+//! its next step is taken.
+
+use std::sync::atomic::Ordering;
+
+use posthaste_measure::Ending;
+use posthaste_wire::memcached::reply::{self, Piece};
+use posthaste_wire::memcached::request::Verb;
+
+use super::exchange::{NOBODY, Plan, Reply, Verdict};
+use super::{ASIDE, Expected, Router, Shape, follow};
+use crate::cache::limits;
+
+/// A server said something that is no answer to what it was asked: the connection is of no more use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken;
+
+impl Router {
+    /// Takes what a server sent; how many bytes of it are done with. The rest begins a piece that is not whole yet.
+    ///
+    /// # Errors
+    /// It is not what the server was asked for.
+    pub fn feed(&mut self, server: usize, input: &[u8]) -> Result<usize, Broken> {
+        let mut used = 0;
+        while used < input.len() {
+            let rest = &input[used..];
+            let (piece, end) = match reply::next(rest) {
+                piece @ (Piece::Value { end, .. } | Piece::Line { end }) => (piece, end),
+                Piece::NeedBytes(_) => break,
+                Piece::Malformed => return Err(Broken),
+            };
+            self.take_piece(server, piece, &rest[..end])?;
+            used += end;
+        }
+        Ok(used)
+    }
+
+    fn take_piece(&mut self, server: usize, piece: Piece, bytes: &[u8]) -> Result<(), Broken> {
+        let expected = *self.lanes[server].expected.front().ok_or(Broken)?;
+        let is_value = matches!(piece, Piece::Value { .. });
+        let is_whole = match (expected.shape, piece) {
+            (Shape::Values, Piece::Value { key, .. }) => {
+                self.take_value(expected, key.of(bytes), bytes)?;
+                false
+            }
+            (Shape::Values, _) if bytes == b"END\r\n" => {
+                self.end_share(expected);
+                true
+            }
+            (Shape::Values, _) if reply::is_error(bytes) => {
+                self.note_error(expected.exchange, server, bytes);
+                self.end_share(expected);
+                true
+            }
+            (Shape::Values, _) => return Err(Broken),
+            (Shape::Line, _) if is_value => return Err(Broken),
+            (Shape::Meta | Shape::Quiet, _) if is_value && !bytes.starts_with(b"VA ") => return Err(Broken),
+            (Shape::Quiet, _) if bytes == b"MN\r\n" => {
+                self.end_quiet(server, expected);
+                true
+            }
+            (Shape::Quiet, _) => {
+                self.take_reply(server, expected, bytes);
+                false
+            }
+            _ => {
+                self.take_reply(server, expected, bytes);
+                true
+            }
+        };
+        if is_whole {
+            self.lanes[server].expected.pop_front();
+            self.settle(expected.exchange);
+        }
+        Ok(())
+    }
+
+    /// One reply fewer is to come.
+    pub(super) fn settle(&mut self, id: u32) {
+        self.exchange(id).pending -= 1;
+        self.step_on(id);
+    }
+
+    /// A value for a get: passed on if its turn has come.
+    fn take_value(&mut self, expected: Expected, key: &[u8], bytes: &[u8]) -> Result<(), Broken> {
+        let id = expected.exchange;
+        let exchange = &mut self.exchanges[id as usize];
+        let client = exchange.client;
+        let is_first = client != NOBODY && self.answers.is_first(client, id);
+        let out = if is_first { self.answers.output(client) } else { &mut exchange.answer };
+        let (keys, asked) = (&exchange.keys, &exchange.bytes);
+        let is_key = |place: u32| keys[place as usize].of(asked) == key;
+        if !exchange.gather.value(expected.part, is_key, bytes, out) {
+            return Err(Broken);
+        }
+        if client == NOBODY {
+            exchange.answer.clear();
+        } else {
+            self.answers.hold(client, bytes.len());
+            self.answers.note_value(client, bytes.len());
+        }
+        Ok(())
+    }
+
+    pub(super) fn end_share(&mut self, expected: Expected) {
+        let id = expected.exchange;
+        let exchange = &mut self.exchanges[id as usize];
+        let client = exchange.client;
+        let is_first = client != NOBODY && self.answers.is_first(client, id);
+        let out = if is_first { self.answers.output(client) } else { &mut exchange.answer };
+        exchange.gather.end(expected.part, out);
+    }
+
+    /// A line, or a value, for anything but a get.
+    fn take_reply(&mut self, server: usize, expected: Expected, bytes: &[u8]) {
+        let id = expected.exchange;
+        if expected.part == ASIDE {
+            return;
+        }
+        if reply::is_error(bytes) {
+            self.pool.counts[server].errors.fetch_add(1, Ordering::Relaxed);
+        }
+        let exchange = &mut self.exchanges[id as usize];
+        match exchange.plan {
+            Plan::Relay => {
+                exchange.ending = Some(ending(bytes));
+                if exchange.client != NOBODY && bytes.starts_with(b"VA ") {
+                    self.answers.note_value(exchange.client, bytes.len());
+                }
+                self.reply_to_client(id, bytes);
+            }
+            Plan::Follow => {
+                let is_number = bytes.first().is_some_and(u8::is_ascii_digit);
+                let decided = exchange.replies.first().map(|reply| exchange.reply(reply).to_vec());
+                let agrees =
+                    verdict(bytes) == Verdict::Done && (!is_number || decided.as_deref() == Some(bytes));
+                // A replica that does not have the key has nothing to put right.
+                if !agrees && !bytes.starts_with(b"NOT_FOUND") && !bytes.starts_with(b"NF") {
+                    let start = exchange.reply_bytes.len();
+                    let reply = Reply { server: server as u16, verdict: Verdict::Not, start, end: start };
+                    exchange.replies.push(reply);
+                }
+            }
+            _ => {
+                let start = exchange.reply_bytes.len();
+                exchange.reply_bytes.extend_from_slice(bytes);
+                let end = exchange.reply_bytes.len();
+                exchange.replies.push(Reply { server: server as u16, verdict: verdict(bytes), start, end });
+            }
+        }
+    }
+
+    /// A quiet command that said nothing did what it was to do.
+    fn end_quiet(&mut self, server: usize, expected: Expected) {
+        let exchange = &mut self.exchanges[expected.exchange as usize];
+        let server = server as u16;
+        let spoke = exchange.replies.iter().any(|reply| reply.server == server);
+        if matches!(exchange.plan, Plan::Fan | Plan::Decide) && expected.part != ASIDE && !spoke {
+            let at = exchange.reply_bytes.len();
+            exchange.replies.push(Reply { server, verdict: Verdict::Done, start: at, end: at });
+        }
+    }
+
+    /// Adds to the answer of an exchange, if anybody wants one.
+    pub(super) fn reply_to_client(&mut self, id: u32, bytes: &[u8]) {
+        let exchange = &mut self.exchanges[id as usize];
+        let silent = exchange.request.is_some_and(|request| request.noreply.is_some());
+        if silent || exchange.client == NOBODY {
+            return;
+        }
+        if self.answers.is_first(exchange.client, id) {
+            self.answers.write(exchange.client, bytes);
+        } else {
+            exchange.answer.extend_from_slice(bytes);
+            self.answers.hold(exchange.client, bytes.len());
+        }
+    }
+
+    /// An error is the answer, unless a later one is.
+    pub(super) fn note_error(&mut self, id: u32, server: usize, error: &[u8]) {
+        let exchange = &mut self.exchanges[id as usize];
+        exchange.error.clear();
+        exchange.error.extend_from_slice(error);
+        self.pool.counts[server].errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes the next steps of an exchange, until something is to come for it or it is answered.
+    pub(super) fn step_on(&mut self, id: u32) {
+        let mut goes_on = true;
+        while goes_on && self.exchanges[id as usize].pending == 0 {
+            goes_on = match self.exchanges[id as usize].plan {
+                Plan::Gather => self.end_step(id),
+                Plan::Fan => self.end_fan(id),
+                Plan::Decide => self.end_decision(id),
+                Plan::Follow => self.end_following(id),
+                Plan::Relay | Plan::Clean => self.end(id),
+            };
+        }
+    }
+
+    /// A step of a get is answered: the next, or the end. False: not now, or no more.
+    fn end_step(&mut self, id: u32) -> bool {
+        let exchange = &self.exchanges[id as usize];
+        let more = exchange.gather.assigned() < exchange.keys.len() && exchange.error.is_empty();
+        if more && exchange.client != NOBODY {
+            if self.answers.held_for(exchange.client) > limits::OUTPUT_BYTES_PAUSE {
+                self.paused.push(id);
+                return false;
+            }
+            self.ask_step(id);
+            return true;
+        }
+        if let (Some(way), 1.., true) = (exchange.way, exchange.stamps.sent, exchange.error.is_empty()) {
+            self.pool.costs.note(exchange.keys.len(), way, self.now.saturating_sub(exchange.stamps.sent));
+        }
+        let (keys, hits) = (exchange.keys.len() as u32, exchange.gather.hits());
+        self.pool.misses.fetch_add(u64::from(keys.saturating_sub(hits)), Ordering::Relaxed);
+        let exchange = self.exchange(id);
+        exchange.ending = Some(match (exchange.error.is_empty(), hits) {
+            (false, _) => Ending::Error,
+            (true, 0) => Ending::Null,
+            _ => Ending::Ok,
+        });
+        let error = std::mem::take(&mut exchange.error);
+        self.reply_to_client(id, if error.is_empty() { b"END\r\n" } else { &error });
+        self.exchange(id).error = error;
+        self.finish(id);
+        false
+    }
+
+    /// Answers the error that was noted, if one was, and is done.
+    fn end(&mut self, id: u32) -> bool {
+        let error = std::mem::take(&mut self.exchange(id).error);
+        if !error.is_empty() {
+            self.exchange(id).ending = Some(Ending::Error);
+            self.reply_to_client(id, &error);
+        }
+        self.exchange(id).error = error;
+        self.finish(id);
+        false
+    }
+
+    /// All replicas have spoken: done if all did it, else the last error. Where they differ the key is deleted.
+    fn end_fan(&mut self, id: u32) -> bool {
+        let exchange = &self.exchanges[id as usize];
+        let last_error = exchange.replies.iter().rev().find(|reply| reply.verdict == Verdict::Error);
+        let done = exchange.replies.iter().find(|reply| reply.verdict == Verdict::Done);
+        let answer = last_error.or(done).or(exchange.replies.first());
+        let answer = answer
+            .map_or(&b"SERVER_ERROR no server is there\r\n"[..], |reply| exchange.reply(reply))
+            .to_vec();
+        let differ = done.is_some() && last_error.is_some();
+        let stores =
+            exchange.request.is_some_and(|request| matches!(request.verb, Verb::Set | Verb::MetaSet));
+        self.exchange(id).plan = Plan::Clean;
+        self.exchange(id).ending = Some(ending(&answer));
+        self.reply_to_client(id, &answer);
+        if differ && stores {
+            for server in self.targets(id) {
+                self.send_delete(id, server);
+            }
+        }
+        true
+    }
+
+    /// One replica has decided; the others follow if it did it.
+    fn end_decision(&mut self, id: u32) -> bool {
+        let exchange = &self.exchanges[id as usize];
+        if exchange.client != NOBODY {
+            self.answers.fence(exchange.client, false);
+        }
+        let Some(reply) = exchange.replies.first().copied() else {
+            self.exchange(id).plan = Plan::Clean;
+            return true;
+        };
+        let bytes = exchange.reply(&reply).to_vec();
+        self.exchange(id).ending = Some(ending(&bytes));
+        self.reply_to_client(id, &bytes);
+        let exchange = self.exchange(id);
+        exchange.plan = Plan::Follow;
+        let Some(request) = exchange.request.filter(|_| reply.verdict == Verdict::Done) else { return true };
+        for server in self.targets(id) {
+            if server != usize::from(reply.server) {
+                let exchange = &self.exchanges[id as usize];
+                let shape = follow::follow(&request, &exchange.bytes, &mut self.lanes[server].output);
+                self.expect(id, server, server as u16, shape);
+            }
+        }
+        true
+    }
+
+    /// Replicas that did not do as decided hold something else now: it is deleted there.
+    fn end_following(&mut self, id: u32) -> bool {
+        let strays: Vec<u16> =
+            self.exchanges[id as usize].replies.iter().skip(1).map(|reply| reply.server).collect();
+        self.exchange(id).plan = Plan::Clean;
+        for server in strays {
+            if self.pool.health.is_live(usize::from(server)) {
+                self.send_delete(id, usize::from(server));
+            }
+        }
+        true
+    }
+}
+
+/// What a reply to a write says.
+fn verdict(bytes: &[u8]) -> Verdict {
+    let word = bytes.split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
+    match word {
+        b"STORED" | b"DELETED" | b"TOUCHED" | b"OK" | b"HD" | b"VA" => Verdict::Done,
+        b"NOT_FOUND" | b"NOT_STORED" | b"EXISTS" | b"NF" | b"NS" | b"EX" | b"EN" => Verdict::Not,
+        [b'0'..=b'9', ..] => Verdict::Done,
+        _ => Verdict::Error,
+    }
+}
+
+/// How a request ended, by its answer.
+fn ending(bytes: &[u8]) -> Ending {
+    match verdict(bytes) {
+        Verdict::Done => Ending::Ok,
+        Verdict::Not => Ending::Null,
+        Verdict::Error if reply::is_error(bytes) => Ending::Error,
+        // `ME …`, which no write answers.
+        Verdict::Error => Ending::Ok,
+    }
+}

@@ -1,0 +1,299 @@
+//! The cache tier as a whole: starts the threads, stops them without losing an answer.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use mio::Poll;
+use posthaste_measure::{Clock, Figures, Meter, Record, RecordError, RunInfo, Scheme};
+use posthaste_wire::memcached::decode::Limits;
+
+use super::backend::Backend;
+use super::engine::Engine;
+use super::hall::{Hall, Mail};
+use super::kind;
+use super::limits;
+use super::line::Line;
+use super::network::{self, Network};
+use super::pipelined::Pipelined;
+use super::pool::{Pool, Rules};
+use super::prober::Prober;
+use super::queued::Queued;
+use super::web;
+use super::worker::{Reads, Worker};
+use crate::collector::Collector;
+use crate::http::Http;
+use crate::path::accept::{ListenAddress, Listener};
+use crate::server::RunNote;
+
+/// What is measured: the six stamps of a tier, by kind of request.
+const SCHEME: Scheme = Scheme::tier(kind::NAMES, None);
+
+/// How to run a cache tier.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where to listen.
+    pub listen: Vec<ListenAddress>,
+    /// Where HTTP listens; None: nowhere.
+    pub http: Option<SocketAddr>,
+    /// The servers, as they are named on the command line.
+    pub servers: Vec<String>,
+    /// How requests are spread over them.
+    pub rules: Rules,
+    /// Network threads, at least 1.
+    pub threads: usize,
+    /// Workers, each with connections of its own; None: pipelined.
+    pub workers: Option<usize>,
+    /// Most requests that wait for a worker.
+    pub line_requests_max: usize,
+    /// Most connections.
+    pub connections_max: usize,
+    /// Largest value in bytes.
+    pub value_bytes_max: usize,
+    /// Bytes that may be held for clients altogether.
+    pub memory_limit: usize,
+    /// How long a server may take to answer.
+    pub server_timeout: Duration,
+    /// Aggregation window.
+    pub window: Duration,
+    /// Where to leave a record.
+    pub record: Option<(PathBuf, RunNote)>,
+}
+
+/// Why a cache tier could not be started.
+#[derive(Debug)]
+pub enum StartError {
+    /// There is no such server.
+    Server(String),
+    /// An address cannot be listened on.
+    Listen(ListenAddress, io::Error),
+    /// The address for HTTP cannot be listened on.
+    Http(SocketAddr, io::Error),
+    /// The record cannot be begun.
+    Record(RecordError),
+    /// The system refused threads or events.
+    System(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server(error) => f.write_str(error),
+            Self::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
+            Self::Http(address, error) => {
+                write!(
+                    f,
+                    "cannot listen on {address} for HTTP: {error}; choose another with --http, or --http off"
+                )
+            }
+            Self::Record(error) => write!(f, "{error}"),
+            Self::System(error) => write!(f, "the system refused: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<io::Error> for StartError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+/// A running cache tier.
+pub struct Server {
+    hall: Arc<Hall>,
+    addresses: Vec<ListenAddress>,
+    networks: Vec<JoinHandle<()>>,
+    workers: Vec<JoinHandle<()>>,
+    prober: Option<Prober>,
+    collector: Collector,
+    http: Option<Http>,
+}
+
+/// How a stop went.
+#[derive(Debug)]
+pub struct Stopped {
+    /// Figures of the whole life.
+    pub totals: Figures,
+    /// The same as a table for people.
+    pub summary: String,
+    /// Connections that had to be cut because the drain time was over.
+    pub cut: usize,
+}
+
+impl Server {
+    /// Starts every thread.
+    ///
+    /// # Errors
+    /// What stands in the way, as one sentence that says what to do.
+    pub fn start(options: Options) -> Result<Self, StartError> {
+        let clock = Clock::start();
+        let backends = options.servers.iter().map(|text| Backend::parse(text)).collect::<Result<Vec<_>, _>>();
+        let backends = backends.map_err(StartError::Server)?;
+        let bind = |address: &ListenAddress| {
+            Listener::bind(address).map_err(|error| StartError::Listen(address.clone(), error))
+        };
+        let listeners = options.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
+        let http = options
+            .http
+            .map(|address| TcpListener::bind(address).map_err(|error| StartError::Http(address, error)));
+        let http = http.transpose()?;
+        let addresses = listeners.iter().map(Listener::address).collect::<io::Result<Vec<_>>>()?;
+        let record = begin_record(&options, clock)?;
+        let polls = (0..options.threads).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
+        let hall = Arc::new(furnish(&options, backends, &polls, clock)?);
+        let weak = Arc::downgrade(&hall);
+        // Nobody has told before: the pool is new.
+        let _ = hall
+            .pool
+            .about
+            .set(Box::new(move || weak.upgrade().map(|hall| hall.about()).unwrap_or_default()));
+        let workers = start_workers(&options, &hall)?;
+        let networks = start_networks(&options, polls, listeners, &hall)?;
+        let prober = options.rules.eject.then(|| Prober::start(Arc::clone(&hall))).transpose()?;
+        let collector = Collector::start(Arc::clone(&hall.meter), gauges(&hall), record)?;
+        let http = http.map(|listener| Http::start(listener, web::routes(&hall))).transpose()?;
+        Ok(Self { hall, addresses, networks, workers, prober, collector, http })
+    }
+
+    /// The addresses really bound.
+    #[must_use]
+    pub fn addresses(&self) -> &[ListenAddress] {
+        &self.addresses
+    }
+
+    /// The address that HTTP is really bound to.
+    #[must_use]
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(Http::address)
+    }
+
+    /// Stops accepting, finishes what is under way, writes the last answers.
+    /// Connections that take longer than `drain` are cut.
+    #[must_use]
+    pub fn stop(self, drain: Duration) -> Stopped {
+        let until = Instant::now() + drain;
+        self.hall.mailboxes.iter().for_each(|mailbox| mailbox.post(Mail::Stop));
+        while !self.networks.iter().all(JoinHandle::is_finished) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let cut = self.hall.connections.load(Ordering::Relaxed);
+        self.hall.line.close();
+        for worker in self.workers {
+            // A worker that panicked has told so.
+            let _ = worker.join();
+        }
+        if let Some(prober) = self.prober {
+            prober.stop();
+        }
+        self.collector.stop();
+        if let Some(http) = self.http {
+            http.stop();
+        }
+        Stopped { totals: self.hall.meter.totals(), summary: self.hall.meter.summary(), cut }
+    }
+}
+
+fn begin_record(options: &Options, clock: Clock) -> Result<Option<Record>, StartError> {
+    let Some((dir, note)) = &options.record else { return Ok(None) };
+    let info = RunInfo {
+        command: note.command.clone(),
+        version: crate::info::VERSION.to_owned(),
+        options: note.options.clone(),
+        window: options.window,
+        clock,
+        scheme: SCHEME,
+        requests: false,
+    };
+    Record::create(dir, info).map(Some).map_err(StartError::Record)
+}
+
+fn furnish(options: &Options, backends: Vec<Backend>, polls: &[Poll], clock: Clock) -> io::Result<Hall> {
+    let names = backends.iter().map(|backend| backend.name.clone()).collect();
+    Ok(Hall {
+        pool: Arc::new(Pool::new(names, options.rules)),
+        backends,
+        line: Line::new(options.line_requests_max),
+        meter: Meter::new(SCHEME, options.window, clock, None),
+        clock,
+        mailboxes: polls.iter().map(network::mailbox).collect::<io::Result<Vec<_>>>()?,
+        limits: Limits { value_bytes: options.value_bytes_max, line_bytes: limits::LINE_BYTES_MAX },
+        server_timeout: options.server_timeout,
+        memory_per_thread: options.memory_limit / options.threads,
+        connections_max: options.connections_max,
+        connections: AtomicUsize::new(0),
+        accepted: AtomicU64::new(0),
+        reads: Reads::default(),
+        cut: AtomicU64::new(0),
+    })
+}
+
+fn start_workers(options: &Options, hall: &Arc<Hall>) -> io::Result<Vec<JoinHandle<()>>> {
+    let start = |number: usize| {
+        let worker = Worker::new(number, Arc::clone(hall));
+        Builder::new().name(format!("worker-{number}")).spawn(move || worker.run())
+    };
+    (0..options.workers.unwrap_or(0)).map(start).collect()
+}
+
+fn start_networks(
+    options: &Options,
+    polls: Vec<Poll>,
+    mut listeners: Vec<Listener>,
+    hall: &Arc<Hall>,
+) -> io::Result<Vec<JoinHandle<()>>> {
+    let mut threads = Vec::new();
+    for (number, poll) in polls.into_iter().enumerate() {
+        let (hall, listeners) = (Arc::clone(hall), std::mem::take(&mut listeners));
+        let name = Builder::new().name(format!("network-{number}"));
+        let engine_hall = Arc::clone(&hall);
+        threads.push(if options.workers.is_some() {
+            let network = Network::new(number, poll, hall, Queued::new(number, engine_hall), listeners)?;
+            name.spawn(move || run(network))?
+        } else {
+            let network = Network::new(number, poll, hall, Pipelined::new(number, engine_hall), listeners)?;
+            name.spawn(move || run(network))?
+        });
+    }
+    Ok(threads)
+}
+
+/// A network thread without events cannot serve; the others cannot serve its clients: the whole tier stops.
+fn run<E: Engine>(network: Network<E>) {
+    if let Err(error) = network.run() {
+        tracing::error!("a network thread ended: {error}");
+        // Without the signal the tier goes on without this thread, which the log has told.
+        let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
+    }
+}
+
+/// The levels that stand in every window: what waits, who is there, and what each server was sent so far.
+fn gauges(hall: &Arc<Hall>) -> impl Fn() -> Vec<(&'static str, u64)> + Send + use<> {
+    let hall = Arc::clone(hall);
+    // Names of gauges live as long as the program; there are as many as servers, made once.
+    let leak = |name: String| -> &'static str { Box::leak(name.into_boxed_str()) };
+    let names: Vec<_> = (1..=hall.pool.len())
+        .map(|number| [leak(format!("server_{number}_requests")), leak(format!("server_{number}_keys"))])
+        .collect();
+    move || {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let mut gauges = vec![
+            ("line_requests", hall.line.len() as u64),
+            ("connections", hall.connections.load(Ordering::Relaxed) as u64),
+            ("servers_live", hall.pool.health.live() as u64),
+            ("get_misses", load(&hall.pool.misses)),
+            ("worker_read_us", load(&hall.reads.waited_ns) / 1000),
+            ("worker_reads", load(&hall.reads.calls)),
+        ];
+        for ([requests, keys], counts) in names.iter().zip(&hall.pool.counts) {
+            gauges.extend([(*requests, load(&counts.requests)), (*keys, load(&counts.keys))]);
+        }
+        gauges
+    }
+}

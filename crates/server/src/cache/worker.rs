@@ -1,0 +1,180 @@
+//! A worker of `--workers N`: takes one request at a time, over connections of its own to every server, and waits for
+//! the answers before it takes the next.
+
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use super::hall::{Hall, Mail};
+use super::limits;
+use super::line::Task;
+use super::router::{Asked, Router};
+use crate::path::accept::ListenAddress;
+
+/// The only client that a worker's router knows.
+const CLIENT: usize = 0;
+
+/// Time that workers spent waiting in reads from servers, and how many reads that were.
+#[derive(Debug, Default)]
+pub struct Reads {
+    /// Nanoseconds.
+    pub waited_ns: AtomicU64,
+    /// System calls.
+    pub calls: AtomicU64,
+}
+
+/// One worker.
+pub struct Worker {
+    hall: Arc<Hall>,
+    router: Router,
+    links: Vec<Option<Socket>>,
+    inputs: Vec<Vec<u8>>,
+    buffer: Vec<u8>,
+}
+
+impl Worker {
+    /// The worker of this number.
+    #[must_use]
+    pub fn new(number: usize, hall: Arc<Hall>) -> Self {
+        let mut router = Router::new(Arc::clone(&hall.pool), number as u16);
+        router.enter(CLIENT);
+        let links = hall.backends.iter().map(|_| None).collect();
+        let inputs = hall.backends.iter().map(|_| Vec::new()).collect();
+        Self { hall, router, links, inputs, buffer: vec![0; limits::READ_BYTES] }
+    }
+
+    /// Works until the line is closed and empty.
+    pub fn run(mut self) {
+        let hall = Arc::clone(&self.hall);
+        while let Some(mut task) = hall.line.take() {
+            task.stamps.dequeued = hall.clock.stamp();
+            self.execute(&mut task);
+            hall.mailboxes[task.thread].post(Mail::Answered(task));
+        }
+    }
+
+    fn execute(&mut self, task: &mut Task) {
+        self.ask(task);
+        while self.router.answers.is_waiting(CLIENT) || self.is_under_way() {
+            for server in 0..self.links.len() {
+                if !self.router.unsent(server).is_empty() && self.send(server).is_err() {
+                    self.lose(server, false);
+                }
+            }
+            self.router.stamp_sent(self.hall.clock.stamp());
+            for server in 0..self.links.len() {
+                while self.router.expected(server) > 0 && self.router.unsent(server).is_empty() {
+                    self.receive(server);
+                }
+            }
+            self.drain_output(task);
+            self.router.resume();
+        }
+        self.drain_output(task);
+        if std::mem::take(&mut self.router.claim_released) {
+            self.hall.tell_retry();
+        }
+        // The line's stamps are the task's; those between, the router's.
+        for done in self.router.finished.drain(..) {
+            task.ending = done.ending;
+            (task.stamps.sent, task.stamps.answered) = (done.stamps.sent, done.stamps.answered);
+        }
+    }
+
+    /// Gives the request to the router, when the claim it needs is free.
+    fn ask(&mut self, task: &Task) {
+        self.router.now = self.hall.clock.now();
+        if task.is_too_large {
+            return self.router.refuse_too_large(CLIENT, &task.request, &task.bytes, task.stamps.received);
+        }
+        while self.router.ask(CLIENT, &task.request, &task.bytes, task.stamps.received) == Asked::Later {
+            self.hall.line.wait_for_claim();
+            self.router.now = self.hall.clock.now();
+        }
+    }
+
+    fn is_under_way(&self) -> bool {
+        (0..self.links.len()).any(|server| self.router.expected(server) > 0)
+    }
+
+    /// Takes over what the router has for the client.
+    fn drain_output(&mut self, task: &mut Task) {
+        let output = self.router.answers.unwritten(CLIENT);
+        let bytes = output.len();
+        task.answer.extend_from_slice(output);
+        self.router.answers.written(CLIENT, bytes);
+        self.router.answers.keep_output(CLIENT);
+        let dirty = self.router.answers.take_dirty();
+        self.router.answers.give_dirty(dirty);
+    }
+
+    fn send(&mut self, server: usize) -> io::Result<()> {
+        if self.links[server].is_none() {
+            self.links[server] = Some(self.connect(server)?);
+        }
+        let Some(link) = &mut self.links[server] else { return Ok(()) };
+        let bytes = self.router.unsent(server).len();
+        link.write_all(self.router.unsent(server))?;
+        self.router.sent(server, bytes);
+        Ok(())
+    }
+
+    fn connect(&self, server: usize) -> io::Result<Socket> {
+        let timeout = self.hall.server_timeout;
+        let (domain, address) = match self.hall.backends[server].address() {
+            ListenAddress::Tcp(address) => (Domain::for_address(address), SockAddr::from(address)),
+            ListenAddress::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
+        };
+        let socket = Socket::new(domain, Type::STREAM, None)?;
+        socket.connect_timeout(&address, timeout)?;
+        if domain != Domain::UNIX {
+            socket.set_tcp_nodelay(true)?;
+            // A system without the option does without.
+            let _ = socket.set_tcp_user_timeout(Some(timeout));
+        }
+        socket.set_read_timeout(Some(timeout))?;
+        socket.set_write_timeout(Some(timeout))?;
+        Ok(socket)
+    }
+
+    /// Reads from a server once, and takes what it says.
+    fn receive(&mut self, server: usize) {
+        let begin = Instant::now();
+        let read = match &mut self.links[server] {
+            Some(link) => link.read(&mut self.buffer),
+            None => Err(ErrorKind::NotConnected.into()),
+        };
+        let waited = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.hall.reads.waited_ns.fetch_add(waited, Ordering::Relaxed);
+        self.hall.reads.calls.fetch_add(1, Ordering::Relaxed);
+        self.router.now = self.hall.clock.now();
+        match read {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Ok(n) if n > 0 => {
+                let input = &mut self.inputs[server];
+                input.extend_from_slice(&self.buffer[..n]);
+                match self.router.feed(server, input) {
+                    Ok(used) => drop(input.drain(..used)),
+                    Err(_) => self.lose(server, true),
+                }
+            }
+            // Late or gone.
+            read => self.lose(server, read.is_err()),
+        }
+    }
+
+    fn lose(&mut self, server: usize, is_there: bool) {
+        self.inputs[server].clear();
+        let link = self.links[server].take();
+        if let Some(link) = &link {
+            // A peer that is gone needs no telling.
+            let _ = link.shutdown(std::net::Shutdown::Write);
+        }
+        tracing::warn!(server = %self.hall.backends[server].name, "connection lost");
+        self.router.lose(server, link.filter(|_| is_there).map(OwnedFd::from));
+    }
+}

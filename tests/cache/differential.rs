@@ -1,0 +1,280 @@
+//! Same bytes in, same bytes out: random commands, valid and not, to a memcached and to the router in front of another
+//! one, and every answer compared.
+//!
+//! Left out is what must differ: what servers count about themselves, short expiries (two processes' clocks tick at
+//! different moments), and what memcached 1.6.18 does to a pipeline in which a get has a key that is too long or that ends
+//! in a hang-up, namely to drop the answers before it. And numbers that become shorter: whether spaces stay behind them
+//! depends on who else looks at the item in that moment.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use crate::client::router;
+use crate::memcached::Memcached;
+
+/// How long a side may be silent before we believe that it is waiting for more.
+const SILENCE: Duration = Duration::from_millis(400);
+
+#[test]
+fn a_router_answers_every_command_as_the_server_behind_it_would() {
+    compare(&[], 11, 6000, 1);
+}
+
+#[test]
+fn a_pipeline_is_answered_as_by_the_server_itself() {
+    compare(&[], 12, 1500, 8);
+}
+
+#[test]
+fn workers_answer_as_the_server_behind_them_would() {
+    compare(&["--workers", "2"], 13, 2000, 3);
+}
+
+fn compare(arguments: &[&str], seed: u64, steps: usize, together: usize) {
+    let (bare, behind) = (Memcached::start(&[]), Memcached::start(&[]));
+    let server = router(&[&behind.name()], &[&["--threads", "1"], arguments].concat());
+    let (mut one, mut other) = (Side::new(bare.addr), Side::new(server.addr()));
+    let mut rng = Rng::with_seed(seed);
+    for step in 0..steps {
+        let count = rng.usize(1..=together);
+        let bytes: Vec<u8> = (0..count).flat_map(|_| command(&mut rng, together > 1)).collect();
+        let (expected, got) = (one.ask(&bytes, step), other.ask(&bytes, step));
+        assert!(
+            expected == got,
+            "step {step} of seed {seed}: to {:?}\nmemcached says {:?}\nthe router    {:?}",
+            String::from_utf8_lossy(&bytes),
+            String::from_utf8_lossy(&expected),
+            String::from_utf8_lossy(&got),
+        );
+    }
+}
+
+/// One of the two that are compared.
+struct Side {
+    addr: SocketAddr,
+    stream: Option<TcpStream>,
+}
+
+impl Side {
+    fn new(addr: SocketAddr) -> Self {
+        Self { addr, stream: None }
+    }
+
+    /// What is answered, to the marker, to the end of the connection, or to a long silence.
+    fn ask(&mut self, bytes: &[u8], step: usize) -> Vec<u8> {
+        let addr = self.addr;
+        let stream = self.stream.get_or_insert_with(|| TcpStream::connect(addr).expect("somebody listens"));
+        stream.set_read_timeout(Some(SILENCE)).expect("a timeout can be set");
+        let marker = format!("EN Oz{step}\r\n");
+        let text = [bytes, format!("mg nothing-is-here Oz{step}\r\n").as_bytes()].concat();
+        let (mut heard, mut buffer) = (Vec::new(), [0; 65536]);
+        // A peer that has hung up already shows when it is read from.
+        let _ = stream.write_all(&text);
+        while !heard.ends_with(marker.as_bytes()) {
+            match stream.read(&mut buffer) {
+                Ok(n) if n > 0 => heard.extend_from_slice(&buffer[..n]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    heard.extend_from_slice(b"<silence>");
+                    self.stream = None;
+                    break;
+                }
+                _ => {
+                    heard.extend_from_slice(b"<closed>");
+                    self.stream = None;
+                    break;
+                }
+            }
+        }
+        heard
+    }
+}
+
+fn pick<'a>(rng: &mut Rng, of: &[&'a str]) -> &'a str {
+    of[rng.usize(..of.len())]
+}
+
+fn one_in(rng: &mut Rng, n: u32) -> bool {
+    rng.u32(..n) == 0
+}
+
+fn key(rng: &mut Rng, may_be_too_long: bool) -> String {
+    match rng.u32(..40) {
+        0 => "k".repeat(250),
+        1 if may_be_too_long => "k".repeat(251),
+        2 => "t\tb".into(),
+        _ => pick(rng, &["a", "b", "c", "d", "e", "f", "n", "key0", "key1", "key2"]).into(),
+    }
+}
+
+fn number(rng: &mut Rng) -> &'static str {
+    if one_in(rng, 4) {
+        pick(
+            rng,
+            &[
+                "-1",
+                "x",
+                "",
+                "4294967296",
+                "99999999999999999999",
+                "1x",
+                "+3",
+                "18446744073709551615",
+                "100000",
+                "7\t8",
+                "-18446744073709551615",
+            ],
+        )
+    } else {
+        pick(rng, &["0", "1", "2", "3"])
+    }
+}
+
+/// An expiry that does not run out during the test, or did before.
+fn expiry(rng: &mut Rng) -> &'static str {
+    if one_in(rng, 8) { pick(rng, &["-1", "x", "1000", "+2000", "", "2000\t8"]) } else { "0" }
+}
+
+fn noreply(rng: &mut Rng) -> &'static str {
+    if one_in(rng, 4) { " noreply" } else { "" }
+}
+
+fn space(rng: &mut Rng) -> &'static str {
+    if one_in(rng, 20) { "   " } else { " " }
+}
+
+fn line_end(rng: &mut Rng) -> &'static str {
+    if one_in(rng, 10) { "\n" } else { "\r\n" }
+}
+
+fn data(rng: &mut Rng, most: usize) -> Vec<u8> {
+    let len = rng.usize(..=most);
+    if rng.bool() {
+        return rng.u32(..1000).to_string().into_bytes();
+    }
+    (0..len).map(|_| b"ab\r\n\0 0123END"[rng.usize(..13)]).collect()
+}
+
+fn flags(rng: &mut Rng, of: &[&str]) -> String {
+    (0..rng.usize(..5)).map(|_| format!(" {}", pick(rng, of))).collect()
+}
+
+fn command(rng: &mut Rng, is_pipelined: bool) -> Vec<u8> {
+    match rng.u32(..24) {
+        0..=4 => get(rng, !is_pipelined),
+        5..=10 => store(rng),
+        11 | 12 => {
+            let (verb, key) = (pick(rng, &["incr", "decr"]), key(rng, true));
+            let delta = if verb == "decr" {
+                "x"
+            } else {
+                pick(rng, &["0", "1", "33", "-1", "x", "", "1x", "+3", "7\t8"])
+            };
+            format!("{verb}{}{key} {delta}{}{}", space(rng), noreply(rng), line_end(rng)).into()
+        }
+        13 => {
+            let (key, time) =
+                (key(rng, true), if one_in(rng, 5) { format!(" {}", number(rng)) } else { String::new() });
+            format!("delete {key}{time}{}{}", noreply(rng), line_end(rng)).into()
+        }
+        14 => format!("touch {} {}{}{}", key(rng, true), expiry(rng), noreply(rng), line_end(rng)).into(),
+        15 | 16 => {
+            let long = format!("O{}", "x".repeat(40));
+            let of = ["v", "k", "f", "s", "t", "q", "Oab", "N1000", "R5", "T1000", "z", &long, "u", "c"];
+            format!("mg {}{}{}", key(rng, true), flags(rng, &of), line_end(rng)).into()
+        }
+        17..=19 => meta_set(rng),
+        20 => {
+            let of = ["q", "Oab", "k", "C5", "I", "T1000", "x"];
+            format!("md {}{}{}", key(rng, true), flags(rng, &of), line_end(rng)).into()
+        }
+        21 => {
+            let of = ["q", "v", "t", "N0", "J5", "D3", "MI", "M+", "Oab", "k", "DX"];
+            if is_pipelined {
+                return format!("ma {} DX{}", key(rng, true), line_end(rng)).into();
+            }
+            format!("ma {}{}{}", key(rng, true), flags(rng, &of), line_end(rng)).into()
+        }
+        22 => format!("mg Zm9v{}{}", flags(rng, &["b", "v", "k", "q"]), line_end(rng)).into(),
+        _ => odd(rng, is_pipelined),
+    }
+}
+
+/// Whatever is a command by itself, or none.
+fn odd(rng: &mut Rng, is_pipelined: bool) -> Vec<u8> {
+    if !is_pipelined && one_in(rng, 30) {
+        return b"GET / HTTP/1.1\r\n".to_vec();
+    }
+    let odd = [
+        "mn",
+        "mn x",
+        "verbosity 1",
+        "verbosity",
+        "verbosity x noreply",
+        "flush_all",
+        "flush_all 0",
+        "flush_all noreply",
+        "flush_all x",
+        "flush_all 0 noreply",
+        "bogus",
+        "",
+        "x",
+        "mx",
+        "mg",
+        "ms",
+        "get",
+        "set a",
+        "incr a",
+        "shutdown",
+        "   ",
+        "\r",
+        "mg !!! b",
+        "get a\0b",
+        "gat 0",
+        "gats x a",
+        "set a 0 0 noreply",
+        "touch a noreply",
+        "delete noreply",
+        "me nothing",
+        "ms a S2",
+        "cas a 0 0 1",
+    ];
+    format!("{}{}", pick(rng, &odd), line_end(rng)).into()
+}
+
+fn get(rng: &mut Rng, may_be_too_long: bool) -> Vec<u8> {
+    let verb = pick(rng, &["get", "gets", "gat", "gats", "bget", "get"]);
+    let expiry = if verb.starts_with("gat") { format!(" {}", expiry(rng)) } else { String::new() };
+    // A server has touched the keys before the one that is too long; a router has not.
+    let may_be_too_long = may_be_too_long && expiry.is_empty();
+    let count = if one_in(rng, 10) { 30 } else { 4 };
+    let keys: String =
+        (0..rng.usize(1..=count)).map(|_| format!("{}{}", space(rng), key(rng, may_be_too_long))).collect();
+    format!("{verb}{expiry}{keys}{}", line_end(rng)).into()
+}
+
+fn store(rng: &mut Rng) -> Vec<u8> {
+    let verb = pick(rng, &["set", "set", "add", "replace", "append", "prepend", "cas"]);
+    let data = data(rng, 20);
+    let mut length = data.len().to_string();
+    if one_in(rng, 12) {
+        length = pick(rng, &["-1", "2147483647", "x", "3", "4294967297", "1"]).into();
+    }
+    let cas = if verb == "cas" { format!(" {}", number(rng)) } else { String::new() };
+    let (flags, expiry) = (number(rng), expiry(rng));
+    let line =
+        format!("{verb} {} {flags} {expiry} {length}{cas}{}{}", key(rng, true), noreply(rng), line_end(rng));
+    let end = if one_in(rng, 25) { "xx" } else { "\r\n" };
+    [line.as_bytes(), &data, end.as_bytes()].concat()
+}
+
+fn meta_set(rng: &mut Rng) -> Vec<u8> {
+    let data = data(rng, 8);
+    let of = ["F5", "T1000", "q", "Oab", "k", "ME", "MA", "MP", "MR", "MS", "MX", "I", "C5", "z", "Tx", "c"];
+    let (key, of) =
+        if one_in(rng, 5) { ("Zm9v".into(), &["b", "k", "q", "F3"][..]) } else { (key(rng, true), &of[..]) };
+    let line = format!("ms {key} {}{}{}", data.len(), flags(rng, of), line_end(rng));
+    [line.as_bytes(), &data, b"\r\n"].concat()
+}

@@ -1,0 +1,118 @@
+//! Nobody can make the router hold more than it should, and who tries harms only himself.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
+use crate::client::{Client, router};
+use crate::memcached::Memcached;
+use crate::support::Server;
+
+/// Memory of the router's process in bytes, as the kernel counts what is resident.
+fn resident(server: &Server) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
+    line.trim().split(' ').next().and_then(|kb| kb.parse::<u64>().ok()).expect("a number") * 1024
+}
+
+#[test]
+fn clients_that_ask_for_much_and_read_nothing_stay_small_and_others_are_served() {
+    let memcached = Memcached::start(&["-m", "256"]);
+    let server = router(&[&memcached.name()], &["--threads", "2"]);
+    let mut client = Client::to(server.addr());
+    let value = "x".repeat(1024);
+    for thousand in 0..10 {
+        let sets: String = (0..1000)
+            .map(|i| format!("set key{} 0 0 1024 noreply\r\n{value}\r\n", thousand * 1000 + i))
+            .collect();
+        client.ask(&sets);
+    }
+    let before = resident(&server);
+    let keys: String = (0..10_000).map(|i| format!(" key{i}")).collect();
+    let request = format!("get{keys}\r\n");
+    let mut slow: Vec<TcpStream> = (0..30)
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.addr()).expect("the router listens");
+            stream.write_all(request.as_bytes()).expect("the router reads");
+            stream
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(client.ask("get key1\r\n").len(), "VALUE key1 0 1024\r\n\r\nEND\r\n".len() + 1024);
+    let grown = resident(&server).saturating_sub(before);
+    assert!(grown < 30 * 3 * 1024 * 1024, "30 clients that do not read took {grown} bytes");
+    // And who reads at last gets all of it.
+    let mut last = Client(slow.pop().expect("a client"));
+    let answer = last.read_until(b"\r\nEND\r\n");
+    assert_eq!(answer.windows(6).filter(|six| six == b"VALUE ").count(), 10_000);
+}
+
+#[test]
+fn the_client_that_holds_most_is_cut_when_all_hold_too_much() {
+    let memcached = Memcached::start(&["-m", "256"]);
+    let server = router(
+        &[&memcached.name()],
+        &["--threads", "1", "--memory-limit", "8000000", "--server-timeout", "10s"],
+    );
+    let mut client = Client::to(server.addr());
+    let value = "x".repeat(500_000);
+    client.ask(&format!("set large 0 0 500000\r\n{value}\r\n"));
+    let mut greedy = TcpStream::connect(server.addr()).expect("the router listens");
+    greedy.write_all(&b"get large\r\n".repeat(400)).expect("the router reads");
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(client.ask("get small\r\n"), "END\r\n");
+    assert_eq!(client.stat("", "connections_cut"), 1);
+    let mut rest = Vec::new();
+    // It is told by the end of the connection, in whichever way the system tells it.
+    let _ = greedy.read_to_end(&mut rest);
+    assert!(rest.len() < 400 * 500_000);
+}
+
+#[test]
+fn what_was_asked_before_the_client_closed_its_side_is_answered() {
+    let memcached = Memcached::start(&[]);
+    for (mode, rest) in [("pipelined", ""), ("pipelined", "get half"), ("2", ""), ("2", "get half")] {
+        let server = router(&[&memcached.name()], &["--workers", mode]);
+        let mut stream = TcpStream::connect(server.addr()).expect("the router listens");
+        let asked = format!("set a 0 0 1\r\nx\r\nget a\r\nincr a 1\r\nget a b\r\n{rest}");
+        stream.write_all(asked.as_bytes()).expect("the router reads");
+        stream.shutdown(Shutdown::Write).expect("one side can be closed");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("answers, then the end");
+        let value = "VALUE a 0 1\r\nx\r\nEND\r\n";
+        let refused = "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
+        assert_eq!(answer, format!("STORED\r\n{value}{refused}{value}"));
+    }
+}
+
+#[test]
+fn values_that_are_too_large_are_refused_in_memcacheds_words_and_take_the_old_value_with_them() {
+    let memcached = Memcached::start(&[]);
+    for mode in ["pipelined", "2"] {
+        let server = router(&[&memcached.name()], &["--workers", mode, "--max-value", "1000"]);
+        let mut client = Client::to(server.addr());
+        let value = "x".repeat(2000);
+        for command in ["set a 0 0 2000", "ms a 2000"] {
+            client.ask("set a 0 0 3\r\nold\r\n");
+            let answer = client.ask(&format!("{command}\r\n{value}\r\nget a\r\n"));
+            assert_eq!(answer, "SERVER_ERROR object too large for cache\r\nEND\r\n", "{command}");
+        }
+        client.ask("set a 0 0 3\r\nold\r\n");
+        let answer = client.ask(&format!("add a 0 0 2000\r\n{value}\r\nget a\r\n"));
+        assert_eq!(answer, "SERVER_ERROR object too large for cache\r\nVALUE a 0 3\r\nold\r\nEND\r\n");
+    }
+}
+
+#[test]
+fn a_line_without_an_end_is_not_collected() {
+    let memcached = Memcached::start(&[]);
+    let server = router(&[&memcached.name()], &[]);
+    for (begin, last_words) in [("delete ", ""), ("get ", "CLIENT_ERROR line is too long\r\n")] {
+        let mut stream = TcpStream::connect(server.addr()).expect("the router listens");
+        let _ = stream.write_all(&[begin.as_bytes(), &b"k ".repeat(1_000_000)].concat()); // it hangs up in between
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert_eq!(String::from_utf8_lossy(&answer), last_words);
+    }
+}

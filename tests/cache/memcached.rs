@@ -1,0 +1,89 @@
+//! A memcached process for a test: the distribution's, on a port of its own, gone when the test is.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long it may take until it listens.
+const START: Duration = Duration::from_secs(20);
+
+/// A running memcached.
+pub(crate) struct Memcached {
+    child: Child,
+    pub(crate) addr: SocketAddr,
+    arguments: Vec<String>,
+}
+
+impl Memcached {
+    /// Starts it on a free port.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let addr = free.expect("a free port");
+        let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+        Self { child: launch(addr, &arguments), addr, arguments }
+    }
+
+    /// As many of them.
+    pub(crate) fn several<const N: usize>() -> [Self; N] {
+        std::array::from_fn(|_| Self::start(&[]))
+    }
+
+    /// Its address as text.
+    pub(crate) fn name(&self) -> String {
+        self.addr.to_string()
+    }
+
+    /// Sends it a signal, by the name that kill(1) gives it.
+    pub(crate) fn signal(&self, name: &str) {
+        let asked = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+        assert!(asked.is_ok_and(|status| status.success()), "kill -{name}");
+        // Threads of a process that is told to stop may go on for a while.
+        while name == "STOP" && !self.is_stopped() {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("it runs");
+        tasks.flatten().all(|task| {
+            let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+        })
+    }
+
+    /// Ends it without warning.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().and_then(|()| self.child.wait()).expect("a child can be killed");
+    }
+
+    /// Starts it again where it was.
+    pub(crate) fn restart(&mut self) {
+        self.child = launch(self.addr, &self.arguments);
+    }
+}
+
+impl Drop for Memcached {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it may have been killed
+        let _ = self.child.wait();
+    }
+}
+
+fn launch(addr: SocketAddr, arguments: &[String]) -> Child {
+    let mut command = Command::new("memcached");
+    command.args(["-l", "127.0.0.1", "-p", &addr.port().to_string(), "-U", "0", "-t", "2", "-c", "4096"]);
+    if rustix::process::getuid().is_root() {
+        command.args(["-u", "nobody"]);
+    }
+    let child =
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let child = child.expect("memcached is installed: apt-get install memcached");
+    let start = Instant::now();
+    while TcpStream::connect(addr).is_err() {
+        assert!(start.elapsed() < START, "memcached does not listen");
+        thread::sleep(Duration::from_millis(5));
+    }
+    child
+}

@@ -1,0 +1,145 @@
+//! Running it: wrong use, what it says of itself, a graceful stop, unix sockets, fixed answers.
+
+use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
+
+use crate::client::{Client, router};
+use crate::memcached::Memcached;
+use crate::support::Server;
+
+fn posthaste(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_posthaste")).args(arguments).output().expect("it can be run")
+}
+
+#[test]
+fn wrong_use_is_told_in_one_line_that_says_what_to_do() {
+    for (arguments, words) in [
+        (&["cache"][..], "--server HOST:PORT"),
+        (&["cache", "--mock", "--server", "127.0.0.1:1"], "leave out --server"),
+        (
+            &["cache", "--server", "127.0.0.1:1", "--writes", "owner", "--reads", "nearest"],
+            "only its owner has it",
+        ),
+        (&["cache", "--server", "127.0.0.1:1", "--hash", "md5"], "ketama, jump, rendezvous or modulo-crc32"),
+        (&["cache", "--server", "127.0.0.1:1", "--workers", "0"], "pipelined, or a number of workers"),
+        (&["cache", "--server", "127.0.0.1:1", "--multiget", "half"], "whole, split, auto"),
+    ] {
+        let output = posthaste(arguments);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(error.lines().count() == 1 && error.contains(words), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn a_file_can_be_checked_without_starting_anything() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("cache.toml");
+    let check = |text: &str| {
+        std::fs::write(&path, text).expect("a file");
+        posthaste(&["cache", "--check", path.to_str().expect("a path")])
+    };
+    let good =
+        check("[cache]\nserver = [\"127.0.0.1:1\", \"unix:/x\"]\nwrites = \"owner\"\nhash = \"jump\"\n");
+    let said = String::from_utf8_lossy(&good.stdout);
+    assert!(
+        good.status.success() && said.contains("on its owner by jump") && said.contains("unix:/x"),
+        "{said}"
+    );
+    let wrong = check("[cache]\nserver = [\"127.0.0.1:1\"]\nshards = 3\n");
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("unknown option shards"));
+}
+
+#[test]
+fn it_says_what_it_is_and_what_its_servers_did() {
+    let servers = Memcached::several::<2>();
+    let names = [servers[0].name(), servers[1].name()];
+    let server = router(&[&names[0], &names[1]], &["--threads", "1", "--window", "10ms"]);
+    let mut client = Client::to(server.addr());
+    client.ask("set a 0 0 1\r\nx\r\nget a\r\nget b\r\nget a b c\r\n");
+    assert_eq!((client.stat("", "servers_live"), client.stat("", "get_misses")), (2, 3));
+    for name in &names {
+        assert!(client.stat(" servers", &format!("{name}:requests")) >= 2);
+    }
+    let routes = client.ask("stats routes\r\n");
+    assert!(routes.contains("STAT multiget auto\r\n") && routes.contains("STAT multiget_3 "), "{routes}");
+    assert!(client.ask("version\r\n").starts_with("VERSION "));
+    assert_eq!(client.ask("stats slabs\r\n"), "ERROR\r\n");
+    assert_eq!(server.readiness(), (200, "ready".into()));
+    let mut figures = String::new();
+    while !figures.contains("kind=\"set\"") {
+        // They are those of the windows that are over.
+        thread::sleep(Duration::from_millis(10));
+        figures = server.page("/metrics").1;
+    }
+    for line in [
+        format!("posthaste_server_live{{server=\"{}\"}} 1", names[0]),
+        "posthaste_get_misses_total 3".into(),
+        "posthaste_requests_total{kind=\"set\",ending=\"ok\"} ".into(),
+    ] {
+        assert!(figures.lines().any(|figure| figure.starts_with(&line)), "{line} in {figures}");
+    }
+}
+
+#[test]
+fn a_stop_answers_what_was_asked() {
+    let memcached = Memcached::start(&[]);
+    for mode in ["pipelined", "2"] {
+        let server = router(&[&memcached.name()], &["--workers", mode, "--server-timeout", "10s"]);
+        let mut client = Client::to(server.addr());
+        client.ask("set a 0 0 1\r\nx\r\n");
+        memcached.signal("STOP");
+        std::io::Write::write_all(&mut client.0, b"get a\r\n").expect("the router reads");
+        thread::sleep(Duration::from_millis(100));
+        let stopping = thread::spawn(move || server.stop());
+        thread::sleep(Duration::from_millis(100));
+        memcached.signal("CONT");
+        assert_eq!(client.read_until(b"END\r\n"), b"VALUE a 0 1\r\nx\r\n");
+        assert!(stopping.join().expect("it stops").success());
+    }
+}
+
+#[test]
+fn clients_and_servers_may_be_on_unix_sockets() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    // A memcached of another user must be able to make its socket here.
+    let public = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(dir.path(), public).expect("permissions");
+    let (behind, before) = (dir.path().join("memcached"), dir.path().join("router"));
+    let mut command = Command::new("memcached");
+    command.args(["-s", behind.to_str().expect("a path"), "-a", "777"]);
+    if rustix::process::getuid().is_root() {
+        command.args(["-u", "nobody"]);
+    }
+    let mut child = command.spawn().expect("memcached is installed");
+    while !behind.exists() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    for mode in ["pipelined", "2"] {
+        let name = format!("unix:{}", behind.display());
+        let listen = format!("unix:{}", before.display());
+        let server = router(&[&name], &["--workers", mode, "--listen", &listen]);
+        let mut stream = std::os::unix::net::UnixStream::connect(&before).expect("the router listens");
+        std::io::Write::write_all(&mut stream, b"set a 0 0 1\r\nx\r\nget a\r\nquit\r\n")
+            .expect("the router reads");
+        let mut answer = String::new();
+        std::io::Read::read_to_string(&mut stream, &mut answer).expect("an answer, then the end");
+        assert_eq!(answer, "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
+        assert!(server.stop().success());
+    }
+    child.kill().and_then(|()| child.wait()).expect("a child can be killed");
+}
+
+#[test]
+fn without_servers_there_are_fixed_answers() {
+    for mode in ["pipelined", "2"] {
+        let server = Server::start_cache(&["--mock", "5", "--workers", mode]);
+        let mut client = Client::to(server.addr());
+        assert_eq!(client.ask("set a 0 0 1\r\nx\r\n"), "STORED\r\n");
+        assert_eq!(client.ask("get a b\r\n"), "VALUE a 0 5\r\nxxxxx\r\nVALUE b 0 5\r\nxxxxx\r\nEND\r\n");
+        assert_eq!(client.ask("mg a v q\r\n"), "VA 5\r\nxxxxx\r\n");
+        assert_eq!(client.ask("delete a noreply\r\nmd a q\r\nincr a 1\r\n"), "1\r\n");
+    }
+}

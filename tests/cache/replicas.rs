@@ -1,0 +1,235 @@
+//! Replicas stay alike: under concurrent writes, when one refuses, when one is gone for a while and comes back.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+
+use crate::client::{Client, router};
+use crate::memcached::Memcached;
+use crate::support::Server;
+
+const MODES: [&[&str]; 2] = [&["--threads", "2"], &["--threads", "2", "--workers", "4", "--eject", "on"]];
+
+fn start<const N: usize>(servers: &[Memcached; N], arguments: &[&str]) -> Server {
+    let names: Vec<String> = servers.iter().map(Memcached::name).collect();
+    router(&names.iter().map(String::as_str).collect::<Vec<_>>(), arguments)
+}
+
+/// Waits until so many servers take part.
+fn wait_for_live(client: &mut Client, servers: u64) {
+    let start = Instant::now();
+    while client.stat("", "servers_live") != servers {
+        assert!(start.elapsed() < Duration::from_secs(20), "{}", client.ask("stats servers\r\n"));
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Some write of some key.
+fn write(rng: &mut Rng) -> String {
+    let (key, value) = (format!("k{}", rng.u32(..4)), rng.u32(..1000).to_string());
+    let len = value.len();
+    match rng.u32(..16) {
+        0..=5 => format!("set {key} 0 0 {len}\r\n{value}\r\n"),
+        6 => format!("add {key} 0 0 {len}\r\n{value}\r\n"),
+        7 => format!("replace {key} 0 0 {len}\r\n{value}\r\n"),
+        8 => format!("incr {key} {value}\r\n"),
+        9 => format!("decr {key} {value} noreply\r\n"),
+        10 => format!("append {key} 0 0 1\r\n7\r\n"),
+        11 => format!("delete {key}\r\n"),
+        12 => format!("ms {key} {len} q F3\r\n{value}\r\n"),
+        13 => format!("ma {key} D{value} N0 J5\r\n"),
+        14 => format!("md {key} q\r\n"),
+        _ => format!("set {key} 0 0 {len} noreply\r\n{value}\r\n"),
+    }
+}
+
+#[test]
+fn concurrent_writes_of_the_same_keys_leave_all_replicas_equal() {
+    for mode in MODES {
+        let servers = Memcached::several::<3>();
+        let server = start(&servers, mode);
+        for round in 0..20 {
+            thread::scope(|scope| {
+                for seed in 0..6 {
+                    let addr = server.addr();
+                    scope.spawn(move || {
+                        let (mut client, mut rng) = (Client::to(addr), Rng::with_seed(round * 100 + seed));
+                        let writes: String = (0..60).map(|_| write(&mut rng)).collect();
+                        client.ask(&writes);
+                    });
+                }
+            });
+            let read = |addr| Client::to(addr).ask("get k0 k1 k2 k3\r\n");
+            // Where replicas disagreed the key was deleted on some; none may hold another value.
+            let held: Vec<String> = servers.iter().map(|memcached| read(memcached.addr)).collect();
+            let values = |text: &str| -> Vec<(String, String)> {
+                let lines: Vec<&str> = text.lines().collect();
+                let pairs = lines.chunks(2).filter(|pair| pair.len() == 2);
+                pairs.map(|pair| (pair[0].into(), pair[1].into())).collect()
+            };
+            let all: Vec<_> = held.iter().flat_map(|text| values(text)).collect();
+            for (head, value) in &all {
+                let key = head.split(' ').nth(1);
+                let same = all.iter().filter(|(other, _)| other.split(' ').nth(1) == key);
+                assert!(same.clone().all(|(other, theirs)| other == head && theirs == value), "{held:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn cas_is_decided_once_for_all_replicas() {
+    let servers = Memcached::several::<3>();
+    let server = start(&servers, &[]);
+    let mut client = Client::to(server.addr());
+    client.ask("set a 0 0 1\r\n1\r\n");
+    let token =
+        |answer: &str| answer.lines().next().and_then(|line| line.rsplit(' ').next()).map(str::to_owned);
+    let first = token(&client.ask("gets a\r\n")).expect("a token");
+    assert_eq!(token(&client.ask("gets a\r\n")).as_ref(), Some(&first), "always from the same server");
+    assert_eq!(client.ask(&format!("cas a 0 0 1 {first}\r\n2\r\n")), "STORED\r\n");
+    assert_eq!(client.ask(&format!("cas a 0 0 1 {first}\r\n3\r\n")), "EXISTS\r\n");
+    for memcached in &servers {
+        assert_eq!(Client::to(memcached.addr).ask("get a\r\n"), "VALUE a 0 1\r\n2\r\nEND\r\n");
+    }
+}
+
+#[test]
+fn a_read_behind_a_decision_in_one_pipeline_sees_it_on_every_replica() {
+    let servers = Memcached::several::<3>();
+    let server = start(&servers, &[]);
+    let mut client = Client::to(server.addr());
+    client.ask("set n 0 0 1\r\n0\r\n");
+    let pipeline = "incr n 1\r\nget n\r\n".repeat(9);
+    let expected: String = (1..=9).map(|n| format!("{n}\r\nVALUE n 0 1\r\n{n}\r\nEND\r\n")).collect();
+    assert_eq!(client.ask(&pipeline), expected);
+}
+
+#[test]
+fn a_server_that_dies_is_left_out_without_an_error_to_anybody() {
+    for mode in MODES {
+        let mut servers = Memcached::several::<3>();
+        let server = start(&servers, mode);
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let clients: Vec<_> = (0..4)
+                .map(|number| {
+                    let (addr, stop) = (server.addr(), &stop);
+                    scope.spawn(move || {
+                        let mut client = Client::to(addr);
+                        let mut rounds = 0;
+                        while !stop.load(Ordering::Relaxed) {
+                            rounds += 1;
+                            let set =
+                                format!("set c{number} 0 0 {}\r\n{rounds}\r\n", rounds.to_string().len());
+                            assert_eq!(client.ask(&set), "STORED\r\n");
+                            let value =
+                                format!("VALUE c{number} 0 {}\r\n{rounds}\r\n", rounds.to_string().len());
+                            for _ in 0..3 {
+                                assert_eq!(
+                                    client.ask(&format!("get c{number}\r\n")),
+                                    format!("{value}END\r\n")
+                                );
+                            }
+                            let twice = client.ask(&format!("get c{number} c{number}\r\n"));
+                            assert_eq!(twice, format!("{value}{value}END\r\n"));
+                        }
+                    })
+                })
+                .collect();
+            thread::sleep(Duration::from_millis(200));
+            servers[1].kill();
+            thread::sleep(Duration::from_millis(300));
+            stop.store(true, Ordering::Relaxed);
+            clients.into_iter().for_each(|client| client.join().expect("no client met an error"));
+        });
+        assert_eq!(Client::to(server.addr()).stat("", "servers_live"), 2);
+    }
+}
+
+#[test]
+fn a_server_that_was_stopped_serves_nothing_that_it_missed() {
+    for mode in MODES {
+        let servers = Memcached::several::<2>();
+        let server = start(&servers, &[mode, &["--server-timeout", "200ms"]].concat());
+        let mut client = Client::to(server.addr());
+        for round in 0..3 {
+            let keys = 0..50;
+            for key in keys.clone() {
+                assert_eq!(client.ask(&format!("set k{key} 0 0 3\r\nold\r\n")), "STORED\r\n");
+            }
+            wait_for_live(&mut client, 2);
+            servers[1].signal("STOP");
+            // Some of these it gets and does not read before it is given up.
+            for key in keys.clone() {
+                assert_eq!(
+                    client.ask(&format!("set k{key} 0 0 3\r\nnew\r\n")),
+                    "STORED\r\n",
+                    "round {round}"
+                );
+            }
+            wait_for_live(&mut client, 1);
+            servers[1].signal("CONT");
+            wait_for_live(&mut client, 2);
+            for _ in 0..4 {
+                for key in keys.clone() {
+                    let answer = client.ask(&format!("get k{key}\r\n"));
+                    assert!(!answer.contains("old"), "round {round}: k{key} is {answer}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_server_that_missed_a_flush_or_too_much_is_flushed() {
+    let servers = Memcached::several::<2>();
+    let server = start(&servers, &["--server-timeout", "200ms"]);
+    let mut client = Client::to(server.addr());
+    client.ask("set a 0 0 3\r\nold\r\n");
+    servers[1].signal("STOP");
+    client.ask("flush_all\r\n");
+    wait_for_live(&mut client, 1);
+    servers[1].signal("CONT");
+    wait_for_live(&mut client, 2);
+    assert_eq!(Client::to(servers[1].addr).ask("get a\r\n"), "END\r\n");
+}
+
+#[test]
+fn without_ejection_a_server_that_is_gone_stays_in_every_answer() {
+    for mode in [&["--workers", "2"][..], &["--eject", "off"]] {
+        let mut servers = Memcached::several::<2>();
+        let server = start(&servers, mode);
+        let mut client = Client::to(server.addr());
+        assert_eq!(client.ask("set a 0 0 1\r\nx\r\n"), "STORED\r\n");
+        servers[0].kill();
+        for _ in 0..3 {
+            let answer = client.ask("set a 0 0 1\r\nx\r\n");
+            assert_eq!(answer, format!("SERVER_ERROR server {} does not answer\r\n", servers[0].name()));
+        }
+        let answers: String = (0..4).map(|_| client.ask("get a\r\n")).collect();
+        assert_eq!(answers.matches("SERVER_ERROR").count(), 2, "{answers}");
+    }
+}
+
+#[test]
+fn with_no_server_left_there_are_errors_and_no_silence() {
+    let mut servers = Memcached::several::<2>();
+    let server = start(&servers, &[]);
+    let mut client = Client::to(server.addr());
+    client.ask("set a 0 0 1\r\nx\r\n");
+    servers.iter_mut().for_each(Memcached::kill);
+    for request in
+        ["set a 0 0 1\r\nx\r\n", "get a\r\n", "get a b\r\n", "incr a 1\r\n", "mg a v\r\n", "flush_all\r\n"]
+    {
+        let answer = client.ask(request);
+        assert!(answer.starts_with("SERVER_ERROR ") && answer.lines().count() == 1, "{request}: {answer}");
+    }
+    assert_eq!(server.readiness().0, 503);
+    servers.iter_mut().for_each(Memcached::restart);
+    wait_for_live(&mut client, 2);
+    assert_eq!(client.ask("set a 0 0 1\r\ny\r\n"), "STORED\r\n");
+    assert_eq!(server.readiness().0, 200);
+}

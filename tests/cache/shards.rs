@@ -1,0 +1,56 @@
+//! Servers that share the keys: each key lives where clients of its placement expect it, and stays there.
+
+use crate::client::{Client, router};
+use crate::memcached::Memcached;
+
+#[test]
+fn a_key_is_written_to_and_read_from_its_owner_alone() {
+    for hash in ["ketama", "jump", "rendezvous", "modulo-crc32"] {
+        let servers = Memcached::several::<3>();
+        let names: Vec<String> = servers.iter().map(Memcached::name).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let server = router(&names, &["--writes", "owner", "--hash", hash]);
+        let mut client = Client::to(server.addr());
+        let keys: Vec<String> = (0..60).map(|i| format!("key{i}")).collect();
+        for key in &keys {
+            assert_eq!(client.ask(&format!("set {key} 0 0 {}\r\n{key}\r\n", key.len())), "STORED\r\n");
+        }
+        let items: Vec<u64> =
+            servers.iter().map(|memcached| Client::to(memcached.addr).stat("", "curr_items")).collect();
+        assert_eq!(items.iter().sum::<u64>(), 60, "{hash}: each key once");
+        assert!(items.iter().all(|items| *items > 5), "{hash}: {items:?}");
+        // All of them in one request: each server is asked once, the answer comes in the order asked.
+        let expected: String =
+            keys.iter().map(|key| format!("VALUE {key} 0 {}\r\n{key}\r\n", key.len())).collect();
+        assert_eq!(client.ask(&format!("get {}\r\n", keys.join(" "))), expected + "END\r\n");
+    }
+}
+
+#[test]
+fn a_key_in_base64_is_the_same_key() {
+    let servers = Memcached::several::<3>();
+    let names: Vec<String> = servers.iter().map(Memcached::name).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let server = router(&names, &["--writes", "owner"]);
+    let mut client = Client::to(server.addr());
+    for (plain, base64) in [("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("foobar", "Zm9vYmFy")] {
+        assert_eq!(client.ask(&format!("ms {base64} 2 b\r\nhi\r\n")), "HD\r\n");
+        assert_eq!(client.ask(&format!("get {plain}\r\n")), format!("VALUE {plain} 0 2\r\nhi\r\nEND\r\n"));
+    }
+}
+
+#[test]
+fn keys_of_a_server_that_is_gone_stay_where_they_are() {
+    let mut servers = Memcached::several::<2>();
+    let names: Vec<String> = servers.iter().map(Memcached::name).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let server = router(&names, &["--writes", "owner"]);
+    let mut client = Client::to(server.addr());
+    let mut set = |key: usize| client.ask(&format!("set key{key} 0 0 1\r\nx\r\n"));
+    assert!((0..40).all(|key| set(key) == "STORED\r\n"));
+    servers[0].kill();
+    let refused = (0..40).filter(|key| set(*key).starts_with("SERVER_ERROR")).count();
+    let moved = Client::to(servers[1].addr).stat("", "curr_items") as usize;
+    assert_eq!(refused + moved, 40, "no key moved to the other server");
+    assert!(refused > 5 && moved > 5);
+}

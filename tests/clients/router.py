@@ -1,0 +1,89 @@
+"""A `posthaste cache` process for a test, and the memcached processes behind it."""
+
+import os
+import pwd
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tier import START_S, STOP_S, program
+
+
+class Memcached:
+    """The distribution's memcached on a free port."""
+
+    def __init__(self, directory: Path) -> None:
+        """Start it, and wait until it listens."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+        user = ["-u", pwd.getpwnam("nobody").pw_name] if os.geteuid() == 0 else []
+        self._process = subprocess.Popen(
+            ["memcached", "-l", "127.0.0.1", "-p", str(self.port), "-U", "0", *user],
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + START_S
+        while not self._listens():
+            if time.monotonic() > deadline:
+                raise RuntimeError("memcached does not listen")
+            time.sleep(0.01)
+
+    def _listens(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def stop(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait(STOP_S)
+
+
+class Router:
+    """One router in front of these servers."""
+
+    program = staticmethod(program)
+
+    def __init__(self, servers: Sequence[Memcached], *arguments: str) -> None:
+        """Start it on a free port, and wait until it listens."""
+        self.servers = servers
+        self.port = 0
+        names = [word for server in servers for word in ("--server", f"127.0.0.1:{server.port}")]
+        self._process = subprocess.Popen(
+            [program(), "cache", "--http", "off", "--listen", "127.0.0.1:0", *names, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._log: list[str] = []
+        self._listening = threading.Event()
+        self._reader = threading.Thread(target=self._follow, daemon=True)
+        self._reader.start()
+        if not self._listening.wait(START_S) or self.port == 0:
+            self.stop()
+            raise RuntimeError("the router did not say where it listens; it said:\n" + "".join(self._log))
+
+    def stop(self) -> int:
+        """Ask it to stop, and wait until it has; its exit code."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        code = self._process.wait(STOP_S)
+        self._reader.join(STOP_S)
+        return code
+
+    def _follow(self) -> None:
+        with self._process.stderr or open(os.devnull) as log:
+            for line in log:
+                self._log.append(line)
+                if found := re.search(r"listening on 127\.0\.0\.1:(\d+)", line):
+                    self.port = int(found[1])
+                    self._listening.set()
+        self._listening.set()  # it ended
