@@ -105,7 +105,7 @@ pub(crate) fn report<B: Bench>(
     let total = gathered.tally.total();
     let all = KindReport::of(&total, duration_s);
     let requests = total.counts.served() + total.counts.errors;
-    let law = InteractiveLaw::of(options, &all);
+    let law = InteractiveLaw::of(options, &all, &gathered.late);
     let middleware = middleware_per_s.map(|counted| Middleware::of(counted, &all));
     let invalid_because = doubts(options, &gathered, &all, requests);
     Report {

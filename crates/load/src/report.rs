@@ -123,6 +123,8 @@ pub struct Generator {
 /// (Jain, The Art of Computer Systems Performance Analysis, 1991, section 33.5).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct InteractiveLaw {
+    /// Z as it was kept, in microseconds: the think time that was asked for, and how late requests left after it on average.
+    pub think_us: f64,
     /// N / (R + Z), requests per second.
     pub predicted_per_s: f64,
     /// What was counted: every answer, errors too.
@@ -174,16 +176,19 @@ const LAW_DIFFERENCE_MAX: f64 = 0.01;
 impl InteractiveLaw {
     /// For a closed loop in which something was served; errors have no response times, so with many of them it says little.
     #[must_use]
-    pub fn of(bench: &RunOptions, all: &KindReport) -> Option<Self> {
+    pub fn of(bench: &RunOptions, all: &KindReport, late: &Histogram<u64>) -> Option<Self> {
         // Clients that fall silent one after the other are no population.
         if bench.total_rate().is_some() || bench.requests.is_some() || all.counts.served() == 0 {
             return None;
         }
         let in_flight = f64::from(bench.clients) * f64::from(bench.pipeline);
-        let cycle_s = all.response.mean_us * 1e-6 + bench.think.mean.as_secs_f64();
+        let late_us = if late.is_empty() { 0.0 } else { late.mean() / 1e3 };
+        let think_us = bench.think.mean.as_secs_f64() * 1e6 + late_us;
+        let cycle_s = (all.response.mean_us + think_us) * 1e-6;
         let measured_per_s = all.answers_per_s();
         let predicted_per_s = in_flight / cycle_s;
-        Some(Self { predicted_per_s, measured_per_s, difference: measured_per_s / predicted_per_s - 1.0 })
+        let difference = measured_per_s / predicted_per_s - 1.0;
+        Some(Self { think_us, predicted_per_s, measured_per_s, difference })
     }
 
     /// Whether they agree.
@@ -195,7 +200,7 @@ impl InteractiveLaw {
 
 impl fmt::Display for InteractiveLaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { predicted_per_s, measured_per_s, difference } = self;
+        let Self { think_us: _, predicted_per_s, measured_per_s, difference } = self;
         let verdict = if self.holds() { "they agree" } else { "THEY DISAGREE" };
         write!(
             f,
