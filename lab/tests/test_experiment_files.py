@@ -38,6 +38,7 @@ def problems(tmp_path: Path, old: str, new: str) -> list[str]:
         ("where = { clients = 8 }", "where = { servers = 8 }", "claims.0.where.servers: is none of the factors"),
         ("[quick]", '[report]\nx = "size"\n[quick]', "report.x = 'size': is none of the factors clients"),
         ('duration = "300ms"', 'duration = "150ms"', "with [quick]: run.duration = 0.15 s: nothing is left after"),
+        ("[quick]", '[[accept]]\nfigure = "errors"\n[quick]', "accept.0: needs at_least or at_most"),
         ("[quick]", "[placement]\nserver = {}\n[quick]", "placement.server: is none of the parts tier, load"),
         ("[quick]", '[design]\ngenerators = ["D=ABC"]\n[quick]', "design.generators = "),
     ],

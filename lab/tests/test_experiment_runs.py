@@ -136,6 +136,18 @@ def test_a_trial_that_fails_is_told_and_not_repeated_unasked(tmp_path: Path, scr
     assert journal(out).count(("001-r1", "started")) == 1
 
 
+def test_a_trial_that_is_not_accepted_is_marked_and_kept(tmp_path: Path, scratch: Path) -> None:
+    """Nobody drops it silently: a row as any other, a word on why, and exit code 1."""
+    text = SMALL.replace("repetitions = 2", "repetitions = 1")
+    text += '[[accept]]\nfigure = "errors"\nat_most = 0\n[[accept]]\nfigure = "population"\nat_most = 4\n'
+    out = tmp_path / "out"
+    done = lab("run", write(tmp_path, text), "--out", out, "--scratch", scratch, code=1)
+    assert "not accepted: trial 002-r1: population = 8, accepted up to 4" in done.stderr
+    assert [row["accepted"] for row in table(out / "trials.csv")] == ["True", "False"]
+    lab("report", out)
+    assert "Trial 002-r1 is not accepted" in (out / "report" / "index.html").read_text("utf-8")
+
+
 def test_a_setup_that_never_works_stops_after_three_failures(tmp_path: Path, scratch: Path) -> None:
     """A night of failures would tell no more."""
     text = SMALL.replace("check = true", 'check = true\nworkload = "none"').replace(

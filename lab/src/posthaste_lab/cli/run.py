@@ -93,10 +93,14 @@ def _tell(bar: Bar, task: int, progress: Progress) -> None:
 def _conclude(outcome: Outcome, directory: Path) -> None:
     for name, reason in outcome.failed.items():
         console.print(f"failed: trial {name}: {reason}", markup=False, soft_wrap=True)
+    for name, objections in outcome.not_accepted.items():
+        console.print(f"not accepted: trial {name}: {'; '.join(objections)}", markup=False, soft_wrap=True)
     print(f"{outcome.finished} trials finished in {directory}")
     print(f"report: posthaste-lab report {directory}")
     if outcome.failed:
         raise RunFailed(f"trials that failed: {len(outcome.failed)}; the same command with --retry-failed repeats them")
+    if outcome.not_accepted:
+        raise RunFailed(f"trials that are not accepted, by the file's own rules: {len(outcome.not_accepted)}")
 
 
 def _show_plan(experiment: Experiment) -> None:

@@ -6,6 +6,7 @@ hands them on, and `options` asks the program itself whether it has them.
 """
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -128,6 +129,25 @@ class Claim(Strict):
     at_most: float | None = None
 
 
+class Acceptance(Strict):
+    """`[[accept]]`: what every trial must keep, or its figures are not accepted: it is marked, and stays."""
+
+    figure: str
+    at_least: float | None = None
+    at_most: float | None = None
+
+    def objection(self, figures: Mapping[str, Any]) -> str | None:
+        """What a trial with these figures breaks, in a sentence; None when it keeps the limits."""
+        value = figures.get(self.figure)
+        if value is None:
+            return f"{self.figure} was not measured"
+        if self.at_least is not None and value < self.at_least:
+            return f"{self.figure} = {value:g}, accepted from {self.at_least:g}"
+        if self.at_most is not None and value > self.at_most:
+            return f"{self.figure} = {value:g}, accepted up to {self.at_most:g}"
+        return None
+
+
 class Design(Strict):
     """`[design]`: generators of a fraction, such as ["D=ABC"]."""
 
@@ -164,6 +184,7 @@ class Experiment(Strict):
     factors: dict[str, Factor] = {}
     design: Design | None = None
     placement: dict[str, Place] = {}
+    accept: list[Acceptance] = []
     claims: list[Claim] = []
     report: ReportRules = ReportRules()
     quick: Quick | None = None
@@ -306,7 +327,11 @@ def _design_problems(experiment: Experiment) -> list[str]:
 
 
 def _claim_problems(experiment: Experiment) -> list[str]:
-    problems = []
+    problems = [
+        f"accept.{place}: needs at_least or at_most, or it accepts everything"
+        for place, rule in enumerate(experiment.accept)
+        if rule.at_least is None and rule.at_most is None
+    ]
     for place, claim in enumerate(experiment.claims):
         key = f"claims.{place}"
         if claim.at_least is None and claim.at_most is None:

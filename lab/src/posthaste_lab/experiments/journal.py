@@ -94,7 +94,15 @@ class Journal:
         for result in sorted(results, key=lambda each: (each["cell"], each["repetition"])):
             key = {"trial": result["name"]} | {name: result[name] for name in ("place", "cell", "repetition")}
             levels = result["levels"]
-            head = key | levels | {"status": result["status"], "took_s": round(result["took_s"], 3)}
+            head = (
+                key
+                | levels
+                | {
+                    "status": result["status"],
+                    "accepted": not result["objections"],
+                    "took_s": round(result["took_s"], 3),
+                }
+            )
             trials.append(head | result["figures"])
             kinds += [key | levels | {"kind": kind} | figures for kind, figures in result["kinds"].items()]
         write_table(self.directory / "trials.csv", trials)

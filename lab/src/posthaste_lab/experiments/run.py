@@ -40,10 +40,11 @@ class Progress:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to: trials by how they ended, and why the failed ones did."""
+    """What a run came to: how many trials finished, why others failed, and what is held against finished ones."""
 
     finished: int
     failed: dict[str, str]
+    not_accepted: dict[str, list[str]]
 
 
 def run_experiment(
@@ -71,7 +72,8 @@ def run_experiment(
         _run_all(experiment, plan, hosts, journal, results, tell)
     journal.note("", "ended", "")
     failed = {name: result["reason"] for name, result in results.items() if result["status"] == "failed"}
-    return Outcome(len(results) - len(failed), failed)
+    not_accepted = {name: result["objections"] for name, result in results.items() if result["objections"]}
+    return Outcome(len(results) - len(failed), failed, not_accepted)
 
 
 def _run_all(
@@ -109,7 +111,11 @@ def _run_one(experiment: Experiment, trial: Trial, hosts: dict[str, Host], journ
         result = run_trial(experiment, trial, hosts, journal.of(trial))
     except RunFailed as failure:
         ended = {"status": "failed", "reason": str(failure), "started_unix_s": started, "took_s": time.time() - started}
-        result = asdict(trial) | ended | {"measured_unix_s": None, "commands": {}, "figures": {}, "kinds": {}}
+        result = (
+            asdict(trial)
+            | ended
+            | {"measured_unix_s": None, "commands": {}, "figures": {}, "kinds": {}, "objections": []}
+        )
     except KeyboardInterrupt:
         journal.note(trial.name, "interrupted", "")
         raise

@@ -51,6 +51,7 @@ def run_trial(experiment: Experiment, trial: Trial, hosts: dict[str, Host], dire
         "commands": commands,
         "figures": figures,
         "kinds": kinds,
+        "objections": [said for rule in experiment.accept if (said := rule.objection(figures)) is not None],
     }
 
 

@@ -116,6 +116,11 @@ def warnings(run: Run) -> list[str]:
     failed = [result.name for result in run.results if not result.finished]
     if failed:
         found.append(f"{counted(len(failed), 'trial')} failed ({', '.join(failed)}); their reasons are at the end.")
+    found += [
+        f"Trial {result.name} is not accepted, by the file's own rules: {'; '.join(result.objections)}."
+        for result in run.finished
+        if result.objections
+    ]
     if run.missing:
         found.append(f"{counted(run.missing, 'trial')} of the plan still to run.")
     if run.experiment.run.repetitions == 1:

@@ -26,6 +26,7 @@ class Result:
     kinds: dict[str, Row]
     measured_unix_s: tuple[float, float] | None
     directory: Path
+    objections: tuple[str, ...] = ()
 
     def record(self, role: str) -> Path | None:
         """The record of its first load or tier, if it left one: `role` is "load" or "tier"."""
@@ -115,6 +116,7 @@ def _result(held: dict[str, Any], directory: Path) -> Result:
         kinds=held["kinds"],
         measured_unix_s=(measured[0], measured[1]) if measured else None,
         directory=directory,
+        objections=tuple(held["objections"]),
     )
 
 
