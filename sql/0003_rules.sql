@@ -19,9 +19,10 @@ CREATE TYPE answer AS (
     -- i number, m message, e nothing to read, f refusal, q queue, a account, r readable queues: see figures;
     -- n name of a queue that rows of this call speak of without it;
     -- s what the SENDs of a step gave, d whose the messages are that a step dealt out: see their figures;
-    -- l floor of a lane, v a message became available, g a queue is gone; t up to when a tick is done.
+    -- l floor of a lane, v a message became available, g a queue is gone; t up to when a tick is done,
+    -- z how long the statement took.
     kind "char",
-    -- The number answered; a message's or account's id; a floor; a time; the limit that was reached.
+    -- The number answered; a message's or account's id; a floor; a time; nanoseconds; the limit that was reached.
     number bigint,
     queue_id bigint,
     sender_id int,

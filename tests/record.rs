@@ -2,6 +2,9 @@
 
 mod support;
 
+#[path = "support/postgres.rs"]
+mod postgres;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::Path;
@@ -196,4 +199,20 @@ fn a_directory_that_holds_a_record_is_refused_before_the_load() {
     assert_eq!(ran.status.code(), Some(1));
     let said = String::from_utf8_lossy(&ran.stderr);
     assert!(said.contains("already holds a recorded run") && said.lines().count() == 1, "{said}");
+}
+
+/// What the database says of itself is a part of what the middleware waits for.
+#[test]
+fn a_database_tells_what_its_statements_took() {
+    let postgres = postgres::shared();
+    let store = postgres.url(&postgres.create_database());
+    let dir = recorded(&store, &["--workload", "pairs", "--clients", "4"]);
+    let windows: Vec<Row> =
+        windows(&dir.path().join("tier")).into_iter().filter(|row| row["kind"] == "send").collect();
+    assert!(windows.iter().any(|row| number(row, "requests") > 0.0), "nothing was sent");
+    for row in windows.iter().filter(|row| number(row, "statement_count") > 0.0) {
+        let statement = number(row, "statement_mean_us");
+        assert!(statement > 0.0 && statement < number(row, "service_mean_us"), "{row:?}");
+    }
+    assert!(windows.iter().any(|row| number(row, "statement_count") > 0.0), "it was never told");
 }

@@ -54,6 +54,8 @@ pub(super) struct Replies {
     pub(super) news: Vec<News>,
     /// Up to when, in milliseconds since 1970, a tick is done with what was due.
     pub(super) ticked: Option<i64>,
+    /// What the database says that the statement took, in nanoseconds, without the commit; 0: it does not say.
+    pub(super) statement_ns: u64,
 }
 
 /// A message that was sent; None: the queue does not exist.
@@ -78,6 +80,7 @@ impl Replies {
             floors: Vec::new(),
             news: Vec::new(),
             ticked: None,
+            statement_ns: 0,
         };
         let mut dealt: FxHashMap<i64, usize> = FxHashMap::default();
         for (number, row) in replies.rows.iter().enumerate() {
@@ -109,6 +112,7 @@ impl Replies {
                 b'r' if op.is_none() => {
                     replies.for_anyone.insert(unsigned(row, column::NUMBER), number);
                 }
+                b'z' => replies.statement_ns = unsigned(row, column::NUMBER),
                 b't' => replies.ticked = row.get(column::NUMBER),
                 b'l' => replies.floors.extend(op.zip(row.get::<_, Option<i64>>(column::NUMBER))),
                 b'v' => replies.news.push(News::Available {

@@ -239,6 +239,7 @@ impl Postgres {
         match self.links.with(|link| self.call(link, &mut called)) {
             Ok((replies, places)) => {
                 batch.turn = None;
+                batch.told_ns += replies.statement_ns;
                 self.answer(called, &replies, &places, since, &mut batch.finished);
             }
             Err(Failure::Refused(error)) if called.len() > 1 && may_be_one_request(&error) => {
@@ -480,6 +481,10 @@ impl Store for Postgres {
             self.execute(called, batch);
         }
         batch.answered_at = self.clock.stamp();
+    }
+
+    fn tells(&self) -> Option<&'static str> {
+        Some("statement")
     }
 
     /// Never: a network thread does not wait for a database.
