@@ -55,7 +55,7 @@ function show() {
   const path = location.hash.slice(1).split("?")[0] || "/";
   const [pattern, page, title] = PAGES.find(([pattern]) => pattern.test(path)) ?? PAGES[0];
   const parameters = (pattern.exec(path) ?? []).slice(1).map(decodeURIComponent);
-  document.title = `${parameters[0] ?? title} – Posthaste`;
+  document.title = `${parameters[0] ?? title} - Posthaste`;
   for (const link of document.querySelectorAll("nav a")) {
     const target = link.getAttribute("href").slice(1);
     const current = target === "/" ? path === "/" : path.startsWith(target);

@@ -14,7 +14,10 @@ HERE = Path(__file__).parent
 
 
 def test_it_is_used_by_keyboard_in_light_and_dark_wide_and_narrow(start: Callable[..., Tier]) -> None:
-    """Figures, lists, a queue, a message that would like to be markup. CONSOLE_PICTURES names a place for pictures."""
+    """Figures, lists, a queue, a message that would like to be markup.
+
+    CONSOLE_PICTURES names a place for pictures.
+    """
     tier = start("--http", "127.0.0.1:0")
     client = redis.Redis(port=tier.port)
     client.execute_command("LOGIN", "alice")
@@ -42,7 +45,7 @@ def test_it_is_used_by_keyboard_in_light_and_dark_wide_and_narrow(start: Callabl
         "errors": [],
         "stages": ["parse", "waiting", "dispatch", "service", "reply"],
         "fullest": "queue-042",
-        "title": "<b>hostile</b> – Posthaste",
+        "title": "<b>hostile</b> - Posthaste",
         "images": 0,
         "kept": "2",
         "overview_overflow": False,
