@@ -41,11 +41,9 @@ def amount(name: str, value: float) -> str:
 
 
 def with_interval(name: str, figure: Figure) -> str:
-    """Mean and half-width of the interval, in the same unit."""
-    if figure.half_width == 0:
+    """Mean and half-width of the interval, in the same unit; the mean alone where there is none, or nothing varies."""
+    if math.isnan(figure.low) or figure.half_width == 0:
         return amount(name, figure.mean)
-    if math.isnan(figure.low):
-        return f"{amount(name, figure.mean)} (one trial, no interval)"
     if name.endswith("_s") and not name.endswith("_per_s"):
         factor, unit = time_unit(figure.mean)
         return f"{digits(figure.mean * factor)} {PLUS_MINUS} {digits(figure.half_width * factor, 2)} {unit}"

@@ -16,6 +16,7 @@ DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (2, 2)), (0, (6, 2, 1, 2)), (0,
 GRAYS = ("#1b1b1b", "#5c5c5c", "#8c8c8c", "#3f3f3f", "#a8a8a8", "#747474", "#2d2d2d", "#9a9a9a")
 WIDTH = 9.0
 SERIES_MAX = 8
+LEGEND_WIDTH, SAMPLE_WIDTH = 110, 10  # in characters: of a chart, and of a line shown before its name
 LOG_RATIO = 10.0  # a factor that spans more is drawn on a logarithmic scale
 STYLE: Any = {
     "font.family": "DejaVu Sans",
@@ -95,7 +96,7 @@ def legend_above(axis: Axes, columns: int = 3) -> None:
     if handles:
         measured_first = sorted(zip(handles, labels, strict=True), key=lambda pair: isinstance(pair[0], Line2D))
         handles, labels = [handle for handle, _ in measured_first], [label for _, label in measured_first]
-        columns = 1 if max(map(len, labels)) > 50 else columns
+        columns = max(1, min(columns, LEGEND_WIDTH // (max(map(len, labels)) + SAMPLE_WIDTH)))
         axis.legend(
             handles,
             labels,
