@@ -140,9 +140,9 @@ def test_the_laws_are_asked_of_every_trial(run: Run) -> None:
     result = run.finished[0]
     assert {verdict.law for verdict in verdicts(result)} == {"interactive response time law", "forced flow law"}
     slip = replace(result, figures=result.figures | {"response_mean_s": result.figures["response_mean_s"] * 2})
-    assert [v.law for v in verdicts(slip) if not v.holds] == ["interactive response time law"]
+    assert "interactive response time law" in [v.law for v in verdicts(slip) if not v.holds]
     open_loop = replace(slip, figures=slip.figures | {"open_loop": True})
-    assert [v.law for v in verdicts(open_loop) if not v.holds] == []
+    assert "interactive response time law" not in [v.law for v in verdicts(open_loop)]
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,8 @@ def test_what_a_reader_must_know_is_said_first(run: Run) -> None:
     for words in ("1 trial failed", "1 trial of the plan still to run", "figures invalid", "law does not hold",
                   "with an error: 3 requests", "own check: 2 answers"):  # fmt: skip
         assert words in said, words
-    assert not [line for line in warnings(run) if "busy" not in line]
+    sound = " ".join(warnings(run))
+    assert not [words for words in ("failed", "to run", "invalid", "with an error", "own check") if words in sound]
 
 
 def test_a_percentile_needs_requests_beyond_it() -> None:
@@ -222,7 +223,11 @@ def test_a_run_that_is_none_is_refused(tmp_path: Path, run: Run) -> None:
     shutil.copy(run.directory / "plan.json", tmp_path)
     with pytest.raises(BadArgument, match="no finished trial"):
         write_report(tmp_path)
-    assert json.loads((tmp_path / "plan.json").read_text("utf-8"))["trials"]
+    name = json.loads((tmp_path / "plan.json").read_text("utf-8"))["trials"][0]["name"]
+    (tmp_path / "trials" / name).mkdir(parents=True)
+    (tmp_path / "trials" / name / "trial.json").write_text("{}")
+    with pytest.raises(BadArgument, match="no trial as this version leaves them"):
+        write_report(tmp_path)
 
 
 def test_the_curve_by_the_law_is_a_mean_over_trials() -> None:

@@ -61,7 +61,7 @@ def write_report(directory: Path, out: Path | None = None) -> Path:
         experiment=run.experiment,
         verdict=overall(decisions),
         decisions=[(decision, _mark(decision)) for decision in decisions],
-        headline=_headline(run, cells, sections),
+        headline=_headline(cells, sections),
         warnings=warnings(run),
         sections=shown,
         is_table=lambda item: isinstance(item, TableItem),
@@ -89,17 +89,16 @@ def _mark(decision: Decision) -> str:
     return {"holds": "\N{CHECK MARK}", "is refuted": "\N{BALLOT X}", "is undecided": "?"}[decision.word]
 
 
-def _headline(run: Run, cells: Sequence[Cell], sections: Sequence[Section]) -> list[str]:
+def _headline(cells: Sequence[Cell], sections: Sequence[Section]) -> list[str]:
     """What was found, in a few sentences that carry their figures."""
     said = []
     known = [(cell, figure) for cell in cells if (figure := cell.figure("throughput_per_s")) is not None]
     if known:
         cell, figure = max(known, key=lambda pair: pair[1].mean)
-        at = f" at {spoken_levels(cell.levels)}" if run.experiment.factors else ""
         response = cell.figure("response_mean_s")
         mean = f", with a mean response time of {with_interval('response_mean_s', response)}" if response else ""
-        highest = "Throughput is highest" if len(cells) > 1 else "Throughput is"
-        said.append(f"{highest}{at}: {with_interval('throughput_per_s', figure)}{mean}.")
+        highest = f"highest at {spoken_levels(cell.levels)}: " if len(cells) > 1 else ""
+        said.append(f"Throughput is {highest}{with_interval('throughput_per_s', figure)}{mean}.")
     said += [section.paragraphs[0] for section in sections if section.anchor == "where"]
     return said
 

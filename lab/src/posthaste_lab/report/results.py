@@ -98,8 +98,15 @@ def read_run(directory: Path) -> Run:
     for trial in plan["trials"]:
         path = directory / "trials" / trial["name"] / "trial.json"
         if path.exists():
-            results.append(_result(json.loads(path.read_text("utf-8")), path.parent))
+            results.append(_read_trial(path))
     return Run(directory, experiment, plan, tuple(results))
+
+
+def _read_trial(path: Path) -> Result:
+    try:
+        return _result(json.loads(path.read_text("utf-8")), path.parent)
+    except (KeyError, ValueError) as error:
+        raise BadArgument("DIR", str(path), f"is no trial as this version leaves them ({error!r})") from None
 
 
 def _result(held: dict[str, Any], directory: Path) -> Result:

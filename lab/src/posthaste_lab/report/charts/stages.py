@@ -15,6 +15,7 @@ from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.charts.style import INK, MIDDLE, new_figure, same_scale, thousands
 from posthaste_lab.report.quantities import time_unit
 
+BARS_LEAST = 3  # fewer would be walls
 LABELS_MAX = 90  # characters that find room side by side
 STAGES = ("parse", "waiting", "dispatch", "service", "reply", "outside")
 WORDS = {
@@ -46,9 +47,9 @@ def stage_times(read: Read) -> dict[str, float]:
 
 
 def stages_chart(cells: Sequence[Cell], names: Sequence[str], label: str) -> Chart:
-    """A bar of stages for each cell, lying where the names are long."""
+    """A bar of stages for each cell, lying where they are few or their names long."""
     bars = [stage_times(_of_cell(cell)) for cell in cells]
-    if len(names) * max(map(len, names)) > LABELS_MAX:
+    if len(names) < BARS_LEAST or len(names) * max(map(len, names)) > LABELS_MAX:
         chart = new_figure(1.8 + 0.42 * len(cells))
         _lie(chart.subplots(), names, bars)
     else:

@@ -23,8 +23,10 @@ EVENT_MARKS = ("v", "^", "D", "s", "P", "X")
 def traces_chart(traces: Sequence[tuple[str, Trace, list[Happening]]]) -> Chart:
     """Throughput and response time over time, a pair of plots for each trial; one scale where all can be seen on it."""
     rows = len(traces)
-    chart = new_figure(max(3.6, 2.0 * rows + 0.8))
-    axes = chart.subplots(rows, 2, sharex="col", squeeze=False)
+    alone = rows == 1  # then both plots have the whole width, one above the other
+    chart = new_figure(5.2 if alone else 2.0 * rows + 0.8)
+    grid = chart.subplots(2 if alone else rows, 1 if alone else 2, sharex="col", squeeze=False)
+    axes = grid.T if alone else grid
     slowest = max(float(_finite_max(trace)) for _, trace, _ in traces)
     factor, unit = time_unit(slowest)
     kinds = sorted({f"{event.source}: {event.kind}" for _, _, events in traces for event in events})

@@ -7,7 +7,7 @@ import numpy as np
 from posthaste_lab.experiments.spans import spoken
 from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.charts.traces import one_scale, traces_chart
-from posthaste_lab.report.quantities import PLUS_MINUS, digits
+from posthaste_lab.report.quantities import PLUS_MINUS, counted, digits
 from posthaste_lab.report.records import Happening, Trace, events, trace
 from posthaste_lab.report.results import Result, Run, spoken_levels
 from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem, few
@@ -74,7 +74,7 @@ def _warm_up_verdict(traced: list[tuple[Result, Trace]], head_s: float) -> str:
         return "Too few windows were recorded to check by MSER-5 whether that was enough."
     late = [(name, found) for name, found in known if found > head_s + 1e-9]
     if not late:
-        return f"By MSER-5 on throughput, all {len(known)} trials were steady by then."
+        return f"By MSER-5 on throughput, each of {counted(len(known), 'trial')} was steady by then."
     worst, longest = max(late, key=lambda pair: pair[1])
     return (
         f"By MSER-5 on throughput, {len(late)} of {len(known)} trials were not steady by then ({worst} only after "

@@ -15,7 +15,7 @@ def where_section(run: Run, cells: list[Cell]) -> Section | None:
     staged = [cell for cell in cells if shares(cell)]
     if not staged:
         return None
-    section = Section("where", "Where the time goes", [bottleneck(run, staged)])
+    section = Section("where", "Where the time goes", [bottleneck(staged)])
     shown = few(staged, CELLS_MAX)
     section.items.append(
         ChartItem(
@@ -52,15 +52,16 @@ def shares(cell: Cell) -> dict[str, float]:
     return {stage: value / total for stage, value in times.items()} if total > 0 else {}
 
 
-def bottleneck(run: Run, cells: list[Cell]) -> str:
+def bottleneck(cells: list[Cell]) -> str:
     """A sentence on what a request spends most of its time on where throughput is highest."""
     at = max(cells, key=lambda cell: figure.mean if (figure := cell.figure("throughput_per_s")) is not None else 0.0)
     parts = sorted(shares(at).items(), key=lambda item: -item[1])
     response = at.figure("response_mean_s") or at.figure("tier_response_mean_s")
-    where = f" ({spoken_levels(at.levels)})" if run.experiment.factors else ""
     listed = ", ".join(f"{WORDS[stage]} {percent(share)}" for stage, share in parts[:3])
     whole = f" of {time(response.mean)}" if response is not None else ""
-    return f"Where throughput is highest{where}, a request's mean time{whole} is {listed}."
+    if len(cells) == 1:
+        return f"A request's mean time{whole} is {listed}."
+    return f"Where throughput is highest ({spoken_levels(at.levels)}), a request's mean time{whole} is {listed}."
 
 
 def _ends(cells: list[Cell]) -> list[Cell]:
