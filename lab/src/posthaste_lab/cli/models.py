@@ -31,6 +31,9 @@ MODELS: dict[str, Entry] = {
     "erlang_b": Entry(queueing.erlang_b, "probability that all servers are busy and a call is lost", "Erlang"),
     "erlang_c": Entry(queueing.erlang_c, "probability of waiting", "Erlang"),
     "machine_repair": Entry(queueing.machine_repair, "few clients before a pool: the finite source", "Bolch ch. 6"),
+    "batch_server": Entry(
+        queueing.batch_server, "clients before a store that takes all who wait at once", "Bailey; Kendall"
+    ),
     "interactive_response_time": Entry(
         queueing.interactive_response_time, "do clients, throughput and response time fit?", "Jain 33.5"
     ),

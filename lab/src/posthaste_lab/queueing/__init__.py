@@ -5,6 +5,7 @@ cannot be (a negative rate, a queue that grows for ever) raises an error that na
 """
 
 from posthaste_lab.errors import BadArgument, NumericalError, UnstableQueue
+from posthaste_lab.queueing.batching import BatchServer, batch_server
 from posthaste_lab.queueing.bounds import Bounds, bounds
 from posthaste_lab.queueing.closed import ClosedNetwork, convolution, interactive_response_time, solve
 from posthaste_lab.queueing.erlang import erlang_b, erlang_c
@@ -21,6 +22,7 @@ from posthaste_lab.queueing.station import Station, rates_from_table
 
 __all__ = [
     "BadArgument",
+    "BatchServer",
     "Bounds",
     "ClosedNetwork",
     "MachineRepair",
@@ -31,6 +33,7 @@ __all__ = [
     "Simulation",
     "Station",
     "UnstableQueue",
+    "batch_server",
     "bounds",
     "convolution",
     "erlang_b",

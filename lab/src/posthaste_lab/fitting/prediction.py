@@ -1,0 +1,140 @@
+"""Answers for what was not measured, with an interval; a refusal where the data say nothing.
+
+The interval is where the mean of one further trial is to be expected: how the repetitions' models differ, and by how
+much the trials the model was fitted to lie beside it, added as squares. It does not hold what the model leaves out;
+that is what `validate` is for.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from posthaste_lab.checks import count, non_negative
+from posthaste_lab.errors import BadArgument
+from posthaste_lab.fitting.model import Model
+from posthaste_lab.queueing import mm1, mmm
+
+ROUNDING = 1e-9
+
+
+class OutsideTheData(BadArgument):
+    """A question that the data do not support an answer to."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure and where a further trial's is to be expected; NaN where one repetition is all there was."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the model answers for a number of clients. `extrapolated`: beyond the most clients measured.
+
+    `mm1_response_s` and `mmm_response_s` are what the open textbook models say when they are given the predicted
+    throughput and the highest measured one as their capacity, for one server and for as many as there are requests
+    in a mean batch; NaN where they have no answer.
+    """
+
+    clients: int
+    throughput_per_s: Estimate
+    response_time_s: Estimate
+    mean_batch_requests: float
+    store_utilization: float
+    handling_utilization: float
+    extrapolated: bool
+    mm1_response_s: float
+    mmm_response_s: float
+
+
+def predict(
+    model: Model,
+    clients: Iterable[int],
+    *,
+    batch_limit: int | None = None,
+    think_time_s: float | None = None,
+    workers: int | None = None,
+    middlewares: int = 1,
+    confidence: float = 0.95,
+) -> list[Prediction]:
+    """Answers for these numbers of clients, and perhaps another batch limit or think time.
+
+    Raises OutsideTheData when the data do not carry that far: so for any other number of workers or middlewares,
+    whose batches would be under way at the same time, and how those hinder each other was not measured.
+    """
+    if workers is not None and workers != model.workers:
+        raise OutsideTheData(
+            "--workers", workers, f"is outside what the data support, {model.workers}: run an experiment with it"
+        )
+    if middlewares != 1:
+        raise OutsideTheData("--middlewares", middlewares, "is outside what the data support, 1")
+    limit = model.batch_limit if batch_limit is None else count("--batch", batch_limit)
+    think = model.think_time_s if think_time_s is None else non_negative("--think-time", think_time_s)
+    return [_predict_one(model, count("--clients", n), think, limit, confidence) for n in clients]
+
+
+def _predict_one(model: Model, clients: int, think: float, limit: int, confidence: float) -> Prediction:
+    reach = model.range
+    if not reach.clients_min <= clients <= reach.clients_max:
+        raise OutsideTheData(
+            "--clients", clients, f"is outside what the data support, {reach.clients_min} to {reach.clients_max}"
+        )
+    solved = model.figures.solved(clients, think, limit)
+    if solved.mean_batch > reach.batch_requests_max:
+        raise OutsideTheData(
+            "--clients",
+            clients,
+            f"makes batches of {solved.mean_batch:.0f} requests on average, and the largest measured had "
+            f"{reach.batch_requests_max}",
+        )
+    parts = [each.solved(clients, think, limit) for each in model.by_repetition]
+    capacity = max(model.throughput_max_per_s, solved.throughput)
+    servers = max(1, round(solved.mean_batch))
+    return Prediction(
+        clients=clients,
+        throughput_per_s=_estimate(
+            model,
+            solved.throughput,
+            [part.throughput for part in parts],
+            model.throughput_spread_share,
+            confidence,
+        ),
+        response_time_s=_estimate(
+            model,
+            solved.response_time,
+            [part.response_time for part in parts],
+            model.response_spread_share,
+            confidence,
+        ),
+        mean_batch_requests=solved.mean_batch,
+        store_utilization=solved.utilization,
+        handling_utilization=solved.handling_utilization,
+        extrapolated=clients > model.points[-1].clients,
+        mm1_response_s=_open_response(solved.throughput, capacity, 1),
+        mmm_response_s=_open_response(solved.throughput, capacity, servers),
+    )
+
+
+def _estimate(model: Model, value: float, parts: list[float], spread_share: float, confidence: float) -> Estimate:
+    if len(parts) < 2:
+        return Estimate(value, math.nan, math.nan)
+    side = (1 + confidence) / 2
+    between = float(np.std(parts, ddof=1)) / math.sqrt(len(parts)) * float(stats.t.ppf(side, len(parts) - 1))
+    beside = spread_share * value * float(stats.t.ppf(side, model.degrees_of_freedom))
+    half = math.hypot(between, beside)
+    return Estimate(value, max(0.0, value - half), value + half)
+
+
+def _open_response(throughput: float, capacity: float, servers: int) -> float:
+    """What M/M/1 or M/M/m answers; NaN where it has no answer, at its full capacity."""
+    if throughput >= capacity * (1 - ROUNDING):
+        return math.nan
+    if servers == 1:
+        return mm1(throughput, capacity).mean_response
+    return mmm(throughput, capacity / servers, servers).mean_response

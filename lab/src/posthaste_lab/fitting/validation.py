@@ -1,0 +1,119 @@
+"""The test a model must pass: fitted to a few numbers of clients, laid beside all others.
+
+A prediction is not asked to be nearer than the measurement itself is known: where the measurement's own interval is
+wider than the target, the interval is the bound.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from posthaste_lab.errors import BadArgument
+from posthaste_lab.fitting.calibration import fit_group
+from posthaste_lab.fitting.model import Model
+from posthaste_lab.fitting.observations import Observation
+from posthaste_lab.fitting.prediction import Prediction, predict
+from posthaste_lab.stats import MeanInterval, mean_interval
+
+THROUGHPUT_TARGET, RESPONSE_TARGET = 0.05, 0.10
+CALIBRATED_MAX = 4
+
+
+@dataclass(frozen=True)
+class Line:
+    """A number of clients: measured, predicted, and the differences as shares of what was measured."""
+
+    clients: int
+    calibrated: bool
+    throughput: MeanInterval
+    response: MeanInterval
+    predicted: Prediction
+
+    @property
+    def throughput_error(self) -> float:
+        """Signed, as a share of the measured mean."""
+        return self.predicted.throughput_per_s.value / self.throughput.mean - 1
+
+    @property
+    def response_error(self) -> float:
+        """Signed, as a share of the measured mean."""
+        return self.predicted.response_time_s.value / self.response.mean - 1
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Mean absolute error over the numbers of clients not fitted to, and what it may be at most."""
+
+    error: float
+    bound: float
+
+    @property
+    def kept(self) -> bool:
+        """Whether it is within the bound."""
+        return self.error <= self.bound
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The table and what it comes to."""
+
+    model: Model
+    lines: list[Line]
+    throughput: Summary
+    response: Summary
+
+
+def validate(
+    seen: Sequence[Observation], calibrate: Sequence[int] | None = None, confidence: float = 0.95
+) -> Validation:
+    """Fit to the trials with `calibrate` clients (default: four, spread over all), and predict the rest.
+
+    Raises BadArgument when nothing is left to predict, or more than four numbers of clients are fitted to.
+    """
+    counts = sorted({each.population for each in seen})
+    chosen = sorted(set(calibrate)) if calibrate is not None else spread_over(counts)
+    if len(chosen) > CALIBRATED_MAX:
+        raise BadArgument("--calibrate", chosen, f"must be at most {CALIBRATED_MAX} numbers of clients")
+    if not set(chosen) <= set(counts):
+        raise BadArgument("--calibrate", chosen, f"must be among the measured numbers of clients {counts}")
+    if not set(counts) - set(chosen):
+        raise BadArgument("--calibrate", chosen, "leaves no number of clients to predict")
+    model = fit_group([each for each in seen if each.population in chosen], confidence)
+    lines = [_line(seen, n, model, confidence, calibrated=n in chosen) for n in counts]
+    held_out = [line for line in lines if not line.calibrated]
+    return Validation(
+        model,
+        lines,
+        _summary([(line.throughput_error, line.throughput) for line in held_out], THROUGHPUT_TARGET),
+        _summary([(line.response_error, line.response) for line in held_out], RESPONSE_TARGET),
+    )
+
+
+def spread_over(counts: Sequence[int]) -> list[int]:
+    """Four of them, first and last included, evenly by rank; one fewer than there are at most."""
+    number = min(CALIBRATED_MAX, len(counts) - 1)
+    places = np.rint(np.linspace(0, len(counts) - 1, max(1, number))).astype(int)
+    return [counts[place] for place in places]
+
+
+def _line(seen: Sequence[Observation], clients: int, model: Model, confidence: float, *, calibrated: bool) -> Line:
+    trials = [each for each in seen if each.population == clients]
+    if len(trials) < 2:
+        raise BadArgument("repetitions", len(trials), f"of {clients} clients must be at least 2, for an interval")
+    (predicted,) = predict(model, [clients], confidence=confidence)
+    return Line(
+        clients,
+        calibrated,
+        mean_interval([each.throughput_per_s for each in trials], confidence),
+        mean_interval([each.response_time_s for each in trials], confidence),
+        predicted,
+    )
+
+
+def _summary(held_out: list[tuple[float, MeanInterval]], target: float) -> Summary:
+    """The bound is the mean over the points of the target, or of the measurement's own half-width where it is wider."""
+    return Summary(
+        float(np.mean([abs(error) for error, _ in held_out])),
+        float(np.mean([max(target, measured.half_width / measured.mean) for _, measured in held_out])),
+    )

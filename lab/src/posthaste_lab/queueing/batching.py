@@ -1,0 +1,198 @@
+"""One server that takes all who wait at once: clients, and a store that commits in batches.
+
+A batch of n takes `batch_time + n request_time`, and whoever comes meanwhile waits for the next one. That is no
+station of a product-form network, and taking it for one (a load-dependent station with exponential times) is wrong by
+a third where clients think: they then wait for the rest of one batch, not for a whole one. But between two ends of a
+batch nothing happens except that clients come, so those who wait at the end of a batch are a Markov chain of N+1
+states, and it can be solved without approximation.
+
+Where the clients are meanwhile is a closed network of its own (they think, are on their way, and pass a place that
+handles one request at a time); by Norton's theorem it is to the store a single source whose rate depends on how many
+are in it (Chandy, Herzog and Woo, IBM J. Res. Dev. 19, 1975). The chain at the ends of services is Kendall's (1953),
+for bulk service Bailey's (1954).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import expm
+from scipy.special import roots_genlaguerre
+
+from posthaste_lab.checks import FloatArray, count, fraction, non_negative
+from posthaste_lab.errors import BadArgument, NumericalError
+from posthaste_lab.queueing.closed import solve
+from posthaste_lab.queueing.station import Station
+
+IntArray = npt.NDArray[np.int_]
+
+NODES = 3  # points that stand for the law of a batch's time: right up to its fifth moment
+EVEN = 0.01  # the gamma function of one over it is a number still
+TICKS = 4096  # of the shortest time, to which times are rounded where they decide who came meanwhile
+DOUBLINGS_MAX = 20
+NOTHING = 1e-200  # a probability below it is none; numbers near the smallest there are would be slow and lose digits
+SETTLING_STEPS = 64
+
+
+@dataclass(frozen=True)
+class BatchServer:
+    """N clients before a server of batches, in the long run.
+
+    `throughput` in requests per second and `response_time` in seconds (think time not in it) count all requests, also
+    those that do not visit the server. `mean_batch` is the mean number of requests in a batch. `utilization` is the
+    share of time the server has a batch, `handling_utilization` that of the place that handles one request at a time.
+    """
+
+    population: int
+    think_time: float
+    throughput: float
+    response_time: float
+    mean_batch: float
+    utilization: float
+    handling_utilization: float
+
+
+def batch_server(
+    population: int,
+    batch_time: float,
+    request_time: float,
+    *,
+    think_time: float = 0.0,
+    path_time: float = 0.0,
+    handling_time: float = 0.0,
+    visits: float = 1.0,
+    batch_limit: int | None = None,
+    scv: float = 0.0,
+) -> BatchServer:
+    """A closed system whose bottleneck serves all who wait at once, in `batch_time + n request_time` seconds.
+
+    Each of `population` clients thinks for `think_time`, is on its way for `path_time` (both exponential, nobody
+    waits there), is handled for `handling_time` one at a time, and visits the server with probability `visits`, else
+    it is done. A batch holds at most `batch_limit` requests. `scv` is the squared coefficient of variation of a
+    batch's time (0: always the same; a gamma law, of which three points are taken). Exact for scv = 0, but for
+    rounding to 1/4096 of the shortest batch where it is asked who came meanwhile.
+
+    Raises BadArgument for what cannot be: no time at all in the server, or none out of it.
+    """
+    n = count("population", population)
+    away, handling = non_negative("think_time", think_time) + non_negative("path_time", path_time), handling_time
+    non_negative("handling_time", handling)
+    share = 1.0 if visits == 1 else fraction("visits", visits)
+    limit = n if batch_limit is None else count("batch_limit", batch_limit)
+    fixed, each = non_negative("batch_time", batch_time), non_negative("request_time", request_time)
+    spread = non_negative("scv", scv)
+    if fixed + each == 0:
+        raise BadArgument("batch_time", batch_time, "must be above 0, or request_time must")
+    if away + handling == 0:
+        raise BadArgument("path_time", path_time, "must be above 0, or think_time or handling_time must")
+
+    waiting = np.arange(1, n + 1)  # those in the line when a batch begins
+    sizes = np.minimum(waiting, limit)
+    times = fixed + each * sizes
+    rates = _rates_of_return(n, away / share, handling / share)
+    law = _law(sizes, _left_outside(rates, n - waiting, times, spread))
+    at_end = _stationary(law)
+    begins = np.concatenate([[at_end[0] + at_end[1]], at_end[2:]])  # whoever comes first to an idle server begins alone
+    busy = float(begins @ times)
+    cycle = busy + float(at_end[0]) / float(rates[-1])
+    served = float(begins @ sizes)
+    throughput = served / cycle / share
+    return BatchServer(
+        population=n,
+        think_time=think_time,
+        throughput=throughput,
+        response_time=n / throughput - think_time,
+        mean_batch=served,
+        utilization=busy / cycle,
+        handling_utilization=throughput * handling,
+    )
+
+
+def _rates_of_return(population: int, delay: float, handling: float) -> FloatArray:
+    """How many come to the server per second while 0, 1, … are out of it."""
+    if handling == 0:
+        return np.arange(population + 1) / delay
+    outside = solve([Station("handling", handling)], population, delay)
+    return np.concatenate([[0.0], outside.throughput])
+
+
+def _left_outside(rates: FloatArray, outside: IntArray, times: FloatArray, scv: float) -> FloatArray:
+    """Row by row: the law of how many are still outside when a batch ends, of those who were when it began.
+
+    Being outside is a pure death process, so its transitions over a tick are one matrix exponential, and over any
+    number of ticks a product of that matrix squared again and again.
+    """
+    nodes, weights = _points(scv)
+    spans = np.outer(nodes, times)
+    doublings = min(DOUBLINGS_MAX, int(np.ceil(np.log2(spans.max() / spans.min() * TICKS))))
+    tick = spans.max() / 2**doublings
+    ticks = np.minimum(np.maximum(np.rint(spans / tick), 1), 2**doublings - 1).astype(int).ravel()
+    step = _cleared(expm((np.diag(rates[1:], -1) - np.diag(rates)) * tick))
+    rows = np.zeros((len(ticks), len(rates)))
+    rows[np.arange(len(ticks)), np.tile(outside, len(nodes))] = 1.0
+    for bit in range(doublings):
+        chosen = (ticks >> bit) & 1 == 1
+        rows[chosen] = rows[chosen] @ step
+        step = _cleared(step @ step)
+    law = np.tensordot(weights, rows.reshape(len(nodes), len(times), len(rates)), axes=1)
+    return np.asarray(law / law.sum(axis=1, keepdims=True))
+
+
+def _points(scv: float) -> tuple[FloatArray, FloatArray]:
+    """A gamma law of mean 1 as a few points: Gauss and Laguerre's, or Hermite's where it is as good as normal."""
+    if scv < EVEN:
+        away = np.sqrt(3 * scv)
+        return np.array([1 - away, 1.0, 1 + away]), np.array([1, 4, 1]) / 6
+    nodes, weights = roots_genlaguerre(NODES, 1 / scv - 1)
+    return np.asarray(nodes * scv), np.asarray(weights / weights.sum())
+
+
+def _law(sizes: IntArray, left: FloatArray) -> FloatArray:
+    """From those who wait at the end of a batch to those who do at the end of the next."""
+    population = len(sizes)
+    law = np.zeros((population + 1, population + 1))
+    for row, size in enumerate(sizes.tolist()):
+        law[row + 1, : population - size + 1] = left[row, : population - size + 1][::-1]
+    law[0] = law[1]
+    return np.asarray(law / law.sum(axis=1, keepdims=True))
+
+
+def _cleared(law: FloatArray) -> FloatArray:
+    return np.where(law < NOTHING, 0.0, law)
+
+
+def _stationary(law: FloatArray) -> FloatArray:
+    """Long-run shares of the states by the elimination of Grassmann, Taksar and Heyman (1985), which never subtracts.
+
+    A chain whose states hardly mix is no trouble to it: two halves of the clients who take turns may do so for ever.
+    States are eliminated the rarest first, so that none divides by what hardly ever happens.
+    """
+    rough = _after_some_steps(law)
+    order = np.argsort(-rough, kind="stable")
+    a = _cleared(law)[np.ix_(order, order)]
+    for k in range(len(a) - 1, 0, -1):
+        total = a[k, :k].sum()
+        if total <= 0:  # a chain that falls apart: it stays where it began
+            return rough
+        a[:k, k] /= total
+        a[:k, :k] += np.outer(a[:k, k], a[k, :k])
+    shares = np.zeros(len(a))
+    shares[0] = 1.0
+    for k in range(1, len(a)):
+        shares[k] = shares[:k] @ a[:k, k]
+    sorted_back = np.empty(len(a))
+    sorted_back[order] = shares / shares.sum()
+    if not np.isfinite(sorted_back).all():
+        raise NumericalError(f"a chain of batches without a long run, of {len(law)} states")
+    return sorted_back
+
+
+def _after_some_steps(law: FloatArray) -> FloatArray:
+    """Roughly where the chain is when all clients came at once."""
+    shares = np.zeros(len(law))
+    shares[-1] = 1.0
+    total = np.zeros(len(law))
+    for _ in range(SETTLING_STEPS):
+        shares = _cleared(shares @ law)
+        total += shares
+    return np.asarray(total / total.sum())

@@ -1,0 +1,124 @@
+"""The server of batches against closed forms, against a simulation, and against what no system can do."""
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from simulated import Played, System
+
+from posthaste_lab.errors import BadArgument
+from posthaste_lab.queueing import batch_server
+from posthaste_lab.stats import mean_interval
+
+
+def test_one_client_never_waits() -> None:
+    """Its round is the sum of all times, whatever their laws."""
+    solved = batch_server(1, 0.001, 0.0002, think_time=0.01, path_time=0.002, scv=3.0)
+    assert solved.throughput == pytest.approx(1 / 0.0132)
+    assert solved.response_time == pytest.approx(0.0032)
+    assert solved.mean_batch == pytest.approx(1)
+
+
+def test_two_halves_of_the_clients_take_turns_where_nothing_else_takes_time() -> None:
+    """Everybody is served in every second batch: R = 2 a + b N."""
+    for clients in (2, 7, 64):
+        solved = batch_server(clients, 0.001, 0.00001, path_time=1e-7)
+        assert solved.response_time == pytest.approx(0.002 + 0.00001 * clients, rel=1e-3)
+        assert solved.mean_batch == pytest.approx(clients / 2, rel=1e-3)
+
+
+def test_a_full_batch_is_the_most_there_is() -> None:
+    """With far more clients than a batch holds, throughput is B / (a + b B)."""
+    solved = batch_server(100, 0.001, 0.0001, path_time=0.001, batch_limit=8)
+    assert solved.throughput == pytest.approx(8 / 0.0018, rel=1e-6)
+    assert solved.utilization == pytest.approx(1)
+
+
+def test_what_is_handled_one_at_a_time_is_a_limit_too() -> None:
+    """However large the batches."""
+    solved = batch_server(300, 0.001, 0.0, path_time=0.001, handling_time=0.0001)
+    assert solved.throughput == pytest.approx(10_000, rel=1e-3)
+    assert solved.handling_utilization == pytest.approx(1, rel=1e-3)
+
+
+def test_clients_who_think_wait_for_the_rest_of_one_batch() -> None:
+    """With very many of them arrivals are random: R = T/2 + T; a load-dependent station would say 2 T."""
+    solved = batch_server(300, 0.001, 0.0, think_time=0.1)
+    assert solved.utilization > 0.9
+    assert solved.response_time == pytest.approx(0.0015, rel=0.05)
+
+
+SYSTEMS = {
+    "thinking": (10, System(path=0.005, request=0.0001)),
+    "hurried": (12, System(path=0.0003, request=0.0001)),
+    "small batches": (40, System(path=0.02, request=0.00005, limit=4)),
+    "handled one at a time": (20, System(path=0.001, handling=0.00008)),
+    "some pass the line by": (20, System(path=0.001, visits=0.6)),
+    "uneven batches": (20, System(path=0.004, scv=1.5)),
+    "nearly even batches": (20, System(path=0.004, scv=0.009)),
+}
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_the_model_agrees_with_a_simulation(name: str) -> None:
+    """Throughput and response time lie in a 99.9 % interval over runs, or within 1 % of its middle."""
+    clients, system = SYSTEMS[name]
+    solved = batch_server(
+        clients,
+        system.batch,
+        system.request,
+        path_time=system.path,
+        handling_time=system.handling,
+        visits=system.visits,
+        batch_limit=system.limit,
+        scv=system.scv,
+    )
+    rates = []
+    for seed in range(6):
+        played = Played(system, clients, random.Random(seed))  # noqa: S311 - no secret
+        played.play(1.2)
+        rates.append(sum(at >= 0.2 for at, _ in played.responses))
+    interval = mean_interval(rates, 0.999)
+    slack = 0.01 * interval.mean
+    assert interval.low - slack <= solved.throughput <= interval.high + slack
+    assert interval.half_width < 0.08 * interval.mean
+
+
+times = st.floats(1e-5, 1e-2)
+
+
+@given(a=times, b=times, path=times, handling=times, visits=st.floats(0.1, 1.0), limit=st.integers(1, 40))
+def test_no_law_is_broken(a: float, b: float, path: float, handling: float, visits: float, limit: int) -> None:
+    """More clients never get less; nothing is busy for more than all the time; nobody waits for less than nothing."""
+    before = 0.0
+    for clients in (1, 2, 5, 17):
+        solved = batch_server(clients, a, b, path_time=path, handling_time=handling, visits=visits, batch_limit=limit)
+        assert solved.throughput >= before * (1 - 1e-4)
+        assert 0 < solved.utilization <= 1 + 1e-9
+        assert 0 < solved.handling_utilization <= 1 + 1e-4  # times are rounded where it is asked who came meanwhile
+        assert 1 - 1e-9 <= solved.mean_batch <= min(limit, clients) + 1e-9
+        assert solved.response_time >= path + handling + visits * (a + b) - 1e-9
+        assert solved.throughput * visits * (a + b * limit) / limit <= 1 + 1e-9
+        before = solved.throughput
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"population": 0}, "population"),
+        ({"batch_time": 0.0, "request_time": 0.0}, "batch_time"),
+        ({"batch_time": -1.0}, "batch_time"),
+        ({"path_time": 0.0}, "path_time"),
+        ({"handling_time": -1.0}, "handling_time"),
+        ({"visits": 1.5}, "visits"),
+        ({"batch_limit": 0}, "batch_limit"),
+        ({"scv": np.nan}, "scv"),
+    ],
+)
+def test_what_cannot_be_is_an_error_that_names_it(arguments: dict[str, float], named: str) -> None:
+    """And nothing is computed."""
+    whole = {"population": 4, "batch_time": 0.001, "request_time": 0.0001, "path_time": 0.001} | arguments
+    with pytest.raises(BadArgument, match=named):
+        batch_server(**whole)  # type: ignore[arg-type]
