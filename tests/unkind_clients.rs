@@ -90,6 +90,21 @@ fn a_client_that_has_said_everything_still_gets_its_answers() {
     assert!(answers.contains("one") && answers.ends_with("+PONG\r\n"), "{answers}");
 }
 
+/// The server hears of the bytes and of the end behind them at once.
+#[test]
+fn a_client_whose_last_words_come_with_its_end_is_let_go() {
+    let (server, _dir) = server(&[]);
+    server.signal("STOP");
+    let mut socket = TcpStream::connect(server.addr()).expect("the kernel takes it");
+    socket.write_all(b"QCREATE q\r\nSEND q one\r\nPING\r\n").expect("the kernel takes it");
+    socket.shutdown(Shutdown::Write).expect("a half-close");
+    server.signal("CONT");
+    socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a limit");
+    let mut answers = String::new();
+    socket.read_to_string(&mut answers).expect("answers, then the end");
+    assert!(answers.ends_with("+PONG\r\n"), "{answers}");
+}
+
 #[test]
 fn a_slow_reader_is_not_read_and_harms_only_itself() {
     const REQUESTS: usize = 5_000;

@@ -52,6 +52,8 @@ pub struct Connection {
     pub blocked: bool,
     /// The kernel may have bytes for us.
     pub can_read: bool,
+    /// The peer has said its last: behind what can be read there is the end, of which no further event tells.
+    pub hung_up: bool,
     /// The peer has said that it sends no more.
     pub peer_done: bool,
     /// It stands in the turn's list of those to serve.
@@ -81,6 +83,7 @@ impl Connection {
             under_way: false,
             blocked: false,
             can_read: true,
+            hung_up: false,
             peer_done: false,
             listed: false,
             dirty: false,
@@ -228,12 +231,13 @@ impl Connection {
         turn.give_read_buffer(buffer);
     }
 
-    /// Reads once; a short read means that the kernel has no more, and an event will tell when it has.
+    /// Reads once; a short read means that the kernel has no more, and an event will tell when it has. Not of the end, if an
+    /// event has told of that with the bytes.
     fn read_socket(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.socket.read(buffer) {
                 Ok(n) => {
-                    self.can_read = n == buffer.len();
+                    self.can_read = n == buffer.len() || self.hung_up && n > 0;
                     self.peer_done |= n == 0;
                     return Ok(n);
                 }

@@ -147,6 +147,7 @@ impl Network {
             Token(listener) if listener >= FIRST_LISTENER => self.accept(listener - FIRST_LISTENER),
             Token(slot) => {
                 let Some(connection) = self.connections.get_mut(slot) else { return };
+                connection.hung_up |= event.is_read_closed();
                 connection.can_read |= event.is_readable() || event.is_read_closed();
                 if event.is_writable() {
                     connection.now_writable();
