@@ -22,7 +22,7 @@ WORDS = {
     "parse": "parsing and network thread",
     "waiting": "waiting for a worker",
     "dispatch": "dispatch",
-    "service": "service by the store",
+    "service": "service by store or server",
     "reply": "answering",
     "outside": "outside the tier",
 }
