@@ -51,6 +51,7 @@ class System:
     scv: float = 0.0
     limit: int = 256
     servers: int = 1
+    turn: float = 0.0  # from a batch's answers to taking the next
 
 
 @dataclass
@@ -118,6 +119,8 @@ class Played:
             yield self.env.timeout((system.batch + system.request * len(batch)) * spread)
             for _, answered in batch:
                 answered.succeed()
+            if system.turn:
+                yield self.env.timeout(system.turn)
 
 
 def write_run(directory: Path, system: System, clients: list[int], repetitions: int = 3, requests: int = 3000) -> Path:

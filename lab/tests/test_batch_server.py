@@ -29,6 +29,17 @@ def test_two_halves_of_the_clients_take_turns_where_nothing_else_takes_time() ->
         assert solved.mean_batch == pytest.approx(clients / 2, rel=1e-3)
 
 
+def test_clients_who_are_gone_for_no_time_at_all_are_no_trouble() -> None:
+    """Halves that would take turns for longer than there are numbers for, with even and with uneven batches."""
+    for scv in (0.0, 0.3, 4.0):
+        for path in (1e-7, 1e-6, 3e-5):
+            for visits in (1.0, 0.7):
+                solved = batch_server(64, 0.004, 0.00002, path_time=path, scv=scv, visits=visits)
+                assert solved.throughput * visits == pytest.approx(64 / (0.008 + 0.00002 * 64), rel=0.03)
+    uneven = batch_server(64, 0.00184, 0.000101, path_time=4.7e-06, handling_time=3.49e-06, visits=0.9993, scv=1.387)
+    assert uneven.throughput == pytest.approx(64 / (0.00368 + 0.000101 * 64), rel=0.03)
+
+
 def test_a_full_batch_is_the_most_there_is() -> None:
     """With far more clients than a batch holds, throughput is B / (a + b B)."""
     solved = batch_server(100, 0.001, 0.0001, path_time=0.001, batch_limit=8)

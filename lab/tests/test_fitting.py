@@ -42,6 +42,12 @@ def test_the_figures_of_a_known_system_are_found_again(known: Path) -> None:
     assert model.range.clients_max == 192
 
 
+def test_the_turn_between_two_batches_is_part_of_what_a_batch_takes(tmp_path: Path) -> None:
+    """Clients wait for it as they do for the store."""
+    run = write_run(tmp_path / "run", System(turn=0.0003, path=0.0005), [4, 16, 32], requests=1500)
+    assert 0.00124 < fit_run(read_run(run)).models[0].figures.batch_s < 0.00132  # a few begin without a turn before
+
+
 def test_numbers_of_clients_not_fitted_to_lie_within_the_intervals(known: Path) -> None:
     """Means of those in between that were measured, and nearly all trials; the intervals are narrow enough to tell."""
     seen = observations(read_run(known))

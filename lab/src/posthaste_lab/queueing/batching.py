@@ -31,7 +31,7 @@ EVEN = 0.01  # the gamma function of one over it is a number still
 TICKS = 4096  # of the shortest time, to which times are rounded where they decide who came meanwhile
 DOUBLINGS_MAX = 20
 NOTHING = 1e-200  # a probability below it is none; numbers near the smallest there are would be slow and lose digits
-SETTLING_STEPS = 64
+SETTLING_STEPS = 128
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _stationary(law: FloatArray) -> FloatArray:
     a = _cleared(law)[np.ix_(order, order)]
     for k in range(len(a) - 1, 0, -1):
         total = a[k, :k].sum()
-        if total <= 0:  # a chain that falls apart: it stays where it began
+        if total < NOTHING:  # a chain that falls apart: it stays where it began
             return rough
         a[:k, k] /= total
         a[:k, :k] += np.outer(a[:k, k], a[k, :k])
@@ -180,6 +180,7 @@ def _stationary(law: FloatArray) -> FloatArray:
     shares[0] = 1.0
     for k in range(1, len(a)):
         shares[k] = shares[:k] @ a[:k, k]
+        shares /= shares.max()  # or states that are likelier beyond all measure would overflow
     sorted_back = np.empty(len(a))
     sorted_back[order] = shares / shares.sum()
     if not np.isfinite(sorted_back).all():
@@ -192,7 +193,7 @@ def _after_some_steps(law: FloatArray) -> FloatArray:
     shares = np.zeros(len(law))
     shares[-1] = 1.0
     total = np.zeros(len(law))
-    for _ in range(SETTLING_STEPS):
+    for step in range(2 * SETTLING_STEPS):
         shares = _cleared(shares @ law)
-        total += shares
+        total += shares if step >= SETTLING_STEPS else 0.0
     return np.asarray(total / total.sum())
