@@ -319,9 +319,10 @@ fn a_frozen_database_is_waited_for() {
     let frozen = Instant::now();
     let addr = server.addr();
     let request = thread::spawn(move || ask(addr, &["SEND", "probe", "x"]));
-    sleep(Duration::from_secs(3));
-    soon("it says why it is not ready", SOON, || is_in_trouble(&server, "has not answered"));
+    sleep(Duration::from_secs(4));
+    let (status, said) = server.readiness();
     postgres.signal_all(Signal::CONT);
+    assert!(status == 503 && said.contains("has not answered"), "{status} {said}");
     let answer = request.join().expect("the request");
     assert!(answer.integer().is_some(), "{answer:?}");
     assert!(frozen.elapsed() >= Duration::from_secs(3), "it was not frozen");

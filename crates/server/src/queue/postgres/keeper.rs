@@ -134,7 +134,9 @@ struct Round {
 impl Round {
     fn run(mut self, stopping: &AtomicBool) {
         while !stopping.load(Ordering::Relaxed) {
+            self.shared.reach.asks(true);
             self.go();
+            self.shared.reach.asks(false);
         }
     }
 
@@ -246,9 +248,7 @@ impl Round {
         let none: Option<i64> = None;
         let arguments: [(&(dyn ToSql + Sync), Type); 2] =
             [(&none, Type::INT8), (&self.tick_from_ms, Type::INT8)];
-        self.shared.reach.waits(true);
         let asked = self.link.ask("SELECT * FROM posthaste.upkeep($1, $2, 1000)", &arguments, true);
-        self.shared.reach.waits(false);
         let Ok(rows) = asked else {
             self.tick_from_ms = 0; // it may be another server, with another clock
             return;

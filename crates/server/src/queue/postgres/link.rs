@@ -42,7 +42,7 @@ struct State {
     down: Option<(String, Instant, Duration)>,
     /// How often a connection was made.
     made: u64,
-    /// Since when the keeper has waited for an answer.
+    /// Since when the keeper has been at what it asks in a round.
     asked: Option<Instant>,
 }
 
@@ -85,9 +85,9 @@ impl Reach {
         state.down.as_ref().map(|(why, ..)| why.clone()).or(silent)
     }
 
-    /// The keeper, which asks all the time, begins or ends to wait for an answer.
-    pub(super) fn waits(&self, waits: bool) {
-        self.state().asked = waits.then(Instant::now);
+    /// The keeper, which has something to ask all the time, begins or ends a round.
+    pub(super) fn asks(&self, asks: bool) {
+        self.state().asked = asks.then(Instant::now);
     }
 
     /// How often a connection was made.
