@@ -95,20 +95,21 @@ fn with_environment(command: Command, prefix: &str) -> Command {
     })
 }
 
-/// The file of `--config` or `--check`, which is needed before the flags can be read.
+/// The file of `--config`, or of the cache tier's `--check` (elsewhere a flag), which is needed before the flags can be read.
 fn config_path(args: &[OsString]) -> Option<OsString> {
-    let command = args.get(1).and_then(|command| command.to_str()).unwrap_or_default().to_uppercase();
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        if arg == "--config" || arg == "--check" {
-            return args.next().cloned();
+    let command = args.get(1).and_then(|command| command.to_str()).unwrap_or_default();
+    let names = if command == "cache" { &["--config", "--check"][..] } else { &["--config"] };
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        let Some(arg) = arg.to_str() else { continue };
+        if names.contains(&arg) {
+            return rest.next().cloned();
         }
-        let value = |name: &str| arg.to_str()?.strip_prefix(name)?.strip_prefix('=');
-        if let Some(path) = value("--config").or(value("--check")) {
+        if let Some(path) = names.iter().find_map(|name| arg.strip_prefix(name)?.strip_prefix('=')) {
             return Some(path.into());
         }
     }
-    std::env::var_os(format!("POSTHASTE_{command}_CONFIG"))
+    std::env::var_os(format!("POSTHASTE_{}_CONFIG", command.to_uppercase()))
 }
 
 /// Makes the file's values the defaults of the flags they name.
