@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from posthaste_lab.cli import app, main
+from posthaste_lab.errors import NumericalError
 
 DATA = Path(__file__).parent / "data"
 
@@ -130,3 +131,18 @@ def test_wrong_use_is_one_line_and_2(
 ) -> None:
     """Which argument, its value, and what it has to be."""
     assert said in refused(capsys, monkeypatch, *arguments)
+
+
+def test_a_solver_that_gives_up_says_so_in_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No trace; and exit code 1, for the use was right."""
+
+    def gives_up(**_: object) -> None:
+        raise NumericalError("no finite solution")
+
+    monkeypatch.setattr("posthaste_lab.cli.app", gives_up)
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 1
+    assert capsys.readouterr().err == "posthaste-lab: no finite solution\n"

@@ -10,6 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from posthaste_lab.cli import audit, factorial, fit, models, report, run
+from posthaste_lab.errors import NumericalError
 from posthaste_lab.experiments.problems import BadExperiment, RunFailed
 
 app = typer.Typer(
@@ -56,7 +57,7 @@ def main() -> None:
         for problem in error.problems:
             typer.echo(f"posthaste-lab: {error.where}: {problem}", err=True)
         sys.exit(2)
-    except RunFailed as error:
+    except (RunFailed, NumericalError) as error:
         _fail(str(error), 1)
     except (ValueError, OSError) as error:
         _fail(str(error), 2)
