@@ -211,7 +211,6 @@ pub(crate) fn decoded(bytes: &[u8]) -> Got {
 }
 
 /// Several answers.
-#[allow(dead_code)] // as above
 pub(crate) fn decoded_all(mut bytes: &[u8]) -> Vec<Got> {
     let mut answers = Vec::new();
     while !bytes.is_empty() {
@@ -254,7 +253,6 @@ pub(crate) fn parsed(request: &str) -> (Vec<u8>, Operation) {
 }
 
 /// A request that stands behind others in the same bytes.
-#[allow(dead_code)] // not every test that shares this file asks several at once
 pub(crate) fn parsed_after(bytes: &mut Vec<u8>, request: &str) -> Operation {
     let mut words = Vec::new();
     for word in request.split(' ') {
