@@ -70,6 +70,7 @@ check: ## Check form, lints and types, of Rust and Python
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m mypy --config-file tests/clients/pyproject.toml tests/clients
 	$(PYTHON) -m mypy --config-file lab/pyproject.toml lab/src lab/tests
+	$(PYTHON) -m mypy --config-file clients/python/pyproject.toml clients/python/src
 
 .PHONY: bench
 bench: ## Measure against the peers, side by side (takes a while; wants a quiet machine)

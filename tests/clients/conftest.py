@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from router import Memcached
 from tier import Tier, program
 
 
@@ -72,3 +73,17 @@ def accounts_file(tmp_path: Path) -> Path:
         capture_output=True,
     )
     return path
+
+
+@pytest.fixture
+def memcached(tmp_path: Path) -> Iterator[Callable[[], Memcached]]:
+    """Start a memcached of the distribution's."""
+    started: list[Memcached] = []
+
+    def start() -> Memcached:
+        started.append(Memcached(tmp_path))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.stop()

@@ -3,7 +3,6 @@
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from pymemcache import MemcacheIllegalInputError, serde
@@ -11,20 +10,6 @@ from pymemcache.client.base import Client, PooledClient
 from pymemcache.client.hash import HashClient
 
 from router import Memcached, Router
-
-
-@pytest.fixture
-def memcached(tmp_path: Path) -> Iterator[Callable[[], Memcached]]:
-    """Start a memcached of the distribution's."""
-    started: list[Memcached] = []
-
-    def start() -> Memcached:
-        started.append(Memcached(tmp_path))
-        return started[-1]
-
-    yield start
-    for server in started:
-        server.stop()
 
 
 @pytest.fixture

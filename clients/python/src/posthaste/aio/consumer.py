@@ -1,0 +1,124 @@
+"""The asynchronous consumer: what `posthaste.consumer` says, with tasks for threads.
+
+    async for delivery in Consumer(client, "orders"):
+        async with delivery as message:
+            await work(message)
+
+`await Consumer(client, "orders").run(work, at_once=10)` works on up to ten messages at the same time.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import Unpack
+
+from posthaste.aio.client import Client
+from posthaste.consumer import PAUSE_S, PIECE_S, growing_pause
+from posthaste.errors import Busy, ConnectionLost, LeaseLost, PosthasteError, StoreFailed
+from posthaste.message import Message
+from posthaste.requests import ReadOptions
+
+log = logging.getLogger("posthaste")
+
+
+class Delivery:
+    """One leased message. In an `async with` it is extended, then acknowledged or, after an exception, given back."""
+
+    def __init__(
+        self, client: Client, message: Message, lease: float, longest: float, pause: Callable[[Message], float]
+    ) -> None:
+        """A message, and what to do with it meanwhile and afterwards."""
+        self._client = client
+        self._lease = lease
+        self._longest = longest
+        self._pause = pause
+        self.message = message
+
+    async def __aenter__(self) -> Message:
+        """Begin the work."""
+        self._renewal = asyncio.create_task(self._renew())
+        return self.message
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End it. LeaseLost when it was done and somebody else may be doing it again."""
+        self._renewal.cancel()
+        if kind is None:
+            if await self._client.ack(self.message) == 0:
+                raise LeaseLost(f"message {self.message.id}: its lease had run out before it was acknowledged")
+        elif issubclass(kind, Exception):
+            await self._client.nack(self.message, delay=self._pause(self.message))
+        else:
+            await self._client.nack(self.message)  # not its fault: whoever comes next may have it at once
+
+    async def _renew(self) -> None:
+        end = time.monotonic() + self._longest
+        while time.monotonic() + self._lease / 3 < end:
+            await asyncio.sleep(self._lease / 3)
+            try:
+                if not await self._client.extend(self.message, self._lease):
+                    return
+            except PosthasteError as error:
+                log.warning("a lease could not be extended yet: %s", error)
+
+
+class Consumer:
+    """Takes messages of a queue, or of a sender, until it is stopped or cancelled."""
+
+    def __init__(
+        self,
+        client: Client,
+        queue: str | None = None,
+        *,
+        lease: float = 60.0,
+        longest: float = 3600.0,
+        pause: Callable[[Message], float] = growing_pause,
+        **options: Unpack[ReadOptions],
+    ) -> None:
+        """Take nothing yet."""
+        if lease <= 0:
+            raise ValueError(f"lease must be above 0 seconds, not {lease}")
+        self._client = client
+        self._queue = queue
+        self._lease = lease
+        self._longest = longest
+        self._pause = pause
+        self._options = options
+        self._stopped = asyncio.Event()
+
+    def stop(self) -> None:
+        """Take no further message. Heard within a second."""
+        self._stopped.set()
+
+    async def __aiter__(self) -> AsyncIterator[Delivery]:
+        """Deliveries until `stop`. While the tier does not serve, it waits and asks again."""
+        while not self._stopped.is_set():
+            try:
+                message = await self._client.pop(self._queue, lease=self._lease, wait=PIECE_S, **self._options)
+            except (ConnectionLost, Busy, StoreFailed) as error:
+                log.warning("no message can be had now: %s", error)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopped.wait(), PAUSE_S)
+                continue
+            if message is not None:
+                yield Delivery(self._client, message, self._lease, self._longest, self._pause)
+
+    async def run(self, work: Callable[[Message], Awaitable[object]], *, at_once: int = 1) -> None:
+        """Have messages worked on, so many at once, until `stop`. What fails is logged and comes back later."""
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(at_once):
+                tasks.create_task(self._work_off(work))
+
+    async def _work_off(self, work: Callable[[Message], Awaitable[object]]) -> None:
+        async for delivery in self:
+            try:
+                async with delivery as message:
+                    await work(message)
+            except PosthasteError as error:
+                log.warning("message %d may be delivered again: %s", delivery.message.id, error)
+            except Exception:
+                log.exception("message %d failed and is given back", delivery.message.id)

@@ -1,0 +1,121 @@
+"""A consumer: messages are acknowledged when their work is done, given back when it failed, kept while it lasts.
+
+    for delivery in Consumer(client, "orders"):
+        with delivery as message:
+            work(message)
+
+or `Consumer(client, "orders").run(work)`, which also logs what failed and goes on.
+
+A lease is what makes this safe: when the process dies, its message comes back to others after at most `lease`
+seconds. While the work lasts the lease is extended from a thread beside it, up to `longest` seconds, so that work
+which hangs does not keep its message for good. A message that failed comes back after a pause that grows with its
+deliveries; a queue with a dead letter option moves it aside in the end.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Unpack
+
+from posthaste.client import Client
+from posthaste.errors import Busy, ConnectionLost, LeaseLost, PosthasteError, StoreFailed
+from posthaste.message import Message
+from posthaste.renewal import Renewal
+from posthaste.requests import ReadOptions, receipt
+
+log = logging.getLogger("posthaste")
+
+PIECE_S = 1.0
+"""How long one request waits for a message, so that `stop` is heard within it."""
+PAUSE_S = 1.0
+"""How long a consumer pauses when the tier does not serve."""
+
+
+def growing_pause(message: Message) -> float:
+    """1, 2, 4 … seconds after each delivery that failed, at most a minute."""
+    return float(min(2 ** min(message.deliveries - 1, 6), 60))
+
+
+class Delivery:
+    """One leased message. In a `with` it is extended, then acknowledged or, after an exception, given back."""
+
+    def __init__(self, client: Client, message: Message, renewal: Renewal, pause: Callable[[Message], float]) -> None:
+        """A message, and what to do with it afterwards."""
+        self._client = client
+        self._renewal = renewal
+        self._pause = pause
+        self.message = message
+
+    def __enter__(self) -> Message:
+        """Begin the work."""
+        self._renewal.begin(receipt(self.message))
+        return self.message
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End it. LeaseLost when it was done and somebody else may be doing it again."""
+        self._renewal.end(receipt(self.message))
+        if kind is None:
+            if self._client.ack(self.message) == 0:
+                raise LeaseLost(f"message {self.message.id}: its lease had run out before it was acknowledged")
+        elif issubclass(kind, Exception):
+            self._client.nack(self.message, delay=self._pause(self.message))
+        else:
+            self._client.nack(self.message)  # not its fault: whoever comes next may have it at once
+
+
+class Consumer:
+    """Takes messages of a queue, or of a sender, one after the other, until it is stopped.
+
+    Several threads may share one; each then works on a message of its own.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        queue: str | None = None,
+        *,
+        lease: float = 60.0,
+        longest: float = 3600.0,
+        pause: Callable[[Message], float] = growing_pause,
+        **options: Unpack[ReadOptions],
+    ) -> None:
+        """Take nothing yet."""
+        if lease <= 0:
+            raise ValueError(f"lease must be above 0 seconds, not {lease}")
+        self._client = client
+        self._queue = queue
+        self._lease = lease
+        self._pause = pause
+        self._options = options
+        self._stopped = threading.Event()
+        self._renewal = Renewal(client.extend, lease, longest)
+
+    def stop(self) -> None:
+        """Take no further message. Heard within a second; from a signal handler or another thread too."""
+        self._stopped.set()
+
+    def __iter__(self) -> Iterator[Delivery]:
+        """Deliveries until `stop`. While the tier does not serve, it waits and asks again."""
+        while not self._stopped.is_set():
+            try:
+                message = self._client.pop(self._queue, lease=self._lease, wait=PIECE_S, **self._options)
+            except (ConnectionLost, Busy, StoreFailed) as error:
+                log.warning("no message can be had now: %s", error)
+                self._stopped.wait(PAUSE_S)
+                continue
+            if message is not None:
+                yield Delivery(self._client, message, self._renewal, self._pause)
+
+    def run(self, work: Callable[[Message], object]) -> None:
+        """Have each message worked on, until `stop`. What fails is logged and comes back later."""
+        for delivery in self:
+            try:
+                with delivery as message:
+                    work(message)
+            except PosthasteError as error:
+                log.warning("message %d may be delivered again: %s", delivery.message.id, error)
+            except Exception:
+                log.exception("message %d failed and is given back", delivery.message.id)

@@ -1,0 +1,67 @@
+"""How a client connects and how often it tries: the same for the blocking and the asynchronous one.
+
+Trying again is done here and not by redis-py, whose own repetition is switched off: it knows neither which requests
+may be repeated nor that BUSY and STORE may.
+
+A wait for a message is asked for in pieces shorter than the time-out. One long wait would need a connection without
+a time-out, and such a connection notices a peer that vanished only when something is sent.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from redis.backoff import ExponentialWithJitterBackoff
+
+from posthaste.errors import Busy, ConnectionLost, PosthasteError, StoreFailed
+from posthaste.requests import Request
+
+URL = "redis://127.0.0.1:7411"
+
+_SHORTEST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long one try may take, and how many there are."""
+
+    timeout: float
+    attempts: int
+
+    def __post_init__(self) -> None:
+        """Refuse what could never work."""
+        if self.timeout <= 0:
+            raise ValueError(f"timeout must be above 0 seconds, not {self.timeout}")
+        if self.attempts < 1:
+            raise ValueError(f"attempts must be at least 1, not {self.attempts}")
+
+    def pauses(self) -> Iterator[float]:
+        """Seconds to pause after each failed try but the last: longer and longer, at random."""
+        backoff = ExponentialWithJitterBackoff(cap=_LONGEST_PAUSE_S, base=_SHORTEST_PAUSE_S)
+        for failures in range(1, self.attempts):
+            yield backoff.compute(failures)
+
+    def piece(self, left: float) -> float:
+        """How long to wait for a message in one request, of the seconds that are left."""
+        return min(left, self.timeout / 2)
+
+
+def options(account: str | None, secret: str | None, patience: Patience, more: dict[str, Any]) -> dict[str, Any]:
+    """What redis-py is told. RESP3, because its maps have types."""
+    return {
+        "username": account,
+        "password": "" if account is not None and secret is None else secret,
+        "protocol": 3,
+        "socket_timeout": patience.timeout,
+        "socket_connect_timeout": patience.timeout,
+        "socket_keepalive": True,
+        **more,
+    }
+
+
+def may_repeat(request: Request[Any], error: PosthasteError) -> bool:
+    """Whether to try again after this error."""
+    if isinstance(error, Busy):
+        return True  # nothing happened
+    return request.repeatable and isinstance(error, (ConnectionLost, StoreFailed))

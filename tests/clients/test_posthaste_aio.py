@@ -1,0 +1,157 @@
+"""The typed Python client (clients/python) for asyncio, against the real program."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import posthaste
+import pytest
+from posthaste import Message
+from posthaste.aio import Client, Consumer
+
+from losing_proxy import LosingProxy
+from tier import Tier
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until something is true."""
+    async with asyncio.timeout(20):
+        while not await holds():
+            await asyncio.sleep(0.01)
+
+
+def talk(port: int, scenario: Callable[[Client], Awaitable[None]]) -> None:
+    """Run a scenario with a client that finds the queue `orders`."""
+
+    async def run() -> None:
+        async with Client(f"redis://127.0.0.1:{port}") as client:
+            await client.create_queue("orders")
+            await scenario(client)
+
+    asyncio.run(run())
+
+
+def test_every_request_has_its_method(tier: Tier) -> None:
+    """And answers as the blocking client does."""
+
+    async def scenario(client: Client) -> None:
+        sent = await client.send("orders", "one", headers={"kind": "coffee"})
+        assert await client.send_many("orders", "two", "three") == [sent + 1, sent + 2]
+        assert [queue.messages for queue in await client.queues()] == [3]
+        assert (await client.queue("orders")).bytes == 11
+        assert await client.readable() == ["orders"]
+        peeked = await client.peek("orders")
+        assert peeked is not None
+        assert (peeked.id, peeked.headers) == (sent, {"kind": b"coffee"})
+        assert len(await client.peek_many("orders", count=2)) == 2
+        first = await client.pop("orders", lease=60)
+        assert first is not None
+        assert await client.extend(first, 30)
+        assert await client.nack(first)
+        leased = await client.pop_many("orders", count=3, lease=60)
+        assert await client.ack(*leased) == 3
+        assert await client.redrive("orders") == 0
+        assert await client.purge_queue("orders") == 0
+        assert await client.delete_queue("orders") == 0
+        with pytest.raises(posthaste.NoQueue):
+            await client.queue("orders")
+
+    talk(tier.port, scenario)
+
+
+def test_lost_answers_do_no_harm(tier: Tier) -> None:
+    """A send and a pop are repeated with their keys."""
+    with LosingProxy(tier.port) as proxy:
+
+        async def scenario(client: Client) -> None:
+            proxy.lose_next_answer()
+            sent = await client.send("orders", "once")
+            assert (await client.queue("orders")).messages == 1
+            proxy.lose_next_answer()
+            popped = await client.pop("orders")
+            assert popped is not None
+            assert popped.id == sent
+            proxy.lose_next_answer()
+            with pytest.raises(posthaste.ConnectionLost):
+                await client.send_many("orders", "one", "two")
+            assert proxy.lost == 3
+
+        talk(proxy.port, scenario)
+
+
+def test_a_consumer_works_on_several_messages_at_once(tier: Tier) -> None:
+    """Each is acknowledged; one that fails comes back and is done the next time."""
+
+    async def scenario(client: Client) -> None:
+        await client.send_many("orders", *(str(number) for number in range(40)))
+        done: list[int] = []
+        meeting = asyncio.Barrier(4)  # passed only if four are worked on at the same time
+
+        async def work(message: Message) -> None:
+            if message.deliveries == 1:
+                await meeting.wait()
+            if message.text == "7" and message.deliveries == 1:
+                raise RuntimeError("not this time")
+            done.append(int(message.text))
+
+        consumer = Consumer(client, "orders", pause=lambda _: 0.05)
+
+        async def stop_when_done() -> None:
+            await until(lambda: empty(client))
+            consumer.stop()
+
+        await asyncio.gather(consumer.run(work, at_once=4), stop_when_done())
+        assert sorted(done) == list(range(40))
+
+    talk(tier.port, scenario)
+
+
+async def empty(client: Client) -> bool:
+    """Whether `orders` holds nothing."""
+    return (await client.queue("orders")).messages == 0
+
+
+def test_work_longer_than_its_lease_keeps_its_message(tier: Tier) -> None:
+    """The lease is extended meanwhile."""
+
+    async def scenario(client: Client) -> None:
+        await client.send("orders", "slow")
+        async for delivery in Consumer(client, "orders", lease=0.6):
+            async with delivery:
+                await asyncio.sleep(2)
+                assert await client.pop("orders") is None
+            break
+        assert await empty(client)
+
+    talk(tier.port, scenario)
+
+
+def test_a_cancelled_consumer_gives_its_message_back_at_once(tier: Tier) -> None:
+    """And one that only waits is given none."""
+
+    async def scenario(client: Client) -> None:
+        consumer = Consumer(client, "orders", lease=600)
+        begun = asyncio.Event()
+
+        async def work(_: Message) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        waiting = asyncio.create_task(Consumer(client, "orders", lease=600).run(work))
+        await asyncio.sleep(0.2)
+        await cancel(waiting)
+        running = asyncio.create_task(consumer.run(work))
+        await client.send("orders", "x")
+        await begun.wait()
+        await cancel(running)
+        found = await client.pop("orders", wait=10)
+        assert found is not None
+        assert found.deliveries == 2
+
+    talk(tier.port, scenario)
+
+
+async def cancel(task: asyncio.Task[None]) -> None:
+    """Cancel a task and wait until it has ended."""
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

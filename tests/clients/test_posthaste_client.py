@@ -1,0 +1,325 @@
+"""The typed Python client (clients/python), blocking, against the real program."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import posthaste
+import pytest
+from posthaste import Client, Consumer, DeadLetter, Message
+
+from losing_proxy import LosingProxy
+from tier import Tier
+
+Connect = Callable[..., Client]
+
+
+@pytest.fixture
+def connect() -> Iterator[Connect]:
+    """Connect a client to a port; it is closed with the test."""
+    clients: list[Client] = []
+
+    def connect(port: int, **options: Any) -> Client:  # noqa: ANN401 - the client's own options
+        clients.append(Client(f"redis://127.0.0.1:{port}", **options))
+        return clients[-1]
+
+    yield connect
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture
+def client(tier: Tier, connect: Connect) -> Client:
+    """A client of a tier that has the queue `orders`."""
+    made = connect(tier.port)
+    made.create_queue("orders")
+    return made
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait until something is true."""
+    end = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < end, "it did not come true"
+        time.sleep(0.01)
+
+
+def test_a_message_is_an_object_with_what_was_sent(client: Client) -> None:
+    """Every field has its type; the body is bytes, and text where it is UTF-8."""
+    sent = client.send("orders", "zwei Kaffee, groß", priority=7, headers={"kind": "coffee"}, ttl=60)
+    found = client.pop("orders", lease=60)
+    assert found is not None
+    assert (found.id, found.queue, found.sender, found.recipient) == (sent, "orders", "default", None)
+    assert (found.text, found.priority, found.headers) == ("zwei Kaffee, groß", 7, {"kind": b"coffee"})
+    assert abs((datetime.now(UTC) - found.sent_at).total_seconds()) < 60
+    assert found.deliveries == 1
+    assert client.ack(found) == 1
+    assert client.pop("orders") is None
+
+
+def test_a_body_is_any_bytes(client: Client) -> None:
+    """And one that is no text says so, with Python's own error."""
+    client.send("orders", bytes(range(256)))
+    found = client.pop("orders")
+    assert found is not None
+    assert found.body == bytes(range(256))
+    with pytest.raises(UnicodeDecodeError):
+        _ = found.text
+
+
+def test_a_queue_tells_its_options_and_counts(client: Client) -> None:
+    """What was asked for at its creation is what it has."""
+    grave = DeadLetter("failed", after=3)
+    client.create_queue("orders", max_messages=10, max_bytes=1000, ttl=60.5, dead_letter=grave, strict=True)
+    client.send_many("orders", "one", "two", "three")
+    client.pop("orders", lease=60)
+    details = client.queue("orders")
+    assert (details.messages, details.leased, details.delayed, details.bytes) == (3, 1, 0, 11)
+    assert (details.max_messages, details.max_bytes, details.ttl_s) == (10, 1000, 60.5)
+    assert (details.dead_letter, details.strict, details.forbid_self) == (grave, True, False)
+    assert [queue.name for queue in client.queues()] == ["orders", "failed"]
+    assert client.readable() == ["orders"]
+    assert client.purge_queue("orders") == 3
+    assert client.delete_queue("failed") == 0
+    unnamed = client.create_queue()
+    assert client.queue(str(unnamed)).dead_letter is None
+
+
+def test_a_read_may_choose_and_look_ahead(client: Client) -> None:
+    """By sender, not one's own, several at once."""
+    client.send_many("orders", "one", "two")
+    client.send("orders", "urgent", priority=1)
+    assert [message.text for message in client.peek_many("orders", count=2)] == ["urgent", "one"]
+    assert client.peek("orders", not_own=True) is None
+    assert client.peek(sender="nobody") is None
+    taken = client.pop_many(sender="default", count=5)
+    assert [message.text for message in taken] == ["urgent", "one", "two"]
+    assert client.pop_many("orders", count=5) == []
+
+
+def test_every_refusal_is_a_type(start: Callable[..., Tier], connect: Connect) -> None:
+    """A program catches what it can do something about."""
+    client = connect(start("--max-message", "1000").port)
+    client.create_queue("small", max_messages=1)
+    client.create_queue("hermit", forbid_self=True)
+    client.create_queue("strict", strict=True)
+    client.send("small", "x")
+    refusals: list[tuple[type[posthaste.Refused], Callable[[], object]]] = [
+        (posthaste.NoQueue, lambda: client.send("nowhere", "x")),
+        (posthaste.BadQuery, lambda: client.peek()),
+        (posthaste.TooBig, lambda: client.send("small", "x" * 1001)),
+        (posthaste.Full, lambda: client.send("small", "x")),
+        (posthaste.Denied, lambda: client.send("hermit", "x", to="default")),
+        (posthaste.NoAccount, lambda: client.send("strict", "x", to="nobody")),
+    ]
+    for kind, ask in refusals:
+        with pytest.raises(kind) as caught:
+            ask()
+        assert type(caught.value) is kind
+        assert not str(caught.value).startswith(kind.word)
+    with pytest.raises(posthaste.Refused, match="PRIORITY"):
+        client.send("small", "x", priority=256)
+
+
+def test_a_closed_tier_admits_its_accounts(
+    start: Callable[..., Tier], accounts_file: Path, connect: Connect
+) -> None:
+    """Account and secret; without them, or with others, an error that says which."""
+    port = start("--accounts", str(accounts_file)).port
+    alice = connect(port, account="alice", secret="wonderland")
+    alice.create_queue("orders")
+    with pytest.raises(posthaste.NotLoggedIn):
+        connect(port).queues()
+    with pytest.raises(posthaste.NoAccount):
+        connect(port, account="alice", secret="looking-glass").queues()
+
+
+def test_a_send_whose_answer_is_lost_is_stored_once(tier: Tier, connect: Connect) -> None:
+    """It is repeated with the same key."""
+    with LosingProxy(tier.port) as proxy:
+        client = connect(proxy.port)
+        client.create_queue("orders")
+        proxy.lose_next_answer()
+        sent = client.send("orders", "once")
+        assert proxy.lost == 1
+        assert [message.id for message in client.peek_many("orders", count=10)] == [sent]
+
+
+def test_a_pop_whose_answer_is_lost_gives_its_message_all_the_same(tier: Tier, connect: Connect) -> None:
+    """It is repeated with the same key, so it is not a second pop."""
+    with LosingProxy(tier.port) as proxy:
+        client = connect(proxy.port)
+        client.create_queue("orders")
+        client.send_many("orders", "first", "second")
+        proxy.lose_next_answer()
+        popped = client.pop("orders")
+        assert proxy.lost == 1
+        assert popped is not None
+        assert popped.text == "first"
+        assert [message.text for message in client.peek_many("orders", count=10)] == ["second"]
+
+
+def test_what_cannot_be_repeated_is_not(tier: Tier, connect: Connect) -> None:
+    """The program hears that the connection was lost, and nothing is there twice."""
+    with LosingProxy(tier.port) as proxy:
+        client = connect(proxy.port)
+        client.create_queue("orders")
+        proxy.lose_next_answer()
+        with pytest.raises(posthaste.ConnectionLost):
+            client.send_many("orders", "one", "two")
+        assert len(client.peek_many("orders", count=10)) == 2
+
+
+def test_a_message_with_a_key_of_its_own_is_stored_once(client: Client) -> None:
+    """Also when two programs send it."""
+    assert client.send("orders", "x", dedup="order-17") == client.send("orders", "x", dedup="order-17")
+    assert client.queue("orders").messages == 1
+
+
+def test_a_tier_that_is_away_is_an_error_after_the_last_try(tier: Tier, connect: Connect) -> None:
+    """And after a crash and a start the same client goes on."""
+    client = connect(tier.port, attempts=2)
+    client.create_queue("orders")
+    tier.kill()
+    with pytest.raises(posthaste.ConnectionLost):
+        client.send("orders", "x")
+    tier.start()
+    client.send("orders", "x")
+
+
+def test_a_wait_may_be_longer_than_the_time_out(tier: Tier, connect: Connect) -> None:
+    """It is asked for in pieces; the message that comes late is there."""
+    waiting, sending = connect(tier.port, timeout=0.5, attempts=1), connect(tier.port)
+    sending.create_queue("orders")
+    timer = threading.Timer(1.2, lambda: sending.send("orders", "late"))
+    timer.start()
+    found = waiting.pop("orders", wait=30)
+    timer.join()
+    assert found is not None
+    assert found.text == "late"
+
+
+def test_wrong_use_is_told_before_anything_is_sent(client: Client) -> None:
+    """With the argument and its value."""
+    with pytest.raises(ValueError, match="timeout"):
+        Client(timeout=0)
+    with pytest.raises(ValueError, match="attempts"):
+        Client(attempts=0)
+    with pytest.raises(ValueError, match="lease"):
+        Consumer(client, "orders", lease=0)
+    client.send("orders", "x")
+    popped = client.pop("orders")
+    assert popped is not None
+    with pytest.raises(ValueError, match=f"message {popped.id} has no lease"):
+        client.ack(popped)
+
+
+def consume(consumer: Consumer, work: Callable[[Message], object]) -> threading.Thread:
+    """Let a consumer run beside the test."""
+    thread = threading.Thread(target=consumer.run, args=(work,))
+    thread.start()
+    return thread
+
+
+def test_a_consumer_acknowledges_what_was_done(client: Client) -> None:
+    """And takes messages in their order, until it is stopped."""
+    client.send_many("orders", "one", "two", "three")
+    consumer = Consumer(client, "orders")
+    done: list[str] = []
+    thread = consume(consumer, lambda message: done.append(message.text))
+    until(lambda: client.queue("orders").messages == 0)
+    consumer.stop()
+    thread.join()
+    assert done == ["one", "two", "three"]
+
+
+def test_what_fails_comes_back_and_ends_as_a_dead_letter(client: Client) -> None:
+    """The consumer goes on; the message moves aside after its last delivery."""
+    client.create_queue("orders", dead_letter=DeadLetter("failed", after=2))
+    client.send_many("orders", "bad", "good")
+    seen: list[tuple[str, int]] = []
+
+    def work(message: Message) -> None:
+        seen.append((message.text, message.deliveries))
+        if message.text == "bad":
+            raise RuntimeError("this one cannot be done")
+
+    consumer = Consumer(client, "orders", pause=lambda _: 0.05)
+    thread = consume(consumer, work)
+    until(lambda: client.queue("failed").messages == 1)
+    consumer.stop()
+    thread.join()
+    assert sorted(seen) == [("bad", 1), ("bad", 2), ("good", 1)]
+    grave = client.peek("failed")
+    assert grave is not None
+    assert (grave.first_queue, grave.reason) == ("orders", "nack")
+    assert client.redrive("failed") == 1
+
+
+def test_work_longer_than_its_lease_keeps_its_message(client: Client) -> None:
+    """The lease is extended while the work lasts, so nobody else is given the message."""
+    client.send("orders", "slow")
+    for delivery in Consumer(client, "orders", lease=0.6):
+        with delivery as message:
+            time.sleep(2)
+            assert client.pop("orders") is None
+            assert message.deliveries == 1
+        break
+    assert client.queue("orders").messages == 0
+
+
+def test_work_that_hangs_loses_its_message(client: Client) -> None:
+    """After `longest` the lease runs out; the acknowledgment that comes too late is an error."""
+    client.send("orders", "hung")
+
+    def hang() -> None:
+        for delivery in Consumer(client, "orders", lease=0.3, longest=0.0):
+            with delivery:
+                until(lambda: client.peek("orders") is not None)
+            return
+
+    with pytest.raises(posthaste.LeaseLost):
+        hang()
+
+
+def test_an_interrupt_gives_the_message_back_at_once(client: Client) -> None:
+    """Whoever comes next need not wait for the lease to run out."""
+    client.send("orders", "x")
+    consumer = Consumer(client, "orders", pause=lambda _: 3600.0)
+    with pytest.raises(KeyboardInterrupt):
+        consumer.run(lambda _: signal.raise_signal(signal.SIGINT))
+    again = client.pop("orders")
+    assert again is not None
+    assert again.deliveries == 2
+
+
+def test_a_consumer_outlives_its_server(tier: Tier, connect: Connect) -> None:
+    """It waits while the tier is away, and goes on when it is back."""
+    client = connect(tier.port, attempts=1)
+    client.create_queue("orders")
+    done = threading.Event()
+    consumer = Consumer(client, "orders")
+    thread = consume(consumer, lambda _: done.set())
+    tier.kill()
+    tier.start()
+    connect(tier.port).send("orders", "x")
+    assert done.wait(20)
+    consumer.stop()
+    thread.join()
+
+
+def test_threads_may_share_a_consumer(client: Client) -> None:
+    """Each message is worked on once."""
+    client.send_many("orders", *(str(number) for number in range(100)))
+    consumer = Consumer(client, "orders")
+    done: list[int] = []
+    threads = [consume(consumer, lambda message: done.append(int(message.text))) for _ in range(4)]
+    until(lambda: client.queue("orders").messages == 0)
+    consumer.stop()
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == list(range(100))
