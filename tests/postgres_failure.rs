@@ -27,12 +27,15 @@ use client::{Answer, Client};
 use crew::Crew;
 use cut::Wire;
 use postgres::{Postgres, Stop};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use session::Session;
 use support::Server;
 
 /// How soon the service is back when the database is, or readiness tells; two seconds and what a busy machine adds.
 const SOON: Duration = Duration::from_millis(2_500);
+
+/// How long PostgreSQL may need to replay its log after a crash.
+const RECOVERY: Duration = Duration::from_secs(30);
 
 /// How soon a request gets `STORE` when the database is known to be away.
 const AT_ONCE: Duration = Duration::from_secs(1);
@@ -209,6 +212,28 @@ fn backends_are_terminated_again_and_again() {
         pop
     };
     gets_what_is_sent(server.addr(), pop);
+    crew.finish(server.addr());
+}
+
+/// A backend that is killed takes the others and the shared memory with it, and whatever of the log was there only.
+#[test]
+fn a_killed_backend_takes_nothing_acknowledged_with_it() {
+    let (postgres, server) = both(&[]);
+    let crew = Crew::start(&[server.addr()], 24);
+    for _ in 0..8 {
+        sleep(Duration::from_millis(300));
+        let pid = postgres.psql(
+            "postgres",
+            "SELECT pid FROM pg_stat_activity WHERE application_name = 'posthaste' AND query LIKE '%posthaste.apply%' LIMIT 1",
+        );
+        let pid = pid.parse().ok().and_then(Pid::from_raw).expect("a worker is connected");
+        let _ = kill_process(pid, Signal::KILL); // it may have ended by itself
+        // How soon PostgreSQL has recovered is its own affair, and the disk's.
+        soon("PostgreSQL has recovered", RECOVERY, || match ask(server.addr(), &["QCREATE", "probe"]) {
+            Answer::Integer(_) => Ok(()),
+            answer => Err(format!("{answer:?}")),
+        });
+    }
     crew.finish(server.addr());
 }
 

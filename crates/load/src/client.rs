@@ -109,12 +109,21 @@ impl<D: Dialogue> Client<D> {
         };
         let (begun, length) = (instruments.watch.as_ref().map_or(0, Watch::last), out.len());
         let Some(asked) = self.dialogue.ask(&mut instruments.shared, out) else { return false };
-        let encoded = instruments.watch.as_mut().map_or(0, Watch::look);
-        let departure = Departure { begun, encoded, bytes: out.len() - length };
+        let departure = Departure { begun, encoded: 0, bytes: out.len() - length };
         self.due.as_mut().and_then(VecDeque::pop_front);
         self.left = self.left.saturating_sub(1);
         self.in_flight.push_back(InFlight { asked, since, departure });
         true
+    }
+
+    /// The last `requests` that were issued are about to be written, in one go.
+    pub(crate) fn encoded(&mut self, requests: usize, watch: &mut Watch) {
+        let encoded = watch.look();
+        self.in_flight
+            .iter_mut()
+            .rev()
+            .take(requests)
+            .for_each(|request| request.departure.encoded = encoded);
     }
 
     /// Takes the answer to the oldest request in flight, once `bytes` begin with a whole one.
@@ -130,12 +139,26 @@ impl<D: Dialogue> Client<D> {
         let measured = instruments.tally.measures(now);
         match self.dialogue.answer(asked, bytes, measured, &mut instruments.shared) {
             Answer::Whole { len, outcome, word } => {
-                let (client, kind, due) = (self.number, D::kind(asked), *since);
-                let ended = instruments.watch.as_mut().map_or(now, |watch| {
-                    let departure = *departure;
-                    watch.note(&Arrival { client, kind, outcome, due, departure, arrived: now, bytes: len })
-                });
-                instruments.tally.record(kind, outcome, ended.saturating_sub(due), measured, word);
+                let (kind, due, departure) = (D::kind(asked), *since, *departure);
+                if let Some(word) = word.filter(|_| measured) {
+                    instruments.tally.error(word);
+                }
+                match &mut instruments.watch {
+                    None => instruments.tally.record(kind, outcome, now.saturating_sub(due), measured),
+                    Some(watch) => {
+                        let (client, arrived, bytes) = (self.number, now, len);
+                        watch.keep(Arrival {
+                            client,
+                            kind,
+                            outcome,
+                            measured,
+                            due,
+                            departure,
+                            arrived,
+                            bytes,
+                        });
+                    }
+                }
                 self.in_flight.pop_front();
                 Received::Answer(len)
             }

@@ -114,12 +114,23 @@ impl<D: Dialogue> Connection<D> {
                 Received::Broken(why) => self.broken = Some(why.into_owned()),
             }
         }
+        if let Some(watch) = instruments.watch.as_mut().filter(|_| answers > 0) {
+            watch.understood(&mut instruments.tally);
+        }
         (answers, used)
     }
 
-    /// Queues the client's next request; says whether there was one.
-    pub(crate) fn issue(&mut self, now: u64, instruments: &mut Instruments<D>) -> bool {
-        self.broken.is_none() && self.client.issue(now, instruments, &mut self.out)
+    /// Queues up to `requests` of the client, which leave together; says whether there was one.
+    pub(crate) fn issue(&mut self, requests: usize, now: u64, instruments: &mut Instruments<D>) -> bool {
+        let mut issued = 0;
+        while self.broken.is_none() && issued < requests && self.client.issue(now, instruments, &mut self.out)
+        {
+            issued += 1;
+        }
+        if let Some(watch) = instruments.watch.as_mut().filter(|_| issued > 0) {
+            self.client.encoded(issued, watch);
+        }
+        issued > 0
     }
 
     /// Writes what is queued; asks for writability only when the socket takes no more.

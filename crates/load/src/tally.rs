@@ -139,22 +139,18 @@ impl Tally {
         self.window.contains(now)
     }
 
-    /// Counts a request of a kind that took `nanos`; `word` is the first word of an error. What is not `measured`
-    /// counts for the live line only.
-    pub fn record(&mut self, kind: usize, outcome: Outcome, nanos: u64, measured: bool, word: Option<&[u8]>) {
+    /// Counts a request of a kind that took `nanos`. What is not `measured` counts for the live line only.
+    pub fn record(&mut self, kind: usize, outcome: Outcome, nanos: u64, measured: bool) {
         if let Some(live) = &mut self.live {
             live.record(outcome, nanos);
         }
-        if !measured {
-            return;
-        }
-        self.kinds[kind].record(outcome, nanos);
-        if let Some(word) = word {
-            self.error(word);
+        if measured {
+            self.kinds[kind].record(outcome, nanos);
         }
     }
 
-    fn error(&mut self, word: &[u8]) {
+    /// Counts the first word of a measured error.
+    pub fn error(&mut self, word: &[u8]) {
         let mut word = String::from_utf8_lossy(&word[..word.len().min(48)]).into_owned();
         if self.words.len() >= WORDS_MAX && !self.words.contains_key(&word) {
             "others".clone_into(&mut word);
@@ -205,7 +201,7 @@ mod tests {
         let mut tally = Tally::new(WINDOW, 2, false);
         for now in [999, 1_000, 999_999_999, 1_000_000_000] {
             let measured = tally.measures(now);
-            tally.record(1, Outcome::Ok, now, measured, None);
+            tally.record(1, Outcome::Ok, now, measured);
         }
         assert_eq!(tally.total().counts.ok, 2);
         assert_eq!(tally.kinds().map(|(kind, _)| kind).collect::<Vec<_>>(), [1]);
@@ -214,8 +210,9 @@ mod tests {
     #[test]
     fn errors_are_counted_by_word_and_kept_out_of_response_times() {
         let mut tally = Tally::new(WINDOW, 2, false);
-        tally.record(0, Outcome::Error, 5_000, true, Some(b"BUSY"));
-        tally.record(0, Outcome::Null, 6_000, true, None);
+        tally.record(0, Outcome::Error, 5_000, true);
+        tally.error(b"BUSY");
+        tally.record(0, Outcome::Null, 6_000, true);
         let total = tally.total();
         assert_eq!(total.counts, Counts { ok: 0, nulls: 1, errors: 1 });
         assert_eq!(total.latency.len(), 1);
@@ -226,7 +223,7 @@ mod tests {
     fn percentiles_are_within_a_thousandth_and_survive_merging() {
         let mut halves = [Tally::new(WINDOW, 2, false), Tally::new(WINDOW, 2, false)];
         for micros in 1..=10_000 {
-            halves[micros % 2].record(0, Outcome::Ok, micros as u64 * 1_000, true, None);
+            halves[micros % 2].record(0, Outcome::Ok, micros as u64 * 1_000, true);
         }
         let [mut all, other] = halves;
         all.absorb(&other);
@@ -241,7 +238,7 @@ mod tests {
     fn a_flood_of_different_words_stays_bounded() {
         let mut tally = Tally::new(WINDOW, 2, false);
         for i in 0..1_000 {
-            tally.record(0, Outcome::Error, 5_000, true, Some(format!("E{i}").as_bytes()));
+            tally.error(format!("E{i}").as_bytes());
         }
         assert!(tally.error_words().len() <= WORDS_MAX + 1);
         assert_eq!(tally.error_words().values().sum::<u64>(), 1_000);

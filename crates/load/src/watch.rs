@@ -4,14 +4,16 @@
 //! due -schedule- begun -serialization- encoded -network- arrived -deserialization- parsed
 //! ```
 //!
-//! A run that is not recorded reads the clock once per read; these are two readings more for every request, for its
-//! encoding begins where the last reading was taken. The write to the socket counts as network: it is the kernel's work, done once for all requests that leave together.
-//! Answers that arrive together share one arrival, so the deserialization of the later ones holds that of the
-//! earlier ones, as the client had to wait for it.
+//! A run that is not recorded reads the clock once per read; these are two readings more, for encoding begins where the
+//! last reading was taken. Requests that leave together are encoded together, and answers that arrive together are
+//! understood together: each has the stamps of all, as each has to wait for all. In a deep pipeline, where a request
+//! costs less than a few readings, that is also what keeps the record from slowing the run down. The write to the
+//! socket counts as network: it is the kernel's work.
 
 use posthaste_measure::{ClientStamps, Clock, Ending, Noted, Recorder};
 
 use crate::dialogue::Outcome;
+use crate::tally::Tally;
 
 /// A thread's eye on its requests.
 #[derive(Debug)]
@@ -20,6 +22,8 @@ pub struct Watch {
     recorder: Recorder,
     /// The last reading.
     last: u64,
+    /// Answers of the read at hand, until all are understood.
+    arrivals: Vec<Arrival>,
 }
 
 /// What is known of a request when it leaves; zeros when the run is not recorded.
@@ -36,6 +40,8 @@ pub(crate) struct Arrival {
     pub(crate) client: u32,
     pub(crate) kind: usize,
     pub(crate) outcome: Outcome,
+    /// Within the window.
+    pub(crate) measured: bool,
     pub(crate) due: u64,
     pub(crate) departure: Departure,
     pub(crate) arrived: u64,
@@ -46,7 +52,7 @@ impl Watch {
     /// A thread's watch.
     #[must_use]
     pub(crate) fn new(clock: Clock, recorder: Recorder) -> Self {
-        Self { clock, recorder, last: 0 }
+        Self { clock, recorder, last: 0, arrivals: Vec::new() }
     }
 
     /// Reads the clock.
@@ -61,20 +67,27 @@ impl Watch {
         self.last
     }
 
-    /// Notes a request whose answer has just been understood, and says when that was.
-    pub(crate) fn note(&mut self, arrival: &Arrival) -> u64 {
-        let Arrival { client, kind, outcome, due, departure, arrived, bytes } = *arrival;
-        let Departure { begun, encoded, bytes: request_bytes } = departure;
+    /// Keeps a request whose answer was read until those that were read with it are understood too.
+    pub(crate) fn keep(&mut self, arrival: Arrival) {
+        self.arrivals.push(arrival);
+    }
+
+    /// All that was read together is understood, now: notes and counts it.
+    pub(crate) fn understood(&mut self, tally: &mut Tally) {
         let parsed = self.look();
-        let stamps = ClientStamps { due, begun, encoded, arrived, parsed };
-        let length = |bytes| u32::try_from(bytes).unwrap_or(u32::MAX);
-        self.recorder.note(Noted {
-            client: client.into(),
-            request_bytes: length(request_bytes),
-            answer_bytes: length(bytes),
-            ..Noted::new(u8::try_from(kind).unwrap_or(u8::MAX), ending(outcome), stamps)
-        });
-        parsed
+        for arrival in self.arrivals.drain(..) {
+            let Arrival { client, kind, outcome, measured, due, departure, arrived, bytes } = arrival;
+            let Departure { begun, encoded, bytes: request_bytes } = departure;
+            let stamps = ClientStamps { due, begun, encoded, arrived, parsed };
+            let length = |bytes| u32::try_from(bytes).unwrap_or(u32::MAX);
+            self.recorder.note(Noted {
+                client: client.into(),
+                request_bytes: length(request_bytes),
+                answer_bytes: length(bytes),
+                ..Noted::new(u8::try_from(kind).unwrap_or(u8::MAX), ending(outcome), stamps)
+            });
+            tally.record(kind, outcome, parsed.saturating_sub(due), measured);
+        }
     }
 
     /// Hands on what was noted, before the thread may sleep.

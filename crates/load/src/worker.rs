@@ -282,9 +282,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             }
             return;
         }
-        for _ in 0..answers {
-            connection.issue(now, &mut self.instruments);
-        }
+        connection.issue(answers, now, &mut self.instruments);
         connection.flush(self.poll.registry(), Token(i));
     }
 
@@ -313,7 +311,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             watch.look();
         }
         let connection = &mut self.connections[i];
-        if connection.issue(now, &mut self.instruments) {
+        if connection.issue(1, now, &mut self.instruments) {
             if self.stage == Stage::Measure {
                 self.late.saturating_record(now.saturating_sub(due).max(1));
             }

@@ -31,11 +31,11 @@ impl Distribution {
         Self { histogram, sum_ns: 0 }
     }
 
-    /// Adds one duration in nanoseconds.
+    /// Adds a duration in nanoseconds, so many times.
     #[inline]
-    pub fn record(&mut self, ns: u64) {
-        self.histogram.saturating_record(ns);
-        self.sum_ns = self.sum_ns.saturating_add(ns);
+    pub fn record(&mut self, ns: u64, times: u64) {
+        self.histogram.saturating_record_n(ns, times);
+        self.sum_ns = self.sum_ns.saturating_add(ns.saturating_mul(times));
     }
 
     /// Adds everything `other` holds.
@@ -138,7 +138,7 @@ mod tests {
 
     fn distribution_of(durations: &[u64]) -> Distribution {
         let mut distribution = Distribution::new();
-        durations.iter().for_each(|ns| distribution.record(*ns));
+        durations.iter().for_each(|ns| distribution.record(*ns, 1));
         distribution
     }
 

@@ -53,7 +53,10 @@ impl Cell {
 
     fn take(&self, pending: &mut Vec<Noted>) {
         let mut held = lock(&self.held);
-        pending.iter().for_each(|noted| held.tallies.note(noted));
+        // Requests that were handled together have the same stamps: they are counted together too.
+        for alike in pending.chunk_by(Noted::counts_as) {
+            held.tallies.note(&alike[0], alike.len() as u64);
+        }
         if let Some(backlog) = &self.backlog {
             held.chunk.extend_from_slice(pending);
             if held.chunk.len() + PENDING_MAX > CHUNK_REQUESTS {

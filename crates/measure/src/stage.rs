@@ -134,6 +134,13 @@ impl Noted {
         let trail = stamps.into();
         Self { trail, client: 0, told_ns: 0, request_bytes: 0, answer_bytes: 0, kind, ending }
     }
+
+    /// Whether both make the same difference to counts and distributions.
+    #[inline]
+    pub(crate) fn counts_as(&self, other: &Self) -> bool {
+        let of = |noted: &Self| (noted.kind, noted.ending, noted.trail, noted.told_ns);
+        of(self) == of(other)
+    }
 }
 
 #[cfg(test)]

@@ -26,29 +26,29 @@ impl Tally {
         Self { scheme, endings: [0; 3], stages_ns: [0; STAGES_MAX], spreads }
     }
 
-    /// Counts one request.
+    /// Counts so many requests that are all like this one.
     #[inline]
-    pub fn note(&mut self, noted: &Noted) {
+    pub fn note(&mut self, noted: &Noted, times: u64) {
         let stages = noted.trail.stages();
-        self.endings[noted.ending as usize] += 1;
+        self.endings[noted.ending as usize] += times;
         let mut spreads = self.spreads.iter_mut();
         for (place, stage) in self.scheme.stages.iter().enumerate() {
-            self.stages_ns[place] = self.stages_ns[place].saturating_add(stages[place]);
+            self.stages_ns[place] = self.stages_ns[place].saturating_add(stages[place].saturating_mul(times));
             if stage.spread
                 && let Some(spread) = spreads.next()
                 && noted.trail.has_stage(place)
             {
-                spread.record(stages[place]);
+                spread.record(stages[place], times);
             }
         }
         if self.scheme.told.is_some()
             && let Some(told) = spreads.next()
             && noted.told_ns > 0
         {
-            told.record(noted.told_ns);
+            told.record(noted.told_ns, times);
         }
         if let Some(response) = spreads.next() {
-            response.record(stages.iter().sum());
+            response.record(stages.iter().sum(), times);
         }
     }
 
@@ -126,11 +126,11 @@ impl Tallies {
         Self { scheme, by_kind: scheme.kinds.iter().map(|_| None).collect() }
     }
 
-    /// Counts one request. Panics when its kind has no name.
+    /// Counts so many requests that are all like this one. Panics when its kind has no name.
     #[inline]
-    pub fn note(&mut self, noted: &Noted) {
+    pub fn note(&mut self, noted: &Noted, times: u64) {
         let new = || Box::new(Tally::new(self.scheme));
-        self.by_kind[usize::from(noted.kind)].get_or_insert_with(new).note(noted);
+        self.by_kind[usize::from(noted.kind)].get_or_insert_with(new).note(noted, times);
     }
 
     /// Adds everything `other` counted; both are of the same table of kinds.
@@ -202,8 +202,8 @@ mod tests {
             replied: 2000,
         };
         let refused = Stamps { received: 1000, replied: 1200, ..Stamps::default() };
-        tallies.note(&Noted { told_ns: 300, ..Noted::new(0, Ending::Ok, served) });
-        tallies.note(&Noted::new(0, Ending::Error, refused));
+        tallies.note(&Noted { told_ns: 300, ..Noted::new(0, Ending::Ok, served) }, 1);
+        tallies.note(&Noted::new(0, Ending::Error, refused), 1);
         let figures = tallies.figures(1_000_000_000);
         let send = &figures.kinds[0];
         let counts = ["waiting", "service", "statement", "response"].map(|name| send.spread(name).count);
@@ -228,10 +228,22 @@ mod tests {
             if i % 3 > 0 {
                 (stamps.sent, stamps.answered) = (at(5), at(9));
             }
-            tallies.note(&Noted::new(1, Ending::Ok, stamps));
+            tallies.note(&Noted::new(1, Ending::Ok, stamps), 1);
         }
         let pop = tallies.all().figures("all", 1.0);
         let stages: f64 = pop.stage_means_us.iter().map(|(_, mean)| mean).sum();
         assert!((stages - pop.response.mean_us).abs() < 1e-6, "{pop:?}");
+    }
+
+    #[test]
+    fn requests_counted_together_make_the_difference_that_each_makes() {
+        let stamps =
+            Stamps { received: 10, enqueued: 12, dequeued: 40, sent: 41, answered: 900, replied: 1_000 };
+        let noted = Noted { told_ns: 300, ..Noted::new(0, Ending::Null, stamps) };
+        let (mut together, mut singly) = (Tallies::new(TIER), Tallies::new(TIER));
+        together.note(&noted, 5);
+        (0..5).for_each(|_| singly.note(&noted, 1));
+        assert_eq!(format!("{:?}", together.figures(1)), format!("{:?}", singly.figures(1)));
+        assert_eq!(together.all().ended(Ending::Null), 5);
     }
 }
