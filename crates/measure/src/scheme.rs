@@ -16,6 +16,8 @@ pub struct Scheme {
     pub(crate) stamps: &'static [&'static str],
     /// One less: each lies between two stamps.
     pub(crate) stages: &'static [Stage],
+    /// Whether a request may lack stamps between the first and the last.
+    skips: bool,
     /// A duration inside a stage that the backend tells by itself.
     pub(crate) told: Option<&'static str>,
 }
@@ -52,13 +54,18 @@ impl Scheme {
     /// itself, if it does.
     #[must_use]
     pub const fn tier(kinds: &'static [&'static str], told: Option<&'static str>) -> Self {
-        Self { kinds, stamps: &TIER_STAMPS, stages: &TIER_STAGES, told }
+        Self { kinds, stamps: &TIER_STAMPS, stages: &TIER_STAGES, skips: true, told }
     }
 
     /// Of clients: five stamps from when the request was due to its answer parsed.
     #[must_use]
     pub const fn clients(kinds: &'static [&'static str]) -> Self {
-        Self { kinds, stamps: &CLIENT_STAMPS, stages: &CLIENT_STAGES, told: None }
+        Self { kinds, stamps: &CLIENT_STAMPS, stages: &CLIENT_STAGES, skips: false, told: None }
+    }
+
+    /// Whether the stamp at this place may not be taken.
+    pub(crate) const fn may_lack(&self, place: usize) -> bool {
+        self.skips && place != 0 && place + 1 != self.stamps.len()
     }
 
     /// Names of the distributions that are kept, in the order of the files; the last is always `response`.

@@ -5,11 +5,12 @@
 //! than the copies that brought it here. No compression on top: it would double the cost for a third of the size.
 
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
-use std::{io, mem};
 
+use bytes::Bytes;
 use parquet::basic::{Encoding, LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result as ParquetResult};
@@ -72,21 +73,20 @@ impl RequestTable {
 /// Writes what comes until the backlog is closed; says how many rows there are.
 fn write_all(file: File, scheme: Scheme, clock: Clock, backlog: &Backlog) -> ParquetResult<u64> {
     let mut writer = SerializedFileWriter::new(file, schema(&scheme)?, Arc::new(properties(clock)))?;
-    let (mut rows, mut written) = (Vec::with_capacity(GROUP_ROWS), 0);
-    let mut columns = Columns::new(scheme);
+    let (mut columns, mut written) = (Columns::new(scheme), 0);
     loop {
         let chunk = backlog.take();
         let last = chunk.is_none();
         if let Some(chunk) = chunk {
-            rows.extend_from_slice(&chunk);
+            columns.take(&chunk);
             backlog.give_back(chunk);
         }
-        if rows.len() >= GROUP_ROWS || (last && !rows.is_empty()) {
+        let rows = columns.rows();
+        if rows >= GROUP_ROWS || (last && rows > 0) {
             let mut group = writer.next_row_group()?;
-            columns.write(&rows, &mut group)?;
+            columns.write(&mut group)?;
             group.close()?;
-            written += rows.len() as u64;
-            rows.clear();
+            written += rows as u64;
         }
         if last {
             writer.close()?;
@@ -128,8 +128,7 @@ fn schema(scheme: &Scheme) -> ParquetResult<TypePtr> {
     columns.push(number("request_bytes", Physical::INT32, Repetition::REQUIRED)?);
     columns.push(number("answer_bytes", Physical::INT32, Repetition::REQUIRED)?);
     for (place, stamp) in scheme.stamps.iter().enumerate() {
-        let always = place == 0 || place + 1 == scheme.stamps.len();
-        let repetition = if always { Repetition::REQUIRED } else { Repetition::OPTIONAL };
+        let repetition = if scheme.may_lack(place) { Repetition::OPTIONAL } else { Repetition::REQUIRED };
         columns.push(number(&format!("{stamp}_ns"), Physical::INT64, repetition)?);
     }
     if let Some(told) = scheme.told {
@@ -139,103 +138,114 @@ fn schema(scheme: &Scheme) -> ParquetResult<TypePtr> {
     Type::group_type_builder("request").with_fields(columns).build().map(Arc::new)
 }
 
-/// Rows turned into columns; the space is used again for every group of rows.
+/// Rows turned into columns, chunk by chunk while the chunk is in the cache; the space is used again for every group.
 struct Columns {
-    scheme: Scheme,
-    kinds: Vec<ByteArray>,
-    endings: Vec<ByteArray>,
-    texts: Vec<ByteArray>,
-    longs: Vec<i64>,
-    ints: Vec<i32>,
+    kinds: Words,
+    endings: Words,
+    clients: Vec<i64>,
+    request_bytes: Vec<i32>,
+    answer_bytes: Vec<i32>,
+    stamps: Vec<Times>,
+    told: Option<Times>,
+}
+
+/// A column of words from a short list.
+struct Words {
+    names: Vec<ByteArray>,
+    of_rows: Vec<ByteArray>,
+}
+
+/// A column of nanoseconds.
+struct Times {
+    values: Vec<i64>,
     /// Of a column that may be empty: 1 where there is a value.
-    levels: Vec<i16>,
+    levels: Option<Vec<i16>>,
 }
 
 impl Columns {
     fn new(scheme: Scheme) -> Self {
-        let texts = |names: &[&str]| names.iter().map(|name| ByteArray::from(*name)).collect();
+        let stamps = (0..scheme.stamps.len()).map(|place| Times::new(scheme.may_lack(place)));
         Self {
-            scheme,
-            kinds: texts(scheme.kinds),
-            endings: texts(&Ending::NAMES),
-            texts: Vec::new(),
-            longs: Vec::new(),
-            ints: Vec::new(),
-            levels: Vec::new(),
+            kinds: Words::new(scheme.kinds),
+            endings: Words::new(&Ending::NAMES),
+            clients: Vec::new(),
+            request_bytes: Vec::new(),
+            answer_bytes: Vec::new(),
+            stamps: stamps.collect(),
+            told: scheme.told.map(|_| Times::new(true)),
         }
     }
 
-    fn write(&mut self, rows: &[Noted], group: &mut SerializedRowGroupWriter<'_, File>) -> ParquetResult<()> {
-        let mut texts = mem::take(&mut self.texts);
-        texts.clear();
-        texts.extend(rows.iter().map(|row| self.kinds[usize::from(row.kind)].clone()));
-        put::<ByteArrayType>(group, &texts, None)?;
-        texts.clear();
-        texts.extend(rows.iter().map(|row| self.endings[row.ending as usize].clone()));
-        put::<ByteArrayType>(group, &texts, None)?;
-        self.texts = texts;
-        self.longs(group, rows, |row| row.client)?;
-        self.ints(group, rows, |row| row.request_bytes)?;
-        self.ints(group, rows, |row| row.answer_bytes)?;
-        for place in 0..self.scheme.stamps.len() {
-            let stamp = |row: &Noted| row.trail.0[place];
-            if place == 0 || place + 1 == self.scheme.stamps.len() {
-                self.longs(group, rows, stamp)?;
-            } else {
-                self.longs_taken(group, rows, stamp)?;
-            }
+    fn rows(&self) -> usize {
+        self.clients.len()
+    }
+
+    fn take(&mut self, rows: &[Noted]) {
+        self.kinds.take(rows.iter().map(|row| usize::from(row.kind)));
+        self.endings.take(rows.iter().map(|row| row.ending as usize));
+        self.clients.extend(rows.iter().map(|row| row.client.cast_signed()));
+        self.request_bytes.extend(rows.iter().map(|row| row.request_bytes.cast_signed()));
+        self.answer_bytes.extend(rows.iter().map(|row| row.answer_bytes.cast_signed()));
+        for (place, stamps) in self.stamps.iter_mut().enumerate() {
+            stamps.take(rows.iter().map(|row| row.trail.0[place]));
         }
-        if self.scheme.told.is_some() {
-            self.longs_taken(group, rows, |row| row.told_ns)?;
+        if let Some(told) = &mut self.told {
+            told.take(rows.iter().map(|row| row.told_ns));
+        }
+    }
+
+    fn write(&mut self, group: &mut SerializedRowGroupWriter<'_, File>) -> ParquetResult<()> {
+        put::<ByteArrayType>(group, &mut self.kinds.of_rows, None)?;
+        put::<ByteArrayType>(group, &mut self.endings.of_rows, None)?;
+        put::<Int64Type>(group, &mut self.clients, None)?;
+        put::<Int32Type>(group, &mut self.request_bytes, None)?;
+        put::<Int32Type>(group, &mut self.answer_bytes, None)?;
+        for times in self.stamps.iter_mut().chain(&mut self.told) {
+            put::<Int64Type>(group, &mut times.values, times.levels.as_mut())?;
         }
         Ok(())
     }
+}
 
-    fn longs(
-        &mut self,
-        group: &mut SerializedRowGroupWriter<'_, File>,
-        rows: &[Noted],
-        value: impl Fn(&Noted) -> u64,
-    ) -> ParquetResult<()> {
-        self.longs.clear();
-        self.longs.extend(rows.iter().map(|row| value(row).cast_signed()));
-        put::<Int64Type>(group, &self.longs, None)
+impl Words {
+    fn new(names: &[&'static str]) -> Self {
+        // Of memory that is never given back, so that a copy counts no references.
+        let name = |name: &&'static str| ByteArray::from(Bytes::from_static(name.as_bytes()));
+        Self { names: names.iter().map(name).collect(), of_rows: Vec::new() }
     }
 
-    /// A column that is empty where the value is 0.
-    fn longs_taken(
-        &mut self,
-        group: &mut SerializedRowGroupWriter<'_, File>,
-        rows: &[Noted],
-        value: impl Fn(&Noted) -> u64,
-    ) -> ParquetResult<()> {
-        self.levels.clear();
-        self.levels.extend(rows.iter().map(|row| i16::from(value(row) != 0)));
-        self.longs.clear();
-        self.longs.extend(rows.iter().map(|row| value(row).cast_signed()).filter(|value| *value != 0));
-        put::<Int64Type>(group, &self.longs, Some(&self.levels))
-    }
-
-    fn ints(
-        &mut self,
-        group: &mut SerializedRowGroupWriter<'_, File>,
-        rows: &[Noted],
-        value: impl Fn(&Noted) -> u32,
-    ) -> ParquetResult<()> {
-        self.ints.clear();
-        self.ints.extend(rows.iter().map(|row| value(row).cast_signed()));
-        put::<Int32Type>(group, &self.ints, None)
+    fn take(&mut self, places: impl Iterator<Item = usize>) {
+        self.of_rows.extend(places.map(|place| self.names[place].clone()));
     }
 }
 
-/// Writes the next column.
+impl Times {
+    fn new(may_be_empty: bool) -> Self {
+        Self { values: Vec::new(), levels: may_be_empty.then(Vec::new) }
+    }
+
+    /// Takes over stamps; where the column may be empty, 0 is none.
+    fn take(&mut self, stamps: impl Iterator<Item = u64> + Clone) {
+        match &mut self.levels {
+            None => self.values.extend(stamps.map(u64::cast_signed)),
+            Some(levels) => {
+                levels.extend(stamps.clone().map(|stamp| i16::from(stamp != 0)));
+                self.values.extend(stamps.filter(|stamp| *stamp != 0).map(u64::cast_signed));
+            }
+        }
+    }
+}
+
+/// Writes the next column and leaves its space empty.
 fn put<T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, File>,
-    values: &[T::T],
-    levels: Option<&[i16]>,
+    values: &mut Vec<T::T>,
+    levels: Option<&mut Vec<i16>>,
 ) -> ParquetResult<()> {
     let no_more = || ParquetError::General("the schema has fewer columns".into());
     let mut column = group.next_column()?.ok_or_else(no_more)?;
-    column.typed::<T>().write_batch(values, levels, None)?;
+    column.typed::<T>().write_batch(values, levels.as_ref().map(|levels| levels.as_slice()), None)?;
+    values.clear();
+    levels.into_iter().for_each(Vec::clear);
     column.close()
 }
