@@ -53,7 +53,7 @@ def packaged(path: Path) -> Iterator[list[str]]:
 @cache
 def known(words: tuple[str, ...]) -> set[str]:
     """The options in the help of a command."""
-    asked = [program(), *words, "--help"]
+    asked = [str(program()), *words, "--help"]
     said = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=True).stdout
     return (
         set(re.findall(r"--[a-z][a-z-]*", said))
