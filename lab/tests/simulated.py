@@ -1,7 +1,7 @@
 """A run of a system that is known to the last figure: played by SimPy, and left behind as the runner would leave it.
 
-It shares no formula with the model it checks: clients, a line, a place that handles one at a time, and a server that
-takes all who wait.
+It shares no formula with the model it checks: clients, a line, a place that handles one at a time, and servers that
+take all who wait.
 """
 
 import json
@@ -36,6 +36,20 @@ connect = "{{tier}}"
 levels = {clients}
 sets = "load.clients"
 """
+SIZE = """
+[factors.size]
+levels = {levels}
+sets = "load.message-bytes"
+unit = "bytes"
+"""
+ENVIRONMENT = {
+    "started": "2026-01-01T00:00:00+00:00",
+    "programs": {"posthaste": "a simulation"},
+    "laboratory": "of its tests",
+    "python": "any",
+    "libraries": {},
+    "hosts": {"local": {"cores": "as many as needed"}},
+}
 
 
 @dataclass(frozen=True)
@@ -52,6 +66,15 @@ class System:
     limit: int = 256
     servers: int = 1
     turn: float = 0.0  # from a batch's answers to taking the next
+    contention: float = 0.0  # for each other batch under way when one begins
+    tier: str = "queue"  # which tier left the record: queue, cache workers, cache pipelined
+
+    @property
+    def options(self) -> dict[str, int | None]:
+        """As the record of such a tier has them."""
+        if self.tier == "queue":
+            return {"batch": self.limit, "workers": self.servers}
+        return {"workers": self.servers if self.tier == "cache workers" else None}
 
 
 @dataclass
@@ -62,8 +85,10 @@ class Played:
     clients: int
     random: random.Random
     env: simpy.Environment = field(default_factory=simpy.Environment)
-    rows: list[dict[str, int | None]] = field(default_factory=list)
+    rows: list[dict[str, int | str | None]] = field(default_factory=list)
     responses: list[tuple[float, float]] = field(default_factory=list)
+    services: list[float] = field(default_factory=list)
+    under_way: int = 0
 
     def play(self, duration: float) -> None:
         """Let it run."""
@@ -97,9 +122,13 @@ class Played:
             lined = "done" in stamps
             self.rows.append(
                 {
+                    "kind": "pop" if lined else "peek",
+                    "ending": "ok",
+                    "received_ns": round(stamps["enqueued"] * 1e9) if lined else now - 1000,
                     "enqueued_ns": round(stamps["enqueued"] * 1e9) if lined else now,
                     # Nobody takes a request at the instant it comes: the clocks of the real program differ by more.
                     "dequeued_ns": round(stamps["dequeued"] * 1e9) + 1 if lined else now,
+                    "sent_ns": None,
                     "answered_ns": now,
                     "replied_ns": now,
                 }
@@ -116,32 +145,43 @@ class Played:
             for stamps, _ in batch:
                 stamps["dequeued"] = self.env.now
             spread = self.random.gammavariate(1 / system.scv, system.scv) if system.scv else 1.0
-            yield self.env.timeout((system.batch + system.request * len(batch)) * spread)
+            took = (system.batch + system.request * len(batch) + system.contention * self.under_way) * spread
+            self.under_way += 1
+            yield self.env.timeout(took)
+            self.under_way -= 1
+            self.services += [took] * len(batch)
             for _, answered in batch:
                 answered.succeed()
             if system.turn:
                 yield self.env.timeout(system.turn)
 
 
-def write_run(directory: Path, system: System, clients: list[int], repetitions: int = 3, requests: int = 3000) -> Path:
-    """A run's directory with trials of some `requests` each."""
-    trials = [
+def write_run(
+    directory: Path, system: System | dict[int, System], clients: list[int], repetitions: int = 3, requests: int = 3000
+) -> Path:
+    """A run's directory with trials of some `requests` each; several systems are those of a factor's levels, `size`."""
+    systems = system if isinstance(system, dict) else {0: system}
+    cells = [(size, n) for size in systems for n in clients]
+    trials: list[dict[str, Any]] = [
         {
             "name": f"{cell:03}-r{repetition}",
             "place": 1,
             "cell": cell,
             "repetition": repetition,
-            "levels": {"clients": n},
+            "levels": {"clients": n} | ({"size": size} if isinstance(system, dict) else {}),
         }
-        for cell, n in enumerate(clients, start=1)
+        for cell, (size, n) in enumerate(cells, start=1)
         for repetition in range(1, repetitions + 1)
     ]
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "experiment.toml").write_text(EXPERIMENT.format(repetitions=repetitions, clients=clients), "utf-8")
-    plan = {"seed": 1, "trials": trials, "quick": False, "experiment_sha256": "0" * 64}
+    text = EXPERIMENT.format(repetitions=repetitions, clients=clients)
+    text += SIZE.format(levels=list(systems)) if isinstance(system, dict) else ""
+    (directory / "experiment.toml").write_text(text, "utf-8")
+    plan = {"seed": 1, "trials": trials, "quick": False, "experiment_sha256": "0" * 64, "environment": ENVIRONMENT}
     (directory / "plan.json").write_text(json.dumps(plan), "utf-8")
     for trial in trials:
-        _write_trial(directory / "trials" / str(trial["name"]), trial, system, requests)
+        of = systems[trial["levels"].get("size", 0)]
+        _write_trial(directory / "trials" / str(trial["name"]), trial, of, requests)
     return directory
 
 
@@ -160,16 +200,25 @@ def _write_trial(directory: Path, trial: dict[str, Any], system: System, request
         "clients": clients,
         "think_time_s": system.think,
         "open_loop": False,
+        "service_when_any_mean_s": sum(played.services) / max(1, len(played.services)),
     }
     record = directory / "tier" / "record"
     record.mkdir(parents=True)
-    pl.DataFrame(played.rows, orient="row").write_parquet(record / "requests.parquet")
+    if system.tier == "queue":
+        pl.DataFrame(played.rows, orient="row", schema_overrides={"sent_ns": pl.Int64}).write_parquet(
+            record / "requests.parquet"
+        )
     run = {
         "start_unix_ms": 0,
         "requests_not_recorded": 0,
-        "options": {"batch": system.limit, "workers": system.servers},
+        "options": system.options,
     }
     (record / "run.json").write_text(json.dumps(run), "utf-8")
-    (record / "windows.csv").write_text("start_s,length_s\n", "utf-8")
+    rate, response_us = figures["throughput_per_s"], figures["response_mean_s"] * 1e6
+    window = f"start_s,length_s,kind,requests_per_s,response_mean_us\n0,{duration},all,{rate},{response_us}\n"
+    (record / "windows.csv").write_text(window, "utf-8")
+    (record / "latency.hlog").write_text("", "utf-8")
     whole = trial | {"status": "finished", "reason": "", "objections": [], "figures": figures, "kinds": {}}
-    (directory / "trial.json").write_text(json.dumps(whole | {"measured_unix_s": [begin, duration]}), "utf-8")
+    (directory / "trial.json").write_text(
+        json.dumps(whole | {"measured_unix_s": [begin, duration], "commands": {}}), "utf-8"
+    )

@@ -16,6 +16,7 @@ from posthaste_lab.queueing.mmmk import mmmk
 from posthaste_lab.queueing.multiclass import MultiClass, solve_multiclass
 from posthaste_lab.queueing.open_network import OpenNetwork, open_network
 from posthaste_lab.queueing.open_queue import OpenQueue
+from posthaste_lab.queueing.pool import batch_pool
 from posthaste_lab.queueing.routing import visit_ratios
 from posthaste_lab.queueing.simulation import Simulation, simulate
 from posthaste_lab.queueing.station import Station, rates_from_table
@@ -33,6 +34,7 @@ __all__ = [
     "Simulation",
     "Station",
     "UnstableQueue",
+    "batch_pool",
     "batch_server",
     "bounds",
     "convolution",

@@ -1,0 +1,122 @@
+"""Several servers of batches against closed forms, a simulation, and the books where one request is a batch."""
+
+import random
+
+import pytest
+from simulated import Played, System
+
+from posthaste_lab.errors import BadArgument
+from posthaste_lab.queueing import Station, batch_pool, batch_server, solve
+from posthaste_lab.stats import mean_interval
+
+
+def test_one_server_is_the_server_of_batches() -> None:
+    """Exactly."""
+    for clients in (1, 5, 30):
+        alone = batch_server(clients, 0.001, 0.0001, path_time=0.002, visits=0.7, scv=0.5)
+        assert batch_pool(clients, 1, 0.001, 0.0001, path_time=0.002, visits=0.7, scv=0.5) == alone
+
+
+def test_batches_of_one_are_the_pool_of_the_books() -> None:
+    """With and without a place where requests are handled one at a time."""
+    pool = batch_pool(20, 4, 0.01, 0.0, batch_limit=1, think_time=0.05, path_time=0.01)
+    book = solve([Station("pool", 0.01, "multi", servers=4), Station("way", 0.01, "delay")], 20, think_time=0.05)
+    assert pool.throughput == pytest.approx(book.throughput[-1])
+    assert pool.response_time == pytest.approx(book.response_time[-1])
+    assert pool.utilization == pytest.approx(book.utilization["pool"][-1])
+    handled = batch_pool(200, 4, 0.001, 0.0, batch_limit=1, path_time=0.01, handling_time=0.001)
+    assert handled.throughput == pytest.approx(1000, rel=1e-3)
+    assert handled.handling_utilization == pytest.approx(1, rel=1e-3)
+
+
+def test_workers_who_hinder_each_other_reach_a_limit_that_more_of_them_do_not_move() -> None:
+    """One over the contention."""
+    for servers in (32, 64):
+        solved = batch_pool(400, servers, 0.0001, 0.0, contention=0.0001, batch_limit=1, path_time=0.0001)
+        assert solved.throughput == pytest.approx(10_000, rel=0.01)
+
+
+def test_the_same_question_has_the_same_answer() -> None:
+    """Though the system is played."""
+    first = batch_pool(30, 4, 0.01, 0.0001, path_time=0.001, visits=0.8, scv=0.4)
+    assert batch_pool(30, 4, 0.01, 0.0001, path_time=0.001, visits=0.8, scv=0.4) == first
+
+
+def test_full_batches_at_all_servers_are_the_most_there_is() -> None:
+    """They answer m B / (a + b B)."""
+    solved = batch_pool(200, 4, 0.001, 0.0001, path_time=0.001, batch_limit=8)
+    assert solved.throughput == pytest.approx(4 * 8 / 0.0018, rel=0.01)
+    assert solved.mean_batch == pytest.approx(8, rel=0.01)
+    assert solved.utilization == pytest.approx(1, rel=0.01)
+
+
+SYSTEMS = {
+    "busy": (48, System(batch=0.002, request=0.0001, path=0.0005, servers=4), 0.01),
+    "half busy": (8, System(batch=0.002, request=0.0001, path=0.004, servers=4), 0.01),
+    "idle": (2, System(batch=0.002, request=0.0001, path=0.004, servers=4), 0.01),
+    "hindering": (48, System(batch=0.002, request=0.0001, path=0.0005, servers=4, contention=0.0005), 0.01),
+    "handled and passed by": (
+        20,
+        System(batch=0.002, request=0.0001, path=0.001, handling=0.0002, visits=0.6, servers=4, scv=0.5),
+        0.01,
+    ),
+    "one at a time": (24, System(batch=0.002, request=0.0, path=0.002, servers=8, scv=1.0, limit=1), 0.01),
+    "one at a time, hindering": (
+        24,
+        System(batch=0.001, request=0.0, path=0.001, servers=8, scv=1.0, limit=1, contention=0.0003),
+        0.02,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_the_model_agrees_with_a_simulation(name: str) -> None:
+    """Throughput lies in a 99.9 % interval over runs, or within a percent or two of it."""
+    clients, system, slack = SYSTEMS[name]
+    solved = batch_pool(
+        clients,
+        system.servers,
+        system.batch,
+        system.request,
+        contention=system.contention,
+        path_time=system.path,
+        handling_time=system.handling,
+        visits=system.visits,
+        batch_limit=system.limit,
+        scv=system.scv,
+    )
+    rates, lasting = [], max(1.5, 20 / clients)
+    for seed in range(6):
+        played = Played(system, clients, random.Random(seed))  # noqa: S311 - no secret
+        played.play(0.2 + lasting)
+        rates.append(sum(at >= 0.2 for at, _ in played.responses) / lasting)
+    interval = mean_interval(rates, 0.999)
+    assert interval.half_width < 0.08 * interval.mean
+    assert interval.low - slack * interval.mean <= solved.throughput <= interval.high + slack * interval.mean
+
+
+def test_more_clients_never_get_less_unless_servers_hinder_each_other() -> None:
+    """And nothing is busy for more than all the time."""
+    before = 0.0
+    for clients in (1, 2, 4, 8, 16, 32, 64):
+        solved = batch_pool(clients, 4, 0.001, 0.00005, path_time=0.0005)
+        assert solved.throughput >= before * (1 - 0.01)
+        assert 0 < solved.utilization <= 1 + 1e-9
+        before = solved.throughput
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"servers": 0}, "servers"),
+        ({"contention": -1.0}, "contention"),
+        ({"batch_limit": 1, "batch_time": 0.0, "request_time": 0.0}, "batch_time"),
+        ({"batch_limit": 1, "path_time": 0.0}, "path_time"),
+        ({"visits": 2.0}, "visits"),
+    ],
+)
+def test_what_cannot_be_is_an_error_that_names_it(arguments: dict[str, float], named: str) -> None:
+    """And nothing is computed."""
+    whole = {"population": 4, "servers": 3, "batch_time": 0.001, "request_time": 0.0001, "path_time": 0.001} | arguments
+    with pytest.raises(BadArgument, match=named):
+        batch_pool(**whole)  # type: ignore[arg-type]
