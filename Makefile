@@ -20,6 +20,7 @@ help: ## List these targets
 demo: build lab ## Run a small experiment through the laboratory; leaves demo-report/index.html
 	rm -rf demo-report
 	$(TARGET)/release/posthaste lab run experiments/demo.toml --out demo-report/run
+	OPENBLAS_NUM_THREADS=1 $(TARGET)/release/posthaste lab fit demo-report/run
 	$(TARGET)/release/posthaste lab report demo-report/run --out demo-report
 
 .PHONY: build

@@ -13,13 +13,13 @@ from programs import SMALL, lab, write
 
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.description import Claim
+from posthaste_lab.experiments.results import Result, Run, read_run
 from posthaste_lab.factorial import analyze
 from posthaste_lab.report import write_report
 from posthaste_lab.report.cells import Cell, cells_of
 from posthaste_lab.report.charts import load_chart
 from posthaste_lab.report.page import warnings
 from posthaste_lab.report.records import Spread, events, response_times, trace
-from posthaste_lab.report.results import Result, Run, read_run
 from posthaste_lab.report.sections.over_time import warm_up_s
 from posthaste_lab.report.sections.trust import verdicts
 from posthaste_lab.report.verdict import decide, overall

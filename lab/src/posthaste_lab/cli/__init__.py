@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from posthaste_lab.cli import audit, factorial, fit, models, report, run
+from posthaste_lab.cli import audit, factorial, fit, models, report, requests, run, validate
 from posthaste_lab.errors import NumericalError
 from posthaste_lab.experiments.problems import BadExperiment, RunFailed
 
@@ -23,7 +23,8 @@ app.command("run")(run.run)
 app.command("report")(report.report)
 app.command("fit")(fit.fit)
 app.command("predict")(fit.predict)
-app.command("validate")(fit.validate)
+app.command("validate")(validate.validate)
+app.command("requests")(requests.requests)
 app.command("models")(models.models)
 app.command("factorial")(factorial.factorial)
 app.command("audit")(audit.audit)

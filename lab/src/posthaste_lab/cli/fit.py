@@ -1,4 +1,4 @@
-"""`posthaste-lab fit`, `predict`, `validate`: a model from a run, its answers, and how far to trust them."""
+"""`posthaste-lab fit` and `predict`: a model from a run, and its answers."""
 
 import json
 import math
@@ -10,26 +10,44 @@ import typer
 from rich.console import Console
 
 from posthaste_lab import fitting
-from posthaste_lab.cli.show import console, number, table
+from posthaste_lab.cli.show import console, number, percent, table
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.fitting.model import Bounds, Effect, Model
-from posthaste_lab.fitting.observations import left_out, observations
+from posthaste_lab.experiments.results import Run, read_run
+from posthaste_lab.fitting.levels import factor_of
+from posthaste_lab.fitting.model import Bounds, Effect, FittedModel, Model
+from posthaste_lab.fitting.observations import left_out
 from posthaste_lab.fitting.prediction import Estimate
-from posthaste_lab.fitting.validation import CALIBRATED_MAX, Summary
-from posthaste_lab.report.results import Run, read_run
+from posthaste_lab.fitting.system import Kind
 
 Directory = Annotated[Path, typer.Argument(help="Directory of a run.", metavar="DIR")]
 Where = Annotated[
     str, typer.Option(help="Levels of the other factors, for a run that has some: size=200,dataset=empty.")
 ]
-WORDS = {
-    "batch_s": "time of a batch, whatever its size",
-    "request_in_batch_s": "and for each request in it",
-    "batch_scv": "squared coefficient of variation of a batch's time",
-    "visits": "share of requests that go by the line",
-    "path_s": "the way there and back, where nobody waits",
-    "handling_s": "handling, one request at a time",
+WORDS: dict[Kind, dict[str, str]] = {
+    "batches": {
+        "batch_s": "time of a batch, whatever its size",
+        "request_in_batch_s": "and for each request in it",
+        "contention_s": "and for each other batch under way",
+        "batch_scv": "squared coefficient of variation of a batch's time",
+        "visits": "share of requests that go by the line",
+        "path_s": "the way there and back, where nobody waits",
+        "handling_s": "handling, one request at a time",
+    },
+    "workers": {
+        "batch_s": "time of a request at a worker",
+        "contention_s": "and for each other worker that is busy",
+        "path_s": "the way there and back, where nobody waits",
+        "handling_s": "handling, one request at a time",
+    },
+    "turns": {
+        "batch_s": "time of a turn, whatever is in it",
+        "request_in_batch_s": "and for each request in it",
+        "path_s": "the way there and back, where nobody waits",
+    },
 }
+
+
+_AT_WORK: dict[Kind, str] = {"batches": "store", "workers": "each worker", "turns": "turns"}
 
 
 def fit(
@@ -42,11 +60,11 @@ def fit(
 
     The tier must have recorded single requests: record-requests = true in the experiment.
     """
-    counts = None if calibrate is None else _counts(calibrate, "--calibrate")
+    counts = None if calibrate is None else counts_of(calibrate, "--calibrate")
     run = read_run(directory)
     fitted = fitting.fit_run(run, counts)
     out = console()
-    _tell_left_out(out, run)
+    tell_left_out(out, run)
     for model in fitted.models:
         _print_model(out, model)
     print(f"model: {fitting.write_model(fitted, directory)}")
@@ -60,8 +78,11 @@ def predict(
     think_time: Annotated[
         float | None, typer.Option(help="Think time in seconds [default: as measured].", metavar="SECONDS")
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Workers of the tier [default: as measured].")] = None,
-    middlewares: Annotated[int, typer.Option(help="Number of middlewares.")] = 1,
+    workers: Annotated[int | None, typer.Option(help="Workers of each tier [default: as measured].")] = None,
+    message_bytes: Annotated[
+        int | None, typer.Option(help="Size of messages or values, where it was a factor.", metavar="BYTES")
+    ] = None,
+    middlewares: Annotated[int | None, typer.Option(help="Number of middlewares [default: as measured].")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """What the fitted model answers, with intervals of one further trial. Refuses what the data do not support.
@@ -69,14 +90,18 @@ def predict(
     A range is answered at 1, 2, 5, 10, … and its ends; name single numbers for others.
     """
     fitted = fitting.read_model(directory)
-    model = fitted.one(_levels(where))
+    named = levels_of(where)
+    workers = _by_factor(fitted, named, "workers", workers)
+    middlewares = _by_factor(fitted, named, "instances", middlewares)
+    message_bytes = _by_factor(fitted, named, "message-bytes", message_bytes, "value-bytes")
+    model = fitting.model_at(fitted, named)
+    _refuse_others(model, middlewares, message_bytes)
     answers = fitting.predict(
         model,
-        _counts(clients, "--clients"),
+        counts_of(clients, "--clients"),
         batch_limit=batch,
         think_time_s=think_time,
         workers=workers,
-        middlewares=middlewares,
         confidence=fitted.confidence,
     )
     if as_json:
@@ -88,8 +113,8 @@ def predict(
             _estimate(answer.throughput_per_s),
             _estimate(answer.response_time_s, 1e3),
             number(answer.mean_batch_requests),
-            _percent(answer.store_utilization),
-            _percent(answer.handling_utilization),
+            percent(answer.store_utilization),
+            percent(answer.handling_utilization),
             number(answer.mm1_response_s * 1e3),
             number(answer.mmm_response_s * 1e3),
         )
@@ -100,72 +125,39 @@ def predict(
     out.print(table("", head, rows))
     if any(answer.extrapolated for answer in answers):
         out.print(f"* beyond the {model.points[-1].clients} clients that were measured")
-    out.print(_ABOUT_OPEN_MODELS)
+    out.print(ABOUT_OPEN_MODELS)
 
 
-_ABOUT_OPEN_MODELS = (
-    "M/M/1 and M/M/m (m: requests in a mean batch) are open models given the predicted throughput and the highest "
-    "measured one as capacity; - where they have no answer"
+def _by_factor(fitted: FittedModel, named: dict[str, str], option: str, asked: int | None, *others: str) -> int | None:
+    """Where a factor of the experiment sets the option, it becomes one of the levels asked for; else it stays."""
+    factor = factor_of(fitted, option, *others)
+    if asked is None or factor is None:
+        return asked
+    named[factor] = str(asked)
+    return None
+
+
+def _refuse_others(model: Model, middlewares: int | None, message_bytes: int | None) -> None:
+    if middlewares not in (None, model.middlewares):
+        raise fitting.OutsideTheData(
+            "--middlewares", middlewares, f"is outside what the data support, {model.middlewares}"
+        )
+    if message_bytes is not None:
+        raise fitting.OutsideTheData(
+            "--message-bytes", message_bytes, "is outside what the data support: no factor of the experiment sets it"
+        )
+
+
+ABOUT_OPEN_MODELS = (
+    "M/M/1 and M/M/m (m: workers, or requests in a mean batch) are open models given the predicted throughput and the "
+    "highest measured one as capacity; - where they have no answer"
 )
 
 
-def validate(
-    directory: Directory,
-    calibrate: Annotated[
-        str | None,
-        typer.Option(
-            help=f"At most {CALIBRATED_MAX} numbers of clients to fit to [default: spread over all].", metavar="N,N,…"
-        ),
-    ] = None,
-    where: Where = "",
-) -> None:
-    """Fit to a few numbers of clients, predict the others, compare. Exit code 1 when it is off by more than it may be.
-
-    On average over the clients that were predicted: 5 % of the throughput, 10 % of the mean response time, or the
-    measurement's own interval where that is wider.
-    """
-    run = read_run(directory)
-    levels = _levels(where)
-    seen = [each for each in observations(run) if all(str(each.where.get(n)) == v for n, v in levels.items())]
-    combinations = {repr(each.where) for each in seen}
-    if len(combinations) != 1:
-        raise BadArgument("--where", where, f"must name one combination of levels, and {len(combinations)} fit")
-    found = fitting.validate(seen, None if calibrate is None else _counts(calibrate, "--calibrate"))
-    rows = [
-        (
-            f"{line.clients}{' (fitted)' if line.calibrated else ''}",
-            f"{number(line.throughput.mean)} ± {number(line.throughput.half_width)}",
-            number(line.predicted.throughput_per_s.value),
-            _signed(line.throughput_error),
-            f"{number(line.response.mean * 1e3)} ± {number(line.response.half_width * 1e3)}",
-            number(line.predicted.response_time_s.value * 1e3),
-            _signed(line.response_error),
-            number(line.predicted.mm1_response_s * 1e3),
-            number(line.predicted.mmm_response_s * 1e3),
-        )
-        for line in found.lines
-    ]
-    head = ("clients", "throughput /s", "model", "off by", "response ms", "model", "off by", "M/M/1 ms", "M/M/m ms")
-    out = console()
-    out.print(table("", head, rows))
-    _tell_left_out(out, run)
-    out.print(_verdict("throughput", found.throughput))
-    out.print(_verdict("mean response time", found.response))
-    out.print(_ABOUT_OPEN_MODELS)
-    if not (found.throughput.kept and found.response.kept):
-        raise typer.Exit(1)
-
-
-def _tell_left_out(out: Console, run: Run) -> None:
+def tell_left_out(out: Console, run: Run) -> None:
+    """Name the trials that are not part of it."""
     if names := left_out(run):
         out.print(f"left out, as they broke a rule of acceptance: {', '.join(names)}")
-
-
-def _verdict(what: str, summary: Summary) -> str:
-    return (
-        f"{what}: off by {_percent(summary.error)} on average where it was predicted, "
-        f"{'within' if summary.kept else 'NOT within'} the bound of {_percent(summary.bound)}"
-    )
 
 
 def _print_model(out: Console, model: Model) -> None:
@@ -176,40 +168,41 @@ def _print_model(out: Console, model: Model) -> None:
             ("figure", "value", "interval over repetitions"),
             [
                 (f"{words} ({name})", number(getattr(model.figures, name)), _bounds(model.intervals.get(name)))
-                for name, words in WORDS.items()
+                for name, words in WORDS[model.kind].items()
             ],
         )
     )
     held = model.bottleneck
     out.print(
         f"bottleneck with {held.clients} clients: {held.stage}; the lead over the next is "
-        f"{_percent(held.lead_share)} {_bounds(held.lead_interval, percent=True)}"
+        f"{percent(held.lead_share)} {_bounds(held.lead_interval, share=True)}"
     )
     out.print(
         table("", ("if it took half", "throughput would rise by", "interval"), [_effect(each) for each in held.effects])
     )
     out.print(
-        f"store busy {_percent(held.store_utilization)} of the time, handling {_percent(held.handling_utilization)}"
+        f"{_AT_WORK[model.kind]} busy {percent(held.store_utilization)} of the time, handling "
+        f"{percent(held.handling_utilization)}"
     )
     reach = model.range
+    batches = "" if reach.batch_requests_max is None else f", batches of up to {reach.batch_requests_max} requests"
     out.print(
-        f"supported by the data: {reach.clients_min} to {reach.clients_max} clients, batches of up to "
-        f"{reach.batch_requests_max} requests on average; one trial lies beside the model by "
-        f"{_percent(model.throughput_spread_share)} of throughput and {_percent(model.response_spread_share)} of "
-        f"response time (root mean square)"
+        f"supported by the data: {reach.clients_min} to {reach.clients_max} clients{batches}; one trial lies beside "
+        f"the model by {percent(model.throughput_spread_share)} of throughput and "
+        f"{percent(model.response_spread_share)} of response time (root mean square)"
     )
     if not model.by_repetition:
         out.print("one repetition, so no intervals")
 
 
 def _effect(effect: Effect) -> tuple[str, str, str]:
-    return effect.stage, _percent(effect.gain_share), _bounds(effect.interval, percent=True)
+    return effect.stage, percent(effect.gain_share), _bounds(effect.interval, share=True)
 
 
-def _bounds(bounds: Bounds | None, *, percent: bool = False) -> str:
+def _bounds(bounds: Bounds | None, *, share: bool = False) -> str:
     if bounds is None:
         return "-"
-    write = _percent if percent else number
+    write = percent if share else number
     return f"[{write(bounds.low)}, {write(bounds.high)}]"
 
 
@@ -220,15 +213,8 @@ def _estimate(estimate: Estimate, factor: float = 1.0) -> str:
     return f"{value} [{number(estimate.low * factor)}, {number(estimate.high * factor)}]"
 
 
-def _percent(share: float) -> str:
-    return f"{share * 100:.1f} %"
-
-
-def _signed(share: float) -> str:
-    return f"{share * 100:+.1f} %"
-
-
-def _levels(text: str) -> dict[str, str]:
+def levels_of(text: str) -> dict[str, str]:
+    """Levels by factor, from size=200,dataset=empty."""
     levels = {}
     for pair in filter(None, text.split(",")):
         name, equals, level = pair.partition("=")
@@ -238,7 +224,8 @@ def _levels(text: str) -> dict[str, str]:
     return levels
 
 
-def _counts(text: str, option: str) -> list[int]:
+def counts_of(text: str, option: str) -> list[int]:
+    """Numbers of clients, from 1,8,64 or 1..100."""
     first, dots, last = text.partition("..")
     try:
         if dots:

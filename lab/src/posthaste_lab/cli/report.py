@@ -9,8 +9,16 @@ import typer
 def report(
     directory: Annotated[Path, typer.Argument(help="Directory of a run.", metavar="DIR")],
     out: Annotated[Path | None, typer.Option(help="Where the report goes, if not to DIR/report.")] = None,
+    summary: Annotated[
+        Path | None, typer.Option(help="Write one page of Markdown instead, to be kept.", metavar="FILE.md")
+    ] = None,
+    note: Annotated[str, typer.Option(help="A sentence for the summary on how it was run.")] = "",
 ) -> None:
-    """Write a run's report: one offline page, charts as PNG and SVG, every table as CSV."""
-    from posthaste_lab.report import write_report  # drawing is slow to load, and other commands do not draw
+    """Write a run's report: one offline page, charts as PNG and SVG, every table as CSV; or a summary of it."""
+    from posthaste_lab.report import write_report, write_summary  # slow to load, and other commands do not draw
 
-    print(write_report(directory, out))
+    if summary is None:
+        print(write_report(directory, out))
+    else:
+        write_summary(directory, summary, note)
+        print(summary)

@@ -33,6 +33,16 @@ def number(value: float) -> str:
     return f"{value:.3e}"
 
 
+def percent(share: float) -> str:
+    """A share as percent."""
+    return f"{share * 100:.1f} %"
+
+
+def signed(share: float) -> str:
+    """A difference as percent, with its sign."""
+    return f"{share * 100:+.1f} %"
+
+
 def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
     """A table whose first column is words and whose others are figures."""
     made = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)

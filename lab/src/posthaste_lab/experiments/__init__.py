@@ -2,7 +2,8 @@
 
 In the order a run takes: `description` reads and checks the file, `plan` lays out the trials, `parts` starts programs
 of the kinds in `kinds.toml`, `trial` has them loaded once, `figures` reads what they recorded, `run` does it all in a
-shuffled order, can be interrupted, and goes on where it stopped. `docs/reference/experiments.md` is the manual.
+shuffled order, can be interrupted, and goes on where it stopped; `results` reads what is left behind.
+`docs/reference/experiments.md` is the manual.
 """
 
 from posthaste_lab.experiments.description import Experiment, load

@@ -17,6 +17,7 @@ from posthaste_lab.experiments.spans import seconds
 from posthaste_lab.factorial import design
 from posthaste_lab.factorial.words import LETTERS
 
+LINKS = "links"
 Level = bool | int | float | str
 Value = Level | list[Level]
 
@@ -114,6 +115,13 @@ class Place(Strict):
     cpus: str | None = None
 
 
+class Link(Strict):
+    """`[links.PART]`: what the way to a part is like, in each direction; as loopback where nothing is said."""
+
+    bandwidth: Annotated[str, Field(pattern=r"^[1-9]\d*[kmg]bit$")] | None = None
+    delay: Span = 0.0
+
+
 class Claim(Strict):
     """`[[claims]]`: a piece of the hypothesis that figures can decide.
 
@@ -184,6 +192,7 @@ class Experiment(Strict):
     factors: dict[str, Factor] = {}
     design: Design | None = None
     placement: dict[str, Place] = {}
+    links: dict[str, Link] = {}
     accept: list[Acceptance] = []
     claims: list[Claim] = []
     report: ReportRules = ReportRules()
@@ -202,6 +211,7 @@ class Experiment(Strict):
                 for name in self.placement
                 if name not in self.parts
             ),
+            *_link_problems(self),
         ]
         if problems:
             raise ValueError("\n".join(problems))
@@ -306,6 +316,8 @@ def _factor_problems(experiment: Experiment, name: str) -> list[str]:
             return [*problems, f"{key}.settings: has no table for the level {missing[0]!r}"]
     for target in dict.fromkeys(target for level in factor.levels for target in factor.assignments(level)):
         part, dot, option = target.partition(".")
+        if part == LINKS:
+            continue  # checked with the links
         if not dot or part not in experiment.parts or not option:
             problems.append(
                 f"{key} sets {target!r}: must be PART.OPTION with one of the parts {', '.join(experiment.parts)}"
@@ -343,6 +355,39 @@ def _claim_problems(experiment: Experiment) -> list[str]:
                 elif level not in experiment.factors[name].levels:
                     problems.append(f"{key}.{table}.{name} = {level!r}: is no level of this factor")
     return problems
+
+
+def _link_problems(experiment: Experiment) -> list[str]:
+    problems = [
+        f"links.{name}: is none of the parts {', '.join(experiment.parts)}"
+        for name in experiment.links
+        if name not in experiment.parts
+    ]
+    elsewhere = [name for name, place in experiment.placement.items() if place.host != "local"]
+    if experiment.links and elsewhere:
+        problems.append(f"links: are made on this machine, and placement.{elsewhere[0]} is on another")
+    for name, factor in experiment.factors.items():
+        for level in factor.levels if factor.sets or factor.settings else []:
+            settings = {t: v for t, v in factor.assignments(level).items() if t.startswith(f"{LINKS}.")}
+            problems += [f"factors.{name}: {said}" for said in _bad_settings(experiment, settings)]
+    return list(dict.fromkeys(problems))
+
+
+def _bad_settings(experiment: Experiment, settings: Mapping[str, Value]) -> list[str]:
+    """What is wrong with the settings of links by a level."""
+    found = []
+    for target, value in settings.items():
+        part, _, option = target.removeprefix(f"{LINKS}.").partition(".")
+        if part not in experiment.links or option not in Link.model_fields:
+            found.append(
+                f"sets {target!r}: must be {LINKS}.PART.bandwidth or .delay, of a part with a table in [{LINKS}]"
+            )
+            continue
+        try:
+            Link.model_validate({option: value})
+        except ValidationError as error:
+            found.append(f"{target} = {value!r}: {error.errors()[0]['msg'].removeprefix('Value error, ')}")
+    return found
 
 
 def _report_problems(experiment: Experiment) -> list[str]:

@@ -45,6 +45,15 @@ class Host(ABC):
     def free_port(self) -> int:
         """A TCP port that nobody listens on."""
 
+    def accepts(self, address: str) -> bool:
+        """Whether somebody accepts connections at an address."""
+        host, _, port = address.rpartition(":")
+        try:
+            with socket.create_connection((host, int(port)), timeout=1):
+                return True
+        except OSError:
+            return False
+
     @abstractmethod
     def make_directory(self) -> str:
         """A new empty directory that everybody there may enter."""

@@ -16,7 +16,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from posthaste_lab.experiments.description import Experiment, Value
+from posthaste_lab.experiments.description import LINKS, Experiment, Value
 from posthaste_lab.experiments.problems import RunFailed
 
 Role = Literal["server", "step", "load"]
@@ -111,6 +111,8 @@ def check_parts(experiment: Experiment, posthaste: Path) -> list[str]:
         for level in factor.levels:
             for target, value in factor.assignments(level).items():
                 name, _, option = target.partition(".")
+                if name == LINKS:
+                    continue
                 if option != "instances":
                     settings[name].setdefault(option, []).append(value)
                 elif not isinstance(value, int) or value < 1:

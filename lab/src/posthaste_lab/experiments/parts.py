@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from posthaste_lab.experiments import postgresql
-from posthaste_lab.experiments.description import Experiment, Value
+from posthaste_lab.experiments.description import Experiment, Link, Value
 from posthaste_lab.experiments.hosts import Host, unprivileged_user
 from posthaste_lab.experiments.kinds import POSTGRESQL, Kind, find_program, kinds, known_options
+from posthaste_lab.experiments.links import Shaper
 from posthaste_lab.experiments.problems import RunFailed
 from posthaste_lab.experiments.process import Process
 from posthaste_lab.experiments.spans import milliseconds
@@ -54,7 +55,10 @@ class Parts:
     hosts: dict[str, Host]
     directory: Path
     workload_seed: int
+    links: dict[str, Link] = field(default_factory=dict)
+    shaper: Shaper | None = None
     instances: list[Instance] = field(default_factory=list)
+    delays_by_loads: dict[str, float] = field(default_factory=dict)
 
     def bring_up(self, stack: ExitStack, options: dict[str, tuple[int, dict[str, Value]]]) -> None:
         """Start everything but the loads; `stack` takes it down again."""
@@ -67,6 +71,8 @@ class Parts:
     def start_loads(self, stack: ExitStack) -> list[Instance]:
         """Start the loads, one right after the other."""
         loads = [instance for instance in self.instances if instance.kind.role == "load"]
+        for part, delay_s in self.delays_by_loads.items():
+            _pause_for(part, delay_s, loads)
         for instance in loads:
             self._start(stack, instance)
         return loads
@@ -95,6 +101,7 @@ class Parts:
             process, instance.address = postgresql.start(name, host, settings, instance.directory, instance.keep)
             instance.process = process
             stack.callback(process.stop)
+            self._link(instance)
             return
         port = host.free_port() if kind.ready == "tcp" else 0
         process = Process(name, host, self._command(instance, port), instance.directory, instance.keep)
@@ -102,8 +109,15 @@ class Parts:
         stack.callback(process.stop)
         if kind.ready is not None:
             instance.address = process.wait_ready(kind.ready, f"{host.address}:{port}", READY_S)
+            self._link(instance)
         elif kind.role == "step" and process.wait_done(STEP_S) != 0:
             raise RunFailed(process.epitaph("instead of doing its work"))
+
+    def _link(self, instance: Instance) -> None:
+        """Shape the way to a part that is up, if it has a link."""
+        link = self.links.get(instance.part)
+        if link is not None and self.shaper is not None and not self.shaper.shape(link, instance.address):
+            self.delays_by_loads[instance.part] = link.delay
 
     def _command(self, instance: Instance, port: int) -> list[str]:
         kind, place = instance.kind, self.experiment.placement.get(instance.part)
@@ -154,6 +168,23 @@ class Parts:
 
     def _addresses(self, part: str) -> list[bool | int | float | str]:
         return [instance.address for instance in self.instances if instance.part == part]
+
+
+def _pause_for(part: str, delay_s: float, loads: list[Instance]) -> None:
+    """Have those loads pause that talk to a part whose packets nobody can delay: for the way there and back."""
+    talking = [load for load in loads if f"{{{part}}}" in str(load.options.get("connect"))]
+    if not talking:
+        raise RunFailed(
+            f"links.{part}.delay: this kernel cannot delay packets (it has no netem), and no load that could pause "
+            f"instead is connected to {part}"
+        )
+    for load in talking:
+        if {"think", "rate", "rate-per-client"} & load.options.keys():
+            raise RunFailed(
+                f"links.{part}.delay: this kernel cannot delay packets (it has no netem), and {load.part} cannot pause "
+                "instead, as it has a think time or a rate"
+            )
+        load.options = load.options | {"think": f"{round(2e6 * delay_s)}us"}
 
 
 def _as_list(value: Value) -> list[bool | int | float | str]:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
 
-from posthaste_lab.experiments.description import Experiment, Level, Value
+from posthaste_lab.experiments.description import LINKS, Experiment, Level, Link, Value
 from posthaste_lab.experiments.spans import spoken
 from posthaste_lab.factorial import Aliases, aliases, design
 
@@ -99,8 +99,21 @@ def options_of(experiment: Experiment, trial: Trial) -> dict[str, tuple[int, dic
     for factor, level in trial.levels.items():
         for target, value in experiment.factors[factor].assignments(level).items():
             name, _, option = target.partition(".")
+            if name == LINKS:
+                continue
             if option == "instances":
                 parts[name] = (int(str(value)), parts[name][1])
             else:
                 parts[name][1][option] = value
     return parts
+
+
+def links_of(experiment: Experiment, trial: Trial) -> dict[str, Link]:
+    """The links of a trial by the part they lead to, as its levels set them."""
+    links = {name: link.model_dump() for name, link in experiment.links.items()}
+    for factor, level in trial.levels.items():
+        for target, value in experiment.factors[factor].assignments(level).items():
+            if target.startswith(f"{LINKS}."):
+                part, _, option = target.removeprefix(f"{LINKS}.").partition(".")
+                links[part][option] = value
+    return {name: Link.model_validate(link) for name, link in links.items()}

@@ -7,7 +7,6 @@ closed. (A signal at the parent's death would do on this machine, but not on ano
 
 import os
 import re
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -83,7 +82,7 @@ class Process:
             if self.ended() is not None:
                 raise RunFailed(self.epitaph("before it was ready"))
             if sign == "tcp":
-                if _accepts(address):
+                if self.host.accepts(address):
                     return address
             else:
                 found = re.search(sign, self.err.read_text("utf-8", "replace"))
@@ -122,12 +121,3 @@ class Process:
             if lines:
                 return lines[-1].strip()
         return "none"
-
-
-def _accepts(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host, int(port)), timeout=1):
-            return True
-    except OSError:
-        return False

@@ -15,10 +15,11 @@ from typing import Any
 from posthaste_lab.experiments import postgresql
 from posthaste_lab.experiments.description import Experiment
 from posthaste_lab.experiments.figures import LoadFigures, Row, cpu_seconds, read_stages, read_summary, together
-from posthaste_lab.experiments.hosts import Host
+from posthaste_lab.experiments.hosts import Host, Local
 from posthaste_lab.experiments.kinds import POSTGRESQL
+from posthaste_lab.experiments.links import BY_KERNEL, BY_PAUSE, Shaper, isolate
 from posthaste_lab.experiments.parts import Instance, Parts, spoken
-from posthaste_lab.experiments.plan import Trial, options_of
+from posthaste_lab.experiments.plan import Trial, links_of, options_of
 from posthaste_lab.experiments.problems import RunFailed
 
 # How much longer than asked a load may take: to connect, to set up its data, to check what it received.
@@ -36,6 +37,7 @@ def run_trial(experiment: Experiment, trial: Trial, hosts: dict[str, Host], dire
     parts = Parts(experiment, hosts, directory, experiment.run.seed + trial.repetition)
     started = time.time()
     with ExitStack() as stack:
+        _lay_links(stack, parts, trial)
         parts.bring_up(stack, options_of(experiment, trial))
         _await_loads(parts, parts.start_loads(stack), experiment.run.duration)
         commands = {instance.keep.name: spoken(instance) for instance in parts.instances}
@@ -52,7 +54,31 @@ def run_trial(experiment: Experiment, trial: Trial, hosts: dict[str, Host], dire
         "figures": figures,
         "kinds": kinds,
         "objections": [said for rule in experiment.accept if (said := rule.objection(figures)) is not None],
+        "links": _links_as_made(parts),
     }
+
+
+def _lay_links(stack: ExitStack, parts: Parts, trial: Trial) -> None:
+    """A network of the trial's own, if the way to one of its parts is to be slower than it is."""
+    parts.links = links_of(parts.experiment, trial)
+    local = parts.hosts["local"]
+    if parts.links and isinstance(local, Local):
+        namespace = isolate(stack, local, parts.directory / "network")
+        parts.hosts = parts.hosts | {"local": namespace}
+        parts.shaper = Shaper(namespace)
+
+
+def _links_as_made(parts: Parts) -> list[dict[str, Any]]:
+    """What the links were, and who made their delay."""
+    return [
+        {
+            "part": part,
+            "bandwidth": link.bandwidth,
+            "delay_s": link.delay,
+            "delay_by": BY_PAUSE if part in parts.delays_by_loads else BY_KERNEL if link.delay else None,
+        }
+        for part, link in parts.links.items()
+    ]
 
 
 def _await_loads(parts: Parts, loads: list[Instance], duration_s: float) -> None:

@@ -1,8 +1,9 @@
 """Batches, found again in what was recorded of single requests.
 
-Requests that a worker took at the same instant and that were answered at the same instant were one batch. The time
-of a batch is taken from when the store could have begun it (the batch before was answered, and a request was there)
-to its answer: so the turns between batches and the waking of workers are in it, as they are in the response time.
+Requests that a worker took at the same instant and that were answered at the same instant were one batch. With one
+worker the time of a batch is taken from when the store could have begun it (the batch before was answered, and a
+request was there) to its answer: so the turns between batches and the waking of the worker are in it, as they are in
+the response time. With several, no stamp says which of them took it, and it is taken from the line to its answer.
 """
 
 import json
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from scipy.optimize import nnls
 
 from posthaste_lab.checks import FloatArray
 from posthaste_lab.errors import BadArgument
@@ -18,21 +20,50 @@ from posthaste_lab.errors import BadArgument
 
 @dataclass(frozen=True)
 class Batches:
-    """All batches of a trial, by size: how many of it, and the sums of their times and of the squares, in seconds.
+    """All batches of a trial, by size and by how many others were under way: how many, sums of times and squares (s).
 
     `visits` is the share of requests that went by the line; `together` the mean number of batches under way while
     there is one.
     """
 
     sizes: FloatArray
+    others: FloatArray
     counts: FloatArray
     times_s: FloatArray
     squares_s2: FloatArray
     visits: float
     together: float
 
+    @property
+    def size_max(self) -> int:
+        """Requests in the largest batch."""
+        return int(self.sizes.max())
 
-def read_batches(record: Path, measured_unix_s: tuple[float, float]) -> Batches:
+
+@dataclass(frozen=True)
+class Cost:
+    """What a batch takes: its own time, that of each request, that of each other batch under way; its spread (SCV)."""
+
+    batch_s: float
+    request_s: float
+    contention_s: float
+    scv: float
+
+
+def of_single_requests(mean_s: float, others: float) -> Batches:
+    """A trial of batches of one request each, of which only the mean time is known; it counts once."""
+    return Batches(
+        np.array([1.0]),
+        np.array([others]),
+        np.array([1.0]),
+        np.array([mean_s]),
+        np.array([mean_s**2]),
+        visits=1.0,
+        together=1.0 + others,
+    )
+
+
+def read_batches(record: Path, measured_unix_s: tuple[float, float], workers: int) -> Batches:
     """Batches answered in the measured time. Raises BadArgument when the record does not hold single requests."""
     path = record / "requests.parquet"
     if not path.exists():
@@ -53,7 +84,7 @@ def read_batches(record: Path, measured_unix_s: tuple[float, float]) -> Batches:
     total, in_line = requests.select(pl.len(), lined.sum().alias("lined")).collect().row(0)
     if not in_line:
         raise BadArgument("DIR", str(record), "holds no request that went by the waiting line: nothing to fit")
-    return _by_size(_in_order(requests.filter(lined)), in_line / total)
+    return _summed(_in_order(requests.filter(lined)), in_line / total, workers)
 
 
 def _in_order(lined: pl.LazyFrame) -> pl.DataFrame:
@@ -65,7 +96,7 @@ def _in_order(lined: pl.LazyFrame) -> pl.DataFrame:
         .with_columns(before_ns=pl.col("answered_ns").shift(1))
         .drop_nulls("before_ns")
         .with_columns(
-            time_s=(pl.col("answered_ns") - pl.max_horizontal("before_ns", "first_ns")) / 1e9,
+            since_free_s=(pl.col("answered_ns") - pl.max_horizontal("before_ns", "first_ns")) / 1e9,
             alone_s=(pl.col("answered_ns") - pl.max_horizontal("before_ns", "dequeued_ns")) / 1e9,
             service_s=(pl.col("answered_ns") - pl.col("dequeued_ns")) / 1e9,
         )
@@ -73,69 +104,75 @@ def _in_order(lined: pl.LazyFrame) -> pl.DataFrame:
     )
 
 
-def _by_size(batches: pl.DataFrame, visits: float) -> Batches:
+def _summed(batches: pl.DataFrame, visits: float, workers: int) -> Batches:
+    alone, service = float(batches["alone_s"].sum()), float(batches["service_s"].sum())
+    if workers == 1:
+        batches = batches.with_columns(time_s="since_free_s", others=pl.lit(0.0))
+    else:
+        batches = batches.with_columns(time_s="service_s", others=_others_under_way(batches))
     table = (
-        batches.group_by("size")
+        batches.group_by("size", "others")
         .agg(
             number=pl.len(),
             times=pl.col("time_s").sum(),
             squares=(pl.col("time_s") ** 2).sum(),
         )
-        .sort("size")
+        .sort("size", "others")
     )
-    alone = float(batches["alone_s"].sum())
     return Batches(
         sizes=table["size"].to_numpy().astype(np.float64),
+        others=table["others"].to_numpy().astype(np.float64),
         counts=table["number"].to_numpy().astype(np.float64),
         times_s=table["times"].to_numpy(),
         squares_s2=table["squares"].to_numpy(),
         visits=visits,
-        together=float(batches["service_s"].sum()) / alone if alone > 0 else float("inf"),
+        together=service / alone if alone > 0 else float("inf"),
     )
+
+
+def _others_under_way(batches: pl.DataFrame) -> pl.Series:
+    """How many other batches were under way when each began: begun by then, less answered by then."""
+    begun, answered = batches["dequeued_ns"].to_numpy(), batches["answered_ns"].to_numpy()
+    before = np.searchsorted(np.sort(begun), begun, side="right") - np.searchsorted(answered, begun, side="right")
+    return pl.Series(np.maximum(before - 1, 0).astype(np.float64))
 
 
 def merged(trials: list[Batches]) -> Batches:
     """The batches of several trials as one table; visits weighted by requests in line, `together` by time."""
-    sizes = np.unique(np.concatenate([trial.sizes for trial in trials]))
-    sums = {name: np.zeros(len(sizes)) for name in ("counts", "times_s", "squares_s2")}
-    for trial in trials:
-        places = np.searchsorted(sizes, trial.sizes)
-        for name, total in sums.items():
-            total[places] += getattr(trial, name)
+    columns = ("sizes", "others", "counts", "times_s", "squares_s2")
     time = np.array([trial.times_s.sum() for trial in trials])
+    table = (
+        pl.DataFrame({name: np.concatenate([getattr(trial, name) for trial in trials]) for name in columns})
+        .group_by("sizes", "others")
+        .sum()
+        .sort("sizes", "others")
+    )
     return Batches(
-        sizes,
-        sums["counts"],
-        sums["times_s"],
-        sums["squares_s2"],
+        **{name: table[name].to_numpy() for name in columns},
         visits=float(np.mean([trial.visits for trial in trials])),
         together=float(np.average([trial.together for trial in trials], weights=time)),
     )
 
 
-def line_through(batches: Batches) -> tuple[float, float, float]:
-    """Time of a batch as a + b n: a, b in seconds, and the squared coefficient of variation about it.
+def cost_of(batches: Batches) -> Cost:
+    """Time of a batch as a + b n + c o with n requests and o other batches under way, and its spread about that.
 
-    Weighted least squares over all batches. What varies is the disk, by a share of the time it takes, so a batch
-    weighs one over the square of its expected time; that being known only afterwards, it is done twice over.
+    Weighted least squares over all batches, none of the three below zero. What varies is the disk, by a share of the
+    time it takes, so a batch weighs one over the square of its expected time; that being known only afterwards, it is
+    done twice over.
     """
     counts, means = batches.counts, batches.times_s / batches.counts
-    weights = counts / means.mean() ** 2
-    a = b = 0.0
+    columns = [np.ones_like(means), batches.sizes, batches.others]
+    told = [place for place, column in enumerate(columns) if place == 0 or np.ptp(column) > 0]
+    matrix = np.column_stack([columns[place] for place in told])
+    expected = np.full_like(means, means.mean())
+    found = np.zeros(len(told))
     for _ in range(3):
-        a, b = _weighted_line(batches.sizes, means, weights)
-        weights = counts / (a + b * batches.sizes) ** 2
-    expected = a + b * batches.sizes
+        weights = np.sqrt(counts) / expected
+        found, _ = nnls(matrix * weights[:, None], means * weights)
+        expected = np.maximum(matrix @ found, 1e-12)
     squares = batches.squares_s2 - 2 * expected * batches.times_s + counts * expected**2
-    return a, b, max(0.0, float((squares / expected**2).sum() / counts.sum()))  # a difference: rounding may show
-
-
-def _weighted_line(x: FloatArray, y: FloatArray, weights: FloatArray) -> tuple[float, float]:
-    """Intercept and slope, neither below zero: a batch takes no negative time, nor does a request in it."""
-    middle, level = np.average(x, weights=weights), np.average(y, weights=weights)
-    spread = np.sum(weights * (x - middle) ** 2)
-    slope = max(0.0, float(np.sum(weights * (x - middle) * (y - level)) / spread)) if spread > 0 else 0.0
-    intercept = float(level - slope * middle)
-    if intercept >= 0:
-        return intercept, slope
-    return 0.0, float(np.sum(weights * x * y) / np.sum(weights * x * x))
+    whole = np.zeros(len(columns))
+    whole[told] = found
+    scv = max(0.0, float((squares / expected**2).sum() / counts.sum()))  # a difference: rounding may show
+    return Cost(float(whole[0]), float(whole[1]), float(whole[2]), scv)

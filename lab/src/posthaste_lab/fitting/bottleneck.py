@@ -4,42 +4,51 @@ Not the busiest one: a store that takes all who wait is busy all the time and ye
 bottleneck is the stage whose being twice as fast would help most, and how much it would help says by how much.
 """
 
-from posthaste_lab.fitting.model import Bottleneck, Effect, Figures
+from posthaste_lab.fitting.model import Bottleneck, Effect
 from posthaste_lab.fitting.spread import over_repetitions
+from posthaste_lab.fitting.system import Figures, Kind, Setting
 
-STAGES = {
-    "batch_s": "store, for each batch",
-    "request_in_batch_s": "store, for each request",
-    "handling_s": "handling, one request at a time",
-    "path_s": "the way, where nobody waits",
+WAY = {"handling_s": "handling, one request at a time", "path_s": "the way, where nobody waits"}
+STAGES: dict[Kind, dict[str, str]] = {
+    "batches": {
+        "batch_s": "store, for each batch",
+        "request_in_batch_s": "store, for each request",
+        "contention_s": "store, for each other batch under way",
+    }
+    | WAY,
+    "workers": {"batch_s": "worker, for each request", "contention_s": "worker, for each other one that is busy"} | WAY,
+    "turns": {"batch_s": "turn, whatever is in it", "request_in_batch_s": "turn, for each request"} | WAY,
 }
 
 
+def stages(figures: Figures, kind: Kind) -> dict[str, str]:
+    """Names of the stages that take any time at all, by figure."""
+    return {name: said for name, said in STAGES[kind].items() if getattr(figures, name) > 0}
+
+
+def halved(figures: Figures, name: str) -> Figures:
+    """The same with one of them half as long."""
+    return figures.model_copy(update={name: getattr(figures, name) / 2})
+
+
 def find_bottleneck(
-    figures: Figures,
-    by_repetition: list[Figures],
-    clients: int,
-    think_time_s: float,
-    batch_limit: int,
-    confidence: float,
+    figures: Figures, by_repetition: list[Figures], clients: int, setting: Setting, confidence: float
 ) -> Bottleneck:
     """The bottleneck with so many clients, with intervals over repetitions."""
+    named = stages(figures, setting.kind)
 
     def gains(of: Figures) -> dict[str, float]:
-        now = of.solved(clients, think_time_s, batch_limit).throughput
-        halved = {name: of.model_copy(update={name: getattr(of, name) / 2}) for name in STAGES}
-        return {
-            name: each.solved(clients, think_time_s, batch_limit).throughput / now - 1 for name, each in halved.items()
-        }
+        now = of.solved(clients, setting).throughput
+        return {name: halved(of, name).solved(clients, setting).throughput / now - 1 for name in named}
 
     whole, parts = gains(figures), [gains(each) for each in by_repetition]
     ranked = sorted(whole, key=lambda name: -whole[name])
-    first, second = ranked[:2]
-    solved = figures.solved(clients, think_time_s, batch_limit)
-    each_solved = [each.solved(clients, think_time_s, batch_limit) for each in by_repetition]
+    first, second = (*ranked, *ranked)[:2]
+    solved = figures.solved(clients, setting)
+    each_solved = [each.solved(clients, setting) for each in by_repetition]
     return Bottleneck(
         clients=clients,
-        stage=STAGES[first],
+        stage=named[first],
         lead_share=whole[first] - whole[second],
         lead_interval=over_repetitions(
             whole[first] - whole[second], [part[first] - part[second] for part in parts], confidence
@@ -54,7 +63,7 @@ def find_bottleneck(
         ),
         effects=[
             Effect(
-                stage=STAGES[name],
+                stage=named[name],
                 gain_share=whole[name],
                 interval=over_repetitions(whole[name], [part[name] for part in parts], confidence),
             )

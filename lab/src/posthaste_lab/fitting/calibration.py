@@ -1,10 +1,9 @@
 """The figures of the stations, found from what was measured.
 
-What a batch takes, and how many requests go by the line, is measured and need not be guessed: a line through the
-measured times of batches (`batches.line_through`). What remains is two figures: the time on the way where nobody
-waits, and the time during which one request is handled at a time. They are those with which the model comes nearest
-to the measured throughput and response time, by least squares of relative differences. A difference of 5 % in
-throughput counts as much as one of 10 % in response time.
+What a batch takes, and how many requests go by the line, is measured and need not be guessed: a plane through the
+measured times of batches (`batches.cost_of`). What remains are the figures that no stamp shows (`Setting.unknown`):
+they are those with which the model comes nearest to the measured throughput and response time, by least squares of
+relative differences. A difference of 5 % in throughput counts as much as one of 10 % in response time.
 """
 
 from collections.abc import Iterable
@@ -15,17 +14,21 @@ from scipy.optimize import least_squares
 
 from posthaste_lab.checks import FloatArray, fraction
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.fitting.batches import line_through, merged
+from posthaste_lab.experiments.results import Run
+from posthaste_lab.fitting.batches import cost_of, merged
 from posthaste_lab.fitting.bottleneck import find_bottleneck
-from posthaste_lab.fitting.model import Bounds, Figures, FittedModel, Model, Point, Range
+from posthaste_lab.fitting.curves import with_curves
+from posthaste_lab.fitting.model import Bounds, FactorNote, FittedModel, Model, Point, Range
 from posthaste_lab.fitting.observations import Observation, observations
 from posthaste_lab.fitting.spread import over_repetitions
-from posthaste_lab.report.results import Run
+from posthaste_lab.fitting.system import Figures, Setting
 
 THROUGHPUT_UNIT, RESPONSE_UNIT = 0.05, 0.10  # differences that count alike
-TOGETHER_MAX = 1.15  # batches under way at once; one worker has 1
+TOGETHER_MAX = 1.15  # batches under way at once; one worker has 1, but for those of a tier that answers early
+SMALL_STEP, LARGE_STEP = 1e-3, 0.1  # of a figure; a system that is played answers to about one percent
+TRIES, TRIES_IF_PLAYED = 40, 12  # a played system soon has only chance left to fit to
 BEYOND = 2  # how many times the most clients measured may be asked for
-PATH_LEAST_S = 1e-7  # nothing travels in no time, and the model must have somewhere for clients to be
+LEAST_S = {"path_s": 1e-7, "batch_s": 1e-7}  # nothing is done in no time, and clients must be somewhere
 
 
 @dataclass(frozen=True)
@@ -58,16 +61,29 @@ def fit_run(run: Run, clients: Iterable[int] | None = None, confidence: float = 
         title=run.experiment.title,
         experiment_sha256=run.plan["experiment_sha256"],
         confidence=level,
-        models=[fit_group(group, level) for group in groups.values()],
+        factors=_factors(run),
+        models=[with_curves(fit_group(group, level), level) for group in groups.values()],
     )
+
+
+def _factors(run: Run) -> dict[str, FactorNote]:
+    return {
+        name: FactorNote(
+            sets=sorted({target for level in factor.levels for target in factor.assignments(level)}),
+            levels=factor.levels,
+            unit=factor.unit,
+        )
+        for name, factor in run.experiment.factors.items()
+    }
 
 
 def fit_group(seen: list[Observation], confidence: float = 0.95) -> Model:
     """One model from trials that differ by clients and repetition alone."""
     first = _checked(seen)
+    setting = first.setting
     figures = fit_figures(seen)
     by_repetition = [fit_figures(part, figures) for part in _repetitions(seen)]
-    solved = {n: figures.solved(n, first.think_time_s, first.batch_limit) for n in _populations(seen)}
+    solved = {n: figures.solved(n, setting) for n in _populations(seen)}
     points = [
         Point(
             clients=cell.population,
@@ -79,76 +95,102 @@ def fit_group(seen: list[Observation], confidence: float = 0.95) -> Model:
         )
         for cell in _cells(seen)
     ]
-    most = points[-1].clients
     return Model(
         where=first.where,
-        think_time_s=first.think_time_s,
-        batch_limit=first.batch_limit,
-        workers=first.workers,
+        kind=setting.kind,
+        think_time_s=setting.think_time_s,
+        batch_limit=setting.batch_limit,
+        workers=setting.workers,
+        middlewares=setting.middlewares,
         figures=figures,
         intervals=_intervals(figures, by_repetition, confidence),
         by_repetition=by_repetition,
         throughput_spread_share=_spread(
-            [each.throughput_per_s / solved[each.population].throughput - 1 for each in seen]
+            [each.throughput_per_s / solved[each.population].throughput - 1 for each in seen], setting
         ),
         response_spread_share=_spread(
-            [each.response_time_s / solved[each.population].response_time - 1 for each in seen]
+            [each.response_time_s / solved[each.population].response_time - 1 for each in seen], setting
         ),
         throughput_max_per_s=max(point.throughput_per_s for point in points),
-        range=Range(
-            clients_min=points[0].clients,
-            clients_max=BEYOND * most,
-            batch_requests_max=int(max(each.batches.sizes.max() for each in seen)),
-        ),
+        range=_range(seen, points),
         points=points,
-        bottleneck=find_bottleneck(figures, by_repetition, most, first.think_time_s, first.batch_limit, confidence),
+        bottleneck=find_bottleneck(figures, by_repetition, points[-1].clients, setting, confidence),
+    )
+
+
+def _range(seen: list[Observation], points: list[Point]) -> Range:
+    sizes = [each.batches.size_max for each in seen if each.batches is not None]
+    return Range(
+        clients_min=points[0].clients,
+        clients_max=BEYOND * points[-1].clients,
+        batch_requests_max=max(sizes) if sizes else None,
     )
 
 
 def fit_figures(seen: list[Observation], near: Figures | None = None) -> Figures:
     """The figures that come nearest to these trials, searched from `near`."""
-    cells, first = _cells(seen), seen[0]
-    batches = merged([each.batches for each in seen])
-    batch_s, request_s, scv = line_through(batches)
+    cells, setting = _cells(seen), seen[0].setting
+    measured = _measured(seen)
+    names = setting.unknown
 
     def figures(unknown: FloatArray) -> Figures:
-        return Figures(
-            batch_s=batch_s,
-            request_in_batch_s=request_s,
-            batch_scv=scv,
-            visits=batches.visits,
-            path_s=max(PATH_LEAST_S, float(unknown[0])),
-            handling_s=float(unknown[1]),
-        )
+        found = {name: max(LEAST_S.get(name, 0.0), float(each)) for name, each in zip(names, unknown, strict=True)}
+        return Figures(**(measured | found))
 
     def differences(unknown: FloatArray) -> FloatArray:
         model = figures(unknown)
-        solved = [model.solved(cell.population, first.think_time_s, first.batch_limit) for cell in cells]
-        pairs = list(zip(solved, cells, strict=True))
+        pairs = [(model.solved(cell.population, setting), cell) for cell in cells]
         return np.array(
             [np.log(model.throughput / cell.throughput) / THROUGHPUT_UNIT for model, cell in pairs]
             + [np.log(model.response_time / cell.response) / RESPONSE_UNIT for model, cell in pairs]
         )
 
-    start = np.array([near.path_s, near.handling_s]) if near else _guess(cells, batches.visits * (batch_s + request_s))
+    guess = near.model_dump() if near else _guess(cells, measured, setting)
+    start = np.array([guess[name] for name in names])
     scale = np.maximum(start, 1e-6)
     found = least_squares(
         differences,
         np.maximum(start, 1e-3 * scale),
         bounds=(0.0, np.inf),
         x_scale=scale,
-        diff_step=1e-3,
+        diff_step=LARGE_STEP if setting.is_played else SMALL_STEP,
         xtol=1e-4,
         ftol=1e-5,
-        max_nfev=40,
+        max_nfev=TRIES_IF_PLAYED if setting.is_played else TRIES,
     )
     return figures(found.x)
 
 
-def _guess(cells: list[Cell], store_s: float) -> FloatArray:
-    """The way from the fewest clients, who hardly meet; handling from the most, who cannot be faster than it."""
+def _measured(seen: list[Observation]) -> dict[str, float]:
+    """The figures that stamps show; those to be fitted are 0 here."""
+    nothing = {"batch_s": 0.0, "request_in_batch_s": 0.0, "contention_s": 0.0, "batch_scv": 0.0}
+    nothing |= {"visits": 1.0, "path_s": 0.0, "handling_s": 0.0}
+    recorded = [each.batches for each in seen if each.batches is not None]
+    if not recorded:
+        return nothing
+    batches = merged(recorded)
+    cost = cost_of(batches)
+    return nothing | {
+        "batch_s": cost.batch_s,
+        "request_in_batch_s": cost.request_s,
+        "contention_s": cost.contention_s,
+        "batch_scv": cost.scv,
+        "visits": batches.visits,
+    }
+
+
+def _guess(cells: list[Cell], measured: dict[str, float], setting: Setting) -> dict[str, float]:
+    """The way from the fewest clients, who hardly meet; handling from the most, who cannot be faster than it.
+
+    Of turns: half of the time of a client alone is a turn, and at the most clients each request is all that counts.
+    """
     fewest, most = cells[0], cells[-1]
-    return np.array([max(0.1 * fewest.response, fewest.response - store_s), 0.5 / most.throughput])
+    if setting.kind == "turns":
+        half = 0.5 * fewest.response
+        return {"path_s": half, "batch_s": half, "request_in_batch_s": 0.8 * setting.middlewares / most.throughput}
+    store = measured["visits"] * (measured["batch_s"] + measured["request_in_batch_s"])
+    path = max(0.1 * fewest.response, fewest.response - store)
+    return {"path_s": path, "handling_s": 0.5 * setting.middlewares / most.throughput}
 
 
 def _cells(seen: list[Observation]) -> list[Cell]:
@@ -184,25 +226,27 @@ def _intervals(figures: Figures, by_repetition: list[Figures], confidence: float
     return found
 
 
-def _spread(shares: list[float]) -> float:
-    """Root mean square of what the model leaves, two figures having been fitted."""
-    return float(np.sqrt(np.sum(np.square(shares)) / max(1, len(shares) - 2)))
+def _spread(shares: list[float], setting: Setting) -> float:
+    """Root mean square of what the model leaves, some figures having been fitted."""
+    return float(np.sqrt(np.sum(np.square(shares)) / max(1, len(shares) - len(setting.unknown))))
 
 
 def _checked(seen: list[Observation]) -> Observation:
     """What all trials have in common. Raises BadArgument when it differs, or when there is too little."""
     first = seen[0]
-    if len(_populations(seen)) < 2:
-        raise BadArgument("clients", _populations(seen), "must be at least two numbers: one says nothing about waiting")
-    for name in ("think_time_s", "batch_limit", "workers"):
-        values = sorted({getattr(each, name) for each in seen})
-        if len(values) > 1:
-            raise BadArgument(name, values, "must be the same in all trials of a combination")
-    together = merged([each.batches for each in seen]).together
-    if together > TOGETHER_MAX:
+    least = len(first.setting.unknown)
+    if len(_populations(seen)) < least:
         raise BadArgument(
-            "workers",
-            first.workers,
-            f"have {together:.2f} batches under way at once on average, and the model has one; run with workers = 1",
+            "clients",
+            _populations(seen),
+            f"must be at least {least} numbers: as many as there are figures that no stamp shows",
         )
+    if any(each.setting != first.setting for each in seen):
+        found = "; ".join(dict.fromkeys(str(each.setting) for each in seen))
+        raise BadArgument("trials", found, "must have the same think time, batch limit and workers in a combination")
+    recorded = [each.batches for each in seen if each.batches is not None]
+    if first.setting.kind == "batches" and first.setting.workers == 1:
+        together = merged(recorded).together
+        if together > TOGETHER_MAX:
+            raise BadArgument("workers", 1, f"have {together:.2f} batches under way at once, as the stamps say")
     return first

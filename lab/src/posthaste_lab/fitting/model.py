@@ -1,4 +1,7 @@
-"""`model.json`: fitted figures with units in their names, what they were fitted to, and how far that carries."""
+"""`model.json`: fitted figures with units in their names, what they were fitted to, and how far that carries.
+
+docs/reference/lab.md describes it field by field, for readers in other languages: a change here is a change there.
+"""
 
 from pathlib import Path
 from typing import Literal
@@ -6,10 +9,10 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.queueing.batching import BatchServer, batch_server
+from posthaste_lab.fitting.system import Figures, Kind, Setting
 
 FORMAT: Literal["posthaste-lab model"] = "posthaste-lab model"
-VERSION: Literal[1] = 1
+VERSION: Literal[2] = 2
 FILE = "model.json"
 Level = bool | int | float | str
 
@@ -20,36 +23,19 @@ class Whole(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Figures(Whole):
-    """The figures of the four places; see `queueing.batch_server`."""
-
-    batch_s: float
-    request_in_batch_s: float
-    batch_scv: float
-    visits: float
-    path_s: float
-    handling_s: float
-
-    def solved(self, population: int, think_time_s: float, batch_limit: int) -> BatchServer:
-        """The system with so many clients."""
-        return batch_server(
-            population,
-            self.batch_s,
-            self.request_in_batch_s,
-            think_time=think_time_s,
-            path_time=self.path_s,
-            handling_time=self.handling_s,
-            visits=self.visits,
-            batch_limit=batch_limit,
-            scv=self.batch_scv,
-        )
-
-
 class Bounds(Whole):
     """Student's interval over repetitions."""
 
     low: float
     high: float
+
+
+class CurveValue(Whole):
+    """A figure and where a further trial's is to be expected; without bounds where one repetition is all there was."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
 
 
 class Point(Whole):
@@ -90,16 +76,42 @@ class Range(Whole):
 
     clients_min: int
     clients_max: int
-    batch_requests_max: int
+    batch_requests_max: int | None
+
+
+class Change(Whole):
+    """What a curve changes: nothing, the number of workers, or a figure that is half of what was measured."""
+
+    workers: int | None = None
+    halved: str | None = None
+
+
+class CurvePoint(Whole):
+    """A prediction; `extrapolated`: beyond the most clients measured."""
+
+    clients: int
+    throughput_per_s: CurveValue
+    response_time_s: CurveValue
+    extrapolated: bool
+
+
+class Curve(Whole):
+    """Predictions for whoever shows them without computing them."""
+
+    says: str
+    change: Change
+    points: list[CurvePoint]
 
 
 class Model(Whole):
     """One combination of levels of all factors but the number of clients."""
 
     where: dict[str, Level]
+    kind: Kind
     think_time_s: float
-    batch_limit: int
-    workers: int
+    batch_limit: int | None
+    workers: int | None
+    middlewares: int
     figures: Figures
     intervals: dict[str, Bounds]
     by_repetition: list[Figures]
@@ -109,34 +121,37 @@ class Model(Whole):
     range: Range
     points: list[Point]
     bottleneck: Bottleneck
+    curves: list[Curve] = []
+
+    @property
+    def setting(self) -> Setting:
+        """What is fixed in it."""
+        return Setting(self.kind, self.think_time_s, self.batch_limit, self.workers, self.middlewares)
 
     @property
     def degrees_of_freedom(self) -> int:
-        """Of the spreads: trials less the two figures that were fitted to them."""
-        return max(1, sum(point.trials for point in self.points) - 2)
+        """Of the spreads: trials less the figures that were fitted to them."""
+        return max(1, sum(point.trials for point in self.points) - len(self.setting.unknown))
+
+
+class FactorNote(Whole):
+    """A factor of the experiment: the options it sets, as "part.option", and its levels."""
+
+    sets: list[str]
+    levels: list[Level]
+    unit: str
 
 
 class FittedModel(Whole):
     """All of a run."""
 
     format: Literal["posthaste-lab model"] = FORMAT
-    version: Literal[1] = VERSION
+    version: Literal[2] = VERSION
     title: str
     experiment_sha256: str
     confidence: float
+    factors: dict[str, FactorNote]
     models: list[Model]
-
-    def one(self, where: dict[str, str]) -> Model:
-        """The model of a combination of levels, given as text. Raises BadArgument when not exactly one fits."""
-        fitting = [
-            model
-            for model in self.models
-            if all(name in model.where and str(model.where[name]) == level for name, level in where.items())
-        ]
-        if len(fitting) != 1:
-            known = "; ".join(spoken(model) for model in self.models)
-            raise BadArgument("--where", where, f"must name one combination, and {len(fitting)} of these fit: {known}")
-        return fitting[0]
 
 
 def spoken(model: Model) -> str:

@@ -1,4 +1,4 @@
-"""What a trial says about the system: its load, what the clients saw, and its batches."""
+"""What a trial says about the system: its load, what the clients saw, and how long workers took."""
 
 import json
 from dataclasses import dataclass
@@ -7,24 +7,28 @@ from typing import Any
 
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.description import Level
-from posthaste_lab.fitting.batches import Batches, read_batches
-from posthaste_lab.report.results import Result, Run
+from posthaste_lab.experiments.results import Result, Run
+from posthaste_lab.fitting.batches import Batches, merged, of_single_requests, read_batches
+from posthaste_lab.fitting.system import Kind, Setting
+
+ONE_AT_A_TIME = 1
 
 
 @dataclass(frozen=True)
 class Observation:
-    """One trial. Times in seconds, rates per second; `where` holds the levels of all factors but the clients."""
+    """One trial. Times in seconds, rates per second; `where` holds the levels of all factors but the clients.
+
+    `batches` is None where nothing shows when a worker's time begins: see `Kind`.
+    """
 
     trial: str
     repetition: int
     where: dict[str, Level]
     population: int
-    think_time_s: float
+    setting: Setting
     throughput_per_s: float
     response_time_s: float
-    batch_limit: int
-    workers: int
-    batches: Batches
+    batches: Batches | None
 
 
 def observations(run: Run) -> list[Observation]:
@@ -46,20 +50,39 @@ def _observation(run: Run, result: Result) -> Observation:
         raise BadArgument("DIR", str(run.directory), "holds open loops (rate), and the model is of closed ones")
     if "response_mean_s" not in figures or result.measured_unix_s is None:
         raise BadArgument("DIR", str(run.directory), f"trial {result.name} has no response times of clients")
-    record = _only_tier(result)
-    options = _options(record)
+    tiers = _tiers(result)
+    setting = _setting(tiers, float(figures["think_time_s"]))
     return Observation(
         trial=result.name,
         repetition=result.repetition,
         where={name: level for name, level in result.levels.items() if not _is_clients(run, name)},
         population=int(figures["population"]),
-        think_time_s=float(figures["think_time_s"]),
+        setting=setting,
         throughput_per_s=float(figures["throughput_per_s"]),
         response_time_s=float(figures["response_mean_s"]),
-        batch_limit=int(options["batch"]),
-        workers=int(options.get("workers") or 1),
-        batches=read_batches(record, result.measured_unix_s),
+        batches=_batches(tiers, result, setting),
     )
+
+
+def _batches(tiers: list[Path], result: Result, setting: Setting) -> Batches | None:
+    if setting.kind == "batches" and result.measured_unix_s is not None:
+        return merged([read_batches(tier, result.measured_unix_s, setting.workers or 1) for tier in tiers])
+    if setting.kind == "workers":
+        return _of_workers(result, setting)
+    return None
+
+
+def _of_workers(result: Result, setting: Setting) -> Batches:
+    """Mean times of service, and by Little's law how many workers were busy; single requests need not be recorded."""
+    figures, workers = result.figures, setting.workers or 1
+    service = figures.get("service_when_any_mean_s")
+    if service is None:
+        raise BadArgument("DIR", str(result.directory), "has no record of the tier with times of service")
+    taken = float(service) + float(figures.get("dispatch_mean_s", 0.0))
+    busy = float(figures["throughput_per_s"]) / setting.middlewares * taken
+    clients = float(figures["population"]) / setting.middlewares
+    # Whoever comes sees the others: of one client, nobody.
+    return of_single_requests(taken, min(workers - 1, busy * max(0.0, clients - 1) / clients))
 
 
 def _is_clients(run: Run, name: str) -> bool:
@@ -69,21 +92,29 @@ def _is_clients(run: Run, name: str) -> bool:
     return {target.partition(".")[2] for target in targets} == {"clients"}
 
 
-def _only_tier(result: Result) -> Path:
+def _tiers(result: Result) -> list[Path]:
     tiers = [
         path
         for path in sorted(result.directory.glob("*/record"))
         if (path / "run.json").exists() and not (path.parent / "summary.json").exists()
     ]
-    if len(tiers) != 1:
-        raise BadArgument(
-            "DIR", str(result.directory), f"has records of {len(tiers)} middlewares, and the model is of one"
-        )
-    return tiers[0]
+    if not tiers:
+        raise BadArgument("DIR", str(result.directory), "has no record of a tier, and the model is of one")
+    return tiers
+
+
+def _setting(tiers: list[Path], think_time_s: float) -> Setting:
+    held = [_options(tier) for tier in tiers]
+    if any((each.get("batch"), each.get("workers")) != (held[0].get("batch"), held[0].get("workers")) for each in held):
+        raise BadArgument("DIR", str(tiers[0]), "is of a tier with other workers or batches than those beside it")
+    batch, workers = held[0].get("batch"), held[0].get("workers")
+    if batch is not None:
+        return Setting("batches", think_time_s, int(batch), int(workers or 1), len(tiers))
+    kind: Kind = "turns" if workers is None else "workers"
+    limit = None if workers is None else ONE_AT_A_TIME
+    return Setting(kind, think_time_s, limit, workers, len(tiers))
 
 
 def _options(record: Path) -> dict[str, Any]:
     options: dict[str, Any] = json.loads((record / "run.json").read_text("utf-8"))["options"]
-    if "batch" not in options:
-        raise BadArgument("DIR", str(record), "is of a tier without batches; the model is of the queue tier")
     return options

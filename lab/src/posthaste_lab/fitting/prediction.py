@@ -7,7 +7,7 @@ that is what `validate` is for.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import stats
@@ -15,6 +15,7 @@ from scipy import stats
 from posthaste_lab.checks import count, non_negative
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.fitting.model import Model
+from posthaste_lab.fitting.system import Setting
 from posthaste_lab.queueing import mm1, mmm
 
 ROUNDING = 1e-9
@@ -38,8 +39,8 @@ class Prediction:
     """What the model answers for a number of clients. `extrapolated`: beyond the most clients measured.
 
     `mm1_response_s` and `mmm_response_s` are what the open textbook models say when they are given the predicted
-    throughput and the highest measured one as their capacity, for one server and for as many as there are requests
-    in a mean batch; NaN where they have no answer.
+    throughput and the highest measured one as their capacity, for one server and for as many as there are workers, or
+    requests in a mean batch; NaN where they have no answer.
     """
 
     clients: int
@@ -60,42 +61,54 @@ def predict(
     batch_limit: int | None = None,
     think_time_s: float | None = None,
     workers: int | None = None,
-    middlewares: int = 1,
     confidence: float = 0.95,
 ) -> list[Prediction]:
-    """Answers for these numbers of clients, and perhaps another batch limit or think time.
+    """Answers for these numbers of clients, and perhaps another batch limit, think time or fewer workers.
 
-    Raises OutsideTheData when the data do not carry that far: so for any other number of workers or middlewares,
-    whose batches would be under way at the same time, and how those hinder each other was not measured.
+    Raises OutsideTheData when the data do not carry that far: more workers than measured would hinder each other in
+    ways that were not.
     """
-    if workers is not None and workers != model.workers:
+    setting = model.setting
+    if workers is not None:
+        setting = replace(setting, workers=_fewer_workers(model, workers))
+    if batch_limit is not None:
+        if model.batch_limit is None or model.kind != "batches":
+            raise OutsideTheData("--batch", batch_limit, "is outside what the data support: this tier has no batches")
+        setting = replace(setting, batch_limit=count("--batch", batch_limit))
+    if think_time_s is not None:
+        setting = replace(setting, think_time_s=non_negative("--think-time", think_time_s))
+    return [_predict_one(model, count("--clients", n), setting, confidence) for n in clients]
+
+
+def _fewer_workers(model: Model, wanted: int) -> int:
+    most = model.workers
+    if most is None:
+        raise OutsideTheData("--workers", wanted, "is outside what the data support: this tier has none")
+    if not 1 <= wanted <= most:
+        supported = "1" if most == 1 else f"1 to {most}"
         raise OutsideTheData(
-            "--workers", workers, f"is outside what the data support, {model.workers}: run an experiment with it"
+            "--workers", wanted, f"is outside what the data support, {supported}: run an experiment with it"
         )
-    if middlewares != 1:
-        raise OutsideTheData("--middlewares", middlewares, "is outside what the data support, 1")
-    limit = model.batch_limit if batch_limit is None else count("--batch", batch_limit)
-    think = model.think_time_s if think_time_s is None else non_negative("--think-time", think_time_s)
-    return [_predict_one(model, count("--clients", n), think, limit, confidence) for n in clients]
+    return wanted
 
 
-def _predict_one(model: Model, clients: int, think: float, limit: int, confidence: float) -> Prediction:
+def _predict_one(model: Model, clients: int, setting: Setting, confidence: float) -> Prediction:
     reach = model.range
     if not reach.clients_min <= clients <= reach.clients_max:
         raise OutsideTheData(
             "--clients", clients, f"is outside what the data support, {reach.clients_min} to {reach.clients_max}"
         )
-    solved = model.figures.solved(clients, think, limit)
-    if solved.mean_batch > reach.batch_requests_max:
+    solved = model.figures.solved(clients, setting)
+    if reach.batch_requests_max is not None and solved.mean_batch > reach.batch_requests_max:
         raise OutsideTheData(
             "--clients",
             clients,
             f"makes batches of {solved.mean_batch:.0f} requests on average, and the largest measured had "
             f"{reach.batch_requests_max}",
         )
-    parts = [each.solved(clients, think, limit) for each in model.by_repetition]
+    parts = [each.solved(clients, setting) for each in model.by_repetition]
     capacity = max(model.throughput_max_per_s, solved.throughput)
-    servers = max(1, round(solved.mean_batch))
+    servers = setting.workers or 1 if model.kind == "workers" else max(1, round(solved.mean_batch))
     return Prediction(
         clients=clients,
         throughput_per_s=_estimate(

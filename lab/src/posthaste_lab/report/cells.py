@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from posthaste_lab.experiments.description import Level
-from posthaste_lab.report.results import Result, Run
+from posthaste_lab.experiments.results import Result, Run
 from posthaste_lab.stats import mean_interval
 
 

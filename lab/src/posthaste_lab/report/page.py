@@ -10,10 +10,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.journal import write_table
+from posthaste_lab.experiments.links import BY_PAUSE
+from posthaste_lab.experiments.results import Run, read_run, spoken_levels
 from posthaste_lab.report.cells import Cell, cells_of
 from posthaste_lab.report.charts.style import styled
 from posthaste_lab.report.quantities import counted, with_interval
-from posthaste_lab.report.results import Run, read_run, spoken_levels
 from posthaste_lab.report.sections import SECTIONS, ChartItem, Section, TableItem
 from posthaste_lab.report.sections.trust import verdicts
 from posthaste_lab.report.verdict import Decision, decide, overall
@@ -99,7 +100,7 @@ def _headline(cells: Sequence[Cell], sections: Sequence[Section]) -> list[str]:
         mean = f", with a mean response time of {with_interval('response_mean_s', response)}" if response else ""
         highest = f"highest at {spoken_levels(cell.levels)}: " if len(cells) > 1 else ""
         said.append(f"Throughput is {highest}{with_interval('throughput_per_s', figure)}{mean}.")
-    said += [section.paragraphs[0] for section in sections if section.anchor == "where"]
+    said += [section.paragraphs[0] for section in sections if section.anchor in ("where", "model")]
     return said
 
 
@@ -132,6 +133,12 @@ def warnings(run: Run) -> list[str]:
     broken = sorted({result.name for result in run.finished for verdict in verdicts(result) if not verdict.holds})
     if broken:
         found.append(f"In {counted(len(broken), 'trial')} an operational law does not hold ({', '.join(broken)}).")
+    paused = sorted({link["part"] for result in run.finished for link in result.links if link["delay_by"] == BY_PAUSE})
+    if paused:
+        found.append(
+            f"The delay of the link to {', '.join(paused)} is made by the load generator, which pauses for the time "
+            "there and back, since this kernel cannot delay packets: response times do not hold it."
+        )
     answered = sum(int(result.figures.get("errors") or 0) for result in run.finished)
     if answered:
         found.append(f"Answered with an error: {counted(answered, 'request')}; throughput counts the others.")

@@ -12,7 +12,7 @@ from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
 from posthaste_lab.checks import FloatArray
-from posthaste_lab.report.results import Result
+from posthaste_lab.experiments.results import Result
 
 # What a load generator leaves in its record about itself; the shading shows it already.
 PHASES = ("warm-up", "measured", "cool-down")

@@ -4,7 +4,9 @@ Lines differ by marker and dash, areas by gray and hatch; plots that are to be c
 """
 
 from posthaste_lab.report.charts.effects import effects_chart, residuals_chart
+from posthaste_lab.report.charts.heat import heat_chart
 from posthaste_lab.report.charts.load import cells_chart, load_chart
+from posthaste_lab.report.charts.model import model_chart
 from posthaste_lab.report.charts.spread import box_chart, histogram_chart, percentile_chart
 from posthaste_lab.report.charts.stages import kinds_chart, stages_chart
 from posthaste_lab.report.charts.traces import traces_chart
@@ -13,9 +15,11 @@ __all__ = [
     "box_chart",
     "cells_chart",
     "effects_chart",
+    "heat_chart",
     "histogram_chart",
     "kinds_chart",
     "load_chart",
+    "model_chart",
     "percentile_chart",
     "residuals_chart",
     "stages_chart",

@@ -36,7 +36,7 @@ def percentile_chart(spreads: Mapping[str, Spread]) -> Chart:
     axis.xaxis.set_major_locator(FixedLocator(ticks))
     axis.xaxis.set_minor_locator(NullLocator())
     axis.xaxis.set_major_formatter(FuncFormatter(lambda odds, _: f"{100 * (1 - 1 / odds):.6g} %"))
-    _plain_log(axis.yaxis)
+    plain_log(axis.yaxis)
     axis.set_xlabel("share of requests answered within")
     axis.set_ylabel(f"response time ({unit})")
     legend_above(axis)
@@ -58,7 +58,7 @@ def histogram_chart(spreads: Mapping[str, Spread]) -> Chart:
         axis.set_title(name)
         axis.set_ylabel("% of requests")
     axes[-1].set_xscale("log")
-    _plain_log(axes[-1].xaxis)
+    plain_log(axes[-1].xaxis)
     axes[-1].set_xlabel(f"response time ({unit}); bins of equal ratio, 0.1 % at each end left out")
     return chart
 
@@ -90,12 +90,12 @@ def box_chart(spreads: Mapping[str, Spread]) -> Chart:
         capprops={"color": INK},
     )
     axis.set_xscale("log")
-    _plain_log(axis.xaxis)
+    plain_log(axis.xaxis)
     axis.set_xlabel(f"response time ({unit}), log scale")
     return chart
 
 
-def _plain_log(axis: Axis) -> None:
+def plain_log(axis: Axis) -> None:
     """Numbers as they are on a log scale, not as powers."""
     axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0), numticks=12))
     axis.set_minor_locator(NullLocator())

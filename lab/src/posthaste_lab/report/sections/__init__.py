@@ -2,10 +2,12 @@
 
 from posthaste_lab.report.sections.design import design_section
 from posthaste_lab.report.sections.distributions import distributions_section
+from posthaste_lab.report.sections.model import model_section
 from posthaste_lab.report.sections.over_time import time_section
 from posthaste_lab.report.sections.overview import overview_section
 from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem
 from posthaste_lab.report.sections.setup import setup_section
+from posthaste_lab.report.sections.single import single_section
 from posthaste_lab.report.sections.trust import trust_section
 from posthaste_lab.report.sections.where import where_section
 
@@ -14,7 +16,9 @@ SECTIONS = (
     where_section,
     time_section,
     distributions_section,
+    single_section,
     design_section,
+    model_section,
     trust_section,
     setup_section,
 )

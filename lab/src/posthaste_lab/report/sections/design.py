@@ -3,11 +3,11 @@
 import math
 
 from posthaste_lab.experiments.plan import aliased
+from posthaste_lab.experiments.results import Run
 from posthaste_lab.factorial import Effects, analyze
 from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.charts import effects_chart, residuals_chart
 from posthaste_lab.report.quantities import digits, percent, time_unit
-from posthaste_lab.report.results import Run
 from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem
 
 

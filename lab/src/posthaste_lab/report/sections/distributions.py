@@ -1,10 +1,10 @@
 """How response times are spread: what a mean hides."""
 
+from posthaste_lab.experiments.results import Run
 from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.charts import box_chart, histogram_chart, percentile_chart
 from posthaste_lab.report.quantities import time
 from posthaste_lab.report.records import Spread, response_times
-from posthaste_lab.report.results import Run
 from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem, few, names_of
 
 SHARES = (0.5, 0.9, 0.99, 0.999, 0.9999)

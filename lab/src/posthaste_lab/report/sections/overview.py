@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from posthaste_lab.experiments.results import Run
 from posthaste_lab.report.cells import Cell, series_of
 from posthaste_lab.report.charts import cells_chart, load_chart
 from posthaste_lab.report.quantities import with_interval
-from posthaste_lab.report.results import Run
 from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem, names_of, x_label
 
 COLUMNS = {

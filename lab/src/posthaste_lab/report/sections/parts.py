@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 from matplotlib.figure import Figure as Chart
 
+from posthaste_lab.experiments.results import Run, spoken_levels
 from posthaste_lab.report.cells import Cell
-from posthaste_lab.report.results import Run, spoken_levels
 
 T = TypeVar("T")
 

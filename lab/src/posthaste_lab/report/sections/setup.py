@@ -3,8 +3,10 @@
 import json
 from typing import Any
 
+from posthaste_lab.experiments.description import LINKS
+from posthaste_lab.experiments.results import Run
 from posthaste_lab.report.cells import Cell
-from posthaste_lab.report.results import Run
+from posthaste_lab.report.quantities import time
 from posthaste_lab.report.sections.parts import Section, TableItem
 
 
@@ -17,8 +19,26 @@ def setup_section(run: Run, _cells: list[Cell]) -> Section:
         f"{around['started']}. Every trial had new processes and empty stores. To run it again: "
         "posthaste-lab run experiment.toml, with the file in this directory."
     )
+    if run.experiment.links:
+        section.paragraphs.append(f"Links were slower than loopback: {_links(run)}.")
     section.items.extend([_parts_table(run), _environment_table(around), _commands_table(run), _trials_table(run)])
     return section
+
+
+def _links(run: Run) -> str:
+    """What the file says of them, and what levels set."""
+    said = []
+    for part, link in run.experiment.links.items():
+        levels = [
+            f"{target.rpartition('.')[2]} by {name}"
+            for name, factor in run.experiment.factors.items()
+            for target in sorted({t for level in factor.levels for t in factor.assignments(level)})
+            if target.startswith(f"{LINKS}.{part}.")
+        ]
+        fixed = [link.bandwidth] if link.bandwidth else []
+        fixed += [f"delay {time(link.delay)} in each direction"] if link.delay else []
+        said.append(f"to {part}, {', '.join(fixed + levels)}")
+    return "; ".join(said)
 
 
 def _parts_table(run: Run) -> TableItem:

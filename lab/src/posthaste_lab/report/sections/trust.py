@@ -1,9 +1,9 @@
 """Whether the figures can be believed: operational laws on every trial, and what the load generator says of itself."""
 
+from posthaste_lab.experiments.results import Result, Run
 from posthaste_lab.laws import Verdict, check
 from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.quantities import percent
-from posthaste_lab.report.results import Result, Run
 from posthaste_lab.report.sections.parts import Section, TableItem
 
 # A trial's columns as the laws call them.

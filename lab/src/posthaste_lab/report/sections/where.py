@@ -1,10 +1,10 @@
 """Where the time goes: stages over the load, and of each kind of request."""
 
+from posthaste_lab.experiments.results import Run, spoken_levels
 from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.charts import kinds_chart, stages_chart
 from posthaste_lab.report.charts.stages import WORDS, stage_times
 from posthaste_lab.report.quantities import percent, time, with_interval
-from posthaste_lab.report.results import Run, spoken_levels
 from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem, few, names_of, x_label
 
 CELLS_MAX = 12

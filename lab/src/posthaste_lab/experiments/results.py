@@ -27,6 +27,7 @@ class Result:
     measured_unix_s: tuple[float, float] | None
     directory: Path
     objections: tuple[str, ...] = ()
+    links: tuple[dict[str, Any], ...] = ()
 
     def record(self, role: str) -> Path | None:
         """The record of its first load or tier, if it left one: `role` is "load" or "tier"."""
@@ -124,6 +125,7 @@ def _result(held: dict[str, Any], directory: Path) -> Result:
         measured_unix_s=(measured[0], measured[1]) if measured else None,
         directory=directory,
         objections=tuple(held["objections"]),
+        links=tuple(held.get("links", ())),
     )
 
 

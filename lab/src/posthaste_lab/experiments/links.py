@@ -1,0 +1,107 @@
+"""Links that are slower than this machine's loopback: less bandwidth, more delay, before one part.
+
+A trial with links has a network namespace of its own: a loopback that only its parts know, so that shaping it touches
+nobody else, and that is gone with the process that holds it. On that loopback every packet to or from a part's port
+passes a class of its own, which lets through as many bits a second as the link has (HTB's token bucket), in each
+direction; everything else passes freely. Packets are as long as on Ethernet, or a whole answer would be one.
+
+Delay is netem's, where the kernel has it. Where not, the load generator makes it: its clients pause for the time there
+and back between an answer and the next request. That loads the part as the delay would; response times do not hold it,
+and the trial says so.
+"""
+
+import re
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from posthaste_lab.experiments.description import Link
+from posthaste_lab.experiments.hosts import Local, run
+from posthaste_lab.experiments.problems import RunFailed
+from posthaste_lab.experiments.process import Process
+
+READY_S = 20.0
+ETHERNET_BYTES = 1500
+UNSHAPED = "100gbit"  # of a link with a delay only
+BURST_S, BURST_LEAST_BYTES = 0.001, 15_000  # what may pass at once: a few packets, or the timer would set the rate
+BY_PAUSE, BY_KERNEL = "think time of the load", "netem"  # who makes a delay
+HOLD = f"ip link set lo up mtu {ETHERNET_BYTES} && echo holding $$ >&2 && exec sleep infinity"
+CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=1).close()"
+
+
+@dataclass(frozen=True)
+class Isolated(Local):
+    """The machine we are on, in the network namespace of process `pid`."""
+
+    pid: int
+
+    def command(self, arguments: list[str]) -> list[str]:
+        """Within the namespace."""
+        return ["nsenter", f"--net=/proc/{self.pid}/ns/net", "--", *arguments]
+
+    def accepts(self, address: str) -> bool:
+        """Asked from within: nobody else reaches it."""
+        host, _, port = address.rpartition(":")
+        try:
+            run(self, [sys.executable, "-I", "-c", CONNECT, host, port])
+        except RunFailed:
+            return False
+        return True
+
+
+def isolate(stack: ExitStack, local: Local, logs: Path) -> Isolated:
+    """A namespace for a trial, gone when `stack` unwinds. Raises RunFailed where the system does not allow it."""
+    holder = Process("network namespace", local, ["unshare", "--net", "sh", "-c", HOLD], "/", logs, grace_s=1)
+    stack.callback(holder.stop)
+    try:
+        pid = holder.wait_ready(r"holding (\d+)", "", READY_S)
+    except RunFailed as failure:
+        raise RunFailed(f"links need a network namespace, which takes root and iproute2: {failure}") from None
+    held = {field.name: getattr(local, field.name) for field in fields(local)}
+    return Isolated(**held, pid=int(pid))
+
+
+class Shaper:
+    """The classes of one namespace's loopback, a pair for each link."""
+
+    def __init__(self, host: Isolated) -> None:
+        """Nothing is shaped yet."""
+        self._host, self._classes = host, 0
+
+    def shape(self, link: Link, address: str) -> bool:
+        """Give packets to and from an address this link; answers whether the kernel could delay them as well."""
+        port = re.sub(r".*:(\d+).*", r"\1", address)
+        if not port.isdecimal():
+            raise RunFailed(f"a link needs an address with a port, and has {address}")
+        if self._classes == 0:
+            self._tc("qdisc add dev lo root handle 1: htb")
+        rate = link.bandwidth or UNSHAPED
+        burst = max(BURST_LEAST_BYTES, round(bits_per_s(rate) / 8 * BURST_S))
+        delayed = True
+        for side in ("dport", "sport"):
+            self._classes += 1
+            number = f"{self._classes:x}"
+            self._tc(f"class add dev lo parent 1: classid 1:{number} htb rate {rate} burst {burst} cburst {burst}")
+            self._tc(f"filter add dev lo parent 1: protocol ip u32 match ip {side} {port} 0xffff flowid 1:{number}")
+            if link.delay > 0:
+                delayed = delayed and self._delay(number, link.delay)
+        return delayed
+
+    def _delay(self, number: str, delay_s: float) -> bool:
+        try:
+            self._tc(f"qdisc add dev lo parent 1:{number} netem delay {round(delay_s * 1e6)}us limit 100000")
+        except RunFailed as failure:
+            if "unknown" in str(failure):  # this kernel has no netem
+                return False
+            raise
+        return True
+
+    def _tc(self, words: str) -> None:
+        run(self._host, ["tc", *words.split()])
+
+
+def bits_per_s(bandwidth: str) -> float:
+    """Of a bandwidth as tc writes it."""
+    number, unit = re.fullmatch(r"(\d+)([kmg]bit)", bandwidth).groups()  # type: ignore[union-attr]
+    return float(number) * {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}[unit]

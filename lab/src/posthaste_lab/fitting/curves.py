@@ -1,0 +1,58 @@
+"""Predictions laid out in `model.json`, for readers that show them without solving anything, as the console does."""
+
+import math
+
+from posthaste_lab.fitting.bottleneck import halved, stages
+from posthaste_lab.fitting.model import Change, Curve, CurvePoint, CurveValue, Model
+from posthaste_lab.fitting.prediction import Estimate, OutsideTheData, Prediction, predict
+
+
+def with_curves(model: Model, confidence: float) -> Model:
+    """The model with its curves: as measured, with fewer workers, and with each stage half as long."""
+    curves = [_curve(model, "as measured", Change(), confidence)]
+    for workers in _fewer(model.workers or 1):
+        says = "1 worker" if workers == 1 else f"{workers} workers"
+        curves.append(_curve(model, says, Change(workers=workers), confidence))
+    for name, said in stages(model.figures, model.kind).items():
+        changed = model.model_copy(update={"figures": halved(model.figures, name), "by_repetition": []})
+        curves.append(_curve(changed, f"{said}: half", Change(halved=name), confidence))
+    return model.model_copy(update={"curves": [curve for curve in curves if curve.points]})
+
+
+def _fewer(workers: int) -> list[int]:
+    """Powers of two below the number of workers."""
+    return [2**power for power in range(16) if 2**power < workers]
+
+
+def ladder(model: Model) -> list[int]:
+    """1, 2, 5, 10, … clients, and those measured, as far as the data carry."""
+    least, most = model.range.clients_min, model.range.clients_max
+    steps = {m * 10**e for e in range(7) for m in (1, 2, 5)} | {point.clients for point in model.points}
+    return sorted({least, most, *(step for step in steps if least < step < most)})
+
+
+def _curve(model: Model, says: str, change: Change, confidence: float) -> Curve:
+    points: list[CurvePoint] = []
+    for clients in ladder(model):
+        try:
+            (answer,) = predict(model, [clients], workers=change.workers, confidence=confidence)
+        except OutsideTheData:  # of the batches, which only grow
+            break
+        points.append(_point(answer))
+    return Curve(says=says, change=change, points=points)
+
+
+def _point(answer: Prediction) -> CurvePoint:
+    return CurvePoint(
+        clients=answer.clients,
+        throughput_per_s=_value(answer.throughput_per_s),
+        response_time_s=_value(answer.response_time_s),
+        extrapolated=answer.extrapolated,
+    )
+
+
+def _value(estimate: Estimate) -> CurveValue:
+    """JSON has no word for NaN."""
+    if math.isnan(estimate.low):
+        return CurveValue(value=estimate.value)
+    return CurveValue(value=estimate.value, low=estimate.low, high=estimate.high)

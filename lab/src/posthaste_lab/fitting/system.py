@@ -1,0 +1,106 @@
+"""The system behind a fitted model: its figures, what is fixed in it, and its solution for a number of clients.
+
+Three kinds, which differ in what a worker takes from the line:
+
+    batches    all who wait, at once: the queue tier
+    workers    one request, and nothing else until it is answered: the cache tier with --workers N
+    turns      there is no line; a network thread takes whatever came since its last turn: the cache tier, pipelined
+
+For the first two the time in the store is measured request by request or batch by batch; of turns it is not, since a
+turn has no beginning that a stamp would show, and is fitted.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from posthaste_lab.queueing.batching import BatchServer
+from posthaste_lab.queueing.pool import batch_pool
+
+Kind = Literal["batches", "workers", "turns"]
+UNKNOWN: dict[Kind, tuple[str, ...]] = {
+    "batches": ("path_s", "handling_s"),
+    "workers": ("path_s", "handling_s"),
+    "turns": ("path_s", "batch_s", "request_in_batch_s"),
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is fixed: think time, the most requests in a batch, workers of each middleware, middlewares."""
+
+    kind: Kind
+    think_time_s: float
+    batch_limit: int | None
+    workers: int | None
+    middlewares: int
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The figures that are fitted, since no stamp shows them."""
+        return UNKNOWN[self.kind]
+
+    @property
+    def is_played(self) -> bool:
+        """Whether its solution has chance in it: see `queueing.batch_pool`."""
+        return self.kind == "batches" and (self.workers or 1) > 1
+
+
+class Figures(BaseModel):
+    """Seconds: of a batch, of each request in it, of each other batch under way; of the way, of handling.
+
+    A batch of n takes `batch_s + n request_in_batch_s + contention_s` for each other one that is under way. See
+    `queueing.batch_pool`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    batch_s: float
+    request_in_batch_s: float
+    contention_s: float
+    batch_scv: float
+    visits: float
+    path_s: float
+    handling_s: float
+
+    def solved(self, population: int, setting: Setting) -> BatchServer:
+        """The system with so many clients, shared out evenly to its middlewares."""
+        if setting.middlewares == 1:
+            return self._solved_one(population, setting)
+        fewer = max(1, population // setting.middlewares)
+        share = max(0.0, population / setting.middlewares - fewer)
+        first = self._solved_one(fewer, setting)
+        second = first if share == 0 else self._solved_one(fewer + 1, setting)
+        response = (1 - share) * first.response_time + share * second.response_time
+        return BatchServer(
+            population=population,
+            think_time=setting.think_time_s,
+            throughput=population / (response + setting.think_time_s),
+            response_time=response,
+            mean_batch=(1 - share) * first.mean_batch + share * second.mean_batch,
+            utilization=(1 - share) * first.utilization + share * second.utilization,
+            handling_utilization=(1 - share) * first.handling_utilization + share * second.handling_utilization,
+        )
+
+    def _solved_one(self, population: int, setting: Setting) -> BatchServer:
+        return batch_pool(
+            population,
+            setting.workers or 1,
+            self.batch_s,
+            self.request_in_batch_s,
+            contention=self.contention_s,
+            think_time=setting.think_time_s,
+            path_time=self.path_s,
+            handling_time=self.handling_s,
+            visits=self.visits,
+            batch_limit=setting.batch_limit,
+            scv=self.batch_scv,
+        )
+
+
+def between(first: Figures, second: Figures, share: float) -> Figures:
+    """Figures that lie by `share` of the way from the first to the second."""
+    pairs = {name: (getattr(first, name), getattr(second, name)) for name in Figures.model_fields}
+    return Figures(**{name: math.fsum((low * (1 - share), high * share)) for name, (low, high) in pairs.items()})

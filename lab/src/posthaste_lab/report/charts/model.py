@@ -1,0 +1,93 @@
+"""A fitted model against what was measured: the curve with its interval, the trials' means with theirs.
+
+What the open textbook models answer stands beside it, since that is what one would have used.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Chart
+
+from posthaste_lab.fitting.model import CurvePoint
+from posthaste_lab.fitting.validation import Line
+from posthaste_lab.report.charts.style import INK, MIDDLE, legend_above, load_axis, new_figure, thousands
+from posthaste_lab.report.quantities import time_unit
+
+BAND = "#dcdcdc"
+ROOM = 1.12  # above the highest point
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A model to be drawn: its name, its curve, and what was measured beside what it says."""
+
+    name: str
+    curve: Sequence[CurvePoint]
+    lines: Sequence[Line]
+
+
+def model_chart(fits: Sequence[Fit]) -> Chart:
+    """Throughput and mean response time over the clients, a row of two plots for each model."""
+    chart = new_figure(3.1 * len(fits) + 0.7)
+    grid = chart.subplots(len(fits), 2, squeeze=False)
+    factor, unit = time_unit(max(line.response.mean for fit in fits for line in fit.lines))
+    for (left, right), fit in zip(grid, fits, strict=True):
+        _draw(left, fit, "throughput", 1.0)
+        _draw(right, fit, "response", factor)
+        _open_models(right, fit, factor)
+        left.set_ylabel("throughput (per second)")
+        right.set_ylabel(f"mean response time ({unit})")
+        for axis in (left, right):
+            load_axis(axis, [line.clients for line in fit.lines], "clients")
+            thousands(axis)
+        if len(fits) > 1:
+            right.set_title(fit.name)
+    legend_above(grid[0, 0], 1)
+    legend_above(grid[0, 1], 1)
+    return chart
+
+
+def _draw(axis: Axes, fit: Fit, what: str, factor: float) -> None:
+    xs = [point.clients for point in fit.curve]
+    answers = [point.throughput_per_s if what == "throughput" else point.response_time_s for point in fit.curve]
+    known = [answer for answer in answers if answer.low is not None and answer.high is not None]
+    if len(known) == len(answers):
+        lows, highs = [(a.low or 0.0) * factor for a in answers], [(a.high or 0.0) * factor for a in answers]
+        axis.fill_between(xs, lows, highs, color=BAND, linewidth=0, zorder=0.5)
+    axis.plot(xs, [a.value * factor for a in answers], color=INK, linewidth=1.3, label="model, with 95 % interval")
+    for calibrated, filled, label in ((True, INK, "measured, fitted to"), (False, "white", "measured, predicted")):
+        lines = [line for line in fit.lines if line.calibrated is calibrated]
+        if lines:
+            measured = [line.throughput if what == "throughput" else line.response for line in lines]
+            axis.errorbar(
+                [line.clients for line in lines],
+                [each.mean * factor for each in measured],
+                yerr=[each.half_width * factor for each in measured],
+                fmt="o",
+                color=INK,
+                markerfacecolor=filled,
+                markersize=5.5,
+                capsize=3.5,
+                label=label if what == "throughput" else None,
+            )
+    top = max([line.throughput.mean if what == "throughput" else line.response.mean for line in fit.lines])
+    axis.set_ylim(0, ROOM * factor * max(top, *(answer.value for answer in answers)))
+
+
+def _open_models(axis: Axes, fit: Fit, factor: float) -> None:
+    """What the open models say; where that is beyond the plot, an arrow on its upper edge."""
+    top = axis.get_ylim()[1]
+    for mark, style, label in (("x", (0, (5, 3)), "M/M/1"), ("+", (0, (1, 2)), "M/M/m")):
+        responses = [
+            (line.clients, line.predicted.mm1_response_s if mark == "x" else line.predicted.mmm_response_s)
+            for line in fit.lines
+        ]
+        known = [(clients, response * factor) for clients, response in responses if not math.isnan(response)]
+        inside = [(clients, response) for clients, response in known if response <= top]
+        if inside:
+            xs, ys = zip(*inside, strict=True)
+            axis.plot(xs, ys, marker=mark, linestyle=style, color=MIDDLE, linewidth=1.2, markersize=6, label=label)
+        beyond = [clients for clients, response in known if response > top]
+        axis.plot(beyond, [top] * len(beyond), marker="^", linestyle="", color=MIDDLE, markersize=5, clip_on=False)

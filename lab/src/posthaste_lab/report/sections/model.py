@@ -1,0 +1,207 @@
+"""The fitted model against what was measured: how far off, what holds the system up, what a change would bring.
+
+There if `posthaste-lab fit` has left a model beside the run. How far to trust it is shown by fitting again, to a few
+numbers of clients, and predicting the others.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from posthaste_lab.errors import BadArgument
+from posthaste_lab.experiments.results import Run
+from posthaste_lab.fitting import read_model, validate
+from posthaste_lab.fitting.model import FILE, Bounds, Model, spoken
+from posthaste_lab.fitting.observations import Observation, observations
+from posthaste_lab.fitting.system import Kind
+from posthaste_lab.fitting.validation import Line, Validation
+from posthaste_lab.report.cells import Cell
+from posthaste_lab.report.charts.model import Fit, model_chart
+from posthaste_lab.report.quantities import PLUS_MINUS, digits, percent, time
+from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem, few
+
+SHOWN_MAX = 4
+WORDS: dict[Kind, str] = {
+    "batches": "the clients, the way, handling one request at a time, and a store that takes all who wait at once",
+    "workers": "the clients, the way, handling one request at a time, and workers who each take one request at a time",
+    "turns": "the clients, the way, and a network thread that takes all that has come since its last turn",
+}
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A model and its validation; None where too few numbers of clients or repetitions were measured for one."""
+
+    model: Model
+    validation: Validation | None
+
+    @property
+    def name(self) -> str:
+        """The combination of levels it is of."""
+        return "" if not self.model.where else spoken(self.model).replace(",", ", ").replace("=", " = ")
+
+
+def model_section(run: Run, _cells: list[Cell]) -> Section | None:
+    """The model; None when none was fitted."""
+    if not (run.directory / FILE).exists():
+        return None
+    tried = _tried(run)
+    section = Section(
+        "model", "A model of it", [sentence for each in few(tried, SHOWN_MAX) for sentence in _said(each)]
+    )
+    section.paragraphs.append(
+        f"It consists of {WORDS[tried[0].model.kind]}. M/M/1 and M/M/m, which stand beside it, are given the predicted "
+        "throughput and the highest measured one as capacity: a closed system seen as an open one."
+    )
+    validated = [each for each in tried if each.validation is not None]
+    if validated:
+        fits = [_fit(each) for each in few(validated, SHOWN_MAX)]
+        section.items.append(
+            ChartItem(
+                "model",
+                "Model and measurement. Filled points are those it was fitted to here, hollow ones those it predicted; "
+                "bars are 95 % intervals over trials. The gray band is where the mean of one further trial is to be "
+                "expected, from all that was measured. Arrows: an open model's answer beyond the plot.",
+                f"{FILE}, trials.csv",
+                lambda: model_chart(fits),
+            )
+        )
+        section.items.append(_error_table(validated))
+    section.items.extend([_figures_table(tried), _gains_table(tried)])
+    return section
+
+
+def _tried(run: Run) -> list[Tried]:
+    seen = observations(run)
+    return [
+        Tried(model, _validation([each for each in seen if each.where == model.where]))
+        for model in read_model(run.directory).models
+    ]
+
+
+def _validation(seen: list[Observation]) -> Validation | None:
+    try:
+        return validate(seen)
+    except BadArgument:  # too few numbers of clients to leave one out, or one repetition
+        return None
+
+
+def _fit(tried: Tried) -> Fit:
+    lines = tried.validation.lines if tried.validation is not None else []
+    return Fit(tried.name, tried.model.curves[0].points, lines)
+
+
+def _said(tried: Tried) -> list[str]:
+    """How far off it is, and what holds the system up."""
+    held = tried.model.bottleneck
+    where = f"With {tried.name}: " if tried.name else ""
+    first = held.effects[0]
+    said = [
+        f"{where}The bottleneck with {held.clients} clients is {held.stage}: if it took half as long, throughput would "
+        f"rise by {percent(first.gain_share)}{_bounds(first.interval)}."
+    ]
+    found = tried.validation
+    if found is not None:
+        fitted = ", ".join(str(line.clients) for line in found.lines if line.calibrated)
+        kept = "within" if found.throughput.kept and found.response.kept else "not within"
+        said.append(
+            f"{where}Fitted to {fitted} clients, it is off by {percent(found.throughput.error)} of the throughput and "
+            f"{percent(found.response.error)} of the mean response time on average at the others, which is {kept} the "
+            f"bounds of {percent(found.throughput.bound)} and {percent(found.response.bound)}."
+        )
+    return said
+
+
+def _bounds(bounds: Bounds | None) -> str:
+    return "" if bounds is None else f" (interval {percent(bounds.low)} to {percent(bounds.high)})"
+
+
+def _error_table(validated: list[Tried]) -> TableItem:
+    rows, raw = [], list[dict[str, Any]]()
+    for each in validated:
+        for line in each.validation.lines if each.validation is not None else []:
+            rows.append([*([each.name] if each.name else []), *_error_row(line)])
+            raw.append(each.model.where | _error_figures(line))
+    heads = ["clients", "throughput (per second)", "model", "off by", "mean response time", "model", "off by"]
+    return TableItem(
+        "model-errors",
+        "Measured, with 95 % intervals, and what the model says; it was fitted to the numbers of clients with a star.",
+        f"{FILE}, trials.csv",
+        [*(["combination"] if validated[0].name else []), *heads, "M/M/1", "M/M/m"],
+        rows,
+        raw,
+    )
+
+
+def _error_row(line: Line) -> list[str]:
+    throughput, response, answer = line.throughput, line.response, line.predicted
+    return [
+        f"{line.clients}{'*' if line.calibrated else ''}",
+        f"{digits(throughput.mean)} {PLUS_MINUS} {digits(throughput.half_width, 2)}",
+        digits(answer.throughput_per_s.value),
+        percent(line.throughput_error),
+        f"{time(response.mean)} {PLUS_MINUS} {time(response.half_width)}",
+        time(answer.response_time_s.value),
+        percent(line.response_error),
+        _open(answer.mm1_response_s),
+        _open(answer.mmm_response_s),
+    ]
+
+
+def _open(response_s: float) -> str:
+    return "no answer" if math.isnan(response_s) else time(response_s)
+
+
+def _error_figures(line: Line) -> dict[str, Any]:
+    return {
+        "clients": line.clients,
+        "fitted_to": line.calibrated,
+        "throughput_per_s": line.throughput.mean,
+        "throughput_half_width_per_s": line.throughput.half_width,
+        "model_throughput_per_s": line.predicted.throughput_per_s.value,
+        "throughput_error": line.throughput_error,
+        "response_mean_s": line.response.mean,
+        "response_half_width_s": line.response.half_width,
+        "model_response_s": line.predicted.response_time_s.value,
+        "response_error": line.response_error,
+        "mm1_response_s": line.predicted.mm1_response_s,
+        "mmm_response_s": line.predicted.mmm_response_s,
+    }
+
+
+def _figures_table(tried: list[Tried]) -> TableItem:
+    rows, raw = [], list[dict[str, Any]]()
+    for each in tried:
+        for name, value in each.model.figures.model_dump().items():
+            bounds = each.model.intervals.get(name)
+            write = time if name.endswith("_s") else digits
+            between = "" if bounds is None else f"{write(bounds.low)} to {write(bounds.high)}"
+            rows.append([*([each.name] if each.name else []), name, write(value), between])
+            low, high = (bounds.low, bounds.high) if bounds is not None else (None, None)
+            raw.append(each.model.where | {"figure": name, "value": value, "low": low, "high": high})
+    return TableItem(
+        "model-figures",
+        "The model's figures; their names are explained in the reference of the laboratory.",
+        FILE,
+        [*(["combination"] if tried[0].name else []), "figure", "value", "95 % interval"],
+        rows,
+        raw,
+    )
+
+
+def _gains_table(tried: list[Tried]) -> TableItem:
+    rows, raw = [], list[dict[str, Any]]()
+    for each in tried:
+        for effect in each.model.bottleneck.effects:
+            bounds = effect.interval
+            between = "" if bounds is None else f"{percent(bounds.low)} to {percent(bounds.high)}"
+            rows.append([*([each.name] if each.name else []), effect.stage, percent(effect.gain_share), between])
+            raw.append(each.model.where | {"stage": effect.stage, "gain_share": effect.gain_share})
+    return TableItem(
+        "model-gains",
+        "What to change: by how much throughput would rise at the most clients measured, if a stage took half as long.",
+        FILE,
+        [*(["combination"] if tried[0].name else []), "stage", "throughput would rise by", "95 % interval"],
+        rows,
+        raw,
+    )

@@ -1,0 +1,96 @@
+"""Single requests of one trial: by the time they were answered at, and by kind. There where a program recorded them."""
+
+import json
+from pathlib import Path
+
+from posthaste_lab.errors import BadArgument
+from posthaste_lab.experiments.results import Result, Run, spoken_levels
+from posthaste_lab.report.cells import Cell
+from posthaste_lab.report.charts import heat_chart, percentile_chart
+from posthaste_lab.report.quantities import time
+from posthaste_lab.report.requests import FILE, Requests, read_requests
+from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem
+
+KINDS_MAX = 6
+SHARES = (0.5, 0.9, 0.99, 0.999)
+
+
+def single_section(_run: Run, cells: list[Cell]) -> Section | None:
+    """Of the trial with the most requests; None when no single requests were recorded."""
+    recorded = [(result, record) for cell in cells for result in cell.results if (record := _record(result))]
+    if not recorded:
+        return None
+    result, record = max(recorded, key=lambda pair: float(pair[0].figures.get("throughput_per_s", 0.0)))
+    try:
+        found = read_requests(record, _measured_ns(result, record))
+    except BadArgument:  # none ended in the measured time
+        return None
+    section = Section("single", "Request by request")
+    section.paragraphs.append(
+        f"All {found.total:,} requests of trial {result.name} ({spoken_levels(result.levels)}) in its measured time, "
+        f"as {found.seen_by} saw them: the trial with the highest throughput of those that recorded single requests."
+    )
+    source = f"trials/{result.name}/{record.parent.name}/record/{FILE}"
+    kinds = {kind: found.spread(kind) for kind in found.kinds[:KINDS_MAX]}
+    section.items.append(
+        ChartItem(
+            "requests",
+            "Each request at the time it was answered, by its response time: the darker, the more (a logarithmic "
+            "scale). Bands are requests of different fates; a gap across them all is a time when nothing was answered.",
+            source,
+            lambda: heat_chart(*found.heat()),
+        )
+    )
+    section.items.append(
+        ChartItem(
+            "requests-kinds",
+            "Percentile curves of each kind of request, up to where ten requests lie beyond.",
+            source,
+            lambda: percentile_chart(kinds),
+        )
+    )
+    section.items.append(_table(found, source))
+    return section
+
+
+def _record(result: Result) -> Path | None:
+    """Where single requests were recorded: by the clients, else by the tier."""
+    for role in ("load", "tier"):
+        record = result.record(role)
+        if record is not None and (record / FILE).exists():
+            return record
+    return None
+
+
+def _measured_ns(result: Result, record: Path) -> tuple[float, float] | None:
+    if result.measured_unix_s is None:
+        return None
+    start_s = float(json.loads((record / "run.json").read_text("utf-8"))["start_unix_ms"]) / 1e3
+    begin, end = result.measured_unix_s
+    return (begin - start_s) * 1e9, (end - start_s) * 1e9
+
+
+def _table(found: Requests, source: str) -> TableItem:
+    rows, raw = [], []
+    for kind in found.kinds:
+        spread = found.spread(kind)
+        known = [spread.percentile(share) if spread.percentile_is_known(share) else None for share in SHARES]
+        times = ["too few requests" if value is None else time(value) for value in known]
+        stages = [found.mean_s(kind, stage) for stage in found.stages]
+        rows.append([kind, f"{spread.total:,.0f}", time(found.mean_s(kind)), *times, *map(time, stages)])
+        percentiles = {
+            f"p{100 * share:g}_s".replace(".", "_"): value for share, value in zip(SHARES, known, strict=True)
+        }
+        by_stage = {f"{stage}_mean_s": value for stage, value in zip(found.stages, stages, strict=True)}
+        raw.append(
+            {"kind": kind, "requests": int(spread.total), "mean_s": found.mean_s(kind), **percentiles, **by_stage}
+        )
+    heads = ["kind", "requests", "mean", *(f"{100 * share:g} %" for share in SHARES), *found.stages]
+    return TableItem(
+        "requests",
+        "Each kind: response time within which so many were answered, and mean time in each stage.",
+        source,
+        heads,
+        rows,
+        raw,
+    )

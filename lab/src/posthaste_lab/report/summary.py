@@ -1,0 +1,75 @@
+"""A run on one page of Markdown, small enough to be kept beside the experiment: verdict, figures, where they come from.
+
+The records stay where they are; what they came to is worth keeping, and says of itself how far to trust it.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from posthaste_lab.errors import BadArgument
+from posthaste_lab.experiments.results import Run, read_run
+from posthaste_lab.experiments.spans import spoken
+from posthaste_lab.report.cells import cells_of
+from posthaste_lab.report.page import warnings
+from posthaste_lab.report.sections import Section, TableItem
+from posthaste_lab.report.sections.design import design_section
+from posthaste_lab.report.sections.overview import overview_section
+from posthaste_lab.report.sections.where import where_section
+from posthaste_lab.report.verdict import decide, overall
+
+
+def write_summary(directory: Path, to: Path, note: str = "") -> None:
+    """Write the summary of the run in `directory`; `note` is a sentence on how it was run, if there is more to say.
+
+    Raises BadArgument when there is no run, or none of its trials is over.
+    """
+    run = read_run(directory)
+    if not run.finished:
+        raise BadArgument("DIR", str(directory), "holds no finished trial yet, so there is nothing to sum up")
+    to.parent.mkdir(parents=True, exist_ok=True)
+    to.write_text("\n\n".join(part for part in _parts(run, note) if part) + "\n", "utf-8")
+
+
+def _parts(run: Run, note: str) -> Iterable[str]:
+    cells = cells_of(run)
+    decisions = [decide(claim, cells) for claim in run.experiment.claims]
+    yield f"# {run.experiment.title}"
+    yield f"{run.experiment.question}\n\n**Hypothesis.** {run.experiment.hypothesis}"
+    yield f"**Verdict: {overall(decisions)}.**"
+    yield "\n".join(f"- {decision.claim.says}: **{decision.word}** ({decision.why})" for decision in decisions)
+    yield _care(run, note)
+    yield _table(overview_section(run, cells))
+    where = where_section(run, cells)
+    yield where.paragraphs[0] if where is not None else ""
+    design = design_section(run, cells)
+    yield _table(design) if design is not None else ""
+    yield _provenance(run)
+
+
+def _care(run: Run, note: str) -> str:
+    said = [*([note] if note else []), *warnings(run)]
+    return "Read with care:\n\n" + "\n".join(f"- {warning}" for warning in said) if said else ""
+
+
+def _table(section: Section) -> str:
+    item = next(item for item in section.items if isinstance(item, TableItem))
+    lines = [item.columns, ["---"] * len(item.columns), *item.rows]
+    grid = "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+    return f"{item.caption}\n\n{grid}"
+
+
+def _provenance(run: Run) -> str:
+    around, rules = run.plan["environment"], run.experiment.run
+    programs = ", ".join(around["programs"].values())
+    machines = "; ".join(
+        f"{name}: {', '.join(value for key, value in machine.items() if key in ('cpu', 'cores', 'memory', 'system'))}"
+        for name, machine in around["hosts"].items()
+    )
+    head, measured, tail = (spoken(each) for each in run.experiment.trimmed)
+    return (
+        f"{len(run.finished)} trials of {spoken(rules.duration)} ({head} and {tail} trimmed, {measured} measured), "
+        f"{rules.repetitions} of each combination, shuffled by seed {run.plan['seed']}, begun {around['started']}. "
+        f"Programs: {programs}; laboratory {around['laboratory']}. Machines: {machines}. Load average before: "
+        f"{around['hosts'].get('local', {}).get('load average at the start', 'unknown')}. Experiment file: SHA-256 "
+        f"{run.plan['experiment_sha256'][:16]}…"
+    )

@@ -1,0 +1,167 @@
+"""Models of tiers whose workers overlap, or have no line; levels between those measured; several middlewares."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from programs import lab
+from simulated import System, write_run
+
+from posthaste_lab.errors import BadArgument
+from posthaste_lab.experiments.results import read_run
+from posthaste_lab.fitting import OutsideTheData, fit_run, model_at, predict, validate, write_model
+from posthaste_lab.fitting.model import FittedModel
+from posthaste_lab.fitting.observations import observations
+
+CLIENTS = [1, 4, 12, 32, 64]
+CALIBRATED = [1, 12, 64]
+WORKERS = System(
+    batch=0.0004, request=0.0, path=0.0003, handling=0.00004, contention=0.00003, scv=1.0, limit=1, servers=8,
+    tier="cache workers",
+)  # fmt: skip
+TURNS = System(batch=0.00005, request=0.00001, path=0.00012, tier="cache pipelined")
+BATCHES = System(batch=0.002, request=0.00005, path=0.0005, servers=4, contention=0.0002)
+
+
+@pytest.mark.parametrize(
+    ("system", "kind"), [(WORKERS, "workers"), (TURNS, "turns"), (BATCHES, "batches")], ids=["workers", "turns", "pool"]
+)
+def test_each_kind_of_tier_is_predicted_where_it_was_not_fitted(tmp_path: Path, system: System, kind: str) -> None:
+    """Within the targets, with M/M/1 far off beside it."""
+    run = read_run(write_run(tmp_path / "run", system, CLIENTS, requests=2500))
+    found = validate(observations(run), CALIBRATED)
+    assert found.model.kind == kind
+    assert found.throughput.kept
+    assert found.response.kept
+    assert found.throughput.error < 0.05
+    assert found.response.error < 0.10
+
+
+def test_the_figures_of_workers_are_found_again(tmp_path: Path) -> None:
+    """From mean times of service alone: what a request takes, and what each other busy worker costs it."""
+    run = write_run(tmp_path / "run", WORKERS, CLIENTS, requests=2500)
+    model = fit_run(read_run(run)).models[0]
+    assert (model.workers, model.batch_limit, model.range.batch_requests_max) == (8, 1, 1)
+    assert model.figures.batch_s == pytest.approx(WORKERS.batch, rel=0.1)
+    assert model.figures.contention_s == pytest.approx(WORKERS.contention, rel=0.25)
+    assert model.figures.handling_s == pytest.approx(WORKERS.handling, rel=0.25)
+    assert model.bottleneck.stage in ("worker, for each request", "worker, for each other one that is busy")
+
+
+def test_fewer_workers_are_answered_and_more_are_refused(tmp_path: Path) -> None:
+    """As a tier with so many does; they are among the curves for other programs too."""
+    model = fit_run(read_run(write_run(tmp_path / "run", WORKERS, CLIENTS, requests=2500))).models[0]
+    fewer = System(**(vars(WORKERS) | {"servers": 2}))
+    seen = observations(read_run(write_run(tmp_path / "fewer", fewer, [32], requests=5000)))
+    (answer,) = predict(model, [32], workers=2)
+    measured = sum(each.throughput_per_s for each in seen) / len(seen)
+    assert answer.throughput_per_s.value == pytest.approx(measured, rel=0.06)
+    with pytest.raises(OutsideTheData, match="--workers = 9: is outside what the data support, 1 to 8"):
+        predict(model, [32], workers=9)
+    with pytest.raises(OutsideTheData, match="no batches"):
+        predict(model, [32], batch_limit=4)
+    assert [curve.change.workers for curve in model.curves if curve.change.workers] == [1, 2, 4]
+
+
+def test_a_tier_without_workers_has_none_to_change(tmp_path: Path) -> None:
+    """And needs three numbers of clients, since three figures are fitted."""
+    run = write_run(tmp_path / "run", TURNS, [1, 8, 32], requests=1500)
+    model = fit_run(read_run(run)).models[0]
+    assert model.workers is None
+    assert model.range.batch_requests_max is None
+    with pytest.raises(OutsideTheData, match="has none"):
+        predict(model, [8], workers=2)
+    with pytest.raises(BadArgument, match="at least 3 numbers"):
+        fit_run(read_run(run), [1, 8])
+
+
+def test_what_a_batch_costs_others_is_told_from_its_own_time(tmp_path: Path) -> None:
+    """Of batches that overlap: the plane through their times has the slope of each."""
+    model = fit_run(read_run(write_run(tmp_path / "run", BATCHES, CLIENTS, requests=2500))).models[0]
+    assert model.figures.batch_s == pytest.approx(BATCHES.batch, rel=0.05)
+    assert model.figures.request_in_batch_s == pytest.approx(BATCHES.request, rel=0.1)
+    assert model.figures.contention_s == pytest.approx(BATCHES.contention, rel=0.1)
+
+
+@pytest.fixture(scope="module")
+def sizes(tmp_path_factory: pytest.TempPathFactory) -> FittedModel:
+    """Messages of 100 and of 300 bytes, each byte of which takes 0.2 us in the store."""
+    systems = {size: System(request=size * 2e-7, path=0.001) for size in (100, 300)}
+    return fit_run(read_run(write_run(tmp_path_factory.mktemp("sizes") / "run", systems, [2, 8, 32], requests=1500)))
+
+
+def test_a_level_between_two_is_answered_and_one_beyond_is_refused(sizes: FittedModel, tmp_path: Path) -> None:
+    """As a system with that level does."""
+    seen = observations(read_run(write_run(tmp_path / "run", System(request=4e-5, path=0.001), [32], requests=3000)))
+    (answer,) = predict(model_at(sizes, {"size": "200"}), [32])
+    assert answer.throughput_per_s.value == pytest.approx(seen[0].throughput_per_s, rel=0.04)
+    assert answer.throughput_per_s.low < answer.throughput_per_s.value < answer.throughput_per_s.high
+    assert model_at(sizes, {"size": "100"}) == sizes.models[0]
+    for level, said in (("301", "100 to 300"), ("large", "is no level of this factor: 100, 300")):
+        with pytest.raises(OutsideTheData, match=said):
+            model_at(sizes, {"size": level})
+    with pytest.raises(BadArgument, match="must name one combination"):
+        model_at(sizes, {})
+    with pytest.raises(BadArgument, match="names colour, and the factors are size"):
+        model_at(sizes, {"colour": "red"})
+
+
+def test_an_option_that_a_factor_sets_is_one_of_its_levels(sizes: FittedModel, tmp_path: Path) -> None:
+    """--message-bytes says the same as --where size=."""
+    write_model(sizes, tmp_path)
+    by_option = lab("predict", tmp_path, "--clients", "8", "--message-bytes", "250", "--json").stdout
+    assert by_option == lab("predict", tmp_path, "--clients", "8", "--where", "size=250", "--json").stdout
+    assert "100 to 300" in lab("predict", tmp_path, "--clients", "8", "--message-bytes", "400", code=2).stderr
+
+
+def test_two_middlewares_share_the_clients(tmp_path: Path) -> None:
+    """Each with half of them; the model of one, twice."""
+    run = write_run(tmp_path / "run", System(), [2, 8, 32], requests=1500)
+    for trial in run.glob("trials/*/tier"):
+        (trial.parent / "tier-2").symlink_to(trial)
+        path = trial.parent / "trial.json"
+        held = json.loads(path.read_text("utf-8"))
+        held["figures"]["population"] *= 2
+        held["figures"]["throughput_per_s"] *= 2
+        path.write_text(json.dumps(held), "utf-8")
+    model = fit_run(read_run(run)).models[0]
+    assert (model.middlewares, [point.clients for point in model.points]) == (2, [4, 16, 64])
+    for point in model.points:
+        assert point.model_throughput_per_s == pytest.approx(point.throughput_per_s, rel=0.05)
+    even, odd, next_even = predict(model, [16, 17, 18])
+    assert even.throughput_per_s.value < odd.throughput_per_s.value < next_even.throughput_per_s.value
+
+
+def test_curves_say_what_predict_says(sizes: FittedModel) -> None:
+    """For readers that solve nothing; response time and throughput of a point belong together."""
+    model = sizes.models[0]
+    measured, *changed = model.curves
+    assert measured.says == "as measured"
+    shown = [point.clients for point in measured.points]
+    assert shown == [2, 5, 8, 10, 20, 32, 50, 64][: len(shown)]
+    assert 32 in shown
+    for point, answer in zip(measured.points, predict(model, [p.clients for p in measured.points]), strict=True):
+        assert point.throughput_per_s.value == answer.throughput_per_s.value
+        assert point.extrapolated == (point.clients > 32)
+        assert point.throughput_per_s.low is not None
+        assert point.clients / point.throughput_per_s.value == pytest.approx(point.response_time_s.value)
+    assert {curve.change.halved for curve in changed} >= {"batch_s", "path_s"}
+    store = next(curve for curve in changed if curve.change.halved == "batch_s")
+    assert store.points[-1].throughput_per_s.value > measured.points[-1].throughput_per_s.value
+
+
+def test_a_table_for_the_documents_has_every_combination(tmp_path: Path) -> None:
+    """Errors, bounds, what M/M/1 says, and where it comes from; exit code as of the table for a terminal."""
+    run = write_run(tmp_path / "run", {100: System(), 300: System(batch=0.002)}, CLIENTS, requests=1500)
+    said = lab("validate", run, "--calibrate", "1,12,64", "--markdown").stdout
+    rows = [line for line in said.splitlines() if line.startswith("| A simulated system: size = ")]
+    assert len(rows) == 2
+    assert all(row.split(" | ")[1:3] == ["1, 12, 64", "4, 32"] and row.endswith("| met |") for row in rows)
+    assert "a simulation" in said
+    assert not [word for word in ("nan", "None") if word in said]
+    only = lab("validate", run, "--where", "size=300", "--calibrate", "1,12,64").stdout
+    assert "size = 300" in only
+    assert "size = 100" not in only
+    found = validate([each for each in observations(read_run(run)) if each.where == {"size": 100}], CALIBRATED)
+    assert math.isfinite(found.lines[1].predicted.mm1_response_s)

@@ -1,0 +1,90 @@
+"""What a report says of a fitted model and of single requests, held against what they are made from."""
+
+import csv
+from pathlib import Path
+
+import pytest
+from programs import lab
+from simulated import System, write_run
+
+from posthaste_lab.experiments.results import read_run
+from posthaste_lab.fitting import read_model, validate
+from posthaste_lab.fitting.observations import observations
+from posthaste_lab.report.requests import read_requests
+
+CLIENTS = [1, 4, 12, 24, 48]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with a model and a report."""
+    out = write_run(tmp_path_factory.mktemp("models") / "run", System(path=0.002, visits=0.8), CLIENTS, requests=1500)
+    lab("fit", out)
+    lab("report", out)
+    return out
+
+
+def table(run: Path, name: str) -> list[dict[str, str]]:
+    """A table of the report."""
+    with (run / "report" / "tables" / f"{name}.csv").open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def test_model_and_measurement_stand_side_by_side_with_their_errors(run: Path) -> None:
+    """Those of a validation, which was not fitted to the numbers of clients without a star."""
+    found = validate(observations(read_run(run)))
+    rows = table(run, "model-errors")
+    assert [int(row["clients"]) for row in rows] == CLIENTS
+    for row, line in zip(rows, found.lines, strict=True):
+        assert float(row["throughput_error"]) == pytest.approx(line.throughput_error, abs=1e-6)
+        assert float(row["response_mean_s"]) == pytest.approx(line.response.mean)
+        assert row["fitted_to"] == str(line.calibrated)
+    page = (run / "report" / "index.html").read_text("utf-8")
+    for words in ("A model of it", "M/M/1", "The bottleneck with 48 clients is", "Fitted to 1,", "What to change"):
+        assert words in page, words
+    assert (run / "report" / "figures" / "model.svg").exists()
+
+
+def test_what_a_change_would_bring_is_the_models_own_figure(run: Path) -> None:
+    """The same as in model.json, the most rewarding first."""
+    effects = read_model(run).models[0].bottleneck.effects
+    rows = table(run, "model-gains")
+    assert [row["stage"] for row in rows] == [effect.stage for effect in effects]
+    assert float(rows[0]["gain_share"]) == effects[0].gain_share
+    assert {row["figure"] for row in table(run, "model-figures")} >= {"batch_s", "path_s"}
+
+
+def test_single_requests_are_shown_of_the_trial_with_most_throughput(run: Path) -> None:
+    """Those of its measured time, and no others."""
+    best = max(read_run(run).finished, key=lambda result: result.figures["throughput_per_s"])
+    assert best.measured_unix_s is not None
+    begin, end = (at * 1e9 for at in best.measured_unix_s)
+    found = read_requests(best.directory / "tier" / "record", (begin, end))
+    rows = {row["kind"]: row for row in table(run, "requests")}
+    assert set(rows) == {"pop", "peek"}
+    for kind, row in rows.items():
+        assert float(row["mean_s"]) == pytest.approx(found.mean_s(kind))
+    page = (run / "report" / "index.html").read_text("utf-8")
+    assert f"All {found.total:,} requests of trial {best.name}" in page
+
+
+def test_without_a_model_the_report_has_no_such_section(tmp_path: Path) -> None:
+    """Nor with too few numbers of clients a validation."""
+    out = write_run(tmp_path / "run", System(), [1, 8], repetitions=1, requests=400)
+    lab("report", out)
+    assert "A model of it" not in (out / "report" / "index.html").read_text("utf-8")
+    lab("fit", out)
+    lab("report", out)
+    page = (out / "report" / "index.html").read_text("utf-8")
+    assert "A model of it" in page
+    assert "Fitted to 1," not in page
+
+
+def test_a_summary_has_verdict_figures_and_where_they_come_from(run: Path, tmp_path: Path) -> None:
+    """In Markdown, with a note if there is one."""
+    lab("report", run, "--summary", tmp_path / "kept" / "run.md", "--note", "Played, not measured.")
+    text = (tmp_path / "kept" / "run.md").read_text("utf-8")
+    for words in ("# A simulated system", "**Verdict: ", "- Played, not measured.", "| clients | throughput |",
+                  "15 trials of 1 s", "a simulation", "SHA-256 000000"):  # fmt: skip
+        assert words in text, words
+    assert not [word for word in ("nan", "None") if word in text]

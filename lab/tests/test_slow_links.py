@@ -1,0 +1,130 @@
+"""Links slower than loopback: what a file may say, and what packets do."""
+
+import json
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from programs import SMALL, lab, left_running, write
+
+from posthaste_lab.experiments import BadExperiment, load
+from posthaste_lab.experiments.links import BY_KERNEL, BY_PAUSE, bits_per_s
+from posthaste_lab.experiments.plan import links_of, make_plan
+
+pytestmark = pytest.mark.timeout(240)  # of a machine that does much else
+needs_root = pytest.mark.skipif(
+    os.getuid() != 0 or not all(map(shutil.which, ("ip", "tc", "unshare", "nsenter"))),
+    reason="network namespaces need root, iproute2 and util-linux",
+)
+ONCE = SMALL.replace("repetitions = 2", "repetitions = 1")
+LINK = "\n[links.tier]\n"
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("[links.wire]\ndelay = '1ms'\n", "links.wire: is none of the parts tier, load"),
+        ("[links.tier]\nbandwidth = '10 apples'\n", "links.tier.bandwidth = '10 apples': "),
+        ("[links.tier]\ndelay = '1 moment'\n", "links.tier.delay = '1 moment': must be a time with its unit"),
+        ("[links.tier]\nspeed = '10mbit'\n", "links.tier.speed: is no key of this table"),
+        (
+            "[links.tier]\n[placement]\nload = { host = 'other' }\n",
+            "links: are made on this machine, and placement.load",
+        ),
+        (
+            "[links.tier]\n[factors.way]\nlevels = ['1ms', 'soon']\nsets = 'links.tier.delay'\n",
+            "factors.way: links.tier.delay = 'soon': must be a time with its unit",
+        ),
+        (
+            "[factors.way]\nlevels = ['1ms', '2ms']\nsets = 'links.tier.delay'\n",
+            "factors.way: sets 'links.tier.delay': must be links.PART.bandwidth or .delay",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_link_is_told_before_anything_starts(tmp_path: Path, table: str, said: str) -> None:
+    """Key, value, rule."""
+    with pytest.raises(BadExperiment) as caught:
+        load(write(tmp_path, SMALL + "\n" + table))
+    assert [line for line in caught.value.problems if line.startswith(said)], caught.value.problems
+
+
+def test_a_level_may_set_what_a_link_is_like(tmp_path: Path) -> None:
+    """Beside what the table says."""
+    text = SMALL + LINK + 'bandwidth = "10mbit"\n[factors.way]\nlevels = ["1ms", "20ms"]\nsets = "links.tier.delay"\n'
+    experiment = load(write(tmp_path, text))
+    found = {links_of(experiment, trial)["tier"].delay for trial in make_plan(experiment).trials}
+    assert found == {0.001, 0.02}
+    assert all(links_of(experiment, trial)["tier"].bandwidth == "10mbit" for trial in make_plan(experiment).trials)
+
+
+def test_bandwidths_are_read_as_tc_reads_them() -> None:
+    """In thousands."""
+    assert [bits_per_s(text) for text in ("64kbit", "10mbit", "1gbit")] == [64e3, 10e6, 1e9]
+
+
+@needs_root
+def test_no_more_bits_pass_than_the_link_has(tmp_path: Path) -> None:
+    """Of messages of 20 kB, one megabit carries six in a second; nothing of the network stays."""
+    text = (
+        ONCE.replace("check = true", 'workload = "mix:send=1"\nmessage-bytes = 20000') + LINK + 'bandwidth = "1mbit"\n'
+    )
+    scratch = tmp_path / "scratch"
+    scratch.mkdir(mode=0o755)
+    out = tmp_path / "out"
+    lab(
+        "run",
+        write(tmp_path, text.replace('duration = "500ms"', 'duration = "2s"')),
+        "--out",
+        out,
+        "--scratch",
+        scratch,
+    )
+    trial = json.loads((out / "trials" / "002-r1" / "trial.json").read_text("utf-8"))
+    assert 0 < trial["figures"]["served"] <= 1e6 / 8 / 20_000 * trial["figures"]["measured_s"] + 8  # those under way
+    assert trial["links"] == [{"part": "tier", "bandwidth": "1mbit", "delay_s": 0.0, "delay_by": None}]
+    assert left_running(scratch) == []
+    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if _holds_a_network(path)]
+
+
+def _holds_a_network(path: Path) -> bool:
+    try:
+        return b"echo holding" in path.read_bytes()
+    except OSError:
+        return False  # it has ended meanwhile
+
+
+@needs_root
+def test_a_delay_is_made_by_the_kernel_or_else_by_the_load(tmp_path: Path) -> None:
+    """Each round takes at least the way there and back either way; the report tells when it was a pause."""
+    out = tmp_path / "out"
+    lab("run", write(tmp_path, ONCE + LINK + 'delay = "5ms"\n'), "--out", out)
+    trial = json.loads((out / "trials" / "001-r1" / "trial.json").read_text("utf-8"))
+    (link,) = trial["links"]
+    assert link["delay_by"] in (BY_KERNEL, BY_PAUSE)
+    figures = trial["figures"]
+    assert figures["population"] / figures["throughput_per_s"] >= 0.01
+    assert figures["think_time_s"] == pytest.approx(0.01 if link["delay_by"] == BY_PAUSE else 0.0)
+    page = lab("report", out).stdout.split()[-1]
+    told = "which pauses for the time there and back" in Path(page).read_text("utf-8")
+    assert told == (link["delay_by"] == BY_PAUSE)
+
+
+@needs_root
+def test_a_delay_that_nobody_can_make_is_refused(tmp_path: Path) -> None:
+    """Where the kernel cannot, and the load has a think time of its own."""
+    text = ONCE.replace("check = true", 'think = "1ms"') + LINK + 'delay = "5ms"\n'
+    out = tmp_path / "out"
+    experiment = write(tmp_path, text)
+    done = [json.loads(path.read_text("utf-8")) for path in _run(experiment, out).glob("trials/*/trial.json")]
+    assert done
+    for trial in done:
+        assert trial["status"] == "finished" or "cannot delay packets" in trial["reason"]
+
+
+def _run(experiment: Path, out: Path) -> Path:
+    """Run it, whatever the outcome."""
+    with suppress(AssertionError):
+        lab("run", experiment, "--out", out)
+    return out
