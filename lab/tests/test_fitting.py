@@ -203,7 +203,9 @@ def test_the_program_writes_a_model_and_answers_from_it(known: Path, tmp_path: P
     assert "1 to 192" in lab("predict", run, "--clients", "1..500", code=2).stderr
     for wrong in ("many", "8..4", ""):
         assert "must be numbers" in lab("predict", run, "--clients", wrong, code=2).stderr
-    assert "must name one combination" in lab("predict", run, "--clients", "8", "--where", "size=3", code=2).stderr
+    assert (
+        "names size, and the factors are" in lab("predict", run, "--clients", "8", "--where", "size=3", code=2).stderr
+    )
 
 
 def test_a_model_of_another_version_is_not_read(tmp_path: Path) -> None:

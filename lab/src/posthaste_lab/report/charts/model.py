@@ -15,6 +15,7 @@ from posthaste_lab.fitting.validation import Line
 from posthaste_lab.report.charts.style import INK, MIDDLE, legend_above, load_axis, new_figure, thousands
 from posthaste_lab.report.quantities import time_unit
 
+LABELS = 12  # at most, beside each other
 BAND = "#dcdcdc"
 ROOM = 1.12  # above the highest point
 
@@ -40,7 +41,7 @@ def model_chart(fits: Sequence[Fit]) -> Chart:
         left.set_ylabel("throughput (per second)")
         right.set_ylabel(f"mean response time ({unit})")
         for axis in (left, right):
-            load_axis(axis, [line.clients for line in fit.lines], "clients")
+            load_axis(axis, [line.clients for line in fit.lines], "clients", labels=LABELS)
             thousands(axis)
         if len(fits) > 1:
             right.set_title(fit.name)
@@ -90,4 +91,5 @@ def _open_models(axis: Axes, fit: Fit, factor: float) -> None:
             xs, ys = zip(*inside, strict=True)
             axis.plot(xs, ys, marker=mark, linestyle=style, color=MIDDLE, linewidth=1.2, markersize=6, label=label)
         beyond = [clients for clients, response in known if response > top]
-        axis.plot(beyond, [top] * len(beyond), marker="^", linestyle="", color=MIDDLE, markersize=5, clip_on=False)
+        if beyond:  # an empty line that is not clipped would have no place, and upset the layout
+            axis.plot(beyond, [top] * len(beyond), marker="^", linestyle="", color=MIDDLE, markersize=5, clip_on=False)

@@ -59,17 +59,20 @@ def line_of(number: int) -> dict[str, Any]:
     }
 
 
-def load_axis(axis: Axes, levels: Sequence[float], label: str) -> None:
-    """The horizontal axis of a factor: its levels are its ticks, on a log scale when they span more than tenfold."""
+def load_axis(axis: Axes, levels: Sequence[float], label: str, labels: int = 24) -> None:
+    """The horizontal axis of a factor: its levels are its ticks, on a log scale when they span more than tenfold.
+
+    Of levels so near that more than `labels` of them would fit in, some have no tick.
+    """
     if min(levels) > 0 and max(levels) / min(levels) > LOG_RATIO:
         axis.set_xscale("log", base=2)
-    axis.xaxis.set_major_locator(FixedLocator(_apart(axis, sorted(set(levels)))))
+    axis.xaxis.set_major_locator(FixedLocator(_apart(axis, sorted(set(levels)), labels)))
     axis.xaxis.set_minor_locator(NullLocator())
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_xlabel(label)
 
 
-def _apart(axis: Axes, levels: list[float]) -> list[float]:
+def _apart(axis: Axes, levels: list[float], labels: int) -> list[float]:
     """Levels far enough from each other that their labels do not touch."""
     shown: list[float] = []
     log = axis.get_xscale() == "log"
@@ -79,7 +82,7 @@ def _apart(axis: Axes, levels: list[float]) -> list[float]:
             shown.append(level)
             continue
         gap = level / shown[-1] if log else level - shown[-1]
-        if gap >= (span ** (1 / 24) if log else span / 24):
+        if gap >= (span ** (1 / labels) if log else span / labels):
             shown.append(level)
     return shown
 
