@@ -14,7 +14,7 @@ KILLS ?= 1000000000
 
 .PHONY: help
 help: ## List these targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-9s %s\n", $$1, $$2 }'
 
 .PHONY: demo
 demo: build lab ## Run a small experiment through the laboratory; leaves demo-report/index.html
@@ -42,6 +42,8 @@ test-clients:
 	scripts/ensure-packages.sh redis-cli=redis-tools node=nodejs npm=npm memcached=memcached
 	@# Without it the console is not looked at, and the tests say so.
 	scripts/ensure-packages.sh chromium=chromium || true
+	@# Without it rules are checked by names alone.
+	scripts/ensure-packages.sh promtool=prometheus || true
 	scripts/python-env.sh .venv tests/clients/requirements.txt
 	npm ci --prefix tests/clients/node --no-audit --no-fund
 	cargo build --locked
@@ -102,6 +104,13 @@ fuzz: ## Feed hostile bytes to the parsers (SECONDS_PER_TARGET=60)
 .PHONY: docs
 docs: ## Build the pages of all crates, private parts included: they are for whoever changes them
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --no-deps --document-private-items --locked
+
+.PHONY: reference
+reference: ## Write the pages that are made from the tables in the program; a test holds them fresh
+	cargo build --locked
+	$(TARGET)/debug/posthaste reference options > docs/reference/options.md
+	$(TARGET)/debug/posthaste reference metrics > docs/reference/metrics.md
+	$(TARGET)/debug/posthaste reference config > deploy/posthaste.toml
 
 .PHONY: clean
 clean: ## Remove everything that was built or installed here

@@ -7,9 +7,9 @@ use posthaste_server::accounts::AccountsFile;
 use posthaste_wire::reply::Value;
 use serde_json::{Map, Value as Json, json};
 
-use crate::admin_store;
 use crate::flags::{AccountCommand, AdminCommand, Reach};
 use crate::resp::Client;
+use crate::{admin_doctor, admin_store, admin_top};
 
 type Done = Result<(), Box<dyn Error>>;
 
@@ -33,6 +33,8 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
             let words: Vec<&str> = ["QREDRIVE", from].into_iter().chain(to.as_deref()).collect();
             count(reach, &words, "moved")
         }
+        AdminCommand::Top(flags) => admin_top::run(flags),
+        AdminCommand::Doctor(flags) => admin_doctor::run(flags),
         AdminCommand::Store { store, older_than, json } => admin_store::run(store, *older_than, *json),
         AdminCommand::Account(AccountCommand::Add { name, file }) => {
             AccountsFile::set(file, name, &secret()?)?;

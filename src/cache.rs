@@ -70,6 +70,7 @@ fn options(flags: &CacheFlags) -> Result<Options, String> {
         value_bytes_max: flags.max_value,
         memory_limit: flags.memory_limit,
         server_timeout: flags.server_timeout,
+        slow: flags.slow,
         window: flags.window,
         record: flags.record.clone().map(|dir| (dir, note(flags))),
     })
@@ -146,6 +147,7 @@ fn note(flags: &CacheFlags) -> RunNote {
             "max_clients": flags.max_clients,
             "max_value_bytes": flags.max_value,
             "memory_limit_bytes": flags.memory_limit,
+            "slow_s": flags.slow.map(|slow| slow.as_secs_f64()),
             "window_s": flags.window.as_secs_f64(),
             "drain_s": flags.drain.as_secs_f64(),
         }),

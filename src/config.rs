@@ -56,9 +56,14 @@ impl Refusal {
     }
 }
 
+/// All commands with their options, each of which knows its environment variable.
+pub(crate) fn commands() -> Command {
+    with_environment(Program::command(), "POSTHASTE")
+}
+
 /// Reads the command line, with the environment and the file behind it.
 pub(crate) fn program(args: Vec<OsString>) -> Result<Program, Refusal> {
-    let mut command = with_environment(Program::command(), "POSTHASTE");
+    let mut command = commands();
     if let Some(path) = config_path(&args) {
         command = with_file(command, &path).map_err(Refusal::File)?;
     }
@@ -125,7 +130,7 @@ fn first_line(error: &toml::de::Error) -> String {
     error.to_string().lines().collect::<Vec<_>>().join(" ")
 }
 
-fn with_table(mut command: Command, table: &toml::Table) -> Result<Command, String> {
+pub(crate) fn with_table(mut command: Command, table: &toml::Table) -> Result<Command, String> {
     for (key, value) in table {
         let is_command = command.get_subcommands().any(|sub| sub.get_name() == key);
         command = match value {

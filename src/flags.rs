@@ -26,6 +26,12 @@ pub(crate) enum Program {
     Migrate(MigrateFlags),
     /// The performance laboratory: runs experiments and reports them
     Lab(LabFlags),
+    /// Writes what a shell needs to complete this program's commands and options
+    Completions(CompletionsFlags),
+    /// Writes manual pages
+    Man(ManFlags),
+    /// Writes what is also in docs/reference: all options, all metrics, a configuration file with every default
+    Reference(ReferenceFlags),
 }
 
 /// `posthaste queue`
@@ -75,6 +81,15 @@ pub(crate) struct QueueFlags {
     /// Most client connections
     #[arg(long, value_name = "N", default_value = "20000", value_parser = at_least_one)]
     pub(crate) max_clients: usize,
+    /// How many queues stand in /metrics, those with most messages; 0: none, which saves a QLIST at every scrape
+    #[arg(long, value_name = "N", default_value = "100")]
+    pub(crate) metrics_queues: usize,
+    /// Tell in the log of requests that take longer, with their stages
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) slow: Option<Duration>,
+    /// Send spans of messages with a header traceparent to this OpenTelemetry collector: http://HOST:PORT
+    #[arg(long, value_name = "URL")]
+    pub(crate) traces: Option<String>,
     /// Aggregation window of the measurements
     #[arg(long, default_value = "1s", value_parser = some_time)]
     pub(crate) window: Duration,
@@ -157,6 +172,9 @@ pub(crate) struct CacheFlags {
     /// Bytes held for clients altogether: beyond it the client that holds most is cut
     #[arg(long, value_name = "BYTES", default_value = "1073741824", value_parser = at_least_one)]
     pub(crate) memory_limit: usize,
+    /// Tell in the log of requests that take longer, with their stages
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) slow: Option<Duration>,
     /// Aggregation window of the measurements
     #[arg(long, default_value = "1s", value_parser = some_time)]
     pub(crate) window: Duration,
@@ -308,6 +326,8 @@ pub(crate) enum StoreWorkload {
   posthaste admin messages orders --count 5 --json
   posthaste admin clients --kill 17
   posthaste admin store --store postgres://app@db.example/posthaste
+  posthaste admin top
+  posthaste admin doctor --http 127.0.0.1:7481
   posthaste admin account add alice --file accounts.txt < secret.txt
   posthaste admin queues --user alice --secret-file secret.txt")]
 pub(crate) struct Admin {
@@ -329,6 +349,57 @@ pub(crate) struct Reach {
     #[arg(long, value_name = "FILE", requires = "user")]
     pub(crate) secret_file: Option<PathBuf>,
     /// JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How to reach a tier over HTTP.
+#[derive(Args, Debug)]
+pub(crate) struct WebReach {
+    /// Where the tier serves HTTP (its --http): 127.0.0.1:7480 for queues, 127.0.0.1:7481 for caches
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7480")]
+    pub(crate) http: String,
+    /// Log in as this account
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// The file that holds its secret
+    #[arg(long, value_name = "FILE", requires = "user")]
+    pub(crate) secret_file: Option<PathBuf>,
+}
+
+/// `posthaste admin top`
+#[derive(Args, Debug)]
+pub(crate) struct TopFlags {
+    #[command(flatten)]
+    pub(crate) reach: WebReach,
+    /// How often to look
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = some_time)]
+    pub(crate) every: Duration,
+    /// End after so many looks [default: when it is interrupted]
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// Queues, clients and servers shown
+    #[arg(long, value_name = "N", default_value = "10")]
+    pub(crate) rows: usize,
+}
+
+/// `posthaste admin doctor`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  posthaste admin doctor
+  posthaste admin doctor --store postgres://app@db.example/posthaste
+  posthaste admin doctor --http 127.0.0.1:7481 --json")]
+pub(crate) struct DoctorFlags {
+    #[command(flatten)]
+    pub(crate) reach: WebReach,
+    /// Look at the database behind it too: postgres://USER:PASSWORD@HOST:PORT/DATABASE
+    // Text, not an address: an error of the flags would repeat the value, password included.
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+    /// Transactions that have been open for less are no finding
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    pub(crate) older_than: Duration,
+    /// JSON instead of lines
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -392,6 +463,10 @@ pub(crate) enum AdminCommand {
         #[command(flatten)]
         reach: Reach,
     },
+    /// What a tier does right now: rates, response times, where the time goes, queues or servers, clients
+    Top(TopFlags),
+    /// Looks a tier over, and what is behind it, and says what to do; exit code 1 when something must be done
+    Doctor(DoctorFlags),
     /// How a PostgreSQL store is: sizes, dead rows, who keeps them from being removed, and what to do
     Store {
         /// The database: postgres://USER:PASSWORD@HOST:PORT/DATABASE
@@ -464,6 +539,51 @@ pub(crate) struct LabFlags {
     /// What the laboratory is to do: run, report, models, …; `posthaste lab --help` lists it
     #[arg(value_name = "ARGUMENTS", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) arguments: Vec<OsString>,
+}
+
+/// `posthaste completions`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  posthaste completions bash > /etc/bash_completion.d/posthaste
+  posthaste completions zsh > /usr/local/share/zsh/site-functions/_posthaste
+  posthaste completions fish > ~/.config/fish/completions/posthaste.fish")]
+pub(crate) struct CompletionsFlags {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// `posthaste man`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  posthaste man queue | man -l -
+  posthaste man --out /usr/local/share/man/man1")]
+pub(crate) struct ManFlags {
+    /// The command the page is about, for example bench queue [default: the program]
+    #[arg(value_name = "COMMAND", conflicts_with = "out")]
+    pub(crate) command: Vec<String>,
+    /// Write the pages of all commands into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// `posthaste reference`
+#[derive(Args, Debug)]
+#[command(after_help = "Example:
+  posthaste reference config > posthaste.toml")]
+pub(crate) struct ReferenceFlags {
+    /// What about
+    pub(crate) topic: Topic,
+}
+
+/// What `posthaste reference` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Topic {
+    /// Every option of every command
+    Options,
+    /// Every metric of both tiers
+    Metrics,
+    /// A configuration file with every option and its default
+    Config,
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

@@ -3,7 +3,12 @@
 //! Exit code 0: done. 1: it failed. 2: it was used wrongly. An error is one line on stderr.
 
 mod admin;
+mod admin_doctor;
+mod admin_doctor_memcached;
+mod admin_doctor_rules;
 mod admin_store;
+mod admin_top;
+mod admin_top_frame;
 mod bench;
 mod bench_store;
 mod bench_store_postgres;
@@ -14,9 +19,11 @@ mod lab;
 mod logging;
 mod migrate;
 mod queue;
+mod reference;
 mod resp;
 mod secrets;
 mod tier;
+mod web;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -42,6 +49,9 @@ fn main() -> ExitCode {
         Program::Admin(Admin { command }) => admin::run(&command),
         Program::Migrate(flags) => migrate::run(&flags),
         Program::Lab(flags) => lab::run(&flags),
+        Program::Completions(flags) => reference::completions(&flags),
+        Program::Man(flags) => reference::man(&flags),
+        Program::Reference(flags) => reference::run(&flags),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

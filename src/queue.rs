@@ -65,6 +65,9 @@ fn options(flags: &QueueFlags) -> Result<Options, String> {
         priority_kinds: flags.priority_line.iter().map(|name| kind(name)).collect::<Result<_, _>>()?,
         connections_max: flags.max_clients,
         memory_limit: flags.memory_limit,
+        metrics_queues: flags.metrics_queues,
+        slow: flags.slow,
+        traces: flags.traces.as_deref().map(collector).transpose()?,
         window: flags.window,
         record,
         record_requests: flags.record_requests,
@@ -100,6 +103,18 @@ pub(crate) fn popping(
 fn workers(flags: &QueueFlags, store: &StoreChoice) -> usize {
     let default = if matches!(store, StoreChoice::Postgres(_)) { 8 } else { 1 };
     flags.workers.unwrap_or(default)
+}
+
+/// The address of `--traces`.
+fn collector(url: &str) -> Result<String, String> {
+    let host = url.strip_prefix("http://").map(|rest| rest.split('/').next().unwrap_or_default());
+    match host {
+        Some(host) if !host.is_empty() && !host.contains('@') => Ok(url.to_owned()),
+        _ => {
+            Err("--traces: write http://HOST:PORT, where an OpenTelemetry collector takes OTLP over HTTP"
+                .into())
+        }
+    }
 }
 
 fn kind(name: &str) -> Result<Kind, String> {
@@ -140,6 +155,9 @@ fn note(flags: &QueueFlags, store: &StoreChoice) -> RunNote {
             "memory_limit_bytes": flags.memory_limit,
             "max_clients": flags.max_clients,
             "record_requests": flags.record_requests,
+            "metrics_queues": flags.metrics_queues,
+            "slow_s": flags.slow.map(|slow| slow.as_secs_f64()),
+            "traces": flags.traces,
             "window_s": flags.window.as_secs_f64(),
             "drain_s": flags.drain.as_secs_f64(),
         }),

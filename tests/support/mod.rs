@@ -69,18 +69,24 @@ impl Server {
         self.page("/readyz")
     }
 
-    /// Asks `GET path`: the status, and what it says.
-    pub(crate) fn page(&self, path: &str) -> (u16, String) {
+    /// Where it serves HTTP.
+    pub(crate) fn http(&self) -> SocketAddr {
         let start = Instant::now();
-        let http = loop {
+        loop {
             if let Some(http) = self.log().lines().find_map(|line| address_after("on http://", line)) {
-                break http;
+                return http;
             }
             assert!(start.elapsed() < START, "no HTTP:\n{}", self.log());
-        };
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Asks `GET path`: the status, and what it says.
+    pub(crate) fn page(&self, path: &str) -> (u16, String) {
+        let http = self.http();
         let mut text = String::new();
         let mut stream = TcpStream::connect(http).expect("HTTP is served");
-        let asked = write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let asked = write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         asked.and_then(|()| stream.read_to_string(&mut text)).expect("an answer");
         let status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
         (status, text.split_once("\r\n\r\n").map(|(_, body)| body.trim().to_owned()).unwrap_or_default())

@@ -62,6 +62,28 @@ impl Distribution {
         ratio(self.sum_ns, self.count())
     }
 
+    /// Sum of all durations in nanoseconds, exact.
+    #[must_use]
+    pub fn sum_ns(&self) -> u64 {
+        self.sum_ns
+    }
+
+    /// How many durations are not longer than each bound, in nanoseconds, ascending. Durations up to 1/128 longer than
+    /// a bound may count as not longer: they share its place in the histogram.
+    #[must_use]
+    pub fn not_longer_than(&self, bounds_ns: &[u64]) -> Vec<u64> {
+        let mut recorded = self.histogram.iter_recorded().peekable();
+        let mut count = 0;
+        let up_to = |bound: &u64| {
+            let end = self.histogram.highest_equivalent(*bound);
+            while let Some(place) = recorded.next_if(|place| place.value_iterated_to() <= end) {
+                count += place.count_at_value();
+            }
+            count
+        };
+        bounds_ns.iter().map(up_to).collect()
+    }
+
     /// The duration in nanoseconds that a share of `quantile` (0 to 1) does not exceed; 0 when empty.
     #[must_use]
     pub fn quantile_ns(&self, quantile: f64) -> u64 {
@@ -154,6 +176,16 @@ mod tests {
                 let exact = durations[rank - 1];
                 let reported = distribution.quantile_ns(quantile);
                 prop_assert!(reported >= exact && reported <= exact + exact / 128, "{exact} {reported}");
+            }
+        }
+
+        #[test]
+        fn counts_up_to_a_bound_are_exact_or_up_to_one_128th_too_far(durations in durations()) {
+            let bounds = [10_000, 1_000_000, 25_000_000, 1_000_000_000, u64::MAX / 2];
+            let counts = distribution_of(&durations).not_longer_than(&bounds);
+            for (bound, count) in bounds.into_iter().zip(counts) {
+                let within = |end: u64| durations.iter().filter(|ns| **ns <= end).count() as u64;
+                prop_assert!((within(bound)..=within(bound + bound / 128)).contains(&count), "{bound} {count}");
             }
         }
 

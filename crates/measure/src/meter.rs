@@ -123,6 +123,12 @@ impl Meter {
         book.total.figures(book.opened_ns - book.begun_ns)
     }
 
+    /// What was counted in the whole life up to the last turn: a copy, so that who reads it keeps nobody waiting.
+    #[must_use]
+    pub fn tallies(&self) -> Tallies {
+        lock(&self.book).total.clone()
+    }
+
     /// Requests counted until now, whether or not their window is closed.
     #[must_use]
     pub fn requests_so_far(&self) -> u64 {

@@ -106,6 +106,12 @@ pub enum Ending {
 impl Ending {
     /// Every ending, in the order of its number.
     pub(crate) const NAMES: [&str; 3] = ["ok", "null", "error"];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
 }
 
 /// One ended request.

@@ -83,6 +83,11 @@ impl Tally {
         self.scheme.spreads().zip(&self.spreads)
     }
 
+    /// The stages by name, with the time that all requests together spent there, in nanoseconds.
+    pub fn stages(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.scheme.stages.iter().map(|stage| stage.name).zip(self.stages_ns)
+    }
+
     /// The figures over `length_s` seconds.
     #[must_use]
     pub fn figures(&self, kind: &'static str, length_s: f64) -> KindFigures {

@@ -118,6 +118,12 @@ impl Clients {
         self.next.load(Ordering::Relaxed)
     }
 
+    /// The card of one, if it is still here.
+    #[must_use]
+    pub fn get(&self, id: u64) -> Option<Arc<Client>> {
+        self.lock().get(&id).cloned()
+    }
+
     /// The card of one, by number or by peer.
     #[must_use]
     pub fn find(&self, matches: impl Fn(&Client) -> bool) -> Vec<Arc<Client>> {

@@ -1,5 +1,6 @@
 //! What all threads of a server share.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -11,6 +12,8 @@ use crate::path::mailbox::Mailbox;
 use crate::path::waiting_line::WaitingLine;
 use crate::path::worker::{Store, Worker};
 use crate::queue::rules::AccountId;
+use crate::slow::SlowLog;
+use crate::trace::Tracer;
 
 /// The shared parts, made once at the start.
 pub struct House {
@@ -38,6 +41,14 @@ pub struct House {
     pub connections: AtomicUsize,
     /// Name of the store, for INFO; without secrets.
     pub store_name: String,
+    /// Where an embedded store is.
+    pub store_dir: Option<PathBuf>,
+    /// How many queues stand in the metrics.
+    pub metrics_queues: usize,
+    /// Who is told of requests that took too long.
+    pub slow: Option<SlowLog>,
+    /// Who is told of messages with traces.
+    pub tracer: Option<Tracer>,
 }
 
 /// How accounts are admitted.

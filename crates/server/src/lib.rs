@@ -17,4 +17,7 @@ pub mod collector;
 pub mod house;
 pub mod http;
 pub mod info;
+pub mod metrics;
+pub mod slow;
 pub mod time;
+pub mod trace;

@@ -26,7 +26,9 @@ use crate::path::waiting_line::WaitingLine;
 use crate::path::worker::Store;
 use crate::queue::choice::{OpenError, StoreChoice};
 use crate::queue::postgres::strategy::Popping;
+use crate::slow::SlowLog;
 use crate::time::Time;
+use crate::trace::Tracer;
 
 /// How to run a queue tier.
 #[derive(Clone, Debug)]
@@ -57,6 +59,12 @@ pub struct Options {
     pub connections_max: usize,
     /// Bytes of selection state above which SEND is refused.
     pub memory_limit: Option<u64>,
+    /// How many queues stand in the metrics, those with most messages.
+    pub metrics_queues: usize,
+    /// Requests that take longer are told in the log.
+    pub slow: Option<Duration>,
+    /// The collector that gets traces.
+    pub traces: Option<String>,
     /// Aggregation window.
     pub window: Duration,
     /// Where to leave a record.
@@ -166,7 +174,7 @@ impl Server {
         let meter = Meter::new(scheme, options.window, clock, backlog);
         let polls = (0..options.threads).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
         let mailboxes = polls.iter().map(Network::mailbox).collect::<io::Result<Vec<_>>>()?;
-        let house = Arc::new(furnish(&options, store, accounts, mailboxes, meter));
+        let house = Arc::new(furnish(&options, store, accounts, mailboxes, meter)?);
         house.store.attach(&house.line);
         let workers = start_workers(&options, &house)?;
         let networks = start_networks(polls, listeners, &house)?;
@@ -206,6 +214,9 @@ impl Server {
             let _ = worker.join();
         }
         self.collector.stop();
+        if let Some(tracer) = &self.house.tracer {
+            tracer.finish();
+        }
         if let Some(http) = self.http {
             http.stop();
         }
@@ -263,7 +274,7 @@ fn furnish(
     accounts: Option<AccountsFile>,
     mailboxes: Vec<Arc<Mailbox>>,
     meter: Arc<Meter>,
-) -> House {
+) -> io::Result<House> {
     let entrance = match accounts {
         None => Entrance::Open(store.account(b"default")),
         Some(accounts) => {
@@ -273,7 +284,8 @@ fn furnish(
             Entrance::Closed(Authenticator::start(accounts, mailboxes.clone()))
         }
     };
-    House {
+    let tracer = options.traces.as_deref().map(|url| Tracer::start(url, meter.clock())).transpose()?;
+    Ok(House {
         store,
         line: Arc::new(WaitingLine::new(options.line_requests_max, options.priority_kinds.clone())),
         clock: meter.clock(),
@@ -286,7 +298,14 @@ fn furnish(
         connections_max: options.connections_max,
         connections: AtomicUsize::new(0),
         store_name: options.store.to_string(),
-    }
+        store_dir: match &options.store {
+            StoreChoice::Embedded(dir) => Some(dir.clone()),
+            _ => None,
+        },
+        metrics_queues: options.metrics_queues,
+        slow: options.slow.map(SlowLog::start).transpose()?,
+        tracer,
+    })
 }
 
 fn start_workers(options: &Options, house: &Arc<House>) -> io::Result<Vec<JoinHandle<()>>> {

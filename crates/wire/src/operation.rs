@@ -220,6 +220,29 @@ impl Operation {
         )
     }
 
+    /// The queue it names.
+    #[must_use]
+    pub fn queue(&self) -> Option<Span> {
+        match self {
+            Self::CreateQueue { name, .. } => *name,
+            Self::DeleteQueue { queue }
+            | Self::PurgeQueue { queue }
+            | Self::QueueInfo { queue }
+            | Self::Redrive { from: queue, .. }
+            | Self::SendMany { queue, .. }
+            | Self::Browse { queue, .. } => Some(*queue),
+            Self::Send(send) => Some(send.queue),
+            Self::Peek(select) | Self::Pop(Pop { select, .. }) => select.queue,
+            Self::Login { .. }
+            | Self::ListQueues
+            | Self::Readable
+            | Self::Ack { .. }
+            | Self::Nack { .. }
+            | Self::Extend { .. }
+            | Self::Accounts => None,
+        }
+    }
+
     /// Whether its answer may hold more than one message: such answers are not gathered, lest they fill the memory.
     #[must_use]
     pub fn may_answer_much(&self) -> bool {

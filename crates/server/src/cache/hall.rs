@@ -13,6 +13,7 @@ use super::pool::Pool;
 use super::worker::Reads;
 use crate::path::accept::Socket;
 use crate::path::mailbox::Mailbox;
+use crate::slow::SlowLog;
 
 /// Something for a network thread.
 pub enum Mail {
@@ -56,6 +57,8 @@ pub struct Hall {
     pub reads: Reads,
     /// Clients cut because they held too much memory.
     pub cut: AtomicU64,
+    /// Who is told of requests that took too long.
+    pub slow: Option<SlowLog>,
 }
 
 impl Hall {
@@ -63,6 +66,12 @@ impl Hall {
     pub fn tell_retry(&self) {
         self.mailboxes.iter().for_each(|mailbox| mailbox.post(Mail::Retry));
         self.line.claims_released();
+    }
+
+    /// Whether there is a server to ask.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.pool.is_empty() || self.pool.health.live() > 0
     }
 
     /// The lines that stand in `stats` beside the pool's.

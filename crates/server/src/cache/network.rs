@@ -20,10 +20,12 @@ use slab::Slab;
 use super::client::{Client, Life};
 use super::engine::{Asker, Engine};
 use super::hall::{Hall, Mail};
+use super::kind;
 use super::limits;
 use super::router::Asked;
 use crate::path::accept::{Listener, Socket};
 use crate::path::mailbox::Mailbox;
+use crate::slow::{Slow, SlowLog};
 
 const WAKER: Token = Token(usize::MAX);
 const FIRST_LISTENER: usize = usize::MAX / 2;
@@ -461,7 +463,11 @@ impl<E: Engine> Network<E> {
         let replied = self.hall.clock.stamp();
         for mut done in self.engine.finished().drain(..) {
             done.stamps.replied = replied;
-            self.recorder.note(Noted::new(done.kind, done.ending, done.stamps));
+            let noted = Noted::new(done.kind, done.ending, done.stamps);
+            if let Some(slow) = &self.hall.slow {
+                tell_slow(slow, done.client.and_then(|slot| self.clients.get(slot)), &noted);
+            }
+            self.recorder.note(noted);
         }
         self.recorder.flush();
     }
@@ -478,6 +484,19 @@ impl<E: Engine> Network<E> {
             }
         }
         self.stopping = true;
+    }
+}
+
+/// Tells of a request that took too long.
+fn tell_slow(log: &SlowLog, client: Option<&Client>, noted: &Noted) {
+    if log.is_slow(noted.trail.response(), 0) {
+        log.tell(Slow {
+            peer: client.map(|client| client.socket.peer()),
+            kind: kind::NAMES.get(usize::from(noted.kind)).copied().unwrap_or_default(),
+            ending: noted.ending,
+            trail: noted.trail,
+            ..Slow::of(client.map(|client| client.number.to_string()).unwrap_or_default())
+        });
     }
 }
 

@@ -92,7 +92,7 @@ impl Engine for Queued {
     fn say(&mut self, slot: usize, words: &[u8]) {
         self.answers.write(slot, words);
         let stamps = Stamps { received: self.now, ..Stamps::default() };
-        self.finished.push(Finished { kind: kind::OTHER, ending: Ending::Error, stamps });
+        self.finished.push(Finished { kind: kind::OTHER, ending: Ending::Error, stamps, client: Some(slot) });
     }
 
     fn note(&mut self, _: usize, _: &Event) {}
@@ -104,7 +104,8 @@ impl Engine for Queued {
             self.answers.write(slot, &task.answer);
             self.answers.fence(slot, false);
         }
-        self.finished.push(Finished { kind: task.kind, ending: task.ending, stamps: task.stamps });
+        let client = is_there.then_some(task.client.0);
+        self.finished.push(Finished { kind: task.kind, ending: task.ending, stamps: task.stamps, client });
         if self.spare.len() < limits::SPARE_MAX {
             task.reset();
             self.spare.push(task);

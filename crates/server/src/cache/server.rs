@@ -30,6 +30,7 @@ use crate::collector::Collector;
 use crate::http::Http;
 use crate::path::accept::{ListenAddress, Listener};
 use crate::server::RunNote;
+use crate::slow::SlowLog;
 
 /// What is measured: the six stamps of a tier, by kind of request.
 const SCHEME: Scheme = Scheme::tier(kind::NAMES, None);
@@ -59,6 +60,8 @@ pub struct Options {
     pub memory_limit: usize,
     /// How long a server may take to answer.
     pub server_timeout: Duration,
+    /// Requests that take longer are told in the log.
+    pub slow: Option<Duration>,
     /// Aggregation window.
     pub window: Duration,
     /// Where to leave a record.
@@ -231,6 +234,7 @@ fn furnish(options: &Options, backends: Vec<Backend>, polls: &[Poll], clock: Clo
         accepted: AtomicU64::new(0),
         reads: Reads::default(),
         cut: AtomicU64::new(0),
+        slow: options.slow.map(SlowLog::start).transpose()?,
     })
 }
 

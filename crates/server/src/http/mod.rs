@@ -52,7 +52,7 @@ impl Http {
     pub fn start(listener: TcpListener, routes: Router) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
         let thread = Builder::new().name("http".into()).spawn(move || {
             runtime.block_on(async {

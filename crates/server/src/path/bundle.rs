@@ -3,6 +3,8 @@
 //! A bundle owns one copy of the raw bytes; the operations point into it by spans. It is filled by a network
 //! thread, carried to a worker, answered there, carried back and used again: no allocation per request.
 
+use std::fmt;
+
 use posthaste_measure::{Ending, Stamps};
 use posthaste_wire::command::Kind;
 use posthaste_wire::encode::Protocol;
@@ -11,6 +13,7 @@ use posthaste_wire::operation::{Operation, Pop};
 
 use crate::queue::answer::Answer;
 use crate::queue::rules::{AccountId, Ask, Outcome};
+use crate::trace::Passage;
 
 /// Where a connection lives: its network thread and its number, which is never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,6 +24,21 @@ pub struct Address {
     pub slot: usize,
     /// The connection's number.
     pub client: u64,
+}
+
+/// A request's name in logs and traces: its connection's number, and its own on that connection, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestName {
+    /// The connection, as CLIENT ID tells it.
+    pub client: u64,
+    /// How many requests it had sent, this one included.
+    pub number: u64,
+}
+
+impl fmt::Display for RequestName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.client, self.number)
+    }
 }
 
 /// One request in a bundle.
@@ -62,6 +80,8 @@ pub struct Bundle {
     pub bytes: Vec<u8>,
     /// In the order sent.
     pub requests: Vec<Request>,
+    /// The number of the first of them on its connection.
+    pub number: u64,
     /// How many of them are answered.
     pub answered: usize,
     /// Their answers, in order.
@@ -70,6 +90,8 @@ pub struct Bundle {
     answered_bytes: usize,
     /// What the store told of the time it needed, in nanoseconds; 0: nothing.
     pub told_ns: u64,
+    /// Messages with traces, if anybody wants to know.
+    pub passages: Vec<Passage>,
 }
 
 impl Bundle {
@@ -82,11 +104,19 @@ impl Bundle {
             protocol: Protocol::Resp2,
             bytes: Vec::new(),
             requests: Vec::new(),
+            number: 0,
             answered: 0,
             answers: Vec::new(),
             answered_bytes: 0,
             told_ns: 0,
+            passages: Vec::new(),
         }
+    }
+
+    /// The name of the request at this place.
+    #[must_use]
+    pub fn id(&self, place: usize) -> RequestName {
+        RequestName { client: self.address.client, number: self.number + place as u64 }
     }
 
     /// Empties a bundle for another use, keeping its buffers unless they grew large.
@@ -95,9 +125,11 @@ impl Bundle {
         self.account = account;
         self.protocol = protocol;
         self.requests.clear();
+        self.number = 0;
         self.answered = 0;
         self.answered_bytes = 0;
         self.told_ns = 0;
+        self.passages.clear();
         for buffer in [&mut self.bytes, &mut self.answers] {
             buffer.clear();
             buffer.shrink_to(kept_bytes);

@@ -15,7 +15,7 @@ use posthaste_wire::operation::Operation;
 use posthaste_wire::span::Span;
 
 use super::accept::Socket;
-use super::bundle::{Bundle, Request, length};
+use super::bundle::{Bundle, Request, RequestName, length};
 use super::limits::{LINGER_MS, OUTPUT_BYTES_PAUSE, UNAUTHENTICATED_BYTES_MAX};
 use super::session::{Session, Step};
 use super::turn::Turn;
@@ -65,6 +65,8 @@ pub struct Connection {
     output: Vec<u8>,
     written: usize,
     can_write: bool,
+    /// Requests read so far.
+    requests: u64,
     /// What was read and not parsed may hold whole requests.
     holds_requests: bool,
     /// An error that waits for its turn behind a bundle, and whether the connection ends with it.
@@ -92,6 +94,7 @@ impl Connection {
             output: Vec::new(),
             written: 0,
             can_write: true,
+            requests: 0,
             holds_requests: false,
             owed: None,
         }
@@ -276,15 +279,15 @@ impl Connection {
         turn.parsed_at = turn.house.clock.stamp();
         self.holds_requests = true;
         let mut args = std::mem::take(turn.args);
-        let mut parsing = Parsing { input, base: 0, at: 0, bundle: None, requests: 0 };
+        let mut parsing = Parsing { input, base: 0, at: 0, bundle: None };
         while self.is_readable() && parsing.at < input.len() {
             args.clear();
             if !self.parse_one(&mut parsing, &mut args, turn) {
                 break;
             }
         }
-        let Parsing { base, at, bundle, requests, .. } = parsing;
-        self.client.requests.fetch_add(requests, Ordering::Relaxed);
+        let Parsing { base, at, bundle, .. } = parsing;
+        self.client.requests.store(self.requests, Ordering::Relaxed);
         self.holds_requests &= at < input.len();
         if let Some(mut bundle) = bundle {
             bundle.bytes.extend_from_slice(&input[base..at]);
@@ -301,19 +304,19 @@ impl Connection {
         match self.decoder.decode(input, parsing.at - parsing.base, args) {
             Decoded::Request { end } if args.is_empty() => parsing.skip_to(end),
             Decoded::Request { end } => {
-                match command::parse(args, input, turn.house.message_bytes_max) {
-                    Ok(Command::Store(operation)) => {
-                        parsing.requests += 1;
-                        return self.ask(operation, end, parsing, turn);
-                    }
+                let parsed = command::parse(args, input, turn.house.message_bytes_max);
+                if parsing.bundle.is_some() && !matches!(parsed, Ok(Command::Store(_))) {
                     // Only requests to the store travel in bundles; others wait until the bundle is back.
-                    _ if parsing.bundle.is_some() => return false,
+                    return false;
+                }
+                self.requests += 1;
+                match parsed {
+                    Ok(Command::Store(operation)) => return self.ask(operation, end, parsing, turn),
                     Ok(Command::Session(command)) => {
                         self.obey(&command, input, parsing.length_to(end), turn);
                     }
                     Err(fault) => self.refuse(&self.known_only_inside(fault), parsing.length_to(end), turn),
                 }
-                parsing.requests += 1;
                 parsing.skip_to(end);
             }
             Decoded::NeedBytes(more) => {
@@ -355,20 +358,18 @@ impl Connection {
         if parsing.bundle.is_none() {
             let ask = Ask { account, operation: &operation, bytes: &parsing.input[parsing.base..] };
             if let Some((outcome, answer_bytes)) = self.answer_at_once(ask, turn) {
-                turn.answered_at_once(
-                    self.client.address.client,
-                    kind,
-                    outcome,
-                    [request_bytes, answer_bytes],
-                );
+                turn.answered_at_once(self.last_request(), kind, outcome, [request_bytes, answer_bytes]);
                 parsing.skip_to(end);
                 return true;
             }
         }
         let is_last = operation.may_answer_much() || self.session.is_muted();
-        let bundle = parsing
-            .bundle
-            .get_or_insert_with(|| turn.bundle(self.client.address, account, self.session.protocol));
+        let number = self.requests;
+        let bundle = parsing.bundle.get_or_insert_with(|| {
+            let mut bundle = turn.bundle(self.client.address, account, self.session.protocol);
+            bundle.number = number;
+            bundle
+        });
         self.blocked = matches!(&operation, Operation::Pop(pop) if pop.block_ms > 0);
         let request = Request::new(operation, kind, turn.parsed_at);
         bundle.requests.push(Request { request_bytes: length(request_bytes), ..request });
@@ -404,8 +405,7 @@ impl Connection {
             }
             (step, output.len() - before)
         });
-        let client = self.client.address.client;
-        turn.answered_at_once(client, Kind::Session, Outcome::Ok, [request_bytes, answer_bytes]);
+        turn.answered_at_once(self.last_request(), Kind::Session, Outcome::Ok, [request_bytes, answer_bytes]);
         match step {
             Step::Answered => {}
             Step::Close => self.life = Life::Closing,
@@ -423,7 +423,12 @@ impl Connection {
         let before = output.len();
         Encoder::new(output, protocol).error(fault);
         let bytes = [request_bytes, output.len() - before];
-        turn.answered_at_once(self.client.address.client, Kind::Session, Outcome::Error, bytes);
+        turn.answered_at_once(self.last_request(), Kind::Session, Outcome::Error, bytes);
+    }
+
+    /// The name of the request at hand.
+    fn last_request(&self) -> RequestName {
+        RequestName { client: self.client.address.client, number: self.requests }
     }
 
     /// Before login it is no use to hear what is wrong with a request to the store.
@@ -474,7 +479,6 @@ struct Parsing<'a> {
     base: usize,
     at: usize,
     bundle: Option<Box<Bundle>>,
-    requests: u64,
 }
 
 impl Parsing<'_> {

@@ -33,3 +33,5 @@ pub mod local; // 5, a store in this process
 pub mod waiters; // 5, pops that wait
 
 pub mod mailbox; // 6
+
+mod watch; // 6, who wants to know of single requests

@@ -26,10 +26,12 @@ use super::limits;
 use super::mailbox::{Mail, Mailbox};
 use super::session::Session;
 use super::turn::{AtOnce, Bench, Turn, stamp_answered};
+use super::watch;
 use super::worker::Worker;
 use crate::house::House;
 use crate::queue::answer::Answer;
 use crate::queue::rules::Ask;
+use crate::trace;
 
 const WAKER: Token = Token(usize::MAX);
 const FIRST_LISTENER: usize = usize::MAX / 2;
@@ -207,6 +209,9 @@ impl Network {
         }
         let connection =
             connections.get_mut(address.slot).filter(|connection| connection.client.address == address);
+        if turn.house.tracer.is_some() {
+            bundle.passages = trace::passages(&bundle);
+        }
         if let Some(connection) = connection {
             if matches!(bundle.requests.first(), Some(Request { operation: Operation::Login { .. }, .. })) {
                 finish_login(connection, &bundle.answers, &mut turn);
@@ -426,7 +431,7 @@ impl Network {
         }
         let replied = self.house.clock.stamp();
         for done in self.bench.at_once.drain(..) {
-            let AtOnce { kind, outcome, client, request_bytes, answer_bytes, received, answered } = done;
+            let AtOnce { kind, outcome, id, request_bytes, answer_bytes, received, answered } = done;
             let stamps = Stamps {
                 received,
                 enqueued: received,
@@ -436,7 +441,11 @@ impl Network {
                 replied,
             };
             let noted = Noted::new(kind as u8, ending(outcome), stamps);
-            self.recorder.note(Noted { client, request_bytes, answer_bytes, ..noted });
+            let noted = Noted { client: id.client, request_bytes, answer_bytes, ..noted };
+            if let Some(slow) = &self.house.slow {
+                watch::tell_slow(slow, &self.house.clients, id, &noted);
+            }
+            self.recorder.note(noted);
         }
         for mut bundle in self.answered.drain(..) {
             for request in &mut bundle.requests {
@@ -449,6 +458,7 @@ impl Network {
                     ..Noted::new(request.kind as u8, ending(request.outcome), request.stamps)
                 });
             }
+            watch::tell(&self.house, &mut bundle);
             if self.bench.bundles.len() < limits::SPARE_BUNDLES {
                 self.bench.bundles.push(bundle);
             }

@@ -5,7 +5,7 @@ use posthaste_wire::command::Kind;
 use posthaste_wire::encode::Protocol;
 use posthaste_wire::span::Span;
 
-use super::bundle::{Address, Bundle, length};
+use super::bundle::{Address, Bundle, RequestName, length};
 use super::limits;
 use super::mailbox::Mail;
 use crate::house::{Entrance, House};
@@ -29,7 +29,7 @@ pub(super) struct Bench {
 pub(super) struct AtOnce {
     pub(super) kind: Kind,
     pub(super) outcome: Outcome,
-    pub(super) client: u64,
+    pub(super) id: RequestName,
     pub(super) request_bytes: u32,
     pub(super) answer_bytes: u32,
     pub(super) received: u64,
@@ -96,11 +96,11 @@ impl Turn<'_> {
         }
     }
 
-    /// A request of `client` was answered on the spot, with so many bytes.
-    pub fn answered_at_once(&mut self, client: u64, kind: Kind, outcome: Outcome, bytes: [usize; 2]) {
+    /// A request was answered on the spot, with so many bytes.
+    pub fn answered_at_once(&mut self, id: RequestName, kind: Kind, outcome: Outcome, bytes: [usize; 2]) {
         let [request_bytes, answer_bytes] = bytes.map(length);
         let received = self.parsed_at;
-        let done = AtOnce { kind, outcome, client, request_bytes, answer_bytes, received, answered: 0 };
+        let done = AtOnce { kind, outcome, id, request_bytes, answer_bytes, received, answered: 0 };
         self.at_once.push(done);
     }
 

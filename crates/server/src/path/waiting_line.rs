@@ -79,6 +79,12 @@ impl WaitingLine {
         Self { state: Mutex::default(), arrival: Condvar::new(), requests_max, first_kinds }
     }
 
+    /// Most requests that may wait.
+    #[must_use]
+    pub fn requests_max(&self) -> usize {
+        self.requests_max
+    }
+
     /// Lines up the bundles of one network turn; those that find the line full stay in `bundles`.
     /// A bundle larger than the whole line is let in when the line is empty.
     pub fn push_all(&self, bundles: &mut Vec<Box<Bundle>>) {

@@ -59,6 +59,8 @@ pub struct Finished {
     pub ending: Ending,
     /// When it passed the stations, but the last.
     pub stamps: Stamps,
+    /// Its client's slot; none when the client is gone.
+    pub client: Option<usize>,
 }
 
 /// How the reply to a command looks.
@@ -224,7 +226,7 @@ impl Router {
             let bytes = out.len() - before;
             self.answers.hold(client, bytes);
         }
-        self.finished.push(Finished { kind, ending, stamps });
+        self.finished.push(Finished { kind, ending, stamps, client: Some(client) });
     }
 
     /// A client is there, in this slot.
@@ -357,7 +359,8 @@ impl Router {
         exchange.done = true;
         exchange.stamps.answered = answered;
         let (kind, ending, stamps) = (exchange.kind, exchange.ending.unwrap_or(Ending::Ok), exchange.stamps);
-        self.finished.push(Finished { kind, ending, stamps });
+        let client = (exchange.client != NOBODY).then_some(exchange.client);
+        self.finished.push(Finished { kind, ending, stamps, client });
         if let Some(claim) = exchange.claim.take() {
             self.claim_released |= self.pool.claims.release(claim);
         }

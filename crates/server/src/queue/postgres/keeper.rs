@@ -2,7 +2,7 @@
 //! middlewares and SQL clients made available, tells them what this one did, and turns the ring.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -51,6 +51,41 @@ const NEWS_MAX: usize = 200;
 
 /// News as others need it: queue, sender, recipient (0: anyone).
 type Piece = (u64, u32, u32);
+
+/// What the keeper has done, for INFO.
+#[derive(Default)]
+pub(super) struct Done {
+    ticks: AtomicU64,
+    /// When it last let time pass, on the store's clock; 0: not yet.
+    ticked_ms: AtomicU64,
+    ring_turns: AtomicU64,
+    turn_failures: AtomicU64,
+    news_told: AtomicU64,
+    news_heard: AtomicU64,
+}
+
+impl Done {
+    /// The figures at a time of the store's clock.
+    pub(super) fn figures(&self, now_ms: u64) -> [(&'static str, u64); 6] {
+        let count = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        let silent = match count(&self.ticked_ms) {
+            0 => 0,
+            ticked => now_ms.saturating_sub(ticked),
+        };
+        [
+            ("keeper_ticks", count(&self.ticks)),
+            ("keeper_silent_ms", silent),
+            ("keeper_ring_turns", count(&self.ring_turns)),
+            ("keeper_turn_failures", count(&self.turn_failures)),
+            ("keeper_news_told", count(&self.news_told)),
+            ("keeper_news_heard", count(&self.news_heard)),
+        ]
+    }
+}
+
+fn one_more(count: &AtomicU64) {
+    count.fetch_add(1, Ordering::Relaxed);
+}
 
 /// The running thread.
 pub(super) struct Keeper {
@@ -206,6 +241,9 @@ impl Round {
         let mine = self.me.to_string();
         for notice in heard {
             let (who, news) = notice.split_once(' ').unwrap_or(("0", "*"));
+            if who != mine {
+                one_more(&self.shared.done.news_heard);
+            }
             if who == mine {
                 if !std::mem::replace(&mut self.heard_myself, true) {
                     // Notifications arrive, so the session is ours alone: statements may be kept in it.
@@ -254,6 +292,9 @@ impl Round {
             return;
         };
         self.shared.reach.works();
+        let done = &self.shared.done;
+        one_more(&done.ticks);
+        done.ticked_ms.store(self.shared.time.millis(), Ordering::Relaxed);
         let replies = Replies::new(rows, &[], &[]);
         self.tick_from_ms = replies.ticked.map_or(0, |done| done - TICK_BEHIND_MS);
         self.pass_on(&replies.news);
@@ -272,7 +313,9 @@ impl Round {
         let arguments: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
             [(&self.me, Type::INT8), (&text, Type::TEXT)];
         // Who is not told looks for himself before long.
-        let _ = self.link.ask("SELECT posthaste.tell_news($1, $2)", &arguments, false);
+        if self.link.ask("SELECT posthaste.tell_news($1, $2)", &arguments, false).is_ok() {
+            one_more(&self.shared.done.news_told);
+        }
     }
 
     /// While somebody waits here, others are asked to tell; what happened before they knew is looked for.
@@ -320,12 +363,18 @@ impl Round {
         let arguments: [(&(dyn ToSql + Sync), Type); 3] =
             [(&TURN_BYTES, Type::INT8), (&TURN_PATIENCE_MS, Type::INT4), (&self.oldest, Type::INT8)];
         let turned = self.link.ask("SELECT * FROM posthaste.turn_ring($1, $2, $3)", &arguments, false);
+        if turned.is_err() {
+            one_more(&self.shared.done.turn_failures);
+        }
         let row = turned.ok().and_then(|rows| rows.into_iter().next());
         self.oldest = row.as_ref().and_then(|row| row.get("oldest"));
         let said = row.and_then(|row| row.get::<_, Option<String>>("said"));
         let did = |said: &String| ["turned", "emptied", "eased"].iter().any(|done| said.starts_with(done));
         self.turn_at = Instant::now() + if said.as_ref().is_none_or(did) { TURN } else { TURN_AGAIN };
         if let Some(said) = said {
+            if said.starts_with("turned") {
+                one_more(&self.shared.done.ring_turns);
+            }
             tracing::debug!("the ring of messages: {said}");
         }
     }

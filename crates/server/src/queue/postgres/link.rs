@@ -100,6 +100,11 @@ impl Reach {
         self.sessions.store(kept, Ordering::Relaxed);
     }
 
+    /// Whether sessions are kept.
+    pub(super) fn keeps_sessions(&self) -> bool {
+        self.sessions.load(Ordering::Relaxed)
+    }
+
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -3,6 +3,7 @@
 //!
 //! A server that lets no more in is no outage while others of ours work: a worker then waits for one of those.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,8 @@ pub(super) struct Links {
     reach: Arc<Reach>,
     state: Mutex<State>,
     returned: Condvar,
+    /// How often a worker waited for one.
+    waited: AtomicU64,
 }
 
 #[derive(Default)]
@@ -30,7 +33,7 @@ impl Links {
     /// So far only this one, which nobody uses.
     pub(super) fn new(reach: Arc<Reach>, first: Link) -> Self {
         let state = State { idle: vec![first], ..State::default() };
-        Self { reach, state: Mutex::new(state), returned: Condvar::new() }
+        Self { reach, state: Mutex::new(state), returned: Condvar::new(), waited: AtomicU64::new(0) }
     }
 
     /// Has `work` use a connection.
@@ -44,6 +47,16 @@ impl Links {
         outcome
     }
 
+    /// Figures for INFO.
+    pub(super) fn figures(&self) -> [(&'static str, u64); 3] {
+        let state = self.state();
+        [
+            ("links_used", state.used as u64),
+            ("links_idle", state.idle.len() as u64),
+            ("links_waited", self.waited.load(Ordering::Relaxed)),
+        ]
+    }
+
     fn take(&self) -> Result<Link, Failure> {
         let mut state = self.state();
         loop {
@@ -55,6 +68,7 @@ impl Links {
             let wait =
                 state.more_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
             if !alone && !wait.is_zero() {
+                self.waited.fetch_add(1, Ordering::Relaxed);
                 state = self.returned.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             }

@@ -45,6 +45,8 @@ pub mod strategy;
 
 mod single;
 
+pub mod examine;
+
 pub mod mock;
 
 pub mod store;

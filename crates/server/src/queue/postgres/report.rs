@@ -163,7 +163,7 @@ async fn read(client: &Client, long_s: u64) -> Result<Report, ReportError> {
 }
 
 /// The rows of a query as objects. As text in the simple protocol: no statement is left in a pooler's session.
-async fn rows(client: &Client, query: &str) -> Result<Vec<Json>, ReportError> {
+pub(super) async fn rows(client: &Client, query: &str) -> Result<Vec<Json>, ReportError> {
     let asked = format!("SELECT coalesce(json_agg(r), '[]')::text FROM ({query}) AS r");
     let answers = client.simple_query(&asked).await?;
     let text = answers.iter().find_map(|answer| match answer {

@@ -16,7 +16,7 @@ use super::address::PostgresAddress;
 use super::call::{Call, Knowledge};
 use super::columns::ARGUMENTS;
 use super::floors::Floors;
-use super::keeper::Keeper;
+use super::keeper::{Done, Keeper};
 use super::link::{Failure, Link, Reach};
 use super::links::Links;
 use super::names::Accounts;
@@ -49,6 +49,7 @@ pub(super) struct Shared {
     pub(super) reach: Arc<Reach>,
     pub(super) parked: Mutex<Parked>,
     floors: Mutex<Floors>,
+    pub(super) done: Done,
     pub(super) line: OnceLock<Arc<WaitingLine>>,
     pub(super) time: Time,
     /// Set by tests instead of the database's clock.
@@ -134,6 +135,7 @@ impl Postgres {
                 reach,
                 parked: Mutex::default(),
                 floors: Mutex::default(),
+                done: Done::default(),
                 line: OnceLock::new(),
                 time,
                 hand,
@@ -243,7 +245,8 @@ impl Postgres {
                 self.answer(called, &replies, &places, since, &mut batch.finished);
             }
             Err(Failure::Refused(error)) if called.len() > 1 && may_be_one_request(&error) => {
-                tracing::warn!("PostgreSQL refused a batch, which is tried in parts: {error}");
+                let requests = names(&called);
+                tracing::warn!(requests, "PostgreSQL refused a batch, which is tried in parts: {error}");
                 let second = called.split_off(called.len() / 2);
                 self.attempt(called, since, batch);
                 self.attempt(second, since, batch);
@@ -251,7 +254,7 @@ impl Postgres {
             Err(failure) => {
                 let fault = store_fault(&failure);
                 if !matches!(failure, Failure::Unreachable(_)) {
-                    tracing::warn!("{failure}");
+                    tracing::warn!(requests = names(&called), "{failure}");
                 }
                 self.shared.floors().forget();
                 let undone = match &failure {
@@ -424,6 +427,17 @@ impl Postgres {
     }
 }
 
+/// The requests that were asked, for the log: the first of each bundle, and not all of many.
+fn names(called: &[Called]) -> String {
+    const NAMES_MAX: usize = 8;
+    let names = called.iter().take(NAMES_MAX).map(|(_, bundle)| bundle.id(bundle.answered).to_string());
+    let mut text = names.collect::<Vec<_>>().join(" ");
+    if called.len() > NAMES_MAX {
+        text.push_str(" …");
+    }
+    text
+}
+
 /// What a SEND that was done makes available; nothing if it is delayed.
 fn sent(bundle: &Bundle, queue: u64, accounts: &Accounts) -> Option<News> {
     let available = |recipient| News::Available { queue, sender: bundle.account, recipient };
@@ -542,10 +556,14 @@ impl Store for Postgres {
 
     fn figures(&self) -> Vec<(&'static str, u64)> {
         let reach = &self.shared.reach;
-        vec![
+        let mut figures = vec![
             ("blocked_clients", self.shared.parked().len() as u64),
             ("store_failed", u64::from(reach.trouble().is_some())),
             ("store_connections_made", reach.connections_made()),
-        ]
+            ("keeper_listens", u64::from(reach.keeps_sessions())),
+        ];
+        figures.extend(self.links.figures());
+        figures.extend(self.shared.done.figures(self.shared.time.millis()));
+        figures
     }
 }

@@ -1,0 +1,208 @@
+//! Figures for Prometheus, in its text format, version 0.0.4.
+//!
+//! Every metric stands in one table with its name, its type, its help and how it is read: a page of `/metrics` and the
+//! reference in `docs/reference/metrics.md` are both written from these rows, so neither can lack one or call it otherwise. Names
+//! follow Prometheus' conventions: base units, `_total` for what only grows.
+
+pub mod requests; // what was answered, of any tier
+
+pub mod process; // the process, of any tier
+
+pub mod tier; // what the queue tier has
+
+pub mod store; // what its stores tell
+
+pub mod queues; // the largest queues
+
+pub mod router; // what the cache tier has
+
+pub mod reference; // the same tables for readers
+
+use std::fmt::{Display, Write as _};
+
+use posthaste_measure::Distribution;
+
+/// What Prometheus makes of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows, until the process ends.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Cumulative buckets, a sum and a count.
+    Histogram,
+}
+
+impl Kind {
+    /// The word of the text format.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// What stands before a metric's values.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    /// Its name.
+    pub name: &'static str,
+    /// Its type.
+    pub kind: Kind,
+    /// The names of its labels.
+    pub labels: &'static [&'static str],
+    /// What it says, in a sentence.
+    pub help: &'static str,
+}
+
+impl Head {
+    /// A metric without labels.
+    #[must_use]
+    pub const fn plain(name: &'static str, kind: Kind, help: &'static str) -> Self {
+        Self { name, kind, labels: &[], help }
+    }
+}
+
+/// A metric of one value, and how it is read off `T`; no value: it does not apply.
+pub struct Single<T> {
+    /// Its head.
+    pub head: Head,
+    /// How it is read.
+    pub read: fn(&T) -> Option<f64>,
+}
+
+/// Upper ends of the buckets of every histogram, in nanoseconds, with the same in seconds as they are written.
+const BUCKETS: [(u64, &str); 19] = [
+    (10_000, "0.00001"),
+    (25_000, "0.000025"),
+    (50_000, "0.00005"),
+    (100_000, "0.0001"),
+    (250_000, "0.00025"),
+    (500_000, "0.0005"),
+    (1_000_000, "0.001"),
+    (2_500_000, "0.0025"),
+    (5_000_000, "0.005"),
+    (10_000_000, "0.01"),
+    (25_000_000, "0.025"),
+    (50_000_000, "0.05"),
+    (100_000_000, "0.1"),
+    (250_000_000, "0.25"),
+    (500_000_000, "0.5"),
+    (1_000_000_000, "1"),
+    (2_500_000_000, "2.5"),
+    (5_000_000_000, "5"),
+    (10_000_000_000, "10"),
+];
+
+/// A page of metrics being written.
+#[derive(Debug, Default)]
+pub struct Page(String);
+
+impl Page {
+    /// The metrics with their values so far.
+    #[must_use]
+    pub fn text(self) -> String {
+        self.0
+    }
+
+    /// What stands before a metric's values; they follow at once.
+    pub fn head(&mut self, head: &Head) {
+        let Head { name, kind, help, .. } = head;
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {}\n", kind.name());
+    }
+
+    /// One value; its labels in the order of the head's.
+    pub fn value(&mut self, head: &Head, labels: &[&str], value: impl Display) {
+        self.0.push_str(head.name);
+        self.labels(head.labels.iter().copied().zip(labels.iter().copied()));
+        let _ = writeln!(self.0, " {value}");
+    }
+
+    /// A distribution of nanoseconds as buckets in seconds.
+    pub fn histogram(&mut self, head: &Head, labels: &[&str], distribution: &Distribution) {
+        let bounds: Vec<u64> = BUCKETS.iter().map(|(ns, _)| *ns).collect();
+        let counts = distribution.not_longer_than(&bounds);
+        let ends = BUCKETS.iter().map(|(_, seconds)| *seconds).chain(["+Inf"]);
+        let named = || head.labels.iter().copied().zip(labels.iter().copied());
+        for (end, count) in ends.zip(counts.into_iter().chain([distribution.count()])) {
+            let _ = write!(self.0, "{}_bucket", head.name);
+            self.labels(named().chain([("le", end)]));
+            let _ = writeln!(self.0, " {count}");
+        }
+        let _ = write!(self.0, "{}_sum", head.name);
+        self.labels(named());
+        let _ = writeln!(self.0, " {}", distribution.sum_ns() as f64 / 1e9);
+        let _ = write!(self.0, "{}_count", head.name);
+        self.labels(named());
+        let _ = writeln!(self.0, " {}", distribution.count());
+    }
+
+    /// The metrics of a table, as far as they apply.
+    pub fn singles<T>(&mut self, table: &[Single<T>], of: &T) {
+        for Single { head, read } in table {
+            if let Some(value) = read(of) {
+                self.head(head);
+                self.value(head, &[], value);
+            }
+        }
+    }
+
+    fn labels<'a>(&mut self, labels: impl Iterator<Item = (&'a str, &'a str)>) {
+        let mut before = '{';
+        for (name, value) in labels {
+            let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _ = write!(self.0, "{before}{name}=\"{value}\"");
+            before = ',';
+        }
+        if before == ',' {
+            self.0.push('}');
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: Head =
+        Head { name: "posthaste_x_seconds", kind: Kind::Histogram, labels: &["kind"], help: "X." };
+
+    #[test]
+    fn buckets_are_cumulative_and_end_with_all() {
+        let mut distribution = Distribution::new();
+        for ns in [5_000, 60_000, 70_000, 3_000_000_000] {
+            distribution.record(ns, 1);
+        }
+        let mut page = Page::default();
+        page.histogram(&HEAD, &["send"], &distribution);
+        let text = page.text();
+        let counts: Vec<u64> = text
+            .lines()
+            .filter(|line| line.starts_with("posthaste_x_seconds_bucket"))
+            .filter_map(|line| line.rsplit(' ').next()?.parse().ok())
+            .collect();
+        assert_eq!(counts, [1, 1, 1, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4, 4, 4]);
+        assert!(text.contains("posthaste_x_seconds_bucket{kind=\"send\",le=\"+Inf\"} 4\n"), "{text}");
+        assert!(text.ends_with(
+            "posthaste_x_seconds_sum{kind=\"send\"} 3.000135\nposthaste_x_seconds_count{kind=\"send\"} 4\n"
+        ));
+    }
+
+    #[test]
+    fn the_ends_of_buckets_are_what_they_are_called() {
+        for (ns, seconds) in BUCKETS {
+            assert_eq!(seconds.parse::<f64>().map(|seconds| (seconds * 1e9).round()), Ok(ns as f64));
+        }
+        assert!(BUCKETS.is_sorted());
+    }
+
+    #[test]
+    fn a_label_cannot_end_its_quotes() {
+        let mut page = Page::default();
+        page.value(&HEAD, &["a\"b\\c\nd"], 1);
+        assert_eq!(page.text(), "posthaste_x_seconds{kind=\"a\\\"b\\\\c\\nd\"} 1\n");
+    }
+}

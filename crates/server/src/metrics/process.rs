@@ -1,0 +1,109 @@
+//! The process itself, of any tier, under the names that Prometheus' own libraries use.
+
+use std::fs;
+
+use posthaste_measure::Clock;
+use rustix::param::{clock_ticks_per_second, page_size};
+use rustix::process::{Resource, getrlimit};
+
+use super::{Head, Kind, Page, Single};
+use crate::info::VERSION;
+
+const BUILD: Head = Head {
+    name: "posthaste_build_info",
+    kind: Kind::Gauge,
+    labels: &["version"],
+    help: "1; the version of the program is its label.",
+};
+
+/// The rest of the table.
+static SINGLES: [Single<Clock>; 7] = [
+    Single {
+        head: Head::plain("posthaste_uptime_seconds", Kind::Gauge, "Time since the start."),
+        read: |clock| Some(clock.now() as f64 / 1e9),
+    },
+    Single {
+        head: Head::plain(
+            "posthaste_clock_seconds",
+            Kind::Gauge,
+            "The machine's wall clock, in seconds since 1970; compare it with when it was asked.",
+        ),
+        read: |_| {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            now.ok().map(|now| now.as_secs_f64())
+        },
+    },
+    Single {
+        head: Head::plain(
+            "process_start_time_seconds",
+            Kind::Gauge,
+            "When the process started, in seconds since 1970.",
+        ),
+        read: |clock| Some(clock.started_unix_ns() as f64 / 1e9),
+    },
+    Single {
+        head: Head::plain(
+            "process_cpu_seconds_total",
+            Kind::Counter,
+            "User and system time that the process has used.",
+        ),
+        read: |_| cpu_seconds(&fs::read_to_string("/proc/self/stat").ok()?),
+    },
+    Single {
+        head: Head::plain(
+            "process_resident_memory_bytes",
+            Kind::Gauge,
+            "Memory that the process has in RAM.",
+        ),
+        read: |_| {
+            let text = fs::read_to_string("/proc/self/statm").ok()?;
+            let pages: f64 = text.split(' ').nth(1)?.parse().ok()?;
+            Some(pages * page_size() as f64)
+        },
+    },
+    Single {
+        head: Head::plain(
+            "process_open_fds",
+            Kind::Gauge,
+            "Open files, sockets among them; every client is one.",
+        ),
+        read: |_| Some(fs::read_dir("/proc/self/fd").ok()?.count() as f64),
+    },
+    Single {
+        head: Head::plain("process_max_fds", Kind::Gauge, "How many files the process may have open."),
+        read: |_| getrlimit(Resource::Nofile).current.map(|limit| limit as f64),
+    },
+];
+
+/// The table's rows.
+pub fn heads() -> impl Iterator<Item = &'static Head> {
+    std::iter::once(&BUILD).chain(SINGLES.iter().map(|single| &single.head))
+}
+
+/// Writes them.
+pub fn write(page: &mut Page, clock: &Clock) {
+    page.head(&BUILD);
+    page.value(&BUILD, &[VERSION], 1);
+    page.singles(&SINGLES, clock);
+}
+
+/// User and system time of `/proc/self/stat`; the name before them may hold spaces and brackets.
+fn cpu_seconds(stat: &str) -> Option<f64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some((user + system) as f64 / clock_ticks_per_second() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cpu_seconds;
+
+    #[test]
+    fn a_name_with_brackets_does_not_shift_the_fields() {
+        let ticks = rustix::param::clock_ticks_per_second() as f64;
+        let stat = "7 (a) b) S 1 2 3 4 5 6 7 8 9 10 30 12 0 0";
+        assert_eq!(cpu_seconds(stat), Some(42.0 / ticks));
+    }
+}

@@ -1,0 +1,102 @@
+//! The queues that hold most messages: as many as `--metrics-queues` says, because every queue is several time series
+//! to whoever keeps them.
+
+use std::cmp::Reverse;
+
+use posthaste_wire::reply::Value;
+
+use super::{Head, Kind, Page};
+
+/// A figure of a queue: its head, its name in QLIST, how many of its units are one of the metric's.
+struct Row {
+    head: Head,
+    field: &'static str,
+    per_unit: f64,
+}
+
+const LABELS: &[&str] = &["queue"];
+
+static ROWS: [Row; 3] = [
+    Row {
+        head: Head {
+            name: "posthaste_queue_messages",
+            kind: Kind::Gauge,
+            labels: LABELS,
+            help: "Messages in a queue; only the queues that hold most are shown (--metrics-queues).",
+        },
+        field: "messages",
+        per_unit: 1.0,
+    },
+    Row {
+        head: Head {
+            name: "posthaste_queue_bytes",
+            kind: Kind::Gauge,
+            labels: LABELS,
+            help: "Bytes of the bodies in a queue; of the same queues.",
+        },
+        field: "bytes",
+        per_unit: 1.0,
+    },
+    Row {
+        head: Head {
+            name: "posthaste_queue_oldest_age_seconds",
+            kind: Kind::Gauge,
+            labels: LABELS,
+            help: "Age of the oldest message in a queue; of the same queues, if they hold one.",
+        },
+        field: "oldest_ms",
+        per_unit: 1000.0,
+    },
+];
+
+/// The table's rows.
+pub fn heads() -> impl Iterator<Item = &'static Head> {
+    ROWS.iter().map(|row| &row.head)
+}
+
+/// Writes the `shown` queues that hold most messages, of an answer to QLIST.
+pub fn write(page: &mut Page, list: &Value<'_>, shown: usize) {
+    let number = |queue: &Value<'_>, field: &str| queue.get(field.as_bytes()).and_then(Value::as_integer);
+    let mut queues: Vec<&Value<'_>> = list.parts().iter().collect();
+    queues.sort_by_key(|queue| (Reverse(number(queue, "messages")), number(queue, "id")));
+    queues.truncate(shown);
+    for Row { head, field, per_unit } in &ROWS {
+        page.head(head);
+        for queue in &queues {
+            let name = queue.get(b"name").and_then(Value::as_bytes).unwrap_or_default();
+            if let Some(value) = number(queue, field) {
+                page.value(head, &[&String::from_utf8_lossy(name)], value as f64 / per_unit);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_fullest_queues_are_shown() {
+        let text = |text: &'static str| Value::Bulk(text.as_bytes());
+        let queue = |name, messages| {
+            let fields = [("messages", messages), ("bytes", 2 * messages), ("oldest_ms", 1500)];
+            let numbers = fields.map(|(field, number)| (text(field), Value::Integer(number)));
+            Value::Map([(text("name"), text(name))].into_iter().chain(numbers).collect())
+        };
+        let mut page = Page::default();
+        write(&mut page, &Value::Array(vec![queue("a", 3), queue("b", 7), queue("c", 5)]), 2);
+        let text = page.text();
+        let values: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(
+            values,
+            [
+                "posthaste_queue_messages{queue=\"b\"} 7",
+                "posthaste_queue_messages{queue=\"c\"} 5",
+                "posthaste_queue_bytes{queue=\"b\"} 14",
+                "posthaste_queue_bytes{queue=\"c\"} 10",
+                "posthaste_queue_oldest_age_seconds{queue=\"b\"} 1.5",
+                "posthaste_queue_oldest_age_seconds{queue=\"c\"} 1.5",
+            ]
+        );
+    }
+}

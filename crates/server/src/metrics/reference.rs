@@ -1,0 +1,84 @@
+//! The tables of metrics as a page of the reference.
+
+use std::fmt::Write as _;
+
+use super::{Head, process, requests, router, tier};
+
+const BEGIN: &str = "# Metrics
+
+What `GET /metrics` gives, in the text format of Prometheus 0.0.4. Written by `make reference` from the table in the program
+(`crates/server/src/metrics/`).
+
+Times are seconds, sizes bytes. What ends in `_total` only grows until the process ends: ask for its `rate()`. Histograms have
+buckets from 10 µs to 10 s; an observation up to 1/128 longer than the end of a bucket may count to it, and sums are exact.
+They and the counters of requests are those of the windows that are over (`--window`). A kind of request has its series
+from its first request on.
+
+    histogram_quantile(0.99, sum by (kind, le) (rate(posthaste_request_duration_seconds_bucket[1m])))
+
+Where accounts are closed, `/metrics` needs one: `basic_auth` in `scrape_configs`. Queues are shown as far as that account may
+see them. Rules and a dashboard that use these metrics are in `deploy/prometheus/` and `deploy/grafana/`.
+";
+
+/// The page.
+#[must_use]
+pub fn page() -> String {
+    let mut text = BEGIN.to_owned();
+    let common: Vec<&str> = process::heads().chain(requests::HEADS).map(|head| head.name).collect();
+    let own = |head: &&Head| !common.contains(&head.name);
+    section(&mut text, "Both tiers", process::heads().chain(requests::HEADS));
+    section(&mut text, "posthaste queue", tier::heads().filter(own));
+    section(&mut text, "posthaste cache", router::heads().filter(own));
+    text
+}
+
+fn section(text: &mut String, title: &str, heads: impl Iterator<Item = &'static Head>) {
+    // Writing to a String does not fail.
+    let _ = write!(text, "\n## {title}\n\n| metric | type | labels | says |\n| --- | --- | --- | --- |\n");
+    for Head { name, kind, labels, help } in heads {
+        let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+        let _ = writeln!(text, "| `{name}` | {} | {} | {help} |", kind.name(), labels.join(", "));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::{Kind, store};
+    use crate::path::worker::Store;
+    use crate::queue::choice::StoreChoice;
+    use crate::time::Time;
+
+    #[test]
+    fn names_follow_the_conventions() {
+        for head in tier::heads().chain(router::heads()) {
+            let Head { name, kind, help, .. } = head;
+            assert!(name.starts_with("posthaste_") || name.starts_with("process_"), "{name}");
+            assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
+            assert!(help.ends_with('.') && !help.contains('\n'), "{name}: {help}");
+        }
+    }
+
+    #[test]
+    fn no_name_stands_for_two_metrics_of_a_tier() {
+        for heads in [tier::heads().collect::<Vec<_>>(), router::heads().collect()] {
+            let mut names: Vec<&str> = heads.iter().map(|head| head.name).collect();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), heads.len());
+        }
+    }
+
+    #[test]
+    fn every_figure_of_the_stores_in_this_process_has_its_metric() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let clock = posthaste_measure::Clock::start();
+        for choice in [StoreChoice::Memory, StoreChoice::Mock(1), StoreChoice::Embedded(dir.path().into())] {
+            let store: std::sync::Arc<dyn Store> =
+                choice.open(None, None, Time::start(), clock).expect("it opens");
+            for (figure, _) in store.figures() {
+                assert!(store::knows(figure), "{choice}: {figure}");
+            }
+        }
+    }
+}

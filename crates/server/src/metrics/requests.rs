@@ -1,0 +1,76 @@
+//! What was answered and how long it took, of any tier: from the histograms that the collector keeps anyway, so requests
+//! pay nothing for it. Figures are those of the windows that are over.
+
+use posthaste_measure::{Ending, Meter};
+
+use super::{Head, Kind, Page};
+
+/// Requests by how they ended.
+pub const REQUESTS: Head = Head {
+    name: "posthaste_requests_total",
+    kind: Kind::Counter,
+    labels: &["kind", "ending"],
+    help: "Requests answered, by kind and ending (ok, null: nothing was there, error).",
+};
+
+/// How long requests took.
+pub const RESPONSE: Head = Head {
+    name: "posthaste_request_duration_seconds",
+    kind: Kind::Histogram,
+    labels: &["kind"],
+    help: "Time from the whole request being there to its answer being handed to the network.",
+};
+
+/// How long requests took in the stages whose distribution is kept.
+pub const STAGE: Head = Head {
+    name: "posthaste_stage_duration_seconds",
+    kind: Kind::Histogram,
+    labels: &["kind", "stage"],
+    help: "Time in a stage, of the requests that passed it: waiting (in the line), service (the store or the servers), \
+           and what the store tells of itself: sync (the disk) or statement (PostgreSQL).",
+};
+
+/// The time of all stages.
+pub const STAGE_SUM: Head = Head {
+    name: "posthaste_stage_seconds_total",
+    kind: Kind::Counter,
+    labels: &["kind", "stage"],
+    help: "Time that all requests together spent in each of the five stages parse, waiting, dispatch, service, reply; \
+           divide its rate by that of posthaste_requests_total.",
+};
+
+/// The table's rows.
+pub const HEADS: [&Head; 4] = [&REQUESTS, &RESPONSE, &STAGE, &STAGE_SUM];
+
+/// The name under which a distribution of whole requests is kept.
+const WHOLE: &str = "response";
+
+/// Writes them.
+pub fn write(page: &mut Page, meter: &Meter) {
+    let tallies = meter.tallies();
+    page.head(&REQUESTS);
+    for (kind, tally) in tallies.active() {
+        for ending in [Ending::Ok, Ending::Null, Ending::Error] {
+            page.value(&REQUESTS, &[kind, ending.name()], tally.ended(ending));
+        }
+    }
+    page.head(&RESPONSE);
+    for (kind, tally) in tallies.active() {
+        for (_, distribution) in tally.distributions().filter(|(name, _)| *name == WHOLE) {
+            page.histogram(&RESPONSE, &[kind], distribution);
+        }
+    }
+    page.head(&STAGE);
+    for (kind, tally) in tallies.active() {
+        let stages = tally.distributions().filter(|(name, stage)| *name != WHOLE && stage.count() > 0);
+        for (name, distribution) in stages {
+            page.histogram(&STAGE, &[kind, name], distribution);
+        }
+    }
+    page.head(&STAGE_SUM);
+    for (kind, tally) in tallies.active() {
+        for (stage, ns) in tally.stages() {
+            page.value(&STAGE_SUM, &[kind, stage], ns as f64 / 1e9);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What the stores tell of themselves, under the names that INFO shows.
+//!
+//! A store has figures without types or units, because INFO has none either. This table gives them both.
+
+use super::{Head, Kind, Page};
+
+/// A figure of a store, and the metric it becomes.
+struct Row {
+    /// Its name in INFO.
+    figure: &'static str,
+    /// How many of its units are one of the metric's.
+    per_unit: f64,
+    head: Head,
+}
+
+const fn row(figure: &'static str, name: &'static str, kind: Kind, help: &'static str) -> Row {
+    Row { figure, per_unit: 1.0, head: Head::plain(name, kind, help) }
+}
+
+static ROWS: [Row; 23] = [
+    row("store_failed", "posthaste_store_failed", Kind::Gauge, "1 while the store refuses changes."),
+    row("queues", "posthaste_store_queues", Kind::Gauge, "Queues."),
+    row(
+        "messages",
+        "posthaste_store_messages",
+        Kind::Gauge,
+        "Messages in all queues, leased and delayed ones included.",
+    ),
+    row("message_bytes", "posthaste_store_message_bytes", Kind::Gauge, "Bytes of their bodies."),
+    row(
+        "accounts",
+        "posthaste_store_accounts",
+        Kind::Gauge,
+        "Accounts that ever logged in or stand in the accounts file.",
+    ),
+    row(
+        "blocked_clients",
+        "posthaste_store_blocked_clients",
+        Kind::Gauge,
+        "Clients whose POP waits for a message.",
+    ),
+    row(
+        "remembered_answers",
+        "posthaste_store_remembered_answers",
+        Kind::Gauge,
+        "Answers kept for repeated requests (DEDUP, REQID). Embedded.",
+    ),
+    row(
+        "state_bytes",
+        "posthaste_store_state_bytes",
+        Kind::Gauge,
+        "Memory of the selection state, which --memory-limit bounds. Embedded.",
+    ),
+    row("log_bytes", "posthaste_store_log_bytes", Kind::Gauge, "Bytes in the log. Embedded."),
+    row(
+        "log_live_bytes",
+        "posthaste_store_log_live_bytes",
+        Kind::Gauge,
+        "Those of them that are still needed. Embedded.",
+    ),
+    row("log_segments", "posthaste_store_log_segments", Kind::Gauge, "Files of the log. Embedded."),
+    row(
+        "disk_bytes",
+        "posthaste_store_disk_bytes",
+        Kind::Gauge,
+        "Disk space that the store has claimed. Embedded.",
+    ),
+    row(
+        "store_connections_made",
+        "posthaste_store_connections_made_total",
+        Kind::Counter,
+        "Connections made to the database; it grows when they break. PostgreSQL.",
+    ),
+    row("links_used", "posthaste_store_links_used", Kind::Gauge, "Workers' connections at work. PostgreSQL."),
+    row(
+        "links_idle",
+        "posthaste_store_links_idle",
+        Kind::Gauge,
+        "Workers' connections that wait for work. PostgreSQL.",
+    ),
+    row(
+        "links_waited",
+        "posthaste_store_links_waited_total",
+        Kind::Counter,
+        "How often a worker waited for a connection because the database admits no more. PostgreSQL.",
+    ),
+    row(
+        "keeper_ticks",
+        "posthaste_keeper_ticks_total",
+        Kind::Counter,
+        "How often the keeper let time pass. PostgreSQL.",
+    ),
+    Row {
+        figure: "keeper_silent_ms",
+        per_unit: 1000.0,
+        head: Head::plain(
+            "posthaste_keeper_silent_seconds",
+            Kind::Gauge,
+            "Time since it last did; leases and delays end late by as much. PostgreSQL.",
+        ),
+    },
+    row(
+        "keeper_ring_turns",
+        "posthaste_keeper_ring_turns_total",
+        Kind::Counter,
+        "How often this middleware's keeper turned the ring of messages. PostgreSQL.",
+    ),
+    row(
+        "keeper_turn_failures",
+        "posthaste_keeper_turn_failures_total",
+        Kind::Counter,
+        "How often looking at the ring failed. PostgreSQL.",
+    ),
+    row(
+        "keeper_news_told",
+        "posthaste_keeper_news_told_total",
+        Kind::Counter,
+        "Notifications sent to other middlewares. PostgreSQL.",
+    ),
+    row(
+        "keeper_news_heard",
+        "posthaste_keeper_news_heard_total",
+        Kind::Counter,
+        "Notifications heard from others. PostgreSQL.",
+    ),
+    row(
+        "keeper_listens",
+        "posthaste_keeper_listens",
+        Kind::Gauge,
+        "1 while notifications arrive; behind a transaction pooler they do not, and blocked pops wake within 1 s. PostgreSQL.",
+    ),
+];
+
+/// The table's rows.
+pub fn heads() -> impl Iterator<Item = &'static Head> {
+    ROWS.iter().map(|row| &row.head)
+}
+
+/// Writes what a store told.
+pub fn write(page: &mut Page, figures: &[(&'static str, u64)]) {
+    for (figure, value) in figures {
+        if let Some(Row { per_unit, head, .. }) = ROWS.iter().find(|row| row.figure == *figure) {
+            page.head(head);
+            page.value(head, &[], *value as f64 / per_unit);
+        }
+    }
+}
+
+/// Whether a store's figure has its row.
+#[must_use]
+pub fn knows(figure: &str) -> bool {
+    ROWS.iter().any(|row| row.figure == figure)
+}

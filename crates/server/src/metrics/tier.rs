@@ -1,0 +1,107 @@
+//! What the queue tier has: clients, the line, readiness, the disk its store is on.
+
+use std::path::Path;
+
+use rustix::fs::{StatVfs, statvfs};
+
+use super::{Head, Kind, Page, Single, process, queues, requests, store};
+use crate::house::House;
+
+static SINGLES: [Single<House>; 10] = [
+    Single {
+        head: Head::plain("posthaste_connections", Kind::Gauge, "Clients that are connected."),
+        read: |house| Some(house.clients.len() as f64),
+    },
+    Single {
+        head: Head::plain(
+            "posthaste_connections_max",
+            Kind::Gauge,
+            "Most clients (--max-clients); more are refused.",
+        ),
+        read: |house| Some(house.connections_max as f64),
+    },
+    Single {
+        head: Head::plain("posthaste_connections_total", Kind::Counter, "Clients that ever connected."),
+        read: |house| Some(house.clients.total() as f64),
+    },
+    Single {
+        head: Head::plain("posthaste_line_requests", Kind::Gauge, "Requests that wait for a worker."),
+        read: |house| Some(house.line.len() as f64),
+    },
+    Single {
+        head: Head::plain(
+            "posthaste_line_requests_max",
+            Kind::Gauge,
+            "Most requests that may wait (--line-limit); more get BUSY.",
+        ),
+        read: |house| Some(house.line.requests_max() as f64),
+    },
+    Single {
+        head: Head::plain(
+            "posthaste_ready",
+            Kind::Gauge,
+            "1 while the store accepts changes, as /readyz says.",
+        ),
+        read: |house| Some(f64::from(u8::from(house.store.trouble().is_none()))),
+    },
+    Single {
+        head: Head::plain(
+            "posthaste_slow_requests_total",
+            Kind::Counter,
+            "Requests that took longer than --slow; absent without it.",
+        ),
+        read: |house| house.slow.as_ref().map(|slow| slow.count() as f64),
+    },
+    Single {
+        head: Head::plain(
+            "posthaste_traces_lost_total",
+            Kind::Counter,
+            "Messages with traces that the collector was not told of; absent without --traces.",
+        ),
+        read: |house| house.tracer.as_ref().map(|tracer| tracer.lost() as f64),
+    },
+    Single {
+        head: Head::plain(
+            "posthaste_disk_free_bytes",
+            Kind::Gauge,
+            "Free space on the disk of an embedded store, for users without privileges.",
+        ),
+        read: |house| {
+            disk(house.store_dir.as_deref()).map(|disk| disk.f_bavail as f64 * disk.f_frsize as f64)
+        },
+    },
+    Single {
+        head: Head::plain(
+            "posthaste_disk_size_bytes",
+            Kind::Gauge,
+            "Size of the disk that an embedded store is on.",
+        ),
+        read: |house| {
+            disk(house.store_dir.as_deref()).map(|disk| disk.f_blocks as f64 * disk.f_frsize as f64)
+        },
+    },
+];
+
+fn disk(dir: Option<&Path>) -> Option<StatVfs> {
+    statvfs(dir?).ok()
+}
+
+/// The table's rows, in the order of the page.
+pub fn heads() -> impl Iterator<Item = &'static Head> {
+    process::heads()
+        .chain(SINGLES.iter().map(|single| &single.head))
+        .chain(store::heads())
+        .chain(requests::HEADS)
+        .chain(queues::heads())
+}
+
+/// Writes all but the queues, which have to be asked for.
+#[must_use]
+pub fn page(house: &House) -> Page {
+    let mut page = Page::default();
+    process::write(&mut page, &house.clock);
+    page.singles(&SINGLES, house);
+    store::write(&mut page, &house.store.figures());
+    requests::write(&mut page, &house.meter);
+    page
+}

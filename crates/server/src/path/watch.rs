@@ -1,0 +1,78 @@
+//! Single requests that somebody wants to know of, once their answer is written: slow ones for the log, those of messages
+//! with a trace for the collector. Without `--slow` and `--traces` nothing is looked at.
+
+use posthaste_measure::{Noted, Trail};
+use posthaste_wire::command::Kind;
+use posthaste_wire::operation::Operation;
+
+use super::bundle::{Bundle, Request, RequestName, ending};
+use crate::clients::Clients;
+use crate::house::House;
+use crate::slow::{Slow, SlowLog};
+use crate::trace::{Ended, Tracer};
+
+/// A bundle is over: all stamps are taken.
+pub(super) fn tell(house: &House, bundle: &mut Bundle) {
+    if let Some(slow) = &house.slow {
+        for (place, request) in bundle.requests.iter().enumerate() {
+            tell_slow_one(slow, &house.clients, bundle, place, request);
+        }
+    }
+    if let Some(tracer) = &house.tracer {
+        tell_traced(tracer, bundle);
+    }
+}
+
+fn tell_traced(tracer: &Tracer, bundle: &mut Bundle) {
+    for passage in std::mem::take(&mut bundle.passages) {
+        let Some(request) = bundle.requests.get(passage.place) else { continue };
+        let id = bundle.id(passage.place).to_string();
+        tracer.take(Ended { passage, request: id, stamps: request.stamps });
+    }
+}
+
+fn tell_slow_one(log: &SlowLog, clients: &Clients, bundle: &Bundle, place: usize, request: &Request) {
+    let trail = Trail::from(request.stamps);
+    let meant_ms = match &request.operation {
+        Operation::Pop(pop) => pop.block_ms,
+        _ => 0,
+    };
+    if !log.is_slow(trail.response(), meant_ms.saturating_mul(1_000_000)) {
+        return;
+    }
+    let queue = request.operation.queue();
+    log.tell(Slow {
+        queue: queue.map(|queue| String::from_utf8_lossy(queue.of(&bundle.bytes)).into_owned()),
+        kind: request.kind.name(),
+        ending: ending(request.outcome),
+        trail,
+        told_ns: bundle.told_ns,
+        request_bytes: request.request_bytes,
+        answer_bytes: request.answer_bytes,
+        ..about(clients, bundle.id(place))
+    });
+}
+
+/// A request that was answered on the spot is over.
+pub(super) fn tell_slow(log: &SlowLog, clients: &Clients, id: RequestName, noted: &Noted) {
+    if log.is_slow(noted.trail.response(), 0) {
+        log.tell(Slow {
+            kind: Kind::NAMES.get(usize::from(noted.kind)).copied().unwrap_or_default(),
+            ending: noted.ending,
+            trail: noted.trail,
+            request_bytes: noted.request_bytes,
+            answer_bytes: noted.answer_bytes,
+            ..about(clients, id)
+        });
+    }
+}
+
+/// Whose request it was, as far as he is still here.
+fn about(clients: &Clients, id: RequestName) -> Slow {
+    let client = clients.get(id.client);
+    Slow {
+        peer: client.as_ref().map(|client| client.peer.clone()),
+        account: client.map(|client| client.about().account.clone()),
+        ..Slow::of(id.to_string())
+    }
+}

@@ -1,0 +1,123 @@
+//! What lies between us and the database, and what it has room for: for `posthaste admin doctor`.
+//!
+//! A pooler answers in PostgreSQL's name and says nothing of itself, so its mode is found out by watching which session of the
+//! server serves us: a transaction pooler gives us another one when somebody else was let go last.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::runtime;
+use tokio::time::timeout;
+use tokio_postgres::{Client, SimpleQueryMessage};
+
+use super::address::PostgresAddress;
+use super::connect::connect;
+use super::report::{ReportError, rows};
+
+/// A pooler with a single session lets nobody else in meanwhile.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Whether the session began with what this client said when it connected; see the keeper.
+const OWN_SESSION: &str = "SELECT count(*) FROM pg_settings
+    WHERE name IN ('application_name', 'client_encoding') AND source = 'client'";
+
+const ROOM: &str = "SELECT current_setting('max_connections')::int AS connections_max,
+    (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections";
+
+/// What stands between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pooler {
+    /// Nothing.
+    None,
+    /// A pooler that gives each client a session.
+    Session,
+    /// A pooler that gives each transaction a session.
+    Transaction,
+    /// A pooler, and no more could be found out.
+    Unknown,
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Examined {
+    /// What stands between.
+    pub pooler: Pooler,
+    /// How far the server's clock is ahead of ours, in milliseconds.
+    pub clock_ahead_ms: i64,
+    /// That may be wrong by so much.
+    pub clock_error_ms: i64,
+    /// Clients that are connected to the server.
+    pub connections: i64,
+    /// Most that may be.
+    pub connections_max: i64,
+}
+
+/// Looks at a database.
+///
+/// # Errors
+/// What stands in the way and what to do.
+pub fn examine(address: &PostgresAddress) -> Result<Examined, ReportError> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(ReportError::Runtime)?.block_on(async {
+        let (first, connection) = connect(address).await.map_err(ReportError::Connect)?;
+        let one = tokio::spawn(connection);
+        let found = look(&first, address).await;
+        drop(first);
+        // The connection ends when its client is gone. Wait for it, so that the server has been told.
+        let _ = one.await;
+        found
+    })
+}
+
+async fn look(first: &Client, address: &PostgresAddress) -> Result<Examined, ReportError> {
+    let pooler = match value(first, OWN_SESSION).await?.as_str() {
+        "2" => Pooler::None,
+        _ => match connect(address).await {
+            Ok((second, connection)) => {
+                let two = tokio::spawn(connection);
+                let mode = timeout(PATIENCE, mode(first, &second)).await;
+                drop(second);
+                let _ = timeout(PATIENCE, two).await; // a pooler may keep it until its server is free
+                mode.unwrap_or(Ok(Pooler::Unknown))?
+            }
+            Err(_) => Pooler::Unknown,
+        },
+    };
+    let before = now_ms();
+    let theirs = value(first, "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint").await?;
+    let after = now_ms();
+    let room = rows(first, ROOM).await?.pop().unwrap_or_default();
+    let number = |name: &str| room[name].as_i64().unwrap_or(0);
+    Ok(Examined {
+        pooler,
+        clock_ahead_ms: theirs.parse::<i64>().unwrap_or(before) - i64::midpoint(before, after),
+        clock_error_ms: (after - before) / 2 + 1,
+        connections: number("connections"),
+        connections_max: number("connections_max"),
+    })
+}
+
+/// The first client's session is let go last, so a transaction pooler gives it to the second one next.
+async fn mode(first: &Client, second: &Client) -> Result<Pooler, ReportError> {
+    first.simple_query("BEGIN").await?;
+    second.simple_query("BEGIN").await?;
+    let own = value(second, "SELECT pg_backend_pid()").await?;
+    second.simple_query("COMMIT").await?;
+    first.simple_query("COMMIT").await?;
+    let next = value(second, "SELECT pg_backend_pid()").await?;
+    Ok(if own == next { Pooler::Session } else { Pooler::Transaction })
+}
+
+/// The only value of a query, as text.
+async fn value(client: &Client, query: &str) -> Result<String, ReportError> {
+    let answers = client.simple_query(query).await?;
+    let value = answers.iter().find_map(|answer| match answer {
+        SimpleQueryMessage::Row(row) => row.get(0),
+        _ => None,
+    });
+    Ok(value.unwrap_or_default().to_owned())
+}
+
+fn now_ms() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
+}

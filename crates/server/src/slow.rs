@@ -1,0 +1,167 @@
+//! Requests that took too long, told in the log: whose they were and where their time went.
+//!
+//! Whoever reads the log may be slow, and a network thread waits for nobody: lines are written by a thread of their own.
+//! When all requests are slow, most lines would say the same, so there are only so many a second, and how many are not told is told.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+use posthaste_measure::{Ending, Trail};
+
+/// Requests that wait to be told.
+const WAITING_MAX: usize = 1024;
+/// Lines in a second.
+const LINES_PER_S: u32 = 100;
+
+/// A slow request.
+#[derive(Debug)]
+pub struct Slow {
+    /// Which one: the client's number and the request's on its connection.
+    pub request: String,
+    /// Where its client is; None: it has gone.
+    pub peer: Option<String>,
+    /// As whom it asked.
+    pub account: Option<String>,
+    /// The queue it named.
+    pub queue: Option<String>,
+    /// Its kind.
+    pub kind: &'static str,
+    /// How it ended.
+    pub ending: Ending,
+    /// When it passed the stations.
+    pub trail: Trail,
+    /// What the store told of the time it needed, in nanoseconds; 0: nothing.
+    pub told_ns: u64,
+    /// Its length; 0: not counted.
+    pub request_bytes: u32,
+    /// The length of its answer; 0: not counted.
+    pub answer_bytes: u32,
+}
+
+impl Slow {
+    /// A request of which nothing more is known.
+    #[must_use]
+    pub fn of(request: String) -> Self {
+        Self {
+            request,
+            peer: None,
+            account: None,
+            queue: None,
+            kind: "",
+            ending: Ending::Ok,
+            trail: Trail::default(),
+            told_ns: 0,
+            request_bytes: 0,
+            answer_bytes: 0,
+        }
+    }
+}
+
+/// The log of slow requests.
+#[derive(Debug)]
+pub struct SlowLog {
+    limit_ns: u64,
+    count: AtomicU64,
+    untold: Arc<AtomicU64>,
+    told: SyncSender<Slow>,
+}
+
+impl SlowLog {
+    /// Tells of requests that take longer than `limit`.
+    ///
+    /// # Errors
+    /// The system's, when it gives no thread.
+    pub fn start(limit: Duration) -> io::Result<Self> {
+        let (told, slow) = sync_channel(WAITING_MAX);
+        let untold = Arc::new(AtomicU64::new(0));
+        let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        let shared = Arc::clone(&untold);
+        Builder::new().name("slow-log".into()).spawn(move || write_all(&slow, &shared))?;
+        Ok(Self { limit_ns, count: AtomicU64::new(0), untold, told })
+    }
+
+    /// Whether a request that took so long, and had asked to wait for up to `meant_ns`, is slow.
+    #[must_use]
+    pub fn is_slow(&self, response_ns: u64, meant_ns: u64) -> bool {
+        response_ns > self.limit_ns.saturating_add(meant_ns)
+    }
+
+    /// Tells of one.
+    pub fn tell(&self, slow: Slow) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        if self.told.try_send(slow).is_err() {
+            self.untold.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many there were.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+}
+
+fn write_all(slow: &Receiver<Slow>, untold: &AtomicU64) {
+    let mut second = Instant::now();
+    let mut lines = 0;
+    while let Ok(slow) = slow.recv() {
+        if second.elapsed() >= Duration::from_secs(1) {
+            (second, lines) = (Instant::now(), 0);
+            let requests = untold.swap(0, Ordering::Relaxed);
+            if requests > 0 {
+                tracing::warn!(requests, "more slow requests than are told one by one");
+            }
+        }
+        if lines < LINES_PER_S {
+            lines += 1;
+            write(&slow);
+        } else {
+            untold.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn write(slow: &Slow) {
+    let [parse_ms, waiting_ms, dispatch_ms, service_ms, reply_ms] = slow.trail.stages().map(milliseconds);
+    tracing::warn!(
+        request = slow.request,
+        kind = slow.kind,
+        ending = slow.ending.name(),
+        response_ms = milliseconds(slow.trail.response()),
+        parse_ms,
+        waiting_ms,
+        dispatch_ms,
+        service_ms,
+        store_ms = (slow.told_ns > 0).then(|| milliseconds(slow.told_ns)),
+        reply_ms,
+        queue = slow.queue,
+        account = slow.account,
+        peer = slow.peer,
+        request_bytes = (slow.request_bytes > 0).then_some(slow.request_bytes),
+        answer_bytes = (slow.answer_bytes > 0).then_some(slow.answer_bytes),
+        "slow request"
+    );
+}
+
+/// Nanoseconds as milliseconds, in whole microseconds.
+fn milliseconds(ns: u64) -> f64 {
+    (ns / 1000) as f64 / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pop_that_waits_as_asked_is_not_slow() {
+        let log = SlowLog::start(Duration::from_millis(50)).expect("a thread");
+        assert!(log.is_slow(50_000_001, 0));
+        assert!(!log.is_slow(50_000_000, 0));
+        assert!(!log.is_slow(1_040_000_000, 1_000_000_000));
+        assert!(log.is_slow(1_060_000_000, 1_000_000_000));
+    }
+}

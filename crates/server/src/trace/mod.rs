@@ -1,0 +1,217 @@
+//! Traces: a message that carries a W3C `traceparent` among its headers leads to spans of its way through this tier.
+//!
+//! A SEND of such a message is a span under the sender's, a POP that hands it out another one in the same trace, each with
+//! its stages below it. Only those are looked at closely, and only with `--traces`: what a request without such a header
+//! pays is a glance at its headers. Spans are made and sent by a thread of their own; when it cannot keep up they are
+//! left out and counted, for a trace is not worth a request.
+
+pub mod context;
+pub mod exporter;
+pub mod otlp;
+
+use posthaste_measure::Stamps;
+use posthaste_wire::operation::Operation;
+use posthaste_wire::reply::{Reply, Value, decode};
+
+pub use self::context::Context;
+pub use self::exporter::Tracer;
+use crate::path::bundle::{Bundle, Request};
+use crate::queue::rules::Outcome;
+
+/// The header's name.
+pub const HEADER: &[u8] = b"traceparent";
+
+/// What was done with a message that has a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It was sent.
+    Send,
+    /// It was handed out.
+    Receive,
+}
+
+/// A message with a trace in a request that was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Passage {
+    /// The request's place in its bundle.
+    pub place: usize,
+    /// What was done.
+    pub step: Step,
+    /// The trace, and the span it belongs under.
+    pub parent: Context,
+    /// The message's id.
+    pub message: u64,
+    /// Its queue.
+    pub queue: String,
+    /// The length of its body.
+    pub body_bytes: usize,
+}
+
+/// A passage whose request is over.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// What was done.
+    pub passage: Passage,
+    /// The request: its client's number and its own.
+    pub request: String,
+    /// When it passed the stations.
+    pub stamps: Stamps,
+}
+
+/// The messages with traces that an answered bundle sent or got.
+#[must_use]
+pub fn passages(bundle: &Bundle) -> Vec<Passage> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    for (place, request) in bundle.requests.iter().enumerate() {
+        let end = at + request.answer_bytes as usize;
+        let answer = bundle.answers.get(at..end).unwrap_or_default();
+        at = end;
+        if request.outcome == Outcome::Ok {
+            look(place, request, &bundle.bytes, answer, &mut found);
+        }
+    }
+    found
+}
+
+fn look(place: usize, request: &Request, bytes: &[u8], answer: &[u8], found: &mut Vec<Passage>) {
+    match &request.operation {
+        Operation::Send(send) => {
+            let header = send.headers.iter().find(|(name, _)| name.of(bytes).eq_ignore_ascii_case(HEADER));
+            let Some(parent) = header.and_then(|(_, value)| Context::parse(value.of(bytes))) else { return };
+            let Reply::Value(Value::Integer(id), _) = decode(answer) else { return };
+            found.push(Passage {
+                place,
+                step: Step::Send,
+                parent,
+                message: id.unsigned_abs(),
+                queue: text(send.queue.of(bytes)),
+                body_bytes: send.body.of(bytes).len(),
+            });
+        }
+        Operation::Pop(_) if holds_header(answer) => {
+            let Reply::Value(answer, _) = decode(answer) else { return };
+            let one = std::slice::from_ref(&answer);
+            let messages = if answer.get(b"id").is_some() { one } else { answer.parts() };
+            found.extend(messages.iter().filter_map(|message| received(place, message)));
+        }
+        _ => {}
+    }
+}
+
+fn received(place: usize, message: &Value<'_>) -> Option<Passage> {
+    let bytes = |name: &[u8]| message.get(name).and_then(Value::as_bytes).unwrap_or_default();
+    let parent = Context::parse(header_of(message.get(b"headers")?)?)?;
+    Some(Passage {
+        place,
+        step: Step::Receive,
+        parent,
+        message: message.get(b"id")?.as_integer()?.unsigned_abs(),
+        queue: text(bytes(b"queue")),
+        body_bytes: bytes(b"body").len(),
+    })
+}
+
+/// The header in a map, or in a flat array of names and values; names are compared as those of HTTP are.
+fn header_of<'a>(headers: &Value<'a>) -> Option<&'a [u8]> {
+    let is_it = |name: &Value<'_>| name.as_bytes().is_some_and(|name| name.eq_ignore_ascii_case(HEADER));
+    match headers {
+        Value::Map(pairs) => pairs.iter().find(|(name, _)| is_it(name))?.1.as_bytes(),
+        Value::Array(parts) => parts.chunks_exact(2).find(|pair| is_it(&pair[0]))?[1].as_bytes(),
+        _ => None,
+    }
+}
+
+/// Whether an answer may hold the header; a body may hold the word too.
+fn holds_header(answer: &[u8]) -> bool {
+    answer.windows(HEADER.len()).any(|window| window.eq_ignore_ascii_case(HEADER))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use posthaste_wire::command::{Command, Kind, parse};
+    use posthaste_wire::decode::{Decoded, Decoder, Limits};
+    use posthaste_wire::encode::Protocol;
+
+    use super::*;
+    use crate::path::bundle::Address;
+    use crate::queue::memory::Memory;
+    use crate::queue::rules::{Flow, Rules as _};
+
+    const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    /// A bundle with these requests, answered by a store.
+    fn answered(store: &mut Memory, protocol: Protocol, requests: &[&[&str]]) -> Bundle {
+        let mut bundle = Bundle::new(Address { thread: 0, slot: 0, client: 1 });
+        bundle.protocol = protocol;
+        bundle.account = store.account(b"ann");
+        for words in requests {
+            bundle.bytes.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+            for word in *words {
+                bundle.bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+            }
+        }
+        let bytes = bundle.bytes.clone();
+        let limits = Limits { bulk_bytes: 1000, request_bytes: 10_000, args: 100, inline_bytes: 1000 };
+        let mut decoder = Decoder::new(limits);
+        let (mut at, mut args) = (0, Vec::new());
+        while let Decoded::Request { end } = decoder.decode(&bytes, at, &mut args) {
+            let Ok(Command::Store(operation)) = parse(&args, &bytes, 1000) else { break };
+            bundle.requests.push(Request::new(operation, Kind::Send, 1));
+            at = end;
+            args.clear();
+            if at == bytes.len() {
+                break;
+            }
+        }
+        let mut news = Vec::new();
+        while let Some((ask, mut answer)) = bundle.next_ask() {
+            let outcome = match store.execute(1, ask, &mut answer, &mut news) {
+                Flow::Done(outcome) => outcome,
+                Flow::Waits(_) => Outcome::Null,
+            };
+            bundle.finish_one(outcome);
+        }
+        bundle
+    }
+
+    #[test]
+    fn a_message_with_a_trace_is_found_when_it_is_sent_and_when_it_is_handed_out() {
+        for protocol in [Protocol::Resp2, Protocol::Resp3] {
+            let mut store = Memory::new(1);
+            let sent = answered(
+                &mut store,
+                protocol,
+                &[
+                    &["QCREATE", "q"],
+                    &["SEND", "q", "traceparent"],
+                    &["SEND", "q", "two", "HEADER", "a", "b", "HEADER", "Traceparent", PARENT],
+                    &["SEND", "q", "three", "HEADER", "traceparent", "nonsense"],
+                ],
+            );
+            let parent = Context::parse(PARENT.as_bytes()).expect("a context");
+            let passage =
+                Passage { place: 2, step: Step::Send, parent, message: 2, queue: "q".into(), body_bytes: 3 };
+            assert_eq!(passages(&sent), [passage.clone()]);
+            let got = answered(&mut store, protocol, &[&["POP", "QUEUE", "q", "COUNT", "10"]]);
+            assert_eq!(passages(&got), [Passage { place: 0, step: Step::Receive, ..passage.clone() }]);
+            answered(&mut store, protocol, &[&["SEND", "q", "two", "HEADER", "traceparent", PARENT]]);
+            let got = answered(&mut store, protocol, &[&["POP", "QUEUE", "q"], &["POP", "QUEUE", "q"]]);
+            assert_eq!(passages(&got), [Passage { place: 0, step: Step::Receive, message: 4, ..passage }]);
+        }
+    }
+
+    #[test]
+    fn an_answer_that_was_taken_back_leaves_no_trace() {
+        let mut store = Memory::new(1);
+        let requests: &[&[&str]] = &[&["QCREATE", "q"], &["SEND", "q", "x", "HEADER", "traceparent", PARENT]];
+        let mut bundle = answered(&mut store, Protocol::Resp2, requests);
+        let fault = posthaste_wire::fault::Fault::new(posthaste_wire::fault::Word::Store, "no");
+        bundle.refuse_all(&fault);
+        assert_eq!(passages(&bundle), []);
+    }
+}

@@ -1,0 +1,130 @@
+//! Spans in OTLP's JSON, as `POST /v1/traces` of an OpenTelemetry collector takes them: ids in base16, times and other 64-bit
+//! numbers as texts. Names of attributes are those of OpenTelemetry's conventions for messaging.
+
+use posthaste_measure::{Clock, Trail};
+use serde_json::{Value as Json, json};
+
+use super::{Context, Ended, Step};
+use crate::info::VERSION;
+
+/// Kinds of spans, by OTLP's numbers.
+const INTERNAL: u8 = 1;
+const SERVER: u8 = 2;
+
+const STAGES: [&str; 5] = ["parse", "waiting", "dispatch", "service", "reply"];
+
+/// The body of a request that hands these over. `id` gives each span a number that no other has.
+pub fn export(ended: &[Ended], clock: Clock, mut id: impl FnMut() -> u64) -> Json {
+    let spans: Vec<Json> = ended.iter().flat_map(|ended| spans(ended, clock, &mut id)).collect();
+    json!({
+        "resourceSpans": [{
+            "resource": {
+                "attributes": [text("service.name", "posthaste"), text("service.version", VERSION)],
+            },
+            "scopeSpans": [{ "scope": { "name": "posthaste", "version": VERSION }, "spans": spans }],
+        }],
+    })
+}
+
+/// The span of a request, and one for each stage it spent time in.
+fn spans(ended: &Ended, clock: Clock, id: &mut impl FnMut() -> u64) -> Vec<Json> {
+    let Ended { passage, request, stamps } = ended;
+    let trail = Trail::from(*stamps);
+    let own = Context { span: id(), ..passage.parent };
+    let (operation, kind) = match passage.step {
+        Step::Send => ("send", "send"),
+        Step::Receive => ("pop", "receive"),
+    };
+    let mut whole = span(passage.parent, own.span, SERVER, stamps.received, trail.response(), clock);
+    whole["name"] = format!("{kind} {}", passage.queue).into();
+    whole["attributes"] = json!([
+        text("messaging.system", "posthaste"),
+        text("messaging.operation.name", operation),
+        text("messaging.operation.type", kind),
+        text("messaging.destination.name", &passage.queue),
+        text("messaging.message.id", &passage.message.to_string()),
+        number("messaging.message.body.size", passage.body_bytes),
+        text("posthaste.request", request),
+    ]);
+    let mut all = vec![whole];
+    let mut start = stamps.received;
+    for (name, length) in STAGES.into_iter().zip(trail.stages()) {
+        if length > 0 {
+            let mut stage = span(own, id(), INTERNAL, start, length, clock);
+            stage["name"] = name.into();
+            all.push(stage);
+        }
+        start += length;
+    }
+    all
+}
+
+/// A span without a name, under another one.
+fn span(parent: Context, id: u64, kind: u8, start: u64, length: u64, clock: Clock) -> Json {
+    let start = clock.started_unix_ns() + start;
+    json!({
+        "traceId": format!("{:032x}", parent.trace),
+        "spanId": format!("{id:016x}"),
+        "parentSpanId": format!("{:016x}", parent.span),
+        "kind": kind,
+        "startTimeUnixNano": start.to_string(),
+        "endTimeUnixNano": (start + length).to_string(),
+    })
+}
+
+fn text(key: &str, value: &str) -> Json {
+    json!({ "key": key, "value": { "stringValue": value } })
+}
+
+fn number(key: &str, value: usize) -> Json {
+    json!({ "key": key, "value": { "intValue": value.to_string() } })
+}
+
+#[cfg(test)]
+mod tests {
+    use posthaste_measure::Stamps;
+
+    use super::super::Passage;
+    use super::*;
+
+    #[test]
+    fn the_stages_lie_below_their_request_one_after_another() {
+        let parent = Context { trace: 0xabc, span: 7 };
+        let passage =
+            Passage { place: 0, step: Step::Receive, parent, message: 5, queue: "q".into(), body_bytes: 3 };
+        let stamps = Stamps { received: 10, enqueued: 11, dequeued: 13, sent: 13, answered: 25, replied: 41 };
+        let ended = Ended { passage, request: "1-2".into(), stamps };
+        let clock = Clock::start();
+        let mut last = 0;
+        let export = export(&[ended], clock, || {
+            last += 1;
+            last
+        });
+        let spans = &export["resourceSpans"][0]["scopeSpans"][0]["spans"];
+        let at = |place: usize, name: &str| {
+            let ns: u64 = spans[place][name].as_str().and_then(|ns| ns.parse().ok()).expect("a time");
+            ns - clock.started_unix_ns()
+        };
+        let told: Vec<(&str, u64, u64)> = (0..5)
+            .map(|place| {
+                let name = spans[place]["name"].as_str().expect("a name");
+                (name, at(place, "startTimeUnixNano"), at(place, "endTimeUnixNano"))
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("receive q", 10, 41),
+                ("parse", 10, 11),
+                ("waiting", 11, 13),
+                ("service", 13, 25),
+                ("reply", 25, 41)
+            ]
+        );
+        assert_eq!(spans[0]["parentSpanId"], "0000000000000007");
+        for place in 1..5 {
+            assert_eq!(spans[place]["parentSpanId"], spans[0]["spanId"]);
+            assert_eq!(spans[place]["traceId"], format!("{:032x}", 0xabc));
+        }
+    }
+}

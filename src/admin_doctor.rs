@@ -1,0 +1,93 @@
+//! `posthaste admin doctor`: looks a tier over, and says of everything that is not as it should be what to do.
+//!
+//! It asks what anybody may ask: the tier its metrics, the database its statistics, memcached its `stats`. What follows from
+//! these is decided in [`crate::admin_doctor_rules`], without asking anybody.
+
+use std::error::Error;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use posthaste_server::queue::choice::StoreChoice;
+use posthaste_server::queue::postgres::address::PostgresAddress;
+use posthaste_server::queue::postgres::examine::examine;
+use posthaste_server::queue::postgres::report::report_on;
+use serde_json::json;
+
+use crate::admin_doctor_memcached as memcached;
+use crate::admin_doctor_rules::{Finding, on_cache, on_database, on_queue, on_tier};
+use crate::config::Misuse;
+use crate::flags::DoctorFlags;
+use crate::web::Web;
+
+type Findings = Result<Vec<Finding>, Box<dyn Error>>;
+
+/// Prints the findings; a failure when one of them is a problem.
+pub(crate) fn run(flags: &DoctorFlags) -> Result<(), Box<dyn Error>> {
+    let mut findings = tier(flags)?;
+    if let Some(store) = &flags.store {
+        findings.extend(database(store, flags.older_than.as_secs())?);
+    }
+    findings.sort_by_key(|finding| !finding.is_problem);
+    let problems = findings.iter().filter(|finding| finding.is_problem).count();
+    if flags.json {
+        let rows: Vec<_> = findings
+            .iter()
+            .map(|finding| json!({ "problem": finding.is_problem, "about": finding.about, "text": finding.text }))
+            .collect();
+        println!("{:#}", json!({ "problems": problems, "findings": rows }));
+    } else {
+        for Finding { is_problem, about, text } in &findings {
+            println!("{} {about}: {text}", if *is_problem { "problem" } else { "note   " });
+        }
+        if problems == 0 {
+            println!("no problem found");
+        }
+    }
+    match problems {
+        0 => Ok(()),
+        1 => Err("1 problem found".into()),
+        problems => Err(format!("{problems} problems found").into()),
+    }
+}
+
+/// The tier itself, and what is behind it.
+fn tier(flags: &DoctorFlags) -> Findings {
+    let web = Web::new(&flags.reach)?;
+    let asked = now_s();
+    let figures = web.figures()?;
+    let here_s = f64::midpoint(asked, now_s());
+    let ready = web.get("/readyz")?;
+    let trouble = (ready.status != 200).then(|| ready.text.trim().to_owned());
+    let mut findings = on_tier(&figures, trouble.as_deref(), here_s);
+    if figures.get("posthaste_servers").is_some() {
+        findings.extend(on_cache(&figures));
+        // One that the tier does not reach would keep us waiting too.
+        let live = figures.by_label("posthaste_server_live").filter(|(_, live)| *live > 0.0);
+        let names: Vec<&str> = live.map(|(name, _)| name).collect();
+        findings.extend(memcached::examine(&names));
+    } else {
+        let status = web.json("/v1/status")?.unwrap_or_default();
+        let store = status["store"].as_str().unwrap_or_default();
+        findings.extend(on_queue(&figures, store, flags.store.is_some()));
+    }
+    Ok(findings)
+}
+
+/// The database behind it.
+fn database(store: &str, older_than_s: u64) -> Findings {
+    let address: PostgresAddress = match store.parse() {
+        Ok(StoreChoice::Postgres(address)) => *address,
+        Ok(other) => {
+            return Err(Misuse(format!("--store names the database (postgres://…), not {other}")).into());
+        }
+        Err(error) => return Err(Misuse(format!("--store: {error}")).into()),
+    };
+    let report = report_on(&address, older_than_s)?;
+    let mut findings: Vec<Finding> =
+        report.advice.into_iter().map(|advice| Finding::problem("database", advice)).collect();
+    findings.extend(on_database(&examine(&address)?));
+    Ok(findings)
+}
+
+fn now_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}

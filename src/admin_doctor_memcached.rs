@@ -1,0 +1,130 @@
+//! The memcached servers behind a cache tier, as far as they can be reached from here: whether they are alike, and full.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io::{Read as _, Write as _};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use posthaste_load::address::Address;
+
+use crate::admin_doctor_rules::Finding;
+
+/// A server's clock may be so many seconds off: what expires does so by it.
+const CLOCK_S: u64 = 2;
+/// More than any memcached says of itself.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+/// What a server says of itself.
+type Stats = BTreeMap<String, String>;
+
+/// Looks at each.
+pub(crate) fn examine(names: &[&str]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut versions: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for name in names {
+        match stats(name) {
+            Ok(stats) => {
+                findings.extend(on(name, &stats, now_s()));
+                versions.entry(stats.get("version").cloned().unwrap_or_default()).or_default().push(name);
+            }
+            Err(error) => {
+                findings.push(Finding::note("server", format!("{name} cannot be asked from here: {error}")))
+            }
+        }
+    }
+    findings.extend(on_versions(&versions));
+    findings
+}
+
+fn stats(name: &str) -> Result<Stats, Box<dyn Error>> {
+    let Ok(address) = name.parse::<Address>();
+    let mut stream = address.connect()?;
+    stream.write_all(b"stats\r\n")?;
+    let mut answer = Vec::new();
+    let mut buffer = [0; 4096];
+    while !answer.ends_with(b"END\r\n") {
+        let n = stream.read(&mut buffer)?;
+        answer.extend_from_slice(&buffer[..n]);
+        if n == 0 || answer.len() > ANSWER_BYTES_MAX || answer.starts_with(b"ERROR") {
+            return Err("it gives no stats".into());
+        }
+    }
+    let text = String::from_utf8_lossy(&answer);
+    let stat = |line: &str| {
+        let (name, value) = line.strip_prefix("STAT ")?.split_once(' ')?;
+        Some((name.to_owned(), value.trim_end().to_owned()))
+    };
+    Ok(text.lines().filter_map(stat).collect())
+}
+
+fn on(name: &str, stats: &Stats, here_s: u64) -> Vec<Finding> {
+    let number = |stat: &str| stats.get(stat).and_then(|value| value.parse::<u64>().ok());
+    let mut findings = Vec::new();
+    if let Some(theirs) = number("time").filter(|theirs| theirs.abs_diff(here_s) > CLOCK_S) {
+        let text = format!(
+            "the clock of {name} is {} s off the one here, and what expires does so by it: see whether time is \
+             synchronized there (timedatectl, chronyc tracking)",
+            theirs.abs_diff(here_s)
+        );
+        findings.push(Finding::problem("clock", text));
+    }
+    if let Some(refused) = number("rejected_connections").filter(|refused| *refused > 0) {
+        let text = format!("{name} has refused {refused} connections: raise its limit (memcached -c)");
+        findings.push(Finding::problem("server", text));
+    }
+    if let Some(evictions) = number("evictions").filter(|evictions| *evictions > 0) {
+        let text = format!(
+            "{name} has dropped {evictions} values for want of memory: more memory (memcached -m) keeps them"
+        );
+        findings.push(Finding::note("server", text));
+    }
+    findings
+}
+
+fn on_versions(versions: &BTreeMap<String, Vec<&str>>) -> Option<Finding> {
+    let told: Vec<String> =
+        versions.iter().map(|(version, names)| format!("{version} on {}", names.join(", "))).collect();
+    (told.len() > 1).then(|| {
+        let text = format!(
+            "servers differ ({}), and answers are those of the server that is asked: let them be alike",
+            told.join("; ")
+        );
+        Finding::note("version", text)
+    })
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(stat: &str, value: &str) -> Stats {
+        let healthy =
+            [("time", "1000"), ("evictions", "0"), ("rejected_connections", "0"), ("version", "1.6.18")];
+        let mut stats: Stats = healthy.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        stats.insert(stat.to_owned(), value.to_owned());
+        stats
+    }
+
+    #[test]
+    fn each_finding_has_its_remedy() {
+        assert_eq!(on("a", &with("time", "1001"), 1000), []);
+        for (stat, value, words) in
+            [("time", "990", "10 s off"), ("rejected_connections", "4", "-c"), ("evictions", "7", "-m")]
+        {
+            let findings = on("a", &with(stat, value), 1000);
+            assert!(findings.len() == 1 && findings[0].text.contains(words), "{findings:?}");
+        }
+    }
+
+    #[test]
+    fn servers_that_differ_are_named() {
+        let one = BTreeMap::from([("1.6.18".to_owned(), vec!["a", "b"])]);
+        assert_eq!(on_versions(&one), None);
+        let two = BTreeMap::from([("1.6.18".to_owned(), vec!["a"]), ("1.6.38".to_owned(), vec!["b"])]);
+        assert!(on_versions(&two).is_some_and(|finding| finding.text.contains("1.6.38 on b")));
+    }
+}

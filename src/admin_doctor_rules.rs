@@ -1,0 +1,328 @@
+//! What figures mean, and what to do: the rules of `posthaste admin doctor`, one function for each thing that is looked at.
+
+use posthaste_server::info::VERSION;
+use posthaste_server::queue::postgres::examine::{Examined, Pooler};
+
+use crate::web::Figures;
+
+/// Clocks may be so many seconds apart: expiries and timers tell no finer.
+const CLOCK_S: f64 = 2.0;
+/// Descriptors that a tier needs beside those of its clients.
+const FILES_BESIDE: f64 = 200.0;
+/// From this share on something is nearly used up.
+const NEARLY: f64 = 0.9;
+/// A disk with less free is nearly full, whatever its size.
+const DISK_FREE_BYTES: f64 = 1e9;
+/// A sync takes so long on a disk that flushes its cache for each; with a protected cache it takes a tenth.
+const SYNC_S: f64 = 0.02;
+/// A keeper that did nothing for so long is held up.
+const KEEPER_S: f64 = 5.0;
+/// This share of requests in errors is worth a look.
+const ERRORS: f64 = 0.01;
+
+/// Something found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    /// Something must be done; else it is good to know.
+    pub(crate) is_problem: bool,
+    /// What it is about.
+    pub(crate) about: &'static str,
+    /// What is wrong, and what to do.
+    pub(crate) text: String,
+}
+
+impl Finding {
+    /// Something must be done.
+    pub(crate) fn problem(about: &'static str, text: impl Into<String>) -> Self {
+        Self { is_problem: true, about, text: text.into() }
+    }
+
+    /// Good to know.
+    pub(crate) fn note(about: &'static str, text: impl Into<String>) -> Self {
+        Self { is_problem: false, about, text: text.into() }
+    }
+}
+
+/// What any tier says of itself. `here_s` is the time here when it was asked.
+pub(crate) fn on_tier(figures: &Figures, trouble: Option<&str>, here_s: f64) -> Vec<Finding> {
+    let may = [
+        trouble.map(|trouble| Finding::problem("readiness", trouble)),
+        version(figures),
+        clock(figures, here_s),
+        files(figures),
+        clients(figures),
+        line(figures),
+        errors(figures),
+    ];
+    may.into_iter().flatten().collect()
+}
+
+fn version(figures: &Figures) -> Option<Finding> {
+    let (theirs, _) = figures.by_label("posthaste_build_info").next()?;
+    (theirs != VERSION).then(|| {
+        let text = format!(
+            "the tier runs {theirs} and this program is {VERSION}: restart the tier with the new one"
+        );
+        Finding::problem("version", text)
+    })
+}
+
+fn clock(figures: &Figures, here_s: f64) -> Option<Finding> {
+    let ahead_s = figures.get("posthaste_clock_seconds")? - here_s;
+    (ahead_s.abs() > CLOCK_S).then(|| {
+        let text = format!(
+            "the tier's clock is {ahead_s:.1} s ahead of the one here: see on both machines whether time is \
+             synchronized (timedatectl, chronyc tracking)"
+        );
+        Finding::problem("clock", text)
+    })
+}
+
+fn files(figures: &Figures) -> Option<Finding> {
+    let (max, open) = (figures.get("process_max_fds")?, figures.get("process_open_fds")?);
+    let clients = figures.get("posthaste_connections_max")?;
+    let raise = "set LimitNOFILE= in its unit, or ulimit -n, and restart it";
+    if open > NEARLY * max {
+        return Some(Finding::problem("open files", format!("{open} of {max} are open: {raise}")));
+    }
+    (max < clients + FILES_BESIDE).then(|| {
+        let text =
+            format!("the limit of {max} is too low for the {clients} clients of --max-clients: {raise}");
+        Finding::problem("open files", text)
+    })
+}
+
+fn clients(figures: &Figures) -> Option<Finding> {
+    let (now, max) = (figures.get("posthaste_connections")?, figures.get("posthaste_connections_max")?);
+    (now > NEARLY * max).then(|| {
+        let text = format!(
+            "{now} of at most {max} are connected, and more are refused: raise --max-clients, or see who they are \
+             (posthaste admin top)"
+        );
+        Finding::problem("clients", text)
+    })
+}
+
+fn line(figures: &Figures) -> Option<Finding> {
+    let (now, max) = (figures.get("posthaste_line_requests")?, figures.get("posthaste_line_requests_max")?);
+    (now > max / 2.0).then(|| {
+        let text = format!(
+            "{now} requests wait, and from {max} on they get BUSY: the store does not keep up; posthaste admin top \
+             shows where the time goes"
+        );
+        Finding::problem("waiting line", text)
+    })
+}
+
+fn errors(figures: &Figures) -> Option<Finding> {
+    let all = figures.sum("posthaste_requests_total", "");
+    let errors = figures.sum("posthaste_requests_total", "ending=\"error\"");
+    (errors > ERRORS * all).then(|| {
+        let text = format!(
+            "{:.1} % of all requests since the start ended in errors: the rows of posthaste_requests_total with \
+             ending=\"error\" say of which kinds",
+            100.0 * errors / all
+        );
+        Finding::note("errors", text)
+    })
+}
+
+/// What a queue tier says of its store.
+pub(crate) fn on_queue(figures: &Figures, store: &str, database_is_examined: bool) -> Vec<Finding> {
+    let is_database = store.starts_with("postgres");
+    let durable = (store.starts_with("memory:") || store.starts_with("mock:")).then(|| {
+        let text = format!(
+            "{store} is not durable: what is sent is gone with the process; use embedded:DIR or postgres://…"
+        );
+        Finding::problem("store", text)
+    });
+    let unseen = (is_database && !database_is_examined).then(|| {
+        Finding::note("database", "not looked at: name it with --store postgres://… as the tier does")
+    });
+    [durable, disk(figures), sync(figures), keeper(figures), unseen].into_iter().flatten().collect()
+}
+
+fn disk(figures: &Figures) -> Option<Finding> {
+    let (free, size) = (figures.get("posthaste_disk_free_bytes")?, figures.get("posthaste_disk_size_bytes")?);
+    (free < DISK_FREE_BYTES || free < (1.0 - NEARLY) * size).then(|| {
+        let text = format!(
+            "{:.1} of {:.1} GB are free, and a full disk refuses every change: read or purge queues (posthaste admin \
+             queues), or give the store a larger one",
+            free / 1e9,
+            size / 1e9
+        );
+        Finding::problem("disk", text)
+    })
+}
+
+fn sync(figures: &Figures) -> Option<Finding> {
+    let of_sync = |name: &str| figures.sum(name, "stage=\"sync\"");
+    let mean_s =
+        of_sync("posthaste_stage_duration_seconds_sum") / of_sync("posthaste_stage_duration_seconds_count");
+    (mean_s > SYNC_S).then(|| {
+        let text = format!(
+            "a sync of the disk takes {:.0} ms in the mean, and every change waits for one: is something else \
+             writing there? A disk whose cache is protected against power loss needs a tenth",
+            1e3 * mean_s
+        );
+        Finding::note("disk", text)
+    })
+}
+
+fn keeper(figures: &Figures) -> Option<Finding> {
+    let silent_s = figures.get("posthaste_keeper_silent_seconds")?;
+    (silent_s > KEEPER_S).then(|| {
+        let text = format!(
+            "the keeper has had no answer for {silent_s:.0} s, so no lease and no delay ends: see what the database \
+             does (posthaste admin store --store postgres://…)"
+        );
+        Finding::problem("database", text)
+    })
+}
+
+/// What a cache tier says of its servers.
+pub(crate) fn on_cache(figures: &Figures) -> Vec<Finding> {
+    let away = figures.by_label("posthaste_server_live").filter(|(_, live)| *live == 0.0).map(|(name, _)| {
+        let text = format!(
+            "{name} takes no part: is memcached running there, and can this machine reach it? It comes back by itself"
+        );
+        Finding::problem("server", text)
+    });
+    let is_live = |name: &str| {
+        figures.by_label("posthaste_server_live").any(|(known, live)| known == name && live > 0.0)
+    };
+    let lost = figures
+        .by_label("posthaste_server_losses_total")
+        .filter(|(name, losses)| *losses > 0.0 && is_live(name))
+        .map(|(name, losses)| {
+            let text =
+                format!("{name} was lost {losses} times since the start, and is back; the log says why");
+            Finding::note("server", text)
+        });
+    away.chain(lost).collect()
+}
+
+/// What was found between here and the database.
+pub(crate) fn on_database(examined: &Examined) -> Vec<Finding> {
+    let pooler = match examined.pooler {
+        Pooler::None => None,
+        Pooler::Session => Some(Finding::note(
+            "pooler",
+            "a pooler in session mode stands before the database and helps nothing: connect directly, or use transaction \
+             mode",
+        )),
+        Pooler::Transaction => Some(Finding::note(
+            "pooler",
+            "a pooler in transaction mode stands before the database: nothing is wrong with that, but blocked pops of \
+             other middlewares wake within 1 s instead of 50 ms; connect directly if that matters",
+        )),
+        Pooler::Unknown => Some(Finding::note(
+            "pooler",
+            "a pooler stands before the database, and its mode cannot be found out: it should be transaction",
+        )),
+    };
+    let Examined { clock_ahead_ms, clock_error_ms, connections, connections_max, .. } = *examined;
+    let apart_s = (clock_ahead_ms.abs() - clock_error_ms) as f64 / 1e3;
+    let clock = (apart_s > CLOCK_S).then(|| {
+        let text = format!(
+            "the database's clock is {:.1} s ahead of the one here, and leases and delays count by the database's: see \
+             on both machines whether time is synchronized (timedatectl, chronyc tracking)",
+            clock_ahead_ms as f64 / 1e3
+        );
+        Finding::problem("clock", text)
+    });
+    let room = (connections as f64 > NEARLY * connections_max as f64).then(|| {
+        let text = format!(
+            "{connections} of at most {connections_max} clients are connected: lower --workers of the middlewares, put a \
+             pooler before it, or raise max_connections"
+        );
+        Finding::problem("database", text)
+    });
+    [pooler, clock, room].into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tier in good health, but for these lines, which go before its own.
+    fn with(lines: &str) -> Figures {
+        let healthy = format!(
+            "posthaste_build_info{{version=\"{VERSION}\"}} 1\nposthaste_clock_seconds 1000\nprocess_max_fds 65536\n\
+             process_open_fds 40\nposthaste_connections 10\nposthaste_connections_max 20000\nposthaste_line_requests 3\n\
+             posthaste_line_requests_max 65536\nposthaste_disk_free_bytes 90000000000\nposthaste_disk_size_bytes \
+             100000000000\nposthaste_requests_total{{kind=\"send\",ending=\"ok\"}} 1000\n"
+        );
+        Figures::read(&format!("{lines}\n{healthy}"))
+    }
+
+    fn all(figures: &Figures) -> Vec<Finding> {
+        let mut findings = on_tier(figures, None, 1000.5);
+        findings.extend(on_queue(figures, "embedded:./data", false));
+        findings.extend(on_cache(figures));
+        findings
+    }
+
+    #[test]
+    fn a_healthy_tier_gives_no_finding() {
+        assert_eq!(all(&with("")), []);
+    }
+
+    #[test]
+    fn each_thing_that_is_wrong_has_its_remedy() {
+        for (line, words) in [
+            ("posthaste_build_info{version=\"0.0.0\"} 1", "restart the tier"),
+            ("posthaste_clock_seconds 1003", "timedatectl"),
+            ("process_max_fds 1024", "LimitNOFILE"),
+            ("process_open_fds 65000", "65000 of 65536"),
+            ("posthaste_connections 19000", "--max-clients"),
+            ("posthaste_line_requests 40000", "BUSY"),
+            ("posthaste_disk_free_bytes 5000000000", "purge"),
+            ("posthaste_keeper_silent_seconds 9", "admin store"),
+            ("posthaste_server_live{server=\"a:1\"} 0", "a:1 takes no part"),
+        ] {
+            let findings = all(&with(line));
+            assert_eq!(findings.len(), 1, "{line}: {findings:?}");
+            assert!(findings[0].is_problem && findings[0].text.contains(words), "{findings:?}");
+        }
+        for (line, words) in [
+            ("posthaste_requests_total{kind=\"pop\",ending=\"error\"} 100", "9.1 %"),
+            (
+                "posthaste_stage_duration_seconds_sum{kind=\"send\",stage=\"sync\"} 5\n\
+                 posthaste_stage_duration_seconds_count{kind=\"send\",stage=\"sync\"} 100",
+                "50 ms",
+            ),
+            (
+                "posthaste_server_live{server=\"a:1\"} 1\nposthaste_server_losses_total{server=\"a:1\"} 2",
+                "lost 2 times",
+            ),
+        ] {
+            let findings = all(&with(line));
+            assert_eq!(findings.len(), 1, "{line}: {findings:?}");
+            assert!(!findings[0].is_problem && findings[0].text.contains(words), "{findings:?}");
+        }
+    }
+
+    #[test]
+    fn a_store_that_forgets_is_a_problem_and_a_database_unseen_is_said() {
+        assert!(on_queue(&with(""), "memory:", false)[0].text.contains("not durable"));
+        assert!(on_queue(&with(""), "postgres://app@db/x", false)[0].text.contains("--store"));
+        assert_eq!(on_queue(&with(""), "postgres://app@db/x", true), []);
+    }
+
+    #[test]
+    fn what_stands_before_a_database_is_said() {
+        let fine = Examined {
+            pooler: Pooler::None,
+            clock_ahead_ms: 3,
+            clock_error_ms: 2,
+            connections: 10,
+            connections_max: 100,
+        };
+        assert_eq!(on_database(&fine), []);
+        let only = |examined: Examined| on_database(&examined).pop().expect("a finding");
+        assert!(!only(Examined { pooler: Pooler::Transaction, ..fine.clone() }).is_problem);
+        assert!(only(Examined { clock_ahead_ms: -5000, ..fine.clone() }).text.contains("-5.0 s"));
+        assert!(only(Examined { connections: 95, ..fine }).text.contains("max_connections"));
+    }
+}

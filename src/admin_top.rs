@@ -1,0 +1,93 @@
+//! `posthaste admin top`: what a tier does right now, again and again. On a terminal a page that stays where it is; elsewhere one
+//! line for each window, fit to be kept or cut into columns.
+
+use std::error::Error;
+use std::io::{IsTerminal as _, Write as _, stdout};
+use std::thread::sleep;
+
+use rustix::termios::tcgetwinsize;
+use serde_json::Value as Json;
+
+use crate::admin_top_frame::{HEADING, Snapshot, frame, line};
+use crate::flags::TopFlags;
+use crate::web::Web;
+
+/// Goes to the upper left corner; takes away what is left of a line, or of the page.
+const HOME: &str = "\x1b[H";
+const CLEAR_LINE: &str = "\x1b[K";
+const CLEAR_BELOW: &str = "\x1b[J";
+const CLEAR_ALL: &str = "\x1b[2J";
+
+/// Shows it until it is interrupted, or as often as it was asked.
+pub(crate) fn run(flags: &TopFlags) -> Result<(), Box<dyn Error>> {
+    let web = Web::new(&flags.reach)?;
+    let live = stdout().is_terminal();
+    let mut before = None;
+    let mut looks = 0;
+    loop {
+        let now = look(&web, flags.rows, live)?;
+        let text = match live {
+            true => page(&frame(&now, before.as_ref(), flags.rows), looks == 0),
+            false if looks == 0 => format!("{HEADING}\n{}\n", line(&now)),
+            false => format!("{}\n", line(&now)),
+        };
+        if stdout().write_all(text.as_bytes()).and_then(|()| stdout().flush()).is_err() {
+            return Ok(()); // nobody looks any more
+        }
+        looks += 1;
+        if flags.count == Some(looks) {
+            return Ok(());
+        }
+        before = Some(now);
+        sleep(flags.every);
+    }
+}
+
+/// Asks for what is shown.
+fn look(web: &Web, rows: usize, all: bool) -> Result<Snapshot, Box<dyn Error>> {
+    let windows = web.json("/v1/windows?last=1")?.ok_or("there is no tier of posthaste at this address")?;
+    let mut now = Snapshot {
+        address: web.address().to_owned(),
+        window: windows.get(0).cloned().unwrap_or(Json::Null),
+        ..Snapshot::default()
+    };
+    if !all {
+        return Ok(now);
+    }
+    let listed = web.json(&format!("/v1/queues?sort=messages&descending=true&limit={}", rows.max(1)))?;
+    match listed {
+        Some(queues) => {
+            now.queues = Some(queues);
+            now.clients = web.json("/v1/clients")?;
+            now.status = web.json("/v1/status")?;
+        }
+        None => now.figures = Some(web.figures()?),
+    }
+    Ok(now)
+}
+
+/// A page in place of the one before, cut to the terminal.
+fn page(text: &str, first: bool) -> String {
+    let size = tcgetwinsize(stdout()).ok().filter(|size| size.ws_row > 1 && size.ws_col > 1);
+    let (rows, columns) =
+        size.map_or((usize::MAX, usize::MAX), |size| (size.ws_row.into(), size.ws_col.into()));
+    let mut page = if first { format!("{CLEAR_ALL}{HOME}") } else { HOME.to_owned() };
+    for line in text.lines().take(rows - 1) {
+        page.extend(line.chars().take(columns));
+        page += CLEAR_LINE;
+        page += "\r\n";
+    }
+    page + CLEAR_BELOW
+}
+
+#[cfg(test)]
+mod tests {
+    use super::page;
+
+    #[test]
+    fn a_page_overwrites_the_one_before() {
+        let text = page("a\nb", false);
+        assert_eq!(text, "\x1b[Ha\x1b[K\r\nb\x1b[K\r\n\x1b[J");
+        assert!(page("a", true).starts_with("\x1b[2J"));
+    }
+}

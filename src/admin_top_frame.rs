@@ -1,0 +1,324 @@
+//! What `posthaste admin top` shows of what it was told: pure, from figures to text.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::admin::table;
+use crate::web::Figures;
+
+/// What a tier said at one time.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshot {
+    /// Where it is.
+    pub(crate) address: String,
+    /// Its last window; null: none is over yet.
+    pub(crate) window: Json,
+    /// Of a queue tier: the fullest queues.
+    pub(crate) queues: Option<Json>,
+    /// Of a queue tier: who is connected.
+    pub(crate) clients: Option<Json>,
+    /// Of a queue tier: its store.
+    pub(crate) status: Option<Json>,
+    /// Of a cache tier: its metrics.
+    pub(crate) figures: Option<Figures>,
+}
+
+/// The stages in the order of the path, with the column of their mean.
+const STAGES: [(&str, &str); 5] = [
+    ("parse", "parse_mean_us"),
+    ("waiting", "waiting_all_mean_us"),
+    ("dispatch", "dispatch_mean_us"),
+    ("service", "service_all_mean_us"),
+    ("reply", "reply_mean_us"),
+];
+/// The distributions that are shown where they are kept.
+const SPREADS: [&str; 5] = ["response", "waiting", "service", "sync", "statement"];
+/// Characters of the bar of stages.
+const BAR: f64 = 60.0;
+
+/// What stands above the lines.
+pub(crate) const HEADING: &str = "start_s requests_per_s errors_per_s mean_us p50_us p99_us max_us waiting_mean_us service_mean_us line_requests connections";
+
+/// One window as a line.
+pub(crate) fn line(now: &Snapshot) -> String {
+    let window = &now.window;
+    let all = &window["all"];
+    let figures = [
+        number(&window["start_s"]),
+        number(&all["requests_per_s"]),
+        per_s(all, "errors", window),
+        number(&all["response"]["mean_us"]),
+        number(&all["response"]["p50_us"]),
+        number(&all["response"]["p99_us"]),
+        number(&all["response"]["max_us"]),
+        number(&all["waiting_all_mean_us"]),
+        number(&all["service_all_mean_us"]),
+    ];
+    let gauges = ["line_requests", "connections"].map(|name| number(&window["gauges"][name]));
+    let words = figures.iter().map(|figure| format!("{figure:.1}"));
+    words.chain(gauges.iter().map(|gauge| format!("{gauge:.0}"))).collect::<Vec<_>>().join(" ")
+}
+
+/// All that is known, as a page.
+pub(crate) fn frame(now: &Snapshot, before: Option<&Snapshot>, rows: usize) -> String {
+    let mut text = head(now);
+    if now.window.is_null() {
+        return text + "\nno window is over yet\n";
+    }
+    text += &times(&now.window);
+    text += &kinds(&now.window);
+    if let Some(queues) = &now.queues {
+        text += &the_queues(queues);
+    }
+    if let Some(clients) = &now.clients {
+        text += &the_clients(
+            clients,
+            before.and_then(|before| before.clients.as_ref()),
+            apart(now, before),
+            rows,
+        );
+    }
+    if let Some(figures) = &now.figures {
+        text += &the_servers(
+            figures,
+            before.and_then(|before| before.figures.as_ref()),
+            apart(now, before),
+            rows,
+        );
+    }
+    text
+}
+
+/// Seconds between two looks, by the windows' own clock.
+fn apart(now: &Snapshot, before: Option<&Snapshot>) -> Option<f64> {
+    let start = |snapshot: &Snapshot| number(&snapshot.window["start_s"]);
+    before.map(|before| start(now) - start(before)).filter(|apart| *apart > 0.0)
+}
+
+fn head(now: &Snapshot) -> String {
+    let tier = if now.figures.is_some() { "posthaste cache" } else { "posthaste queue" };
+    let mut text = format!("{tier} {}", now.address);
+    if let Some(status) = &now.status {
+        let trouble = status["trouble"].as_str().unwrap_or("ready");
+        let store = status["store"].as_str().unwrap_or_default();
+        let _ = write!(text, "   {store}   up {}   {trouble}", time(number(&status["uptime_s"])));
+    }
+    if let Some(figures) = &now.figures {
+        let up = figures.get("posthaste_uptime_seconds").unwrap_or_default();
+        let of = |name: &str| figures.get(name).unwrap_or_default();
+        let (live, all) = (of("posthaste_servers_live"), of("posthaste_servers"));
+        let _ = write!(text, "   up {}   {live} of {all} servers take part", time(up));
+    }
+    let all = &now.window["all"];
+    let gauge = |name: &str| number(&now.window["gauges"][name]);
+    let _ = write!(
+        text,
+        "\n{:.0} requests/s   {:.1} errors/s   {:.0} clients   {:.0} requests wait\n",
+        number(&all["requests_per_s"]),
+        per_s(all, "errors", &now.window),
+        gauge("connections"),
+        gauge("line_requests"),
+    );
+    text
+}
+
+/// Percentiles, and where the time goes.
+fn times(window: &Json) -> String {
+    let all = &window["all"];
+    let columns = ["mean_us", "p50_us", "p90_us", "p99_us", "p99_9_us", "max_us"];
+    let mut text = format!("\n{:<10}", "us");
+    for column in columns {
+        let _ = write!(text, "{:>10}", column.trim_end_matches("_us").replace('_', "."));
+    }
+    text.push('\n');
+    for spread in SPREADS.into_iter().filter(|spread| number(&all[*spread]["count"]) > 0.0) {
+        let _ = write!(text, "{spread:<10}");
+        for column in columns {
+            let _ = write!(text, "{:>10.1}", number(&all[spread][column]));
+        }
+        text.push('\n');
+    }
+    let means = STAGES.map(|(name, column)| (name, number(&all[column])));
+    let sum: f64 = means.iter().map(|(_, mean)| mean).sum();
+    if sum > 0.0 {
+        let bar = means.map(|(name, mean)| name[..1].repeat((BAR * mean / sum).round() as usize)).concat();
+        let shares = means.map(|(name, mean)| format!("{name} {:.0} %", 100.0 * mean / sum)).join("   ");
+        let _ = write!(text, "[{bar}]\n{shares}\n");
+    }
+    text
+}
+
+fn kinds(window: &Json) -> String {
+    let row = |kind: &Json| {
+        json!({
+            "kind": kind["kind"],
+            "per_s": format!("{:.1}", number(&kind["requests_per_s"])),
+            "ok": kind["ok"],
+            "null": kind["null"],
+            "errors": kind["errors"],
+            "mean_us": format!("{:.1}", number(&kind["response"]["mean_us"])),
+            "p99_us": format!("{:.1}", number(&kind["response"]["p99_us"])),
+        })
+    };
+    part(
+        "kinds of requests, in the last window",
+        window["kinds"].as_array().into_iter().flatten().map(row).collect(),
+    )
+}
+
+fn the_queues(queues: &Json) -> String {
+    let row = |queue: &Json| {
+        json!({
+            "queue": queue["name"],
+            "messages": queue["messages"],
+            "bytes": queue["bytes"],
+            "oldest": time(number(&queue["oldest_ms"]) / 1000.0),
+        })
+    };
+    let rows = queues["queues"].as_array().into_iter().flatten().map(row).collect();
+    part(&format!("the fullest of {} queues", queues["total"]), rows)
+}
+
+fn the_clients(clients: &Json, before: Option<&Json>, apart: Option<f64>, shown: usize) -> String {
+    let all: Vec<&Json> = clients.as_array().into_iter().flatten().collect();
+    let earlier = |id: &Json| {
+        let found = before?.as_array()?.iter().find(|client| client["id"] == *id);
+        Some(number(&found?["requests"]))
+    };
+    let rate = |client: &Json| {
+        let asked = number(&client["requests"]) - earlier(&client["id"])?;
+        Some(asked / apart?)
+    };
+    let mut rows: Vec<(f64, &Json)> =
+        all.iter().map(|client| (rate(client).unwrap_or_default(), *client)).collect();
+    rows.sort_by(|one, other| other.0.total_cmp(&one.0));
+    let row = |(rate, client): &(f64, &Json)| {
+        json!({
+            "client": client["id"],
+            "peer": client["peer"],
+            "name": client["name"],
+            "account": client["account"],
+            "library": client["library"],
+            "per_s": format!("{rate:.1}"),
+            "requests": client["requests"],
+        })
+    };
+    part(&format!("the busiest of {} clients", all.len()), rows.iter().take(shown).map(row).collect())
+}
+
+fn the_servers(figures: &Figures, before: Option<&Figures>, apart: Option<f64>, shown: usize) -> String {
+    let of = |figures: &Figures, name: &str, server: &str| {
+        figures.by_label(name).find(|(known, _)| *known == server).map(|(_, value)| value).unwrap_or_default()
+    };
+    let rate = |name: &str, server: &str| {
+        let (Some(before), Some(apart)) = (before, apart) else { return "-".into() };
+        format!("{:.1}", (of(figures, name, server) - of(before, name, server)) / apart)
+    };
+    let row = |(server, live): (&str, f64)| {
+        json!({
+            "server": server,
+            "state": if live > 0.0 { "live" } else { "away" },
+            "requests_per_s": rate("posthaste_server_requests_total", server),
+            "keys_per_s": rate("posthaste_server_keys_total", server),
+            "errors": of(figures, "posthaste_server_errors_total", server),
+            "losses": of(figures, "posthaste_server_losses_total", server),
+        })
+    };
+    part("servers", figures.by_label("posthaste_server_live").take(shown).map(row).collect())
+}
+
+/// A table with its title; nothing when it is empty.
+fn part(title: &str, rows: Vec<Json>) -> String {
+    let named = |row: &Json| row.as_object().is_some_and(|row: &Map<_, _>| !row.is_empty());
+    if !rows.iter().any(named) {
+        return String::new();
+    }
+    format!("\n{title}\n{}", table(&rows))
+}
+
+fn number(value: &Json) -> f64 {
+    value.as_f64().unwrap_or_default()
+}
+
+/// A count of the window as a rate.
+fn per_s(figures: &Json, count: &str, window: &Json) -> f64 {
+    let length_s = number(&window["length_s"]);
+    if length_s > 0.0 { number(&figures[count]) / length_s } else { 0.0 }
+}
+
+/// Seconds for people.
+fn time(seconds: f64) -> String {
+    match seconds {
+        ..120.0 => format!("{seconds:.0} s"),
+        120.0..7200.0 => format!("{:.0} min", seconds / 60.0),
+        7200.0..172_800.0 => format!("{:.0} h", seconds / 3600.0),
+        _ => format!("{:.0} days", seconds / 86_400.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(start_s: f64, requests: u64) -> Snapshot {
+        let spread = json!({
+            "count": 10, "mean_us": 50.0, "p50_us": 40.0, "p90_us": 80.0, "p99_us": 90.0, "p99_9_us": 95.0, "max_us": 99.0,
+        });
+        let all = json!({
+            "kind": "all", "requests": 20, "ok": 18, "null": 0, "errors": 2, "requests_per_s": 10.0, "response": spread,
+            "parse_mean_us": 5.0, "waiting_all_mean_us": 10.0, "dispatch_mean_us": 0.0, "service_all_mean_us": 25.0,
+            "reply_mean_us": 10.0,
+        });
+        Snapshot {
+            address: "127.0.0.1:7480".into(),
+            window: json!({
+                "start_s": start_s, "length_s": 2.0, "all": all, "kinds": [all],
+                "gauges": { "line_requests": 3, "connections": 2 },
+            }),
+            clients: Some(json!([
+                { "id": 1, "peer": "a", "name": "", "account": "x", "library": "", "requests": 5 },
+                { "id": 2, "peer": "b", "name": "", "account": "x", "library": "", "requests": requests },
+            ])),
+            ..Snapshot::default()
+        }
+    }
+
+    #[test]
+    fn a_line_has_a_figure_for_each_word_of_the_heading() {
+        let line = line(&snapshot(7.0, 0));
+        assert_eq!(line, "7.0 10.0 1.0 50.0 40.0 90.0 99.0 10.0 25.0 3 2");
+        assert_eq!(line.split(' ').count(), HEADING.split(' ').count());
+    }
+
+    #[test]
+    fn the_busiest_client_stands_first_with_its_rate() {
+        let text = frame(&snapshot(9.0, 105), Some(&snapshot(7.0, 5)), 10);
+        let clients = text.split("clients\n").last().unwrap_or_default();
+        let first = clients.lines().nth(1).unwrap_or_default();
+        assert!(first.starts_with('2') && first.contains("50.0"), "{text}");
+    }
+
+    #[test]
+    fn the_bar_shows_where_the_time_goes() {
+        let text = frame(&snapshot(9.0, 105), None, 10);
+        assert!(text.contains("waiting 20 %   dispatch 0 %   service 50 %"), "{text}");
+        let bar = text.lines().find(|line| line.starts_with('[')).unwrap_or_default();
+        assert_eq!((bar.matches('s').count(), bar.matches('w').count()), (30, 12), "{bar}");
+    }
+
+    #[test]
+    fn servers_are_shown_with_their_rates() {
+        let with = |start_s: f64, requests: u64| Snapshot {
+            clients: None,
+            figures: Some(Figures::read(&format!(
+                "posthaste_server_live{{server=\"m:1\"}} 1\nposthaste_server_requests_total{{server=\"m:1\"}} {requests}\n\
+                 posthaste_servers 1\nposthaste_servers_live 1\n"
+            ))),
+            ..snapshot(start_s, 0)
+        };
+        let text = frame(&with(4.0, 30), Some(&with(2.0, 10)), 10);
+        assert!(text.contains("posthaste cache") && text.contains("1 of 1 servers"), "{text}");
+        assert!(text.lines().any(|line| line.starts_with("m:1") && line.contains("10.0")), "{text}");
+    }
+}

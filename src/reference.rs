@@ -1,0 +1,263 @@
+//! What is made from the tables of options and metrics: pages of the reference, manual pages, shell completions, a
+//! configuration file. Nothing of it is written by hand, so nothing of it can be out of date.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use clap::{Arg, ArgAction, Command};
+use clap_mangen::Man;
+use posthaste_server::metrics;
+
+use crate::config::{Misuse, commands};
+use crate::flags::{CompletionsFlags, ManFlags, ReferenceFlags, Topic};
+
+type Done = Result<(), Box<dyn Error>>;
+
+/// Commands whose options may stand in a file.
+const WITH_FILE: [&str; 2] = ["queue", "cache"];
+/// Options that make no sense there.
+const NOT_IN_FILE: [&str; 4] = ["config", "check", "help", "version"];
+/// What stands behind an option that has no default.
+const NO_DEFAULT: &str = "# no default";
+
+/// `posthaste completions`.
+pub(crate) fn completions(flags: &CompletionsFlags) -> Done {
+    let mut text = Vec::new();
+    clap_complete::generate(flags.shell, &mut commands(), "posthaste", &mut text);
+    print(&text)
+}
+
+/// `posthaste man`.
+pub(crate) fn man(flags: &ManFlags) -> Done {
+    let mut program = commands();
+    program.build();
+    if let Some(dir) = &flags.out {
+        return clap_mangen::generate_to(program, dir)
+            .map_err(|error| format!("cannot write manual pages to {}: {error}", dir.display()).into());
+    }
+    let mut command = &program;
+    for name in &flags.command {
+        command = command.find_subcommand(name).ok_or_else(|| {
+            Misuse(format!("posthaste has no command {}; see posthaste --help", flags.command.join(" ")))
+        })?;
+    }
+    let mut text = Vec::new();
+    Man::new(command.clone()).render(&mut text)?;
+    print(&text)
+}
+
+/// `posthaste reference`.
+pub(crate) fn run(flags: &ReferenceFlags) -> Done {
+    let text = match flags.topic {
+        Topic::Options => options(),
+        Topic::Metrics => metrics::reference::page(),
+        Topic::Config => file(&commands()),
+    };
+    print(text.as_bytes())
+}
+
+/// Whoever reads this may have seen enough.
+fn print(text: &[u8]) -> Done {
+    match std::io::stdout().write_all(text) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
+}
+
+/// Every option of every command as a page of the reference.
+fn options() -> String {
+    let mut text = String::from(
+        "# Options\n\nEvery option of every command, as `--help` shows them. Written by `make reference` from the \
+         table in the program\n(`src/flags.rs` and the load generators'); where options may stand is told in \
+         [configuration](configuration.md).\n",
+    );
+    let mut program = commands();
+    program.build();
+    section(&program, "posthaste", &mut text);
+    text
+}
+
+fn section(command: &Command, path: &str, text: &mut String) {
+    let arguments: Vec<&Arg> = command.get_arguments().filter(|arg| is_told(arg)).collect();
+    if !arguments.is_empty() {
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        // Writing to a String does not fail.
+        let _ = write!(
+            text,
+            "\n## {path}\n\n{about}.\n\n| option | default | environment | means |\n| --- | --- | --- | --- |\n"
+        );
+        for arg in arguments {
+            let environment = arg.get_env().map(|name| format!("`{}`", name.to_string_lossy()));
+            let _ = writeln!(
+                text,
+                "| `{}` | {} | {} | {} |",
+                in_cell(&spelled(arg)),
+                defaults(arg).map(|value| format!("`{value}`")).unwrap_or_default(),
+                environment.unwrap_or_default(),
+                in_cell(&help(arg)),
+            );
+        }
+    }
+    for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+        section(sub, &format!("{path} {}", sub.get_name()), text);
+    }
+}
+
+fn is_told(arg: &Arg) -> bool {
+    !arg.is_hide_set() && !matches!(arg.get_id().as_str(), "help" | "version")
+}
+
+/// A bar would end the cell.
+fn in_cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+/// `--option VALUE`, or `VALUE` for what stands by itself.
+fn spelled(arg: &Arg) -> String {
+    let values = arg.get_value_names().unwrap_or_default().join(" ");
+    match arg.get_long() {
+        None => values,
+        Some(long) if arg.get_action().takes_values() => format!("--{long} {values}"),
+        Some(long) => format!("--{long}"),
+    }
+}
+
+/// The default as it would be written, if there is one.
+fn defaults(arg: &Arg) -> Option<String> {
+    let values: Vec<String> =
+        arg.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect();
+    let told = arg.get_action().takes_values() && !values.is_empty();
+    told.then(|| values.join(" "))
+}
+
+fn help(arg: &Arg) -> String {
+    let mut text = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    let words: Vec<String> =
+        arg.get_possible_values().iter().map(|word| word.get_name().to_owned()).collect();
+    if arg.get_action().takes_values() && !words.is_empty() {
+        let _ = write!(text, "; one of {}", words.join(", "));
+    }
+    text.replace('\n', " ")
+}
+
+/// A configuration file with every option and its default, as comments.
+fn file(program: &Command) -> String {
+    let mut text = String::from(
+        "# Every option of `posthaste queue` and `posthaste cache` that may stand in a file, with its default. Take the `#` \
+         away\n# before what is to be different, and name the file: posthaste queue --config FILE.\n",
+    );
+    for name in WITH_FILE {
+        let Some(command) = program.find_subcommand(name) else { continue };
+        let _ = write!(text, "\n[{name}]\n");
+        for arg in command.get_arguments().filter(|arg| is_told(arg)) {
+            let Some(long) = arg.get_long().filter(|long| !NOT_IN_FILE.contains(long)) else { continue };
+            for line in wrapped(&help(arg)) {
+                let _ = writeln!(text, "# {line}");
+            }
+            let _ = match as_toml(arg) {
+                Some(value) => writeln!(text, "#{long} = {value}\n"),
+                None => {
+                    let value = arg.get_value_names().unwrap_or_default().join(" ");
+                    writeln!(text, "#{long} = \"{value}\" {NO_DEFAULT}\n")
+                }
+            };
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    text
+}
+
+/// An option's default as a file has it.
+fn as_toml(arg: &Arg) -> Option<String> {
+    if !arg.get_action().takes_values() {
+        return Some("false".into());
+    }
+    let plain = |value: &str| match value.parse::<i64>() {
+        Ok(number) => number.to_string(),
+        Err(_) => format!("{value:?}"),
+    };
+    let values: Vec<String> =
+        arg.get_default_values().iter().map(|value| plain(&value.to_string_lossy())).collect();
+    match (values.as_slice(), arg.get_action()) {
+        ([], _) => None,
+        (values, ArgAction::Append) => Some(format!("[{}]", values.join(", "))),
+        ([value, ..], _) => Some(value.clone()),
+    }
+}
+
+/// A text in lines that are read without scrolling.
+fn wrapped(text: &str) -> Vec<String> {
+    const CHARACTERS_MAX: usize = 110;
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + word.chars().count() < CHARACTERS_MAX => {
+                *line += " ";
+                *line += word;
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ArgMatches;
+
+    use super::*;
+    use crate::config::with_table;
+
+    /// The options of a command as they are with this file.
+    fn matches(command: &str, file: &str) -> ArgMatches {
+        let table = file.parse().expect("TOML");
+        let program = with_table(commands(), &table).expect("options that there are");
+        let matches = program.try_get_matches_from(["posthaste", command]).expect("values that may be");
+        matches.subcommand().map(|(_, matches)| matches.clone()).expect("a command")
+    }
+
+    /// Takes the `#` from the lines of options, with or without those that have no default.
+    fn uncommented(all: bool) -> String {
+        let file = file(&commands());
+        let is_option = |line: &&str| line.starts_with('#') && !line.starts_with("# ");
+        let lines = file.lines().filter(|line| !line.starts_with("# "));
+        let chosen = lines.filter(|line| all || !(is_option(line) && line.ends_with(NO_DEFAULT)));
+        chosen.map(|line| line.trim_start_matches('#').to_owned() + "\n").collect()
+    }
+
+    #[test]
+    fn the_file_holds_the_defaults() {
+        for command in WITH_FILE {
+            let (plain, filed) = (matches(command, ""), matches(command, &uncommented(false)));
+            for id in plain.ids() {
+                let raw = |matches: &ArgMatches| {
+                    let values = matches.get_raw(id.as_str()).into_iter().flatten();
+                    values.map(|value| value.to_string_lossy().into_owned()).collect::<Vec<_>>()
+                };
+                assert_eq!(raw(&plain), raw(&filed), "{command} {id}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_option_stands_in_the_file() {
+        let table: toml::Table = uncommented(true).parse().expect("TOML");
+        for command in WITH_FILE {
+            let program = commands();
+            let options = program.find_subcommand(command).expect("a command").get_arguments();
+            for long in options.filter_map(Arg::get_long).filter(|long| !NOT_IN_FILE.contains(long)) {
+                assert!(table[command].get(long).is_some(), "{command} {long}");
+            }
+        }
+    }
+
+    #[test]
+    fn text_is_cut_between_words() {
+        let text = "word ".repeat(50);
+        let lines = wrapped(text.trim());
+        assert!(lines.len() > 1 && lines.iter().all(|line| line.len() < 110), "{lines:?}");
+        assert_eq!(lines.join(" "), text.trim());
+    }
+}

@@ -1,0 +1,148 @@
+//! What the command line asks a tier over HTTP: text or JSON, with the same accounts as everybody.
+
+use std::error::Error;
+use std::fs;
+use std::time::Duration;
+
+use serde_json::Value as Json;
+
+use crate::flags::WebReach;
+
+/// How long a tier may take to answer; a database may be slow just when somebody wants to know why.
+const WITHIN: Duration = Duration::from_secs(10);
+/// More than the figures of any tier.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
+
+/// The HTTP of a tier.
+pub(crate) struct Web {
+    agent: ureq::Agent,
+    address: String,
+    authorization: Option<String>,
+}
+
+/// An answer.
+pub(crate) struct Page {
+    /// The status, such as 200.
+    pub(crate) status: u16,
+    /// What it says.
+    pub(crate) text: String,
+}
+
+impl Web {
+    /// Asks nothing yet.
+    pub(crate) fn new(reach: &WebReach) -> Result<Self, Box<dyn Error>> {
+        let authorization = match (&reach.user, &reach.secret_file) {
+            (Some(user), Some(path)) => {
+                let secret = fs::read_to_string(path)
+                    .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+                Some(format!("Bearer {user}:{}", secret.trim_end_matches(['\r', '\n'])))
+            }
+            (Some(user), None) => Some(format!("Bearer {user}:")),
+            _ => None,
+        };
+        let config = ureq::Agent::config_builder()
+            .timeout_global(Some(WITHIN))
+            .http_status_as_error(false)
+            .proxy(None);
+        Ok(Self { agent: config.build().into(), address: reach.http.clone(), authorization })
+    }
+
+    /// Where it asks.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// `GET path`, whatever the status.
+    pub(crate) fn get(&self, path: &str) -> Result<Page, Box<dyn Error>> {
+        let mut request = self.agent.get(format!("http://{}{path}", self.address));
+        if let Some(authorization) = &self.authorization {
+            request = request.header("Authorization", authorization);
+        }
+        let mut answer = request.call().map_err(|error| {
+            format!(
+                "cannot reach http://{}: {error}; is a tier running there, with that --http?",
+                self.address
+            )
+        })?;
+        let text = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string()?;
+        Ok(Page { status: answer.status().as_u16(), text })
+    }
+
+    /// `GET path` as JSON; None: there is no such path.
+    pub(crate) fn json(&self, path: &str) -> Result<Option<Json>, Box<dyn Error>> {
+        let page = self.get(path)?;
+        match page.status {
+            200 => Ok(Some(serde_json::from_str(&page.text)?)),
+            404 => Ok(None),
+            _ => Err(refusal(&page).into()),
+        }
+    }
+
+    /// The figures of `/metrics`.
+    pub(crate) fn figures(&self) -> Result<Figures, Box<dyn Error>> {
+        let page = self.get("/metrics")?;
+        match page.status {
+            200 => Ok(Figures::read(&page.text)),
+            _ => Err(refusal(&page).into()),
+        }
+    }
+}
+
+/// What a refusal says, in one line.
+fn refusal(page: &Page) -> String {
+    let said: Option<Json> = serde_json::from_str(&page.text).ok();
+    let said = said.and_then(|said| said["message"].as_str().map(str::to_owned));
+    said.unwrap_or_else(|| format!("status {}: {}", page.status, page.text.trim().replace('\n', " ")))
+}
+
+/// Metrics as they were read.
+#[derive(Debug, Default)]
+pub(crate) struct Figures(Vec<(String, f64)>);
+
+impl Figures {
+    /// Reads the text format of Prometheus.
+    pub(crate) fn read(text: &str) -> Self {
+        let figure = |line: &str| {
+            let (name, value) = line.rsplit_once(' ')?;
+            Some((name.to_owned(), value.parse().ok()?))
+        };
+        Self(text.lines().filter(|line| !line.starts_with('#')).filter_map(figure).collect())
+    }
+
+    /// The value of a metric without labels.
+    pub(crate) fn get(&self, name: &str) -> Option<f64> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
+    }
+
+    /// The values of a metric with one label, by what that is.
+    pub(crate) fn by_label<'a>(&'a self, name: &str) -> impl Iterator<Item = (&'a str, f64)> {
+        let begin = format!("{name}{{");
+        self.0.iter().filter_map(move |(known, value)| {
+            let (_, label) = known.strip_prefix(&begin)?.split_once("=\"")?;
+            Some((label.strip_suffix("\"}")?, *value))
+        })
+    }
+
+    /// The sum of a metric over those of its series whose labels hold this text.
+    pub(crate) fn sum(&self, name: &str, holding: &str) -> f64 {
+        let begin = format!("{name}{{");
+        let chosen = self.0.iter().filter(|(known, _)| known.starts_with(&begin) && known.contains(holding));
+        chosen.map(|(_, value)| value).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Figures;
+
+    #[test]
+    fn figures_are_found_by_name_and_label() {
+        let figures = Figures::read(
+            "# HELP a_total A.\n# TYPE a_total counter\na_total 3\nb{server=\"x:1\"} 1\nb{server=\"y z\"} 0\n\
+             c_sum{kind=\"send\",stage=\"sync\"} 0.5\nc_sum{kind=\"pop\",stage=\"sync\"} 0.25\n",
+        );
+        assert_eq!((figures.get("a_total"), figures.get("a")), (Some(3.0), None));
+        assert_eq!(figures.by_label("b").collect::<Vec<_>>(), [("x:1", 1.0), ("y z", 0.0)]);
+        assert!((figures.sum("c_sum", "stage=\"sync\"") - 0.75).abs() < 1e-9);
+    }
+}

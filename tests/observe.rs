@@ -1,0 +1,179 @@
+//! What the tiers tell of single requests and of themselves: the log of slow requests, `admin top`, `admin doctor`.
+
+mod support;
+
+#[path = "support/client.rs"]
+mod client;
+
+use std::process::{Command, Output};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use client::Client;
+use serde_json::Value as Json;
+use support::Server;
+
+/// How long what must come may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn admin(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_posthaste")).arg("admin").args(words).output().expect("the program runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The first line of the server's log that is so, as JSON; waits for it.
+fn logged(server: &Server, is_it: impl Fn(&Json) -> bool) -> Json {
+    let start = Instant::now();
+    loop {
+        let log = server.log();
+        let lines = log.lines().filter_map(|line| serde_json::from_str::<Json>(line).ok());
+        if let Some(found) = { lines }.find(&is_it) {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE, "not in the log:\n{log}");
+        sleep(Duration::from_millis(2));
+    }
+}
+
+fn is_slow(kind: &'static str) -> impl Fn(&Json) -> bool {
+    move |line| line["message"] == "slow request" && line["kind"] == kind
+}
+
+#[test]
+fn a_slow_request_is_told_with_whose_it_was_and_where_its_time_went() {
+    let server = Server::start("memory:", &["--slow", "0ms", "--log-format", "json"]);
+    let mut client = Client::login(server.addr(), "ann").expect("it runs");
+    for words in [&["QCREATE", "orders"][..], &["SEND", "orders", "x"], &["PEEK", "QUEUE", "orders"]] {
+        client.ask(words).expect("it runs");
+    }
+    let sent = logged(&server, is_slow("send"));
+    for (name, value) in [("queue", "orders"), ("account", "ann"), ("ending", "ok")] {
+        assert_eq!(sent[name], value, "{sent}");
+    }
+    let ms = |name: &str| sent[name].as_f64().unwrap_or_else(|| panic!("{name} in {sent}"));
+    let stages: f64 =
+        ["parse_ms", "waiting_ms", "dispatch_ms", "service_ms", "reply_ms"].map(ms).iter().sum();
+    // Each is cut to whole microseconds.
+    assert!((ms("response_ms") - stages).abs() < 0.006, "{sent}");
+    // The client's third request, after LOGIN and QCREATE.
+    let id = sent["request"].as_str().expect("an id").to_owned();
+    assert!(id.ends_with("-3"), "{id}");
+    let peeked = logged(&server, is_slow("peek"));
+    assert_eq!(peeked["request"], id.replace("-3", "-4"), "{peeked}");
+}
+
+#[test]
+fn a_pop_that_waits_as_it_asked_is_not_told() {
+    let server = Server::start("memory:", &["--slow", "1h", "--log-format", "json"]);
+    let mut client = Client::login(server.addr(), "ann").expect("it runs");
+    client.ask(&["QCREATE", "q"]).expect("it runs");
+    client.ask(&["POP", "QUEUE", "q", "BLOCK", "20"]).expect("it runs");
+    assert!(server.stop().success());
+    let server = Server::start("memory:", &["--slow", "0ms", "--log-format", "json"]);
+    let mut client = Client::login(server.addr(), "ann").expect("it runs");
+    client.ask(&["QCREATE", "q"]).expect("it runs");
+    // It would have to be a minute late.
+    client.send(&["POP", "QUEUE", "q", "BLOCK", "60000"]).expect("it runs");
+    let mut other = Client::login(server.addr(), "bob").expect("it runs");
+    other.ask(&["SEND", "q", "x"]).expect("it runs");
+    assert_eq!(client.answer().expect("a message").body(), Some("x"));
+    other.ask(&["PEEK", "QUEUE", "q"]).expect("it runs");
+    logged(&server, is_slow("peek"));
+    assert!(!server.log().contains("\"kind\":\"pop\""), "{}", server.log());
+}
+
+#[test]
+fn slow_requests_of_the_cache_tier_are_told_too() {
+    let server = Server::start_cache(&["--mock", "5", "--slow", "0ms", "--log-format", "json"]);
+    let mut socket = std::net::TcpStream::connect(server.addr()).expect("it listens");
+    std::io::Write::write_all(&mut socket, b"get a\r\n").expect("it reads");
+    let get = logged(&server, is_slow("get"));
+    assert_eq!(get["peer"], socket.local_addr().expect("an address").to_string(), "{get}");
+    assert!(server.page("/metrics").1.contains("\nposthaste_slow_requests_total 1\n"));
+}
+
+#[test]
+fn top_gives_plain_lines_where_there_is_no_terminal() {
+    for server in
+        [Server::start_with_http("memory:", &["--window", "10ms"]), Server::start_cache(&["--mock"])]
+    {
+        let http = server.http().to_string();
+        let output = admin(&["top", "--http", &http, "--every", "10ms", "--count", "3"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let said = text(&output.stdout);
+        let columns: Vec<usize> = said.lines().map(|line| line.split(' ').count()).collect();
+        assert_eq!(columns, [columns[0]; 4], "{said}");
+        assert!(said.starts_with("start_s requests_per_s "), "{said}");
+    }
+}
+
+#[test]
+fn top_on_a_terminal_shows_queues_and_clients() {
+    let server = Server::start_with_http("memory:", &["--window", "10ms"]);
+    let mut client = Client::login(server.addr(), "ann").expect("it runs");
+    for words in [&["QCREATE", "orders"][..], &["SEND", "orders", "x"]] {
+        client.ask(words).expect("it runs");
+    }
+    let start = Instant::now();
+    while !server.page("/v1/windows").1.contains("\"send\"") {
+        assert!(start.elapsed() < PATIENCE, "no window");
+    }
+    // script(1) gives it a terminal.
+    let program = env!("CARGO_BIN_EXE_posthaste");
+    let line = format!("{program} admin top --http {} --every 10ms --count 2", server.http());
+    let output = Command::new("script").args(["-qec", &line, "/dev/null"]).output().expect("script runs");
+    let said = text(&output.stdout);
+    for words in ["posthaste queue", "memory:", "orders", "clients", "ann", "\x1b[J"] {
+        assert!(said.contains(words), "{words} in {said}");
+    }
+}
+
+#[test]
+fn the_doctor_names_what_is_wrong_and_fails() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let embedded = format!("embedded:{}", dir.path().display());
+    let server = Server::start_with_http("memory:", &["--max-clients", "1000000000"]);
+    let output = admin(&["doctor", "--http", &server.http().to_string()]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("problem store: memory: is not durable"), "{said}");
+    assert!(said.contains("problem open files: ") && said.contains("LimitNOFILE"), "{said}");
+    assert!(text(&output.stderr).contains("problems found"));
+    let server = Server::start_with_http(&embedded, &["--max-clients", "10"]);
+    let output = admin(&["doctor", "--http", &server.http().to_string(), "--json"]);
+    let report: Json = serde_json::from_slice(&output.stdout).expect("JSON");
+    let about: Vec<_> =
+        report["findings"].as_array().into_iter().flatten().map(|row| &row["about"]).collect();
+    // The disk of the machine may be nearly full.
+    assert!(about.iter().all(|about| **about == "disk"), "{report}");
+}
+
+#[test]
+fn the_doctor_of_a_cache_looks_at_its_servers() {
+    let server = Server::start_cache(&["--server", "127.0.0.1:1"]);
+    let start = Instant::now();
+    while server.readiness().0 == 200 {
+        assert!(start.elapsed() < PATIENCE, "it does not notice that nobody is there");
+        let mut socket = std::net::TcpStream::connect(server.addr()).expect("it listens");
+        std::io::Write::write_all(&mut socket, b"get a\r\n").expect("it reads");
+        sleep(Duration::from_millis(5));
+    }
+    let output = admin(&["doctor", "--http", &server.http().to_string()]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("problem server: 127.0.0.1:1 takes no part"), "{said}");
+    assert!(said.contains("problem readiness: "), "{said}");
+}
+
+#[test]
+fn who_cannot_be_reached_is_said_in_one_line() {
+    for words in [&["doctor", "--http", "127.0.0.1:1"][..], &["top", "--http", "127.0.0.1:1"]] {
+        let output = admin(words);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.lines().count() == 1 && said.contains("cannot reach http://127.0.0.1:1"), "{said}");
+    }
+}
