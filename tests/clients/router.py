@@ -55,14 +55,20 @@ class Router:
         """Start it on a free port, and wait until it listens."""
         self.servers = servers
         self.port = 0
+        self.http_port = 0
         names = [word for server in servers for word in ("--server", f"127.0.0.1:{server.port}")]
         self._process = subprocess.Popen(
-            [program(), "cache", "--http", "off", "--listen", "127.0.0.1:0", *names, *arguments],
+            [
+                *(program(), "cache", "--listen", "127.0.0.1:0"),
+                *(() if "--http" in arguments else ("--http", "off")),
+                *(*names, *arguments),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
         )
+        self._serves_http = "--http" in arguments
         self._log: list[str] = []
         self._listening = threading.Event()
         self._reader = threading.Thread(target=self._follow, daemon=True)
@@ -85,5 +91,8 @@ class Router:
                 self._log.append(line)
                 if found := re.search(r"listening on 127\.0\.0\.1:(\d+)", line):
                     self.port = int(found[1])
+                if found := re.search(r"health and figures on http://127\.0\.0\.1:(\d+)", line):
+                    self.http_port = int(found[1])
+                if self.port and (self.http_port or not self._serves_http):
                     self._listening.set()
         self._listening.set()  # it ended
