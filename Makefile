@@ -86,6 +86,10 @@ audit: ## Ask for known holes in what we depend on (needs GitHub and PyPI themse
 	$(TARGET)/tools/audit/bin/pip-audit --require-hashes --disable-pip -r lab/requirements.txt
 	$(TARGET)/tools/audit/bin/pip-audit --require-hashes --disable-pip -r tests/clients/requirements.txt
 
+.PHONY: deb
+deb: ## Make a Debian package in target/debian
+	scripts/deb.sh
+
 .PHONY: bench
 bench: ## Measure against the peers, side by side (takes a while; wants a quiet machine)
 	scripts/ensure-packages.sh redis-server=redis-server beanstalkd=beanstalkd nats-server=nats-server memcached=memcached \

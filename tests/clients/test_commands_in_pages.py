@@ -15,8 +15,8 @@ import pytest
 from tier import ROOT, program
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-PACKAGING = sorted(path for path in (ROOT / "packaging").rglob("*") if path.suffix in (".yaml", ".service"))
-COMMANDS = {"queue", "cache", "bench", "admin", "migrate", "lab"}
+PACKAGING = sorted([*(ROOT / "packaging").rglob("*.service"), *(ROOT / "deploy").rglob("*.yaml")])
+COMMANDS = {"queue", "cache", "bench", "admin", "migrate", "lab", "man", "completions", "reference"}
 # What ends a command on a line of a shell.
 END = {"|", "||", "&&", "&", ";", "#", "<", ">", "2>", ">>", "do", "done"}
 

@@ -17,11 +17,11 @@ def test_the_image_is_built_by_the_pinned_compiler() -> None:
 def test_images_carry_the_version_of_the_program() -> None:
     """In the compose file, in the manifests, and in the guide."""
     version = tomllib.loads((ROOT / "Cargo.toml").read_text("utf-8"))["workspace"]["package"]["version"]
-    files = [*(ROOT / "packaging").rglob("*.yaml"), ROOT / "docs" / "guides" / "install.md"]
+    files = [*(ROOT / "deploy").rglob("*.yaml"), ROOT / "docs" / "guides" / "install.md"]
     found = [tag for file in files for tag in re.findall(r"posthaste:(\d[\w.]*)", file.read_text("utf-8"))]
     assert len(found) >= 5
     assert set(found) == {version}
-    assert f"newTag: {version}\n" in (ROOT / "packaging" / "kubernetes" / "kustomization.yaml").read_text(
+    assert f"newTag: {version}\n" in (ROOT / "deploy" / "kubernetes" / "kustomization.yaml").read_text(
         "utf-8"
     )
 
