@@ -30,7 +30,7 @@ pub(crate) fn completions(flags: &CompletionsFlags) -> Done {
 
 /// `posthaste man`.
 pub(crate) fn man(flags: &ManFlags) -> Done {
-    let mut program = commands();
+    let mut program = for_pages(commands());
     program.build();
     if let Some(dir) = &flags.out {
         return clap_mangen::generate_to(program, dir)
@@ -45,6 +45,12 @@ pub(crate) fn man(flags: &ManFlags) -> Done {
     let mut text = Vec::new();
     Man::new(command.clone()).render(&mut text)?;
     print(&text)
+}
+
+/// Commands as manual pages have them: with their environment variables, and without a `help` that says the same.
+fn for_pages(command: Command) -> Command {
+    let command = command.disable_help_subcommand(true).mut_args(|arg| arg.hide_env(false));
+    command.mut_subcommands(for_pages)
 }
 
 /// `posthaste reference`.

@@ -64,6 +64,10 @@ fn every_command_has_its_manual_page() {
         let text = fs::read_to_string(dir.path().join(format!("{page}.1"))).expect(page);
         assert!(text.contains(".TH ") && text.contains(word), "{page}: {text}");
     }
+    let pages: Vec<_> =
+        fs::read_dir(dir.path()).expect("a directory").flatten().map(|page| page.file_name()).collect();
+    assert!(!pages.iter().any(|page| page.to_string_lossy().contains("help")), "{pages:?}");
+    assert!(said(&["man", "queue"]).contains("POSTHASTE_QUEUE_LISTEN"));
     assert!(said(&["man", "bench", "queue"]).contains("twelve\\-step"));
     let output = run(&["man", "frobnicate"]);
     assert_eq!(output.status.code(), Some(2));

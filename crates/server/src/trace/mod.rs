@@ -196,7 +196,7 @@ mod tests {
             let parent = Context::parse(PARENT.as_bytes()).expect("a context");
             let passage =
                 Passage { place: 2, step: Step::Send, parent, message: 2, queue: "q".into(), body_bytes: 3 };
-            assert_eq!(passages(&sent), [passage.clone()]);
+            assert_eq!(passages(&sent), std::slice::from_ref(&passage));
             let got = answered(&mut store, protocol, &[&["POP", "QUEUE", "q", "COUNT", "10"]]);
             assert_eq!(passages(&got), [Passage { place: 0, step: Step::Receive, ..passage.clone() }]);
             answered(&mut store, protocol, &[&["SEND", "q", "two", "HEADER", "traceparent", PARENT]]);
