@@ -7,6 +7,7 @@ use posthaste_server::accounts::AccountsFile;
 use posthaste_wire::reply::Value;
 use serde_json::{Map, Value as Json, json};
 
+use crate::admin_cache;
 use crate::flags::{AccountCommand, AdminCommand, Reach};
 use crate::resp::Client;
 use crate::{admin_doctor, admin_store, admin_top};
@@ -35,6 +36,13 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
         }
         AdminCommand::Top(flags) => admin_top::run(flags),
         AdminCommand::Doctor(flags) => admin_doctor::run(flags),
+        AdminCommand::Servers { reach } => admin_cache::rows(reach, "/v1/servers"),
+        AdminCommand::Server { name, state, reach } => admin_cache::set_state(reach, name, state),
+        AdminCommand::Pools { reach } => admin_cache::rows(reach, "/v1/pools"),
+        AdminCommand::Routes { reach } => admin_cache::rows(reach, "/v1/routes"),
+        AdminCommand::Route { key, command, file, reach } => {
+            admin_cache::explain(reach, key, command, file.as_deref())
+        }
         AdminCommand::Store { store, older_than, json } => admin_store::run(store, *older_than, *json),
         AdminCommand::Account(AccountCommand::Add { name, file }) => {
             AccountsFile::set(file, name, &secret()?)?;

@@ -1,42 +1,58 @@
-//! `posthaste cache`: starts the tier, runs until a signal, stops it gracefully.
+//! `posthaste cache`: starts the tier, reads its file again when it is told to, runs until a signal, stops gracefully.
 
 use std::error::Error;
+use std::fs;
 use std::io::Write as _;
+use std::path::PathBuf;
 
 use posthaste_server::cache::backend::Backend;
+use posthaste_server::cache::explain::explain;
+use posthaste_server::cache::fleet::Fleet;
+use posthaste_server::cache::layout::{Layout, Seat, Settings};
 use posthaste_server::cache::limits::SERVERS_MAX;
-use posthaste_server::cache::pool::{Reads, Rules, Writes};
+use posthaste_server::cache::rules::{Reads, Rules, Writes};
 use posthaste_server::cache::server::{Options, Server};
 use posthaste_server::path::accept::ListenAddress;
 use posthaste_server::server::RunNote;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::config::Misuse;
-use crate::flags::{CacheFlags, Switch};
+use crate::config::{self, Misuse};
+use crate::flags::{CacheFlags, Program, Switch};
+use crate::import;
 use crate::logging;
+use crate::pools;
 use crate::tier::{cores, end_at_second_signal, http, raise_descriptor_limit};
 
 /// Runs it; returns when it has stopped.
 pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
+    if let Some(path) = &flags.import {
+        return import::run(path, flags.pool.as_deref());
+    }
     let options = options(flags).map_err(Misuse)?;
     if flags.check.is_some() {
-        return explain(&options);
+        return say(&meaning(&options)?);
     }
     logging::start(flags.log_format);
     // Signals are caught before anything is opened, so that a stop during the start is graceful too.
-    let mut signals = Signals::new([SIGTERM, SIGINT])?;
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     raise_descriptor_limit();
+    let servers: usize = options.layout.pools.iter().map(|pool| pool.seats.len()).sum();
     let server = Server::start(options)?;
     for address in server.addresses() {
-        tracing::info!(servers = flags.server.len(), "listening on {address}");
+        tracing::info!(servers, "listening on {address}");
     }
     if let Some(address) = server.http_address() {
         tracing::info!("health and figures on http://{address}");
     }
-    let signal = signals.forever().next();
-    tracing::info!(signal, "stopping: no new requests, finishing what is in flight");
-    end_at_second_signal(signals);
+    for signal in &mut signals {
+        if signal != SIGHUP {
+            tracing::info!(signal, "stopping: no new requests, finishing what is in flight");
+            break;
+        }
+        reload(&server);
+    }
+    end_at_second_signal(Signals::new([SIGTERM, SIGINT])?);
     let stopped = server.stop(flags.drain);
     if stopped.cut > 0 {
         tracing::warn!(connections = stopped.cut, "the drain time was over: connections were cut");
@@ -47,22 +63,26 @@ pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn options(flags: &CacheFlags) -> Result<Options, String> {
-    match (flags.server.len(), flags.mock) {
-        (0, None) => {
-            return Err(
-                "name the memcached servers: --server HOST:PORT, once for each (or --mock, for none)".into(),
-            );
-        }
-        (1.., Some(_)) => return Err("--mock answers without servers: leave out --server, or --mock".into()),
-        (SERVERS_MAX.., None) => return Err(format!("--server: at most {} are served", SERVERS_MAX - 1)),
-        _ => {}
+/// Reads flags, environment and file anew, and puts pools and routes in force; or says why not and changes nothing.
+fn reload(server: &Server) {
+    let read = || match config::program(std::env::args_os().collect()) {
+        Ok(Program::Cache(flags)) => layout(&flags),
+        Ok(_) => Err("this is no cache tier".into()),
+        Err(refusal) => Err(refusal.to_string()),
+    };
+    match read().and_then(|layout| server.reload(&layout)) {
+        Ok(()) => tracing::info!("pools and routes are read anew; other options wait for the next start"),
+        Err(error) => tracing::error!("nothing is changed: {error}"),
     }
+}
+
+fn options(flags: &CacheFlags) -> Result<Options, String> {
+    let eject = flags.eject.unwrap_or(if flags.workers.0.is_some() { Switch::Off } else { Switch::On });
     Ok(Options {
         listen: flags.listen.iter().map(|text| ListenAddress::parse(text)).collect::<Result<_, _>>()?,
         http: http(&flags.http)?,
-        servers: flags.server.clone(),
-        rules: rules(flags)?,
+        layout: layout(flags)?,
+        eject: eject == Switch::On,
         threads: flags.threads.unwrap_or_else(cores),
         workers: flags.workers.0,
         line_requests_max: flags.line_limit,
@@ -76,6 +96,36 @@ fn options(flags: &CacheFlags) -> Result<Options, String> {
     })
 }
 
+/// The file whose pools and routes hold.
+fn file(flags: &CacheFlags) -> Option<&PathBuf> {
+    flags.config.as_ref().or(flags.check.as_ref())
+}
+
+/// Servers, pools and routes, of the flags and of the file.
+pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
+    let seats = flags.server.iter().map(|address| Seat::of(address)).collect();
+    let rules = rules(flags)?;
+    let mut layout = match file(flags) {
+        Some(path) => {
+            let shown = path.display();
+            let text = fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+            pools::layout(&text, seats, &rules).map_err(|wrong| wrong.tell(shown, &text))?
+        }
+        None if seats.is_empty() => Layout::default(),
+        None => Layout::of_one_pool(seats, rules),
+    };
+    layout.settings = Settings { flush_all: flags.flush_all == Switch::On, mock: flags.mock };
+    let servers: usize = layout.pools.iter().map(|pool| pool.seats.len()).sum();
+    match (servers, flags.mock) {
+        (0, None) => {
+            Err("name the memcached servers: --server HOST:PORT, once for each (or --mock, for none)".into())
+        }
+        (1.., Some(_)) => Err("--mock answers without servers: leave out --server, or --mock".into()),
+        (SERVERS_MAX.., None) => Err(format!("--server: at most {} are served", SERVERS_MAX - 1)),
+        _ => Ok(layout),
+    }
+}
+
 fn rules(flags: &CacheFlags) -> Result<Rules, String> {
     let reads = match (flags.writes, flags.reads) {
         (Writes::Owner, None | Some(Reads::Owner)) => Reads::Owner,
@@ -86,42 +136,66 @@ fn rules(flags: &CacheFlags) -> Result<Rules, String> {
         }
         (Writes::All, reads) => reads.unwrap_or_default(),
     };
-    let eject = flags.eject.unwrap_or(if flags.workers.0.is_some() { Switch::Off } else { Switch::On });
-    Ok(Rules {
-        writes: flags.writes,
-        reads,
-        multiget: flags.multiget,
-        hash: flags.hash,
-        eject: eject == Switch::On,
-        flush_all: flags.flush_all == Switch::On,
-        mock: flags.mock,
-    })
+    Ok(Rules { writes: flags.writes, reads, multiget: flags.multiget, hash: flags.hash, ..Rules::default() })
 }
 
 /// `--check`: what a file means, in sentences.
-fn explain(options: &Options) -> Result<(), Box<dyn Error>> {
-    let rules = &options.rules;
+fn meaning(options: &Options) -> Result<String, Misuse> {
     let mut text = String::from("the file is good\n");
-    for name in &options.servers {
-        let backend = Backend::parse(name).map_err(Misuse)?;
-        text += &format!("server {} at {}\n", backend.name, backend.address());
+    for pool in &options.layout.pools {
+        text += &format!("pool {}: ", pool.name);
+        text += &match pool.rules.writes {
+            Writes::All if pool.seats.len() > 1 => {
+                let rules = &pool.rules;
+                let (reads, multiget, answer) = (rules.reads, rules.multiget, rules.answer);
+                format!(
+                    "every key is on every server; reads: {reads}, multi-gets: {multiget}, answer: {answer}\n"
+                )
+            }
+            Writes::All => "every key is on its server\n".into(),
+            Writes::Owner => format!("every key is on its owner by {}\n", pool.rules.hash),
+        };
+        for seat in &pool.seats {
+            let backend = Backend::parse(&seat.address).map_err(Misuse)?;
+            let weight = if seat.weight == 1 { String::new() } else { format!(", weight {}", seat.weight) };
+            text += &format!("  server {} at {}{weight}\n", backend.name, backend.address());
+        }
     }
+    text += &routes(options)?;
     text += &match options.workers {
         None => format!("{} network threads, each with a connection to each server\n", options.threads),
         Some(workers) => {
             format!("{workers} workers, each with a connection to each server, one request at a time\n")
         }
     };
-    text += &match rules.writes {
-        Writes::All => {
-            format!("every key is on every server; reads: {}, multi-gets: {}\n", rules.reads, rules.multiget)
-        }
-        Writes::Owner => format!("every key is on its owner by {}\n", rules.hash),
-    };
-    text += match rules.eject {
+    text += match options.eject {
         true => "a server that is lost is left out until it is well again\n",
         false => "a server that is lost stays in every answer\n",
     };
+    Ok(text)
+}
+
+/// What becomes of a key of each route, by the example of the shortest one.
+fn routes(options: &Options) -> Result<String, Misuse> {
+    let table = Fleet::new(&options.layout, options.eject).map_err(Misuse)?.table();
+    let mut text = String::new();
+    for route in &table.routes {
+        let commands = route.verbs.names();
+        let (first, all) = (commands.first().copied().unwrap_or("get"), commands.len());
+        let example = format!("{}…", String::from_utf8_lossy(&route.prefix));
+        let who = if route.verbs == posthaste_server::cache::layout::Verbs::ALL {
+            "all commands".to_owned()
+        } else {
+            format!("{all} commands ({})", commands.join(" "))
+        };
+        let explained = explain(&table, first, &example).map_err(Misuse)?;
+        text +=
+            &format!("keys {example}, {who}: {}\n", explained.sentences.first().map_or("", String::as_str));
+    }
+    Ok(text)
+}
+
+fn say(text: &str) -> Result<(), Box<dyn Error>> {
     Ok(std::io::stdout().write_all(text.as_bytes())?)
 }
 

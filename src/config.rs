@@ -12,8 +12,11 @@ use std::process::ExitCode;
 use clap::builder::OsStr as ClapStr;
 use clap::error::ErrorKind;
 use clap::{Arg, Command, CommandFactory as _, FromArgMatches as _};
+use toml::de::{DeTable, DeValue};
 
 use crate::flags::Program;
+use crate::placed::{Placed, Wrong, parse, plain};
+use crate::pools;
 
 /// Why there is nothing to run.
 pub(crate) enum Refusal {
@@ -35,6 +38,15 @@ impl fmt::Display for Misuse {
 
 impl Error for Misuse {}
 
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flags(error) => f.write_str(&one_line(error)),
+            Self::File(error) => f.write_str(error),
+        }
+    }
+}
+
 impl Refusal {
     /// Tells the user, and the exit code.
     pub(crate) fn tell(&self) -> ExitCode {
@@ -44,12 +56,8 @@ impl Refusal {
                 let _ = error.print();
                 ExitCode::SUCCESS
             }
-            Self::Flags(error) => {
-                eprintln!("posthaste: {}", one_line(error));
-                ExitCode::from(2)
-            }
-            Self::File(error) => {
-                eprintln!("posthaste: {error}");
+            refusal => {
+                eprintln!("posthaste: {refusal}");
                 ExitCode::from(2)
             }
         }
@@ -121,44 +129,46 @@ fn config_path(args: &[OsString]) -> Option<OsString> {
 fn with_file(command: Command, path: &OsStr) -> Result<Command, String> {
     let shown = path.to_string_lossy();
     let text = fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
-    let table: toml::Table =
-        text.parse().map_err(|error: toml::de::Error| format!("{shown}: {}", first_line(&error)))?;
-    with_table(command, &table).map_err(|error| format!("{shown}: {error}"))
+    let command = parse(&text).and_then(|table| with_table(command, table.get_ref(), &[]));
+    command.map_err(|wrong| wrong.tell(&shown, &text))
 }
 
-fn first_line(error: &toml::de::Error) -> String {
-    error.to_string().lines().collect::<Vec<_>>().join(" ")
-}
-
-pub(crate) fn with_table(mut command: Command, table: &toml::Table) -> Result<Command, String> {
-    for (key, value) in table {
+/// `path` is the way to the table: the commands that it belongs to.
+pub(crate) fn with_table(mut command: Command, table: &DeTable<'_>, path: &[&str]) -> Result<Command, Wrong> {
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_by_key(|(name, _)| name.span().start);
+    for (name, value) in entries {
+        let key: &str = name.get_ref();
         let is_command = command.get_subcommands().any(|sub| sub.get_name() == key);
-        command = match value {
-            toml::Value::Table(inner) if is_command => {
+        command = match value.get_ref() {
+            DeValue::Table(inner) if is_command => {
                 let sub = command.find_subcommand(key).cloned().unwrap_or_default();
-                let sub = with_table(sub, inner).map_err(|error| format!("[{key}] {error}"))?;
+                let sub = with_table(sub, inner, &[path, &[key]].concat())?;
                 command.mut_subcommand(key, |_| sub)
             }
-            value => with_default(command, key, value)?,
+            // These are read when the flags are known.
+            _ if path == ["cache"] && [pools::POOLS, pools::ROUTES].contains(&key) => command,
+            _ => with_default(command, key, name.span().start, value)?,
         };
     }
     Ok(command)
 }
 
-fn with_default(command: Command, key: &str, value: &toml::Value) -> Result<Command, String> {
+fn with_default(command: Command, key: &str, at: usize, value: &Placed<'_>) -> Result<Command, Wrong> {
     let found = command.get_arguments().find(|arg| arg.get_long() == Some(key));
-    let id = found.map(|arg| arg.get_id().clone()).ok_or_else(|| format!("unknown option {key}"))?;
-    let values: Vec<ClapStr> = match value {
-        toml::Value::Array(values) => values.iter().map(|value| ClapStr::from(plain(value))).collect(),
-        value => vec![ClapStr::from(plain(value))],
+    let id = found.map(|arg| arg.get_id().clone());
+    let id = id.ok_or_else(|| Wrong::new(at, format!("unknown option {key}")))?;
+    let values: Vec<String> = match value.get_ref() {
+        DeValue::Array(values) => values.iter().map(|value| plain(value.get_ref())).collect(),
+        value => vec![plain(value)],
     };
-    Ok(command.mut_arg(id, |arg: Arg| arg.default_values(values)))
-}
-
-/// A TOML value as one would write it on the command line.
-fn plain(value: &toml::Value) -> String {
-    match value {
-        toml::Value::String(text) => text.clone(),
-        value => value.to_string(),
+    let alone = values.iter().map(|value| OsString::from(format!("--{key}={value}")));
+    let tried = command.clone().try_get_matches_from([OsString::from("posthaste")].into_iter().chain(alone));
+    if let Err(error) = tried
+        && matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation)
+    {
+        return Err(Wrong::new(value.span().start, one_line(&error)));
     }
+    let values: Vec<ClapStr> = values.into_iter().map(ClapStr::from).collect();
+    Ok(command.mut_arg(id, |arg: Arg| arg.default_values(values)))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use posthaste_server::cache::placement::Hash;
-use posthaste_server::cache::pool::{Multiget, Reads, Writes};
+use posthaste_server::cache::rules::{Multiget, Reads, Writes};
 use posthaste_server::queue::postgres::strategy::{Backoff, PopStrategy};
 
 /// A middle tier that explains itself: durable message queues over RESP, measured at every stage.
@@ -116,7 +116,9 @@ pub(crate) struct QueueFlags {
   posthaste cache --server 10.0.0.1:11211 --server 10.0.0.2:11211
   posthaste cache --writes owner --server 10.0.0.1 --server 10.0.0.2 --server 10.0.0.3
   posthaste cache --workers 16 --multiget split --server 10.0.0.1 --server 10.0.0.2
-  posthaste cache --check /etc/posthaste/cache.toml")]
+  posthaste cache --config /etc/posthaste/cache.toml
+  posthaste cache --check /etc/posthaste/cache.toml
+  posthaste cache --import nutcracker.yml > cache.toml")]
 pub(crate) struct CacheFlags {
     /// Address for memcached clients: HOST:PORT or unix:PATH; may repeat
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7412")]
@@ -136,8 +138,8 @@ pub(crate) struct CacheFlags {
     /// Several keys from replicas: whole (one server), split (evenly over all) or auto (what costs less, as measured)
     #[arg(long, value_name = "RULE", default_value_t)]
     pub(crate) multiget: Multiget,
-    /// Who owns a key: ketama (libmemcached), jump (memcached's proxy), rendezvous (pymemcache) or modulo-crc32
-    /// (gomemcache)
+    /// Who owns a key: ketama (libmemcached), jump (memcached's proxy), rendezvous (pymemcache), modulo-crc32
+    /// (gomemcache), dalli, spymemcached, spymemcached-modulo, twemproxy or mcrouter
     #[arg(long, value_name = "RULE", default_value_t)]
     pub(crate) hash: Hash,
     /// on: a server that is lost is left out until it is well again, and then serves nothing that it missed; off: it
@@ -187,12 +189,19 @@ pub(crate) struct CacheFlags {
     /// Form of the log on stderr
     #[arg(long, value_name = "FORM", default_value = "text")]
     pub(crate) log_format: LogFormat,
-    /// TOML file with a `[cache]` table of these options
+    /// TOML file with a `[cache]` table of these options, of pools and of routes; read again at SIGHUP
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Start nothing: read this file as --config would, and say what it means
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     pub(crate) check: Option<PathBuf>,
+    /// Start nothing: translate this configuration of mcrouter (JSON) or twemproxy (YAML) to a file for --config, and say
+    /// what it left out
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "check"])]
+    pub(crate) import: Option<PathBuf>,
+    /// With --import: the pool of a file of twemproxy that has several
+    #[arg(long, value_name = "NAME", requires = "import")]
+    pub(crate) pool: Option<String>,
 }
 
 /// On or off.
@@ -404,6 +413,17 @@ pub(crate) struct DoctorFlags {
     pub(crate) json: bool,
 }
 
+/// How to reach a cache tier, and the form of the output.
+#[derive(Args, Debug)]
+pub(crate) struct ReachCache {
+    /// Where the cache tier serves HTTP (its --http)
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7481")]
+    pub(crate) http: String,
+    /// JSON instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Commands of `posthaste admin`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AdminCommand {
@@ -467,6 +487,43 @@ pub(crate) enum AdminCommand {
     Top(TopFlags),
     /// Looks a tier over, and what is behind it, and says what to do; exit code 1 when something must be done
     Doctor(DoctorFlags),
+    /// Of a cache tier: its memcached servers
+    Servers {
+        #[command(flatten)]
+        reach: ReachCache,
+    },
+    /// Of a cache tier: takes a server out (down), spares it (drain) or lets it take part (up)
+    Server {
+        /// The server, as `admin servers` names it
+        name: String,
+        /// up, drain or down
+        state: String,
+        #[command(flatten)]
+        reach: ReachCache,
+    },
+    /// Of a cache tier: its pools
+    Pools {
+        #[command(flatten)]
+        reach: ReachCache,
+    },
+    /// Of a cache tier: its routes
+    Routes {
+        #[command(flatten)]
+        reach: ReachCache,
+    },
+    /// Of a cache tier: where a key goes, and why
+    Route {
+        /// The key
+        key: String,
+        /// What is asked of it: get, set, delete, …
+        #[arg(long, value_name = "COMMAND", default_value = "get")]
+        command: String,
+        /// Ask this file, and no server
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
+        #[command(flatten)]
+        reach: ReachCache,
+    },
     /// How a PostgreSQL store is: sizes, dead rows, who keeps them from being removed, and what to do
     Store {
         /// The database: postgres://USER:PASSWORD@HOST:PORT/DATABASE
@@ -595,7 +652,7 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 }
 
 /// A duration that is not nothing.
-fn some_time(text: &str) -> Result<Duration, String> {
+pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         time if time < Duration::from_millis(10) => Err("must be at least 10ms".into()),
         time => Ok(time),

@@ -3,6 +3,7 @@
 //! Exit code 0: done. 1: it failed. 2: it was used wrongly. An error is one line on stderr.
 
 mod admin;
+mod admin_cache;
 mod admin_doctor;
 mod admin_doctor_memcached;
 mod admin_doctor_rules;
@@ -15,9 +16,12 @@ mod bench_store_postgres;
 mod cache;
 mod config;
 mod flags;
+mod import;
 mod lab;
 mod logging;
 mod migrate;
+mod placed;
+mod pools;
 mod queue;
 mod reference;
 mod resp;

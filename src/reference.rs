@@ -218,8 +218,8 @@ mod tests {
 
     /// The options of a command as they are with this file.
     fn matches(command: &str, file: &str) -> ArgMatches {
-        let table = file.parse().expect("TOML");
-        let program = with_table(commands(), &table).expect("options that there are");
+        let table = crate::placed::parse(file).expect("TOML");
+        let program = with_table(commands(), table.get_ref(), &[]).expect("options that there are");
         let matches = program.try_get_matches_from(["posthaste", command]).expect("values that may be");
         matches.subcommand().map(|(_, matches)| matches.clone()).expect("a command")
     }

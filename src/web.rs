@@ -52,6 +52,25 @@ impl Web {
         &self.address
     }
 
+    /// Asks for JSON, or tells some; an answer that is no success is an error.
+    pub(crate) fn exchange(&self, path: &str, told: Option<&Json>) -> Result<Json, Box<dyn Error>> {
+        let url = format!("http://{}{path}", self.address);
+        let mut answer = match told {
+            None => self.agent.get(url).call(),
+            Some(told) => {
+                self.agent.post(url).header("Content-Type", "application/json").send(told.to_string())
+            }
+        }
+        .map_err(|error| format!("cannot reach {}: {error}; is it the --http of a tier?", self.address))?;
+        let text = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string()?;
+        let json = serde_json::from_str(&text).unwrap_or(Json::Null);
+        if answer.status().is_success() {
+            return Ok(json);
+        }
+        let said = json["message"].as_str().unwrap_or_else(|| text.lines().next().unwrap_or_default());
+        Err(format!("{} answered {}: {said}", self.address, answer.status().as_u16()).into())
+    }
+
     /// `GET path`, whatever the status.
     pub(crate) fn get(&self, path: &str) -> Result<Page, Box<dyn Error>> {
         let mut request = self.agent.get(format!("http://{}{path}", self.address));

@@ -7,9 +7,13 @@ mod client;
 mod memcached;
 
 mod differential;
+mod guide;
 mod limits;
 mod mixups;
 mod operation;
+mod reload;
 mod replicas;
 mod report;
+mod routes;
 mod shards;
+mod standins;

@@ -21,7 +21,7 @@ fn wrong_use_is_told_in_one_line_that_says_what_to_do() {
             &["cache", "--server", "127.0.0.1:1", "--writes", "owner", "--reads", "nearest"],
             "only its owner has it",
         ),
-        (&["cache", "--server", "127.0.0.1:1", "--hash", "md5"], "ketama, jump, rendezvous or modulo-crc32"),
+        (&["cache", "--server", "127.0.0.1:1", "--hash", "md5"], "ketama, jump, rendezvous, modulo-crc32"),
         (&["cache", "--server", "127.0.0.1:1", "--workers", "0"], "pipelined, or a number of workers"),
         (&["cache", "--server", "127.0.0.1:1", "--multiget", "half"], "whole, split, auto"),
     ] {
@@ -49,7 +49,7 @@ fn a_file_can_be_checked_without_starting_anything() {
     );
     let wrong = check("[cache]\nserver = [\"127.0.0.1:1\"]\nshards = 3\n");
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&wrong.stderr).contains("unknown option shards"));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("cache.toml:3: unknown option shards"));
 }
 
 #[test]

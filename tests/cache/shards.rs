@@ -5,7 +5,9 @@ use crate::memcached::Memcached;
 
 #[test]
 fn a_key_is_written_to_and_read_from_its_owner_alone() {
-    for hash in ["ketama", "jump", "rendezvous", "modulo-crc32"] {
+    let hashes =
+        ["ketama", "jump", "rendezvous", "modulo-crc32", "dalli", "spymemcached", "twemproxy", "mcrouter"];
+    for hash in hashes.into_iter().chain(["spymemcached-modulo"]) {
         let servers = Memcached::several::<3>();
         let names: Vec<String> = servers.iter().map(Memcached::name).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();

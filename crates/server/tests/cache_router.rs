@@ -3,18 +3,21 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use posthaste_server::cache::placement::Hash;
-use posthaste_server::cache::pool::{Multiget, Pool, Reads, Rules, Writes};
+use posthaste_server::cache::fleet::Fleet;
+use posthaste_server::cache::layout::{Fallback, Layout, PoolPlan, Seat, Source};
 use posthaste_server::cache::router::{Asked, Router};
+use posthaste_server::cache::rules::{Multiget, Reads, Rules, Writes};
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
 use posthaste_wire::memcached::request::Verb;
 use proptest::prelude::*;
 
 const CLIENTS: usize = 3;
+const SERVERS: [&str; 3] = ["10.0.0.1:11211", "10.0.0.2:11211", "10.0.0.3:11211"];
 const LIMITS: Limits = Limits { value_bytes: 1000, line_bytes: 100_000 };
 
-/// A server that knows `get`, `set`, `add`, `incr` and `delete`.
+/// A server that knows `get`, `set`, `add`, `delete`, and what values are brought from one pool to another by.
 #[derive(Default)]
 struct Memcached {
     values: HashMap<Vec<u8>, Vec<u8>>,
@@ -53,6 +56,19 @@ impl Memcached {
                 Verb::Delete => {
                     let found = self.values.remove(&key).is_some();
                     self.output.extend(if found { &b"DELETED\r\n"[..] } else { b"NOT_FOUND\r\n" });
+                }
+                Verb::MetaGet => match self.values.get(&key) {
+                    Some(value) => {
+                        let head = format!("VA {} f0 t-1\r\n", value.len() - 2);
+                        self.output.extend([head.as_bytes(), value].concat());
+                    }
+                    None => self.output.extend(b"EN\r\n"),
+                },
+                Verb::MetaSet => {
+                    assert!(input.windows(4).any(|words| words == b" ME\r"), "nothing may be overwritten");
+                    let is_new = !self.values.contains_key(&key);
+                    self.values.entry(key).or_insert(data);
+                    self.output.extend(if is_new { b"HD\r\n" } else { b"NS\r\n" });
                 }
                 verb => panic!("{verb:?} was not sent by this test"),
             }
@@ -99,27 +115,56 @@ fn events(losses: u32) -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 1..150)
 }
 
-fn rules() -> impl Strategy<Value = Rules> {
+/// Rules of a pool, and whether servers that are lost leave.
+fn rules() -> impl Strategy<Value = (Rules, bool)> {
     let spread = prop_oneof![
         Just((Writes::All, Reads::RoundRobin)),
         Just((Writes::All, Reads::Nearest)),
         Just((Writes::Owner, Reads::Owner)),
     ];
     let multiget = prop_oneof![Just(Multiget::Whole), Just(Multiget::Split), Just(Multiget::Auto)];
-    (spread, multiget, any::<bool>()).prop_map(|((writes, reads), multiget, eject)| Rules {
-        writes,
-        reads,
-        multiget,
-        hash: Hash::Ketama,
-        eject,
-        flush_all: true,
-        mock: None,
+    (spread, multiget, any::<bool>()).prop_map(|((writes, reads), multiget, eject)| {
+        (Rules { writes, reads, multiget, ..Rules::default() }, eject)
     })
+}
+
+/// One pool by these rules.
+fn one_pool(rules: &Rules) -> Layout {
+    Layout::of_one_pool(SERVERS.map(Seat::of).into(), rules.clone())
+}
+
+/// Two servers that share keys, and the third behind them in this way.
+fn two_pools(source: Option<Source>, fallbacks: Vec<Fallback>) -> Layout {
+    let rules = Rules { writes: Writes::Owner, reads: Reads::Owner, ..Rules::default() };
+    let mut layout =
+        Layout::of_one_pool(SERVERS[..2].iter().map(|name| Seat::of(name)).collect(), rules.clone());
+    (layout.pools[0].source, layout.pools[0].fallbacks) = (source, fallbacks);
+    let seats = vec![Seat::of(SERVERS[2])];
+    let name = "second".to_owned();
+    layout.pools.push(PoolPlan {
+        name,
+        seats,
+        rules,
+        fallbacks: Vec::new(),
+        failover_limit: None,
+        source: None,
+    });
+    layout
+}
+
+fn two_pools_of_any_kind() -> impl Strategy<Value = Layout> {
+    let expiry = Some(Duration::from_secs(5));
+    prop_oneof![
+        Just(two_pools(Some(Source::Below(1)), Vec::new())),
+        Just(two_pools(Some(Source::Old(1)), Vec::new())),
+        Just(two_pools(None, vec![Fallback { pool: 1, expiry }])),
+        Just(two_pools(None, vec![Fallback { pool: 1, expiry: None }])),
+    ]
 }
 
 /// Clients, a router and three servers.
 struct World {
-    pool: Arc<Pool>,
+    fleet: Arc<Fleet>,
     router: Router,
     servers: [Memcached; 3],
     /// What each client asked and was not answered yet, with the request's number.
@@ -133,14 +178,13 @@ struct World {
 }
 
 impl World {
-    fn new(rules: Rules) -> Self {
-        let names = (1..=3).map(|i| format!("10.0.0.{i}:11211")).collect();
-        let pool = Arc::new(Pool::new(names, rules));
-        let mut router = Router::new(Arc::clone(&pool), 0);
+    fn new(layout: &Layout, eject: bool) -> Self {
+        let fleet = Arc::new(Fleet::new(layout, eject).expect("addresses"));
+        let mut router = Router::new(Arc::clone(&fleet), 0);
         (0..CLIENTS).for_each(|client| router.enter(client));
         let (open, later) = (Default::default(), Default::default());
         let servers = Default::default();
-        Self { pool, router, servers, open, later, heard: Default::default(), next: 0, errors: 0 }
+        Self { fleet, router, servers, open, later, heard: Default::default(), next: 0, errors: 0 }
     }
 
     fn happen(&mut self, event: &Event) {
@@ -279,11 +323,11 @@ proptest! {
 
     #[test]
     fn every_request_is_answered_once_in_order_by_what_belongs_to_it(rules in rules(), events in events(0)) {
-        let mut world = World::new(rules);
+        let mut world = World::new(&one_pool(&rules.0), rules.1);
         events.iter().for_each(|event| world.happen(event));
         world.finish();
         prop_assert_eq!(world.errors, 0);
-        if rules.writes == Writes::All {
+        if rules.0.writes == Writes::All {
             prop_assert_eq!(&world.servers[0].values, &world.servers[1].values);
             prop_assert_eq!(&world.servers[0].values, &world.servers[2].values);
         }
@@ -291,11 +335,12 @@ proptest! {
 
     #[test]
     fn whatever_is_lost_each_request_has_one_answer(rules in rules(), events in events(1)) {
-        let mut world = World::new(rules);
+        let mut world = World::new(&one_pool(&rules.0), rules.1);
         events.iter().for_each(|event| world.happen(event));
         world.finish();
-        if rules.eject && rules.writes == Writes::All && world.pool.health.live() > 0 {
-            let live: Vec<usize> = (0..3).filter(|server| world.pool.health.is_live(*server)).collect();
+        let table = world.fleet.table();
+        if rules.1 && rules.0.writes == Writes::All && table.live() > 0 {
+            let live: Vec<usize> = (0..3).filter(|server| table.servers[*server].health.is_live()).collect();
             for server in &live {
                 prop_assert_eq!(&world.servers[live[0]].values, &world.servers[*server].values);
             }
@@ -303,8 +348,64 @@ proptest! {
     }
 
     #[test]
+    fn two_pools_of_a_key_are_of_one_mind_when_all_is_done(events in events(0)) {
+        let mut world = World::new(&two_pools(Some(Source::Below(1)), Vec::new()), true);
+        events.iter().for_each(|event| world.happen(event));
+        world.finish();
+        prop_assert_eq!(world.errors, 0);
+        let below = &world.servers[2].values;
+        for (key, value) in world.servers[..2].iter().flat_map(|server| &server.values) {
+            prop_assert_eq!(below.get(key), Some(value), "{}", String::from_utf8_lossy(key));
+        }
+    }
+
+    #[test]
+    fn a_key_that_was_written_is_not_in_the_old_pool(events in events(0)) {
+        let mut world = World::new(&two_pools(Some(Source::Old(1)), Vec::new()), true);
+        (0..6).for_each(|key| {
+            let (name, value) = (format!("k{key}"), format!("k{key}-0\r\n"));
+            world.servers[2].values.insert(name.into_bytes(), value.into_bytes());
+        });
+        events.iter().for_each(|event| world.happen(event));
+        world.finish();
+        prop_assert_eq!(world.errors, 0);
+        for (key, value) in world.servers[..2].iter().flat_map(|server| &server.values) {
+            let old = world.servers[2].values.get(key);
+            prop_assert!(old.is_none() || old == Some(value), "{}", String::from_utf8_lossy(key));
+        }
+    }
+
+    #[test]
+    fn with_two_pools_too_each_request_has_one_answer_whatever_is_lost(
+        layout in two_pools_of_any_kind(),
+        eject in any::<bool>(),
+        events in events(1),
+    ) {
+        let mut world = World::new(&layout, eject);
+        events.iter().for_each(|event| world.happen(event));
+        world.finish();
+    }
+
+    #[test]
+    fn requests_go_on_by_the_table_that_they_began_with(
+        layout in two_pools_of_any_kind(),
+        events in events(1),
+        at in 0..150_usize,
+    ) {
+        let mut world = World::new(&one_pool(&Rules::default()), true);
+        for (i, event) in events.iter().enumerate() {
+            if i == at {
+                world.fleet.load(&layout).expect("addresses");
+                world.router.take_up();
+            }
+            world.happen(event);
+        }
+        world.finish();
+    }
+
+    #[test]
     fn a_client_that_leaves_disturbs_nobody(rules in rules(), events in events(1), at in 0..150_usize) {
-        let mut world = World::new(rules);
+        let mut world = World::new(&one_pool(&rules.0), rules.1);
         for (i, event) in events.iter().enumerate() {
             if i == at {
                 world.router.leave(1);

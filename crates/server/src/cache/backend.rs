@@ -22,10 +22,15 @@ impl Backend {
     /// # Errors
     /// A sentence that names the server and what to write instead.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let has_port = text.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
-        let name = if has_port { text.to_owned() } else { format!("{text}:{PORT}") };
+        let name = full_name(text);
         let address = resolve(&name)?;
         Ok(Self { name, address: Mutex::new(address) })
+    }
+
+    /// Whether this text, in the form that `parse` reads, means this server.
+    #[must_use]
+    pub fn is_named(&self, text: &str) -> bool {
+        self.name == full_name(text)
     }
 
     /// Its address as it was last found.
@@ -40,6 +45,12 @@ impl Backend {
             *self.address.lock().unwrap_or_else(PoisonError::into_inner) = address;
         }
     }
+}
+
+/// With memcached's own port if there is none.
+fn full_name(text: &str) -> String {
+    let has_port = text.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+    if has_port { text.to_owned() } else { format!("{text}:{PORT}") }
 }
 
 fn resolve(name: &str) -> Result<Address, String> {

@@ -63,8 +63,8 @@ impl Costs {
         mean.store(after.max(1), Ordering::Relaxed);
     }
 
-    /// The figures as lines for `stats`: what each number of keys costs, and so what is chosen.
-    pub fn describe(&self, text: &mut String) {
+    /// The figures as lines for `stats`, each name with `named` before it: what each number of keys costs, and so what is chosen.
+    pub fn describe(&self, named: &str, text: &mut String) {
         for (keys, row) in self.0.iter().enumerate().filter(|(_, row)| row.asked.load(Ordering::Relaxed) > 0)
         {
             let [whole, split] = [0, 1].map(|way| row.mean_ns[way].load(Ordering::Relaxed));
@@ -72,7 +72,7 @@ impl Costs {
             let us = |ns: u64| ns as f64 / 1000.0;
             let _ = write!(
                 text,
-                "STAT multiget_{keys} {choice} whole_mean_us={:.1} split_mean_us={:.1}\r\n",
+                "STAT {named}multiget_{keys} {choice} whole_mean_us={:.1} split_mean_us={:.1}\r\n",
                 us(whole),
                 us(split)
             );
@@ -103,7 +103,7 @@ mod tests {
         splits(&costs, 12, 3200, 100, 500);
         assert!(splits(&costs, 12, 320, 100, 500) < 20);
         let mut text = String::new();
-        costs.describe(&mut text);
+        costs.describe("", &mut text);
         assert!(text.contains("STAT multiget_12 whole whole_mean_us=") && text.contains("multiget_2 whole"));
     }
 }

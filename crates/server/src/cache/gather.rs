@@ -3,8 +3,14 @@
 //! Each server answers a share of the keys, hits only, in the share's order. A hit therefore also tells that the keys
 //! before it in that share were missed. What can be passed on at once is; what came too early is held.
 //! Keys are told apart by their place, not by their name: who asks for one key twice is answered twice.
+//!
+//! What one server missed may be asked of another: a share can collect its misses instead of settling them. Then they
+//! belong to no share until they are assigned to one again, and what comes behind them waits.
 
 use std::collections::VecDeque;
+
+/// The share of keys that are in none.
+const NOBODY: u16 = u16::MAX;
 
 /// One server's part in the answer.
 #[derive(Default)]
@@ -19,6 +25,10 @@ struct Share {
     values: VecDeque<(u32, u32)>,
     /// Bytes of `held` that were passed on.
     passed: usize,
+    /// Keys that it missed are to be asked elsewhere.
+    collects: bool,
+    /// Those so far.
+    misses: Vec<u32>,
 }
 
 impl Share {
@@ -50,6 +60,8 @@ impl Gather {
             share.held.shrink_to(kept_bytes);
             share.values.clear();
             share.passed = 0;
+            share.collects = false;
+            share.misses.clear();
         }
         self.used = 0;
         self.share_of.clear();
@@ -66,14 +78,23 @@ impl Gather {
         (self.used - 1) as u16
     }
 
-    /// Puts the next key in the order asked into this share.
-    pub fn assign(&mut self, share: u16) {
-        let place = self.share_of.len() as u32;
-        self.share_of.push(share);
+    /// So many more keys are asked; each is to be assigned before anything is answered.
+    pub fn open(&mut self, keys: usize) {
+        self.share_of.resize(self.share_of.len() + keys, NOBODY);
+    }
+
+    /// Puts a key into this share, behind those that are in it.
+    pub fn assign(&mut self, place: u32, share: u16) {
+        self.share_of[place as usize] = share;
         self.shares[usize::from(share)].keys.push(place);
     }
 
-    /// Keys that are in some share.
+    /// What this share misses is to be asked elsewhere.
+    pub fn collect_misses(&mut self, share: u16) {
+        self.shares[usize::from(share)].collects = true;
+    }
+
+    /// Keys that are or were in some share.
     #[must_use]
     pub fn assigned(&self) -> usize {
         self.share_of.len()
@@ -104,7 +125,7 @@ impl Gather {
         let unsettled = &part.keys[part.settled..];
         let Some(missed) = unsettled.iter().position(|place| is_key(*place)) else { return false };
         let place = unsettled[missed];
-        part.settled += missed;
+        self.skip(share, missed);
         self.hits += 1;
         self.pass_on(out);
         let part = &mut self.shares[usize::from(share)];
@@ -120,31 +141,41 @@ impl Gather {
         true
     }
 
+    /// Steps over the next keys of a share, which it missed.
+    fn skip(&mut self, share: u16, keys: usize) {
+        let part = &mut self.shares[usize::from(share)];
+        let missed = part.settled..part.settled + keys;
+        if part.collects {
+            part.keys[missed.clone()].iter().for_each(|place| self.share_of[*place as usize] = NOBODY);
+            part.misses.extend_from_slice(&part.keys[missed]);
+        }
+        part.settled += keys;
+    }
+
     /// This share is answered: its other keys were missed.
     pub fn end(&mut self, share: u16, out: &mut Vec<u8>) {
-        let part = &mut self.shares[usize::from(share)];
-        part.settled = part.keys.len();
+        let part = &self.shares[usize::from(share)];
+        self.skip(share, part.keys.len() - part.settled);
         self.pass_on(out);
     }
 
-    /// This share will not be answered: its unsettled keys go to the new share `other`, whose number is given back; None
-    /// when there are none.
-    pub fn hand_over(&mut self, share: u16) -> Option<u16> {
-        let other = self.share();
+    /// The keys that a share missed and collected, to be assigned to others.
+    pub fn take_misses(&mut self, share: u16) -> Vec<u32> {
+        std::mem::take(&mut self.shares[usize::from(share)].misses)
+    }
+
+    /// This share will not be answered further: its unsettled keys, to be assigned to others.
+    pub fn take_unsettled(&mut self, share: u16) -> Vec<u32> {
         let part = &mut self.shares[usize::from(share)];
         let keys = part.keys.split_off(part.settled);
-        for place in &keys {
-            self.share_of[*place as usize] = other;
-        }
-        let is_empty = keys.is_empty();
-        self.shares[usize::from(other)].keys = keys;
-        (!is_empty).then_some(other)
+        keys.iter().for_each(|place| self.share_of[*place as usize] = NOBODY);
+        keys
     }
 
     /// Passes on what stands next, and steps over what was missed.
     fn pass_on(&mut self, out: &mut Vec<u8>) {
         while let Some(share) = self.share_of.get(self.next as usize) {
-            let part = &mut self.shares[usize::from(*share)];
+            let Some(part) = self.shares.get_mut(usize::from(*share)) else { return };
             match part.values.front() {
                 Some(&(place, bytes)) if place == self.next => {
                     let end = part.passed + bytes as usize;
@@ -192,7 +223,8 @@ mod tests {
             for _ in 0..4 {
                 gather.share();
             }
-            asked.iter().for_each(|(_, share)| gather.assign(*share));
+            gather.open(asked.len());
+            asked.iter().zip(0..).for_each(|((_, share), place)| gather.assign(place, *share));
             let mut servers: Vec<_> = (0..4).map(|share| sends(&present, &asked, share)).collect();
             let mut out = Vec::new();
             for share in order.into_iter().chain((0..4).flat_map(|share| [share; 41])) {
@@ -211,11 +243,18 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_was_not_asked_is_no_answer() {
+    /// Puts so many keys into one share.
+    fn with_one_share(keys: u32) -> (Gather, u16) {
         let mut gather = Gather::default();
         let share = gather.share();
-        gather.assign(share);
+        gather.open(keys as usize);
+        (0..keys).for_each(|place| gather.assign(place, share));
+        (gather, share)
+    }
+
+    #[test]
+    fn what_was_not_asked_is_no_answer() {
+        let (mut gather, share) = with_one_share(1);
         assert!(!gather.value(share, |_| false, b"x", &mut Vec::new()));
         assert!(gather.value(share, |_| true, b"x", &mut Vec::new()));
         assert!(!gather.value(share, |_| true, b"x", &mut Vec::new()), "it was answered already");
@@ -223,30 +262,50 @@ mod tests {
 
     #[test]
     fn a_share_that_failed_goes_on_elsewhere_where_it_stopped() {
-        let mut gather = Gather::default();
-        let share = gather.share();
-        (0..4).for_each(|_| gather.assign(share));
+        let (mut gather, share) = with_one_share(4);
         let mut out = Vec::new();
         assert!(gather.value(share, |place| place == 1, b"b", &mut out));
-        let other = gather.hand_over(share).expect("two keys are left");
-        assert_eq!(gather.keys(other), [2, 3]);
+        let left = gather.take_unsettled(share);
+        assert_eq!(left, [2, 3]);
+        let other = gather.share();
+        left.into_iter().for_each(|place| gather.assign(place, other));
         assert!(gather.value(other, |place| place == 3, b"d", &mut out));
         gather.end(other, &mut out);
         assert_eq!(out, b"bd");
-        assert_eq!(gather.hand_over(other), None);
+        assert!(gather.take_unsettled(other).is_empty());
+    }
+
+    #[test]
+    fn what_was_missed_is_asked_elsewhere_and_keeps_its_place() {
+        let (mut gather, share) = with_one_share(4);
+        gather.collect_misses(share);
+        let mut out = Vec::new();
+        assert!(gather.value(share, |place| place == 1, b"b", &mut out));
+        assert!(gather.value(share, |place| place == 2, b"c", &mut out));
+        gather.end(share, &mut out);
+        assert_eq!(out, b"", "the first key is still to come");
+        let other = gather.share();
+        assert_eq!(gather.take_misses(share), [0, 3]);
+        [0, 3].into_iter().for_each(|place| gather.assign(place, other));
+        assert!(gather.value(other, |place| place == 0, b"a", &mut out));
+        assert_eq!(out, b"abc");
+        gather.end(other, &mut out);
+        assert_eq!((out, gather.hits()), (b"abc".to_vec(), 3));
     }
 
     #[test]
     fn a_cleared_gather_is_as_new() {
-        let mut gather = Gather::default();
-        let share = gather.share();
-        gather.assign(share);
-        assert!(gather.value(share, |_| true, b"x", &mut Vec::new()));
+        let (mut gather, share) = with_one_share(1);
+        gather.collect_misses(share);
+        gather.end(share, &mut Vec::new());
         gather.clear(0);
         let share = gather.share();
-        gather.assign(share);
+        gather.open(1);
+        gather.assign(0, share);
         let mut out = Vec::new();
         assert!(gather.value(share, |place| place == 0, b"y", &mut out));
+        gather.end(share, &mut out);
         assert_eq!((share, gather.hits(), out), (0, 1, b"y".to_vec()));
+        assert!(gather.take_misses(share).is_empty());
     }
 }

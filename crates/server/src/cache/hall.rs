@@ -7,9 +7,8 @@ use std::time::Duration;
 use posthaste_measure::{Clock, Meter};
 use posthaste_wire::memcached::decode::Limits;
 
-use super::backend::Backend;
+use super::fleet::Fleet;
 use super::line::{Line, Task};
-use super::pool::Pool;
 use super::worker::Reads;
 use crate::path::accept::Socket;
 use crate::path::mailbox::Mailbox;
@@ -21,7 +20,7 @@ pub enum Mail {
     Adopt(Socket),
     /// A request that a worker has answered.
     Answered(Box<Task>),
-    /// A claim that somebody waits for was released.
+    /// Look again: a claim that somebody waits for was released, a server's state was set, or routes are new.
     Retry,
     /// Stop: accept nothing, read nothing, leave when the last answer is written.
     Stop,
@@ -29,10 +28,8 @@ pub enum Mail {
 
 /// The shared parts, made once at the start.
 pub struct Hall {
-    /// Servers and rules.
-    pub pool: Arc<Pool>,
-    /// Where the servers are.
-    pub backends: Vec<Backend>,
+    /// Servers and routes.
+    pub fleet: Arc<Fleet>,
     /// With workers: where requests wait for them.
     pub line: Line,
     /// The instrument.
@@ -62,7 +59,7 @@ pub struct Hall {
 }
 
 impl Hall {
-    /// Tells all threads that a claim was released.
+    /// Tells all threads to look again.
     pub fn tell_retry(&self) {
         self.mailboxes.iter().for_each(|mailbox| mailbox.post(Mail::Retry));
         self.line.claims_released();
@@ -71,10 +68,11 @@ impl Hall {
     /// Whether there is a server to ask.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.pool.is_empty() || self.pool.health.live() > 0
+        let table = self.fleet.table();
+        table.settings.mock.is_some() || table.live() > 0
     }
 
-    /// The lines that stand in `stats` beside the pool's.
+    /// The lines that stand in `stats` beside the fleet's.
     #[must_use]
     pub fn about(&self) -> Vec<(&'static str, String)> {
         let count = |value: &AtomicU64| value.load(Ordering::Relaxed).to_string();

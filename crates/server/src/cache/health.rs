@@ -1,17 +1,23 @@
-//! Which servers take part, and what those that were away have missed.
+//! Whether a server takes part, and what it has missed when it was away.
 //!
 //! A server that is lost leaves at once: nothing is sent to it, and keys stay where they are. Every key that is
 //! written meanwhile, and every one whose write was under way when it was lost, is noted. Before it takes part again
 //! those keys are deleted on it, so that it serves nothing that it missed. If they become too many it is flushed.
 //!
-//! One thing could undo that: a request that the server has not read yet, on a connection that we have given up. So
-//! such a connection is not closed. Its sending side is, and it is read until the server has closed it too, which it
-//! does when it has done all that it was sent. Until then the server stays away.
+//! One thing could undo that: a request that the server has not read yet, on a connection of ours. A connection that was
+//! given up is therefore not closed. Its sending side is, and it is read until the server has closed it too, which it
+//! does when it has done all that it was sent. And threads whose connection still works keep the server away until
+//! they have closed it: they are counted as its users.
+//!
+//! People can take a server out too (`down`), or ask that it be spared (`drain`). Out is like lost, and back is the same
+//! way back.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Keys noted for one server; one more, and it is flushed.
@@ -26,19 +32,86 @@ pub struct Missed {
     pub base64: bool,
 }
 
-/// All servers of a pool.
-pub struct Health {
-    eject: bool,
-    servers: Vec<ServerHealth>,
-    lost: Mutex<bool>,
-    news: Condvar,
+/// What people want of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// It takes part as far as it can.
+    Up,
+    /// It is read only where nobody else can answer; writes still reach it.
+    Drain,
+    /// It takes no part.
+    Down,
 }
 
-/// One of them.
+impl FromStr for Wish {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "up" => Ok(Self::Up),
+            "drain" => Ok(Self::Drain),
+            "down" => Ok(Self::Down),
+            _ => Err("write up, drain or down".into()),
+        }
+    }
+}
+
+/// How a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It takes part.
+    Live,
+    /// It takes part, but is read only where nobody else can answer.
+    Draining,
+    /// It was lost; it is asked until it answers.
+    Away,
+    /// It was taken out.
+    Down,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Live => "live",
+            Self::Draining => "draining",
+            Self::Away => "away",
+            Self::Down => "down",
+        })
+    }
+}
+
+/// Where who brings servers back waits for news of any of them.
 #[derive(Default)]
-struct ServerHealth {
+pub struct Watch {
+    news: Mutex<bool>,
+    arrival: Condvar,
+}
+
+impl Watch {
+    /// Waits for news, at most so long.
+    pub fn wait(&self, at_most: Duration) {
+        let news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.arrival.wait_timeout_while(news, at_most, |news| !*news);
+        *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
+    }
+
+    /// Wakes who waits.
+    pub fn wake(&self) {
+        *self.news.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.arrival.notify_all();
+    }
+}
+
+/// One server's health.
+pub struct Health {
+    ejects: bool,
+    watch: Arc<Watch>,
     away: AtomicBool,
+    spared: AtomicBool,
+    out: AtomicBool,
     losses: AtomicU64,
+    /// Threads whose requests it may still be reading.
+    users: AtomicUsize,
     journal: Mutex<Journal>,
 }
 
@@ -53,6 +126,8 @@ struct Journal {
 /// What must be done before a server may take part again.
 #[derive(Debug)]
 pub enum Before {
+    /// Wait: it was taken out, or threads still use it.
+    Wait,
     /// Read these connections to their ends.
     Drain(Vec<OwnedFd>),
     /// Delete these keys.
@@ -64,69 +139,114 @@ pub enum Before {
 }
 
 impl Health {
-    /// All servers take part. `eject` false: they always do.
+    /// It takes part. `ejects` false: it does even when it is lost.
     #[must_use]
-    pub fn new(servers: usize, eject: bool) -> Self {
-        let servers = (0..servers).map(|_| ServerHealth::default()).collect();
-        Self { eject, servers, lost: Mutex::new(false), news: Condvar::new() }
+    pub fn new(ejects: bool, watch: Arc<Watch>) -> Self {
+        Self {
+            ejects,
+            watch,
+            away: AtomicBool::new(false),
+            spared: AtomicBool::new(false),
+            out: AtomicBool::new(false),
+            losses: AtomicU64::new(0),
+            users: AtomicUsize::new(0),
+            journal: Mutex::default(),
+        }
     }
 
-    /// Whether servers that are lost leave.
+    /// Whether it takes part.
     #[must_use]
-    pub fn ejects(&self) -> bool {
-        self.eject
+    pub fn is_live(&self) -> bool {
+        !self.away.load(Ordering::Relaxed)
     }
 
-    /// Whether a server takes part.
+    /// Whether it is to be read where others could be.
     #[must_use]
-    pub fn is_live(&self, server: usize) -> bool {
-        !self.servers[server].away.load(Ordering::Relaxed)
+    pub fn is_readable(&self) -> bool {
+        self.is_live() && !self.spared.load(Ordering::Relaxed)
     }
 
-    /// How many take part.
+    /// Whether it was taken out.
     #[must_use]
-    pub fn live(&self) -> usize {
-        (0..self.servers.len()).filter(|server| self.is_live(*server)).count()
+    pub fn is_out(&self) -> bool {
+        self.out.load(Ordering::Relaxed)
+    }
+
+    /// How it is.
+    #[must_use]
+    pub fn state(&self) -> State {
+        match (self.is_out(), self.is_live(), self.is_readable()) {
+            (true, ..) => State::Down,
+            (_, false, _) => State::Away,
+            (_, _, false) => State::Draining,
+            _ => State::Live,
+        }
+    }
+
+    /// Does as people wish.
+    pub fn wish(&self, wish: Wish) {
+        let journal = self.journal();
+        self.spared.store(wish == Wish::Drain, Ordering::Relaxed);
+        self.out.store(wish == Wish::Down, Ordering::Relaxed);
+        if wish == Wish::Down {
+            self.away.store(true, Ordering::Release);
+        }
+        drop(journal);
+        self.watch.wake();
     }
 
     /// How often it was lost.
     #[must_use]
-    pub fn losses(&self, server: usize) -> u64 {
-        self.servers[server].losses.load(Ordering::Relaxed)
+    pub fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Relaxed)
+    }
+
+    /// A thread begins to use it.
+    pub fn enter(&self) {
+        self.users.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A thread uses it no more: nothing that it sent can still be read, but over connections that it gave up.
+    pub fn leave(&self) {
+        let users = self.users.fetch_sub(1, Ordering::AcqRel);
+        if users == 1 && !self.is_live() {
+            self.watch.wake();
+        }
     }
 
     /// A connection was lost with the writes of these keys under way (None: of everything); `socket` is the connection
     /// if the server may still read what it was sent.
-    pub fn lose(&self, server: usize, keys: Vec<Option<Missed>>, socket: Option<OwnedFd>) {
-        self.servers[server].losses.fetch_add(1, Ordering::Relaxed);
-        if !self.eject {
+    pub fn lose(&self, keys: Vec<Option<Missed>>, socket: Option<OwnedFd>) {
+        self.losses.fetch_add(1, Ordering::Relaxed);
+        if !self.ejects && self.is_live() {
             return;
         }
-        let mut journal = self.journal(server);
+        let mut journal = self.journal();
         keys.into_iter().for_each(|key| journal.note(key));
         journal.given_up.extend(socket);
-        self.servers[server].away.store(true, Ordering::Release);
+        self.away.store(true, Ordering::Release);
         drop(journal);
-        *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.news.notify_one();
+        self.watch.wake();
     }
 
-    /// Notes a write (None: of everything) that a server away does not get. False: it is there again and must get it.
+    /// Notes a write (None: of everything) that it does not get. False: it is there again and must get it.
     #[must_use]
-    pub fn miss(&self, server: usize, key: Option<Missed>) -> bool {
-        let mut journal = self.journal(server);
-        let away = self.servers[server].away.load(Ordering::Acquire);
+    pub fn miss(&self, key: Option<Missed>) -> bool {
+        let mut journal = self.journal();
+        let away = self.away.load(Ordering::Acquire);
         if away {
             journal.note(key);
         }
         away
     }
 
-    /// For who asks after servers that are away: what must be done before this one may take part. With
-    /// [`Before::Nothing`] it does.
+    /// For who brings servers back: what must be done before it may take part. With [`Before::Nothing`] it does.
     #[must_use]
-    pub fn before(&self, server: usize) -> Before {
-        let mut journal = self.journal(server);
+    pub fn before(&self) -> Before {
+        let mut journal = self.journal();
+        if self.is_out() || self.users.load(Ordering::Acquire) > 0 {
+            return Before::Wait;
+        }
         if !journal.given_up.is_empty() {
             return Before::Drain(std::mem::take(&mut journal.given_up));
         }
@@ -137,36 +257,23 @@ impl Health {
         if !journal.keys.is_empty() {
             return Before::Delete(journal.keys.drain().collect());
         }
-        self.servers[server].away.store(false, Ordering::Release);
+        self.away.store(false, Ordering::Release);
         Before::Nothing
     }
 
     /// What was taken to be done could not be done.
-    pub fn put_back(&self, server: usize, before: Before) {
-        let mut journal = self.journal(server);
+    pub fn put_back(&self, before: Before) {
+        let mut journal = self.journal();
         match before {
             Before::Drain(sockets) => journal.given_up.extend(sockets),
             Before::Delete(keys) => keys.into_iter().for_each(|key| journal.note(Some(key))),
             Before::Flush => journal.note(None),
-            Before::Nothing => {}
+            Before::Wait | Before::Nothing => {}
         }
     }
 
-    /// Waits until a server is lost, at most so long.
-    pub fn wait_for_loss(&self, at_most: Duration) {
-        let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.news.wait_timeout_while(lost, at_most, |lost| !*lost);
-        *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
-    }
-
-    /// Wakes who waits for a loss.
-    pub fn wake(&self) {
-        *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.news.notify_all();
-    }
-
-    fn journal(&self, server: usize) -> MutexGuard<'_, Journal> {
-        self.servers[server].journal.lock().unwrap_or_else(PoisonError::into_inner)
+    fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -188,53 +295,84 @@ impl Journal {
 mod tests {
     use super::*;
 
+    fn health(ejects: bool) -> Health {
+        Health::new(ejects, Arc::default())
+    }
+
     fn key(name: &str) -> Option<Missed> {
         Some(Missed { key: name.as_bytes().to_vec(), base64: false })
     }
 
     #[test]
     fn a_server_comes_back_when_all_it_missed_is_deleted() {
-        let health = Health::new(2, true);
-        assert!(!health.miss(1, key("before")), "it is there and must get the write itself");
-        health.lose(1, vec![key("under way")], None);
-        assert!(!health.is_live(1) && health.is_live(0));
-        assert!(health.miss(1, key("meanwhile")));
-        let Before::Delete(keys) = health.before(1) else { panic!("keys to delete") };
+        let health = health(true);
+        assert!(!health.miss(key("before")), "it is there and must get the write itself");
+        health.lose(vec![key("under way")], None);
+        assert!(!health.is_live());
+        assert!(health.miss(key("meanwhile")));
+        let Before::Delete(keys) = health.before() else { panic!("keys to delete") };
         assert_eq!(keys.len(), 2);
-        assert!(!health.is_live(1));
-        assert!(health.miss(1, key("while the others are deleted")));
-        assert!(matches!(health.before(1), Before::Delete(keys) if keys.len() == 1));
-        assert!(matches!(health.before(1), Before::Nothing));
-        assert!(health.is_live(1) && !health.miss(1, key("after")));
+        assert!(!health.is_live());
+        assert!(health.miss(key("while the others are deleted")));
+        assert!(matches!(health.before(), Before::Delete(keys) if keys.len() == 1));
+        assert!(matches!(health.before(), Before::Nothing));
+        assert!(health.is_live() && !health.miss(key("after")));
     }
 
     #[test]
     fn a_server_that_missed_too_much_is_flushed() {
-        let health = Health::new(1, true);
-        health.lose(0, Vec::new(), None);
+        let health = health(true);
+        health.lose(Vec::new(), None);
         for i in 0..=MISSED_KEYS_MAX {
-            assert!(health.miss(0, key(&i.to_string())));
+            assert!(health.miss(key(&i.to_string())));
         }
-        let flush = health.before(0);
+        let flush = health.before();
         assert!(matches!(flush, Before::Flush));
-        health.put_back(0, flush);
-        assert!(matches!(health.before(0), Before::Flush), "it failed and must be done again");
-        assert!(matches!(health.before(0), Before::Nothing));
+        health.put_back(flush);
+        assert!(matches!(health.before(), Before::Flush), "it failed and must be done again");
+        assert!(matches!(health.before(), Before::Nothing));
     }
 
     #[test]
     fn a_connection_given_up_is_read_to_its_end_before_anything_is_deleted() {
-        let health = Health::new(1, true);
+        let health = health(true);
         let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
-        health.lose(0, vec![key("a")], Some(socket.into()));
-        assert!(matches!(health.before(0), Before::Drain(sockets) if sockets.len() == 1));
-        assert!(matches!(health.before(0), Before::Delete(_)));
+        health.lose(vec![key("a")], Some(socket.into()));
+        assert!(matches!(health.before(), Before::Drain(sockets) if sockets.len() == 1));
+        assert!(matches!(health.before(), Before::Delete(_)));
     }
 
     #[test]
     fn without_ejection_a_lost_server_stays() {
-        let health = Health::new(1, false);
-        health.lose(0, vec![key("a")], None);
-        assert!(health.is_live(0) && health.losses(0) == 1);
+        let health = health(false);
+        health.lose(vec![key("a")], None);
+        assert!(health.is_live() && health.losses() == 1);
+    }
+
+    #[test]
+    fn a_server_stays_away_while_a_thread_may_have_something_under_way_on_it() {
+        let health = health(true);
+        health.enter();
+        health.lose(Vec::new(), None);
+        assert!(matches!(health.before(), Before::Wait) && !health.is_live());
+        health.leave();
+        assert!(matches!(health.before(), Before::Nothing) && health.is_live());
+    }
+
+    #[test]
+    fn a_server_that_was_taken_out_misses_what_is_written_and_comes_back_when_it_is_wished() {
+        for ejects in [true, false] {
+            let health = health(ejects);
+            health.wish(Wish::Drain);
+            assert!(health.state() == State::Draining && health.is_live() && !health.is_readable());
+            health.wish(Wish::Down);
+            assert!(health.state() == State::Down && !health.is_live() && health.miss(key("a")));
+            assert!(matches!(health.before(), Before::Wait));
+            health.wish(Wish::Up);
+            assert_eq!(health.state(), State::Away);
+            assert!(matches!(health.before(), Before::Delete(_)));
+            assert!(matches!(health.before(), Before::Nothing));
+            assert_eq!(health.state(), State::Live);
+        }
     }
 }

@@ -29,6 +29,12 @@ pub const OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Unsent bytes for a server above which requests for it are not taken: its clients wait, unread.
 pub const LANE_BYTES_PAUSE: usize = 4 * 1024 * 1024;
 
+/// Values that a thread brings from one pool to another at the same time; one more is left where it is.
+pub const FILLS_MAX: usize = 256;
+
+/// Replies to come from a server beyond which nothing is repeated there for trial.
+pub const SHADOWS_MAX: usize = 1000;
+
 /// Longest line of a multi-get: 10,000 keys of some 100 bytes.
 pub const LINE_BYTES_MAX: usize = 1024 * 1024;
 

@@ -12,7 +12,15 @@
 
 pub mod limits;
 
-pub mod pool; // servers and rules
+pub mod layout; // what a configuration says
+
+pub mod fleet; // servers, and the table in force
+
+pub mod table; // routes: which pool, which servers
+
+pub mod pool; // servers, and whom of them a request asks
+
+pub mod rules; // how requests are spread
 
 pub mod placement; // who owns a key
 
@@ -33,6 +41,10 @@ pub mod kind; // what requests count as
 pub mod mock; // fixed answers
 
 pub mod stats; // figures for clients
+
+pub mod desk; // what people ask and wish: servers, pools, routes
+
+pub mod explain; // the way of a key
 
 pub mod server; // the tier as a whole
 

@@ -30,16 +30,18 @@ impl Pipelined {
     /// For the thread of this number.
     #[must_use]
     pub fn new(thread: usize, hall: Arc<Hall>) -> Self {
-        let links = hall.backends.iter().map(|_| Link::default()).collect();
-        let router = Router::new(Arc::clone(&hall.pool), thread as u16);
+        let router = Router::new(Arc::clone(&hall.fleet), thread as u16);
+        let links = router.servers().iter().map(|_| Link::default()).collect();
         Self { hall, router, links, broken: Vec::new() }
     }
 
     fn send_to(&mut self, server: usize, registry: &Registry) -> Result<(), Failed> {
         let link = &mut self.links[server];
         if !link.is_open() {
-            let address = self.hall.backends[server].address();
+            let its = &self.router.servers()[server];
+            let address = its.backend.address();
             link.open(&address, self.hall.server_timeout, Token(FIRST_SERVER + server), registry)?;
+            its.health.enter();
         }
         let sent = link.send(self.router.unsent(server))?;
         self.router.sent(server, sent);
@@ -64,13 +66,31 @@ impl Pipelined {
 
     /// The connection to a server is of no more use; `is_there`: the server has not closed it.
     fn lose(&mut self, server: usize, is_there: bool, registry: &Registry) {
+        let was_open = self.links[server].is_open();
         let rest = self.links[server].close(registry);
-        if self.router.expected(server) == 0 && self.router.unsent(server).is_empty() {
-            // Nothing was to come over it: servers may close what is idle. The next request finds out more.
-            return;
+        // Nothing was to come over it? Servers may close what is idle. The next request finds out more.
+        if self.router.expected(server) > 0 || !self.router.unsent(server).is_empty() {
+            tracing::warn!(server = %self.router.servers()[server].name(), "connection lost");
+            self.router.lose(server, rest.filter(|_| is_there));
+            // Others may sleep with connections to it on which nothing is under way.
+            self.hall.tell_retry();
         }
-        tracing::warn!(server = %self.hall.backends[server].name, "connection lost");
-        self.router.lose(server, rest.filter(|_| is_there));
+        if was_open {
+            self.router.servers()[server].health.leave();
+        }
+    }
+
+    /// A server that is away is waited for until nobody uses it: connections on which nothing is under way are closed.
+    fn close_unused(&mut self, registry: &Registry) {
+        for server in 0..self.links.len() {
+            let is_unused = self.links[server].is_open() && self.router.expected(server) == 0;
+            if is_unused
+                && !self.router.servers()[server].health.is_live()
+                && self.router.unsent(server).is_empty()
+            {
+                self.lose(server, false, registry);
+            }
+        }
     }
 
     fn is_late(&self, server: usize, now: u64) -> bool {
@@ -90,6 +110,8 @@ impl Engine for Pipelined {
 
     fn begin(&mut self, now: u64) {
         self.router.now = now;
+        self.router.take_up();
+        self.links.resize_with(self.router.servers().len(), Link::default);
     }
 
     fn enter(&mut self, slot: usize) {
@@ -144,6 +166,7 @@ impl Engine for Pipelined {
                 self.lose(server, true, registry);
             }
         }
+        self.close_unused(registry);
         self.router.resume();
         if std::mem::take(&mut self.router.claim_released) {
             self.hall.tell_retry();

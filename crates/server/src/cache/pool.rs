@@ -1,187 +1,216 @@
-//! The servers behind a router and the rules by which requests are spread over them; shared by all threads.
+//! A pool: servers that share keys or hold the same ones, whom of them a request asks, and who stands in for them.
 
-use std::fmt;
-use std::str::FromStr;
-use std::sync::OnceLock;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use posthaste_wire::memcached::decode_base64;
 use posthaste_wire::memcached::request::Request;
 
-use super::claims::Claims;
 use super::costs::Costs;
-use super::health::Health;
-use super::placement::{Hash, Placement};
+use super::fleet::Server;
+use super::layout::{Fallback, PoolPlan, Seat, Source};
+use super::placement::Placement;
+use super::rules::{Reads, Rules, Writes};
 
-/// Where writes go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Writes {
-    /// To every server: they are replicas.
-    #[default]
-    All,
-    /// To the key's owner: the servers share the keys.
-    Owner,
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// Longest expiry that servers take as a number of seconds and not as a date: 30 days.
+pub const LONGEST_EXPIRY_S: u64 = 30 * 24 * 3600;
+
+/// The second and the count in it share 64 bits.
+const COUNT_BITS: u32 = 32;
+const COUNT: u64 = (1 << COUNT_BITS) - 1;
+
+/// A server in a pool.
+pub struct Member {
+    /// The server.
+    pub server: Arc<Server>,
+    /// The name that keys are placed by.
+    pub label: String,
+    /// Its share of the keys, beside the others'.
+    pub weight: u32,
 }
 
-/// Where reads go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reads {
-    /// To each server in turn.
-    #[default]
-    RoundRobin,
-    /// To the key's owner.
-    Owner,
-    /// To the server with the fewest requests under way.
-    Nearest,
+/// Another pool that stands in for this one.
+pub struct StandIn {
+    /// The other pool.
+    pub pool: usize,
+    /// What is stored there lives at most so many seconds.
+    pub expiry_s: Option<u32>,
+    /// Until when it may hold what was stored there for this pool, on the program's clock.
+    holds_until: AtomicU64,
 }
 
-/// How a multi-get is spread over replicas.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Multiget {
-    /// To one server.
-    Whole,
-    /// Evenly over all.
-    Split,
-    /// Whichever costs less, as measured.
-    #[default]
-    Auto,
+impl StandIn {
+    /// Something is stored there now.
+    pub fn note(&self, now: u64) {
+        let until = self.expiry_s.map_or(u64::MAX, |expiry| now.saturating_add(u64::from(expiry) * NS_PER_S));
+        self.holds_until.fetch_max(until, Ordering::Relaxed);
+    }
+
+    /// Whether it may hold something that was stored there for this pool.
+    #[must_use]
+    pub fn may_hold(&self, now: u64) -> bool {
+        self.holds_until.load(Ordering::Relaxed) > now
+    }
 }
 
-/// Gives an enumeration of words its names, both ways.
-macro_rules! words {
-    ($kind:ty: $($value:path = $word:literal),+) => {
-        impl fmt::Display for $kind {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $($value => $word),+ })
-            }
-        }
-
-        impl FromStr for $kind {
-            type Err = String;
-
-            fn from_str(text: &str) -> Result<Self, String> {
-                match text {
-                    $($word => Ok($value),)+
-                    _ => Err(format!("write one of: {}", [$($word),+].join(", "))),
-                }
-            }
-        }
-    };
-}
-
-words!(Writes: Writes::All = "all", Writes::Owner = "owner");
-words!(Reads: Reads::RoundRobin = "round-robin", Reads::Owner = "owner", Reads::Nearest = "nearest");
-words!(Multiget: Multiget::Whole = "whole", Multiget::Split = "split", Multiget::Auto = "auto");
-
-/// The rules.
-#[derive(Clone, Copy, Debug)]
-pub struct Rules {
-    /// Where writes go.
-    pub writes: Writes,
-    /// Where reads go.
-    pub reads: Reads,
-    /// How multi-gets are spread.
-    pub multiget: Multiget,
-    /// Who owns a key.
-    pub hash: Hash,
-    /// Servers that are lost leave until they are well again.
-    pub eject: bool,
-    /// `flush_all` is passed on.
-    pub flush_all: bool,
-    /// Fixed answers with values of so many bytes, and no servers.
-    pub mock: Option<usize>,
-}
-
-/// What was done with one server.
+/// What a pool did that its servers' counts do not tell.
 #[derive(Debug, Default)]
-pub struct ServerCounts {
-    /// Commands sent to it.
-    pub requests: AtomicU64,
-    /// Keys asked of it.
-    pub keys: AtomicU64,
-    /// Errors it answered, and answers it did not give.
-    pub errors: AtomicU64,
+pub struct PoolCounts {
+    /// Requests that another pool took.
+    pub failovers: AtomicU64,
+    /// Requests that another pool was not allowed to take, because there were too many.
+    pub failovers_refused: AtomicU64,
+    /// Keys looked for in the source.
+    pub looked_up: AtomicU64,
+    /// Keys filled from the source.
+    pub filled: AtomicU64,
 }
 
-/// Names and values that stand in `stats`.
-pub type About = dyn Fn() -> Vec<(&'static str, String)> + Send + Sync;
-
-/// Servers and rules.
+/// Servers and the rules by which requests are spread over them.
 pub struct Pool {
-    /// Names of the servers, `host:port` or `unix:PATH`, in the order given.
-    pub names: Vec<String>,
+    /// Its name.
+    pub name: String,
+    /// Its servers, in the order given.
+    pub members: Vec<Member>,
     /// The rules.
     pub rules: Rules,
-    /// Who takes part.
-    pub health: Health,
-    /// Who writes which key.
-    pub claims: Claims,
     /// What multi-gets cost.
     pub costs: Costs,
-    /// What was done with each server.
-    pub counts: Vec<ServerCounts>,
-    /// Keys asked for and not found.
-    pub misses: AtomicU64,
-    /// What `stats` says of the process around it, once there is one.
-    pub about: OnceLock<Box<About>>,
+    /// Other pools that stand in for it.
+    pub stand_ins: Vec<StandIn>,
+    /// Most requests in a second that they do so for.
+    pub failover_limit: Option<u32>,
+    /// Where it looks for what it does not have.
+    pub source: Option<Source>,
+    /// What it did.
+    pub counts: PoolCounts,
     placement: Placement,
     turn: AtomicUsize,
+    /// The second, and the requests in it that others stood in for.
+    failovers: AtomicU64,
 }
 
 impl Pool {
-    /// A pool of servers with these names; at least one, or a mock.
+    /// A pool as planned; `server` finds the server of an address.
     #[must_use]
-    pub fn new(names: Vec<String>, rules: Rules) -> Self {
+    pub fn new(plan: &PoolPlan, server: impl Fn(&str) -> Option<Arc<Server>>) -> Self {
+        let member = |seat: &Seat| {
+            let server = server(&seat.address)?;
+            let label = seat.name.clone().unwrap_or_else(|| server.name().to_owned());
+            Some(Member { server, label, weight: seat.weight })
+        };
+        let members: Vec<Member> = plan.seats.iter().filter_map(member).collect();
+        let names: Vec<(&str, u32)> =
+            members.iter().map(|member| (member.label.as_str(), member.weight)).collect();
+        let stand_in = |fallback: &Fallback| StandIn {
+            pool: fallback.pool,
+            expiry_s: fallback.expiry.map(|expiry| expiry.as_secs().clamp(1, LONGEST_EXPIRY_S) as u32),
+            holds_until: AtomicU64::new(0),
+        };
         Self {
-            health: Health::new(names.len(), rules.eject),
-            claims: Claims::default(),
+            name: plan.name.clone(),
+            placement: Placement::new(plan.rules.hash, &names),
+            rules: plan.rules.clone(),
             costs: Costs::default(),
-            counts: names.iter().map(|_| ServerCounts::default()).collect(),
-            misses: AtomicU64::new(0),
-            about: OnceLock::new(),
-            placement: Placement::new(rules.hash, &names),
+            stand_ins: plan.fallbacks.iter().map(stand_in).collect(),
+            failover_limit: plan.failover_limit,
+            source: plan.source,
+            counts: PoolCounts::default(),
             turn: AtomicUsize::new(0),
-            names,
-            rules,
+            failovers: AtomicU64::new(0),
+            members,
         }
-    }
-
-    /// How many servers there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.names.len()
-    }
-
-    /// Whether there are none: a mock.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.names.is_empty()
     }
 
     /// Whether every server is to hold every key.
     #[must_use]
     pub fn is_replicated(&self) -> bool {
-        self.rules.writes == Writes::All && self.len() > 1
+        self.rules.writes == Writes::All && self.members.len() > 1
     }
 
-    /// The next place in the round of readers.
+    /// The member that a key is placed on, whether it is there or not.
     #[must_use]
-    pub fn next_turn(&self) -> usize {
-        self.turn.fetch_add(1, Ordering::Relaxed)
+    pub fn home(&self, key: &[u8]) -> usize {
+        if self.members.len() == 1 { 0 } else { self.placement.owner(self.rules.key_part.of(key)) }
     }
 
-    /// The owner of a key. Among replicas the next one that takes part stands in for it; otherwise keys stay where they
-    /// are, whether their owner is there or not.
+    /// The server that decides about a key. Among replicas the next one that takes part stands in for the owner;
+    /// otherwise keys stay where they are, whether their owner is there or not.
     #[must_use]
-    pub fn owner(&self, key: &[u8]) -> usize {
-        let owner = self.placement.owner(key);
-        if !self.is_replicated() || self.health.is_live(owner) {
-            return owner;
+    pub fn owner(&self, key: &[u8]) -> &Server {
+        self.first_from(self.home(key), |server| server.health.is_live())
+    }
+
+    /// The server that is read for a key when that is not free to choose.
+    #[must_use]
+    pub fn owner_to_read(&self, key: &[u8]) -> &Server {
+        let home = self.home(key);
+        let first = self.first_from(home, |server| server.health.is_readable());
+        if first.health.is_live() { first } else { self.first_from(home, |server| server.health.is_live()) }
+    }
+
+    /// The first replica from here on that will do; else, or where there are no replicas, the one here.
+    fn first_from(&self, home: usize, will_do: impl Fn(&Server) -> bool) -> &Server {
+        let count = self.members.len();
+        let steps = if self.is_replicated() { count } else { 1 };
+        let mut servers = (0..steps).map(|step| &*self.members[(home + step) % count].server);
+        servers.find(|server| will_do(server)).unwrap_or(&self.members[home].server)
+    }
+
+    /// The replica that reads next; `load` says how much a server has to do.
+    #[must_use]
+    pub fn reader(&self, load: impl Fn(usize) -> usize) -> &Server {
+        let count = self.members.len();
+        if count == 1 {
+            return &self.members[0].server;
         }
-        let all = 1..self.len();
-        let standing_in =
-            all.map(|step| (owner + step) % self.len()).find(|server| self.health.is_live(*server));
-        standing_in.unwrap_or(owner)
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % count;
+        let servers = || (0..count).map(|step| &*self.members[(turn + step) % count].server);
+        let mut readable = servers().filter(|server| server.health.is_readable());
+        match self.rules.reads {
+            // Turns settle which of several with equally little to do is taken.
+            Reads::Nearest => readable.min_by_key(|server| load(server.slot)),
+            _ => readable.next(),
+        }
+        .or_else(|| servers().find(|server| server.health.is_live()))
+        .unwrap_or(&self.members[turn].server)
+    }
+
+    /// Whether somebody here can take a key now.
+    #[must_use]
+    pub fn can_take(&self, key: &[u8], reads: bool) -> bool {
+        let health =
+            |server: &Server| if reads { server.health.is_readable() } else { server.health.is_live() };
+        if self.is_replicated() {
+            return self.members.iter().any(|member| health(&member.server));
+        }
+        health(&self.members[self.home(key)].server)
+    }
+
+    /// Whether one more request in this second may go to another pool.
+    #[must_use]
+    pub fn may_fail_over(&self, now: u64) -> bool {
+        let Some(limit) = self.failover_limit else {
+            self.counts.failovers.fetch_add(1, Ordering::Relaxed);
+            return true;
+        };
+        let second = (now / NS_PER_S) << COUNT_BITS;
+        let one_more = |state: u64| {
+            let before = if state & !COUNT == second { state } else { second };
+            (before & COUNT < u64::from(limit)).then_some(before + 1)
+        };
+        let may = self.failovers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok();
+        let counted = if may { &self.counts.failovers } else { &self.counts.failovers_refused };
+        counted.fetch_add(1, Ordering::Relaxed);
+        may
+    }
+
+    /// Whether it matters which server of the pool is asked to read.
+    #[must_use]
+    pub fn reads_owner(&self) -> bool {
+        self.members.len() > 1 && (self.rules.writes == Writes::Owner || self.rules.reads == Reads::Owner)
     }
 }
 
@@ -193,5 +222,43 @@ pub fn plain_key<T>(request: &Request, bytes: &[u8], with: impl FnOnce(&[u8]) ->
         Some(Some(plain)) => with(plain),
         // Not base64 at all: the server will say so.
         _ => with(key),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fleet::Fleet;
+    use super::super::health::Wish;
+    use super::super::layout::Layout;
+    use super::*;
+
+    fn fleet(servers: usize, rules: Rules) -> Fleet {
+        let seats = (1..=servers).map(|port| Seat::of(&format!("127.0.0.1:{port}"))).collect();
+        Fleet::new(&Layout::of_one_pool(seats, rules), true).unwrap()
+    }
+
+    #[test]
+    fn a_server_that_drains_is_read_only_where_nobody_else_can_answer() {
+        let fleet = fleet(3, Rules::default());
+        let table = fleet.table();
+        let pool = &table.pools[0];
+        table.servers[1].health.wish(Wish::Drain);
+        let readers: Vec<usize> = (0..6).map(|_| pool.reader(|_| 0).slot).collect();
+        assert!(!readers.contains(&1) && readers.contains(&0) && readers.contains(&2), "{readers:?}");
+        table.servers[0].health.wish(Wish::Down);
+        table.servers[2].health.wish(Wish::Down);
+        assert_eq!(pool.reader(|_| 0).slot, 1);
+        assert_eq!((pool.owner_to_read(b"any").slot, pool.owner(b"any").slot), (1, 1));
+    }
+
+    #[test]
+    fn failovers_are_limited_by_the_second() {
+        let mut fleet = fleet(1, Rules::default()).table();
+        let pool = &mut Arc::get_mut(&mut fleet).expect("nobody else has it").pools[0];
+        pool.failover_limit = Some(2);
+        let second = 5 * NS_PER_S;
+        let asked = [second, second + 1, second + 2, second + NS_PER_S].map(|now| pool.may_fail_over(now));
+        assert_eq!(asked, [true, true, false, true]);
+        assert_eq!(pool.counts.failovers_refused.load(Ordering::Relaxed), 1);
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::hall::Hall;
+use super::fleet::{Fleet, Server};
 use super::health::{Before, Missed};
 use crate::path::accept::ListenAddress;
 
@@ -32,7 +32,7 @@ const DELETIONS: usize = 64;
 /// The thread and the way to stop it.
 pub struct Prober {
     stop: Arc<AtomicBool>,
-    hall: Arc<Hall>,
+    fleet: Arc<Fleet>,
     thread: JoinHandle<()>,
 }
 
@@ -48,27 +48,29 @@ impl Prober {
     ///
     /// # Errors
     /// The system's, when it gives no thread.
-    pub fn start(hall: Arc<Hall>) -> io::Result<Self> {
+    pub fn start(fleet: Arc<Fleet>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let (its_hall, its_stop) = (Arc::clone(&hall), Arc::clone(&stop));
-        let thread = Builder::new().name("prober".into()).spawn(move || run(&its_hall, &its_stop))?;
-        Ok(Self { stop, hall, thread })
+        let (its_fleet, its_stop) = (Arc::clone(&fleet), Arc::clone(&stop));
+        let thread = Builder::new().name("prober".into()).spawn(move || run(&its_fleet, &its_stop))?;
+        Ok(Self { stop, fleet, thread })
     }
 
     /// Ends it.
     pub fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.hall.pool.health.wake();
+        self.fleet.watch.wake();
         // A panic there was reported when it happened.
         let _ = self.thread.join();
     }
 }
 
-fn run(hall: &Hall, stop: &AtomicBool) {
-    let mut schedules: Vec<Option<Schedule>> = vec![None; hall.backends.len()];
+fn run(fleet: &Fleet, stop: &AtomicBool) {
+    let mut schedules: Vec<Option<Schedule>> = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        for (server, schedule) in schedules.iter_mut().enumerate() {
-            if hall.pool.health.is_live(server) {
+        let table = fleet.table();
+        schedules.resize(table.servers.len(), None);
+        for (server, schedule) in table.servers.iter().zip(&mut schedules) {
+            if server.health.is_live() || server.health.is_out() {
                 *schedule = None;
                 continue;
             }
@@ -79,11 +81,12 @@ fn run(hall: &Hall, stop: &AtomicBool) {
             if due.next > Instant::now() {
                 continue;
             }
-            match bring_back(hall, server, stop) {
-                Ok(()) => tracing::info!(server = %hall.backends[server].name, "it takes part again"),
+            match bring_back(server, stop) {
+                Ok(true) => tracing::info!(server = %server.name(), "it takes part again"),
+                Ok(false) => due.next = Instant::now() + jittered(FIRST_WAIT),
                 Err(error) => {
-                    tracing::debug!(server = %hall.backends[server].name, "still away: {error}");
-                    hall.backends[server].resolve_again();
+                    tracing::debug!(server = %server.name(), "still away: {error}");
+                    server.backend.resolve_again();
                     due.wait = (due.wait + due.wait / 2).min(LONGEST_WAIT);
                     due.next = Instant::now() + jittered(due.wait);
                 }
@@ -91,7 +94,7 @@ fn run(hall: &Hall, stop: &AtomicBool) {
         }
         let next = schedules.iter().flatten().map(|schedule| schedule.next).min();
         let wait = next.map_or(LONGEST_WAIT, |next| next.saturating_duration_since(Instant::now()));
-        hall.pool.health.wait_for_loss(wait);
+        fleet.watch.wait(wait);
     }
 }
 
@@ -100,24 +103,25 @@ fn jittered(wait: Duration) -> Duration {
     wait + wait.mul_f64(0.05 + 0.45 * fastrand::f64())
 }
 
-/// Asks a server, makes it forget what it missed, and lets it take part.
-fn bring_back(hall: &Hall, server: usize, stop: &AtomicBool) -> io::Result<()> {
-    let mut link = BufReader::new(connect(&hall.backends[server].address())?);
+/// Asks a server, makes it forget what it missed, and lets it take part. False: threads still use it.
+fn bring_back(server: &Server, stop: &AtomicBool) -> io::Result<bool> {
+    let mut link = BufReader::new(connect(&server.backend.address())?);
     ask(&mut link, b"version\r\n", 1, "VERSION")?;
     while !stop.load(Ordering::Relaxed) {
-        let before = hall.pool.health.before(server);
+        let before = server.health.before();
         let done = match &before {
-            Before::Nothing => return Ok(()),
+            Before::Nothing => return Ok(true),
+            Before::Wait => return Ok(false),
             Before::Drain(sockets) => sockets.iter().try_for_each(read_to_end),
             Before::Flush => ask(&mut link, b"flush_all\r\n", 1, "OK"),
             Before::Delete(keys) => keys.chunks(DELETIONS).try_for_each(|keys| delete(&mut link, keys)),
         };
         if let Err(error) = done {
-            hall.pool.health.put_back(server, before);
+            server.health.put_back(before);
             return Err(error);
         }
     }
-    Ok(())
+    Ok(false)
 }
 
 fn connect(address: &ListenAddress) -> io::Result<Socket> {

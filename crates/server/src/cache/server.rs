@@ -13,15 +13,15 @@ use mio::Poll;
 use posthaste_measure::{Clock, Figures, Meter, Record, RecordError, RunInfo, Scheme};
 use posthaste_wire::memcached::decode::Limits;
 
-use super::backend::Backend;
 use super::engine::Engine;
+use super::fleet::Fleet;
 use super::hall::{Hall, Mail};
 use super::kind;
+use super::layout::Layout;
 use super::limits;
 use super::line::Line;
 use super::network::{self, Network};
 use super::pipelined::Pipelined;
-use super::pool::{Pool, Rules};
 use super::prober::Prober;
 use super::queued::Queued;
 use super::web;
@@ -42,10 +42,10 @@ pub struct Options {
     pub listen: Vec<ListenAddress>,
     /// Where HTTP listens; None: nowhere.
     pub http: Option<SocketAddr>,
-    /// The servers, as they are named on the command line.
-    pub servers: Vec<String>,
-    /// How requests are spread over them.
-    pub rules: Rules,
+    /// Servers, pools and routes.
+    pub layout: Layout,
+    /// Servers that are lost leave until they are well again.
+    pub eject: bool,
     /// Network threads, at least 1.
     pub threads: usize,
     /// Workers, each with connections of its own; None: pipelined.
@@ -114,7 +114,7 @@ pub struct Server {
     addresses: Vec<ListenAddress>,
     networks: Vec<JoinHandle<()>>,
     workers: Vec<JoinHandle<()>>,
-    prober: Option<Prober>,
+    prober: Prober,
     collector: Collector,
     http: Option<Http>,
 }
@@ -137,8 +137,7 @@ impl Server {
     /// What stands in the way, as one sentence that says what to do.
     pub fn start(options: Options) -> Result<Self, StartError> {
         let clock = Clock::start();
-        let backends = options.servers.iter().map(|text| Backend::parse(text)).collect::<Result<Vec<_>, _>>();
-        let backends = backends.map_err(StartError::Server)?;
+        let fleet = Fleet::new(&options.layout, options.eject).map_err(StartError::Server)?;
         let bind = |address: &ListenAddress| {
             Listener::bind(address).map_err(|error| StartError::Listen(address.clone(), error))
         };
@@ -150,16 +149,16 @@ impl Server {
         let addresses = listeners.iter().map(Listener::address).collect::<io::Result<Vec<_>>>()?;
         let record = begin_record(&options, clock)?;
         let polls = (0..options.threads).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
-        let hall = Arc::new(furnish(&options, backends, &polls, clock)?);
+        let hall = Arc::new(furnish(&options, fleet, &polls, clock)?);
         let weak = Arc::downgrade(&hall);
-        // Nobody has told before: the pool is new.
+        // Nobody has told before: the fleet is new.
         let _ = hall
-            .pool
+            .fleet
             .about
             .set(Box::new(move || weak.upgrade().map(|hall| hall.about()).unwrap_or_default()));
         let workers = start_workers(&options, &hall)?;
         let networks = start_networks(&options, polls, listeners, &hall)?;
-        let prober = options.rules.eject.then(|| Prober::start(Arc::clone(&hall))).transpose()?;
+        let prober = Prober::start(Arc::clone(&hall.fleet))?;
         let collector = Collector::start(Arc::clone(&hall.meter), gauges(&hall), record)?;
         let http = http.map(|listener| Http::start(listener, web::routes(&hall))).transpose()?;
         Ok(Self { hall, addresses, networks, workers, prober, collector, http })
@@ -177,6 +176,16 @@ impl Server {
         self.http.as_ref().map(Http::address)
     }
 
+    /// Puts other pools and routes in force, or leaves everything as it is. What is under way goes on as it began.
+    ///
+    /// # Errors
+    /// A sentence that names the server that cannot be found.
+    pub fn reload(&self, layout: &Layout) -> Result<(), String> {
+        self.hall.fleet.load(layout)?;
+        self.hall.tell_retry();
+        Ok(())
+    }
+
     /// Stops accepting, finishes what is under way, writes the last answers.
     /// Connections that take longer than `drain` are cut.
     #[must_use]
@@ -192,9 +201,7 @@ impl Server {
             // A worker that panicked has told so.
             let _ = worker.join();
         }
-        if let Some(prober) = self.prober {
-            prober.stop();
-        }
+        self.prober.stop();
         self.collector.stop();
         if let Some(http) = self.http {
             http.stop();
@@ -217,11 +224,9 @@ fn begin_record(options: &Options, clock: Clock) -> Result<Option<Record>, Start
     Record::create(dir, info).map(Some).map_err(StartError::Record)
 }
 
-fn furnish(options: &Options, backends: Vec<Backend>, polls: &[Poll], clock: Clock) -> io::Result<Hall> {
-    let names = backends.iter().map(|backend| backend.name.clone()).collect();
+fn furnish(options: &Options, fleet: Fleet, polls: &[Poll], clock: Clock) -> io::Result<Hall> {
     Ok(Hall {
-        pool: Arc::new(Pool::new(names, options.rules)),
-        backends,
+        fleet: Arc::new(fleet),
         line: Line::new(options.line_requests_max),
         meter: Meter::new(SCHEME, options.window, clock, None),
         clock,
@@ -282,7 +287,9 @@ fn gauges(hall: &Arc<Hall>) -> impl Fn() -> Vec<(&'static str, u64)> + Send + us
     let hall = Arc::clone(hall);
     // Names of gauges live as long as the program; there are as many as servers, made once.
     let leak = |name: String| -> &'static str { Box::leak(name.into_boxed_str()) };
-    let names: Vec<_> = (1..=hall.pool.len())
+    // A record's columns stay the same for its life: servers of later files have none.
+    let servers = hall.fleet.table().servers.clone();
+    let names: Vec<_> = (1..=servers.len())
         .map(|number| [leak(format!("server_{number}_requests")), leak(format!("server_{number}_keys"))])
         .collect();
     move || {
@@ -290,12 +297,13 @@ fn gauges(hall: &Arc<Hall>) -> impl Fn() -> Vec<(&'static str, u64)> + Send + us
         let mut gauges = vec![
             ("line_requests", hall.line.len() as u64),
             ("connections", hall.connections.load(Ordering::Relaxed) as u64),
-            ("servers_live", hall.pool.health.live() as u64),
-            ("get_misses", load(&hall.pool.misses)),
+            ("servers_live", hall.fleet.table().live() as u64),
+            ("get_misses", load(&hall.fleet.misses)),
             ("worker_read_us", load(&hall.reads.waited_ns) / 1000),
             ("worker_reads", load(&hall.reads.calls)),
         ];
-        for ([requests, keys], counts) in names.iter().zip(&hall.pool.counts) {
+        for ([requests, keys], server) in names.iter().zip(&servers) {
+            let counts = &server.counts;
             gauges.extend([(*requests, load(&counts.requests)), (*keys, load(&counts.keys))]);
         }
         gauges

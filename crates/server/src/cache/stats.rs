@@ -1,22 +1,24 @@
-//! `stats` and `stats servers`, in the words of the protocol: `STAT name value` lines and END.
+//! `stats`, `stats servers` and `stats routes`, in the words of the protocol: `STAT name value` lines and END.
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
 use posthaste_wire::memcached::request::Request;
 
-use super::pool::Pool;
+use super::desk;
+use super::fleet::Fleet;
+use super::layout::DEFAULT_POOL;
 
 /// The answer to a `stats` command.
 #[must_use]
-pub fn answer(request: &Request, input: &[u8], pool: &Pool) -> String {
+pub fn answer(request: &Request, input: &[u8], fleet: &Fleet) -> String {
     let line = request.line.of(input);
     let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).skip(1);
     let mut text = String::new();
     match words.next() {
-        None => general(pool, &mut text),
-        Some(b"servers") => servers(pool, &mut text),
-        Some(b"routes") => routes(pool, &mut text),
+        None => general(fleet, &mut text),
+        Some(b"servers") => servers(fleet, &mut text),
+        Some(b"routes") => routes(fleet, &mut text),
         // What servers count differs from server to server and cannot be one answer.
         Some(_) => return "ERROR\r\n".into(),
     }
@@ -28,35 +30,59 @@ fn stat(text: &mut String, name: impl std::fmt::Display, value: impl std::fmt::D
     let _ = write!(text, "STAT {name} {value}\r\n");
 }
 
-fn general(pool: &Pool, text: &mut String) {
+fn general(fleet: &Fleet, text: &mut String) {
     stat(text, "pid", std::process::id());
     stat(text, "version", concat!(env!("CARGO_PKG_VERSION"), "-posthaste"));
-    for (name, value) in pool.about.get().map(|about| about()).unwrap_or_default() {
+    for (name, value) in fleet.about.get().map(|about| about()).unwrap_or_default() {
         stat(text, name, value);
     }
-    stat(text, "servers", pool.len());
-    stat(text, "servers_live", pool.health.live());
-    stat(text, "get_misses", pool.misses.load(Ordering::Relaxed));
+    let table = fleet.table();
+    stat(text, "servers", table.in_use().len());
+    stat(text, "servers_live", table.live());
+    stat(text, "get_misses", fleet.misses.load(Ordering::Relaxed));
+    stat(text, "routes_loaded", fleet.generation());
 }
 
-fn servers(pool: &Pool, text: &mut String) {
-    for (server, (name, counts)) in pool.names.iter().zip(&pool.counts).enumerate() {
-        let state = if pool.health.is_live(server) { "live" } else { "away" };
-        stat(text, format_args!("{name}:state"), state);
-        stat(text, format_args!("{name}:requests"), counts.requests.load(Ordering::Relaxed));
-        stat(text, format_args!("{name}:keys"), counts.keys.load(Ordering::Relaxed));
-        stat(text, format_args!("{name}:errors"), counts.errors.load(Ordering::Relaxed));
-        stat(text, format_args!("{name}:losses"), pool.health.losses(server));
+fn servers(fleet: &Fleet, text: &mut String) {
+    for card in desk::servers(&fleet.table()) {
+        let name = &card.name;
+        stat(text, format_args!("{name}:state"), &card.state);
+        stat(text, format_args!("{name}:requests"), card.requests);
+        stat(text, format_args!("{name}:keys"), card.keys);
+        stat(text, format_args!("{name}:errors"), card.errors);
+        stat(text, format_args!("{name}:losses"), card.losses);
     }
 }
 
-/// The rules in force, and what multi-gets cost either way.
-fn routes(pool: &Pool, text: &mut String) {
-    let rules = &pool.rules;
-    stat(text, "writes", rules.writes);
-    stat(text, "reads", rules.reads);
-    stat(text, "hash", rules.hash);
-    stat(text, "eject", if rules.eject { "on" } else { "off" });
-    stat(text, "multiget", rules.multiget);
-    pool.costs.describe(text);
+/// The rules in force, and what multi-gets cost either way. Names of the pool of `--server` have no prefix.
+fn routes(fleet: &Fleet, text: &mut String) {
+    let table = fleet.table();
+    stat(text, "eject", if fleet.ejects() { "on" } else { "off" });
+    for (pool, card) in table.pools.iter().zip(desk::pools(&table)) {
+        let named = if card.name == DEFAULT_POOL { String::new() } else { format!("pool_{}:", card.name) };
+        for (name, value) in [
+            ("writes", &card.writes),
+            ("reads", &card.reads),
+            ("hash", &card.hash),
+            ("multiget", &card.multiget),
+            ("answer", &card.answer),
+        ] {
+            stat(text, format_args!("{named}{name}"), value);
+        }
+        for (name, value) in [
+            ("failovers", card.failovers),
+            ("failovers_refused", card.failovers_refused),
+            ("looked_up", card.looked_up),
+            ("filled", card.filled),
+        ] {
+            stat(text, format_args!("{named}{name}"), value);
+        }
+        pool.costs.describe(&named, text);
+    }
+    for (number, route) in (1..).zip(desk::routes(&table)) {
+        let prefix = if route.prefix.is_empty() { "*" } else { &route.prefix };
+        stat(text, format_args!("route_{number}:prefix"), prefix);
+        stat(text, format_args!("route_{number}:pool"), &route.pool);
+        stat(text, format_args!("route_{number}:requests"), route.requests);
+    }
 }

@@ -1,15 +1,21 @@
-//! What the cache tier serves over HTTP: health, windows, figures for Prometheus.
+//! What the cache tier serves over HTTP: health, windows, figures for Prometheus; its servers, pools and routes, the way
+//! of a key, and the states of servers, which can be set.
 
 use std::sync::Arc;
 
-use axum::Router as Routes;
-use axum::extract::Query;
-use axum::http::StatusCode;
-use axum::routing::get;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::routing::{get, post};
+use axum::{Json, Router as Routes};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
+use super::desk;
+use super::explain::{Explanation, explain};
 use super::hall::Hall;
+use super::health::Wish;
 use crate::http::metrics::page;
-use crate::http::{self, Back};
+use crate::http::{self, Back, Problem};
 use crate::metrics::router;
 
 /// The paths of the cache tier.
@@ -20,6 +26,76 @@ pub(super) fn routes(hall: &Arc<Hall>) -> Routes {
         .route("/readyz", get(async move || ready(&for_ready)))
         .route("/metrics", get(async move || page(router::page(&for_figures))))
         .route("/v1/windows", get(async move |back: Query<Back>| http::windows_of(&meter, &back)))
+        .merge(office(hall))
+}
+
+/// Servers, pools and routes.
+fn office(hall: &Arc<Hall>) -> Routes {
+    Routes::new()
+        .route("/v1/servers", get(async |State(hall): Shared| servers(&hall)))
+        .route("/v1/servers/state", post(set_state))
+        .route("/v1/pools", get(async |State(hall): Shared| named("pools", desk::pools(&hall.fleet.table()))))
+        .route(
+            "/v1/routes",
+            get(async |State(hall): Shared| named("routes", desk::routes(&hall.fleet.table()))),
+        )
+        .route("/v1/routes/explain", get(explain_key))
+        .with_state(Arc::clone(hall))
+}
+
+fn servers(hall: &Hall) -> Json<Value> {
+    named("servers", desk::servers(&hall.fleet.table()))
+}
+
+/// A list by its name.
+fn named(name: &str, list: impl Serialize) -> Json<Value> {
+    Json(json!({ name: list }))
+}
+
+/// What all threads share.
+type Shared = State<Arc<Hall>>;
+
+/// Which key, and what is asked of it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    key: String,
+    #[serde(default = "get_command")]
+    command: String,
+}
+
+fn get_command() -> String {
+    "get".to_owned()
+}
+
+/// `GET /v1/routes/explain?key=…&command=…`.
+async fn explain_key(State(hall): Shared, Query(asked): Query<Asked>) -> Result<Json<Explanation>, Problem> {
+    let explained = explain(&hall.fleet.table(), &asked.command, &asked.key);
+    explained.map(Json).map_err(|error| Problem::bad(&error))
+}
+
+/// What is wished of a server.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wished {
+    server: String,
+    state: String,
+}
+
+/// `POST /v1/servers/state`. A body in JSON is something that a page of another site cannot send unasked.
+async fn set_state(
+    State(hall): Shared,
+    method: Method,
+    headers: HeaderMap,
+    Json(wished): Json<Wished>,
+) -> Result<Json<Value>, Problem> {
+    http::refuse_foreign_pages(&method, &headers, false)?;
+    let wish: Wish =
+        wished.state.parse().map_err(|error: String| Problem::bad(&format!("state: {error}")))?;
+    desk::wish(&hall.fleet, &wished.server, wish).map_err(|error| Problem::nothing(&error))?;
+    tracing::info!(server = wished.server, state = wished.state, "its state was set");
+    hall.tell_retry();
+    Ok(servers(&hall))
 }
 
 /// Ready means that there is a server to ask.

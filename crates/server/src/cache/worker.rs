@@ -33,6 +33,8 @@ pub struct Worker {
     router: Router,
     links: Vec<Option<Socket>>,
     inputs: Vec<Vec<u8>>,
+    /// Servers that were sent something for the request under way.
+    used: Vec<usize>,
     buffer: Vec<u8>,
 }
 
@@ -40,11 +42,10 @@ impl Worker {
     /// The worker of this number.
     #[must_use]
     pub fn new(number: usize, hall: Arc<Hall>) -> Self {
-        let mut router = Router::new(Arc::clone(&hall.pool), number as u16);
+        let mut router = Router::new(Arc::clone(&hall.fleet), number as u16);
         router.enter(CLIENT);
-        let links = hall.backends.iter().map(|_| None).collect();
-        let inputs = hall.backends.iter().map(|_| Vec::new()).collect();
-        Self { hall, router, links, inputs, buffer: vec![0; limits::READ_BYTES] }
+        let (links, inputs, used) = (Vec::new(), Vec::new(), Vec::new());
+        Self { hall, router, links, inputs, used, buffer: vec![0; limits::READ_BYTES] }
     }
 
     /// Works until the line is closed and empty.
@@ -58,6 +59,9 @@ impl Worker {
     }
 
     fn execute(&mut self, task: &mut Task) {
+        self.router.take_up();
+        self.links.resize_with(self.router.servers().len(), || None);
+        self.inputs.resize_with(self.router.servers().len(), Vec::new);
         self.ask(task);
         while self.router.answers.is_waiting(CLIENT) || self.is_under_way() {
             for server in 0..self.links.len() {
@@ -75,6 +79,9 @@ impl Worker {
             self.router.resume();
         }
         self.drain_output(task);
+        for server in self.used.drain(..) {
+            self.router.servers()[server].health.leave();
+        }
         if std::mem::take(&mut self.router.claim_released) {
             self.hall.tell_retry();
         }
@@ -116,6 +123,10 @@ impl Worker {
         if self.links[server].is_none() {
             self.links[server] = Some(self.connect(server)?);
         }
+        if !self.used.contains(&server) {
+            self.used.push(server);
+            self.router.servers()[server].health.enter();
+        }
         let Some(link) = &mut self.links[server] else { return Ok(()) };
         let bytes = self.router.unsent(server).len();
         link.write_all(self.router.unsent(server))?;
@@ -125,7 +136,7 @@ impl Worker {
 
     fn connect(&self, server: usize) -> io::Result<Socket> {
         let timeout = self.hall.server_timeout;
-        let (domain, address) = match self.hall.backends[server].address() {
+        let (domain, address) = match self.router.servers()[server].backend.address() {
             ListenAddress::Tcp(address) => (Domain::for_address(address), SockAddr::from(address)),
             ListenAddress::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
         };
@@ -174,7 +185,7 @@ impl Worker {
             // A peer that is gone needs no telling.
             let _ = link.shutdown(std::net::Shutdown::Write);
         }
-        tracing::warn!(server = %self.hall.backends[server].name, "connection lost");
+        tracing::warn!(server = %self.router.servers()[server].name(), "connection lost");
         self.router.lose(server, link.filter(|_| is_there).map(OwnedFd::from));
     }
 }

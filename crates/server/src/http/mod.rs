@@ -29,7 +29,8 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use self::office::{Office, Visitor};
-use self::problem::Problem;
+pub(crate) use self::problem::Problem;
+pub(crate) use self::visitor::refuse_foreign_pages;
 use self::words::Words;
 use crate::house::House;
 

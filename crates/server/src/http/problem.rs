@@ -8,7 +8,7 @@ use serde_json::json;
 
 /// A refusal. Its answer is `{"error": WORD, "message": SENTENCE}`.
 #[derive(Debug)]
-pub(super) struct Problem {
+pub(crate) struct Problem {
     status: StatusCode,
     word: String,
     message: String,
@@ -17,7 +17,7 @@ pub(super) struct Problem {
 
 impl Problem {
     /// The request makes no sense.
-    pub(super) fn bad(message: &str) -> Self {
+    pub(crate) fn bad(message: &str) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "ERR", message)
     }
 
@@ -32,7 +32,7 @@ impl Problem {
     }
 
     /// There is nothing of that name.
-    pub(super) fn nothing(message: &str) -> Self {
+    pub(crate) fn nothing(message: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, "ERR", message)
     }
 

@@ -48,7 +48,7 @@ impl Credentials {
 ///
 /// # Errors
 /// Why it is refused.
-pub(super) fn refuse_foreign_pages(method: &Method, headers: &HeaderMap, open: bool) -> Result<(), Problem> {
+pub(crate) fn refuse_foreign_pages(method: &Method, headers: &HeaderMap, open: bool) -> Result<(), Problem> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let host = text(header::HOST).unwrap_or_default();
     if open && !is_this_machine(host) {

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Head, Kind, Page, Single, process, requests};
+use crate::cache::fleet::Server;
 use crate::cache::hall::Hall;
 
 fn count(value: &AtomicU64) -> f64 {
@@ -56,22 +57,22 @@ static SINGLES: [Single<Hall>; 10] = [
     },
     Single {
         head: Head::plain("posthaste_servers", Kind::Gauge, "Servers."),
-        read: |hall| Some(hall.pool.len() as f64),
+        read: |hall| Some(hall.fleet.table().in_use().len() as f64),
     },
     Single {
         head: Head::plain("posthaste_servers_live", Kind::Gauge, "Servers that take part."),
-        read: |hall| Some(hall.pool.health.live() as f64),
+        read: |hall| Some(hall.fleet.table().live() as f64),
     },
     Single {
         head: Head::plain("posthaste_get_misses_total", Kind::Counter, "Keys asked for and not found."),
-        read: |hall| Some(count(&hall.pool.misses)),
+        read: |hall| Some(count(&hall.fleet.misses)),
     },
 ];
 
-/// A figure of each server: its head, and how it is read for the server of that number.
+/// A figure of each server: its head, and how it is read.
 struct PerServer {
     head: Head,
-    read: fn(&Hall, usize) -> f64,
+    read: fn(&Server) -> f64,
 }
 
 const LABELS: &[&str] = &["server"];
@@ -84,7 +85,7 @@ static PER_SERVER: [PerServer; 5] = [
             labels: LABELS,
             help: "1 while the server takes part.",
         },
-        read: |hall, server| f64::from(u8::from(hall.pool.health.is_live(server))),
+        read: |server| f64::from(u8::from(server.health.is_live())),
     },
     PerServer {
         head: Head {
@@ -93,7 +94,7 @@ static PER_SERVER: [PerServer; 5] = [
             labels: LABELS,
             help: "How often the server was lost.",
         },
-        read: |hall, server| hall.pool.health.losses(server) as f64,
+        read: |server| server.health.losses() as f64,
     },
     PerServer {
         head: Head {
@@ -102,7 +103,7 @@ static PER_SERVER: [PerServer; 5] = [
             labels: LABELS,
             help: "Commands sent to the server.",
         },
-        read: |hall, server| count(&hall.pool.counts[server].requests),
+        read: |server| count(&server.counts.requests),
     },
     PerServer {
         head: Head {
@@ -111,7 +112,7 @@ static PER_SERVER: [PerServer; 5] = [
             labels: LABELS,
             help: "Keys asked of the server.",
         },
-        read: |hall, server| count(&hall.pool.counts[server].keys),
+        read: |server| count(&server.counts.keys),
     },
     PerServer {
         head: Head {
@@ -120,7 +121,7 @@ static PER_SERVER: [PerServer; 5] = [
             labels: LABELS,
             help: "Errors the server answered, and answers it did not give.",
         },
-        read: |hall, server| count(&hall.pool.counts[server].errors),
+        read: |server| count(&server.counts.errors),
     },
 ];
 
@@ -139,10 +140,11 @@ pub fn page(hall: &Hall) -> Page {
     process::write(&mut page, &hall.clock);
     page.singles(&SINGLES, hall);
     requests::write(&mut page, &hall.meter);
+    let table = hall.fleet.table();
     for PerServer { head, read } in &PER_SERVER {
         page.head(head);
-        for (server, name) in hall.pool.names.iter().enumerate() {
-            page.value(head, &[name], read(hall, server));
+        for server in table.in_use().iter().map(|slot| &table.servers[*slot]) {
+            page.value(head, &[server.name()], read(server));
         }
     }
     page

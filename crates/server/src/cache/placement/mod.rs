@@ -6,17 +6,23 @@
 //! | `jump` | memcached's own proxy: XXH3, then jump consistent hashing |
 //! | `rendezvous` | pymemcache |
 //! | `modulo-crc32` | gomemcache |
+//! | `dalli` | Dalli |
+//! | `spymemcached` | spymemcached with its `KetamaConnectionFactory` |
+//! | `spymemcached-modulo` | spymemcached with its `DefaultConnectionFactory` |
+//! | `twemproxy` | twemproxy with `distribution: ketama` and `hash: fnv1a_64`, its defaults |
+//! | `mcrouter` | mcrouter's default, ch3 |
 //!
 //! Each is held to values that those programs computed.
 
-mod ketama;
+mod furc;
 mod rendezvous;
+mod ring;
 
 use std::fmt;
 use std::str::FromStr;
 
-use ketama::Ring;
 use rendezvous::Rendezvous;
+use ring::{Near, Ring, md5_points, md5_words, sha1_points};
 
 /// A rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,15 +36,40 @@ pub enum Hash {
     Rendezvous,
     /// CRC-32 modulo the number of servers.
     ModuloCrc32,
+    /// Dalli's.
+    Dalli,
+    /// spymemcached's ring.
+    Spymemcached,
+    /// Java's hash code modulo the number of servers.
+    SpymemcachedModulo,
+    /// twemproxy's.
+    Twemproxy,
+    /// mcrouter's.
+    Mcrouter,
 }
 
 impl Hash {
-    const ALL: [(Self, &'static str); 4] = [
+    const ALL: [(Self, &'static str); 9] = [
         (Self::Ketama, "ketama"),
         (Self::Jump, "jump"),
         (Self::Rendezvous, "rendezvous"),
         (Self::ModuloCrc32, "modulo-crc32"),
+        (Self::Dalli, "dalli"),
+        (Self::Spymemcached, "spymemcached"),
+        (Self::SpymemcachedModulo, "spymemcached-modulo"),
+        (Self::Twemproxy, "twemproxy"),
+        (Self::Mcrouter, "mcrouter"),
     ];
+
+    /// Clients whose placement has a name of its own.
+    const CLIENTS: [(Self, &'static str); 3] =
+        [(Self::Ketama, "libmemcached"), (Self::Rendezvous, "pymemcache"), (Self::ModuloCrc32, "gomemcache")];
+
+    /// Whether servers may have weights.
+    #[must_use]
+    pub fn takes_weights(self) -> bool {
+        matches!(self, Self::Ketama | Self::Dalli | Self::Twemproxy)
+    }
 }
 
 impl fmt::Display for Hash {
@@ -52,8 +83,12 @@ impl FromStr for Hash {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|(_, name)| *name == text);
-        found.map(|(hash, _)| hash).ok_or_else(|| "write ketama, jump, rendezvous or modulo-crc32".into())
+        let mut named = Self::ALL.into_iter().chain(Self::CLIENTS);
+        let names = Self::ALL.map(|(_, name)| name).join(", ");
+        named
+            .find(|(_, name)| *name == text)
+            .map(|(hash, _)| hash)
+            .ok_or_else(|| format!("write one of: {names}"))
     }
 }
 
@@ -61,21 +96,36 @@ impl FromStr for Hash {
 pub struct Placement(Rule);
 
 enum Rule {
-    Ketama(Ring),
+    Md5Ring(Ring),
+    FnvRing(Ring),
+    CrcRing(Ring),
     Jump(usize),
     Rendezvous(Rendezvous),
     ModuloCrc32(usize),
+    ModuloJava(usize),
+    Furc(usize),
 }
 
 impl Placement {
-    /// For servers with these names (`host:port`), in this order; at least one.
+    /// For servers with these names (`host:port`) and weights, in this order; at least one.
     #[must_use]
-    pub fn new(hash: Hash, names: &[String]) -> Self {
+    pub fn new(hash: Hash, servers: &[(&str, u32)]) -> Self {
+        let names = || servers.iter().map(|(name, weight)| ((*name).to_owned(), *weight)).collect::<Vec<_>>();
+        // libmemcached leaves memcached's own port out of a server's name, and twemproxy does as libmemcached.
+        let short = || {
+            let short = |name: &str| name.strip_suffix(":11211").unwrap_or(name).to_owned();
+            servers.iter().map(|(name, weight)| (short(name), *weight)).collect::<Vec<_>>()
+        };
         Self(match hash {
-            Hash::Ketama => Rule::Ketama(Ring::new(names)),
-            Hash::Jump => Rule::Jump(names.len()),
-            Hash::Rendezvous => Rule::Rendezvous(Rendezvous::new(names)),
-            Hash::ModuloCrc32 => Rule::ModuloCrc32(names.len()),
+            Hash::Ketama => Rule::Md5Ring(Ring::new(md5_points(&short()), Near::Next)),
+            Hash::Twemproxy => Rule::FnvRing(Ring::new(md5_points(&short()), Near::Next)),
+            Hash::Spymemcached => Rule::Md5Ring(Ring::new(md5_points(&names()), Near::Next)),
+            Hash::Dalli => Rule::CrcRing(Ring::new(sha1_points(&names()), Near::Last)),
+            Hash::Jump => Rule::Jump(servers.len()),
+            Hash::Rendezvous => Rule::Rendezvous(Rendezvous::new(servers)),
+            Hash::ModuloCrc32 => Rule::ModuloCrc32(servers.len()),
+            Hash::SpymemcachedModulo => Rule::ModuloJava(servers.len()),
+            Hash::Mcrouter => Rule::Furc(servers.len()),
         })
     }
 
@@ -83,11 +133,29 @@ impl Placement {
     #[must_use]
     pub fn owner(&self, key: &[u8]) -> usize {
         match &self.0 {
-            Rule::Ketama(ring) => ring.owner(key),
+            Rule::Md5Ring(ring) => ring.owner(md5_words(key)[0]),
+            Rule::FnvRing(ring) => ring.owner(fnv1a(key)),
+            Rule::CrcRing(ring) => ring.owner(crc32fast::hash(key)),
             Rule::Jump(servers) => jump(xxhash_rust::xxh3::xxh3_64(key), *servers),
             Rule::Rendezvous(rendezvous) => rendezvous.owner(key),
             Rule::ModuloCrc32(servers) => crc32fast::hash(key) as usize % servers,
+            Rule::ModuloJava(servers) => java_hash(key) as usize % servers,
+            Rule::Furc(servers) => furc::owner(key, *servers),
         }
+    }
+}
+
+/// What libhashkit and twemproxy call 64-bit FNV-1a: its lower 32 bits, from constants cut to 32 bits.
+fn fnv1a(key: &[u8]) -> u32 {
+    key.iter().fold(0x8422_2325, |hash: u32, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0000_01b3))
+}
+
+/// `String.hashCode` of Java, without its sign. Java counts in UTF-16; what is no UTF-8 is taken byte by byte.
+fn java_hash(key: &[u8]) -> u32 {
+    let add = |hash: u32, unit: u16| hash.wrapping_mul(31).wrapping_add(u32::from(unit));
+    match std::str::from_utf8(key) {
+        Ok(text) => text.encode_utf16().fold(0, add),
+        Err(_) => key.iter().map(|byte| u16::from(*byte)).fold(0, add),
     }
 }
 
@@ -110,10 +178,18 @@ mod tests {
     const SERVERS: [&str; 5] =
         ["10.0.0.1:11211", "10.0.0.2:11211", "10.0.0.3:11212", "cache.example:11300", "10.0.0.5:11211"];
 
+    const EQUAL: [u32; 5] = [1; 5];
+    const WEIGHTS: [u32; 5] = [1, 2, 3, 1, 5];
+
     /// The owners of `memtier-0`, `memtier-37`, `memtier-74`, …
-    fn owners(hash: Hash) -> [usize; 40] {
-        let placement = Placement::new(hash, &SERVERS.map(String::from));
+    fn owners_among(hash: Hash, servers: &[&str], weights: &[u32]) -> [usize; 40] {
+        let servers: Vec<_> = servers.iter().copied().zip(weights.iter().copied()).collect();
+        let placement = Placement::new(hash, &servers);
         std::array::from_fn(|i| placement.owner(format!("memtier-{}", i * 37).as_bytes()))
+    }
+
+    fn owners(hash: Hash) -> [usize; 40] {
+        owners_among(hash, &SERVERS, &EQUAL)
     }
 
     #[test]
@@ -125,7 +201,7 @@ mod tests {
                 0, 4, 2, 3, 3, 2, 2, 1, 0
             ]
         );
-        let placement = Placement::new(Hash::Ketama, &SERVERS.map(String::from));
+        let placement = Placement::new(Hash::Ketama, &SERVERS.map(|name| (name, 1)));
         let mut counts = [0; 5];
         (0..10_000).for_each(|i| counts[placement.owner(format!("key:{i}").as_bytes())] += 1);
         assert_eq!(counts, [1939, 2136, 2085, 1823, 2017]);
@@ -165,12 +241,121 @@ mod tests {
         );
     }
 
+    /// Computed with `memcached_generate_hash` of libmemcached 1.0.16, as pylibmc 1.6.3 brings it.
+    #[test]
+    fn ketama_gives_servers_their_weight_as_libmemcached_does() {
+        assert_eq!(
+            owners_among(Hash::Ketama, &SERVERS, &WEIGHTS),
+            [
+                2, 1, 2, 2, 3, 0, 4, 2, 2, 0, 4, 2, 2, 4, 4, 4, 2, 4, 2, 1, 0, 1, 4, 2, 4, 2, 4, 4, 2, 0, 2,
+                0, 4, 2, 4, 4, 2, 2, 1, 4
+            ]
+        );
+        let seven: Vec<String> = (1..=7).map(|i| format!("10.0.0.{i}:11211")).collect();
+        let seven: Vec<&str> = seven.iter().map(String::as_str).collect();
+        assert_eq!(
+            owners_among(Hash::Ketama, &seven, &[1; 7]),
+            [
+                5, 1, 5, 1, 2, 5, 4, 5, 3, 0, 5, 2, 3, 1, 6, 5, 3, 3, 4, 1, 2, 5, 4, 0, 5, 3, 0, 4, 5, 0, 4,
+                0, 4, 0, 4, 5, 5, 6, 1, 0
+            ]
+        );
+    }
+
+    /// Computed with `Dalli::Ring` of Dalli 3.0.6.
+    #[test]
+    fn dalli_places_keys_as_dalli_does() {
+        assert_eq!(
+            owners(Hash::Dalli),
+            [
+                1, 2, 2, 2, 2, 4, 4, 2, 4, 3, 3, 0, 0, 0, 3, 2, 0, 2, 3, 2, 4, 0, 1, 0, 1, 0, 3, 2, 2, 2, 2,
+                1, 2, 3, 4, 0, 4, 2, 3, 2
+            ]
+        );
+        assert_eq!(
+            owners_among(Hash::Dalli, &SERVERS, &WEIGHTS),
+            [
+                1, 2, 2, 2, 4, 4, 4, 2, 4, 4, 2, 2, 2, 3, 3, 2, 0, 2, 4, 2, 4, 3, 1, 4, 4, 2, 2, 2, 2, 2, 4,
+                1, 2, 4, 4, 0, 4, 2, 3, 4
+            ]
+        );
+    }
+
+    /// Computed with `KetamaNodeLocator` and `ArrayModNodeLocator` of spymemcached 2.12.3.
+    #[test]
+    fn spymemcached_places_keys_as_spymemcached_does() {
+        let mut servers = SERVERS;
+        servers[3] = "10.0.0.4:11300";
+        assert_eq!(
+            owners_among(Hash::Spymemcached, &servers, &EQUAL),
+            [
+                3, 0, 2, 0, 1, 3, 2, 2, 2, 4, 1, 1, 4, 1, 4, 4, 1, 4, 3, 4, 4, 0, 0, 3, 1, 2, 0, 2, 0, 0, 0,
+                3, 2, 2, 2, 0, 3, 3, 1, 0
+            ]
+        );
+        assert_eq!(
+            owners(Hash::SpymemcachedModulo),
+            [
+                3, 3, 4, 1, 1, 2, 4, 4, 0, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1, 3, 4, 4, 1, 2, 2, 4, 0, 0, 0, 1, 3,
+                3, 4, 1, 1, 2, 4, 4, 1, 2
+            ]
+        );
+    }
+
+    #[test]
+    fn javas_hash_code_counts_in_utf_16() {
+        // "é😀".hashCode(), as Java 17 says.
+        assert_eq!(java_hash("é😀".as_bytes()), 1996812);
+        assert_eq!(java_hash(&[0xff]), 0xff);
+    }
+
+    /// Seen at twemproxy 0.5.0, by the servers that it asked.
+    #[test]
+    fn twemproxy_places_keys_as_twemproxy_does() {
+        assert_eq!(
+            owners(Hash::Twemproxy),
+            [
+                2, 3, 3, 1, 1, 1, 0, 0, 0, 2, 2, 3, 3, 3, 2, 2, 2, 4, 4, 0, 0, 0, 3, 3, 3, 1, 1, 1, 1, 1, 3,
+                3, 3, 3, 3, 0, 2, 2, 4, 4
+            ]
+        );
+        assert_eq!(
+            owners_among(Hash::Twemproxy, &SERVERS, &WEIGHTS),
+            [
+                2, 3, 3, 4, 4, 4, 2, 2, 2, 2, 2, 3, 3, 3, 2, 2, 2, 4, 4, 0, 0, 0, 4, 4, 4, 1, 1, 1, 1, 1, 3,
+                3, 3, 3, 3, 4, 2, 2, 4, 4
+            ]
+        );
+    }
+
+    /// Computed with the C functions of mcrouter's `lib/fbi/hash.c`, compiled by themselves.
+    #[test]
+    fn mcrouter_places_keys_as_mcrouter_does() {
+        assert_eq!(
+            owners(Hash::Mcrouter),
+            [
+                4, 3, 4, 0, 0, 0, 4, 2, 1, 4, 3, 3, 2, 0, 2, 2, 3, 2, 0, 0, 1, 3, 2, 1, 4, 4, 4, 1, 1, 3, 2,
+                3, 2, 1, 3, 2, 0, 2, 4, 0
+            ]
+        );
+        let many: Vec<String> = (0..300).map(|i| i.to_string()).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert_eq!(
+            owners_among(Hash::Mcrouter, &many, &[1; 300]),
+            [
+                269, 278, 253, 116, 82, 253, 114, 65, 90, 108, 47, 11, 254, 276, 41, 112, 3, 193, 227, 265,
+                287, 128, 89, 92, 30, 15, 244, 186, 289, 122, 242, 169, 63, 16, 42, 11, 31, 84, 157, 67
+            ]
+        );
+    }
+
     #[test]
     fn names_of_rules_are_read_as_they_are_written() {
         for (hash, name) in Hash::ALL {
             assert_eq!(name.parse(), Ok(hash));
             assert_eq!(hash.to_string(), name);
         }
+        assert_eq!("gomemcache".parse(), Ok(Hash::ModuloCrc32));
         assert!("md5".parse::<Hash>().is_err());
     }
 }

@@ -4,8 +4,8 @@
 pub(super) struct Rendezvous(Vec<String>);
 
 impl Rendezvous {
-    pub(super) fn new(names: &[String]) -> Self {
-        Self(names.to_vec())
+    pub(super) fn new(servers: &[(&str, u32)]) -> Self {
+        Self(servers.iter().map(|(name, _)| (*name).to_owned()).collect())
     }
 
     /// The highest score wins, among equals the greatest name.

@@ -28,6 +28,8 @@ pub(super) enum Plan {
     Follow,
     /// Not all are of one mind: the key is deleted. The answer is known.
     Clean,
+    /// A value is fetched for a pool that missed it.
+    Fetch,
 }
 
 /// How a reply to a write ended.
@@ -41,6 +43,19 @@ pub(super) enum Verdict {
     Error,
 }
 
+/// The part of a get that one server is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    pub(super) server: u16,
+    pub(super) route: u16,
+    /// The pool that the server is asked for.
+    pub(super) pool: u16,
+    /// What a `gat` sets lives at most so many seconds.
+    pub(super) expiry_s: Option<u32>,
+    /// Another pool has missed these keys.
+    pub(super) is_second: bool,
+}
+
 /// A reply to a write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reply {
@@ -51,10 +66,25 @@ pub(super) struct Reply {
     pub(super) end: usize,
 }
 
+/// Where a request goes that has one key.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Aim {
+    pub(super) route: u16,
+    /// The pool that takes it.
+    pub(super) pool: u16,
+    /// What it stores lives at most so many seconds.
+    pub(super) expiry_s: Option<u32>,
+}
+
 /// One request under way.
 #[derive(Default)]
 pub(super) struct Exchange {
     pub(super) client: usize,
+    /// The table that it goes by, among the router's.
+    pub(super) table: u16,
+    pub(super) aim: Aim,
+    /// It is the router's own; nobody counts it.
+    pub(super) is_own: bool,
     /// None: words of our own.
     pub(super) request: Option<Request>,
     /// The beginning of the request's bytes: its line, and its data if they may be needed again.
@@ -69,18 +99,28 @@ pub(super) struct Exchange {
     pub(super) error: Vec<u8>,
     /// What is ready, while others are before it.
     pub(super) answer: Vec<u8>,
+    /// The answer is whole.
     pub(super) done: bool,
+    /// Nothing more is to be done for it.
+    pub(super) over: bool,
     /// None: well.
     pub(super) ending: Option<Ending>,
     pub(super) stamps: Stamps,
     pub(super) claim: Option<Claim>,
     /// Of a get: its keys.
     pub(super) keys: Vec<Span>,
-    /// Of a get: the server of each share.
-    pub(super) servers: Vec<u16>,
+    /// Of a get: whom each share is asked of.
+    pub(super) shares: Vec<Share>,
     pub(super) gather: Gather,
+    /// Of a meta get: a miss is to be looked up in another pool.
+    pub(super) falls_through: bool,
+    /// Of a meta get: it is being looked up there.
+    pub(super) is_second: bool,
     /// Of a multi-get whose way was chosen by its cost.
     pub(super) way: Option<Way>,
+    /// Of a write: how many servers are to hold the key, and the first that was asked.
+    pub(super) copies: u16,
+    pub(super) first: u16,
     /// Of a write: what replicas said.
     pub(super) replies: Vec<Reply>,
     pub(super) reply_bytes: Vec<u8>,
@@ -95,11 +135,12 @@ impl Exchange {
         }
         self.keys.clear();
         self.keys.shrink_to(limits::KEYS_PER_STEP);
-        self.servers.clear();
+        self.shares.clear();
         self.replies.clear();
         self.gather.clear(limits::BUFFER_BYTES_KEPT);
         (self.request, self.claim, self.way) = (None, None, None);
-        (self.pending, self.tries, self.done) = (0, 0, false);
+        (self.pending, self.tries, self.done, self.over, self.is_own) = (0, 0, false, false, false);
+        (self.falls_through, self.is_second, self.copies, self.aim) = (false, false, 0, Aim::default());
         (self.plan, self.ending, self.stamps) = (Plan::Gather, None, Stamps::default());
     }
 

@@ -7,17 +7,21 @@
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
-use super::exchange::{Plan, Reply, Verdict};
+use posthaste_measure::Ending;
+use posthaste_wire::memcached::request::Verb;
+
+use super::exchange::{Plan, Reply, Share, Verdict};
+use super::reads::owner_share;
 use super::{ASIDE, Expected, Router};
 use crate::cache::health::Missed;
-use crate::cache::pool::Writes;
+use crate::cache::pool::plain_key;
 
 impl Router {
     /// The connection to a server is lost; `socket` is what is left of it if the server may still read from it.
     pub fn lose(&mut self, server: usize, socket: Option<OwnedFd>) {
         let expected = std::mem::take(&mut self.lanes[server].expected);
         self.lanes[server].output = Vec::new();
-        self.pool.health.lose(server, self.unknown(&expected), socket);
+        self.servers[server].health.lose(self.unknown(&expected), socket);
         for expected in expected {
             self.give_up(server, expected);
         }
@@ -40,22 +44,79 @@ impl Router {
         self.settle(id);
     }
 
-    /// A share of a get will not be answered by this server: by another, or not at all.
+    /// A share of a get will not be answered by this server: by others, or not at all.
     pub(super) fn fail_share(&mut self, id: u32, share: u16, server: usize) {
-        let other = self.stand_in(id, server);
-        let exchange = self.exchange(id);
-        if let Some(other) = other {
-            exchange.tries += 1;
-            let more = exchange.gather.hand_over(share);
-            exchange.servers.push(other as u16);
-            if let Some(share) = more {
-                self.send_share(id, share);
-            }
+        let exchange = &mut self.exchanges[id as usize];
+        let failed = exchange.shares[usize::from(share)];
+        let verb = exchange.request.map_or(Verb::Get, |request| request.verb);
+        let places = exchange.gather.take_unsettled(share);
+        let misses = exchange.gather.take_misses(share);
+        if !misses.is_empty() {
+            self.look_up(id, failed, &misses);
+        }
+        if places.is_empty() {
             return;
         }
-        self.note_absence(id, server);
-        let (part, shape, since) = (share, super::Shape::Values, 0);
-        self.end_share(Expected { exchange: id, part, shape, since });
+        if let Some(others) = self.stand_ins(id, failed, &places, verb) {
+            self.exchange(id).tries += 1;
+            return self.ask_others(id, &places, &others);
+        }
+        let pool = usize::from(failed.pool);
+        if !failed.is_second && self.falls_through(id, pool, verb) && self.fleet.ejects() {
+            return self.look_up(id, failed, &places);
+        }
+        // Nobody can say whether a second pool had them: they are missed, as the first pool said.
+        if !failed.is_second {
+            self.note_absence(id, server);
+        }
+        let exchange = self.exchange(id);
+        places.into_iter().for_each(|place| exchange.gather.assign(place, share));
+        self.settle_share(id, share);
+    }
+
+    /// Whom the keys of a share can be asked of instead, if there is somebody for each.
+    fn stand_ins(&self, id: u32, failed: Share, places: &[u32], verb: Verb) -> Option<Vec<Share>> {
+        let exchange = &self.exchanges[id as usize];
+        if exchange.tries >= self.lanes.len() || !self.fleet.ejects() || failed.is_second {
+            return None;
+        }
+        let table = self.table_of(id);
+        let (route, pool) = (usize::from(failed.route), usize::from(failed.pool));
+        let strip = table.routes[route].strip;
+        let other = |place: &u32| {
+            let key = &exchange.keys[*place as usize].of(&exchange.bytes)[strip..];
+            let share = owner_share(table, route, pool, key, verb, self.now);
+            let is_there = self.servers[usize::from(share.server)].health.is_live();
+            (is_there && share.server != failed.server).then_some(share)
+        };
+        places.iter().map(other).collect()
+    }
+
+    /// Asks for keys of a get, each of the one that was found for it.
+    fn ask_others(&mut self, id: u32, places: &[u32], others: &[Share]) {
+        let exchange = self.exchange(id);
+        let first = exchange.shares.len();
+        for (place, other) in places.iter().zip(others) {
+            let is_it = |known: &Share| known.server == other.server && known.pool == other.pool;
+            let number = match exchange.shares[first..].iter().position(is_it) {
+                Some(known) => (first + known) as u16,
+                None => {
+                    exchange.shares.push(*other);
+                    exchange.gather.share()
+                }
+            };
+            exchange.gather.assign(*place, number);
+        }
+        let (last, verb) =
+            (exchange.shares.len(), exchange.request.map_or(Verb::Get, |request| request.verb));
+        for number in first..last {
+            let share = self.exchanges[id as usize].shares[number];
+            let own = self.table_of(id).routes[usize::from(share.route)].pool;
+            if usize::from(share.pool) == own && self.falls_through(id, own, verb) {
+                self.exchange(id).gather.collect_misses(number as u16);
+            }
+            self.send_share(id, number as u16);
+        }
     }
 
     /// A reply to anything but a get will not come.
@@ -68,38 +129,48 @@ impl Router {
                     self.exchange(id).tries += 1;
                     self.send_whole(id, other, part);
                 }
+                None if self.exchanges[id as usize].is_second => self.miss_whole(id),
+                None if self.look_up_whole(id) => {}
                 None => self.note_absence(id, server),
             },
             // A replica that left is no longer asked: its key is noted.
-            Plan::Fan if self.pool.health.ejects() => {}
+            Plan::Fan if !self.servers[server].health.is_live() => {}
             Plan::Fan => {
                 let exchange = &mut self.exchanges[id as usize];
                 let start = exchange.reply_bytes.len();
-                exchange.reply_bytes.extend_from_slice(&absence(&self.pool.names[server]));
+                exchange.reply_bytes.extend_from_slice(&absence(self.servers[server].name()));
                 let end = exchange.reply_bytes.len();
                 exchange.replies.push(Reply { server: server as u16, verdict: Verdict::Error, start, end });
             }
             Plan::Decide => self.note_absence(id, server),
-            Plan::Gather | Plan::Follow | Plan::Clean => {}
+            Plan::Gather | Plan::Follow | Plan::Clean | Plan::Fetch => {}
         }
     }
 
     /// Another server that can answer this read. Tokens for cas come from whoever decides, and that is the next one
     /// now.
     fn stand_in(&self, id: u32, server: usize) -> Option<usize> {
-        let rules = &self.pool.rules;
-        if rules.writes == Writes::Owner
-            || self.exchanges[id as usize].tries >= self.lanes.len()
-            || !rules.eject
-        {
+        let exchange = &self.exchanges[id as usize];
+        if exchange.tries >= self.lanes.len() || !self.fleet.ejects() || exchange.is_second {
             return None;
         }
-        let steps = 1..self.lanes.len();
-        steps.map(|step| (server + step) % self.lanes.len()).find(|other| self.pool.health.is_live(*other))
+        let (request, table) = (exchange.request?, self.table_of(id));
+        let other = plain_key(&request, &exchange.bytes, |key| {
+            let taker = table.taker(usize::from(exchange.aim.pool), key, true, self.now);
+            table.pools[taker.pool].owner_to_read(key)
+        });
+        (other.slot != server && other.health.is_live()).then_some(other.slot)
+    }
+
+    /// Nobody can say whether the second pool had the key of a meta get: it is missed, as the first pool said.
+    fn miss_whole(&mut self, id: u32) {
+        let is_quiet = self.exchanges[id as usize].request.is_some_and(|request| request.quiet);
+        self.exchange(id).ending = Some(Ending::Null);
+        self.reply_to_client(id, if is_quiet { b"" } else { b"EN\r\n" });
     }
 
     fn note_absence(&mut self, id: u32, server: usize) {
-        let error = absence(&self.pool.names[server]);
+        let error = absence(self.servers[server].name());
         self.note_error(id, server, &error);
     }
 }

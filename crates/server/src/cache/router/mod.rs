@@ -12,15 +12,26 @@
 //! | --- | --- |
 //! | `exchange.rs` | one request under way |
 //! | `reads.rs`, `writes.rs` | which servers a request goes to, and in what steps |
+//! | `prefix.rs`, `expiry.rs` | what is changed of a request that goes there |
 //! | `follow.rs` | what replicas are told after one of them has decided |
 //! | `replies.rs` | what comes back |
+//! | `agree.rs` | when several servers have said enough for an answer |
+//! | `lookup.rs` | what one pool missed and another may have |
+//! | `shadow.rs` | requests repeated where nobody waits for the answers |
 //! | `losses.rs` | what does not come back |
+//!
+//! Requests go by the [`Table`] that was in force when they came, to their end; the next ones go by the next.
 
+mod agree;
 mod exchange;
+mod expiry;
 mod follow;
+mod lookup;
 mod losses;
+mod prefix;
 mod reads;
 mod replies;
+mod shadow;
 mod writes;
 
 use std::collections::VecDeque;
@@ -32,12 +43,16 @@ use posthaste_wire::memcached::decode::TOO_LARGE;
 use posthaste_wire::memcached::request::{Request, Verb};
 
 use super::answers::Answers;
+use super::fleet::{Fleet, Server};
 use super::kind;
 use super::limits;
 use super::mock;
-use super::pool::Pool;
-use exchange::{Exchange, NOBODY, Plan};
+use super::pool::plain_key;
+use super::table::Table;
+use exchange::{Aim, Exchange, NOBODY, Plan};
+use expiry::Most;
 pub use replies::Broken;
+pub use shadow::shadows_key;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,10 +110,27 @@ struct Lane {
     expected: VecDeque<Expected>,
 }
 
+/// A table, and how many exchanges go by it.
+#[derive(Default)]
+struct InUse {
+    table: Arc<Table>,
+    exchanges: usize,
+}
+
+/// What is answered for a key that no route takes.
+const NO_ROUTE: &[u8] = b"SERVER_ERROR no route for this key and command\r\n";
+
+const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
+
 /// The router.
 pub struct Router {
-    pool: Arc<Pool>,
+    fleet: Arc<Fleet>,
     who: u16,
+    generation: u64,
+    /// By slot.
+    servers: Vec<Arc<Server>>,
+    tables: Vec<InUse>,
+    current: u16,
     /// Answers to clients, by slot.
     pub answers: Answers,
     /// What was answered since the last look.
@@ -113,31 +145,89 @@ pub struct Router {
     unsent: Vec<u32>,
     paused: Vec<u32>,
     share_of_server: Vec<u16>,
+    /// Routes of the keys of a multi-get.
+    routes_of_keys: Vec<u16>,
+    /// Places of the keys of one of those.
+    places: Vec<u32>,
+    /// A request or reply whose key is changed.
+    changed: Vec<u8>,
+    /// Values that are on their way from one pool to another.
+    fills: usize,
 }
 
 impl Router {
-    /// A router for one thread; `who` tells the threads of a pool apart.
+    /// A router for one thread; `who` tells the threads of a fleet apart.
     #[must_use]
-    pub fn new(pool: Arc<Pool>, who: u16) -> Self {
-        Self {
-            lanes: (0..pool.len()).map(|_| Lane::default()).collect(),
-            share_of_server: vec![ASIDE; pool.len()],
-            pool,
+    pub fn new(fleet: Arc<Fleet>, who: u16) -> Self {
+        let mut router = Self {
+            fleet,
             who,
+            generation: 0,
+            servers: Vec::new(),
+            tables: Vec::new(),
+            current: 0,
             answers: Answers::default(),
             finished: Vec::new(),
             now: 0,
             claim_released: false,
+            lanes: Vec::new(),
             exchanges: Vec::new(),
             free: Vec::new(),
             unsent: Vec::new(),
             paused: Vec::new(),
+            share_of_server: Vec::new(),
+            routes_of_keys: Vec::new(),
+            places: Vec::new(),
+            changed: Vec::new(),
+            fills: 0,
+        };
+        router.take_up();
+        router
+    }
+
+    /// Takes up the table in force, if it is a new one. Requests under way go on by theirs.
+    pub fn take_up(&mut self) {
+        let generation = self.fleet.generation();
+        if generation == self.generation {
+            return;
         }
+        self.generation = generation;
+        let table = self.fleet.table();
+        self.servers.clone_from(&table.servers);
+        self.lanes.resize_with(self.servers.len(), Lane::default);
+        self.share_of_server.resize(self.servers.len(), ASIDE);
+        let unused = self.tables.iter().position(|used| used.exchanges == 0);
+        let place = unused.unwrap_or(self.tables.len());
+        if unused.is_none() {
+            self.tables.push(InUse::default());
+        }
+        for unused in self.tables.iter_mut().filter(|used| used.exchanges == 0) {
+            unused.table = Arc::default();
+        }
+        self.tables[place].table = table;
+        self.current = place as u16;
+    }
+
+    /// The servers, by slot.
+    #[must_use]
+    pub fn servers(&self) -> &[Arc<Server>] {
+        &self.servers
+    }
+
+    /// The table that new requests go by.
+    fn table(&self) -> &Table {
+        &self.tables[usize::from(self.current)].table
+    }
+
+    /// The table that an exchange goes by.
+    fn table_of(&self, id: u32) -> &Table {
+        &self.tables[usize::from(self.exchanges[id as usize].table)].table
     }
 
     /// Takes a request of a client, which stands at the beginning of `input`.
     pub fn ask(&mut self, client: usize, request: &Request, input: &[u8], received: u64) -> Asked {
         let silent = request.noreply.is_some();
+        let settings = self.table().settings;
         let answer: &[u8] = match request.verb {
             Verb::Quit => return Asked::Quit,
             Verb::MetaNoop => b"MN\r\n",
@@ -145,30 +235,72 @@ impl Router {
             Verb::Verbosity if silent => b"",
             Verb::Verbosity => b"OK\r\n",
             Verb::Stats => {
-                let text = super::stats::answer(request, input, &self.pool);
+                let text = super::stats::answer(request, input, &self.fleet);
                 self.say(client, text.as_bytes(), received);
                 return Asked::Taken;
             }
-            Verb::FlushAll if !self.pool.rules.flush_all => {
+            Verb::FlushAll if !settings.flush_all => {
                 if silent {
                     b""
                 } else {
                     b"CLIENT_ERROR flush_all not allowed\r\n"
                 }
             }
-            _ if self.pool.rules.mock.is_some() => {
-                self.mock(client, request, input, received);
+            _ if settings.mock.is_some() => {
+                self.mock(client, request, input, settings.mock.unwrap_or_default(), received);
                 return Asked::Taken;
             }
             Verb::FlushAll => return self.flush_all(client, request, input, received),
             Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats => {
                 return self.get(client, request, input, received);
             }
-            Verb::MetaGet | Verb::MetaDebug => return self.meta_get(client, request, input, received),
-            _ => return self.write(client, request, input, received),
+            _ => return self.ask_one_key(client, request, input, received),
         };
         self.say(client, answer, received);
         Asked::Taken
+    }
+
+    /// A request with one key: its route is found, and what the route takes off the key is taken off.
+    fn ask_one_key(&mut self, client: usize, request: &Request, input: &[u8], received: u64) -> Asked {
+        let table = self.table();
+        let found = plain_key(request, input, |key| table.route(request.verb, key));
+        let Some(route) = found else {
+            self.say(client, if request.noreply.is_some() { b"" } else { NO_ROUTE }, received);
+            return Asked::Taken;
+        };
+        let strip = table.routes[route].strip;
+        if strip == 0 {
+            return self.ask_on_route(client, route, request, input, received);
+        }
+        let mut changed = std::mem::take(&mut self.changed);
+        let asked = match prefix::strip(request, input, strip, &mut changed) {
+            Some(shorter) => self.ask_on_route(client, route, &shorter, &changed, received),
+            None => {
+                self.say(client, if request.noreply.is_some() { b"" } else { BAD_FORMAT }, received);
+                Asked::Taken
+            }
+        };
+        self.changed = changed;
+        asked
+    }
+
+    fn ask_on_route(
+        &mut self,
+        client: usize,
+        route: usize,
+        request: &Request,
+        input: &[u8],
+        received: u64,
+    ) -> Asked {
+        let asked = match request.verb {
+            Verb::MetaGet | Verb::MetaDebug => self.meta_get(client, route, request, input, received),
+            _ => self.write(client, route, request, input, received),
+        };
+        if asked == Asked::Taken {
+            self.table().routes[route].requests.fetch_add(1, Ordering::Relaxed);
+            self.shadow(route, request, input);
+        }
+        asked
     }
 
     /// Answers a client in its turn with these words, which need no server.
@@ -181,22 +313,40 @@ impl Router {
     /// A value too large was announced; what is stored under the key is no longer what the client wants there.
     pub fn refuse_too_large(&mut self, client: usize, request: &Request, input: &[u8], received: u64) {
         let silent = request.noreply.is_some();
-        if !matches!(request.verb, Verb::Set | Verb::MetaSet) || self.pool.is_empty() {
+        let table = self.table();
+        let route = plain_key(request, input, |key| table.route(request.verb, key));
+        let stores = matches!(request.verb, Verb::Set | Verb::MetaSet) && table.settings.mock.is_none();
+        let (line, mut changed) = (&input[..request.line.len as usize], Vec::new());
+        let shorter =
+            route.and_then(|route| prefix::strip(request, line, table.routes[route].strip, &mut changed));
+        let (Some(route), Some(shorter), true) = (route, shorter, stores) else {
             return self.say(client, if silent { b"" } else { TOO_LARGE }, received);
-        }
-        let id = self.begin(client, request, &input[..request.line.len as usize], received);
+        };
+        let id = self.begin(client, &shorter, &changed, received);
+        self.aim(id, route);
         let exchange = self.exchange(id);
         exchange.plan = Plan::Clean;
         exchange.error.extend_from_slice(TOO_LARGE);
         for server in self.targets(id) {
             self.send_delete(id, server);
         }
+        self.forget_elsewhere(id);
         self.line_up(id);
         self.step_on(id);
     }
 
-    fn mock(&mut self, client: usize, request: &Request, input: &[u8], received: u64) {
-        let bytes = self.pool.rules.mock.unwrap_or_default();
+    /// Aims an exchange for one key at its route and the pool that takes it now.
+    fn aim(&mut self, id: u32, route: usize) {
+        let exchange = &self.exchanges[id as usize];
+        let Some(request) = exchange.request else { return };
+        let table = self.table_of(id);
+        let pool = table.routes[route].pool;
+        let taker = plain_key(&request, &exchange.bytes, |key| table.taker(pool, key, false, self.now));
+        let aim = Aim { route: route as u16, pool: taker.pool as u16, expiry_s: taker.expiry_s };
+        self.exchange(id).aim = aim;
+    }
+
+    fn mock(&mut self, client: usize, request: &Request, input: &[u8], bytes: usize, received: u64) {
         self.answer_here(client, kind::kind(request), Ending::Ok, received, |out| {
             mock::answer(request, input, bytes, out);
         });
@@ -212,9 +362,9 @@ impl Router {
     ) {
         let stamps = Stamps { received, ..Stamps::default() };
         if self.answers.is_waiting(client) {
-            let id = self.free.pop().unwrap_or_else(|| self.new_exchange());
+            let id = self.new_exchange();
             let exchange = self.exchange(id);
-            (exchange.client, exchange.done) = (client, true);
+            (exchange.client, exchange.done, exchange.over) = (client, true, true);
             write(&mut exchange.answer);
             let bytes = exchange.answer.len();
             self.answers.hold(client, bytes);
@@ -238,7 +388,7 @@ impl Router {
     pub fn leave(&mut self, client: usize) {
         for id in self.answers.leave(client) {
             self.exchange(id).client = NOBODY;
-            if self.exchange(id).done {
+            if self.exchange(id).over {
                 self.recycle(id);
             }
         }
@@ -303,14 +453,20 @@ impl Router {
         &mut self.exchanges[id as usize]
     }
 
+    /// An exchange of the present table.
     fn new_exchange(&mut self) -> u32 {
-        self.exchanges.push(Exchange::default());
-        (self.exchanges.len() - 1) as u32
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.exchanges.push(Exchange::default());
+            (self.exchanges.len() - 1) as u32
+        });
+        self.exchange(id).table = self.current;
+        self.tables[usize::from(self.current)].exchanges += 1;
+        id
     }
 
     /// A new exchange that keeps these bytes, the first ones of the request. It stands in no line yet.
     fn begin(&mut self, client: usize, request: &Request, kept: &[u8], received: u64) -> u32 {
-        let id = self.free.pop().unwrap_or_else(|| self.new_exchange());
+        let id = self.new_exchange();
         let exchange = self.exchange(id);
         exchange.client = client;
         exchange.request = Some(*request);
@@ -327,9 +483,34 @@ impl Router {
         self.unsent.push(id);
     }
 
+    /// An exchange of our own, which nobody waits for.
+    fn begin_own(&mut self, plan: Plan) -> u32 {
+        let id = self.new_exchange();
+        let exchange = self.exchange(id);
+        (exchange.client, exchange.plan, exchange.is_own) = (NOBODY, plan, true);
+        id
+    }
+
     fn recycle(&mut self, id: u32) {
+        let table = self.exchange(id).table;
+        let used = &mut self.tables[usize::from(table)];
+        used.exchanges -= 1;
+        if used.exchanges == 0 && table != self.current {
+            used.table = Arc::default();
+        }
         self.exchange(id).clear();
         self.free.push(id);
+    }
+
+    /// Whether a server of the present table has so much to be sent that clients should wait.
+    fn is_any_crowded(&self) -> bool {
+        self.table().in_use().iter().any(|server| self.is_crowded(*server))
+    }
+
+    /// The longest life of what an exchange stores, if it has one.
+    fn most(&self, expiry_s: Option<u32>) -> Option<Most> {
+        let now_s = self.fleet.began_s + self.now / 1_000_000_000;
+        expiry_s.map(|seconds| Most { seconds, now_s })
     }
 
     /// Whether a server has so much to be sent that its clients should wait.
@@ -342,7 +523,7 @@ impl Router {
         let since = self.now;
         self.lanes[server].expected.push_back(Expected { exchange: id, part, shape, since });
         self.exchanges[id as usize].pending += 1;
-        self.pool.counts[server].requests.fetch_add(1, Ordering::Relaxed);
+        self.servers[server].counts.requests.fetch_add(1, Ordering::Relaxed);
     }
 
     fn send_delete(&mut self, id: u32, server: usize) {
@@ -352,22 +533,40 @@ impl Router {
         self.expect(id, server, ASIDE, shape);
     }
 
-    /// The exchange is answered: its answer goes out when its turn comes.
-    fn finish(&mut self, id: u32) {
+    /// The answer of an exchange is whole: it goes out when its turn comes.
+    fn conclude(&mut self, id: u32) {
         let answered = self.now;
         let exchange = &mut self.exchanges[id as usize];
+        if exchange.done {
+            return;
+        }
         exchange.done = true;
         exchange.stamps.answered = answered;
         let (kind, ending, stamps) = (exchange.kind, exchange.ending.unwrap_or(Ending::Ok), exchange.stamps);
         let client = (exchange.client != NOBODY).then_some(exchange.client);
-        self.finished.push(Finished { kind, ending, stamps, client });
-        if let Some(claim) = exchange.claim.take() {
-            self.claim_released |= self.pool.claims.release(claim);
+        if !exchange.is_own {
+            self.finished.push(Finished { kind, ending, stamps, client });
         }
         match exchange.client {
-            NOBODY => self.recycle(id),
+            NOBODY => {}
             client if self.answers.is_first(client, id) => self.pass_on(client, id),
             _ => {}
+        }
+    }
+
+    /// Nothing more is to be done for an exchange. Once it has been passed on it is gone.
+    fn finish(&mut self, id: u32) {
+        let exchange = self.exchange(id);
+        exchange.over = true;
+        let (is_nobodys, is_own) = (exchange.client == NOBODY, exchange.is_own);
+        if let Some(claim) = exchange.claim.take() {
+            // Of our own exchanges only fills have claims.
+            self.fills -= usize::from(is_own);
+            self.claim_released |= self.fleet.claims.release(claim);
+        }
+        self.conclude(id);
+        if is_nobodys {
+            self.recycle(id);
         }
     }
 
@@ -389,7 +588,11 @@ impl Router {
                 return;
             }
             next = self.answers.step(client, exchange.values());
-            self.recycle(id);
+            if exchange.over {
+                self.recycle(id);
+            } else {
+                exchange.client = NOBODY;
+            }
         }
     }
 }

@@ -5,17 +5,23 @@ use std::sync::atomic::Ordering;
 use posthaste_wire::memcached::request::{Request, Verb};
 use posthaste_wire::span::Span;
 
-use super::exchange::Plan;
-use super::{ASIDE, Asked, Router, Shape, writes};
+use super::exchange::{Aim, Plan, Share};
+use super::{ASIDE, Asked, BAD_FORMAT, NO_ROUTE, Router, Shape, expiry, writes};
 use crate::cache::costs::Way;
 use crate::cache::limits;
-use crate::cache::pool::{Multiget, Reads, Writes, plain_key};
+use crate::cache::pool::plain_key;
+use crate::cache::rules::Multiget;
+use crate::cache::table::Table;
 
 impl Router {
     /// A get of any number of keys.
     pub(super) fn get(&mut self, client: usize, request: &Request, input: &[u8], received: u64) -> Asked {
-        if (0..self.lanes.len()).any(|server| self.is_crowded(server)) {
+        if self.is_any_crowded() {
             return Asked::Later;
+        }
+        if let Err(refusal) = self.check_keys(request, input) {
+            self.say(client, refusal, received);
+            return Asked::Taken;
         }
         let id = self.begin(client, request, &input[..request.line.len as usize], received);
         self.exchange(id).keys.extend(request.key_spans(input));
@@ -25,146 +31,239 @@ impl Router {
         Asked::Taken
     }
 
+    /// Refuses a get with a key that no route takes, before any key is asked for.
+    fn check_keys(&self, request: &Request, input: &[u8]) -> Result<(), &'static [u8]> {
+        let table = self.table();
+        if table.only_route().is_some() {
+            return Ok(());
+        }
+        for span in request.key_spans(input) {
+            let key = span.of(input);
+            let route = table.route(request.verb, key).ok_or(NO_ROUTE)?;
+            if table.routes[route].strip == key.len() {
+                return Err(BAD_FORMAT);
+            }
+        }
+        Ok(())
+    }
+
     /// Asks for the next keys of a get.
     pub(super) fn ask_step(&mut self, id: u32) {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &mut self.exchanges[id as usize];
         let Some(request) = exchange.request else { return };
         let from = exchange.gather.assigned();
         let keys = (exchange.keys.len() - from).min(limits::KEYS_PER_STEP);
-        let first_share = exchange.servers.len();
-        if self.goes_to_owner(&request) {
-            self.assign_to_owners(id, from, keys);
-        } else if keys > 1 && self.splits(id, keys) {
-            self.assign_evenly(id, keys);
+        exchange.gather.open(keys);
+        let first_share = exchange.shares.len();
+        let mut places = std::mem::take(&mut self.places);
+        if let Some(route) = self.table_of(id).only_route() {
+            places.extend((from..from + keys).map(|place| place as u32));
+            self.assign(id, route, &places, request.verb);
+            places.clear();
         } else {
-            let server = self.reader();
-            self.assign_to(id, server, keys);
+            self.assign_by_route(id, from, keys, request.verb, &mut places);
         }
-        for share in first_share..self.exchanges[id as usize].servers.len() {
+        self.places = places;
+        for share in first_share..self.exchanges[id as usize].shares.len() {
             self.send_share(id, share as u16);
         }
     }
 
-    /// Whether it matters which replica is asked, or only one has the key.
-    fn goes_to_owner(&self, request: &Request) -> bool {
-        let rules = &self.pool.rules;
-        // Tokens of gets are good only on the server that decides cas.
-        let needs_decider = matches!(request.verb, Verb::Gets | Verb::Gats);
-        self.lanes.len() > 1
-            && (rules.writes == Writes::Owner || rules.reads == Reads::Owner || needs_decider)
+    /// Keys of several routes: those of each by themselves.
+    fn assign_by_route(&mut self, id: u32, from: usize, keys: usize, verb: Verb, places: &mut Vec<u32>) {
+        let mut routes = std::mem::take(&mut self.routes_of_keys);
+        let exchange = &self.exchanges[id as usize];
+        let table = self.table_of(id);
+        // Every key had a route when the request was taken, and has the same one still.
+        routes.extend(
+            exchange.keys[from..from + keys]
+                .iter()
+                .map(|key| table.route(verb, key.of(&exchange.bytes)).map_or(ASIDE, |route| route as u16)),
+        );
+        for first in 0..keys {
+            let route = routes[first];
+            if route == ASIDE {
+                continue;
+            }
+            for (place, other) in
+                routes.iter_mut().enumerate().skip(first).filter(|(_, other)| **other == route)
+            {
+                places.push((from + place) as u32);
+                *other = ASIDE;
+            }
+            self.assign(id, usize::from(route), places, verb);
+            places.clear();
+        }
+        routes.clear();
+        self.routes_of_keys = routes;
     }
 
-    fn assign_to_owners(&mut self, id: u32, from: usize, keys: usize) {
-        self.share_of_server.fill(ASIDE);
-        let exchange = &mut self.exchanges[id as usize];
-        for place in from..from + keys {
-            let server = self.pool.owner(exchange.keys[place].of(&exchange.bytes));
-            let share = &mut self.share_of_server[server];
-            if *share == ASIDE {
-                *share = exchange.gather.share();
-                exchange.servers.push(server as u16);
-            }
-            exchange.gather.assign(*share);
+    /// Puts keys of one route into shares.
+    fn assign(&mut self, id: u32, route: usize, places: &[u32], verb: Verb) {
+        let table = self.table_of(id);
+        table.routes[route].requests.fetch_add(places.len() as u64, Ordering::Relaxed);
+        let pool = table.routes[route].pool;
+        let falls_through = self.falls_through(id, pool, verb);
+        let first_share = self.exchanges[id as usize].shares.len();
+        let own = &self.table_of(id).pools[pool];
+        let free = !needs_decider(verb) && !own.reads_owner();
+        if free && own.can_take(b"", true) {
+            self.assign_freely(id, route, pool, places);
+        } else {
+            self.assign_to_owners(id, route, pool, places, verb);
         }
+        if falls_through {
+            let exchange = self.exchange(id);
+            for share in first_share..exchange.shares.len() {
+                if usize::from(exchange.shares[share].pool) == pool {
+                    exchange.gather.collect_misses(share as u16);
+                }
+            }
+        }
+        if self.table_of(id).routes[route].shadow.is_some()
+            && self.exchanges[id as usize].table == self.current
+        {
+            self.shadow_keys(id, route, places);
+        }
+    }
+
+    fn shadow_keys(&mut self, id: u32, route: usize, places: &[u32]) {
+        let strip = self.table().routes[route].strip;
+        for place in places {
+            let exchange = &self.exchanges[id as usize];
+            let key = exchange.keys[*place as usize].of(&exchange.bytes)[strip..].to_vec();
+            self.shadow_key(route, &key);
+        }
+    }
+
+    /// Keys that any server of the pool can answer: all to one, or evenly to all.
+    fn assign_freely(&mut self, id: u32, route: usize, pool: usize, places: &[u32]) {
+        let target =
+            Share { server: 0, route: route as u16, pool: pool as u16, expiry_s: None, is_second: false };
+        if places.len() > 1 && self.splits(id, pool, places.len()) {
+            return self.assign_evenly(id, target, places);
+        }
+        let lanes = &self.lanes;
+        let reader = self.table_of(id).pools[pool].reader(|slot| lanes[slot].expected.len()).slot;
+        self.assign_to(id, Share { server: reader as u16, ..target }, places);
     }
 
     /// Cuts keys into equal parts, the remainder one each to the first: 5 keys on 3 servers are 2, 2 and 1.
-    fn assign_evenly(&mut self, id: u32, keys: usize) {
-        let pool = &self.pool;
-        let exchange = &mut self.exchanges[id as usize];
-        let parts = pool.health.live().min(keys).max(1);
-        let servers = (0..pool.len()).filter(|server| pool.health.is_live(*server)).chain([0]);
-        for (part, server) in servers.take(parts).enumerate() {
-            let share = exchange.gather.share();
-            exchange.servers.push(server as u16);
-            let size = keys / parts + usize::from(part < keys % parts);
-            (0..size).for_each(|_| exchange.gather.assign(share));
+    fn assign_evenly(&mut self, id: u32, target: Share, places: &[u32]) {
+        let members = &self.table_of(id).pools[usize::from(target.pool)].members;
+        let readable = members.iter().filter(|member| member.server.health.is_readable());
+        let mut servers: Vec<usize> = readable.map(|member| member.server.slot).collect();
+        if servers.is_empty() {
+            servers.push(members[0].server.slot);
+        }
+        let parts = servers.len().min(places.len()).max(1);
+        let mut rest = places;
+        for (part, server) in servers.into_iter().take(parts).enumerate() {
+            let size = places.len() / parts + usize::from(part < places.len() % parts);
+            let (mine, others) = rest.split_at(size);
+            self.assign_to(id, Share { server: server as u16, ..target }, mine);
+            rest = others;
         }
     }
 
-    fn assign_to(&mut self, id: u32, server: usize, keys: usize) {
-        let exchange = &mut self.exchanges[id as usize];
+    fn assign_to(&mut self, id: u32, target: Share, places: &[u32]) {
+        let exchange = self.exchange(id);
         let share = exchange.gather.share();
-        exchange.servers.push(server as u16);
-        (0..keys).for_each(|_| exchange.gather.assign(share));
+        exchange.shares.push(target);
+        places.iter().for_each(|place| exchange.gather.assign(*place, share));
     }
 
-    fn splits(&mut self, id: u32, keys: usize) -> bool {
-        match self.pool.rules.multiget {
-            _ if self.lanes.len() == 1 => false,
+    /// Keys that only one server each can answer, or is to.
+    fn assign_to_owners(&mut self, id: u32, route: usize, pool: usize, places: &[u32], verb: Verb) {
+        self.share_of_server.fill(ASIDE);
+        let now = self.now;
+        let exchange = &mut self.exchanges[id as usize];
+        let table = &self.tables[usize::from(exchange.table)].table;
+        for place in places {
+            let key = &exchange.keys[*place as usize].of(&exchange.bytes)[table.routes[route].strip..];
+            let target = owner_share(table, route, pool, key, verb, now);
+            let known = &mut self.share_of_server[usize::from(target.server)];
+            let is_same =
+                exchange.shares.get(usize::from(*known)).is_some_and(|share| share.pool == target.pool);
+            if !is_same {
+                *known = exchange.gather.share();
+                exchange.shares.push(target);
+            }
+            exchange.gather.assign(*place, *known);
+        }
+    }
+
+    fn splits(&mut self, id: u32, pool: usize, keys: usize) -> bool {
+        let pool = &self.table_of(id).pools[pool];
+        match pool.rules.multiget {
+            _ if pool.members.len() == 1 => false,
             Multiget::Whole => false,
             Multiget::Split => true,
             Multiget::Auto => {
-                let way = self.pool.costs.choose(keys);
+                let way = pool.costs.choose(keys);
                 self.exchange(id).way = Some(way);
                 way == Way::Split
             }
         }
     }
 
-    /// The replica that reads next.
-    fn reader(&self) -> usize {
-        let count = self.lanes.len();
-        if count == 1 {
-            return 0;
-        }
-        let turn = self.pool.next_turn() % count;
-        let servers = (0..count).map(|step| (turn + step) % count);
-        let mut live = servers.filter(|server| self.pool.health.is_live(*server));
-        match self.pool.rules.reads {
-            // Turns settle which of several with equally little to do is taken.
-            Reads::Nearest => live.min_by_key(|server| self.lanes[*server].expected.len()),
-            _ => live.next(),
-        }
-        .unwrap_or(turn)
-    }
-
     /// Sends a share of a get to its server.
     pub(super) fn send_share(&mut self, id: u32, share: u16) {
+        let most = self.most(self.exchanges[id as usize].shares[usize::from(share)].expiry_s);
         let exchange = &mut self.exchanges[id as usize];
         let Some(request) = exchange.request else { return };
-        let server = usize::from(exchange.servers[usize::from(share)]);
-        if !self.pool.health.is_live(server) {
+        let target = exchange.shares[usize::from(share)];
+        let server = usize::from(target.server);
+        if !self.servers[server].health.is_live() {
             return self.fail_share(id, share, server);
         }
+        let strip = self.tables[usize::from(exchange.table)].table.routes[usize::from(target.route)].strip;
         let places = exchange.gather.keys(share);
         let output = &mut self.lanes[server].output;
-        if places.len() == exchange.keys.len() {
+        if places.len() == exchange.keys.len() && strip == 0 && most.is_none() {
             output.extend_from_slice(request.line.of(&exchange.bytes));
         } else {
-            output.extend_from_slice(&exchange.bytes[..request.key.start as usize]);
+            let head = &exchange.bytes[..request.key.start as usize];
+            match most {
+                Some(most) if matches!(request.verb, Verb::Gat | Verb::Gats) => {
+                    expiry::touching(head, most, output)
+                }
+                _ => output.extend_from_slice(head),
+            }
             for place in places {
-                output.extend_from_slice(exchange.keys[*place as usize].of(&exchange.bytes));
+                output.extend_from_slice(&exchange.keys[*place as usize].of(&exchange.bytes)[strip..]);
                 output.push(b' ');
             }
         }
         output.extend_from_slice(b"\r\n");
-        self.pool.counts[server].keys.fetch_add(places.len() as u64, Ordering::Relaxed);
+        self.servers[server].counts.keys.fetch_add(places.len() as u64, Ordering::Relaxed);
         self.expect(id, server, share, Shape::Values);
-        if matches!(request.verb, Verb::Gat | Verb::Gats) && self.pool.is_replicated() {
+        if matches!(request.verb, Verb::Gat | Verb::Gats)
+            && self.table_of(id).has_copies(usize::from(target.pool))
+        {
             self.touch_others(id, share, server);
         }
     }
 
-    /// A gat moves the expiry on the server that answers; the other replicas must hear of it.
+    /// A gat moves the expiry on the server that answers; the other copies must hear of it.
     fn touch_others(&mut self, id: u32, share: u16, server: usize) {
-        let exchange = &self.exchanges[id as usize];
-        let places = exchange.gather.keys(share).to_vec();
-        for other in (0..self.lanes.len()).filter(|other| *other != server) {
-            if !self.pool.health.is_live(other) {
-                continue;
-            }
-            for place in &places {
-                let exchange = &self.exchanges[id as usize];
-                let Some(request) = exchange.request else { return };
-                let words = &exchange.bytes[..request.key.start as usize];
-                let expiry = words.trim_ascii_end().rsplit(|byte| *byte == b' ').next().unwrap_or_default();
-                let key = exchange.keys[*place as usize].of(&exchange.bytes);
-                let output = &mut self.lanes[other].output;
-                [&b"touch "[..], key, b" ", expiry, b"\r\n"]
-                    .iter()
-                    .for_each(|part| output.extend_from_slice(part));
-                self.expect(id, other, ASIDE, Shape::Line);
+        let places = self.exchanges[id as usize].gather.keys(share).to_vec();
+        for place in &places {
+            let exchange = &self.exchanges[id as usize];
+            let Some(request) = exchange.request else { return };
+            let words = &exchange.bytes[..request.key.start as usize];
+            let expiry = words.trim_ascii_end().rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+            let (table, target) = (self.table_of(id), exchange.shares[usize::from(share)]);
+            let strip = table.routes[usize::from(target.route)].strip;
+            let key = &exchange.keys[*place as usize].of(&exchange.bytes)[strip..];
+            let touch = [b"touch ", key, b" ", expiry, b"\r\n"].concat();
+            let mut others = Vec::new();
+            table.each_copy(usize::from(target.pool), key, &mut |other| others.push(other.slot));
+            for other in others {
+                if other != server && self.servers[other].health.is_live() {
+                    self.lanes[other].output.extend_from_slice(&touch);
+                    self.expect(id, other, ASIDE, Shape::Line);
+                }
             }
         }
     }
@@ -173,26 +272,36 @@ impl Router {
     pub(super) fn meta_get(
         &mut self,
         client: usize,
+        route: usize,
         request: &Request,
         input: &[u8],
         received: u64,
     ) -> Asked {
         let decides = request.verb == Verb::MetaDebug || writes::decides(request, input);
-        let server = if decides || self.goes_to_owner(request) {
-            plain_key(request, input, |key| self.pool.owner(key))
+        let table = self.table();
+        let pool = table.routes[route].pool;
+        let taker = plain_key(request, input, |key| table.taker(pool, key, !decides, self.now));
+        let taking = &table.pools[taker.pool];
+        let server = if decides {
+            plain_key(request, input, |key| table.decider(taker.pool, key).slot)
+        } else if taking.reads_owner() {
+            plain_key(request, input, |key| taking.owner_to_read(key).slot)
         } else {
-            self.reader()
+            taking.reader(|slot| self.lanes[slot].expected.len()).slot
         };
         if self.is_crowded(server) {
             return Asked::Later;
         }
         let id = self.begin(client, request, &input[..request.line.len as usize], received);
+        let falls_through = !decides && taker.pool == pool && self.falls_through(id, pool, request.verb);
+        let exchange = self.exchange(id);
+        exchange.aim = Aim { route: route as u16, pool: taker.pool as u16, expiry_s: taker.expiry_s };
         // A read that may be asked of any replica may be asked again.
-        self.exchange(id).tries = if decides { usize::MAX } else { 0 };
-        self.exchange(id).plan = Plan::Relay;
+        exchange.tries = if decides { usize::MAX } else { 0 };
+        (exchange.plan, exchange.falls_through) = (Plan::Relay, falls_through);
         self.line_up(id);
         self.send_whole(id, server, 0);
-        if self.pool.is_replicated() && request.verb == Verb::MetaGet {
+        if request.verb == Verb::MetaGet && self.table_of(id).has_copies(taker.pool) {
             self.meta_touch_others(id, server);
         }
         self.step_on(id);
@@ -205,14 +314,12 @@ impl Router {
         let Some(request) = exchange.request else { return };
         let is_expiry = |word: &Span| word.of(&exchange.bytes).starts_with(b"T");
         let Some(expiry) = request.words_after_key(&exchange.bytes).find(is_expiry) else { return };
-        let expiry = expiry.of(&exchange.bytes).to_vec();
-        let key = request.key.of(&exchange.bytes).to_vec();
-        for other in (0..self.lanes.len()).filter(|other| *other != server) {
-            if self.pool.health.is_live(other) {
-                let output = &mut self.lanes[other].output;
-                let base64: &[u8] = if request.base64 { b" b" } else { b"" };
-                let parts = [&b"mg "[..], &key, b" ", &expiry, base64, b"\r\n"];
-                parts.iter().for_each(|part| output.extend_from_slice(part));
+        let base64: &[u8] = if request.base64 { b" b" } else { b"" };
+        let key = request.key.of(&exchange.bytes);
+        let touch = [b"mg ", key, b" ", expiry.of(&exchange.bytes), base64, b"\r\n"].concat();
+        for other in self.copies(id) {
+            if other != server && self.servers[other].health.is_live() {
+                self.lanes[other].output.extend_from_slice(&touch);
                 self.expect(id, other, ASIDE, Shape::Meta);
             }
         }
@@ -222,11 +329,41 @@ impl Router {
     pub(super) fn send_whole(&mut self, id: u32, server: usize, part: u16) {
         let exchange = &self.exchanges[id as usize];
         let Some(request) = exchange.request else { return };
-        if !self.pool.health.is_live(server) && !self.must_send(id, server) {
+        if !self.servers[server].health.is_live() && !self.must_send(id, server) {
             return self.fail_part(id, part, server);
         }
         let exchange = &self.exchanges[id as usize];
-        let shape = writes::command(&request, &exchange.bytes, &mut self.lanes[server].output);
+        let most = self.most(exchange.aim.expiry_s);
+        let shape = writes::command(&request, &exchange.bytes, most, &mut self.lanes[server].output);
         self.expect(id, server, part, shape);
+    }
+}
+
+/// Tokens of gets are good only on the server that decides cas.
+fn needs_decider(verb: Verb) -> bool {
+    matches!(verb, Verb::Gets | Verb::Gats)
+}
+
+/// Whom a key is asked of that only one server can answer, or is to.
+pub(super) fn owner_share(
+    table: &Table,
+    route: usize,
+    pool: usize,
+    key: &[u8],
+    verb: Verb,
+    now: u64,
+) -> Share {
+    let decides = needs_decider(verb);
+    let taker = table.taker(pool, key, !decides, now);
+    let server = match decides {
+        true => table.decider(taker.pool, key),
+        false => table.pools[taker.pool].owner_to_read(key),
+    };
+    Share {
+        server: server.slot as u16,
+        route: route as u16,
+        pool: taker.pool as u16,
+        expiry_s: taker.expiry_s,
+        is_second: false,
     }
 }

@@ -1,6 +1,7 @@
 //! What comes back: each reply goes to the exchange that waits first, and when nothing more is to come for an exchange
 //! its next step is taken.
 
+use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
 use posthaste_measure::Ending;
@@ -8,7 +9,7 @@ use posthaste_wire::memcached::reply::{self, Piece};
 use posthaste_wire::memcached::request::Verb;
 
 use super::exchange::{NOBODY, Plan, Reply, Verdict};
-use super::{ASIDE, Expected, Router, Shape, follow};
+use super::{ASIDE, Expected, Router, Shape, follow, prefix};
 use crate::cache::limits;
 
 /// A server said something that is no answer to what it was asked: the connection is of no more use.
@@ -38,18 +39,22 @@ impl Router {
     fn take_piece(&mut self, server: usize, piece: Piece, bytes: &[u8]) -> Result<(), Broken> {
         let expected = *self.lanes[server].expected.front().ok_or(Broken)?;
         let is_value = matches!(piece, Piece::Value { .. });
+        let is_aside = expected.part == ASIDE;
         let is_whole = match (expected.shape, piece) {
+            // Nobody reads it.
+            (Shape::Values, Piece::Value { .. }) if is_aside => false,
+            (Shape::Values, _) if is_aside && (bytes == b"END\r\n" || reply::is_error(bytes)) => true,
             (Shape::Values, Piece::Value { key, .. }) => {
                 self.take_value(expected, key.of(bytes), bytes)?;
                 false
             }
             (Shape::Values, _) if bytes == b"END\r\n" => {
-                self.end_share(expected);
+                self.end_share(expected.exchange, expected.part);
                 true
             }
             (Shape::Values, _) if reply::is_error(bytes) => {
                 self.note_error(expected.exchange, server, bytes);
-                self.end_share(expected);
+                self.end_share(expected.exchange, expected.part);
                 true
             }
             (Shape::Values, _) => return Err(Broken),
@@ -85,11 +90,22 @@ impl Router {
     fn take_value(&mut self, expected: Expected, key: &[u8], bytes: &[u8]) -> Result<(), Broken> {
         let id = expected.exchange;
         let exchange = &mut self.exchanges[id as usize];
+        let share = exchange.shares[usize::from(expected.part)];
+        let route = &self.tables[usize::from(exchange.table)].table.routes[usize::from(share.route)];
+        let bytes = if route.strip == 0 {
+            bytes
+        } else {
+            self.changed.clear();
+            [b"VALUE ", &route.prefix[..], &bytes[b"VALUE ".len()..]]
+                .iter()
+                .for_each(|part| self.changed.extend_from_slice(part));
+            &self.changed
+        };
         let client = exchange.client;
         let is_first = client != NOBODY && self.answers.is_first(client, id);
         let out = if is_first { self.answers.output(client) } else { &mut exchange.answer };
         let (keys, asked) = (&exchange.keys, &exchange.bytes);
-        let is_key = |place: u32| keys[place as usize].of(asked) == key;
+        let is_key = |place: u32| &keys[place as usize].of(asked)[route.strip..] == key;
         if !exchange.gather.value(expected.part, is_key, bytes, out) {
             return Err(Broken);
         }
@@ -99,16 +115,38 @@ impl Router {
             self.answers.hold(client, bytes.len());
             self.answers.note_value(client, bytes.len());
         }
+        if share.is_second {
+            self.fill_share(id, share, key);
+        }
         Ok(())
     }
 
-    pub(super) fn end_share(&mut self, expected: Expected) {
-        let id = expected.exchange;
+    /// A server has answered its share of a get; what it missed may be looked up elsewhere.
+    pub(super) fn end_share(&mut self, id: u32, share: u16) {
+        self.settle_share(id, share);
+        let exchange = self.exchange(id);
+        let misses = exchange.gather.take_misses(share);
+        if misses.is_empty() {
+            return;
+        }
+        let target = exchange.shares[usize::from(share)];
+        if exchange.error.is_empty() && exchange.client != NOBODY {
+            return self.look_up(id, target, &misses);
+        }
+        // The answer is an error already, or nobody wants it.
+        let last = exchange.gather.share();
+        exchange.shares.push(target);
+        misses.into_iter().for_each(|place| exchange.gather.assign(place, last));
+        self.settle_share(id, last);
+    }
+
+    /// Nothing more is to come for a share of a get.
+    pub(super) fn settle_share(&mut self, id: u32, share: u16) {
         let exchange = &mut self.exchanges[id as usize];
         let client = exchange.client;
         let is_first = client != NOBODY && self.answers.is_first(client, id);
         let out = if is_first { self.answers.output(client) } else { &mut exchange.answer };
-        exchange.gather.end(expected.part, out);
+        exchange.gather.end(share, out);
     }
 
     /// A line, or a value, for anything but a get.
@@ -118,7 +156,10 @@ impl Router {
             return;
         }
         if reply::is_error(bytes) {
-            self.pool.counts[server].errors.fetch_add(1, Ordering::Relaxed);
+            self.servers[server].counts.errors.fetch_add(1, Ordering::Relaxed);
+        }
+        if bytes == b"EN\r\n" && self.look_up_whole(id) {
+            return;
         }
         let exchange = &mut self.exchanges[id as usize];
         match exchange.plan {
@@ -128,7 +169,11 @@ impl Router {
                     self.answers.note_value(exchange.client, bytes.len());
                 }
                 self.reply_to_client(id, bytes);
+                if bytes.starts_with(b"VA ") || bytes.starts_with(b"HD") {
+                    self.fill_whole(id, server);
+                }
             }
+            Plan::Fetch => self.store_fetched(id, bytes),
             Plan::Follow => {
                 let is_number = bytes.first().is_some_and(u8::is_ascii_digit);
                 let decided = exchange.replies.first().map(|reply| exchange.reply(reply).to_vec());
@@ -146,18 +191,26 @@ impl Router {
                 exchange.reply_bytes.extend_from_slice(bytes);
                 let end = exchange.reply_bytes.len();
                 exchange.replies.push(Reply { server: server as u16, verdict: verdict(bytes), start, end });
+                self.try_answer(id);
             }
         }
     }
 
     /// A quiet command that said nothing did what it was to do.
     fn end_quiet(&mut self, server: usize, expected: Expected) {
-        let exchange = &mut self.exchanges[expected.exchange as usize];
+        let id = expected.exchange;
+        let exchange = &mut self.exchanges[id as usize];
+        if exchange.plan == Plan::Relay && expected.part != ASIDE && exchange.ending.is_none() {
+            // A get that says nothing is a miss.
+            self.look_up_whole(id);
+            return;
+        }
         let server = server as u16;
         let spoke = exchange.replies.iter().any(|reply| reply.server == server);
         if matches!(exchange.plan, Plan::Fan | Plan::Decide) && expected.part != ASIDE && !spoke {
             let at = exchange.reply_bytes.len();
             exchange.replies.push(Reply { server, verdict: Verdict::Done, start: at, end: at });
+            self.try_answer(id);
         }
     }
 
@@ -168,6 +221,16 @@ impl Router {
         if silent || exchange.client == NOBODY {
             return;
         }
+        let aim = usize::from(exchange.aim.route);
+        let route = self.tables[usize::from(exchange.table)].table.routes.get(aim);
+        let stripped = route.filter(|route| route.strip > 0);
+        let restored = match (exchange.request, stripped) {
+            (Some(request), Some(route)) if request.verb.is_meta() => {
+                prefix::restore(&request, bytes, &route.prefix)
+            }
+            _ => Cow::Borrowed(bytes),
+        };
+        let bytes = &*restored;
         if self.answers.is_first(exchange.client, id) {
             self.answers.write(exchange.client, bytes);
         } else {
@@ -181,7 +244,7 @@ impl Router {
         let exchange = &mut self.exchanges[id as usize];
         exchange.error.clear();
         exchange.error.extend_from_slice(error);
-        self.pool.counts[server].errors.fetch_add(1, Ordering::Relaxed);
+        self.servers[server].counts.errors.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Takes the next steps of an exchange, until something is to come for it or it is answered.
@@ -193,7 +256,7 @@ impl Router {
                 Plan::Fan => self.end_fan(id),
                 Plan::Decide => self.end_decision(id),
                 Plan::Follow => self.end_following(id),
-                Plan::Relay | Plan::Clean => self.end(id),
+                Plan::Relay | Plan::Clean | Plan::Fetch => self.end(id),
             };
         }
     }
@@ -211,10 +274,16 @@ impl Router {
             return true;
         }
         if let (Some(way), 1.., true) = (exchange.way, exchange.stamps.sent, exchange.error.is_empty()) {
-            self.pool.costs.note(exchange.keys.len(), way, self.now.saturating_sub(exchange.stamps.sent));
+            let took = self.now.saturating_sub(exchange.stamps.sent);
+            let pool = exchange.shares.first().map_or(0, |share| usize::from(share.pool));
+            self.tables[usize::from(exchange.table)].table.pools[pool].costs.note(
+                exchange.keys.len(),
+                way,
+                took,
+            );
         }
         let (keys, hits) = (exchange.keys.len() as u32, exchange.gather.hits());
-        self.pool.misses.fetch_add(u64::from(keys.saturating_sub(hits)), Ordering::Relaxed);
+        self.fleet.misses.fetch_add(u64::from(keys.saturating_sub(hits)), Ordering::Relaxed);
         let exchange = self.exchange(id);
         exchange.ending = Some(match (exchange.error.is_empty(), hits) {
             (false, _) => Ending::Error,
@@ -240,24 +309,30 @@ impl Router {
         false
     }
 
-    /// All replicas have spoken: done if all did it, else the last error. Where they differ the key is deleted.
+    /// All copies have spoken. Where one did not do what the answer says the key is deleted.
     fn end_fan(&mut self, id: u32) -> bool {
         let exchange = &self.exchanges[id as usize];
-        let last_error = exchange.replies.iter().rev().find(|reply| reply.verdict == Verdict::Error);
-        let done = exchange.replies.iter().find(|reply| reply.verdict == Verdict::Done);
-        let answer = last_error.or(done).or(exchange.replies.first());
-        let answer = answer
-            .map_or(&b"SERVER_ERROR no server is there\r\n"[..], |reply| exchange.reply(reply))
-            .to_vec();
-        let differ = done.is_some() && last_error.is_some();
+        let was_answered = exchange.done;
+        let failed = |reply: &&Reply| reply.verdict == Verdict::Error;
+        let failures: Vec<usize> =
+            exchange.replies.iter().filter(failed).map(|reply| usize::from(reply.server)).collect();
+        let differ =
+            !failures.is_empty() && exchange.replies.iter().any(|reply| reply.verdict == Verdict::Done);
         let stores =
             exchange.request.is_some_and(|request| matches!(request.verb, Verb::Set | Verb::MetaSet));
+        if !was_answered {
+            let answer = self.last_answer(id);
+            self.exchange(id).ending = Some(ending(&answer));
+            self.reply_to_client(id, &answer);
+        }
         self.exchange(id).plan = Plan::Clean;
-        self.exchange(id).ending = Some(ending(&answer));
-        self.reply_to_client(id, &answer);
         if differ && stores {
-            for server in self.targets(id) {
-                self.send_delete(id, server);
+            // Who was told that it is stored finds it where it is; who was told of an error finds nothing.
+            let servers = if was_answered { failures } else { self.targets(id) };
+            for server in servers {
+                if self.servers[server].health.is_live() {
+                    self.send_delete(id, server);
+                }
             }
         }
         true
@@ -279,13 +354,15 @@ impl Router {
         let exchange = self.exchange(id);
         exchange.plan = Plan::Follow;
         let Some(request) = exchange.request.filter(|_| reply.verdict == Verdict::Done) else { return true };
+        let most = self.most(self.exchanges[id as usize].aim.expiry_s);
         for server in self.targets(id) {
             if server != usize::from(reply.server) {
                 let exchange = &self.exchanges[id as usize];
-                let shape = follow::follow(&request, &exchange.bytes, &mut self.lanes[server].output);
+                let shape = follow::follow(&request, &exchange.bytes, most, &mut self.lanes[server].output);
                 self.expect(id, server, server as u16, shape);
             }
         }
+        self.forget_elsewhere(id);
         true
     }
 
@@ -295,7 +372,7 @@ impl Router {
             self.exchanges[id as usize].replies.iter().skip(1).map(|reply| reply.server).collect();
         self.exchange(id).plan = Plan::Clean;
         for server in strays {
-            if self.pool.health.is_live(usize::from(server)) {
+            if self.servers[usize::from(server)].health.is_live() {
                 self.send_delete(id, usize::from(server));
             }
         }
@@ -315,7 +392,7 @@ fn verdict(bytes: &[u8]) -> Verdict {
 }
 
 /// How a request ended, by its answer.
-fn ending(bytes: &[u8]) -> Ending {
+pub(super) fn ending(bytes: &[u8]) -> Ending {
     match verdict(bytes) {
         Verdict::Done => Ending::Ok,
         Verdict::Not => Ending::Null,

@@ -3,26 +3,46 @@
 //! What every replica must do alike whatever it holds (`set`, `delete`, `touch`) is sent to all at once. What depends on
 //! what a server holds (`add`, `cas`, `incr` and their like) is decided by one, the key's owner, and the others are then
 //! told what came of it. Either way the key is claimed, so that all replicas see all its writes in one order.
+//!
+//! Copies of a key may be in several pools: those of the pool that takes it, and those of a pool below it. Where it must
+//! not be any more (in a pool whose place this one takes, in one that stood in for it) it is deleted.
 
 use posthaste_wire::memcached::request::{Request, Verb};
 
-use super::exchange::Plan;
+use super::exchange::{Aim, Plan};
+use super::expiry::{self, Most};
 use super::{Asked, Router, Shape};
 use crate::cache::health::Missed;
 use crate::cache::pool::plain_key;
 
 impl Router {
     /// A command that changes one key.
-    pub(super) fn write(&mut self, client: usize, request: &Request, input: &[u8], received: u64) -> Asked {
-        let (owner, hash) = plain_key(request, input, |key| (self.pool.owner(key), hash(key)));
-        if !self.pool.is_replicated() {
-            return self.write_to_owner(client, request, input, received, owner);
+    pub(super) fn write(
+        &mut self,
+        client: usize,
+        route: usize,
+        request: &Request,
+        input: &[u8],
+        received: u64,
+    ) -> Asked {
+        let table = self.table();
+        let pool = table.routes[route].pool;
+        let (taker, decider, hash) = plain_key(request, input, |key| {
+            let taker = table.taker(pool, key, false, self.now);
+            (taker, table.decider(taker.pool, key).slot, hash(key))
+        });
+        let aim = Aim { route: route as u16, pool: taker.pool as u16, expiry_s: taker.expiry_s };
+        if taker.pool != pool && !self.miss_at_home(pool, request, input) {
+            return Asked::Later;
         }
-        if (0..self.lanes.len()).any(|server| self.is_crowded(server)) {
+        if table.is_simple(taker.pool, self.now) {
+            return self.write_to_one(client, aim, request, input, received, decider);
+        }
+        if self.is_any_crowded() {
             return Asked::Later;
         }
         let decides = decides(request, input);
-        let Some(claim) = self.pool.claims.claim(hash, self.who, decides) else { return Asked::Later };
+        let Some(claim) = self.fleet.claims.claim(hash, self.who, decides) else { return Asked::Later };
         // What follows a decision repeats the data.
         let kept = if decides {
             (request.data.start + request.data.len).max(request.line.len)
@@ -30,28 +50,55 @@ impl Router {
             request.line.len
         };
         let id = self.begin(client, request, &input[..kept as usize], received);
-        self.exchange(id).claim = Some(claim);
+        (self.exchange(id).claim, self.exchange(id).aim) = (Some(claim), aim);
         self.line_up(id);
         if decides {
             self.exchange(id).plan = Plan::Decide;
             // What comes next may read another replica, which has not heard of this yet.
             self.answers.fence(client, true);
             self.note_missed(id);
-            self.send_whole(id, owner, owner as u16);
+            self.send_whole(id, decider, decider as u16);
         } else {
-            self.exchange(id).plan = Plan::Fan;
-            for server in self.targets(id) {
-                let shape = command(request, input, &mut self.lanes[server].output);
-                self.expect(id, server, server as u16, shape);
-            }
+            self.fan_out(id, input);
+            self.forget_elsewhere(id);
+            self.answer_at_once(id);
         }
         self.step_on(id);
         Asked::Taken
     }
 
-    fn write_to_owner(
+    /// Sends a write to all that are to have it.
+    fn fan_out(&mut self, id: u32, input: &[u8]) {
+        let exchange = self.exchange(id);
+        exchange.plan = Plan::Fan;
+        let Some(request) = exchange.request else { return };
+        let most = self.most(self.exchanges[id as usize].aim.expiry_s);
+        let copies = if request.verb == Verb::FlushAll { 0 } else { self.copies(id).len() };
+        let targets = self.targets(id);
+        let exchange = self.exchange(id);
+        (exchange.copies, exchange.first) = (copies as u16, targets.first().map_or(0, |first| *first as u16));
+        for server in targets {
+            let shape = command(&request, input, most, &mut self.lanes[server].output);
+            self.expect(id, server, server as u16, shape);
+        }
+    }
+
+    /// Another pool takes a write: the key is noted where it belongs. False: somebody is there again.
+    fn miss_at_home(&self, pool: usize, request: &Request, input: &[u8]) -> bool {
+        let key = || Missed { key: request.key.of(input).to_vec(), base64: request.base64 };
+        let mut all_missed = true;
+        plain_key(request, input, |plain| {
+            self.table().each_copy(pool, plain, &mut |server| {
+                all_missed &= server.health.miss(Some(key()));
+            });
+        });
+        all_missed
+    }
+
+    fn write_to_one(
         &mut self,
         client: usize,
+        aim: Aim,
         request: &Request,
         input: &[u8],
         received: u64,
@@ -62,10 +109,11 @@ impl Router {
         }
         let id = self.begin(client, request, &input[..request.line.len as usize], received);
         let exchange = self.exchange(id);
-        (exchange.plan, exchange.tries) = (Plan::Relay, usize::MAX);
+        (exchange.plan, exchange.tries, exchange.aim) = (Plan::Relay, usize::MAX, aim);
         self.line_up(id);
-        if self.pool.health.is_live(owner) || self.must_send(id, owner) {
-            let shape = command(request, input, &mut self.lanes[owner].output);
+        if self.servers[owner].health.is_live() || self.must_send(id, owner) {
+            let most = self.most(aim.expiry_s);
+            let shape = command(request, input, most, &mut self.lanes[owner].output);
             self.expect(id, owner, 0, shape);
         } else {
             self.fail_part(id, 0, owner);
@@ -83,40 +131,62 @@ impl Router {
         received: u64,
     ) -> Asked {
         let id = self.begin(client, request, &input[..request.line.len as usize], received);
-        self.exchange(id).plan = Plan::Fan;
         self.line_up(id);
-        for server in self.targets(id) {
-            let shape = command(request, input, &mut self.lanes[server].output);
-            self.expect(id, server, server as u16, shape);
-        }
+        self.fan_out(id, input);
         self.step_on(id);
         Asked::Taken
     }
 
-    /// The servers that a write goes to; those that are away and would get it too have it noted.
-    pub(super) fn targets(&self, id: u32) -> Vec<usize> {
+    /// The servers that are to hold the key of an exchange, whether they are there or not.
+    pub(super) fn copies(&self, id: u32) -> Vec<usize> {
         let exchange = &self.exchanges[id as usize];
         let Some(request) = exchange.request else { return Vec::new() };
-        let is_live = |server: &usize| self.pool.health.is_live(*server) || self.must_send(id, *server);
-        if self.pool.is_replicated() || request.verb == Verb::FlushAll {
-            return (0..self.lanes.len()).filter(is_live).collect();
+        let (table, mut servers) = (self.table_of(id), Vec::new());
+        if request.verb == Verb::FlushAll {
+            return table.in_use().to_vec();
         }
-        let owner = plain_key(&request, &exchange.bytes, |key| self.pool.owner(key));
-        Some(owner).filter(is_live).into_iter().collect()
+        plain_key(&request, &exchange.bytes, |key| {
+            let pool = usize::from(exchange.aim.pool);
+            table.each_copy(pool, key, &mut |server| servers.push(server.slot));
+        });
+        servers
     }
 
-    /// Notes a write for the replicas that are away.
+    /// The servers that a write goes to; those that are away and would get it too have it noted.
+    pub(super) fn targets(&self, id: u32) -> Vec<usize> {
+        let mut servers = self.copies(id);
+        servers.retain(|server| self.servers[*server].health.is_live() || self.must_send(id, *server));
+        servers
+    }
+
+    /// Deletes the key of a write where another pool may hold it.
+    pub(super) fn forget_elsewhere(&mut self, id: u32) {
+        let exchange = &self.exchanges[id as usize];
+        let Some(request) = exchange.request.filter(|request| request.verb != Verb::Touch) else { return };
+        let (table, mut servers) = (self.table_of(id), Vec::new());
+        plain_key(&request, &exchange.bytes, |key| {
+            let pool = usize::from(exchange.aim.pool);
+            table.each_stray(pool, key, self.now, &mut |server| servers.push(server.slot));
+        });
+        for server in servers {
+            if self.servers[server].health.is_live() || self.must_send(id, server) {
+                self.send_delete(id, server);
+            }
+        }
+    }
+
+    /// Notes a write for the copies that are away.
     fn note_missed(&self, id: u32) {
-        for server in (0..self.lanes.len()).filter(|server| !self.pool.health.is_live(*server)) {
+        for server in self.copies(id) {
             // If it is there again, it gets the decision with the others.
-            let _ = self.must_send(id, server);
+            let _ = self.servers[server].health.is_live() || self.must_send(id, server);
         }
     }
 
     /// Notes the key of a write for a server that is away, unless it is there again.
     pub(super) fn must_send(&self, id: u32, server: usize) -> bool {
         let exchange = &self.exchanges[id as usize];
-        exchange.changes() && !self.pool.health.miss(server, self.missed(id))
+        exchange.changes() && !self.servers[server].health.miss(self.missed(id))
     }
 
     /// What a server misses that does not get this write.
@@ -149,11 +219,14 @@ pub(super) fn decides(request: &Request, input: &[u8]) -> bool {
 }
 
 /// Writes a request as it is sent to a server: always to be answered, and a quiet one with a marker after it, so that
-/// the server itself decides what it says.
-pub(super) fn command(request: &Request, bytes: &[u8], output: &mut Vec<u8>) -> Shape {
+/// the server itself decides what it says. What it stores lives at most as long as `most` says.
+pub(super) fn command(request: &Request, bytes: &[u8], most: Option<Most>, output: &mut Vec<u8>) -> Shape {
     let line = request.line.of(bytes);
     let end = request.noreply.map_or(line.len(), |word| word.start as usize);
-    output.extend_from_slice(&line[..end]);
+    match most {
+        Some(most) => expiry::line(request, bytes, end, most, output),
+        None => output.extend_from_slice(&line[..end]),
+    }
     output.extend_from_slice(b"\r\n");
     output.extend_from_slice(request.data.of(bytes));
     match request.verb {
@@ -167,7 +240,7 @@ pub(super) fn command(request: &Request, bytes: &[u8], output: &mut Vec<u8>) -> 
 }
 
 /// A hash for claims: FNV-1a, cut down with its high bits mixed in.
-fn hash(key: &[u8]) -> u64 {
+pub(super) fn hash(key: &[u8]) -> u64 {
     let hash = key.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });

@@ -1,0 +1,234 @@
+//! What people ask and wish of the cache tier: its servers, pools and routes, and what is to become of a server.
+//!
+//! `stats`, HTTP, the console and `posthaste admin` all ask here, so that they say the same.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::Serialize;
+
+use super::fleet::{Fleet, Server};
+use super::health::Wish;
+use super::layout::{Source, Verbs};
+use super::pool::Pool;
+use super::rules::KeyPart;
+use super::table::{Route, Table};
+
+/// One server.
+#[derive(Clone, Debug, Serialize)]
+pub struct ServerCard {
+    /// `host:port` or `unix:PATH`.
+    pub name: String,
+    /// Where that is.
+    pub address: String,
+    /// `live`, `draining`, `away` or `down`.
+    pub state: String,
+    /// The pools that it is in.
+    pub pools: Vec<String>,
+    /// Commands sent to it since the start.
+    pub requests: u64,
+    /// Its part of all commands sent, 0 to 1.
+    pub share: f64,
+    /// Keys asked of it.
+    pub keys: u64,
+    /// Errors it answered, and answers it did not give.
+    pub errors: u64,
+    /// How often it was lost.
+    pub losses: u64,
+}
+
+/// A server in a pool.
+#[derive(Clone, Debug, Serialize)]
+pub struct MemberCard {
+    /// The server.
+    pub server: String,
+    /// The name that keys are placed by.
+    pub name: String,
+    /// Its share of the keys, beside the others'.
+    pub weight: u32,
+    /// How the server is.
+    pub state: String,
+}
+
+/// Another pool that stands in.
+#[derive(Clone, Debug, Serialize)]
+pub struct StandInCard {
+    /// The pool.
+    pub pool: String,
+    /// What is stored there lives at most so many seconds.
+    pub expiry_s: Option<u32>,
+}
+
+/// One pool.
+#[derive(Clone, Debug, Serialize)]
+pub struct PoolCard {
+    /// Its name.
+    pub name: String,
+    /// Its servers.
+    pub servers: Vec<MemberCard>,
+    /// `all` or `owner`.
+    pub writes: String,
+    /// `round-robin`, `nearest` or `owner`.
+    pub reads: String,
+    /// `whole`, `split` or `auto`.
+    pub multiget: String,
+    /// Who owns a key.
+    pub hash: String,
+    /// The part of a key that it is placed by, if that is not all of it.
+    pub key_part: Option<String>,
+    /// When a write is answered.
+    pub answer: String,
+    /// Other pools that stand in for it, the first first.
+    pub failover: Vec<StandInCard>,
+    /// Most requests in a second that they do so for.
+    pub failover_limit: Option<u32>,
+    /// The pool below, which gets all writes too.
+    pub below: Option<String>,
+    /// The pool whose place this one takes.
+    pub warm_from: Option<String>,
+    /// Requests that another pool took.
+    pub failovers: u64,
+    /// Requests that another pool was not allowed to take.
+    pub failovers_refused: u64,
+    /// Keys looked for in the second pool.
+    pub looked_up: u64,
+    /// Keys filled from there.
+    pub filled: u64,
+}
+
+/// One route.
+#[derive(Clone, Debug, Serialize)]
+pub struct RouteCard {
+    /// What a key must begin with.
+    pub prefix: String,
+    /// Servers see the key without it.
+    pub strip: bool,
+    /// The commands; none: all.
+    pub commands: Option<Vec<&'static str>>,
+    /// The pool.
+    pub pool: String,
+    /// The pool that a share of it is repeated in.
+    pub shadow: Option<String>,
+    /// That share, 0 to 1.
+    pub shadow_share: Option<f64>,
+    /// Requests; of multi-gets each key.
+    pub requests: u64,
+}
+
+fn count(value: &AtomicU64) -> u64 {
+    value.load(Ordering::Relaxed)
+}
+
+/// The servers that some pool names.
+#[must_use]
+pub fn servers(table: &Table) -> Vec<ServerCard> {
+    let in_use: Vec<&Server> = table.in_use().iter().map(|slot| &*table.servers[*slot]).collect();
+    let all: u64 = in_use.iter().map(|server| count(&server.counts.requests)).sum();
+    in_use.into_iter().map(|server| server_card(table, server, all)).collect()
+}
+
+fn server_card(table: &Table, server: &Server, all_requests: u64) -> ServerCard {
+    let has = |pool: &&Pool| pool.members.iter().any(|member| member.server.slot == server.slot);
+    let requests = count(&server.counts.requests);
+    ServerCard {
+        name: server.name().to_owned(),
+        address: server.backend.address().to_string(),
+        state: server.health.state().to_string(),
+        pools: table.pools.iter().filter(has).map(|pool| pool.name.clone()).collect(),
+        requests,
+        share: if all_requests == 0 { 0.0 } else { requests as f64 / all_requests as f64 },
+        keys: count(&server.counts.keys),
+        errors: count(&server.counts.errors),
+        losses: server.health.losses(),
+    }
+}
+
+/// The pools.
+#[must_use]
+pub fn pools(table: &Table) -> Vec<PoolCard> {
+    table.pools.iter().map(|pool| pool_card(table, pool)).collect()
+}
+
+fn pool_card(table: &Table, pool: &Pool) -> PoolCard {
+    let name = |pool: usize| table.pools[pool].name.clone();
+    let (mut below, mut warm_from) = (None, None);
+    match pool.source {
+        Some(Source::Below(pool)) => below = Some(name(pool)),
+        Some(Source::Old(pool)) => warm_from = Some(name(pool)),
+        None => {}
+    }
+    let member = |member: &super::pool::Member| MemberCard {
+        server: member.server.name().to_owned(),
+        name: member.label.clone(),
+        weight: member.weight,
+        state: member.server.health.state().to_string(),
+    };
+    let stand_in =
+        |other: &super::pool::StandIn| StandInCard { pool: name(other.pool), expiry_s: other.expiry_s };
+    PoolCard {
+        name: pool.name.clone(),
+        servers: pool.members.iter().map(member).collect(),
+        writes: pool.rules.writes.to_string(),
+        reads: pool.rules.reads.to_string(),
+        multiget: pool.rules.multiget.to_string(),
+        hash: pool.rules.hash.to_string(),
+        key_part: key_part(&pool.rules.key_part),
+        answer: pool.rules.answer.to_string(),
+        failover: pool.stand_ins.iter().map(stand_in).collect(),
+        failover_limit: pool.failover_limit,
+        below,
+        warm_from,
+        failovers: count(&pool.counts.failovers),
+        failovers_refused: count(&pool.counts.failovers_refused),
+        looked_up: count(&pool.counts.looked_up),
+        filled: count(&pool.counts.filled),
+    }
+}
+
+fn key_part(part: &KeyPart) -> Option<String> {
+    match part {
+        KeyPart::Whole => None,
+        KeyPart::Tag(open, close) => {
+            Some(format!("what stands between {} and {}", char::from(*open), char::from(*close)))
+        }
+        KeyPart::Before(stop) => Some(format!("what stands before {}", String::from_utf8_lossy(stop))),
+    }
+}
+
+/// The routes, by prefix.
+#[must_use]
+pub fn routes(table: &Table) -> Vec<RouteCard> {
+    table.routes.iter().map(|route| route_card(table, route)).collect()
+}
+
+/// One of them.
+#[must_use]
+pub fn route_card(table: &Table, route: &Route) -> RouteCard {
+    RouteCard {
+        prefix: String::from_utf8_lossy(&route.prefix).into_owned(),
+        strip: route.strip > 0,
+        commands: (route.verbs != Verbs::ALL).then(|| route.verbs.names()),
+        pool: table.pools[route.pool].name.clone(),
+        shadow: route.shadow.map(|shadow| table.pools[shadow.pool].name.clone()),
+        shadow_share: route.shadow.map(|shadow| shadow.share),
+        requests: count(&route.requests),
+    }
+}
+
+/// Does as people wish with a server. Whoever calls this then tells the threads to look again.
+///
+/// # Errors
+/// There is no such server; the text names those that are there.
+pub fn wish(fleet: &Fleet, name: &str, wish: Wish) -> Result<(), String> {
+    let table = fleet.table();
+    let mut in_use = table.in_use().iter().map(|slot| &table.servers[*slot]);
+    match in_use.find(|server| server.backend.is_named(name)) {
+        Some(server) => {
+            server.health.wish(wish);
+            Ok(())
+        }
+        None => {
+            let names: Vec<String> = servers(&table).into_iter().map(|card| card.name).collect();
+            Err(format!("there is no server {name}; there are {}", names.join(", ")))
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Explains the way of a key: which route, which pool, which servers, and what else happens.
+
+use posthaste_wire::memcached::request::Verb;
+use serde::Serialize;
+
+use super::desk::{self, RouteCard};
+use super::fleet::Server;
+use super::layout::{Source, Verbs};
+use super::router::shadows_key;
+use super::rules::Writes;
+use super::table::{Route, Table};
+
+/// The way of a key.
+#[derive(Clone, Debug, Serialize)]
+pub struct Explanation {
+    /// The key.
+    pub key: String,
+    /// The command.
+    pub command: String,
+    /// Its route; none: the answer is an error.
+    pub route: Option<RouteCard>,
+    /// The key as servers see it.
+    pub server_key: Option<String>,
+    /// The pool that takes it now.
+    pub pool: Option<String>,
+    /// The servers that may be asked, or are all written to.
+    pub servers: Vec<String>,
+    /// All of it in sentences.
+    pub sentences: Vec<String>,
+}
+
+/// Explains what becomes of a key that is asked for by this command, `get` or `set` for example.
+///
+/// # Errors
+/// There is no such command for keys.
+pub fn explain(table: &Table, command: &str, key: &str) -> Result<Explanation, String> {
+    let verb = Verbs::verb(command)
+        .ok_or_else(|| format!("there is no command {command:?} for keys; try get, set or delete"))?;
+    let mut explanation = Explanation {
+        key: key.to_owned(),
+        command: command.to_owned(),
+        route: None,
+        server_key: None,
+        pool: None,
+        servers: Vec::new(),
+        sentences: Vec::new(),
+    };
+    let Some(route) = table.route(verb, key.as_bytes()).map(|place| &table.routes[place]) else {
+        explanation.sentences.push(format!("no route takes {command} {key}: the answer is an error"));
+        return Ok(explanation);
+    };
+    let server_key = &key[route.strip.min(key.len())..];
+    explanation.route = Some(desk::route_card(table, route));
+    explanation.server_key = Some(server_key.to_owned());
+    describe(table, route, verb, server_key, &mut explanation);
+    Ok(explanation)
+}
+
+fn describe(table: &Table, route: &Route, verb: Verb, key: &str, explanation: &mut Explanation) {
+    let reads = Verbs::named("reads").is_ok_and(|reads| reads.has(verb));
+    let own = &table.pools[route.pool];
+    let stand_in = table.stand_in(route.pool, key.as_bytes(), reads);
+    let pool = stand_in.map_or(route.pool, |other| other.pool);
+    explanation.pool = Some(table.pools[pool].name.clone());
+    let mut say = |sentence: String| explanation.sentences.push(sentence);
+    let prefix = String::from_utf8_lossy(&route.prefix);
+    say(match (prefix.is_empty(), route.strip > 0) {
+        (true, _) => format!("the route for all keys leads to pool {}", own.name),
+        (_, false) => format!("the route for keys that begin with {prefix} leads to pool {}", own.name),
+        (_, true) => format!(
+            "the route for keys that begin with {prefix} leads to pool {}; servers see the key as {key:?}",
+            own.name
+        ),
+    });
+    if stand_in.is_some() {
+        say(format!("nobody there can take it now: pool {} stands in", table.pools[pool].name));
+    }
+    if let Some(expiry) = stand_in.and_then(|other| other.expiry_s) {
+        say(format!("what is stored there lives at most {expiry} s"));
+    }
+    let (servers, sentence) = asked(table, pool, verb, reads, key.as_bytes());
+    say(sentence);
+    explanation.servers = servers;
+    explanation.sentences.extend(beside(table, route, reads, key));
+}
+
+/// The servers that a pool asks for a key, and why those.
+fn asked(table: &Table, pool: usize, verb: Verb, reads: bool, key: &[u8]) -> (Vec<String>, String) {
+    use Verb::{Add, Append, Cas, Decr, Gats, Gets, Incr, MetaArithmetic, Prepend, Replace};
+    let (taking, mut servers) = (&table.pools[pool], Vec::new());
+    let show = |server: &Server| format!("{} ({})", server.name(), server.health.state());
+    let decider = show(table.decider(pool, key));
+    if reads && matches!(verb, Gets | Gats) {
+        let sentence =
+            format!("it is read from the server that decides, whose tokens alone are good: {decider}");
+        return (vec![decider], sentence);
+    }
+    if reads && taking.is_replicated() && !taking.reads_owner() {
+        servers.extend(taking.members.iter().map(|member| show(&member.server)));
+        let sentence =
+            format!("one of its replicas is read ({}): {}", taking.rules.reads, servers.join(", "));
+        return (servers, sentence);
+    }
+    if reads {
+        servers.push(show(taking.owner_to_read(key)));
+        let sentence = format!("it is read from {}", servers.join(", "));
+        return (servers, sentence);
+    }
+    table.each_copy(pool, key, &mut |server| servers.push(show(server)));
+    let who = servers.join(", ");
+    let decides = matches!(verb, Add | Replace | Append | Prepend | Cas | Incr | Decr | MetaArithmetic);
+    let sentence = match taking.rules.writes {
+        _ if decides && servers.len() > 1 => format!("{decider} decides, and then all are told: {who}"),
+        _ if servers.len() > 1 => {
+            format!("it is written to {who}; answered by the rule {}", taking.rules.answer)
+        }
+        Writes::Owner => format!("it is written to its owner by {}: {who}", taking.rules.hash),
+        Writes::All => format!("it is written to {who}"),
+    };
+    (servers, sentence)
+}
+
+/// What happens beside the answer.
+fn beside(table: &Table, route: &Route, reads: bool, key: &str) -> Vec<String> {
+    let own = &table.pools[route.pool];
+    let name = |pool: usize| &table.pools[pool].name;
+    let mut sentences = Vec::new();
+    match (own.source, reads) {
+        (Some(source), true) => {
+            sentences
+                .push(format!("a miss is looked up in pool {}, and filled from there", name(source.pool())));
+        }
+        (Some(Source::Old(old)), false) => sentences.push(format!("it is deleted in pool {}", name(old))),
+        _ => {}
+    }
+    let others: Vec<&str> = own.stand_ins.iter().map(|other| name(other.pool).as_str()).collect();
+    if !others.is_empty() {
+        sentences
+            .push(format!("when its server is away, this takes over: pool {}", others.join(", then pool ")));
+    }
+    if let Some(shadow) = route.shadow {
+        let is_in = shadows_key(shadow.share, key.as_bytes());
+        let is_in = if is_in { "this one is among them" } else { "this one is not among them" };
+        sentences.push(format!(
+            "{} of the keys are repeated in pool {}: {is_in}",
+            shadow.share,
+            name(shadow.pool)
+        ));
+    }
+    sentences
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fleet::Fleet;
+    use super::super::health::Wish;
+    use super::super::layout::{Layout, Seat};
+    use super::super::rules::Rules;
+    use super::*;
+
+    fn said(table: &Table, command: &str) -> String {
+        explain(table, command, "key").unwrap().sentences.join("; ")
+    }
+
+    #[test]
+    fn replicas_are_all_written_and_one_of_them_is_read() {
+        let seats = (1..=3).map(|port| Seat::of(&format!("127.0.0.1:{port}"))).collect();
+        let table = Fleet::new(&Layout::of_one_pool(seats, Rules::default()), true).unwrap().table();
+        table.servers[1].health.wish(Wish::Drain);
+        assert!(
+            said(&table, "get").contains("one of its replicas") && said(&table, "get").contains("(draining)")
+        );
+        assert!(said(&table, "set").contains("the rule all"));
+        assert!(said(&table, "incr").contains("decides, and then all are told"));
+        assert_eq!(explain(&table, "gets", "key").unwrap().servers.len(), 1);
+        assert!(explain(&table, "fetch", "key").is_err());
+    }
+}

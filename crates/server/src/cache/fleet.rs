@@ -1,0 +1,181 @@
+//! The servers of a tier, and the table of routes in force; shared by all threads.
+//!
+//! A server has a slot, which is its for as long as the program runs: tables come and go, but requests under way name
+//! servers by slot, and so does every thread's list of connections. A server that no table names any more keeps its slot
+//! and is not asked; named again, it is the same server, with all that it missed.
+//!
+//! A table never changes. A new one takes the place of the old; each thread takes it up between two requests, and
+//! what is under way goes on by the table it began with.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::backend::Backend;
+use super::claims::Claims;
+use super::health::{Health, Watch};
+use super::layout::Layout;
+use super::limits::SERVERS_MAX;
+use super::table::Table;
+
+/// What was done with one server.
+#[derive(Debug, Default)]
+pub struct ServerCounts {
+    /// Commands sent to it.
+    pub requests: AtomicU64,
+    /// Keys asked of it.
+    pub keys: AtomicU64,
+    /// Errors it answered, and answers it did not give.
+    pub errors: AtomicU64,
+}
+
+/// One server.
+pub struct Server {
+    /// Its number.
+    pub slot: usize,
+    /// Where it is.
+    pub backend: Backend,
+    /// Whether it takes part.
+    pub health: Health,
+    /// What was done with it.
+    pub counts: ServerCounts,
+}
+
+impl Server {
+    /// `host:port` or `unix:PATH`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.backend.name
+    }
+}
+
+/// Names and values that stand in `stats`.
+pub type About = dyn Fn() -> Vec<(&'static str, String)> + Send + Sync;
+
+/// All servers of all times, and the table in force.
+pub struct Fleet {
+    /// Where who brings servers back waits.
+    pub watch: Arc<Watch>,
+    /// Who writes which key.
+    pub claims: Claims,
+    /// Keys asked for and not found.
+    pub misses: AtomicU64,
+    /// What `stats` says of the process around it, once there is one.
+    pub about: OnceLock<Box<About>>,
+    /// The date when the program's clock began, in seconds of Unix.
+    pub began_s: u64,
+    ejects: bool,
+    servers: Mutex<Vec<Arc<Server>>>,
+    table: Mutex<Arc<Table>>,
+    generation: AtomicU64,
+}
+
+impl Fleet {
+    /// The servers of this layout. `ejects`: those that are lost leave until they are well again.
+    ///
+    /// # Errors
+    /// A sentence that names the server that cannot be found.
+    pub fn new(layout: &Layout, ejects: bool) -> Result<Self, String> {
+        let fleet = Self {
+            watch: Arc::default(),
+            claims: Claims::default(),
+            misses: AtomicU64::new(0),
+            about: OnceLock::new(),
+            // A clock before 1970 makes expiries that are dates look distant, and nothing else.
+            began_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            ejects,
+            servers: Mutex::default(),
+            table: Mutex::default(),
+            generation: AtomicU64::new(0),
+        };
+        fleet.load(layout)?;
+        Ok(fleet)
+    }
+
+    /// Puts a new table in force, or leaves everything as it is.
+    ///
+    /// # Errors
+    /// A sentence that names the server that cannot be found.
+    pub fn load(&self, layout: &Layout) -> Result<(), String> {
+        let mut servers = lock(&self.servers);
+        let mut grown = servers.clone();
+        for seat in layout.pools.iter().flat_map(|pool| &pool.seats) {
+            let backend = Backend::parse(&seat.address)?;
+            if !grown.iter().any(|server| server.backend.name == backend.name) {
+                let health = Health::new(self.ejects, Arc::clone(&self.watch));
+                let (slot, counts) = (grown.len(), ServerCounts::default());
+                grown.push(Arc::new(Server { slot, backend, health, counts }));
+            }
+        }
+        if grown.len() >= SERVERS_MAX {
+            return Err(format!(
+                "at most {} servers are served, those of earlier files included",
+                SERVERS_MAX - 1
+            ));
+        }
+        *servers = grown;
+        *lock(&self.table) = Arc::new(Table::new(layout, servers.clone()));
+        self.generation.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// The table in force.
+    #[must_use]
+    pub fn table(&self) -> Arc<Table> {
+        Arc::clone(&lock(&self.table))
+    }
+
+    /// Grows with every table.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Whether servers that are lost leave.
+    #[must_use]
+    pub fn ejects(&self) -> bool {
+        self.ejects
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::Seat;
+    use super::*;
+
+    fn layout(names: &[&str]) -> Layout {
+        let seats = names.iter().map(|name| Seat::of(name)).collect();
+        Layout::of_one_pool(seats, super::super::rules::Rules::default())
+    }
+
+    fn slots(fleet: &Fleet) -> Vec<(String, usize)> {
+        let table = fleet.table();
+        let members = table.pools[0].members.iter();
+        members.map(|member| (member.server.name().to_owned(), member.server.slot)).collect()
+    }
+
+    #[test]
+    fn a_server_keeps_its_slot_through_all_tables() {
+        let fleet = Fleet::new(&layout(&["127.0.0.1:1", "127.0.0.1:2"]), true).unwrap();
+        fleet.table().servers[1].health.wish(super::super::health::Wish::Down);
+        fleet.load(&layout(&["127.0.0.1:3", "127.0.0.1:1"])).unwrap();
+        assert_eq!(slots(&fleet), [("127.0.0.1:3".to_owned(), 2), ("127.0.0.1:1".to_owned(), 0)]);
+        fleet.load(&layout(&["127.0.0.1:2"])).unwrap();
+        assert_eq!(slots(&fleet), [("127.0.0.1:2".to_owned(), 1)]);
+        assert!(!fleet.table().servers[1].health.is_live(), "what was wished of it holds");
+        assert_eq!(fleet.generation(), 3);
+    }
+
+    #[test]
+    fn a_table_that_cannot_be_had_changes_nothing() {
+        let fleet = Fleet::new(&layout(&["127.0.0.1:1"]), true).unwrap();
+        let error = fleet.load(&layout(&["127.0.0.1:2", "127.0.0.1:port"])).unwrap_err();
+        assert!(error.contains("127.0.0.1:port"), "{error}");
+        assert_eq!((slots(&fleet), fleet.generation()), (vec![("127.0.0.1:1".to_owned(), 0)], 1));
+        assert_eq!(fleet.table().servers.len(), 1);
+    }
+}

@@ -1,0 +1,91 @@
+//! When several servers have said enough for an answer to a write, and what the answer is.
+//!
+//! Whatever the rule, all of them are heard to the end: the key stays claimed until then, and where one did not do what
+//! the answer says, the key is deleted.
+
+use posthaste_wire::memcached::request::Verb;
+
+use super::Router;
+use super::exchange::{Plan, Reply, Verdict};
+use super::replies::ending;
+use crate::cache::rules::Answer;
+
+/// What a client is told whose write nobody was there for.
+const NOBODY_THERE: &[u8] = b"SERVER_ERROR no server is there\r\n";
+
+impl Router {
+    fn rule(&self, id: u32) -> Answer {
+        let pool = usize::from(self.exchanges[id as usize].aim.pool);
+        // flush_all has no pool of its own, and with it all must answer.
+        let is_for_key = self.exchanges[id as usize].request.is_some_and(|request| request.keys > 0);
+        if is_for_key { self.table_of(id).pools[pool].rules.answer } else { Answer::All }
+    }
+
+    /// A write was sent to all that are to have it: where nobody is waited for, it is answered.
+    pub(super) fn answer_at_once(&mut self, id: u32) {
+        if self.rule(id) == Answer::None {
+            let exchange = &self.exchanges[id as usize];
+            let answer = exchange.request.map_or(&b""[..], |request| done(request.verb, request.quiet));
+            self.answer_early(id, answer.to_vec());
+        }
+    }
+
+    /// One more server has answered a write: perhaps that is enough.
+    pub(super) fn try_answer(&mut self, id: u32) {
+        let exchange = &self.exchanges[id as usize];
+        if exchange.plan != Plan::Fan || exchange.done {
+            return;
+        }
+        let answer = match self.rule(id) {
+            Answer::All | Answer::None => None,
+            Answer::First => exchange.replies.iter().find(|reply| reply.server == exchange.first),
+            rule => rule.needed(usize::from(exchange.copies)).and_then(|needed| self.agreed(id, needed)),
+        };
+        if let Some(answer) = answer.map(|reply| exchange.reply(reply).to_vec()) {
+            self.answer_early(id, answer);
+        }
+    }
+
+    /// The reply to pass on when so many servers did not refuse: of one that did it, if any did.
+    fn agreed(&self, id: u32, needed: usize) -> Option<&Reply> {
+        let exchange = &self.exchanges[id as usize];
+        let well = || exchange.replies.iter().filter(|reply| reply.verdict != Verdict::Error);
+        let done = well().find(|reply| reply.verdict == Verdict::Done);
+        if well().count() >= needed { done.or_else(|| well().next()) } else { None }
+    }
+
+    fn answer_early(&mut self, id: u32, answer: Vec<u8>) {
+        self.exchange(id).ending = Some(ending(&answer));
+        self.reply_to_client(id, &answer);
+        self.conclude(id);
+    }
+
+    /// The answer to a write that all have been heard about.
+    pub(super) fn last_answer(&self, id: u32) -> Vec<u8> {
+        let exchange = &self.exchanges[id as usize];
+        let error = exchange.replies.iter().rev().find(|reply| reply.verdict == Verdict::Error);
+        let done = exchange.replies.iter().find(|reply| reply.verdict == Verdict::Done);
+        let answer = match self.rule(id).needed(usize::from(exchange.copies)) {
+            Some(needed) if error.is_none() && self.agreed(id, needed).is_none() => {
+                let there = exchange.replies.len();
+                return format!(
+                    "SERVER_ERROR {there} of the {needed} servers that must answer are there\r\n"
+                )
+                .into_bytes();
+            }
+            _ => error.or(done).or(exchange.replies.first()),
+        };
+        answer.map_or_else(|| NOBODY_THERE.to_vec(), |reply| exchange.reply(reply).to_vec())
+    }
+}
+
+/// What a server says that did it.
+fn done(verb: Verb, quiet: bool) -> &'static [u8] {
+    match verb {
+        _ if quiet => b"",
+        Verb::Delete => b"DELETED\r\n",
+        Verb::Touch => b"TOUCHED\r\n",
+        verb if verb.is_meta() => b"HD\r\n",
+        _ => b"STORED\r\n",
+    }
+}

@@ -1,0 +1,116 @@
+//! Shorter lives: what is stored where it does not belong must not stay there long.
+
+use posthaste_wire::memcached::request::{Request, Verb};
+
+use crate::cache::pool::LONGEST_EXPIRY_S;
+
+/// How long what is stored may live, at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Most {
+    /// Seconds.
+    pub(super) seconds: u32,
+    /// The date, in seconds of Unix: expiries of more than 30 days are dates.
+    pub(super) now_s: u64,
+}
+
+impl Most {
+    /// The expiry to send for the one that a client wrote. What has expired already stays so.
+    pub(super) fn cap(self, expiry: &[u8]) -> Vec<u8> {
+        let most = i64::from(self.seconds);
+        let asked = std::str::from_utf8(expiry).ok().and_then(|text| text.parse::<i64>().ok());
+        let days_30 = LONGEST_EXPIRY_S as i64;
+        let capped = match asked {
+            // Not a number: the server says so. Negative: expired.
+            None | Some(..=-1) => return expiry.to_vec(),
+            Some(0) => most,
+            Some(seconds) if seconds <= days_30 => seconds.min(most),
+            Some(date) if date <= self.now_s as i64 => return expiry.to_vec(),
+            Some(date) => (date - self.now_s as i64).min(most),
+        };
+        capped.to_string().into_bytes()
+    }
+}
+
+/// Writes the beginning of a request's line, up to `end`, with its expiry cut down.
+pub(super) fn line(request: &Request, bytes: &[u8], end: usize, most: Most, out: &mut Vec<u8>) {
+    let key_end = (request.key.start + request.key.len) as usize;
+    let expiry_place = match request.verb {
+        Verb::Touch => Some(0),
+        verb if verb.is_meta() => None,
+        _ => Some(1),
+    };
+    let mut has_ttl = false;
+    out.extend_from_slice(&bytes[..key_end]);
+    for (place, word) in request.words_after_key(bytes).enumerate() {
+        if word.start as usize >= end {
+            break;
+        }
+        out.push(b' ');
+        match word.of(bytes) {
+            word if expiry_place == Some(place) => out.extend(most.cap(word)),
+            // T is the time to live, N that of what a miss creates.
+            [flag @ (b'T' | b'N'), expiry @ ..] if request.verb.is_meta() => {
+                has_ttl |= *flag == b'T';
+                out.push(*flag);
+                out.extend(most.cap(expiry));
+            }
+            word => out.extend_from_slice(word),
+        }
+    }
+    if request.verb == Verb::MetaSet && !has_ttl {
+        out.extend_from_slice(format!(" T{}", most.seconds).as_bytes());
+    }
+}
+
+/// The beginning of a `gat` up to its keys, with its expiry cut down.
+pub(super) fn touching(head: &[u8], most: Most, out: &mut Vec<u8>) {
+    for (place, word) in head.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).enumerate() {
+        if place == 0 {
+            out.extend_from_slice(word)
+        } else {
+            out.extend(most.cap(word))
+        }
+        out.push(b' ');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
+
+    use super::*;
+
+    const MOST: Most = Most { seconds: 10, now_s: 1_800_000_000 };
+
+    fn capped(text: &str) -> String {
+        let limits = Limits { value_bytes: 100, line_bytes: 1000 };
+        let Decoded::Request(request, _) = decode(text.as_bytes(), &limits) else { panic!("{text}") };
+        let mut out = Vec::new();
+        line(&request, text.as_bytes(), text.find('\r').unwrap(), MOST, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn an_expiry_is_never_later_than_allowed() {
+        for (asked, sent) in [
+            ("set k 1 0 2\r\nhi\r\n", "set k 1 10 2"),
+            ("set k 1 5 2\r\nhi\r\n", "set k 1 5 2"),
+            ("cas k 1 100 2 7\r\nhi\r\n", "cas k 1 10 2 7"),
+            ("set k 1 -1 2\r\nhi\r\n", "set k 1 -1 2"),
+            ("set k 1 1800000003 2\r\nhi\r\n", "set k 1 3 2"),
+            ("set k 1 1700000000 2\r\nhi\r\n", "set k 1 1700000000 2"),
+            ("touch k 0\r\n", "touch k 10"),
+            ("incr k 100\r\n", "incr k 100"),
+            ("delete k\r\n", "delete k"),
+            ("ms k 2 F7\r\nhi\r\n", "ms k 2 F7 T10"),
+            ("ms k 2 T0 F7\r\nhi\r\n", "ms k 2 T10 F7"),
+            ("ma k N0 J5\r\n", "ma k N10 J5"),
+            ("mg k T3 v\r\n", "mg k T3 v"),
+        ] {
+            assert_eq!(capped(asked), sent);
+        }
+        let mut out = Vec::new();
+        touching(b"gat 100 ", MOST, &mut out);
+        assert_eq!(out, b"gat 10 ");
+    }
+}

@@ -1,0 +1,64 @@
+//! Requests repeated in another pool, to try it: a share of the keys, always the same ones. Nobody waits for the answers,
+//! and a pool that cannot keep up is spared.
+
+use posthaste_wire::memcached::request::Request;
+
+use super::exchange::Plan;
+use super::writes::{self, hash};
+use super::{ASIDE, Router, Shape};
+use crate::cache::limits;
+use crate::cache::pool::plain_key;
+
+/// Whether a key is in this share of all keys.
+#[must_use]
+pub fn shadows_key(share: f64, key: &[u8]) -> bool {
+    // Other bits than those that claims go by.
+    let place = (hash(key) >> 16) as u32;
+    f64::from(place) / (f64::from(u32::MAX) + 1.0) < share
+}
+
+impl Router {
+    /// Repeats a request with one key, if its route says so.
+    pub(super) fn shadow(&mut self, route: usize, request: &Request, input: &[u8]) {
+        let is_write = writes::is_write(request);
+        for server in plain_key(request, input, |key| self.shadows(route, key, is_write)) {
+            let shape = writes::command(request, input, None, &mut self.lanes[server].output);
+            self.expect_aside(server, shape);
+        }
+    }
+
+    /// The same for one key of a get.
+    pub(super) fn shadow_key(&mut self, route: usize, key: &[u8]) {
+        for server in self.shadows(route, key, false) {
+            let output = &mut self.lanes[server].output;
+            [b"get ", key, b"\r\n"].iter().for_each(|part| output.extend_from_slice(part));
+            self.expect_aside(server, Shape::Values);
+        }
+    }
+
+    fn expect_aside(&mut self, server: usize, shape: Shape) {
+        let id = self.begin_own(Plan::Clean);
+        self.expect(id, server, ASIDE, shape);
+    }
+
+    /// The servers that a request is repeated on.
+    fn shadows(&self, route: usize, key: &[u8], is_write: bool) -> Vec<usize> {
+        let table = self.table();
+        let Some(shadow) = table.routes[route].shadow else { return Vec::new() };
+        if !shadows_key(shadow.share, key) {
+            return Vec::new();
+        }
+        let mut servers = Vec::new();
+        if is_write {
+            table.each_copy(shadow.pool, key, &mut |server| servers.push(server.slot));
+        } else {
+            servers.push(table.pools[shadow.pool].owner_to_read(key).slot);
+        }
+        servers.retain(|server| {
+            let is_free =
+                self.lanes[*server].expected.len() < limits::SHADOWS_MAX && !self.is_crowded(*server);
+            is_free && self.servers[*server].health.is_live()
+        });
+        servers
+    }
+}

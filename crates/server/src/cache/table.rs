@@ -1,0 +1,302 @@
+//! The table of routes: which pool a key goes to by its beginning and the command, and which servers that means.
+//!
+//! The longest prefix that has a route for the command decides. Routes are kept sorted by prefix; each knows the one that
+//! follows when it will not do (the same prefix for other commands, else the longest prefix of its prefix). The last
+//! route that is not behind the key begins with the key's longest prefix, so a search and a few steps up find it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use posthaste_wire::memcached::request::Verb;
+
+use super::fleet::Server;
+use super::layout::{Layout, RoutePlan, Settings, ShadowPlan, Source, Verbs};
+use super::pool::{Pool, StandIn};
+
+/// One route.
+pub struct Route {
+    /// What a key must begin with.
+    pub prefix: Vec<u8>,
+    /// So many bytes of a key that its servers do not see.
+    pub strip: usize,
+    /// The commands.
+    pub verbs: Verbs,
+    /// The pool.
+    pub pool: usize,
+    /// A copy of a share of it.
+    pub shadow: Option<ShadowPlan>,
+    /// Requests; of multi-gets each key.
+    pub requests: AtomicU64,
+    /// Where to look when this one will not do.
+    next: Option<usize>,
+}
+
+/// Which pool takes a key now, and on what terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taker {
+    /// The pool.
+    pub pool: usize,
+    /// What is stored lives at most so many seconds.
+    pub expiry_s: Option<u32>,
+}
+
+/// Pools, routes, and all servers of all times by slot.
+#[derive(Default)]
+pub struct Table {
+    /// By slot.
+    pub servers: Vec<Arc<Server>>,
+    /// The pools.
+    pub pools: Vec<Pool>,
+    /// The routes, by prefix.
+    pub routes: Vec<Route>,
+    /// What holds for all.
+    pub settings: Settings,
+    in_use: Vec<usize>,
+}
+
+impl Table {
+    /// The table of a layout over these servers, which include all that it names.
+    #[must_use]
+    pub fn new(layout: &Layout, servers: Vec<Arc<Server>>) -> Self {
+        let find = |address: &str| {
+            let is_it = |server: &&Arc<Server>| server.backend.is_named(address);
+            servers.iter().find(is_it).cloned()
+        };
+        let pools: Vec<Pool> = layout.pools.iter().map(|plan| Pool::new(plan, find)).collect();
+        let mut in_use: Vec<usize> =
+            pools.iter().flat_map(|pool| &pool.members).map(|member| member.server.slot).collect();
+        in_use.sort_unstable();
+        in_use.dedup();
+        Self { routes: sorted(&layout.routes), settings: layout.settings, servers, pools, in_use }
+    }
+
+    /// The slots of the servers that some pool names.
+    #[must_use]
+    pub fn in_use(&self) -> &[usize] {
+        &self.in_use
+    }
+
+    /// How many of those take part.
+    #[must_use]
+    pub fn live(&self) -> usize {
+        self.in_use.iter().filter(|slot| self.servers[**slot].health.is_live()).count()
+    }
+
+    /// The only route, if it takes every key with every command.
+    #[must_use]
+    pub fn only_route(&self) -> Option<usize> {
+        let is_all = |route: &Route| route.prefix.is_empty() && route.verbs == Verbs::ALL;
+        (self.routes.len() == 1 && is_all(&self.routes[0])).then_some(0)
+    }
+
+    /// The route of a key that is asked for by this command.
+    #[must_use]
+    pub fn route(&self, verb: Verb, key: &[u8]) -> Option<usize> {
+        let after = self.routes.partition_point(|route| *route.prefix <= *key);
+        let mut next = after.checked_sub(1);
+        while let Some(place) = next {
+            let route = &self.routes[place];
+            if route.verbs.has(verb) && key.starts_with(&route.prefix) {
+                return next;
+            }
+            next = route.next;
+        }
+        None
+    }
+
+    /// The pool that takes a key of this pool now: itself, or another one that stands in for it.
+    #[must_use]
+    pub fn taker(&self, pool: usize, key: &[u8], reads: bool, now: u64) -> Taker {
+        match self.stand_in(pool, key, reads) {
+            Some(other) if self.pools[pool].may_fail_over(now) => {
+                if !reads {
+                    other.note(now);
+                }
+                Taker { pool: other.pool, expiry_s: other.expiry_s }
+            }
+            _ => Taker { pool, expiry_s: None },
+        }
+    }
+
+    /// The pool that stands in for this one now, if one does for this key.
+    #[must_use]
+    pub fn stand_in(&self, pool: usize, key: &[u8], reads: bool) -> Option<&StandIn> {
+        let own = &self.pools[pool];
+        if own.stand_ins.is_empty() || own.can_take(key, reads) {
+            return None;
+        }
+        own.stand_ins.iter().find(|other| self.pools[other.pool].can_take(key, reads))
+    }
+
+    /// Calls `each` with every server that is to hold a key of this pool.
+    pub fn each_copy(&self, pool: usize, key: &[u8], each: &mut impl FnMut(&Server)) {
+        let own = &self.pools[pool];
+        if own.is_replicated() {
+            own.members.iter().for_each(|member| each(&member.server));
+        } else {
+            each(own.owner(key));
+        }
+        if let Some(Source::Below(below)) = own.source {
+            self.each_copy(below, key, each);
+        }
+    }
+
+    /// Calls `each` with every server that must forget a key of this pool when it is written: in the pool whose place
+    /// this one takes, and where it may have been stored while others stood in.
+    pub fn each_stray(&self, pool: usize, key: &[u8], now: u64, each: &mut impl FnMut(&Server)) {
+        let own = &self.pools[pool];
+        if let Some(Source::Old(old)) = own.source {
+            self.each_copy(old, key, each);
+        }
+        for other in own.stand_ins.iter().filter(|other| other.may_hold(now)) {
+            self.each_copy(other.pool, key, each);
+        }
+    }
+
+    /// Whether one server is all that a write of a key concerns.
+    #[must_use]
+    pub fn is_simple(&self, pool: usize, now: u64) -> bool {
+        let own = &self.pools[pool];
+        !own.is_replicated() && own.source.is_none() && !own.stand_ins.iter().any(|other| other.may_hold(now))
+    }
+
+    /// Whether several servers hold a key.
+    #[must_use]
+    pub fn has_copies(&self, pool: usize) -> bool {
+        self.pools[pool].is_replicated() || matches!(self.pools[pool].source, Some(Source::Below(_)))
+    }
+
+    /// The server that decides about a key.
+    #[must_use]
+    pub fn decider(&self, pool: usize, key: &[u8]) -> &Server {
+        match self.pools[pool].source {
+            Some(Source::Below(below)) => self.decider(below, key),
+            _ => self.pools[pool].owner(key),
+        }
+    }
+}
+
+/// The routes by prefix; of one prefix those for all commands last, so that the others go before them.
+fn sorted(plans: &[RoutePlan]) -> Vec<Route> {
+    let mut plans: Vec<&RoutePlan> = plans.iter().collect();
+    plans.sort_by(|a, b| a.prefix.cmp(&b.prefix).then((b.verbs == Verbs::ALL).cmp(&(a.verbs == Verbs::ALL))));
+    let next = |place: usize| {
+        let prefix = &plans[place].prefix;
+        (0..place).rev().find(|before| prefix.starts_with(&plans[*before].prefix))
+    };
+    let route = |(place, plan): (usize, &&RoutePlan)| Route {
+        prefix: plan.prefix.clone(),
+        strip: if plan.strip { plan.prefix.len() } else { 0 },
+        verbs: plan.verbs,
+        pool: plan.pool,
+        shadow: plan.shadow,
+        requests: AtomicU64::new(0),
+        next: next(place),
+    };
+    plans.iter().enumerate().map(route).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::fleet::Fleet;
+    use super::super::health::Wish;
+    use super::super::layout::{Fallback, PoolPlan, Seat};
+    use super::super::rules::{Rules, Writes};
+    use super::*;
+
+    fn plan(prefix: &str, verbs: Verbs, pool: usize) -> RoutePlan {
+        RoutePlan { prefix: prefix.into(), strip: false, verbs, pool, shadow: None }
+    }
+
+    fn table(routes: Vec<RoutePlan>) -> Table {
+        Table { routes: sorted(&routes), ..Table::default() }
+    }
+
+    #[test]
+    fn the_longest_prefix_with_the_command_decides() {
+        let deletes = Verbs::named("deletes").unwrap();
+        let table = table(vec![
+            plan("", Verbs::ALL, 0),
+            plan("user:", Verbs::ALL, 1),
+            plan("user:", deletes, 2),
+            plan("user:vip:", deletes, 3),
+        ]);
+        let pool = |verb, key: &str| table.route(verb, key.as_bytes()).map(|route| table.routes[route].pool);
+        assert_eq!(pool(Verb::Get, "else"), Some(0));
+        assert_eq!(pool(Verb::Get, "user:1"), Some(1));
+        assert_eq!(pool(Verb::Delete, "user:1"), Some(2));
+        assert_eq!(pool(Verb::Delete, "user:vip:1"), Some(3));
+        assert_eq!(pool(Verb::Get, "user:vip:1"), Some(1), "the longer prefix has nothing for get");
+        assert_eq!(pool(Verb::Get, "user"), Some(0));
+    }
+
+    #[test]
+    fn a_key_without_a_route_has_none() {
+        let table = table(vec![plan("a", Verbs::ALL, 0)]);
+        assert!(table.route(Verb::Get, b"b").is_none() && table.route(Verb::Get, b"").is_none());
+        assert_eq!(table.only_route(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn the_search_finds_what_comparing_with_every_route_finds(
+            prefixes in prop::collection::btree_set("[ab]{0,4}", 0..12),
+            key in "[abc]{0,6}",
+        ) {
+            let routes = prefixes.iter().enumerate().map(|(pool, prefix)| plan(prefix, Verbs::ALL, pool)).collect();
+            let table = table(routes);
+            let found = table.route(Verb::Get, key.as_bytes()).map(|place| table.routes[place].prefix.clone());
+            let longest = prefixes.iter().filter(|prefix| key.starts_with(prefix.as_str())).max_by_key(|prefix| prefix.len());
+            prop_assert_eq!(found, longest.map(|prefix| prefix.clone().into_bytes()));
+        }
+    }
+
+    /// A pool of shards with another one that stands in for it.
+    fn with_stand_in(expiry: Option<u64>) -> Arc<Table> {
+        let rules = Rules { writes: Writes::Owner, ..Rules::default() };
+        let seats = vec![Seat::of("127.0.0.1:1"), Seat::of("127.0.0.1:2")];
+        let mut layout = Layout::of_one_pool(seats, rules.clone());
+        let expiry = expiry.map(std::time::Duration::from_secs);
+        layout.pools[0].fallbacks = vec![Fallback { pool: 1, expiry }];
+        layout.pools.push(PoolPlan {
+            name: "spare".into(),
+            seats: vec![Seat::of("127.0.0.1:3")],
+            rules,
+            fallbacks: Vec::new(),
+            failover_limit: None,
+            source: None,
+        });
+        Fleet::new(&layout, true).unwrap().table()
+    }
+
+    fn strays(table: &Table, now: u64) -> Vec<usize> {
+        let mut slots = Vec::new();
+        table.each_stray(0, b"key", now, &mut |server| slots.push(server.slot));
+        slots
+    }
+
+    #[test]
+    fn another_pool_stands_in_and_is_made_to_forget() {
+        let table = with_stand_in(Some(10));
+        let own = Taker { pool: 0, expiry_s: None };
+        assert_eq!(table.taker(0, b"key", true, 0), own);
+        assert!(table.is_simple(0, 0));
+        table.pools[0].owner(b"key").health.wish(Wish::Down);
+        assert_eq!(table.taker(0, b"key", false, 1), Taker { pool: 1, expiry_s: Some(10) });
+        assert!(!table.is_simple(0, 2));
+        assert_eq!(strays(&table, 2), [2]);
+        assert_eq!(strays(&table, 11_000_000_000), [0; 0], "it has expired there");
+        table.servers[2].health.wish(Wish::Down);
+        assert_eq!(table.taker(0, b"key", true, 3), own, "nobody is there: the error is its own");
+    }
+
+    #[test]
+    fn what_never_expires_there_is_forgotten_there_for_ever() {
+        let table = with_stand_in(None);
+        table.pools[0].owner(b"key").health.wish(Wish::Down);
+        assert_eq!(table.taker(0, b"key", false, 1).expiry_s, None);
+        assert_eq!(strays(&table, u64::MAX - 1), [2]);
+    }
+}

@@ -1,0 +1,92 @@
+//! `posthaste admin` for cache tiers: servers and their states, pools, routes, the way of a key.
+
+use std::error::Error;
+use std::path::Path;
+
+use posthaste_server::cache::explain;
+use posthaste_server::cache::fleet::Fleet;
+use serde_json::{Value as Json, json};
+
+use crate::admin::table;
+use crate::cache;
+use crate::config::{self, Misuse};
+use crate::flags::{Program, ReachCache, WebReach};
+use crate::web::Web;
+
+type Done = Result<(), Box<dyn Error>>;
+
+/// What is answered as an array of objects.
+pub(crate) fn rows(reach: &ReachCache, path: &str) -> Done {
+    let answer = ask(reach, path, None)?;
+    show(reach, &answer);
+    Ok(())
+}
+
+/// Takes a server out, spares it, or lets it take part.
+pub(crate) fn set_state(reach: &ReachCache, name: &str, state: &str) -> Done {
+    show(reach, &ask(reach, "/v1/servers/state", Some(&json!({ "server": name, "state": state })))?);
+    Ok(())
+}
+
+/// Asks a cache tier, which has no accounts.
+fn ask(reach: &ReachCache, path: &str, told: Option<&Json>) -> Result<Json, Box<dyn Error>> {
+    Web::new(&WebReach { http: reach.http.clone(), user: None, secret_file: None })?.exchange(path, told)
+}
+
+/// Text as it stands in a query.
+fn quoted(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    text.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
+fn show(reach: &ReachCache, answer: &Json) {
+    let rows = answer.as_object().and_then(|lists| lists.values().find_map(Json::as_array));
+    match rows {
+        Some(rows) if !reach.json => print!("{}", table(rows)),
+        _ => println!("{answer:#}"),
+    }
+}
+
+/// Where a key goes: by the routes of a tier that runs, or by a file.
+pub(crate) fn explain(reach: &ReachCache, key: &str, command: &str, file: Option<&Path>) -> Done {
+    let answer = match file {
+        Some(file) => by_file(key, command, file)?,
+        None => {
+            let path = format!("/v1/routes/explain?key={}&command={}", quoted(key), quoted(command));
+            ask(reach, &path, None)?
+        }
+    };
+    if reach.json {
+        println!("{answer:#}");
+        return Ok(());
+    }
+    for sentence in answer["sentences"].as_array().into_iter().flatten().filter_map(Json::as_str) {
+        println!("{sentence}");
+    }
+    Ok(())
+}
+
+fn by_file(key: &str, command: &str, file: &Path) -> Result<Json, Box<dyn Error>> {
+    let words = ["posthaste".into(), "cache".into(), "--config".into(), file.as_os_str().to_owned()];
+    let Program::Cache(flags) =
+        config::program(words.into()).map_err(|refusal| Misuse(refusal.to_string()))?
+    else {
+        return Err("this is no cache tier".into());
+    };
+    let layout = cache::layout(&flags).map_err(Misuse)?;
+    let fleet = Fleet::new(&layout, true).map_err(Misuse)?;
+    let explained = explain::explain(&fleet.table(), command, key).map_err(Misuse)?;
+    Ok(serde_json::to_value(explained)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_in_a_query_is_the_key() {
+        assert_eq!(quoted("user:7/é&x"), "user%3A7%2F%C3%A9%26x");
+    }
+}

@@ -1,0 +1,280 @@
+//! mcrouter's JSON: a tree of route handles. Each handle becomes a pool with what it adds to the pool under it, or a list of
+//! routes.
+
+use serde_json::{Map, Value as Json};
+
+use super::{Import, Pool, Route, Server, quoted};
+
+/// The JSON without the comments that mcrouter allows in it.
+pub(super) fn without_comments(text: &str) -> String {
+    let (mut bare, mut rest) = (String::with_capacity(text.len()), text);
+    let mut in_string = false;
+    while let Some(letter) = rest.chars().next() {
+        let taken = match letter {
+            '\\' if in_string => rest.chars().take(2).map(char::len_utf8).sum(),
+            '/' if !in_string && rest.starts_with("//") => {
+                rest = rest.find('\n').map_or("", |end| &rest[end..]);
+                continue;
+            }
+            '/' if !in_string && rest.starts_with("/*") => {
+                rest = rest.find("*/").map_or("", |end| &rest[end + 2..]);
+                continue;
+            }
+            letter => letter.len_utf8(),
+        };
+        in_string ^= letter == '"';
+        bare.push_str(&rest[..taken]);
+        rest = &rest[taken..];
+    }
+    bare
+}
+
+pub(super) fn read(text: &str) -> Result<Import, String> {
+    let file: Json = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
+    let mut reader =
+        Reader { pools: file["pools"].as_object().cloned().unwrap_or_default(), import: Import::default() };
+    let route = match (&file["route"], file["routes"].as_array().map(Vec::as_slice)) {
+        (Json::Null, Some([first, others @ ..])) => {
+            if !others.is_empty() {
+                reader.import.leave_out("routes: all but the first; keys have no routing prefix here");
+            }
+            &first["route"]
+        }
+        (route, _) => route,
+    };
+    reader.routes("", &[], route)?;
+    for field in file.as_object().into_iter().flat_map(Map::keys) {
+        if !["pools", "route", "routes"].contains(&field.as_str()) {
+            reader.import.leave_out(format!("{field}: it has no counterpart"));
+        }
+    }
+    if reader.import.routes.is_empty() {
+        return Err("nothing of it has a counterpart: no pool is routed to".into());
+    }
+    Ok(reader.import)
+}
+
+struct Reader {
+    pools: Map<String, Json>,
+    import: Import,
+}
+
+/// The type of a handle and the handle: `"PoolRoute|main"` is short for a table.
+fn kind(route: &Json) -> (&str, Option<&str>) {
+    match route.as_str() {
+        Some(text) => text.split_once('|').map_or((text, None), |(kind, rest)| (kind, Some(rest))),
+        None => (route["type"].as_str().unwrap_or_default(), None),
+    }
+}
+
+impl Reader {
+    /// The routes for keys with this prefix and these commands.
+    fn routes(&mut self, prefix: &str, commands: &[String], route: &Json) -> Result<(), String> {
+        match kind(route).0 {
+            "PrefixSelectorRoute" => {
+                for (more, under) in route["policies"].as_object().into_iter().flatten() {
+                    self.routes(&format!("{prefix}{more}"), commands, under)?;
+                }
+                if route["wildcard"].is_null() {
+                    Ok(())
+                } else {
+                    self.routes(prefix, commands, &route["wildcard"])
+                }
+            }
+            "OperationSelectorRoute" => {
+                for (command, under) in route["operation_policies"].as_object().into_iter().flatten() {
+                    self.routes(prefix, &ours(command), under)?;
+                }
+                let default = &route["default_policy"];
+                if default.is_null() { Ok(()) } else { self.routes(prefix, commands, default) }
+            }
+            "ShadowRoute" => {
+                let child = if route["child"].is_null() { &route["children"] } else { &route["child"] };
+                let before = self.import.routes.len();
+                self.routes(prefix, commands, child)?;
+                let shadow = self.shadow(&route["shadows"][0])?;
+                self.import.routes[before..].iter_mut().for_each(|route| route.shadow.clone_from(&shadow));
+                Ok(())
+            }
+            _ => {
+                if let Some(pool) = self.pool(route)? {
+                    let (prefix, commands) = (prefix.to_owned(), commands.to_vec());
+                    self.import.routes.push(Route { prefix, commands, pool, shadow: None });
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn shadow(&mut self, shadow: &Json) -> Result<Option<(String, f64)>, String> {
+        let share = shadow["key_fraction_range"][1].as_f64().filter(|share| *share > 0.0 && *share <= 1.0);
+        if !shadow["index_range"].is_null() {
+            self.import.leave_out("index_range of a shadow: keys are chosen, not servers");
+        }
+        Ok(self.pool(&shadow["target"])?.map(|pool| (pool, share.unwrap_or(1.0))))
+    }
+
+    /// The pool that a handle comes to. None: it has no counterpart, which was said.
+    fn pool(&mut self, route: &Json) -> Result<Option<String>, String> {
+        let (kind, short) = kind(route);
+        let answer = match kind {
+            "AllSyncRoute" => Some("all"),
+            "AllFastestRoute" => Some("any"),
+            "AllMajorityRoute" => Some("majority"),
+            "AllInitialRoute" => Some("first"),
+            "AllAsyncRoute" => Some("none"),
+            _ => None,
+        };
+        if let Some(answer) = answer {
+            let under = short.map_or(route["children"].clone(), |short| Json::from(short));
+            return self.copies(answer, &under);
+        }
+        match kind {
+            "PoolRoute" | "Pool" | "HashRoute" => self.sharded(route, short).map(Some),
+            "FailoverRoute" => self.failover(&route["children"], None),
+            "FailoverWithExptimeRoute" => {
+                let mut children = vec![route["normal"].clone()];
+                children.extend(list(&route["failover"]).into_iter().cloned());
+                self.failover(&Json::from(children), Some(route["failover_exptime"].as_u64().unwrap_or(60)))
+            }
+            "WarmUpRoute" => {
+                let (Some(cold), Some(warm)) = (self.pool(&route["cold"])?, self.pool(&route["warm"])?)
+                else {
+                    return Ok(None);
+                };
+                Ok(Some(self.derived(&cold, vec![("warm-from", quoted(&warm))])))
+            }
+            kind => {
+                let under = ["child", "target", "children"].map(|field| &route[field]);
+                let under = under.into_iter().find(|under| !under.is_null());
+                self.import.leave_out(format!(
+                    "{kind}: it has no counterpart{}",
+                    match under {
+                        Some(_) => "; what is under it is taken",
+                        None => "",
+                    }
+                ));
+                let first = under.map(|under| list(under).into_iter().next().cloned().unwrap_or_default());
+                first.map_or(Ok(None), |first| self.pool(&first))
+            }
+        }
+    }
+
+    /// Servers that share keys.
+    fn sharded(&mut self, route: &Json, short: Option<&str>) -> Result<String, String> {
+        let name =
+            short.or(route["pool"].as_str()).or(route["pool"]["name"].as_str()).unwrap_or("main").to_owned();
+        let servers = self.servers(&name, &route["pool"])?;
+        let hash = route["hash"].as_str().or(route["hash"]["hash_func"].as_str()).unwrap_or("Ch3");
+        if servers.len() > 1 && hash != "Ch3" {
+            self.import.leave_out(format!("hash {hash} of pool {name}: keys move, by hash mcrouter (ch3)"));
+        }
+        if !route["hash"]["salt"].is_null() {
+            self.import.leave_out(format!("the salt of pool {name}'s hash: keys move"));
+        }
+        Ok(self.add(&name, servers, vec![("writes", quoted("owner")), ("hash", quoted("mcrouter"))]))
+    }
+
+    /// Servers that hold the same keys.
+    fn copies(&mut self, answer: &str, under: &Json) -> Result<Option<String>, String> {
+        let mut servers = Vec::new();
+        let mut names = Vec::new();
+        for child in list(under) {
+            match kind(child) {
+                ("Pool" | "PoolRoute", Some(name)) => {
+                    servers.extend(self.servers(name, &Json::Null)?);
+                    names.push(name.to_owned());
+                }
+                (kind, _) => {
+                    self.import.leave_out(format!(
+                        "{kind} under a route to all: only pools of servers can be there"
+                    ));
+                }
+            }
+        }
+        if servers.is_empty() {
+            return Ok(None);
+        }
+        let fields = vec![("writes", quoted("all")), ("answer", quoted(answer))];
+        Ok(Some(self.add(&names.join("-"), servers, fields)))
+    }
+
+    /// A pool with others that stand in for it.
+    fn failover(&mut self, children: &Json, expiry_s: Option<u64>) -> Result<Option<String>, String> {
+        let mut pools = Vec::new();
+        for child in list(children) {
+            pools.extend(self.pool(child)?);
+        }
+        let [first, others @ ..] = pools.as_slice() else { return Ok(None) };
+        let fields = match (expiry_s, others) {
+            (_, []) => return Ok(Some(first.clone())),
+            (Some(expiry), [gutter, rest @ ..]) => {
+                if !rest.is_empty() {
+                    self.import.leave_out("failover with a short expiry: all pools but the first");
+                }
+                vec![("gutter", quoted(gutter)), ("gutter-expiry", quoted(&format!("{}s", expiry.max(1))))]
+            }
+            (None, others) => {
+                let names: Vec<String> = others.iter().map(|name| quoted(name)).collect();
+                vec![("failover", format!("[{}]", names.join(", ")))]
+            }
+        };
+        Ok(Some(self.derived(first, fields)))
+    }
+
+    fn servers(&mut self, name: &str, inline: &Json) -> Result<Vec<Server>, String> {
+        let pool = self.pools.get(name).unwrap_or(inline);
+        let servers = pool["servers"].as_array().ok_or_else(|| format!("pool {name} has no servers"))?;
+        let server = |text: &Json| {
+            let text = text.as_str().ok_or_else(|| format!("pool {name}: a server is a text HOST:PORT"))?;
+            // HOST:PORT:PROTOCOL:SECURITY; the last two may be missing.
+            let start = text.find(']').unwrap_or(0);
+            let end = text[start..].match_indices(':').nth(1).map_or(text.len(), |(end, _)| start + end);
+            Ok(Server { address: text[..end].to_owned(), name: None, weight: 1 })
+        };
+        servers.iter().map(server).collect()
+    }
+
+    /// The name of a pool with these fields: one that is there already, or a new one.
+    fn add(&mut self, name: &str, servers: Vec<Server>, fields: Vec<(&'static str, String)>) -> String {
+        let same = |pool: &&Pool| pool.servers == servers && pool.fields == fields;
+        if let Some(pool) = self.import.pools.iter().find(same) {
+            return pool.name.clone();
+        }
+        let is_taken = |name: &str| self.import.pools.iter().any(|pool| pool.name == name);
+        let mut names =
+            std::iter::once(name.to_owned()).chain((2..).map(|number| format!("{name}-{number}")));
+        let name = names.find(|name| !is_taken(name)).unwrap_or_default();
+        self.import.pools.push(Pool { name: name.clone(), servers, fields });
+        name
+    }
+
+    /// A pool with the servers of another and more fields.
+    fn derived(&mut self, of: &str, more: Vec<(&'static str, String)>) -> String {
+        let pool = self.import.pools.iter().find(|pool| pool.name == of).cloned().unwrap_or_default();
+        self.add(of, pool.servers, [pool.fields, more].concat())
+    }
+}
+
+/// A list, or one alone.
+fn list(value: &Json) -> Vec<&Json> {
+    match value {
+        Json::Array(values) => values.iter().collect(),
+        Json::Null => Vec::new(),
+        value => vec![value],
+    }
+}
+
+/// Our words for a command of mcrouter.
+fn ours(command: &str) -> Vec<String> {
+    let words: &[&str] = match command {
+        "get" => &["get", "mg"],
+        "gets" => &["gets"],
+        "gat" => &["gat"],
+        "gats" => &["gats"],
+        "set" => &["set", "ms"],
+        "delete" => &["delete", "md"],
+        command => return vec![command.to_owned()],
+    };
+    words.iter().map(ToString::to_string).collect()
+}

@@ -1,0 +1,274 @@
+//! `posthaste cache --import FILE`: configurations of mcrouter (JSON) and twemproxy (YAML) as files of ours.
+//!
+//! What has a counterpart is written; what has none is said, one line for each, above the file and on stderr. Nothing is left out
+//! in silence, above all not what would make keys move.
+
+mod mcrouter;
+mod twemproxy;
+mod yaml;
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+use posthaste_server::cache::rules::Rules;
+
+use crate::config::Misuse;
+use crate::pools;
+
+/// A pool to be written.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Pool {
+    name: String,
+    servers: Vec<Server>,
+    /// Further fields, as TOML has them.
+    fields: Vec<(&'static str, String)>,
+}
+
+/// A server in it.
+#[derive(Clone, Debug, PartialEq)]
+struct Server {
+    address: String,
+    name: Option<String>,
+    weight: u32,
+}
+
+/// A route to be written.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Route {
+    prefix: String,
+    commands: Vec<String>,
+    pool: String,
+    shadow: Option<(String, f64)>,
+}
+
+/// What a file becomes.
+#[derive(Debug, Default)]
+struct Import {
+    /// Fields of `[cache]`, as TOML has them.
+    options: Vec<(&'static str, String)>,
+    pools: Vec<Pool>,
+    routes: Vec<Route>,
+    /// What has no counterpart.
+    left_out: Vec<String>,
+}
+
+/// Reads a file and writes ours to stdout. `pool` chooses one of several.
+pub(crate) fn run(path: &Path, pool: Option<&str>) -> Result<(), Box<dyn Error>> {
+    let shown = path.display();
+    let text = fs::read_to_string(path).map_err(|error| Misuse(format!("cannot read {shown}: {error}")))?;
+    let import = read(&text, pool).map_err(|error| Misuse(format!("{shown}: {error}")))?;
+    for what in &import.left_out {
+        eprintln!("left out: {what}");
+    }
+    let toml = import.toml(&shown.to_string());
+    // What is written must be what we read; anything else would be a mistake of ours.
+    pools::layout(&toml, Vec::new(), &Rules::default())
+        .map_err(|wrong| wrong.tell("the translation", &toml))?;
+    Ok(std::io::stdout().write_all(toml.as_bytes())?)
+}
+
+fn read(text: &str, pool: Option<&str>) -> Result<Import, String> {
+    let bare = mcrouter::without_comments(text);
+    if bare.trim_start().starts_with('{') { mcrouter::read(&bare) } else { twemproxy::read(text, pool) }
+}
+
+impl Import {
+    fn leave_out(&mut self, what: impl Into<String>) {
+        let what = what.into();
+        if !self.left_out.contains(&what) {
+            self.left_out.push(what);
+        }
+    }
+
+    fn toml(&self, from: &str) -> String {
+        let mut text = format!("# Translated from {from}.\n");
+        for what in &self.left_out {
+            let _ = writeln!(text, "# Left out: {what}");
+        }
+        text += "\n[cache]\n";
+        fields(&mut text, &self.options);
+        for pool in &self.pools {
+            let _ = writeln!(text, "\n[cache.pools.{}]", quoted(&pool.name));
+            text += "servers = [\n";
+            for server in &pool.servers {
+                let _ = writeln!(text, "    {},", server.toml());
+            }
+            text += "]\n";
+            fields(&mut text, &pool.fields);
+        }
+        for route in &self.routes {
+            text += "\n[[cache.routes]]\n";
+            if !route.prefix.is_empty() {
+                let _ = writeln!(text, "prefix = {}", quoted(&route.prefix));
+            }
+            if !route.commands.is_empty() {
+                let words: Vec<String> = route.commands.iter().map(|word| quoted(word)).collect();
+                let _ = writeln!(text, "commands = [{}]", words.join(", "));
+            }
+            let _ = writeln!(text, "pool = {}", quoted(&route.pool));
+            if let Some((pool, share)) = &route.shadow {
+                let _ = writeln!(text, "shadow = {}\nshadow-share = {share}", quoted(pool));
+            }
+        }
+        text
+    }
+}
+
+impl Server {
+    fn toml(&self) -> String {
+        if self.name.is_none() && self.weight == 1 {
+            return quoted(&self.address);
+        }
+        let mut text = format!("{{ address = {}", quoted(&self.address));
+        if let Some(name) = &self.name {
+            let _ = write!(text, ", name = {}", quoted(name));
+        }
+        if self.weight != 1 {
+            let _ = write!(text, ", weight = {}", self.weight);
+        }
+        text + " }"
+    }
+}
+
+fn fields(text: &mut String, fields: &[(&str, String)]) {
+    for (name, value) in fields {
+        let _ = writeln!(text, "{name} = {value}");
+    }
+}
+
+/// A text as TOML writes it.
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What becomes of a text, checked to be a good file of ours.
+    fn imported(text: &str) -> (String, Vec<String>) {
+        let import = read(text, None).unwrap();
+        let toml = import.toml("x");
+        if let Err(wrong) = pools::layout(&toml, Vec::new(), &Rules::default()) {
+            panic!("{}", wrong.tell("x", &toml));
+        }
+        (toml, import.left_out)
+    }
+
+    #[test]
+    fn twemproxys_pool_keeps_its_keys_where_they_are() {
+        let (toml, left_out) = imported(
+            "alpha:\n  listen: 127.0.0.1:22121\n  hash: fnv1a_64\n  distribution: ketama\n  hash_tag: \"{}\"\n  \
+             auto_eject_hosts: true\n  timeout: 400\n  servers:\n   - 127.0.0.1:11211:1 one\n   - 127.0.0.1:11212:3 two\n",
+        );
+        for line in [
+            "listen = \"127.0.0.1:22121\"",
+            "server-timeout = \"400ms\"",
+            "hash = \"twemproxy\"",
+            "hash-tag = \"{}\"",
+            "writes = \"owner\"",
+            "{ address = \"127.0.0.1:11212\", name = \"two\", weight = 3 }",
+        ] {
+            assert!(toml.contains(line), "{line} in {toml}");
+        }
+        assert!(left_out.len() == 1 && left_out[0].contains("auto_eject_hosts"), "{left_out:?}");
+    }
+
+    #[test]
+    fn what_would_move_keys_is_said() {
+        let text = "a:\n  listen: 127.0.0.1:1\n  hash: hsieh\n  servers:\n   - 127.0.0.1:11211:1\n";
+        let (_, left_out) = imported(text);
+        assert!(
+            left_out.iter().any(|what| what.contains("hsieh") && what.contains("keys move")),
+            "{left_out:?}"
+        );
+        let modula = "a:\n  listen: 127.0.0.1:1\n  hash: crc32a\n  distribution: modula\n  servers:\n   \
+                      - 10.0.0.3:11212:1\n   - 10.0.0.1:11211:1\n";
+        let (toml, left_out) = imported(modula);
+        assert!(left_out.is_empty() && toml.contains("modulo-crc32"), "{left_out:?}");
+        // twemproxy sorts servers by name, shorter names first.
+        assert!(toml.find("10.0.0.1") < toml.find("10.0.0.3"), "{toml}");
+    }
+
+    #[test]
+    fn pools_of_twemproxy_that_listen_by_themselves_are_chosen() {
+        let text = "a:\n  servers:\n   - 127.0.0.1:1:1\nb:\n  servers:\n   - 127.0.0.1:2:1\n";
+        assert!(read(text, None).unwrap_err().contains("--pool"));
+        assert_eq!(read(text, Some("b")).unwrap().pools[0].servers[0].address, "127.0.0.1:2");
+        assert!(read(text, Some("c")).unwrap_err().contains("a, b"));
+        assert!(
+            read("a:\n  redis: true\n  servers:\n   - 127.0.0.1:1:1\n", None).unwrap_err().contains("redis")
+        );
+    }
+
+    const MCROUTER: &str = r#"
+/* pools and routes */
+{
+  "pools": {
+    "main": { "servers": ["10.0.0.1:11211", "10.0.0.2:11211:ascii:plain"] }, // two
+    "copies": { "servers": ["10.0.1.1:11211", "10.0.1.2:11211"] },
+    "spare": { "servers": ["10.0.2.1:11211"] },
+    "trial": { "servers": ["10.0.3.1:11211"] }
+  },
+  "route": {
+    "type": "PrefixSelectorRoute",
+    "policies": {
+      "user:": {
+        "type": "FailoverWithExptimeRoute",
+        "normal": { "type": "PoolRoute", "pool": "main", "hash": "Crc32" },
+        "failover": "PoolRoute|spare",
+        "failover_exptime": 30
+      },
+      "copy:": {
+        "type": "OperationSelectorRoute",
+        "default_policy": { "type": "AllMajorityRoute", "children": "Pool|copies" },
+        "operation_policies": { "delete": "PoolRoute|main" }
+      },
+      "odd:": { "type": "BigValueRoute", "child": "PoolRoute|main" }
+    },
+    "wildcard": {
+      "type": "ShadowRoute",
+      "child": "PoolRoute|main",
+      "shadows": [{ "target": "PoolRoute|trial", "key_fraction_range": [0, 0.1] }]
+    }
+  }
+}
+"#;
+
+    #[test]
+    fn mcrouters_routes_are_translated_as_far_as_they_have_counterparts() {
+        let (toml, left_out) = imported(MCROUTER);
+        let layout = pools::layout(&toml, Vec::new(), &Rules::default()).unwrap();
+        let pool = |name: &str| {
+            layout.pools.iter().find(|pool| pool.name == name).unwrap_or_else(|| panic!("{toml}"))
+        };
+        let route = |prefix: &str| {
+            let routes = layout.routes.iter().filter(|route| route.prefix == prefix.as_bytes());
+            routes.map(|route| layout.pools[route.pool].name.as_str()).collect::<Vec<_>>()
+        };
+        let users = route("user:");
+        assert_eq!(pool(users[0]).fallbacks.len(), 1);
+        assert_eq!(pool(users[0]).fallbacks[0].expiry, Some(std::time::Duration::from_secs(30)));
+        assert_eq!(pool("copies").rules.answer.to_string(), "majority");
+        assert_eq!(route("copy:"), ["main", "copies"]);
+        assert_eq!(route("odd:"), ["main"]);
+        assert_eq!(route(""), ["main"]);
+        assert!(toml.contains("shadow = \"trial\"\nshadow-share = 0.1"), "{toml}");
+        assert_eq!(pool("main").rules.hash, posthaste_server::cache::placement::Hash::Mcrouter);
+        assert!(left_out.iter().any(|what| what.contains("BigValueRoute")), "{left_out:?}");
+        assert!(
+            left_out.iter().any(|what| what.contains("Crc32") && what.contains("keys move")),
+            "{left_out:?}"
+        );
+    }
+
+    #[test]
+    fn what_is_neither_is_refused() {
+        for text in ["", "7", "{ \"pools\": {} }", "{", "- a\n- b\n"] {
+            assert!(read(text, None).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! twemproxy's YAML: each pool listens by itself, and so becomes a file of its own.
+//!
+//! Its keys are placed by a hash and a distribution; three pairs of those have counterparts here.
+
+use serde_json::{Map, Value as Json};
+
+use super::yaml;
+use super::{Import, Pool, Route, Server, quoted};
+
+/// What is understood of a pool, or makes no difference here.
+const KNOWN: [&str; 12] = [
+    "listen",
+    "hash",
+    "distribution",
+    "hash_tag",
+    "timeout",
+    "servers",
+    "redis",
+    "client_connections",
+    "auto_eject_hosts",
+    "backlog",
+    "preconnect",
+    "tcpkeepalive",
+];
+
+pub(super) fn read(text: &str, wanted: Option<&str>) -> Result<Import, String> {
+    let file = yaml::read(text).map_err(|error| format!("not YAML: {error}"))?;
+    let pools = file.as_object().ok_or("neither mcrouter's JSON nor twemproxy's YAML")?;
+    let names: Vec<&str> = pools.keys().map(String::as_str).collect();
+    let name = match (wanted, names.as_slice()) {
+        (Some(wanted), _) => names
+            .iter()
+            .find(|name| **name == wanted)
+            .ok_or_else(|| format!("there is no pool {wanted}; there are {}", names.join(", ")))?,
+        (None, [only]) => only,
+        (None, _) => {
+            let all = names.join(", ");
+            return Err(format!(
+                "pools {all} listen by themselves and need a posthaste cache each: choose one with --pool NAME"
+            ));
+        }
+    };
+    let fields = pools[*name].as_object().ok_or_else(|| format!("pool {name} has no servers"))?;
+    if fields.get("redis").is_some_and(|redis| redis == "true") {
+        return Err(format!("pool {name} speaks redis, and this router speaks memcached"));
+    }
+    let mut import = Import::default();
+    pool(&mut import, name, fields)?;
+    import.routes.push(Route { pool: (*name).to_owned(), ..Route::default() });
+    Ok(import)
+}
+
+fn pool(import: &mut Import, name: &str, yaml: &Map<String, Json>) -> Result<(), String> {
+    let text = |field: &str| yaml.get(field).and_then(Json::as_str);
+    let number = |field: &str| text(field).and_then(|text| text.parse::<u64>().ok());
+    let servers = yaml.get("servers").and_then(Json::as_array);
+    let servers = servers.ok_or_else(|| format!("pool {name} has no servers"))?.iter();
+    let mut servers: Vec<Server> =
+        servers.map(|text| server(text.as_str().unwrap_or_default())).collect::<Result<_, _>>()?;
+    let (hash, distribution) = (text("hash").unwrap_or("fnv1a_64"), text("distribution").unwrap_or("ketama"));
+    let placement = placement(import, hash, distribution, &mut servers);
+    let mut fields = vec![("writes", quoted("owner")), ("hash", quoted(placement))];
+    fields.extend(text("hash_tag").map(|tag| ("hash-tag", quoted(tag))));
+    if let Some(listen) = text("listen") {
+        // A path may have permissions behind it.
+        let listen = listen.split(' ').next().unwrap_or_default();
+        import.options.push(("listen", quoted(&address(listen))));
+    }
+    if let Some(timeout) = number("timeout") {
+        import.options.push(("server-timeout", quoted(&format!("{}ms", timeout.max(10)))));
+    }
+    if let Some(clients) = number("client_connections").filter(|clients| *clients > 0) {
+        import.options.push(("max-clients", clients.to_string()));
+    }
+    if text("auto_eject_hosts") == Some("true") {
+        import.leave_out(
+            "auto_eject_hosts: keys of a server that is lost stay its keys, and are errors until it is back; \
+             to have others stand in, add gutter = \"POOL\"",
+        );
+    }
+    for strange in yaml.keys().filter(|field| !KNOWN.contains(&field.as_str())) {
+        import.leave_out(format!("{strange}: it has no counterpart"));
+    }
+    import.pools.push(Pool { name: name.to_owned(), servers, fields });
+    Ok(())
+}
+
+/// `HOST:PORT:WEIGHT NAME` or `/PATH:WEIGHT NAME`; the name may be missing.
+fn server(text: &str) -> Result<Server, String> {
+    let (place, name) = text.split_once(' ').map_or((text, None), |(place, name)| (place, Some(name.trim())));
+    let wrong = || format!("server {text:?}: HOST:PORT:WEIGHT is expected");
+    let (place, weight) = place.rsplit_once(':').ok_or_else(wrong)?;
+    let weight = weight.parse().map_err(|_| wrong())?;
+    Ok(Server { address: address(place), name: name.map(str::to_owned), weight })
+}
+
+fn address(place: &str) -> String {
+    if place.starts_with('/') { format!("unix:{place}") } else { place.to_owned() }
+}
+
+/// The placement that is closest.
+fn placement(import: &mut Import, hash: &str, distribution: &str, servers: &mut [Server]) -> &'static str {
+    match (distribution, hash) {
+        ("ketama", "fnv1a_64") => "twemproxy",
+        ("ketama", "md5") => "ketama",
+        ("modula", "crc32a") if servers.iter().all(|server| server.weight == 1) => {
+            // Its list is sorted by name, shorter names first; a name is the address unless it is given, without the
+            // usual port.
+            servers.sort_by_key(|server| {
+                let name = server.name.clone().unwrap_or_else(|| server.address.clone());
+                let name = name.strip_suffix(":11211").map_or(name.clone(), str::to_owned);
+                (name.len(), name)
+            });
+            "modulo-crc32"
+        }
+        _ => {
+            import.leave_out(format!(
+                "hash {hash} with distribution {distribution}: keys move, by hash twemproxy"
+            ));
+            "twemproxy"
+        }
+    }
+}

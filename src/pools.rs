@@ -1,0 +1,523 @@
+//! Pools and routes of the cache tier's file: read into a layout, every mistake with its line.
+//!
+//! What a pool does not say holds as `[cache]` or the flags say it. Pools are named in the file before or after they are
+//! mentioned; what mentions them is understood when all are known.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use posthaste_server::cache::backend::Backend;
+use posthaste_server::cache::layout::{
+    DEFAULT_POOL, Fallback, Layout, PoolPlan, RoutePlan, Seat, ShadowPlan, Source, Verbs,
+};
+use posthaste_server::cache::pool::LONGEST_EXPIRY_S;
+use posthaste_server::cache::rules::{Answer, KeyPart, Reads, Rules, Writes};
+
+use crate::flags::some_time;
+use crate::placed::{Fields, Placed, Wrong, parse};
+
+/// The tables of `[cache]` that are no options.
+pub(crate) const POOLS: &str = "pools";
+pub(crate) const ROUTES: &str = "routes";
+
+const POOL_FIELDS: [&str; 14] = [
+    "servers",
+    "writes",
+    "reads",
+    "multiget",
+    "hash",
+    "hash-tag",
+    "hash-stop",
+    "answer",
+    "failover",
+    "failover-limit",
+    "gutter",
+    "gutter-expiry",
+    "below",
+    "warm-from",
+];
+const SERVER_FIELDS: [&str; 3] = ["address", "name", "weight"];
+const ROUTE_FIELDS: [&str; 6] = ["prefix", "strip", "commands", "pool", "shadow", "shadow-share"];
+
+/// How long what is stored in a gutter lives, unless the file says it.
+const GUTTER_EXPIRY: Duration = Duration::from_secs(10);
+
+/// Heaviest server.
+const WEIGHT_MAX: u32 = 1000;
+
+/// Reads the pools and routes of a file's text. `seats` are the servers of the flags, `rules` what holds for pools that
+/// do not say otherwise.
+pub(crate) fn layout(text: &str, seats: Vec<Seat>, rules: &Rules) -> Result<Layout, Wrong> {
+    let file = parse(text)?;
+    let cache = file.get_ref().get("cache").and_then(|cache| cache.get_ref().as_table());
+    let pools = cache.and_then(|cache| cache.get(POOLS));
+    let routes = cache.and_then(|cache| cache.get(ROUTES));
+    let mut layout =
+        if seats.is_empty() { Layout::default() } else { Layout::of_one_pool(seats, rules.clone()) };
+    let tables = match pools {
+        Some(pools) => named_tables(pools)?,
+        None => Vec::new(),
+    };
+    for (name, at, _) in &tables {
+        if layout.pools.iter().any(|pool| pool.name == *name) {
+            return Err(Wrong::new(
+                *at,
+                format!("pool {name} is there already: the options `server` make it"),
+            ));
+        }
+        layout.pools.push(empty(name));
+    }
+    let numbers: BTreeMap<String, usize> =
+        layout.pools.iter().map(|pool| pool.name.clone()).zip(0..).collect();
+    for (name, _, table) in &tables {
+        let fields = Fields::of(table, &POOL_FIELDS)?;
+        layout.pools[numbers[*name]] = pool(name, &fields, &numbers, rules)?;
+    }
+    check_sources(&layout, &tables)?;
+    if let Some(routes) = routes {
+        layout.routes = self::routes(routes, &numbers, layout.routes)?;
+    }
+    if layout.routes.is_empty() && !layout.pools.is_empty() {
+        let at = pools.map_or(0, |pools| pools.span().start);
+        layout.routes = vec![catch_all(only_pool(&layout, at)?)];
+    }
+    Ok(layout)
+}
+
+fn empty(name: &str) -> PoolPlan {
+    PoolPlan {
+        name: name.to_owned(),
+        seats: Vec::new(),
+        rules: Rules::default(),
+        fallbacks: Vec::new(),
+        failover_limit: None,
+        source: None,
+    }
+}
+
+fn catch_all(pool: usize) -> RoutePlan {
+    RoutePlan { prefix: Vec::new(), strip: false, verbs: Verbs::ALL, pool, shadow: None }
+}
+
+/// Without routes all keys go to the only pool, or to the one that is named so.
+fn only_pool(layout: &Layout, at: usize) -> Result<usize, Wrong> {
+    match layout.pools.iter().position(|pool| pool.name == DEFAULT_POOL) {
+        Some(pool) => Ok(pool),
+        None if layout.pools.len() == 1 => Ok(0),
+        None => {
+            let what =
+                "there are several pools and no routes: write [[cache.routes]] with pool = \"NAME\" for each";
+            Err(Wrong::new(at, what))
+        }
+    }
+}
+
+/// The tables in a table, in the order in which they stand in the file: name, place, table.
+fn named_tables<'t, 'i>(tables: &'t Placed<'i>) -> Result<Vec<(&'t str, usize, &'t Placed<'i>)>, Wrong> {
+    let wrong = || Wrong::new(tables.span().start, "write [cache.pools.NAME]");
+    let table = tables.get_ref().as_table().ok_or_else(wrong)?;
+    let mut found: Vec<_> =
+        table.iter().map(|(name, table)| (name.get_ref().as_ref(), name.span().start, table)).collect();
+    found.sort_by_key(|(_, at, _)| *at);
+    for (name, at, _) in &found {
+        if name.is_empty() || name.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
+            return Err(Wrong::new(*at, "the name of a pool is a word"));
+        }
+    }
+    Ok(found)
+}
+
+fn pool(
+    name: &str,
+    fields: &Fields<'_, '_>,
+    numbers: &BTreeMap<String, usize>,
+    defaults: &Rules,
+) -> Result<PoolPlan, Wrong> {
+    let rules = rules(fields, defaults)?;
+    let seats = seats(fields, &rules)?;
+    let other = |field: &str, name: &str, at: usize| match numbers.get(name) {
+        Some(number) => Ok(*number),
+        None => Err(Wrong::new(at, format!("{field}: there is no pool {name}"))),
+    };
+    let mut fallbacks = Vec::new();
+    for (other_name, at) in fields.texts("failover")? {
+        fallbacks.push(Fallback { pool: other("failover", other_name, at)?, expiry: None });
+    }
+    let expiry = fields.read("gutter-expiry", gutter_expiry)?;
+    match fields.text("gutter")? {
+        Some(gutter) => {
+            let pool = other("gutter", gutter, fields.place("gutter"))?;
+            fallbacks.push(Fallback { pool, expiry: Some(expiry.unwrap_or(GUTTER_EXPIRY)) });
+        }
+        None if expiry.is_some() => {
+            return Err(Wrong::new(
+                fields.place("gutter-expiry"),
+                "gutter-expiry is for a gutter: name the pool",
+            ));
+        }
+        None => {}
+    }
+    let own = numbers[name];
+    if fallbacks.iter().any(|fallback| fallback.pool == own) {
+        let at = fields.place(if fields.get("gutter").is_some() { "gutter" } else { "failover" });
+        return Err(Wrong::new(at, format!("pool {name} cannot stand in for itself")));
+    }
+    let source = match (fields.text("below")?, fields.text("warm-from")?) {
+        (None, None) => None,
+        (Some(below), None) => Some(Source::Below(other("below", below, fields.place("below"))?)),
+        (None, Some(old)) => Some(Source::Old(other("warm-from", old, fields.place("warm-from"))?)),
+        (Some(_), Some(_)) => {
+            return Err(Wrong::new(fields.place("warm-from"), "write either below or warm-from, not both"));
+        }
+    };
+    if source.is_some() && !fallbacks.is_empty() {
+        let at = fields.place(if fields.get("below").is_some() { "below" } else { "warm-from" });
+        let what = "a pool has either a second one for what it misses (below, warm-from) or others that stand in (failover, gutter)";
+        return Err(Wrong::new(at, what));
+    }
+    let failover_limit = fields.read("failover-limit", |text| at_least_one(text, u32::MAX))?;
+    if failover_limit.is_some() && fallbacks.is_empty() {
+        return Err(Wrong::new(
+            fields.place("failover-limit"),
+            "failover-limit: nobody stands in for this pool",
+        ));
+    }
+    let plan = PoolPlan { name: name.to_owned(), seats, rules, fallbacks, failover_limit, source };
+    check_answer(&plan, fields)?;
+    Ok(plan)
+}
+
+fn at_least_one(text: &str, most: u32) -> Result<u32, String> {
+    match text.replace('_', "").parse() {
+        Ok(number) if (1..=most).contains(&number) => Ok(number),
+        _ => Err(format!("write a number from 1 to {most}")),
+    }
+}
+
+fn gutter_expiry(text: &str) -> Result<Duration, String> {
+    let expiry = some_time(text)?;
+    if expiry.as_secs() == 0 || expiry.subsec_nanos() != 0 || expiry.as_secs() > LONGEST_EXPIRY_S {
+        return Err("servers count expiries in whole seconds, at most 30 days: write 10s, for example".into());
+    }
+    Ok(expiry)
+}
+
+fn rules(fields: &Fields<'_, '_>, defaults: &Rules) -> Result<Rules, Wrong> {
+    let writes = fields.parsed("writes")?.unwrap_or(defaults.writes);
+    let reads = match (writes, fields.parsed("reads")?) {
+        (Writes::Owner, None | Some(Reads::Owner)) => Reads::Owner,
+        (Writes::Owner, Some(reads)) => {
+            let what = format!(
+                "reads = \"{reads}\" would look where a key was not written: with writes = \"owner\" only its owner has it"
+            );
+            return Err(Wrong::new(fields.place("reads"), what));
+        }
+        (Writes::All, Some(reads)) => reads,
+        (Writes::All, None) if defaults.writes == Writes::All => defaults.reads,
+        (Writes::All, None) => Reads::default(),
+    };
+    let key_part = match (fields.text("hash-tag")?, fields.text("hash-stop")?) {
+        (None, None) => defaults.key_part.clone(),
+        (None, Some(stop)) if !stop.is_empty() => KeyPart::Before(stop.as_bytes().to_vec()),
+        (None, Some(_)) => {
+            return Err(Wrong::new(fields.place("hash-stop"), "hash-stop: write what ends the part"));
+        }
+        (Some(tag), None) => match tag.as_bytes() {
+            [open, close] => KeyPart::Tag(*open, *close),
+            _ => {
+                return Err(Wrong::new(
+                    fields.place("hash-tag"),
+                    "hash-tag: write two characters, \"{}\" for example",
+                ));
+            }
+        },
+        (Some(_), Some(_)) => {
+            return Err(Wrong::new(
+                fields.place("hash-stop"),
+                "write either hash-tag or hash-stop, not both",
+            ));
+        }
+    };
+    Ok(Rules {
+        writes,
+        reads,
+        multiget: fields.parsed("multiget")?.unwrap_or(defaults.multiget),
+        hash: fields.parsed("hash")?.unwrap_or(defaults.hash),
+        key_part,
+        answer: fields.parsed("answer")?.unwrap_or(if writes == Writes::All {
+            defaults.answer
+        } else {
+            Answer::All
+        }),
+    })
+}
+
+fn seats(fields: &Fields<'_, '_>, rules: &Rules) -> Result<Vec<Seat>, Wrong> {
+    let mut seats: Vec<Seat> = Vec::new();
+    for value in fields.list("servers") {
+        let at = value.span().start;
+        let seat = seat(value)?;
+        let backend = Backend::parse(&seat.address).map_err(|error| Wrong::new(at, error))?;
+        if seats.iter().any(|other| backend.is_named(&other.address)) {
+            return Err(Wrong::new(at, format!("server {} is in this pool already", seat.address)));
+        }
+        if seat.name.is_some() && seats.iter().any(|other| other.name == seat.name) {
+            return Err(Wrong::new(at, "two servers of a pool cannot have one name"));
+        }
+        if seat.weight != 1 && !rules.hash.takes_weights() {
+            return Err(Wrong::new(at, format!("hash = \"{}\" knows no weights", rules.hash)));
+        }
+        seats.push(seat);
+    }
+    if seats.is_empty() {
+        return Err(Wrong::new(fields.place("servers"), "a pool needs servers = [\"HOST:PORT\", …]"));
+    }
+    Ok(seats)
+}
+
+fn seat(value: &Placed<'_>) -> Result<Seat, Wrong> {
+    if let Some(address) = value.get_ref().as_str() {
+        return Ok(Seat::of(address));
+    }
+    let fields = Fields::of(value, &SERVER_FIELDS)?;
+    let address = fields.text("address")?;
+    let address = address.ok_or_else(|| Wrong::new(fields.at, "a server needs address = \"HOST:PORT\""))?;
+    let weight = fields.read("weight", |text| at_least_one(text, WEIGHT_MAX))?;
+    Ok(Seat {
+        address: address.to_owned(),
+        name: fields.text("name")?.map(str::to_owned),
+        weight: weight.unwrap_or(1),
+    })
+}
+
+fn check_answer(plan: &PoolPlan, fields: &Fields<'_, '_>) -> Result<(), Wrong> {
+    let is_copied = plan.rules.writes == Writes::All || matches!(plan.source, Some(Source::Below(_)));
+    let what = match plan.rules.answer {
+        Answer::All => return Ok(()),
+        _ if !is_copied => {
+            "answer: with writes = \"owner\" one server has the key, and its answer is the answer".into()
+        }
+        Answer::Count(count) if plan.source.is_none() && count > plan.seats.len() => {
+            format!("answer: {count} cannot answer where {} are", plan.seats.len())
+        }
+        _ => return Ok(()),
+    };
+    Err(Wrong::new(fields.place("answer"), what))
+}
+
+/// A pool below has none below it, so that the way down ends; and no pool is its own source.
+fn check_sources(layout: &Layout, tables: &[(&str, usize, &Placed<'_>)]) -> Result<(), Wrong> {
+    for (name, at, _) in tables {
+        let Some(number) = layout.pools.iter().position(|pool| pool.name == *name) else { continue };
+        let Some(source) = layout.pools[number].source else { continue };
+        let other = &layout.pools[source.pool()];
+        if source.pool() == number {
+            return Err(Wrong::new(*at, format!("pool {name} cannot be its own source")));
+        }
+        if other.source.is_some() {
+            return Err(Wrong::new(
+                *at,
+                format!("pool {name}: its source {} has a source itself", other.name),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The routes of the file, and behind them the one that the flags made, unless the file has one for all keys.
+fn routes(
+    value: &Placed<'_>,
+    numbers: &BTreeMap<String, usize>,
+    of_flags: Vec<RoutePlan>,
+) -> Result<Vec<RoutePlan>, Wrong> {
+    let wrong = || Wrong::new(value.span().start, "write [[cache.routes]], once for each route");
+    let tables = value.get_ref().as_array().ok_or_else(wrong)?;
+    let mut routes: Vec<RoutePlan> = Vec::new();
+    for table in tables {
+        let fields = Fields::of(table, &ROUTE_FIELDS)?;
+        let route = route(&fields, numbers)?;
+        let clash = routes.iter().find(|other| {
+            let is_all = |route: &RoutePlan| route.verbs == Verbs::ALL;
+            let overlap = other.verbs.common(route.verbs).is_some();
+            other.prefix == route.prefix && overlap && is_all(other) == is_all(&route)
+        });
+        if clash.is_some() {
+            let prefix = String::from_utf8_lossy(&route.prefix).into_owned();
+            let what = format!("there is a route for prefix {prefix:?} and these commands already");
+            return Err(Wrong::new(fields.at, what));
+        }
+        routes.push(route);
+    }
+    let is_catch_all = |route: &RoutePlan| route.prefix.is_empty() && route.verbs == Verbs::ALL;
+    if !routes.iter().any(is_catch_all) {
+        routes.extend(of_flags);
+    }
+    Ok(routes)
+}
+
+fn route(fields: &Fields<'_, '_>, numbers: &BTreeMap<String, usize>) -> Result<RoutePlan, Wrong> {
+    let pool = |field: &str| match fields.text(field)? {
+        None => Ok(None),
+        Some(name) => match numbers.get(name) {
+            Some(number) => Ok(Some(*number)),
+            None => Err(Wrong::new(fields.place(field), format!("{field}: there is no pool {name}"))),
+        },
+    };
+    let prefix = fields.text("prefix")?.unwrap_or_default();
+    if prefix.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
+        return Err(Wrong::new(fields.place("prefix"), "prefix: keys have no spaces"));
+    }
+    let strip = fields.flag("strip")?.unwrap_or(false);
+    if strip && prefix.is_empty() {
+        return Err(Wrong::new(fields.place("strip"), "strip: there is no prefix to take off"));
+    }
+    let mut verbs: Option<Verbs> = None;
+    for (word, at) in fields.texts("commands")? {
+        let named = Verbs::named(word).map_err(|error| Wrong::new(at, format!("commands: {error}")))?;
+        verbs = Some(verbs.map_or(named, |verbs| verbs.with(named)));
+    }
+    let share = fields.read("shadow-share", share)?;
+    let shadow = match pool("shadow")? {
+        Some(pool) => Some(ShadowPlan { pool, share: share.unwrap_or(1.0) }),
+        None if share.is_some() => {
+            return Err(Wrong::new(
+                fields.place("shadow-share"),
+                "shadow-share is for a shadow: name the pool",
+            ));
+        }
+        None => None,
+    };
+    let to = pool("pool")?.ok_or_else(|| Wrong::new(fields.at, "a route needs pool = \"NAME\""))?;
+    let verbs = verbs.unwrap_or(Verbs::ALL);
+    Ok(RoutePlan { prefix: prefix.as_bytes().to_vec(), strip, verbs, pool: to, shadow })
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
+        _ => Err("write a share above 0 and at most 1, 0.01 for example".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+[cache.pools.users]
+servers = ["127.0.0.1:1", { address = "127.0.0.1:2", weight = 2, name = "b" }]
+writes = "owner"
+hash-tag = "{}"
+failover = "spare"
+failover-limit = 1_000
+gutter = "gutter"
+gutter-expiry = "30s"
+
+[cache.pools.spare]
+servers = ["127.0.0.1:3", "127.0.0.1:4"]
+answer = "majority"
+
+[cache.pools.gutter]
+servers = "127.0.0.1:5"
+
+[[cache.routes]]
+prefix = "user:"
+strip = true
+pool = "users"
+shadow = "spare"
+shadow-share = 0.25
+
+[[cache.routes]]
+prefix = "user:"
+commands = ["deletes", "touch"]
+pool = "spare"
+"#;
+
+    fn read(text: &str, servers: &[&str]) -> Result<Layout, String> {
+        let seats = servers.iter().map(|server| Seat::of(server)).collect();
+        layout(text, seats, &Rules::default()).map_err(|wrong| wrong.tell("cache.toml", text))
+    }
+
+    #[test]
+    fn a_file_means_what_it_says() {
+        let layout = read(GOOD, &["127.0.0.1:9"]).unwrap();
+        let names: Vec<&str> = layout.pools.iter().map(|pool| pool.name.as_str()).collect();
+        assert_eq!(names, ["default", "users", "spare", "gutter"]);
+        let users = &layout.pools[1];
+        assert_eq!(users.seats[1], Seat { address: "127.0.0.1:2".into(), name: Some("b".into()), weight: 2 });
+        assert_eq!((users.rules.writes, users.rules.reads), (Writes::Owner, Reads::Owner));
+        assert_eq!(users.rules.key_part, KeyPart::Tag(b'{', b'}'));
+        assert_eq!((users.failover_limit, users.fallbacks.len()), (Some(1000), 2));
+        assert_eq!(users.fallbacks[1], Fallback { pool: 3, expiry: Some(Duration::from_secs(30)) });
+        assert_eq!(layout.pools[2].rules.answer, Answer::Majority);
+        assert_eq!(layout.routes.len(), 3, "the one of the flags takes what no route takes");
+        assert_eq!(layout.routes[0].shadow, Some(ShadowPlan { pool: 2, share: 0.25 }));
+        assert_eq!(layout.routes[1].verbs.names(), ["touch", "delete", "md"]);
+        assert!(layout.routes[2].prefix.is_empty() && layout.routes[2].pool == 0);
+    }
+
+    #[test]
+    fn without_routes_all_keys_go_to_the_only_pool() {
+        let one = "[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n";
+        assert_eq!(read(one, &[]).unwrap().routes[0].pool, 0);
+        let two = format!("{one}[cache.pools.b]\nservers = [\"127.0.0.1:2\"]\n");
+        assert!(read(&two, &[]).unwrap_err().contains("[[cache.routes]]"));
+        assert_eq!(read(&two, &["127.0.0.1:9"]).unwrap().routes[0].pool, 0);
+    }
+
+    /// The line is the one that `▸` stands before.
+    #[test]
+    fn every_mistake_is_told_with_its_line() {
+        for (text, words) in [
+            ("[cache.pools.a]\n▸servers = 7\n", "a table is expected"),
+            ("▸[cache.pools.a]\nwrites = \"all\"\n", "a pool needs servers"),
+            ("[cache.pools.a]\n▸serves = [\"127.0.0.1:1\"]\n", "unknown option serves"),
+            ("[cache.pools.a]\nservers = [\n\"127.0.0.1:1\",\n▸\"127.0.0.1:port\",\n]\n", "127.0.0.1:port"),
+            ("[cache.pools.a]\nservers = [\"127.0.0.1:1\",\n▸\"127.0.0.1:1\"]\n", "already"),
+            ("[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n▸writes = \"some\"\n", "all, owner"),
+            ("[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n▸hash-tag = \"{\"\n", "two characters"),
+            ("[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n▸answer = \"2\"\n", "2 cannot answer where 1"),
+            (
+                "[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\nwrites = \"owner\"\n▸answer = \"any\"\n",
+                "one server has the key",
+            ),
+            ("[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n▸failover = [\"b\"]\n", "there is no pool b"),
+            ("[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n▸gutter = \"a\"\n", "stand in for itself"),
+            ("[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n▸gutter-expiry = \"5s\"\n", "name the pool"),
+            ("[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n▸failover-limit = 5\n", "nobody stands in"),
+            ("▸[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\nbelow = \"a\"\n", "its own source"),
+            (
+                "[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\ngutter = \"b\"\n▸below = \"b\"\n[cache.pools.b]\nservers = [\"127.0.0.1:2\"]\n",
+                "either a second one",
+            ),
+            (
+                "[cache.pools.a]\nhash = \"jump\"\n▸servers = [{ address = \"127.0.0.1:1\", weight = 2 }]\n",
+                "knows no weights",
+            ),
+            (
+                "[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n[[cache.routes]]\n▸pool = \"b\"\n",
+                "there is no pool b",
+            ),
+            (
+                "[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n▸[[cache.routes]]\nprefix = \"x\"\n",
+                "a route needs pool",
+            ),
+            (
+                "[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n[[cache.routes]]\npool = \"a\"\n▸[[cache.routes]]\npool = \"a\"\n",
+                "already",
+            ),
+            (
+                "[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n[[cache.routes]]\npool = \"a\"\n▸commands = [\"fetch\"]\n",
+                "there is no command \"fetch\"",
+            ),
+            ("[cache]\n▸writes = all\n", ""),
+        ] {
+            let line = text.split('▸').next().unwrap().lines().count() + 1;
+            let error = read(&text.replace('▸', ""), &[]).expect_err(text);
+            assert!(
+                error.starts_with(&format!("cache.toml:{line}: ")) && error.contains(words),
+                "{text}: {error}"
+            );
+        }
+    }
+}

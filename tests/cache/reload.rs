@@ -1,0 +1,99 @@
+//! SIGHUP: other pools and routes while clients are at work, or nothing at all.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::memcached::Memcached;
+use crate::routes::{Routed, held};
+
+const FIRST: &str = "[cache.pools.a]\nservers = [\"$0\", \"$1\"]\n";
+const SECOND: &str = "[cache.pools.a]\nservers = [\"$2\"]\n";
+
+/// Tells the router to read its file, and waits until the log says what came of it.
+fn reload(routed: &Routed, said: &str) {
+    let count = |log: &str| log.matches(said).count();
+    let before = count(&routed.server.log());
+    routed.server.signal("HUP");
+    let start = Instant::now();
+    while count(&routed.server.log()) == before {
+        assert!(start.elapsed() < Duration::from_secs(20), "{}", routed.server.log());
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+const DONE: &str = "are read anew";
+const REFUSED: &str = "nothing is changed";
+
+#[test]
+fn other_servers_take_over_while_clients_are_at_work_and_nobody_notices() {
+    for mode in [&[][..], &["--workers", "2", "--eject", "on"]] {
+        let servers = Memcached::several::<3>();
+        let routed = Routed::start(FIRST, &servers, mode);
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for who in 0..4 {
+                let (mut client, stop) = (routed.client(), &stop);
+                scope.spawn(move || {
+                    let mut rounds = 0;
+                    while !stop.load(Ordering::Relaxed) {
+                        rounds += 1;
+                        let set = format!("set c{who} 0 0 {}\r\n{rounds}\r\n", rounds.to_string().len());
+                        assert_eq!(client.ask(&set), "STORED\r\n");
+                        let got = client.ask(&format!("get c{who} other\r\n"));
+                        // Between two tables the new servers do not have it yet.
+                        let value =
+                            format!("VALUE c{who} 0 {}\r\n{rounds}\r\nEND\r\n", rounds.to_string().len());
+                        assert!(got == value || got == "END\r\n", "{got}");
+                    }
+                });
+            }
+            for text in [SECOND, FIRST, SECOND] {
+                thread::sleep(Duration::from_millis(50));
+                routed.rewrite(text, &servers);
+                reload(&routed, DONE);
+            }
+            thread::sleep(Duration::from_millis(50));
+            stop.store(true, Ordering::Relaxed);
+        });
+        let mut client = routed.client();
+        assert_eq!((client.stat("", "servers"), client.stat("", "routes_loaded")), (1, 4));
+        assert_eq!(client.ask("set last 0 0 1\r\nx\r\n"), "STORED\r\n");
+        assert_eq!((held(&servers[0], "last"), held(&servers[2], "last").is_some()), (None, true));
+        assert!(routed.server.stop().success());
+    }
+}
+
+#[test]
+fn a_file_that_is_wrong_changes_nothing_and_says_where_it_is_wrong() {
+    let servers = Memcached::several::<3>();
+    let routed = Routed::start(FIRST, &servers, &[]);
+    let mut client = routed.client();
+    for (wrong, words) in [
+        ("[cache.pools.a]\nservers = [\"$2\"]\nshards = 3\n", "cache.toml:3: unknown option shards"),
+        ("[cache]\nwrites = \"some\"\n", "cache.toml:2: "),
+        ("[cache.pools.a]\nservers = [\"127.0.0.1:port\"]\n", "cache.toml:2: server 127.0.0.1:port"),
+        ("", "name the memcached servers"),
+    ] {
+        routed.rewrite(wrong, &servers);
+        reload(&routed, REFUSED);
+        assert!(routed.server.log().contains(words), "{wrong}: {}", routed.server.log());
+        assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+        assert!(held(&servers[0], "k").is_some() && held(&servers[1], "k").is_some());
+    }
+    assert_eq!(client.stat("", "routes_loaded"), 1);
+}
+
+#[test]
+fn without_a_file_the_signal_changes_nothing_either() {
+    let servers = Memcached::several::<1>();
+    let server = crate::client::router(&[&servers[0].name()], &[]);
+    let mut client = crate::client::Client::to(server.addr());
+    server.signal("HUP");
+    let start = Instant::now();
+    while client.stat("", "routes_loaded") < 2 {
+        assert!(start.elapsed() < Duration::from_secs(20), "{}", server.log());
+        thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+}

@@ -1,0 +1,264 @@
+//! Pools and routes of a file: which servers see which keys, and what clients get.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+use crate::client::Client;
+use crate::memcached::Memcached;
+use crate::support::Server;
+
+/// A file of pools and routes, and a router that reads it.
+pub(crate) struct Routed {
+    dir: TempDir,
+    pub(crate) server: Server,
+}
+
+impl Routed {
+    /// Starts a router with a file in which `$0`, `$1`, … stand for the servers.
+    pub(crate) fn start(text: &str, servers: &[Memcached], arguments: &[&str]) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        std::fs::write(dir.path().join("cache.toml"), with_names(text, servers)).expect("a file");
+        let path = dir.path().join("cache.toml");
+        let config = ["--config", path.to_str().expect("a path"), "--threads", "2"];
+        let server = Server::start_cache(&[&config[..], arguments].concat());
+        Self { dir, server }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.dir.path().join("cache.toml")
+    }
+
+    /// Writes another file in place of the first.
+    pub(crate) fn rewrite(&self, text: &str, servers: &[Memcached]) {
+        std::fs::write(self.path(), with_names(text, servers)).expect("a file");
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::to(self.server.addr())
+    }
+
+    /// Asks the router by `posthaste admin`.
+    pub(crate) fn admin(&self, arguments: &[&str]) -> Output {
+        let http = self.server.http().to_string();
+        Command::new(env!("CARGO_BIN_EXE_posthaste"))
+            .arg("admin")
+            .args(arguments)
+            .args(["--http", &http])
+            .output()
+            .expect("it can be run")
+    }
+}
+
+fn with_names(text: &str, servers: &[Memcached]) -> String {
+    let named = servers.iter().enumerate();
+    named.fold(text.to_owned(), |text, (i, server)| text.replace(&format!("${i}"), &server.name()))
+}
+
+/// What a server holds under a key.
+pub(crate) fn held(server: &Memcached, key: &str) -> Option<String> {
+    let answer = Client::to(server.addr).ask(&format!("get {key}\r\n"));
+    (answer != "END\r\n").then(|| answer.lines().nth(1).unwrap_or_default().to_owned())
+}
+
+const MODES: [&[&str]; 2] = [&[], &["--workers", "2", "--eject", "on"]];
+
+const PREFIXES: &str = r#"
+[cache.pools.users]
+servers = ["$0"]
+[cache.pools.carts]
+servers = ["$1"]
+[cache.pools.rest]
+servers = ["$2"]
+[[cache.routes]]
+prefix = "user:"
+strip = true
+pool = "users"
+[[cache.routes]]
+prefix = "cart:"
+pool = "carts"
+[[cache.routes]]
+pool = "rest"
+[[cache.routes]]
+prefix = "cart:"
+commands = ["deletes"]
+pool = "rest"
+"#;
+
+#[test]
+fn a_key_goes_where_its_prefix_and_its_command_lead() {
+    for mode in MODES {
+        let servers = Memcached::several::<3>();
+        let routed = Routed::start(PREFIXES, &servers, mode);
+        let mut client = routed.client();
+        for key in ["user:7", "cart:7", "other"] {
+            assert_eq!(client.ask(&format!("set {key} 0 0 {}\r\n{key}\r\n", key.len())), "STORED\r\n");
+        }
+        assert_eq!(held(&servers[0], "7").as_deref(), Some("user:7"), "the servers see the key without it");
+        assert_eq!(held(&servers[1], "cart:7").as_deref(), Some("cart:7"));
+        assert_eq!(held(&servers[2], "other").as_deref(), Some("other"));
+        assert_eq!(client.ask("delete cart:7\r\n"), "NOT_FOUND\r\n", "deletions go elsewhere");
+        assert_eq!(client.ask("set user: 0 0 1\r\nx\r\n"), "CLIENT_ERROR bad command line format\r\n");
+    }
+}
+
+#[test]
+fn a_get_over_several_routes_is_one_answer_in_the_order_asked() {
+    for mode in MODES {
+        let servers = Memcached::several::<3>();
+        let routed = Routed::start(PREFIXES, &servers, mode);
+        let mut client = routed.client();
+        let keys: Vec<String> =
+            (0..40).map(|i| format!("{}{i}", ["user:", "x", "cart:", "user:x"][i % 4])).collect();
+        for key in keys.iter().step_by(3) {
+            client.ask(&format!("set {key} 0 0 {}\r\n{key}\r\n", key.len()));
+        }
+        let expected: String =
+            keys.iter().step_by(3).map(|key| format!("VALUE {key} 0 {}\r\n{key}\r\n", key.len())).collect();
+        assert_eq!(client.ask(&format!("get {}\r\n", keys.join(" "))), expected + "END\r\n");
+        assert!(client.ask("gets user:0 user:3 x1\r\n").starts_with("VALUE user:0 0 6 "));
+        assert_eq!(client.ask("get x1 user:\r\n"), "CLIENT_ERROR bad command line format\r\n");
+    }
+}
+
+#[test]
+fn meta_commands_say_the_key_that_they_were_asked_for() {
+    let servers = Memcached::several::<3>();
+    let routed = Routed::start(PREFIXES, &servers, &[]);
+    let mut client = routed.client();
+    assert_eq!(client.ask("ms user:foo 2 k O9\r\nhi\r\n"), "HD kuser:foo O9\r\n");
+    assert_eq!(client.ask("mg user:foo v k\r\n"), "VA 2 kuser:foo\r\nhi\r\n");
+    // user:foo in base64, and so the same key.
+    assert_eq!(client.ask("mg dXNlcjpmb28= b v k\r\n"), "VA 2 kdXNlcjpmb28= b\r\nhi\r\n");
+    assert!(client.ask("me user:foo\r\n").starts_with("ME user:foo "));
+    assert_eq!(client.ask("mg user:none v\r\nmg user:none v q\r\n"), "EN\r\n");
+}
+
+#[test]
+fn a_key_that_no_route_takes_is_an_error() {
+    let servers = Memcached::several::<1>();
+    let text = "[cache.pools.a]\nservers = [\"$0\"]\n[[cache.routes]]\nprefix = \"a\"\npool = \"a\"\n";
+    let routed = Routed::start(text, &servers, &[]);
+    let mut client = routed.client();
+    let refused = "SERVER_ERROR no route for this key and command\r\n";
+    for request in ["get b\r\n", "get a b\r\n", "set b 0 0 1\r\nx\r\n", "mg b v\r\n", "delete b\r\n"] {
+        assert_eq!(client.ask(request), refused, "{request}");
+    }
+    assert_eq!(client.ask("set b 0 0 1 noreply\r\nx\r\nset a 0 0 1\r\nx\r\n"), "STORED\r\n");
+    assert_eq!(client.ask("flush_all\r\n"), "OK\r\n");
+    assert_eq!(held(&servers[0], "a"), None);
+}
+
+#[test]
+fn keys_with_one_tag_are_on_one_server() {
+    let servers = Memcached::several::<3>();
+    let text = "[cache]\nserver = [\"$0\", \"$1\", \"$2\"]\nwrites = \"owner\"\n";
+    let tagged =
+        "[cache.pools.a]\nservers = [\"$0\", \"$1\", \"$2\"]\nwrites = \"owner\"\nhash-tag = \"{}\"\n";
+    for (text, is_together) in [(tagged, true), (text, false)] {
+        let routed = Routed::start(text, &servers, &[]);
+        let mut client = routed.client();
+        client.ask("flush_all\r\n");
+        (0..30).for_each(|i| assert_eq!(client.ask(&format!("set {{u7}}:{i} 0 0 1\r\nx\r\n")), "STORED\r\n"));
+        let items = servers.iter().map(|server| Client::to(server.addr).stat("", "curr_items"));
+        assert_eq!(items.filter(|items| *items > 0).count() == 1, is_together);
+    }
+}
+
+#[test]
+fn a_write_is_answered_by_its_rule() {
+    for (rule, stopped, answer) in [
+        ("all", 1, "SERVER_ERROR out of memory storing object\r\n"),
+        ("any", 2, "STORED\r\n"),
+        ("majority", 1, "STORED\r\n"),
+        ("2", 1, "STORED\r\n"),
+        ("none", 3, "STORED\r\n"),
+    ] {
+        // Values of so many bytes do not fit the small ones.
+        let servers: [Memcached; 3] = std::array::from_fn(|i| {
+            Memcached::start(if i < stopped { &["-I", "2k", "-m", "64"] } else { &[] })
+        });
+        let text = format!("[cache.pools.a]\nservers = [\"$0\", \"$1\", \"$2\"]\nanswer = \"{rule}\"\n");
+        let routed = Routed::start(&text, &servers, &[]);
+        let mut client = routed.client();
+        let value = "x".repeat(10_000);
+        let said = client.ask(&format!("set a 0 0 10000\r\n{value}\r\n"));
+        if answer.starts_with("SERVER_ERROR") {
+            assert!(said.starts_with("SERVER_ERROR"), "{rule}: {said}");
+            continue;
+        }
+        assert_eq!(said, answer, "{rule}");
+        // Whoever was told that it is stored finds it where it was stored, and nothing else elsewhere.
+        assert_eq!(client.ask("set b 0 0 1\r\nx\r\n"), "STORED\r\n");
+        for (i, server) in servers.iter().enumerate() {
+            assert_eq!(held(server, "a").is_some(), i >= stopped, "{rule}: server {i}");
+        }
+    }
+}
+
+#[test]
+fn too_few_servers_are_an_error_for_a_rule_that_counts() {
+    let mut servers = Memcached::several::<3>();
+    let text = "[cache.pools.a]\nservers = [\"$0\", \"$1\", \"$2\"]\nanswer = \"majority\"\n";
+    let routed = Routed::start(text, &servers, &[]);
+    let mut client = routed.client();
+    client.ask("set a 0 0 1\r\nx\r\n");
+    servers[0].kill();
+    client.ask("set a 0 0 1\r\nx\r\n");
+    assert_eq!(client.ask("set a 0 0 1\r\nx\r\n"), "STORED\r\n", "two of three are a majority");
+    servers[1].kill();
+    client.ask("set a 0 0 1\r\nx\r\n");
+    let answer = client.ask("set a 0 0 1\r\nx\r\n");
+    assert_eq!(answer, "SERVER_ERROR 1 of the 2 servers that must answer are there\r\n");
+}
+
+#[test]
+fn a_shadow_gets_its_share_and_nobody_waits_for_it() {
+    let servers = Memcached::several::<2>();
+    let text = r#"
+[cache.pools.a]
+servers = ["$0"]
+[cache.pools.trial]
+servers = ["$1"]
+[[cache.routes]]
+pool = "a"
+shadow = "trial"
+shadow-share = 0.5
+"#;
+    let routed = Routed::start(text, &servers, &[]);
+    let mut client = routed.client();
+    for i in 0..200 {
+        assert_eq!(client.ask(&format!("set k{i} 0 0 1\r\nx\r\n")), "STORED\r\n");
+    }
+    let shadowed = Client::to(servers[1].addr).stat("", "curr_items");
+    assert!((60..=140).contains(&shadowed), "{shadowed} of 200");
+    let keys: Vec<String> = (0..200).map(|i| format!("k{i}")).collect();
+    client.ask(&format!("get {}\r\nmg k1 v\r\n", keys.join(" ")));
+    servers[1].signal("STOP");
+    for i in 0..20 {
+        assert_eq!(client.ask(&format!("set k{i} 0 0 1\r\ny\r\nget k{i}\r\n")).lines().count(), 4);
+    }
+    servers[1].signal("CONT");
+}
+
+#[test]
+fn the_way_of_a_key_is_explained_by_the_file_and_by_who_runs() {
+    let servers = Memcached::several::<3>();
+    let routed = Routed::start(PREFIXES, &servers, &[]);
+    let said = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    let online = routed.admin(&["route", "user:7"]);
+    let text = said(&online);
+    assert!(online.status.success() && text.contains("pool users") && text.contains("\"7\""), "{text}");
+    assert!(text.contains(&servers[0].name()) && text.contains("(live)"), "{text}");
+    let file = routed.path();
+    let offline = routed.admin(&["route", "user:7", "--file", file.to_str().expect("a path")]);
+    assert_eq!(said(&offline), text);
+    let deletion = said(&routed.admin(&["route", "cart:7", "--command", "delete"]));
+    assert!(deletion.contains("pool rest"), "{deletion}");
+    let wrong = routed.admin(&["route", "x", "--command", "fetch"]);
+    assert_eq!(wrong.status.code(), Some(1));
+    let routes = said(&routed.admin(&["routes"]));
+    assert!(routes.lines().count() == 5 && routes.contains("cart:"), "{routes}");
+    assert!(said(&routed.admin(&["pools", "--json"])).contains("\"round-robin\""));
+}

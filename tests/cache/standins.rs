@@ -1,0 +1,235 @@
+//! Pools that stand in for others, pools behind others, and servers that are taken out: what clients get, and what is
+//! held where.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::client::Client;
+use crate::memcached::Memcached;
+use crate::routes::{Routed, held};
+
+const MODES: [&[&str]; 2] = [&[], &["--workers", "2", "--eject", "on"]];
+
+/// Waits until something holds.
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn live(client: &mut Client, servers: u64) {
+    wait_until("as many servers as wanted", || client.stat("", "servers_live") == servers);
+}
+
+const GUTTER: &str = r#"
+[cache.pools.a]
+servers = ["$0"]
+writes = "owner"
+gutter = "spare"
+gutter-expiry = "60s"
+[cache.pools.spare]
+servers = ["$1"]
+[[cache.routes]]
+pool = "a"
+"#;
+
+#[test]
+fn a_gutter_takes_what_a_lost_server_cannot_and_for_a_short_time() {
+    for mode in MODES {
+        let mut servers = Memcached::several::<2>();
+        let routed = Routed::start(GUTTER, &servers, mode);
+        let mut client = routed.client();
+        assert_eq!(client.ask("set k 0 0 3\r\nold\r\n"), "STORED\r\n");
+        assert_eq!(held(&servers[1], "k"), None);
+        servers[0].kill();
+        wait_until("the loss is noticed", || client.ask("get k\r\n") == "END\r\n");
+        assert_eq!(client.ask("set k 0 0 3\r\nnew\r\nms m 1 F5\r\nx\r\n"), "STORED\r\nHD\r\n");
+        assert_eq!(client.ask("get k\r\n"), "VALUE k 0 3\r\nnew\r\nEND\r\n");
+        let mut spare = Client::to(servers[1].addr);
+        for key in ["k", "m"] {
+            let left: u64 = spare.ask(&format!("mg {key} t\r\n"))[4..].trim().parse().expect("seconds left");
+            assert!((1..=60).contains(&left), "{key} lives {left} s, though it was to live for ever");
+        }
+        servers[0].restart();
+        live(&mut client, 2);
+        assert_eq!(client.ask("get k\r\n"), "END\r\n", "it came back without what it missed");
+        // Written where it belongs, it is gone where it was kept meanwhile.
+        assert_eq!(client.ask("set k 0 0 5\r\nnewer\r\n"), "STORED\r\n");
+        assert_eq!((held(&servers[0], "k").as_deref(), held(&servers[1], "k")), (Some("newer"), None));
+    }
+}
+
+#[test]
+fn failover_has_a_limit() {
+    let mut servers = Memcached::several::<2>();
+    let text = GUTTER
+        .replace("gutter = \"spare\"\ngutter-expiry = \"60s\"", "failover = \"spare\"\nfailover-limit = 5");
+    let routed = Routed::start(&text, &servers, &[]);
+    let mut client = routed.client();
+    servers[0].kill();
+    let answers: String = (0..200).map(|i| client.ask(&format!("set k{i} 0 0 1\r\nx\r\n"))).collect();
+    let (stored, refused) = (answers.matches("STORED").count(), answers.matches("SERVER_ERROR").count());
+    assert!(stored >= 5 && refused > stored && stored + refused == 200, "{stored} and {refused}");
+    assert!(client.stat(" routes", "pool_a:failovers_refused") > 0);
+}
+
+const BELOW: &str = r#"
+[cache.pools.small]
+servers = ["$0", "$1"]
+writes = "owner"
+below = "large"
+[cache.pools.large]
+servers = ["$2"]
+[[cache.routes]]
+pool = "small"
+"#;
+
+#[test]
+fn what_the_first_pool_misses_comes_from_the_pool_below_and_stays_with_its_expiry() {
+    for mode in MODES {
+        let servers = Memcached::several::<3>();
+        let routed = Routed::start(BELOW, &servers, mode);
+        let mut client = routed.client();
+        let keys: Vec<String> = (0..20).map(|i| format!("k{i}")).collect();
+        for key in &keys {
+            assert_eq!(client.ask(&format!("set {key} 7 300 {}\r\n{key}\r\n", key.len())), "STORED\r\n");
+            assert_eq!(held(&servers[2], key).as_deref(), Some(key.as_str()), "the pool below has it too");
+        }
+        servers[..2].iter().for_each(|server| drop(Client::to(server.addr).ask("flush_all\r\n")));
+        let expected: String =
+            keys.iter().map(|key| format!("VALUE {key} 7 {}\r\n{key}\r\n", key.len())).collect();
+        let get = format!("get {} none\r\n", keys.join(" "));
+        assert_eq!(client.ask(&get), expected.clone() + "END\r\n");
+        assert_eq!(client.ask("mg k0 v f\r\nmg none v\r\nmg none v q\r\n"), "VA 2 f7\r\nk0\r\nEN\r\n");
+        let filled = |key: &str| {
+            let found =
+                servers[..2].iter().map(|server| Client::to(server.addr).ask(&format!("mg {key} t f\r\n")));
+            found.into_iter().find(|answer| answer.starts_with("HD "))
+        };
+        for key in &keys {
+            wait_until("all are filled", || filled(key).is_some());
+            let answer = filled(key).expect("it was there");
+            let left: u64 =
+                answer[4..].split(' ').next().and_then(|left| left.parse().ok()).expect("seconds");
+            assert!((1..=300).contains(&left) && answer.ends_with("f7\r\n"), "{answer}");
+        }
+        assert_eq!(client.ask(&get), expected + "END\r\n");
+        assert_eq!(client.ask("delete k0\r\nget k0\r\n"), "DELETED\r\nEND\r\n", "it is gone everywhere");
+        assert_eq!(
+            client.ask("set n 0 0 1\r\n5\r\nincr n 2\r\nget n\r\n"),
+            "STORED\r\n7\r\nVALUE n 0 1\r\n7\r\nEND\r\n"
+        );
+    }
+}
+
+#[test]
+fn writers_and_fills_of_one_key_leave_both_pools_of_one_mind() {
+    let servers = Memcached::several::<3>();
+    let routed = Routed::start(BELOW, &servers, &[]);
+    let addr = routed.server.addr();
+    for round in 0..15 {
+        servers[..2].iter().for_each(|server| drop(Client::to(server.addr).ask("flush_all\r\n")));
+        thread::scope(|scope| {
+            for who in 0..4 {
+                scope.spawn(move || {
+                    let mut client = Client::to(addr);
+                    for i in 0..40 {
+                        let (key, value) = (i % 5, format!("{round}-{who}-{i}"));
+                        let write = format!("set k{key} 0 0 {}\r\n{value}\r\n", value.len());
+                        client.ask(&format!("get k{key}\r\n"));
+                        client.ask(if i % 7 == who { format!("delete k{key}\r\n") } else { write }.as_str());
+                    }
+                });
+            }
+        });
+        // What is under way for nobody ends before this is answered.
+        let mut client = routed.client();
+        for key in (0..5).map(|key| format!("k{key}")) {
+            client.ask(&format!("touch {key} 0\r\n"));
+            let below = held(&servers[2], &key);
+            for first in servers[..2].iter().filter_map(|server| held(server, &key)) {
+                assert_eq!(Some(first), below, "round {round}, {key}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_new_pool_is_warmed_from_the_old_one_and_never_serves_what_was_overwritten() {
+    let servers = Memcached::several::<2>();
+    let text = r#"
+[cache.pools.new]
+servers = ["$0"]
+warm-from = "old"
+[cache.pools.old]
+servers = ["$1"]
+[[cache.routes]]
+pool = "new"
+"#;
+    let routed = Routed::start(text, &servers, &[]);
+    let mut client = routed.client();
+    Client::to(servers[1].addr).ask("set a 0 0 3\r\nold\r\nset b 0 0 3\r\nold\r\nset c 0 0 3\r\nold\r\n");
+    assert_eq!(client.ask("get a\r\n"), "VALUE a 0 3\r\nold\r\nEND\r\n");
+    wait_until("it is filled", || held(&servers[0], "a").is_some());
+    assert_eq!(client.ask("set b 0 0 3\r\nnew\r\n"), "STORED\r\n");
+    assert_eq!((held(&servers[0], "b").as_deref(), held(&servers[1], "b")), (Some("new"), None));
+    assert_eq!(client.ask("delete c\r\nget c\r\n"), "NOT_FOUND\r\nEND\r\n", "it is gone in the old one too");
+    assert!(client.stat(" routes", "pool_new:filled") >= 1);
+}
+
+#[test]
+fn a_pool_below_that_is_away_costs_misses_and_no_errors() {
+    let mut servers = Memcached::several::<3>();
+    let routed = Routed::start(BELOW, &servers, &[]);
+    let mut client = routed.client();
+    assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+    servers[2].kill();
+    let answers: Vec<String> = (0..3).map(|_| client.ask("get k none\r\nmg none v\r\n")).collect();
+    assert!(answers.iter().all(|answer| answer == "VALUE k 0 1\r\nx\r\nEND\r\nEN\r\n"), "{answers:?}");
+}
+
+#[test]
+fn a_server_can_be_spared_taken_out_and_taken_back() {
+    for mode in MODES {
+        let servers = Memcached::several::<2>();
+        let text = "[cache]\nserver = [\"$0\", \"$1\"]\n";
+        let routed = Routed::start(text, &servers, mode);
+        let mut client = routed.client();
+        let name = servers[1].name();
+        let state = |client: &mut Client| {
+            let text = client.ask("stats servers\r\n");
+            let line = text.lines().find_map(|line| line.strip_prefix(&format!("STAT {name}:state ")));
+            line.expect("it has a state").to_owned()
+        };
+        let set = |wish: &str| {
+            let output = routed.admin(&["server", &name, wish]);
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        };
+        assert_eq!(client.ask("set k 0 0 3\r\nold\r\n"), "STORED\r\n");
+        set("drain");
+        assert_eq!(state(&mut client), "draining");
+        let gets = |server: &Memcached| Client::to(server.addr).stat("", "get_hits");
+        let before = gets(&servers[1]);
+        (0..10).for_each(|_| assert!(client.ask("get k\r\n").starts_with("VALUE")));
+        assert_eq!(gets(&servers[1]), before, "it is not read");
+        assert_eq!(client.ask("set k 0 0 3\r\nnew\r\n"), "STORED\r\n");
+        assert_eq!(held(&servers[1], "k").as_deref(), Some("new"), "but written");
+        set("down");
+        assert_eq!(state(&mut client), "down");
+        assert_eq!(client.ask("set k 0 0 5\r\nnewer\r\n"), "STORED\r\n");
+        assert_eq!(held(&servers[1], "k").as_deref(), Some("new"), "it is not written");
+        thread::sleep(Duration::from_millis(100));
+        assert_eq!(state(&mut client), "down", "nobody brings it back but who took it out");
+        set("up");
+        live(&mut client, 2);
+        assert_eq!(state(&mut client), "live");
+        assert_eq!(held(&servers[1], "k"), None, "it forgot what it missed");
+    }
+    let servers = Memcached::several::<1>();
+    let routed = Routed::start("[cache]\nserver = [\"$0\"]\n", &servers, &[]);
+    let unknown = routed.admin(&["server", "127.0.0.1:1", "down"]);
+    let error = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert!(unknown.status.code() == Some(1) && error.contains(&servers[0].name()), "{error}");
+}
