@@ -17,7 +17,7 @@ type Done = Result<(), Box<dyn Error>>;
 /// Commands whose options may stand in a file.
 const WITH_FILE: [&str; 2] = ["queue", "cache"];
 /// Options that make no sense there.
-const NOT_IN_FILE: [&str; 4] = ["config", "check", "help", "version"];
+const NOT_IN_FILE: [&str; 6] = ["config", "check", "import", "pool", "help", "version"];
 /// What stands behind an option that has no default.
 const NO_DEFAULT: &str = "# no default";
 
