@@ -48,7 +48,7 @@ fn other_servers_take_over_while_clients_are_at_work_and_nobody_notices() {
                     }
                 });
             }
-            for text in [SECOND, FIRST, SECOND] {
+            for text in [FIRST, SECOND, SECOND] {
                 thread::sleep(Duration::from_millis(50));
                 routed.rewrite(text, &servers);
                 reload(&routed, DONE);

@@ -129,8 +129,10 @@ fn meta_commands_say_the_key_that_they_were_asked_for() {
     let mut client = routed.client();
     assert_eq!(client.ask("ms user:foo 2 k O9\r\nhi\r\n"), "HD kuser:foo O9\r\n");
     assert_eq!(client.ask("mg user:foo v k\r\n"), "VA 2 kuser:foo\r\nhi\r\n");
-    // user:foo in base64, and so the same key.
-    assert_eq!(client.ask("mg dXNlcjpmb28= b v k\r\n"), "VA 2 kdXNlcjpmb28= b\r\nhi\r\n");
+    // user:foo in base64 is the same key; the server repeats it as it was stored.
+    assert_eq!(client.ask("mg dXNlcjpmb28= b v k\r\n"), "VA 2 kuser:foo\r\nhi\r\n");
+    assert_eq!(client.ask("ms dXNlcjpmb28= 2 b k\r\nho\r\n"), "HD kdXNlcjpmb28= b\r\n");
+    assert_eq!(client.ask("mg dXNlcjpmb28= b v k\r\n"), "VA 2 kdXNlcjpmb28= b\r\nho\r\n");
     assert!(client.ask("me user:foo\r\n").starts_with("ME user:foo "));
     assert_eq!(client.ask("mg user:none v\r\nmg user:none v q\r\n"), "EN\r\n");
 }
@@ -176,14 +178,13 @@ fn a_write_is_answered_by_its_rule() {
         ("none", 3, "STORED\r\n"),
     ] {
         // Values of so many bytes do not fit the small ones.
-        let servers: [Memcached; 3] = std::array::from_fn(|i| {
-            Memcached::start(if i < stopped { &["-I", "2k", "-m", "64"] } else { &[] })
-        });
+        let servers: [Memcached; 3] =
+            std::array::from_fn(|i| Memcached::start(if i < stopped { &["-I", "512k"] } else { &[] }));
         let text = format!("[cache.pools.a]\nservers = [\"$0\", \"$1\", \"$2\"]\nanswer = \"{rule}\"\n");
         let routed = Routed::start(&text, &servers, &[]);
         let mut client = routed.client();
-        let value = "x".repeat(10_000);
-        let said = client.ask(&format!("set a 0 0 10000\r\n{value}\r\n"));
+        let value = "x".repeat(600_000);
+        let said = client.ask(&format!("set a 0 0 600000\r\n{value}\r\n"));
         if answer.starts_with("SERVER_ERROR") {
             assert!(said.starts_with("SERVER_ERROR"), "{rule}: {said}");
             continue;

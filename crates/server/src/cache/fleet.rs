@@ -2,7 +2,7 @@
 //!
 //! A server has a slot, which is its for as long as the program runs: tables come and go, but requests under way name
 //! servers by slot, and so does every thread's list of connections. A server that no table names any more keeps its slot
-//! and is not asked; named again, it is the same server, with all that it missed.
+//! and is not asked; named again, it is the same server, and serves what it holds.
 //!
 //! A table never changes. A new one takes the place of the old; each thread takes it up between two requests, and
 //! what is under way goes on by the table it began with.

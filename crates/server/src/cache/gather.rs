@@ -141,6 +141,11 @@ impl Gather {
         true
     }
 
+    /// What this share misses from now on is missed for good.
+    pub fn stop_collecting(&mut self, share: u16) {
+        self.shares[usize::from(share)].collects = false;
+    }
+
     /// Steps over the next keys of a share, which it missed.
     fn skip(&mut self, share: u16, keys: usize) {
         let part = &mut self.shares[usize::from(share)];

@@ -71,6 +71,7 @@ impl Router {
         }
         let exchange = self.exchange(id);
         places.into_iter().for_each(|place| exchange.gather.assign(place, share));
+        exchange.gather.stop_collecting(share);
         self.settle_share(id, share);
     }
 

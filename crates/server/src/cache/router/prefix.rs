@@ -40,13 +40,15 @@ pub(super) fn restore<'a>(request: &Request, reply: &'a [u8], prefix: &[u8]) -> 
     let mut words = line.split(|byte| *byte == b' ');
     let mut restored = words.next().unwrap_or_default().to_vec();
     let mut is_key_next = request.verb == Verb::MetaDebug && restored == b"ME";
+    // The server repeats a key in base64 only where it was stored by one, and says so.
+    let base64 = request.base64 && (is_key_next || words.clone().any(|word| word == b"b"));
     for word in words {
         restored.push(b' ');
         match word {
-            word if std::mem::take(&mut is_key_next) => restored.extend(whole(request, word, prefix)),
+            word if std::mem::take(&mut is_key_next) => restored.extend(whole(base64, word, prefix)),
             [b'k', word @ ..] => {
                 restored.push(b'k');
-                restored.extend(whole(request, word, prefix));
+                restored.extend(whole(base64, word, prefix));
             }
             word => restored.extend_from_slice(word),
         }
@@ -59,8 +61,8 @@ pub(super) fn restore<'a>(request: &Request, reply: &'a [u8], prefix: &[u8]) -> 
 }
 
 /// A key with its prefix, written as it came.
-fn whole(request: &Request, key: &[u8], prefix: &[u8]) -> Vec<u8> {
-    match request.base64.then(|| STANDARD.decode(key)) {
+fn whole(base64: bool, key: &[u8], prefix: &[u8]) -> Vec<u8> {
+    match base64.then(|| STANDARD.decode(key)) {
         Some(Ok(plain)) => STANDARD.encode([prefix, &plain].concat()).into_bytes(),
         _ => [prefix, key].concat(),
     }
@@ -108,6 +110,7 @@ mod tests {
             ("mg user:7 v k\r\n", "VA 2 k7\r\nk9\r\n", "VA 2 kuser:7\r\nk9\r\n"),
             ("mg user:7 k O1\r\n", "HD k7 O1\r\n", "HD kuser:7 O1\r\n"),
             ("mg dXNlcjpmb28= b k\r\n", "HD kZm9v b\r\n", "HD kdXNlcjpmb28= b\r\n"),
+            ("mg dXNlcjpmb28= b k\r\n", "HD kZm9v\r\n", "HD kuser:Zm9v\r\n"),
             ("me user:7\r\n", "ME 7 exp=-1 la=5\r\n", "ME user:7 exp=-1 la=5\r\n"),
             ("mg user:7\r\n", "EN\r\n", "EN\r\n"),
         ] {
