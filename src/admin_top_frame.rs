@@ -221,8 +221,8 @@ fn the_servers(figures: &Figures, before: Option<&Figures>, apart: Option<f64>, 
             "state": if live > 0.0 { "live" } else { "away" },
             "requests_per_s": rate("posthaste_server_requests_total", server),
             "keys_per_s": rate("posthaste_server_keys_total", server),
-            "errors": of(figures, "posthaste_server_errors_total", server),
-            "losses": of(figures, "posthaste_server_losses_total", server),
+            "errors": of(figures, "posthaste_server_errors_total", server) as u64,
+            "losses": of(figures, "posthaste_server_losses_total", server) as u64,
         })
     };
     part("servers", figures.by_label("posthaste_server_live").take(shown).map(row).collect())
