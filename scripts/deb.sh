@@ -15,7 +15,6 @@ out=$target/release/package
 rm -rf "$out"
 mkdir -p "$out/man"
 "$target/release/posthaste" man --out "$out/man"
-rm -f "$out"/man/*-help*.1 # pages about asking for help
 for shell in bash zsh fish; do
     "$target/release/posthaste" completions $shell >"$out/$shell"
 done
