@@ -1,4 +1,4 @@
-"""The code in docs/guides/clients, run: what a page shows is what happens.
+"""The code in docs/guides/clients and in the README, run: what a page shows is what happens.
 
 The code of a section is one program. Only the port in it is another. A service takes orders until SIGTERM, so
 each is given one that can be done and one that cannot, and is ended when both have been dealt with.
@@ -76,6 +76,14 @@ def serve(tier: Tier, command: Sequence[str | Path], **environment: str) -> None
         "done: one tea",
         "done: two coffees",
     ]
+
+
+def test_the_readme(tier: Tier) -> None:
+    """The first message in Python."""
+    (code,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text("utf-8"), re.M | re.S)
+    command = [sys.executable, "-c", with_port(code, "7411", tier.port)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "two coffees\n"
 
 
 @pytest.mark.parametrize("title", programs("python.md", "python"))
