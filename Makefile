@@ -92,7 +92,7 @@ deb: ## Make a Debian package in target/debian
 
 .PHONY: bench
 bench: ## Measure against the peers, side by side (takes a while; wants a quiet machine)
-	scripts/ensure-packages.sh redis-server=redis-server beanstalkd=beanstalkd nats-server=nats-server memcached=memcached \
+	scripts/ensure-packages.sh redis-server=redis-server beanstalkd=beanstalkd nats-server=nats-server memcached=memcached nutcracker=nutcracker \
 	  pgbench=postgresql
 	cargo build --release --locked --features unmeasured --target-dir $(TARGET)/unmeasured
 	cargo bench --locked --bench side-by-side -- --unmeasured $(abspath $(TARGET))/unmeasured/release/posthaste

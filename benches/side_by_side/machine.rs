@@ -4,10 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::options::Options;
 use crate::peers::{find, postgres, posthaste};
 
 /// Facts with their values, in the order of the report.
-pub(crate) fn describe(dir: &Path) -> Vec<(&'static str, String)> {
+pub(crate) fn describe(options: &Options) -> Vec<(&'static str, String)> {
     let git = |args: &[&str]| output(Command::new("git").args(args));
     let changes = if git(&["status", "--porcelain"]).is_empty() { "" } else { ", with changes" };
     vec![
@@ -16,13 +17,21 @@ pub(crate) fn describe(dir: &Path) -> Vec<(&'static str, String)> {
         ("Processor", processor()),
         ("Memory", memory()),
         ("Kernel", output(Command::new("uname").arg("-sr"))),
-        ("Data on", file_system(dir)),
+        ("Data on", file_system(&options.dir)),
         ("posthaste", output(Command::new(posthaste::PROGRAM).arg("--version"))),
         ("Redis", version("redis-server", "redis-server", "--version")),
         ("beanstalkd", version("beanstalkd", "beanstalkd", "-v")),
         ("NATS", version("nats-server", "nats-server", "--version")),
         ("PostgreSQL", postgres::version()),
         ("memcached", version("memcached", "memcached", "--version")),
+        ("twemproxy", version("nutcracker", "nutcracker", "--version")),
+        (
+            "memcached's proxy",
+            options
+                .memcached_proxy
+                .as_ref()
+                .map_or("not named".into(), |program| version_of(program, "--version")),
+        ),
     ]
 }
 
@@ -43,8 +52,7 @@ fn file_system(dir: &Path) -> String {
 }
 
 fn version(program: &str, package: &str, flag: &str) -> String {
-    find(program, package)
-        .map_or_else(|missing| missing.to_string(), |path| output(Command::new(path).arg(flag)))
+    find(program, package).map_or_else(|missing| missing.to_string(), |path| version_of(&path, flag))
 }
 
 fn processor() -> String {
@@ -60,8 +68,15 @@ fn memory() -> String {
     format!("{} GiB", kib >> 20)
 }
 
-/// What a command prints, on one line; nothing when it fails.
+/// What a command prints; nothing when it fails.
 fn output(command: &mut Command) -> String {
     let output = command.output().map(|output| output.stdout).unwrap_or_default();
     String::from_utf8_lossy(&output).trim().to_owned()
+}
+
+/// The first line that a program prints of its version; some print it as if it were an error.
+fn version_of(program: &Path, flag: &str) -> String {
+    let output = Command::new(program).arg(flag).output();
+    let said = output.map(|output| [output.stdout, output.stderr].concat()).unwrap_or_default();
+    String::from_utf8_lossy(&said).lines().next().unwrap_or_default().trim().to_owned()
 }

@@ -1,7 +1,7 @@
 //! The tier beside the systems one would otherwise choose, on the same machine, in turn, in one run.
 //!
 //! ```text
-//! cargo bench --bench side-by-side                       everything, about a quarter of an hour
+//! cargo bench --bench side-by-side                       everything, most of an hour
 //! cargo bench --bench side-by-side -- --quick durable    one short round of one scenario
 //! ```
 //!
@@ -14,10 +14,12 @@
 //! Servers are real processes on private ports or unix sockets in a temporary directory; they are stopped by pid,
 //! and the kernel stops them if this program is killed. A peer that is not installed is left out with a message.
 
+mod cores;
 mod cpu;
 mod interrupt;
 mod load;
 mod machine;
+mod memcache;
 mod options;
 mod peers;
 mod perf;
@@ -56,7 +58,7 @@ fn run(options: &Options) -> Result<()> {
     }
     interrupt::catch()?;
     machine::warn_if_in_memory(&options.dir);
-    let mut report = Report::new(machine::describe(&options.dir));
+    let mut report = Report::new(machine::describe(options));
     let mut failed = Vec::new();
     for scenario in options.scenarios() {
         eprintln!("== {}", scenario.title());
@@ -71,6 +73,7 @@ fn run(options: &Options) -> Result<()> {
             Scenario::Store => scenarios::store::run(options),
             Scenario::Measuring => scenarios::measuring::run(options),
             Scenario::Memtier => scenarios::memtier::run(options),
+            Scenario::Cache => scenarios::cache::run(options),
             Scenario::Recording => scenarios::recording::run(options),
         };
         interrupt::check()?;

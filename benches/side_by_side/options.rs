@@ -35,6 +35,9 @@ pub(crate) struct Options {
     /// For the scenario `memtier`: memtier_benchmark, when it is not on the PATH
     #[arg(long, value_name = "PROGRAM", env = "MEMTIER_BENCHMARK")]
     pub(crate) memtier: Option<PathBuf>,
+    /// For the scenario `cache`: a memcached built with its own proxy, which the distribution's is not
+    #[arg(long, value_name = "PROGRAM", env = "MEMCACHED_PROXY")]
+    pub(crate) memcached_proxy: Option<PathBuf>,
     /// Given by `cargo bench`, not by `cargo test --all-targets`, which must not take a quarter of an hour
     #[arg(long, hide = true)]
     pub(crate) bench: bool,
@@ -65,6 +68,8 @@ pub(crate) enum Scenario {
     Memtier,
     /// What a record costs the load generator and the tier
     Recording,
+    /// The cache tier beside twemproxy, memcached's own proxy and a bare memcached
+    Cache,
 }
 
 impl Scenario {
@@ -82,6 +87,7 @@ impl Scenario {
             Self::Measuring => "Cost of measuring",
             Self::Memtier => "The load generator",
             Self::Recording => "Cost of a record",
+            Self::Cache => "The cache tier",
         }
     }
 }

@@ -47,6 +47,14 @@ pub(crate) fn command(program: impl AsRef<OsStr>, user: &As) -> Command {
     command
 }
 
+/// The same on one core, if one is named.
+pub(crate) fn command_on(core: Option<usize>, program: impl AsRef<OsStr>) -> Command {
+    let Some(core) = core else { return command(program, &As::Me) };
+    let mut taskset = command("taskset", &As::Me);
+    taskset.args(["-c", &core.to_string()]).arg(program);
+    taskset
+}
+
 /// Runs a command to its end; its output is the error when it fails.
 pub(crate) fn finish(command: &mut Command) -> Result<String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
@@ -111,6 +119,14 @@ impl Server {
     /// CPU time it has used, its children included.
     pub(crate) fn cpu(&self) -> Duration {
         cpu::of_tree(self.pid())
+    }
+
+    /// Memory of its process that is resident, bytes.
+    pub(crate) fn resident_bytes(&self) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib: Option<u64> = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+        kib.map(|kib| 1024 * kib).ok_or_else(|| format!("{} is gone", self.name).into())
     }
 
     fn ask_to_stop(&self) {

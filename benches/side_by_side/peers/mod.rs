@@ -6,6 +6,7 @@ pub(crate) mod nats;
 pub(crate) mod postgres;
 pub(crate) mod posthaste;
 pub(crate) mod redis;
+pub(crate) mod twemproxy;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
@@ -12,8 +12,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::Result;
+use crate::memcache::{Ask, Memcache};
 use crate::peers::{BODY, BODY_BYTES, Peer, text};
-use crate::process::{As, Server, command, directory, finish};
+use crate::process::{As, Server, command, command_on, directory, finish};
 use crate::resp::{Resp, request};
 
 /// The program under test, built with this benchmark.
@@ -81,6 +82,27 @@ fn spawn_over(dir: &Path, url: &str, listen: &str, arguments: &[&str]) -> Result
     let mut queue = command(PROGRAM, &As::Me);
     queue.args(["queue", "--listen", listen, "--store", url, "--http", "off"]).args(arguments);
     started(queue, dir)
+}
+
+/// Starts a cache tier with one network thread on this core, in front of these servers.
+pub(crate) fn start_cache(
+    below: &Path,
+    core: Option<usize>,
+    servers: &[SocketAddr],
+    arguments: &[&str],
+) -> Result<Peer> {
+    let dir = directory(below)?;
+    let mut cache = command_on(core, PROGRAM);
+    cache.args(["cache", "--threads", "1", "--listen", "127.0.0.1:0", "--http", "off"]).args(arguments);
+    cache.args(servers.iter().flat_map(|server| ["--server".to_owned(), server.to_string()]));
+    let (server, address) = started(cache, dir.path())?;
+    Ok(Peer {
+        name: "posthaste".into(),
+        server,
+        address: address.parse()?,
+        protocol: Box::new(|number| Box::new(Memcache::new(Ask::Get(1), number))),
+        _dir: dir,
+    })
 }
 
 /// What a queue tier has done.

@@ -1,5 +1,7 @@
 //! One file for each question.
 
+pub(crate) mod cache;
+mod cache_idle;
 pub(crate) mod churn;
 pub(crate) mod depth;
 pub(crate) mod durable;
