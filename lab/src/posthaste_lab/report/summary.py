@@ -58,13 +58,15 @@ def _table(section: Section) -> str:
     return f"{item.caption}\n\n{grid}"
 
 
+def _machine(told: dict[str, str]) -> str:
+    facts = [told.get("system"), told.get("cpu"), f"{told.get('cores', '?')} cores", told.get("memory")]
+    return ", ".join(fact for fact in facts if fact)
+
+
 def _provenance(run: Run) -> str:
     around, rules = run.plan["environment"], run.experiment.run
     programs = ", ".join(around["programs"].values())
-    machines = "; ".join(
-        f"{name}: {', '.join(value for key, value in machine.items() if key in ('cpu', 'cores', 'memory', 'system'))}"
-        for name, machine in around["hosts"].items()
-    )
+    machines = "; ".join(f"{name}: {_machine(machine)}" for name, machine in around["hosts"].items())
     head, measured, tail = (spoken(each) for each in run.experiment.trimmed)
     return (
         f"{len(run.finished)} trials of {spoken(rules.duration)} ({head} and {tail} trimmed, {measured} measured), "
