@@ -1,5 +1,8 @@
 //! The commands and their flags. What stands here is what `--help` shows.
 
+mod looking;
+mod pages;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,6 +11,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use posthaste_server::cache::placement::Hash;
 use posthaste_server::cache::rules::{Multiget, Reads, Writes};
 use posthaste_server::queue::postgres::strategy::{Backoff, PopStrategy};
+
+pub(crate) use self::looking::{DoctorFlags, ReachCache, TopFlags, WebReach};
+pub(crate) use self::pages::{CompletionsFlags, ManFlags, ReferenceFlags, Topic};
 
 /// A middle tier that explains itself: durable message queues over RESP, measured at every stage.
 #[derive(Debug, Parser)]
@@ -362,68 +368,6 @@ pub(crate) struct Reach {
     pub(crate) json: bool,
 }
 
-/// How to reach a tier over HTTP.
-#[derive(Args, Debug)]
-pub(crate) struct WebReach {
-    /// Where the tier serves HTTP (its --http): 127.0.0.1:7480 for queues, 127.0.0.1:7481 for caches
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7480")]
-    pub(crate) http: String,
-    /// Log in as this account
-    #[arg(long, value_name = "NAME")]
-    pub(crate) user: Option<String>,
-    /// The file that holds its secret
-    #[arg(long, value_name = "FILE", requires = "user")]
-    pub(crate) secret_file: Option<PathBuf>,
-}
-
-/// `posthaste admin top`
-#[derive(Args, Debug)]
-pub(crate) struct TopFlags {
-    #[command(flatten)]
-    pub(crate) reach: WebReach,
-    /// How often to look
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = some_time)]
-    pub(crate) every: Duration,
-    /// End after so many looks [default: when it is interrupted]
-    #[arg(long, value_name = "N")]
-    pub(crate) count: Option<u64>,
-    /// Queues, clients and servers shown
-    #[arg(long, value_name = "N", default_value = "10")]
-    pub(crate) rows: usize,
-}
-
-/// `posthaste admin doctor`
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  posthaste admin doctor
-  posthaste admin doctor --store postgres://app@db.example/posthaste
-  posthaste admin doctor --http 127.0.0.1:7481 --json")]
-pub(crate) struct DoctorFlags {
-    #[command(flatten)]
-    pub(crate) reach: WebReach,
-    /// Look at the database behind it too: postgres://USER:PASSWORD@HOST:PORT/DATABASE
-    // Text, not an address: an error of the flags would repeat the value, password included.
-    #[arg(long, value_name = "URL")]
-    pub(crate) store: Option<String>,
-    /// Transactions that have been open for less are no finding
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
-    pub(crate) older_than: Duration,
-    /// JSON instead of lines
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// How to reach a cache tier, and the form of the output.
-#[derive(Args, Debug)]
-pub(crate) struct ReachCache {
-    /// Where the cache tier serves HTTP (its --http)
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7481")]
-    pub(crate) http: String,
-    /// JSON instead of text
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
 /// Commands of `posthaste admin`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AdminCommand {
@@ -596,51 +540,6 @@ pub(crate) struct LabFlags {
     /// What the laboratory is to do: run, report, models, …; `posthaste lab --help` lists it
     #[arg(value_name = "ARGUMENTS", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) arguments: Vec<OsString>,
-}
-
-/// `posthaste completions`
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  posthaste completions bash > /etc/bash_completion.d/posthaste
-  posthaste completions zsh > /usr/local/share/zsh/site-functions/_posthaste
-  posthaste completions fish > ~/.config/fish/completions/posthaste.fish")]
-pub(crate) struct CompletionsFlags {
-    /// The shell
-    pub(crate) shell: clap_complete::Shell,
-}
-
-/// `posthaste man`
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  posthaste man queue | man -l -
-  posthaste man --out /usr/local/share/man/man1")]
-pub(crate) struct ManFlags {
-    /// The command the page is about, for example bench queue [default: the program]
-    #[arg(value_name = "COMMAND", conflicts_with = "out")]
-    pub(crate) command: Vec<String>,
-    /// Write the pages of all commands into this directory
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-}
-
-/// `posthaste reference`
-#[derive(Args, Debug)]
-#[command(after_help = "Example:
-  posthaste reference config > posthaste.toml")]
-pub(crate) struct ReferenceFlags {
-    /// What about
-    pub(crate) topic: Topic,
-}
-
-/// What `posthaste reference` writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Topic {
-    /// Every option of every command
-    Options,
-    /// Every metric of both tiers
-    Metrics,
-    /// A configuration file with every option and its default
-    Config,
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

@@ -1,0 +1,70 @@
+//! The flags of what looks at a tier over HTTP: `admin top`, `admin doctor`, and how the commands for a cache reach it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::{duration, some_time};
+
+/// How to reach a tier over HTTP.
+#[derive(Args, Debug)]
+pub(crate) struct WebReach {
+    /// Where the tier serves HTTP (its --http): 127.0.0.1:7480 for queues, 127.0.0.1:7481 for caches
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7480")]
+    pub(crate) http: String,
+    /// Log in as this account
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// The file that holds its secret
+    #[arg(long, value_name = "FILE", requires = "user")]
+    pub(crate) secret_file: Option<PathBuf>,
+}
+
+/// `posthaste admin top`
+#[derive(Args, Debug)]
+pub(crate) struct TopFlags {
+    #[command(flatten)]
+    pub(crate) reach: WebReach,
+    /// How often to look
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = some_time)]
+    pub(crate) every: Duration,
+    /// End after so many looks [default: when it is interrupted]
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// Queues, clients and servers shown
+    #[arg(long, value_name = "N", default_value = "10")]
+    pub(crate) rows: usize,
+}
+
+/// `posthaste admin doctor`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  posthaste admin doctor
+  posthaste admin doctor --store postgres://app@db.example/posthaste
+  posthaste admin doctor --http 127.0.0.1:7481 --json")]
+pub(crate) struct DoctorFlags {
+    #[command(flatten)]
+    pub(crate) reach: WebReach,
+    /// Look at the database behind it too: postgres://USER:PASSWORD@HOST:PORT/DATABASE
+    // Text, not an address: an error of the flags would repeat the value, password included.
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+    /// Transactions that have been open for less are no finding
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    pub(crate) older_than: Duration,
+    /// JSON instead of lines
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How to reach a cache tier, and the form of the output.
+#[derive(Args, Debug)]
+pub(crate) struct ReachCache {
+    /// Where the cache tier serves HTTP (its --http)
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7481")]
+    pub(crate) http: String,
+    /// JSON instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
