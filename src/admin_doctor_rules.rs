@@ -184,7 +184,8 @@ fn keeper(figures: &Figures) -> Option<Finding> {
 pub(crate) fn on_cache(figures: &Figures) -> Vec<Finding> {
     let away = figures.by_label("posthaste_server_live").filter(|(_, live)| *live == 0.0).map(|(name, _)| {
         let text = format!(
-            "{name} takes no part: is memcached running there, and can this machine reach it? It comes back by itself"
+            "{name} takes no part: is memcached running there, and can this machine reach it? It comes back by itself, \
+             unless somebody took it out (posthaste admin servers)"
         );
         Finding::problem("server", text)
     });
