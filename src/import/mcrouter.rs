@@ -126,7 +126,7 @@ impl Reader {
             _ => None,
         };
         if let Some(answer) = answer {
-            let under = short.map_or(route["children"].clone(), |short| Json::from(short));
+            let under = short.map_or(route["children"].clone(), Json::from);
             return self.copies(answer, &under);
         }
         match kind {
