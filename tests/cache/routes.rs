@@ -129,11 +129,12 @@ fn meta_commands_say_the_key_that_they_were_asked_for() {
     let mut client = routed.client();
     assert_eq!(client.ask("ms user:foo 2 k O9\r\nhi\r\n"), "HD kuser:foo O9\r\n");
     assert_eq!(client.ask("mg user:foo v k\r\n"), "VA 2 kuser:foo\r\nhi\r\n");
+    assert!(client.ask("me user:foo\r\n").starts_with("ME user:foo "));
     // user:foo in base64 is the same key; the server repeats it as it was stored.
     assert_eq!(client.ask("mg dXNlcjpmb28= b v k\r\n"), "VA 2 kuser:foo\r\nhi\r\n");
     assert_eq!(client.ask("ms dXNlcjpmb28= 2 b k\r\nho\r\n"), "HD kdXNlcjpmb28= b\r\n");
     assert_eq!(client.ask("mg dXNlcjpmb28= b v k\r\n"), "VA 2 kdXNlcjpmb28= b\r\nho\r\n");
-    assert!(client.ask("me user:foo\r\n").starts_with("ME user:foo "));
+    assert_eq!(client.ask("mg user:foo v k\r\n"), "VA 2 kdXNlcjpmb28= b\r\nho\r\n");
     assert_eq!(client.ask("mg user:none v\r\nmg user:none v q\r\n"), "EN\r\n");
 }
 

@@ -40,8 +40,8 @@ pub(super) fn restore<'a>(request: &Request, reply: &'a [u8], prefix: &[u8]) -> 
     let mut words = line.split(|byte| *byte == b' ');
     let mut restored = words.next().unwrap_or_default().to_vec();
     let mut is_key_next = request.verb == Verb::MetaDebug && restored == b"ME";
-    // The server repeats a key in base64 only where it was stored by one, and says so.
-    let base64 = request.base64 && (is_key_next || words.clone().any(|word| word == b"b"));
+    // The server repeats a key in base64 where it was stored by one, and says so; but `me` does not say.
+    let base64 = if is_key_next { request.base64 } else { words.clone().any(|word| word == b"b") };
     for word in words {
         restored.push(b' ');
         match word {
@@ -111,6 +111,7 @@ mod tests {
             ("mg user:7 k O1\r\n", "HD k7 O1\r\n", "HD kuser:7 O1\r\n"),
             ("mg dXNlcjpmb28= b k\r\n", "HD kZm9v b\r\n", "HD kdXNlcjpmb28= b\r\n"),
             ("mg dXNlcjpmb28= b k\r\n", "HD kZm9v\r\n", "HD kuser:Zm9v\r\n"),
+            ("mg user:foo k\r\n", "HD kZm9v b\r\n", "HD kdXNlcjpmb28= b\r\n"),
             ("me user:7\r\n", "ME 7 exp=-1 la=5\r\n", "ME user:7 exp=-1 la=5\r\n"),
             ("mg user:7\r\n", "EN\r\n", "EN\r\n"),
         ] {
