@@ -3,9 +3,9 @@
 //! Total: any input is a whole reply, the beginning of one, or malformed; depth and size are limited, and
 //! nothing is reserved on the word of a length that has not arrived. Two ways in, which accept the same
 //! bytes because they stand on the same scanner: [`decode`] builds the value, [`skip`] only finds its end
-//! and allocates nothing, for callers that count replies by the hundred thousand. A resumable parser would
-//! save scanning a large reply again after each read; `NeedBytes` does that with less: it says how many
-//! bytes must arrive before another try can succeed.
+//! and allocates nothing, for callers that count replies by the hundred thousand. `NeedBytes` says how many
+//! bytes must arrive before another try can succeed, which saves most tries. Not those at long lists of small
+//! things, of which nobody knows how small they are: for them there is [`Passage`], which goes on where it stopped.
 
 mod scan;
 
@@ -110,6 +110,53 @@ pub fn skip(input: &[u8]) -> Skip<'_> {
         Err(Stop::NeedBytes(n)) if input.len().saturating_add(n) > SIZE_MAX => Skip::Malformed(too_large()),
         Err(Stop::NeedBytes(n)) => Skip::NeedBytes(n),
         Err(Stop::Malformed(why)) => Skip::Malformed(Fault::new(Word::Err, why)),
+    }
+}
+
+/// Finds the end of one reply that arrives piece by piece, and looks at each byte about once.
+#[derive(Clone, Debug, Default)]
+pub struct Passage {
+    used: usize,
+    /// Of each compound value that is not whole, the parts that are still to come; the outermost first.
+    open: Vec<usize>,
+}
+
+impl Passage {
+    /// Where the reply ends that `input` begins with, which holds all that came before and more; None: it goes on.
+    /// After the end was found it begins anew.
+    ///
+    /// # Errors
+    /// Not RESP, or beyond a limit; the connection is of no more use.
+    pub fn end(&mut self, input: &[u8]) -> Result<Option<usize>, Fault> {
+        loop {
+            let (item, len) = match scan::head(&input[self.used..], self.open.len()) {
+                Ok(found) => found,
+                Err(Stop::NeedBytes(_)) if input.len() > SIZE_MAX => return Err(too_large()),
+                Err(Stop::NeedBytes(_)) => return Ok(None),
+                Err(Stop::Malformed(why)) => return Err(Fault::new(Word::Err, why)),
+            };
+            self.used += len;
+            match item {
+                Item::Compound(_, parts) if parts > 0 => self.open.push(parts),
+                _ if self.one_is_whole() => {
+                    let used = std::mem::take(self).used;
+                    return if used > SIZE_MAX { Err(too_large()) } else { Ok(Some(used)) };
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A value has ended, and with it perhaps those around it. True: it was the outermost.
+    fn one_is_whole(&mut self) -> bool {
+        while let Some(left) = self.open.last_mut() {
+            *left -= 1;
+            if *left > 0 {
+                return false;
+            }
+            self.open.pop();
+        }
+        true
     }
 }
 

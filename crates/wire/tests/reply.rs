@@ -1,7 +1,7 @@
 //! What the reply decoder promises to clients.
 
 use posthaste_wire::encode::{Encoder, Protocol};
-use posthaste_wire::reply::{DEPTH_MAX, Item, Reply, Shape, Skip, Value, decode, pairs, skip};
+use posthaste_wire::reply::{DEPTH_MAX, Item, Passage, Reply, Shape, Skip, Value, decode, pairs, skip};
 use proptest::prelude::*;
 
 fn whole(input: &[u8]) -> Value<'_> {
@@ -176,6 +176,33 @@ proptest! {
             }
         }
         prop_assert!(matches!(decode(&bytes), Reply::Value(_, used) if used == bytes.len()));
+    }
+
+    #[test]
+    fn a_reply_in_pieces_ends_where_it_ends_whole(first in encoded(), second in encoded(), step in 1_usize..40) {
+        let bytes = [first.clone(), second].concat();
+        let mut passage = Passage::default();
+        let mut arrived = 0;
+        let end = loop {
+            arrived = bytes.len().min(arrived + step);
+            match passage.end(&bytes[..arrived]) {
+                Ok(Some(end)) => break end,
+                Ok(None) => prop_assert!(arrived < first.len(), "not found in {arrived} of {}", first.len()),
+                Err(fault) => prop_assert!(false, "{fault:?}"),
+            }
+        };
+        prop_assert_eq!(end, first.len());
+        prop_assert_eq!(passage.end(&bytes[end..]), Ok(Some(bytes.len() - end)), "it begins anew");
+    }
+
+    #[test]
+    fn pieces_of_anything_are_refused_as_the_whole_is(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        let whole = match skip(&bytes) {
+            Skip::Done(_, used) => Ok(Some(used)),
+            Skip::NeedBytes(_) => Ok(None),
+            Skip::Malformed(fault) => Err(fault),
+        };
+        prop_assert_eq!(Passage::default().end(&bytes), whole);
     }
 
     #[test]

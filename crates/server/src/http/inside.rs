@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use posthaste_wire::encode::{Encoder, Protocol};
-use posthaste_wire::reply::{Reply, Skip, Value, decode, skip};
+use posthaste_wire::reply::{Passage, Reply, Value, decode};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::Mutex;
@@ -79,18 +79,16 @@ impl Inside {
             encoder.bulk(word);
         });
         self.stream.write_all(&request).await.map_err(broken)?;
+        let mut passage = Passage::default();
         loop {
-            match skip(&self.input) {
-                Skip::Done(_, len) => {
-                    let rest = self.input.split_off(len);
-                    let answer = Answer(std::mem::replace(&mut self.input, rest));
-                    return match Problem::of(&answer.value()) {
-                        Some(problem) => Err(problem),
-                        None => Ok(answer),
-                    };
-                }
-                Skip::NeedBytes(_) => {}
-                Skip::Malformed(fault) => return Err(broken(io::Error::other(fault.text.into_owned()))),
+            let end = passage.end(&self.input).map_err(|fault| broken(io::Error::other(fault.text)))?;
+            if let Some(end) = end {
+                let rest = self.input.split_off(end);
+                let answer = Answer(std::mem::replace(&mut self.input, rest));
+                return match Problem::of(&answer.value()) {
+                    Some(problem) => Err(problem),
+                    None => Ok(answer),
+                };
             }
             self.input.reserve(READ_BYTES);
             if self.stream.read_buf(&mut self.input).await.map_err(broken)? == 0 {
