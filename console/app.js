@@ -1,69 +1,73 @@
 // Pages by the part of the address behind `#`; each is a function that fills an element, and may ask to be called again.
+// Which pages there are depends on the tier, which its server tells.
 
 import { get } from "./api.js";
-import { h } from "./dom.js";
-import { overview } from "./overview.js";
-import { accounts, clients } from "./people.js";
-import { queue } from "./queue.js";
-import { queues } from "./queues.js";
-import { store } from "./store.js";
-
-const PAGES = [
-  [/^\/$/, overview, "Overview"],
-  [/^\/queues$/, queues, "Queues"],
-  [/^\/queues\/(.+)$/, queue, "Queue"],
-  [/^\/accounts$/, accounts, "Accounts"],
-  [/^\/clients$/, clients, "Clients"],
-  [/^\/store$/, store, "Store"],
-];
+import { h, isInUse } from "./dom.js";
+import { TIERS } from "./tiers.js";
 
 const main = document.getElementById("main");
+const nav = document.getElementById("pages");
 const notice = document.getElementById("notice");
 const health = document.getElementById("health");
 let shown = 0;
+let tier;
 
-function tell(text) {
+function tell(text, isError = false) {
   notice.textContent = text;
+  notice.className = isError ? "error" : "";
   notice.hidden = false;
   clearTimeout(tell.timer);
   tell.timer = setTimeout(() => { notice.hidden = true; }, 8000);
 }
 
-// What a page needs: its parameters, whether it is still the one shown, to be run again after a while, to say something.
-function context(parameters) {
+// What a page needs: its parameter, its tier, whether it is still the one shown, to be run again, to say something.
+function context(parameter) {
   const mine = ++shown;
   const isShown = () => mine === shown;
   const run = async (work) => {
     try {
       await work();
     } catch (error) {
-      if (isShown()) tell(error.message);
+      if (isShown()) tell(error.message, true);
     }
   };
-  const again = (ms, work) => {
+  // Not while somebody is at `place`, which the work would renew. Whatever takes long is asked for less often: the
+  // server has better things to do.
+  const again = (ms, place, work) => {
     const round = async () => {
       if (!isShown()) return;
-      if (!document.hidden) await run(work);
-      setTimeout(round, ms);
+      const begin = performance.now();
+      if (!document.hidden && !isInUse(place)) await run(work);
+      setTimeout(round, Math.max(ms, 20 * (performance.now() - begin)));
     };
     round();
   };
-  return { parameters, isShown, again, run, tell };
+  return { parameter, tier, isShown, again, run, tell };
+}
+
+// The page of an address, and the name behind it: `#/queues/a%2Fb` is that of one queue.
+function found(path) {
+  const whole = tier.pages.find((page) => page.path === path);
+  if (whole) return [whole.page, whole.title];
+  const above = tier.pages.find((page) => page.one && path.startsWith(`${page.path}/`));
+  if (!above) return [tier.pages[0].page, tier.pages[0].title];
+  const name = decodeURIComponent(path.slice(above.path.length + 1));
+  return [above.one, name, name];
 }
 
 function show() {
   const path = location.hash.slice(1).split("?")[0] || "/";
-  const [pattern, page, title] = PAGES.find(([pattern]) => pattern.test(path)) ?? PAGES[0];
-  const parameters = (pattern.exec(path) ?? []).slice(1).map(decodeURIComponent);
-  document.title = `${parameters[0] ?? title} - Posthaste`;
-  for (const link of document.querySelectorAll("nav a")) {
+  const [page, title, name] = found(path);
+  document.title = `${title} - Posthaste`;
+  for (const link of nav.children) {
     const target = link.getAttribute("href").slice(1);
     const current = target === "/" ? path === "/" : path.startsWith(target);
     if (current) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  const at = context(parameters);
-  main.replaceChildren(h("h1", {}, parameters[0] ?? title));
+  const at = context(name);
+  notice.hidden = true;
+  main.replaceChildren(h("h1", {}, title));
   at.run(() => page(main, at));
 }
 
@@ -72,6 +76,12 @@ async function look() {
     const status = await get("/v1/status");
     health.className = status.ready ? "good" : "bad";
     health.textContent = status.ready ? "● ready" : `▲ not ready: ${status.trouble}`;
+    if (!tier) {
+      tier = TIERS[status.tier];
+      nav.replaceChildren(...tier.pages.map(({ path, title }) => h("a", { href: `#${path}` }, title)));
+      document.getElementById("tier").textContent = status.tier;
+      show();
+    }
   } catch (error) {
     health.className = "bad";
     health.textContent = `▲ ${error.message}`;
@@ -80,6 +90,7 @@ async function look() {
 }
 
 addEventListener("hashchange", () => {
+  if (!tier) return;
   show();
   main.focus();
 });
@@ -90,5 +101,4 @@ addEventListener("keydown", (event) => {
     search.focus();
   }
 });
-show();
 look();

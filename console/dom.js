@@ -22,6 +22,11 @@ export function count(number) {
   return Math.round(number).toLocaleString("en-US");
 }
 
+// `1 message`, `2 messages`.
+export function many(number, word) {
+  return `${count(number)} ${word}${number === 1 ? "" : "s"}`;
+}
+
 export function micros(us) {
   if (us < 1) return `${Math.round(us * 1e3)} ns`;
   if (us < 1000) return `${us.toPrecision(3).replace(/\.?0+$/, "")} µs`;
@@ -54,8 +59,27 @@ export function table(caption, columns, rows) {
       h("tbody", {}, rows.map((row) => h("tr", {}, columns.map(([, of, name]) => cell("td", of(row), name)))))));
 }
 
-// Asks before something that cannot be undone.
-export function confirmed(question, action) {
+// Puts new content in place of old. Whoever was at a button or link of it is at the same one afterwards.
+export function renew(place, children) {
+  const from = place.contains(document.activeElement) ? document.activeElement : null;
+  const name = from && label(from);
+  place.replaceChildren(...children);
+  if (from) [...place.querySelectorAll(from.tagName)].find((element) => label(element) === name)?.focus();
+}
+
+// Whether somebody is at it: a button is held down, or text of it is selected.
+export function isInUse(place) {
+  const selection = getSelection();
+  return place.querySelector(":active") !== null || (!selection.isCollapsed && place.contains(selection.anchorNode));
+}
+
+// An arrow behind the name only says how a column is sorted.
+function label(element) {
+  return element.getAttribute("aria-label") ?? element.textContent.replace(/ [↓↑]$/, "");
+}
+
+// Asks before something that cannot be undone; `field` is asked for with it.
+export function confirmed(question, action, field = null) {
   return new Promise((resolve) => {
     const close = (answer) => {
       dialog.close();
@@ -64,6 +88,7 @@ export function confirmed(question, action) {
     };
     const dialog = h("dialog", { "aria-label": question, oncancel: () => close(false) },
       h("p", {}, question),
+      field,
       h("div", { class: "row" },
         h("button", { class: "danger", onclick: () => close(true) }, action),
         h("button", { autofocus: true, onclick: () => close(false) }, "Cancel")));

@@ -1,27 +1,31 @@
 // How much, how fast, and where a request spends its time right now.
 
 import { get } from "./api.js";
-import { count, h, micros, svg, table } from "./dom.js";
+import { plot } from "./charts.js";
+import { count, h, micros, renew, table } from "./dom.js";
 
-const SECONDS = 120;
-const STAGES = [
-  ["parse", "parse_mean_us", "read and parsed"],
-  ["waiting", "waiting_all_mean_us", "waits for a worker"],
-  ["dispatch", "dispatch_mean_us", "handed to the store"],
-  ["service", "service_all_mean_us", "the store works"],
-  ["reply", "reply_mean_us", "answer written"],
-];
+// Windows that are shown, and how many are asked for when those before are there already.
+const SHOWN = 120;
+const NEWEST = 4;
 
 export async function overview(main, at) {
   const place = h("div");
+  let windows = [];
   main.append(place);
-  at.again(1000, async () => {
-    const windows = await get(`/v1/windows?last=${SECONDS}`);
-    if (at.isShown()) place.replaceChildren(...view(windows));
+  at.again(1000, place, async () => {
+    windows = later(windows, await get(`/v1/windows?last=${NEWEST}`)) ?? await get(`/v1/windows?last=${SHOWN}`);
+    if (at.isShown()) renew(place, view(windows, at.tier));
   });
 }
 
-function view(windows) {
+// What is known with what is newer; null when something is missing between them.
+function later(known, newest) {
+  const last = known.at(-1);
+  if (!last || !newest.some((window) => window.start_s === last.start_s)) return null;
+  return [...known, ...newest.filter((window) => window.start_s > last.start_s)].slice(-SHOWN);
+}
+
+function view(windows, tier) {
   const last = windows.at(-1);
   if (!last) return [h("p", { class: "faint" }, "The first window is not over yet.")];
   const { all, kinds, gauges } = last;
@@ -31,23 +35,24 @@ function view(windows) {
       tile("requests per second", count(all.requests_per_s)),
       tile("response, median", all.requests ? micros(all.response.p50_us) : "–"),
       tile("response, 99 %", all.requests ? micros(all.response.p99_us) : "–"),
-      tile("found nothing", count(all.null)),
+      tile(tier.nothing, count(all.null)),
       tile("errors", count(all.errors)),
-      Object.entries(gauges).map(([name, value]) => tile(name.replaceAll("_", " "), count(value)))),
+      Object.entries(tier.levels).filter(([name]) => name in gauges)
+        .map(([name, title]) => tile(title, count(gauges[name])))),
     h("h2", {}, "Where a request spends its time"),
-    path(all),
-    h("h2", {}, `The last ${Math.round(windows.reduce((sum, window) => sum + window.length_s, 0))} seconds`),
+    path(all, tier.stages),
+    h("h2", {}, `The last ${seconds(windows)} seconds`),
     h("div", { class: "charts" },
-      chart("requests per second", windows, [["", "a", (window) => window.all.requests_per_s]], count),
-      chart("response time: median (dashed) and 99 %", windows, [
-        ["99 %", "a", (window) => window.all.response.p99_us],
-        ["median", "b", (window) => window.all.response.p50_us],
-      ], micros)),
+      trace("requests per second", windows, count, { a: (window) => window.all.requests_per_s }),
+      trace("response time: 99 % (plain) and median (dashed)", windows, micros, {
+        a: (window) => window.all.response.p99_us,
+        b: (window) => window.all.response.p50_us,
+      })),
     h("h2", {}, "Kinds of request, last window"),
     table("Kinds of request", [
       ["kind", (kind) => kind.kind],
       ["per second", (kind) => count(kind.requests_per_s), "number"],
-      ["nothing found", (kind) => count(kind.null), "number"],
+      [tier.nothing, (kind) => count(kind.null), "number"],
       ["errors", (kind) => count(kind.errors), "number"],
       ["median", (kind) => micros(kind.response.p50_us), "number"],
       ["90 %", (kind) => micros(kind.response.p90_us), "number"],
@@ -57,9 +62,11 @@ function view(windows) {
   ];
 }
 
-function path(all) {
+// The means of all stages add up to the mean response; those with a distribution of their own have `_all` in the name.
+function path(all, stages) {
   if (!all.requests) return h("p", { class: "faint" }, "No request in the last window.");
-  const stations = STAGES.filter(([, field]) => field in all).map(([name, field, about]) => [name, all[field], about]);
+  const mean = (stage) => all[`${stage}_mean_us`] ?? all[`${stage}_all_mean_us`] ?? 0;
+  const stations = Object.entries(stages).map(([stage, about]) => [stage, mean(stage), about]);
   const total = stations.reduce((sum, [, us]) => sum + us, 0) || 1;
   const widest = Math.max(...stations.map(([, us]) => us));
   return h("ol", { class: "path", "aria-label": "Stages of the path, with mean times" },
@@ -72,24 +79,17 @@ function path(all) {
     }));
 }
 
-function chart(caption, windows, lines, unit) {
-  const [width, height, left, bottom, top] = [520, 160, 62, 20, 10];
-  const highest = Math.max(...lines.flatMap(([, , of]) => windows.map(of)), 0) || 1;
-  const x = (i) => left + (i * (width - left - 8)) / Math.max(windows.length - 1, 1);
-  const y = (value) => top + (1 - value / highest) * (height - top - bottom);
-  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": caption });
-  for (const share of [0, 0.5, 1]) {
-    const level = y(highest * share);
-    picture.append(
-      svg("line", { class: "grid", x1: left, x2: width - 8, y1: level, y2: level }),
-      svg("text", { x: left - 6, y: level + 4, "text-anchor": "end" }, unit(highest * share)));
-  }
-  picture.append(
-    svg("text", { x: left, y: height - 5 }, `${Math.round(windows.reduce((sum, window) => sum + window.length_s, 0))} s ago`),
-    svg("text", { x: width - 8, y: height - 5, "text-anchor": "end" }, "now"));
-  for (const [, name, of] of lines) {
-    const points = windows.map((window, i) => `${x(i).toFixed(1)},${y(of(window)).toFixed(1)}`).join(" ");
-    picture.append(svg("polyline", { class: name, points }));
-  }
-  return h("figure", {}, h("figcaption", {}, caption), picture);
+// Figures of the windows over time; `lines` are functions by the class of their line.
+function trace(caption, windows, unit, lines) {
+  return plot({
+    caption,
+    unit,
+    from: { at: 0, says: `${seconds(windows)} s ago` },
+    to: { at: Math.max(windows.length - 1, 1), says: "now" },
+    lines: Object.entries(lines).map(([name, of]) => ({ name, points: windows.map((window, i) => [i, of(window)]) })),
+  });
+}
+
+function seconds(windows) {
+  return Math.round(windows.reduce((sum, window) => sum + window.length_s, 0));
 }

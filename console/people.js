@@ -1,40 +1,94 @@
 // Accounts, and the connections of those who are here.
 
-import { get, remove } from "./api.js";
-import { confirmed, count, h, table } from "./dom.js";
+import { get, query, remove } from "./api.js";
+import { age, bytes, confirmed, count, h, many, renew, table } from "./dom.js";
+
+const PAGE = 100;
+const ACCOUNTS_SHOWN = 500;
 
 export async function accounts(main, at) {
-  const found = (await get("/v1/accounts")).accounts;
+  const all = (await get("/v1/accounts")).accounts;
   if (!at.isShown()) return;
+  const place = h("div");
+  const list = () => {
+    const wanted = search.value.toLowerCase();
+    const found = all.filter((account) => account.name.toLowerCase().includes(wanted));
+    place.replaceChildren(
+      h("p", { class: "faint" }, found.length > ACCOUNTS_SHOWN
+        ? `The first ${count(ACCOUNTS_SHOWN)} of ${count(found.length)}.`
+        : `${many(found.length, "account")}.`),
+      table("Accounts", [["id", (account) => String(account.id), "number"], ["name", (account) => account.name, "name"]],
+        found.slice(0, ACCOUNTS_SHOWN)));
+  };
+  const search = h("input", { type: "search", placeholder: "part of a name", oninput: list });
   main.append(
-    h("p", { class: "faint" }, `${count(found.length)} accounts have logged in or stand in the accounts file.`),
-    table("Accounts", [["id", (account) => String(account.id), "number"], ["name", (account) => account.name, "name"]], found));
+    h("p", { class: "faint" }, "Those that have logged in or stand in the accounts file."),
+    h("form", { role: "search", onsubmit: (event) => event.preventDefault() },
+      h("label", {}, "Search (press /)", search)),
+    place);
+  list();
 }
+
+// What a tier knows of its clients differs: a column is shown where there is something for it.
+const COLUMNS = [
+  ["id", "id", String, "number"],
+  ["peer", "peer", String, "name"],
+  ["account", "account", String, "name"],
+  ["name", "name", String, "name"],
+  ["library", "library", String, "name"],
+  ["RESP", "protocol", String, "number"],
+  ["requests", "requests", count, "number"],
+  ["connected for", "age_s", seconds, "number"],
+  ["idle for", "idle_s", seconds, "number"],
+  ["held for it", "held_bytes", bytes, "number"],
+];
 
 export async function clients(main, at) {
   const place = h("div");
+  const behind = []; // the ids that the pages before this one begin behind
+  let after = 0;
   main.append(place);
+
   const list = async () => {
-    const found = await get("/v1/clients");
-    if (!at.isShown()) return;
-    const close = (client) => at.run(async () => {
-      if (await confirmed(`Close the connection of ${client.name || client.peer}?`, "Close")) {
-        await remove(`/v1/clients/${client.id}`);
-        await list();
-      }
-    });
-    // Not while somebody is about to press a button of it.
-    if (place.contains(document.activeElement)) return;
-    place.replaceChildren(table("Clients", [
-      ["id", (client) => String(client.id), "number"],
-      ["peer", (client) => client.peer, "name"],
-      ["account", (client) => client.account, "name"],
-      ["name", (client) => client.name, "name"],
-      ["library", (client) => client.library, "name"],
-      ["RESP", (client) => String(client.protocol), "number"],
-      ["requests", (client) => count(client.requests), "number"],
-      ["", (client) => h("button", { class: "danger", onclick: () => close(client) }, "Close")],
-    ], found));
+    const wanted = after;
+    const found = await get(`/v1/clients${query({ after: wanted, limit: PAGE })}`);
+    if (!at.isShown() || wanted !== after) return;
+    renew(place, view(found));
   };
-  at.again(2000, list);
+  const go = (id) => {
+    after = id;
+    at.run(list);
+  };
+  const close = (client) => at.run(async () => {
+    if (!await confirmed(`Close the connection of ${client.name || client.peer}?`, "Close")) return;
+    const { closed } = await remove(`/v1/clients/${client.id}`);
+    at.tell(closed ? `The connection of ${client.name || client.peer} is closed.` : "It had left already.");
+    await list();
+  });
+
+  function view(found) {
+    const columns = COLUMNS.filter(([, field]) => found.some((client) => field in client));
+    const closeButton = (client) => h("button", {
+      class: "danger", "aria-label": `Close ${client.name || client.peer}`, onclick: () => close(client),
+    }, "Close");
+    return [
+      found.length
+        ? table("Clients", [
+          ...columns.map(([title, field, say, name]) => [title, (client) => say(client[field]), name]),
+          ["", closeButton],
+        ], found)
+        : h("p", { class: "faint" }, "Nobody is here."),
+      h("div", { class: "row" },
+        h("button", { disabled: !behind.length, onclick: () => go(behind.pop()) }, "← Previous"),
+        h("button", { disabled: found.length < PAGE, onclick: () => {
+          behind.push(after);
+          go(found.at(-1).id);
+        } }, "Next →")),
+    ];
+  }
+  at.again(2000, place, list);
+}
+
+function seconds(number) {
+  return age(number * 1000);
 }

@@ -1,12 +1,12 @@
 // One queue: what it is, what it holds, and what can be done to it.
 
 import { get, post, query, queuePath, remove } from "./api.js";
-import { age, bytes, confirmed, count, h, table } from "./dom.js";
+import { age, bytes, confirmed, count, h, many, renew, table } from "./dom.js";
 
 const PAGE = 50;
 
 export async function queue(main, at) {
-  const [name] = at.parameters;
+  const name = at.parameter;
   const about = h("dl", { class: "tiles" });
   const messages = h("div");
   const asked = { after: "", from: "", to: "", count: PAGE };
@@ -16,18 +16,18 @@ export async function queue(main, at) {
 
   async function describe() {
     const info = await get(queuePath(name));
-    if (at.isShown()) about.replaceChildren(...facts(info));
+    if (at.isShown()) renew(about, facts(info));
   }
   async function list() {
     const wanted = query(asked);
     const found = await get(queuePath(name, `/messages${wanted}`));
-    if (at.isShown() && wanted === query(asked)) messages.replaceChildren(...page(found, asked, () => at.run(list)));
+    if (at.isShown() && wanted === query(asked)) renew(messages, page(found, asked, () => at.run(list)));
   }
 
   main.append(about, actions(name, at, refresh), sending(name, at, refresh), h("h2", {}, "Messages"),
     filter(asked, () => at.run(list)), messages);
   await list();
-  at.again(2000, describe);
+  at.again(2000, about, describe);
 }
 
 function facts(info) {
@@ -51,18 +51,20 @@ function facts(info) {
 }
 
 function actions(name, at, refresh) {
-  const act = (question, verb, work) => at.run(async () => {
-    if (await confirmed(question, verb)) await work();
+  const act = (question, verb, work, field) => at.run(async () => {
+    if (await confirmed(question, verb, field)) await work();
   });
+  const to = h("input", { name: "to", placeholder: "where each came from" });
   return h("div", { class: "row" },
     h("button", { onclick: refresh }, "Refresh"),
-    h("button", { onclick: () => act(`Send the dead letters in ${name} back to the queues they came from?`, "Redrive", async () => {
-      const { moved } = await post(queuePath(name, "/redrive"), {});
-      at.tell(`${count(moved)} dead letters moved back.`);
+    h("button", { onclick: () => act(`Move the dead letters in ${name} back?`, "Redrive", async () => {
+      const { moved } = await post(queuePath(name, "/redrive"), to.value ? { to: to.value } : {});
+      at.tell(`${many(moved, "dead letter")} moved back.`);
       refresh();
-    }) }, "Redrive dead letters"),
+    }, h("label", {}, "To the queue", to)) }, "Redrive dead letters"),
     h("button", { class: "danger", onclick: () => act(`Remove every message in ${name}? They are gone for good.`, "Purge", async () => {
-      await post(queuePath(name, "/purge"), {});
+      const { removed } = await post(queuePath(name, "/purge"), {});
+      at.tell(`${many(removed, "message")} removed.`);
       refresh();
     }) }, "Purge"),
     h("button", { class: "danger", onclick: () => act(`Delete ${name} with all its messages?`, "Delete", async () => {
@@ -71,24 +73,54 @@ function actions(name, at, refresh) {
     }) }, "Delete queue"));
 }
 
+// What a message may have beside its body: label, field of the JSON, attributes of the input, how it is read.
+const OPTIONS = [
+  ["To", "to", { placeholder: "anyone; * for a copy to everyone" }, String],
+  ["Priority (0 to 255)", "priority", { type: "number", min: 0, max: 255, placeholder: "0" }, Number],
+  ["Delay in ms", "delay_ms", { type: "number", min: 0, placeholder: "0" }, Number],
+  ["Time to live in ms", "ttl_ms", { type: "number", min: 1, placeholder: "that of the queue" }, Number],
+  ["Dedup key", "dedup", { placeholder: "none" }, String],
+];
+
 function sending(name, at, refresh) {
   const body = h("textarea", { name: "body", required: true });
-  const to = h("input", { name: "to", placeholder: "anyone" });
-  const priority = h("input", { name: "priority", type: "number", min: 0, max: 255, value: 0 });
+  const headers = h("textarea", { name: "headers", placeholder: "name: value, one in a line" });
+  const options = OPTIONS.map(([label, field, attributes, read]) => ({
+    label, field, read, input: h("input", { name: field, ...attributes }),
+  }));
+  const message = () => {
+    const given = options.filter(({ input }) => input.value !== "");
+    return {
+      body: body.value,
+      ...Object.fromEntries(given.map(({ field, read, input }) => [field, read(input.value)])),
+      headers: pairs(headers.value),
+    };
+  };
   return h("details", {},
     h("summary", {}, "Send a message"),
     h("form", { onsubmit: (event) => {
       event.preventDefault();
       at.run(async () => {
-        const message = { body: body.value, priority: Number(priority.value) };
-        if (to.value) message.to = to.value;
-        await post(queuePath(name, "/messages"), message);
+        const { id, copies } = await post(queuePath(name, "/messages"), message());
+        at.tell(copies === undefined ? `Sent as message ${id}.` : `Sent to ${many(copies, "account")}.`);
         body.value = "";
         refresh();
       });
     } },
-    h("label", {}, "Body", body), h("label", {}, "To", to), h("label", {}, "Priority", priority),
+    h("label", { class: "wide" }, "Body", body),
+    options.map(({ label, input }) => h("label", {}, label, input)),
+    h("label", { class: "wide" }, "Headers", headers),
     h("button", { class: "main" }, "Send")));
+}
+
+// `name: value` lines as an object.
+function pairs(text) {
+  const lines = text.split("\n").filter((line) => line.trim() !== "");
+  return Object.fromEntries(lines.map((line) => {
+    const colon = line.indexOf(":");
+    if (colon < 1) throw new Error(`A header is written as name: value, not ${line}`);
+    return [line.slice(0, colon).trim(), line.slice(colon + 1).trim()];
+  }));
 }
 
 function filter(asked, list) {
@@ -120,7 +152,7 @@ function page({ messages, next }, asked, list) {
       ["deliveries", (message) => String(message.deliveries), "number"],
       ["body", body, "body"],
     ], messages)
-    : h("p", { class: "faint" }, "Nothing here.");
+    : h("p", { class: "faint" }, next ? "Nothing yet: there are more to look through." : "Nothing here.");
   return [shown, h("div", { class: "row" },
     h("button", { disabled: asked.after === "", onclick: () => go("") }, "← First"),
     h("button", { disabled: !next, onclick: () => go(next) }, "More →"))];
@@ -133,9 +165,22 @@ function state(message) {
   return notes.join(", ");
 }
 
+// Bodies are text and nothing else. Long ones are shown by their beginning, until one is asked for.
+const BEGINNING = 1000;
+
 function body(message) {
-  const parts = [message.body ?? `(${message.body_base64.length} characters of base64) ${message.body_base64}`];
+  const isText = message.body !== undefined;
+  const text = message.body ?? message.body_base64;
+  const shown = h("span", {}, text.slice(0, BEGINNING));
+  const parts = [isText ? null : h("div", { class: "faint" }, "no text; in base64:"), shown];
+  if (text.length > BEGINNING) {
+    const more = h("button", { onclick: () => {
+      shown.textContent = text;
+      more.remove();
+    } }, `… all ${count(text.length)} characters`);
+    parts.push(more);
+  }
   const headers = Object.entries(message.headers ?? {});
   if (headers.length) parts.unshift(h("div", { class: "faint" }, headers.map(([name, value]) => `${name}: ${value}`).join("\n")));
-  return parts;
+  return parts.filter(Boolean);
 }

@@ -1,9 +1,13 @@
 // All queues, searched, sorted and cut into pages by the server, so that 100,000 of them are as quick as ten.
 
 import { get, post, query } from "./api.js";
-import { age, bytes, count, h } from "./dom.js";
+import { age, bytes, count, h, renew } from "./dom.js";
 
 const PAGE = 50;
+
+// A search is asked for when somebody stops typing for so long.
+const TYPING_MS = 150;
+
 const COLUMNS = [
   ["name", "name"],
   ["id", "id"],
@@ -14,34 +18,68 @@ const COLUMNS = [
 
 export async function queues(main, at) {
   const asked = { search: "", sort: "id", descending: false, offset: 0, limit: PAGE };
+  let typing;
   const search = h("input", { type: "search", id: "search", placeholder: "part of a name", oninput: () => {
-    asked.search = search.value;
-    asked.offset = 0;
-    at.run(list);
+    clearTimeout(typing);
+    typing = setTimeout(() => {
+      asked.search = search.value;
+      asked.offset = 0;
+      at.run(list);
+    }, TYPING_MS);
   } });
-  const name = h("input", { name: "name", required: true, maxlength: 255 });
   const place = h("div");
   main.append(
     h("form", { role: "search", onsubmit: (event) => event.preventDefault() },
       h("label", {}, "Search (press /)", search)),
-    place,
-    h("h2", {}, "New queue"),
-    h("form", { onsubmit: (event) => {
-      event.preventDefault();
-      at.run(async () => {
-        await post("/v1/queues", { name: name.value });
-        location.hash = `#/queues/${encodeURIComponent(name.value)}`;
-      });
-    } }, h("label", {}, "Name", name), h("button", { class: "main" }, "Create")));
+    place, creating(at));
 
   async function list() {
     const wanted = query(asked);
     const found = await get(`/v1/queues${wanted}`);
     // An answer may be overtaken by that to a later question.
     if (!at.isShown() || wanted !== query(asked)) return;
-    place.replaceChildren(...view(found, asked, () => at.run(list)));
+    renew(place, view(found, asked, () => at.run(list)));
   }
-  at.again(3000, list);
+  at.again(3000, place, list);
+}
+
+// Options of a new queue: label, field of the JSON, attributes of the input.
+const LIMITS = [
+  ["Most messages", "maxmsgs", { min: 1, placeholder: "no limit" }],
+  ["Most bytes", "maxbytes", { min: 1, placeholder: "no limit" }],
+  ["Time to live in ms", "ttl_ms", { min: 1, placeholder: "for good" }],
+];
+const SWITCHES = [["Nobody may send to himself", "forbidself"], ["Recipients must have logged in", "strict"]];
+
+function creating(at) {
+  const name = h("input", { name: "name", required: true, maxlength: 255 });
+  const limits = LIMITS.map(([label, field, attributes]) => ({
+    label, field, input: h("input", { name: field, type: "number", ...attributes }),
+  }));
+  const switches = SWITCHES.map(([label, field]) => ({ label, field, input: h("input", { name: field, type: "checkbox" }) }));
+  const dead = h("input", { name: "deadletter", placeholder: "none" });
+  const after = h("input", { name: "after", type: "number", min: 1, value: 5 });
+  const wanted = () => ({
+    name: name.value,
+    ...Object.fromEntries(limits.filter(({ input }) => input.value).map(({ field, input }) => [field, Number(input.value)])),
+    ...Object.fromEntries(switches.map(({ field, input }) => [field, input.checked])),
+    ...(dead.value && { deadletter: { queue: dead.value, after: Number(after.value) } }),
+  });
+  return h("details", {},
+    h("summary", {}, "New queue"),
+    h("form", { onsubmit: (event) => {
+      event.preventDefault();
+      at.run(async () => {
+        const made = await post("/v1/queues", wanted());
+        location.hash = `#/queues/${encodeURIComponent(made.name)}`;
+      });
+    } },
+    h("label", {}, "Name", name),
+    limits.map(({ label, input }) => h("label", {}, label, input)),
+    h("label", {}, "Dead letters go to", dead),
+    h("label", {}, "after so many deliveries", after),
+    switches.map(({ label, input }) => h("label", { class: "switch" }, input, label)),
+    h("button", { class: "main" }, "Create")));
 }
 
 function view({ total, queues: page }, asked, list) {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from router import Memcached
+from router import Memcached, Router
 from tier import Tier, program
 
 
@@ -26,6 +26,7 @@ LEFT_OUT = {
     file: f"{file} is left out: {needs} is not here"
     for file, needs, command, oldest in (
         ("test_ioredis.py", "Node.js 20 or newer", ["node", "--version"], (20, 0)),
+        ("test_console_modules.py", "Node.js 20 or newer", ["node", "--version"], (20, 0)),
         ("test_console.py", "Chromium (with Node.js 20)", ["chromium", "--version"], (100, 0)),
         ("test_go_redis.py", "Go 1.26 or newer", ["go", "version"], (1, 26)),
     )
@@ -87,3 +88,17 @@ def memcached(tmp_path: Path) -> Iterator[Callable[[], Memcached]]:
     yield start
     for server in started:
         server.stop()
+
+
+@pytest.fixture
+def router(memcached: Callable[[], Memcached]) -> Iterator[Callable[..., Router]]:
+    """Start a router in front of so many servers, with further arguments."""
+    routers: list[Router] = []
+
+    def start(servers: int, *arguments: str) -> Router:
+        routers.append(Router([memcached() for _ in range(servers)], *arguments))
+        return routers[-1]
+
+    yield start
+    for tier in routers:
+        tier.stop()

@@ -91,7 +91,7 @@ class Router:
                 self._log.append(line)
                 if found := re.search(r"listening on 127\.0\.0\.1:(\d+)", line):
                     self.port = int(found[1])
-                if found := re.search(r"health and figures on http://127\.0\.0\.1:(\d+)", line):
+                if found := re.search(r"health and figures on http://[\d.]+:(\d+)", line):
                     self.http_port = int(found[1])
                 if self.port and (self.http_port or not self._serves_http):
                     self._listening.set()

@@ -1,23 +1,71 @@
-"""The web console in a real browser; the program that uses it is node/console.js."""
+"""The web console in a real browser; node/console_queue.js and node/console_cache.js use it.
+
+CONSOLE_PICTURES names a place for pictures, to be looked at.
+"""
 
 import json
 import os
 import subprocess
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
+import pytest
 import redis
+from pymemcache.client.base import Client
 
+from router import Router
 from tier import Tier
 
+# A browser takes its time where the machine is busy.
+pytestmark = pytest.mark.timeout(400)
+
 HERE = Path(__file__).parent
+HOSTILE = "<b class=hostile>hostile</b>"
+# 15 clients who think for a second: node/model.js.
+WHAT_IF = {"predicted": ["13", "160 ms"], "gain": "+6.9 %", "refused": 0}
+STAGES = ["parse", "waiting", "dispatch", "service", "reply"]
 
 
-def test_it_is_used_by_keyboard_in_light_and_dark_wide_and_narrow(start: Callable[..., Tier]) -> None:
-    """Figures, lists, a queue, a message that would like to be markup.
+def use(program: str, port: int, *arguments: str) -> dict[str, Any]:
+    """Let a program use the console that is served on this port; what it saw."""
+    done = subprocess.run(
+        [
+            *("node", HERE / "node" / program, f"http://127.0.0.1:{port}"),
+            *(os.environ.get("CONSOLE_PICTURES", ""), *arguments),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=360,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    seen: dict[str, Any] = json.loads(done.stdout)
+    return seen
 
-    CONSOLE_PICTURES names a place for pictures.
-    """
+
+@contextmanager
+def busy(work: Callable[[], object]) -> Iterator[None]:
+    """Somebody who asks and asks meanwhile, so that there is something to see."""
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            work()
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_the_console_of_a_queue_tier(start: Callable[..., Tier]) -> None:
+    """By keyboard, in light and dark, wide and narrow; whatever is hostile is text."""
     tier = start("--http", "127.0.0.1:0")
     client = redis.Redis(port=tier.port)
     client.execute_command("LOGIN", "alice")
@@ -25,30 +73,62 @@ def test_it_is_used_by_keyboard_in_light_and_dark_wide_and_narrow(start: Callabl
         client.execute_command("QCREATE", f"queue-{number:03}")
     for _ in range(40):
         client.execute_command("SENDMANY", "queue-042", "a", "b", "c")
-    client.execute_command("QCREATE", "<b>hostile</b>")
-    client.execute_command("SEND", "<b>hostile</b>", "plain", "HEADER", "kind", "test", "PRIORITY", 3)
-    done = subprocess.run(
-        [
-            "node",
-            HERE / "node" / "console.js",
-            f"http://127.0.0.1:{tier.http_port}",
-            os.environ.get("CONSOLE_PICTURES", ""),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    seen = json.loads(done.stdout)
+    client.execute_command("QCREATE", "dead")
+    client.execute_command("QCREATE", HOSTILE, "DEADLETTER", "dead", "AFTER", 1)
+    client.execute_command("LOGIN", HOSTILE)
+    client.execute_command("SEND", HOSTILE, "<iframe src=//evil.example></iframe>")
+    client.execute_command("POP", "QUEUE", HOSTILE, "LEASE", 60000)
+    client.execute_command("NACK", 121)
+    client.execute_command("SEND", HOSTILE, "x" * 5000)
+    client.execute_command("SEND", HOSTILE, b"\xff<script>alert(1)</script>")
+    unwanted = redis.Redis(port=tier.port, client_name="<script>")
+    unwanted.ping()
+    with busy(client.ping):
+        seen = use("console_queue.js", tier.http_port)
     assert seen == {
         "errors": [],
-        "stages": ["parse", "waiting", "dispatch", "service", "reply"],
+        "markup": 0,
+        "overflow": [],
+        "stages": STAGES,
         "fullest": "queue-042",
-        "title": "<b>hostile</b> - Posthaste",
-        "images": 0,
-        "kept": "2",
-        "overview_overflow": False,
-        "queues_overflow": False,
-        "store_overflow": False,
+        "keptFocus": True,
+        "sent": f"x-empty: \nx-kind: {HOSTILE}\n<img src=x onerror='document.title=\"owned\"'>",
+        "beginning": 1000,
+        "kept": "3",
+        "whatIf": WHAT_IF,
     }
+
+
+def test_the_console_of_a_cache_tier(router: Callable[..., Router]) -> None:
+    """Its servers, one of them gone; where a key goes; its clients, one of them sent away."""
+    tier = router(3, "--http", "127.0.0.1:0", "--threads", "2", "--server-timeout", "20s")
+    address = ("127.0.0.1", tier.port)
+    with closing(Client(address)) as client, closing(Client(address)) as other:
+        other.set("warm", "x", noreply=False)
+        gone = tier.servers[2]
+        gone.stop()
+        with busy(lambda: client.set("key", "value") and client.get_many(["key", "other"])):
+            seen = use("console_cache.js", tier.http_port, f"127.0.0.1:{gone.port}")
+    assert seen == {
+        "errors": [],
+        "markup": 0,
+        "overflow": [],
+        "pages": ["Overview", "Servers", "Routes", "Clients", "What if"],
+        "stages": STAGES,
+        "idleShare": "0.0 %",
+        "reads": 3,
+        "clients": 2,
+        "whatIf": WHAT_IF,
+    }
+
+
+def test_the_console_acts_as_the_account_of_the_browser(
+    start: Callable[..., Tier], accounts_file: Path
+) -> None:
+    """Where accounts are kept, and the secret goes nowhere else."""
+    tier = start("--http", "127.0.0.1:0", "--accounts", str(accounts_file))
+    client = redis.Redis(port=tier.port, username="alice", password="wonderland")
+    client.execute_command("QCREATE", "letters")
+    seen = use("console_accounts.js", tier.http_port)
+    assert seen == {"errors": [], "markup": 0, "overflow": [], "from": "alice"}
+    assert "wonderland" not in tier.log()

@@ -2,41 +2,18 @@
 
 import base64
 import http.client
-import json
 import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 import redis
 
 from tier import Tier, message
+from web import Json, ask
 
-Json = Any
 HTTP = ("--http", "127.0.0.1:0")
-
-
-def ask(
-    tier: Tier,
-    method: str,
-    path: str,
-    body: Json = None,
-    headers: dict[str, str] | None = None,
-) -> tuple[int, Json]:
-    """One request: its status, and its answer as JSON."""
-    connection = http.client.HTTPConnection("127.0.0.1", tier.http_port, timeout=20)
-    try:
-        given = None if body is None else json.dumps(body)
-        kind = {} if body is None else {"Content-Type": "application/json"}
-        connection.request(method, path, given, {**kind, **(headers or {})})
-        answer = connection.getresponse()
-        text = answer.read().decode()
-        is_json = answer.headers.get_content_type() == "application/json"
-        return answer.status, json.loads(text) if is_json else text
-    finally:
-        connection.close()
 
 
 @pytest.fixture

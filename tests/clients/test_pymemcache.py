@@ -1,7 +1,7 @@
 """pymemcache against the cache tier, as applications use it."""
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 
 import pytest
@@ -9,21 +9,7 @@ from pymemcache import MemcacheIllegalInputError, serde
 from pymemcache.client.base import Client, PooledClient
 from pymemcache.client.hash import HashClient
 
-from router import Memcached, Router
-
-
-@pytest.fixture
-def router(memcached: Callable[[], Memcached]) -> Iterator[Callable[..., Router]]:
-    """Start a router in front of so many servers, with further arguments."""
-    routers: list[Router] = []
-
-    def start(servers: int, *arguments: str) -> Router:
-        routers.append(Router([memcached() for _ in range(servers)], *arguments))
-        return routers[-1]
-
-    yield start
-    for tier in routers:
-        tier.stop()
+from router import Router
 
 
 @pytest.mark.parametrize("workers", ["pipelined", "2"])

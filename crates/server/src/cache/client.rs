@@ -24,6 +24,10 @@ pub(super) enum Life {
 pub(super) struct Client {
     /// Its number, which is never used twice.
     pub(super) number: u64,
+    /// When it came.
+    pub(super) connected_ns: u64,
+    /// Requests read from it.
+    pub(super) requests: u64,
     pub(super) socket: Socket,
     pub(super) life: Life,
     /// The kernel may have bytes for us.
@@ -48,9 +52,11 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(number: u64, socket: Socket) -> Self {
+    pub(super) fn new(number: u64, socket: Socket, connected_ns: u64) -> Self {
         Self {
             number,
+            connected_ns,
+            requests: 0,
             socket,
             life: Life::Open,
             can_read: true,

@@ -34,6 +34,9 @@ pub struct ServerCard {
     pub errors: u64,
     /// How often it was lost.
     pub losses: u64,
+    /// How long its replies took since the start: pairs of a time in microseconds, and how many took less than it but not
+    /// less than the time of the pair before.
+    pub replies_below_us: Vec<(f64, u64)>,
 }
 
 /// A server in a pool.
@@ -139,6 +142,7 @@ fn server_card(table: &Table, server: &Server, all_requests: u64) -> ServerCard 
         keys: count(&server.counts.keys),
         errors: count(&server.counts.errors),
         losses: server.health.losses(),
+        replies_below_us: server.counts.latency.counts(),
     }
 }
 

@@ -14,6 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::backend::Backend;
 use super::claims::Claims;
 use super::health::{Health, Watch};
+use super::latency::Latency;
 use super::layout::Layout;
 use super::limits::SERVERS_MAX;
 use super::table::Table;
@@ -27,6 +28,8 @@ pub struct ServerCounts {
     pub keys: AtomicU64,
     /// Errors it answered, and answers it did not give.
     pub errors: AtomicU64,
+    /// How long its replies took.
+    pub latency: Latency,
 }
 
 /// One server.

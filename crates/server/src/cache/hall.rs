@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use posthaste_measure::{Clock, Meter};
 use posthaste_wire::memcached::decode::Limits;
+use tokio::sync::oneshot;
 
 use super::fleet::Fleet;
 use super::line::{Line, Task};
@@ -22,8 +23,39 @@ pub enum Mail {
     Answered(Box<Task>),
     /// Look again: a claim that somebody waits for was released, a server's state was set, or routes are new.
     Retry,
+    /// Tell of the `most` clients whose ids come next after this one.
+    List {
+        /// The id.
+        after: u64,
+        /// How many.
+        most: usize,
+        /// Where to tell.
+        answer: oneshot::Sender<Vec<Card>>,
+    },
+    /// Close the connection of this client.
+    Close {
+        /// Its id.
+        id: u64,
+        /// Whether it was here.
+        answer: oneshot::Sender<bool>,
+    },
     /// Stop: accept nothing, read nothing, leave when the last answer is written.
     Stop,
+}
+
+/// A client, for people.
+#[derive(Debug)]
+pub struct Card {
+    /// Its number, from 1.
+    pub id: u64,
+    /// Its address.
+    pub peer: String,
+    /// When it came, on the clock of the stamps.
+    pub connected_ns: u64,
+    /// Requests read from it.
+    pub requests: u64,
+    /// Bytes that are held for it.
+    pub held_bytes: usize,
 }
 
 /// The shared parts, made once at the start.

@@ -36,6 +36,8 @@ pub mod health; // who takes part
 
 pub mod costs; // what multi-gets cost
 
+pub mod latency; // how long servers take
+
 pub mod kind; // what requests count as
 
 pub mod mock; // fixed answers
@@ -49,6 +51,8 @@ pub mod explain; // the way of a key
 pub mod server; // the tier as a whole
 
 mod web; // what it serves over HTTP
+
+mod api; // the console, and the clients
 
 pub mod hall; // what its threads share
 

@@ -19,7 +19,7 @@ use slab::Slab;
 
 use super::client::{Client, Life};
 use super::engine::{Asker, Engine};
-use super::hall::{Hall, Mail};
+use super::hall::{Card, Hall, Mail};
 use super::kind;
 use super::limits;
 use super::router::Asked;
@@ -174,8 +174,40 @@ impl<E: Engine> Network<E> {
             }
             // Whoever waits is asked again in every turn.
             Mail::Retry => {}
+            Mail::List { after, most, answer } => {
+                // Who asked may have gone.
+                let _ = answer.send(self.cards(after, most));
+            }
+            Mail::Close { id, answer } => {
+                let _ = answer.send(self.close(id));
+            }
             Mail::Stop => self.stop(),
         }
+    }
+
+    /// The next clients by number, as few as were asked for: for each the system is asked who it is.
+    fn cards(&mut self, after: u64, most: usize) -> Vec<Card> {
+        let mut found: Vec<_> = self.clients.iter().filter(|(_, client)| client.number > after).collect();
+        found.sort_unstable_by_key(|(_, client)| client.number);
+        found.truncate(most);
+        let answers = self.engine.answers();
+        let card = |(slot, client): (usize, &Client)| Card {
+            id: client.number,
+            peer: client.socket.peer(),
+            connected_ns: client.connected_ns,
+            requests: client.requests,
+            held_bytes: client.input.len() + answers.held_for(slot),
+        };
+        found.into_iter().map(card).collect()
+    }
+
+    /// Closes a client's connection; false: it is not here.
+    fn close(&mut self, number: u64) -> bool {
+        let found = self.clients.iter().find(|(_, client)| client.number == number).map(|(slot, _)| slot);
+        if let Some(slot) = found {
+            self.remove(slot);
+        }
+        found.is_some()
     }
 
     fn accept(&mut self, listener: usize) {
@@ -214,7 +246,8 @@ impl<E: Engine> Network<E> {
             self.hall.connections.fetch_sub(1, Ordering::Relaxed);
             return;
         }
-        entry.insert(Client::new(self.hall.accepted.fetch_add(1, Ordering::Relaxed), socket));
+        let number = self.hall.accepted.fetch_add(1, Ordering::Relaxed) + 1;
+        entry.insert(Client::new(number, socket, self.hall.clock.now()));
         self.engine.enter(slot);
         self.list_ready(slot);
     }
@@ -300,7 +333,12 @@ impl<E: Engine> Network<E> {
                 break;
             }
             match self.parse_one(asker, &input[at..]) {
-                Some(used) => at += used,
+                Some(used) => {
+                    at += used;
+                    if let Some(client) = self.clients.get_mut(slot) {
+                        client.requests += 1;
+                    }
+                }
                 None => break,
             }
         }

@@ -160,7 +160,7 @@ impl Server {
         let networks = start_networks(&options, polls, listeners, &hall)?;
         let prober = Prober::start(Arc::clone(&hall.fleet))?;
         let collector = Collector::start(Arc::clone(&hall.meter), gauges(&hall), record)?;
-        let http = http.map(|listener| Http::start(listener, web::routes(&hall))).transpose()?;
+        let http = http.map(|listener| serve(listener, &hall)).transpose()?;
         Ok(Self { hall, addresses, networks, workers, prober, collector, http })
     }
 
@@ -208,6 +208,11 @@ impl Server {
         }
         Stopped { totals: self.hall.meter.totals(), summary: self.hall.meter.summary(), cut }
     }
+}
+
+fn serve(listener: TcpListener, hall: &Arc<Hall>) -> io::Result<Http> {
+    let is_local = listener.local_addr()?.ip().is_loopback();
+    Http::start(listener, web::routes(hall, is_local))
 }
 
 fn begin_record(options: &Options, clock: Clock) -> Result<Option<Record>, StartError> {

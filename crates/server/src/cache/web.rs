@@ -10,6 +10,7 @@ use axum::{Json, Router as Routes};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::api;
 use super::desk;
 use super::explain::{Explanation, explain};
 use super::hall::Hall;
@@ -19,7 +20,9 @@ use crate::http::{self, Back, Problem};
 use crate::metrics::router;
 
 /// The paths of the cache tier.
-pub(super) fn routes(hall: &Arc<Hall>) -> Routes {
+///
+/// `is_local`: only this machine can ask.
+pub(super) fn routes(hall: &Arc<Hall>, is_local: bool) -> Routes {
     let (for_ready, for_figures, meter) = (Arc::clone(hall), Arc::clone(hall), Arc::clone(&hall.meter));
     Routes::new()
         .route("/healthz", get(http::alive))
@@ -27,6 +30,7 @@ pub(super) fn routes(hall: &Arc<Hall>) -> Routes {
         .route("/metrics", get(async move || page(router::page(&for_figures))))
         .route("/v1/windows", get(async move |back: Query<Back>| http::windows_of(&meter, &back)))
         .merge(office(hall))
+        .merge(api::routes(hall, is_local))
 }
 
 /// Servers, pools and routes.

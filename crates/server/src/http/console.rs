@@ -18,28 +18,43 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (header::CACHE_CONTROL, "no-cache"),
 ];
 
+const STYLE: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// The files beside the page, with their types.
-const FILES: [(&str, &str, &str); 9] = [
-    ("style.css", "text/css; charset=utf-8", include_str!("../../../../console/style.css")),
-    ("api.js", SCRIPT, include_str!("../../../../console/api.js")),
-    ("app.js", SCRIPT, include_str!("../../../../console/app.js")),
-    ("dom.js", SCRIPT, include_str!("../../../../console/dom.js")),
-    ("overview.js", SCRIPT, include_str!("../../../../console/overview.js")),
-    ("people.js", SCRIPT, include_str!("../../../../console/people.js")),
-    ("queue.js", SCRIPT, include_str!("../../../../console/queue.js")),
-    ("queues.js", SCRIPT, include_str!("../../../../console/queues.js")),
-    ("store.js", SCRIPT, include_str!("../../../../console/store.js")),
+/// A file of the console with its name and type.
+macro_rules! file {
+    ($name:literal, $kind:expr) => {
+        ($name, $kind, include_str!(concat!("../../../../console/", $name)))
+    };
+}
+
+/// The files beside the page.
+const FILES: [(&str, &str, &str); 16] = [
+    file!("style.css", STYLE),
+    file!("api.js", SCRIPT),
+    file!("app.js", SCRIPT),
+    file!("charts.js", SCRIPT),
+    file!("dom.js", SCRIPT),
+    file!("figures.js", SCRIPT),
+    file!("model.js", SCRIPT),
+    file!("overview.js", SCRIPT),
+    file!("people.js", SCRIPT),
+    file!("queue.js", SCRIPT),
+    file!("queues.js", SCRIPT),
+    file!("routes.js", SCRIPT),
+    file!("servers.js", SCRIPT),
+    file!("store.js", SCRIPT),
+    file!("tiers.js", SCRIPT),
+    file!("whatif.js", SCRIPT),
 ];
 
 /// `GET /`.
-pub(super) async fn page() -> Response {
+pub(crate) async fn page() -> Response {
     answer("text/html; charset=utf-8", include_str!("../../../../console/index.html"))
 }
 
 /// `GET /console/{file}`.
-pub(super) async fn file(Path(wanted): Path<String>) -> Result<Response, Problem> {
+pub(crate) async fn file(Path(wanted): Path<String>) -> Result<Response, Problem> {
     let found = FILES.iter().find(|(name, ..)| *name == wanted);
     found
         .map(|(_, kind, text)| answer(kind, text))

@@ -17,6 +17,7 @@ mod words;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::{Builder, JoinHandle};
 
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
@@ -28,9 +29,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
+pub(crate) use self::console::{file as console_file, page as console_page};
 use self::office::{Office, Visitor};
 pub(crate) use self::problem::Problem;
-pub(crate) use self::visitor::refuse_foreign_pages;
+pub(crate) use self::visitor::{Guest, refuse_foreign_pages};
 use self::words::Words;
 use crate::house::House;
 
@@ -106,11 +108,14 @@ pub fn queue_routes(house: Arc<House>) -> Router {
         .route("/v1/queues/{name}/ack", post(messages::ack))
         .route("/v1/queues/{name}/nack", post(messages::nack))
         .route("/v1/queues/{name}/extend", post(messages::extend))
-        .fallback(async || {
-            Problem::nothing("there is nothing here; docs/reference/http.md lists what there is")
-        })
+        .fallback(async || nothing_here())
         .layer(DefaultBodyLimit::max(body_max))
         .with_state(Office::new(house))
+}
+
+/// The answer to a path that is none.
+pub(crate) fn nothing_here() -> Problem {
+    Problem::nothing("there is nothing here; docs/reference/http.md lists what there is")
 }
 
 /// The process lives.
@@ -133,6 +138,7 @@ async fn status(visitor: Visitor) -> Result<Json<Value>, Problem> {
     let figures: serde_json::Map<String, Value> =
         house.store.figures().into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
     Ok(Json(json!({
+        "tier": "queue",
         "version": crate::info::VERSION,
         "uptime_s": house.clock.now() / 1_000_000_000,
         "store": house.store_name,
@@ -161,9 +167,21 @@ pub(crate) fn windows_of(meter: &Meter, back: &Back) -> Json<Value> {
     Json(windows[first..].iter().map(|window| json!(**window)).collect())
 }
 
-/// Who is connected.
-async fn clients(visitor: Visitor) -> Result<Json<Value>, Problem> {
+/// Which clients.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Listing {
+    /// Those behind this id.
+    #[serde(default)]
+    pub(crate) after: u64,
+    /// Only so many.
+    pub(crate) limit: Option<usize>,
+}
+
+/// Who is connected, by id.
+async fn clients(visitor: Visitor, listing: Query<Listing>) -> Result<Json<Value>, Problem> {
     let house = visitor.must_be_known().await?;
+    let now = house.clock.now();
     let card = |client: Arc<crate::clients::Client>| {
         let about = client.about().clone();
         json!({
@@ -173,10 +191,14 @@ async fn clients(visitor: Visitor) -> Result<Json<Value>, Problem> {
             "account": about.account,
             "library": about.library,
             "protocol": about.protocol,
-            "requests": client.requests.load(std::sync::atomic::Ordering::Relaxed),
+            "requests": client.requests.load(Ordering::Relaxed),
+            "age_s": now.saturating_sub(client.connected_ns) / 1_000_000_000,
+            "idle_s": now.saturating_sub(client.active_ns.load(Ordering::Relaxed)) / 1_000_000_000,
         })
     };
-    Ok(Json(house.clients.find(|_| true).into_iter().map(card).collect()))
+    let mut found = house.clients.find(|client| client.address.client > listing.after);
+    found.truncate(listing.limit.unwrap_or(usize::MAX));
+    Ok(Json(found.into_iter().map(card).collect()))
 }
 
 /// `DELETE /v1/clients/{id}`.

@@ -22,7 +22,7 @@ impl Problem {
     }
 
     /// It may not be asked from there.
-    pub(super) fn forbidden(message: &str) -> Self {
+    pub(crate) fn forbidden(message: &str) -> Self {
         Self::new(StatusCode::FORBIDDEN, "DENIED", message)
     }
 

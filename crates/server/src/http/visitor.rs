@@ -7,6 +7,8 @@
 
 use std::net::IpAddr;
 
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -41,6 +43,17 @@ impl Credentials {
         });
         let wrong = "Authorization must be Basic, or Bearer with ACCOUNT:SECRET";
         understood.map(Some).ok_or_else(|| Problem::unknown(wrong))
+    }
+}
+
+/// Who asks a tier that has no accounts: anybody but somebody else's page.
+pub(crate) struct Guest;
+
+impl<S: Sync> FromRequestParts<S> for Guest {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        refuse_foreign_pages(&parts.method, &parts.headers, true).map(|()| Self)
     }
 }
 

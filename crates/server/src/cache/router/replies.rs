@@ -75,6 +75,7 @@ impl Router {
         };
         if is_whole {
             self.lanes[server].expected.pop_front();
+            self.servers[server].counts.latency.note(self.now.saturating_sub(expected.since));
             self.settle(expected.exchange);
         }
         Ok(())

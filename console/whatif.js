@@ -1,0 +1,170 @@
+// What a model, fitted by the laboratory, answers for more clients or another number of workers. The file is read in the
+// browser and stays there.
+
+import { get } from "./api.js";
+import { plot } from "./charts.js";
+import { count, h, many, micros, renew, table } from "./dom.js";
+import { answer, readModel, spoken } from "./model.js";
+
+const KEPT = "posthaste model";
+
+export async function whatif(main, at) {
+  const place = h("div");
+  const file = h("input", { type: "file", accept: "application/json,.json", onchange: () => at.run(async () => {
+    const text = await file.files[0].text();
+    open(readModel(text));
+    sessionStorage.setItem(KEPT, text);
+  }) });
+  const open = (model) => renew(place, panel(model, at));
+  main.append(
+    h("p", {}, "The laboratory fits a model to a run and leaves it in ", h("code", {}, "model.json"), ": ",
+      h("code", {}, "posthaste-lab fit DIR"), ". What it predicts is shown here. ",
+      h("span", { class: "faint" }, "The file stays in your browser.")),
+    h("form", {}, h("label", {}, "model.json", file)),
+    place);
+  const kept = sessionStorage.getItem(KEPT);
+  if (kept) at.run(async () => open(readModel(kept)));
+}
+
+function panel(model, at) {
+  const result = h("div");
+  const choice = (name, options, say) => h("select", { name, onchange: () => chosen() },
+    options.map((option, i) => h("option", { value: i }, say(option))));
+  const which = choice("model", model.models, spoken);
+  const change = h("select", { name: "change", onchange: () => show() });
+  const clients = h("input", { name: "clients", type: "number", min: 1, step: 1, required: true, oninput: () => show() });
+  let now = null; // where the tier is at the moment
+
+  // Another combination of levels has its own curves, and its own reach.
+  function chosen() {
+    const { curves, range } = model.models[Number(which.value)];
+    change.replaceChildren(...curves.map(({ says }, i) => h("option", { value: i }, says)));
+    clients.value ||= range.clients_max;
+    show();
+  }
+  function show() {
+    const one = model.models[Number(which.value)];
+    renew(result, view(one, one.curves[Number(change.value)], Number(clients.value), now, model.confidence));
+  }
+  chosen();
+  at.again(2000, result, async () => {
+    now = present(await get("/v1/windows?last=5"));
+    show();
+  });
+  return [
+    h("h2", {}, model.title || "The model"),
+    h("form", { onsubmit: (event) => event.preventDefault() },
+      model.models.length > 1 ? h("label", {}, "Measured with", which) : null,
+      h("label", {}, "What if", change),
+      h("label", {}, "Clients", clients)),
+    result,
+  ];
+}
+
+// The tier in the last windows: who is connected, what they get. Null when nobody asks.
+function present(windows) {
+  const asking = windows.filter((window) => window.all.requests > 0);
+  if (!asking.length) return null;
+  const seconds = asking.reduce((sum, window) => sum + window.length_s, 0);
+  return {
+    clients: asking.at(-1).gauges.connections,
+    throughput: asking.reduce((sum, window) => sum + window.all.requests, 0) / seconds,
+  };
+}
+
+function view(model, curve, clients, now, confidence) {
+  return [
+    ...prediction(model, curve, clients, confidence),
+    h("div", { class: "charts" },
+      ...["throughput_per_s", "response_time_s"].map((name) => drawn(model, curve, clients, now, name))),
+    h("p", { class: "faint" }, [
+      "Filled circles were measured, the line is predicted, the band is where the mean of one more trial is to be expected.",
+      curve === model.curves[0] ? "" : " Dashed: as measured.",
+      now ? ` Right now ${count(now.clients)} clients get ${count(now.throughput)} requests per second.` : "",
+    ].join("")),
+    ...bottleneck(model),
+  ];
+}
+
+function prediction(model, curve, clients, confidence) {
+  let says;
+  try {
+    says = answer(model, curve, clients);
+  } catch (error) {
+    return [h("p", { class: "bad", role: "status" }, `▲ ${error.message}`)];
+  }
+  const tile = (title, figure, say) => h("div", {}, h("dt", {}, title), h("dd", {}, say(figure.value)),
+    h("dd", { class: "interval" }, figure.low === null
+      ? "no interval: one repetition"
+      : `${Math.round(confidence * 100)} %: ${say(figure.low)} to ${say(figure.high)}`));
+  return [
+    h("dl", { class: "tiles wide", role: "status" },
+      tile("requests per second", says.throughput_per_s, count),
+      tile("response time, mean", says.response_time_s, seconds),
+      curve === model.curves[0] ? null : gain(model, says)),
+    says.extrapolated ? h("p", {}, "★ More clients than were ever measured: the model is extended.") : null,
+  ].filter(Boolean);
+}
+
+// What a change is worth, where both curves have an answer.
+function gain(model, says) {
+  const [first] = model.curves;
+  const last = first.points.at(-1).clients;
+  if (says.clients > last || says.clients < first.points[0].clients) return null;
+  const before = answer(model, first, says.clients).throughput_per_s.value;
+  const share = says.throughput_per_s.value / before - 1;
+  return h("div", {}, h("dt", {}, "against what was measured"),
+    h("dd", {}, `${share < 0 ? "−" : "+"}${Math.abs(share * 100).toFixed(1)} %`));
+}
+
+function drawn(model, curve, clients, now, name) {
+  const isTime = name === "response_time_s";
+  const along = (points) => points.map((point) => [point.clients, point[name].value]);
+  const hasBounds = curve.points.every((point) => point[name].low !== null);
+  const ends = [model.curves[0], curve].map(({ points }) => [points[0].clients, points.at(-1).clients]);
+  const [from, to] = [Math.min(...ends.map(([first]) => first)), Math.max(...ends.map(([, last]) => last))];
+  const marks = curve === model.curves[0]
+    ? model.points.map((point) => ({
+      x: point.clients, y: point[name], name: "measured", says: `measured with ${point.clients} clients`,
+    }))
+    : [];
+  // A tier that does something else than what was measured is no point of these curves.
+  const highest = Math.max(...curve.points.map((point) => point[name].value));
+  if (now && !isTime && now.clients >= from && now.clients <= to && now.throughput <= 2 * highest) {
+    marks.push({ x: now.clients, y: now.throughput, name: "now", says: "right now" });
+  }
+  try {
+    marks.push({ x: clients, y: answer(model, curve, clients)[name].value, name: "asked", says: `${clients} clients` });
+  } catch {
+    // Said above the charts.
+  }
+  return plot({
+    caption: isTime ? "response time, mean" : "requests per second",
+    unit: isTime ? seconds : count,
+    from: { at: from, says: many(from, "client") },
+    to: { at: to, says: many(to, "client") },
+    bands: hasBounds ? [{ points: curve.points.map((point) => [point.clients, point[name].low, point[name].high]) }] : [],
+    lines: [
+      { name: "a", points: along(curve.points) },
+      ...(curve === model.curves[0] ? [] : [{ name: "b", points: along(model.curves[0].points) }]),
+    ],
+    marks,
+  });
+}
+
+function bottleneck({ bottleneck }) {
+  if (!bottleneck) return [];
+  const percent = (share) => `${(share * 100).toFixed(1)} %`;
+  return [
+    h("h2", {}, `Bottleneck with ${count(bottleneck.clients)} clients: ${bottleneck.stage}`),
+    table("What twice as fast a stage is worth", [
+      ["stage", (effect) => effect.stage],
+      ["throughput, were it twice as fast", (effect) => `+${percent(effect.gain_share)}`, "number"],
+      ["interval", ({ interval }) => (interval ? `${percent(interval.low)} to ${percent(interval.high)}` : "–"), "number"],
+    ], bottleneck.effects),
+  ];
+}
+
+function seconds(s) {
+  return micros(s * 1e6);
+}

@@ -1,0 +1,85 @@
+// A real Chromium with the console in it, for the programs that use the console and say what they saw.
+
+import { existsSync } from "node:fs";
+import { chromium } from "playwright-core";
+
+import { MODEL } from "./model.js";
+
+const PATHS = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+const PATIENCE_MS = 20_000;
+
+export const WIDE = { viewport: { width: 1200, height: 800 }, colorScheme: "light" };
+export const NARROW = { viewport: { width: 380, height: 800 }, colorScheme: "dark" };
+
+// What hostile names and bodies would become, were they ever taken for markup.
+const MARKUP = "main :is(script, img, iframe, object, embed, style, svg[onload], b.hostile), dialog :is(script, img, b.hostile)";
+
+// Arguments of the program: the console's address, and a place for pictures if any are wanted.
+export async function withConsole(work) {
+  const [address, pictures] = process.argv.slice(2);
+  const browser = await chromium.launch({ executablePath: PATHS.find(existsSync), args: ["--no-sandbox"] });
+  const seen = { errors: [], markup: 0 };
+  const open = async (options) => {
+    const page = await browser.newPage({ baseURL: address, ...options });
+    page.setDefaultTimeout(PATIENCE_MS);
+    page.on("console", (message) => message.type() === "error" && seen.errors.push(message.text()));
+    page.on("pageerror", (error) => seen.errors.push(String(error)));
+    return page;
+  };
+  // Takes a look: is there markup that is not ours, does anything stick out?
+  const look = async (page, name) => {
+    seen.markup += await page.locator(MARKUP).count();
+    seen.overflow ??= [];
+    if (await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)) seen.overflow.push(name);
+    if (pictures) await page.screenshot({ path: `${pictures}/${name}.png`, fullPage: true });
+  };
+  try {
+    await work({ open, look, seen });
+  } finally {
+    await browser.close();
+  }
+  console.log(JSON.stringify(seen));
+}
+
+// Opens a model and asks it: what is predicted, for more workers too, and what is not.
+export async function askWhatIf(page, look, name) {
+  await tabTo(page, "What if");
+  const choose = (model) => page.getByLabel("model.json").setInputFiles({
+    name: "model.json", mimeType: "application/json", buffer: Buffer.from(JSON.stringify(model)),
+  });
+  await choose({ ...MODEL, version: 1 });
+  await page.getByRole("alert").filter({ hasText: "has version 1" }).waitFor();
+  await choose(MODEL);
+  await page.getByRole("heading", { name: MODEL.title }).waitFor();
+  const clients = page.getByLabel("Clients");
+  const tile = (at) => page.locator(".tiles.wide > div").nth(at).locator("dd").first();
+  await clients.fill("15");
+  const seen = { predicted: [await tile(0).textContent(), await tile(1).textContent()] };
+  await look(page, `${name}-whatif-light`);
+  await page.getByLabel("What if").selectOption("2 workers");
+  seen.gain = await tile(2).textContent();
+  await clients.fill("30");
+  await page.getByText("More clients than were ever measured").waitFor();
+  await look(page, `${name}-whatif-workers-light`);
+  await clients.fill("41");
+  await page.getByText("41 clients are outside what the data support, 1 to 40: 1 to 20 were measured.").waitFor();
+  seen.refused = await page.locator(".tiles.wide").count();
+  await page.reload();
+  await page.getByRole("heading", { name: MODEL.title }).waitFor();
+  return seen;
+}
+
+// A page of the navigation, by keyboard: down from the top, or up from where somebody is.
+export async function tabTo(page, name) {
+  const link = page.getByRole("navigation").getByRole("link", { name, exact: true });
+  await link.waitFor();
+  const isAtTop = await page.evaluate(() => document.activeElement === document.body);
+  for (let stops = 0; stops < 20; stops += 1) {
+    await page.keyboard.press(isAtTop ? "Tab" : "Shift+Tab");
+    if (await link.evaluate((element) => element === document.activeElement)) {
+      await page.keyboard.press("Enter");
+      return;
+    }
+  }
+  throw new Error(`the keyboard does not reach ${name}`);
+}

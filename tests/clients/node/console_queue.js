@@ -1,0 +1,120 @@
+// Uses the console of a queue tier, by keyboard where it can.
+
+import { askWhatIf, NARROW, tabTo, WIDE, withConsole } from "./browser.js";
+
+const HOSTILE = "<b class=hostile>hostile</b>";
+const BODY = "<img src=x onerror='document.title=\"owned\"'>";
+
+await withConsole(async ({ open, look, seen }) => {
+  const page = await open(WIDE);
+  await page.goto("/");
+  await page.getByText("● ready").waitFor();
+  await page.getByRole("list", { name: "Stages of the path" }).waitFor();
+  seen.stages = await page.locator(".path li > span:first-child").allTextContents();
+  await look(page, "queue-overview-light");
+
+  // By keyboard alone: to the queues, sorted by messages, to the second page, back by a search, into a queue.
+  await tabTo(page, "Queues");
+  await page.getByRole("table", { name: "Queues" }).waitFor();
+  const sort = page.getByRole("columnheader", { name: "messages" }).getByRole("button");
+  await sort.press("Enter");
+  await page.waitForFunction(() => document.querySelector("[aria-sort]")?.textContent.includes("messages ↓"));
+  seen.fullest = await page.locator("tbody td.name").first().textContent();
+  seen.keptFocus = await sort.evaluate((element) => element === document.activeElement);
+  await look(page, "queue-queues-light");
+  await page.getByRole("button", { name: "Next →" }).press("Enter");
+  await page.getByText(/^51 to/).waitFor();
+  await page.keyboard.press("/");
+  await page.keyboard.type("HOST");
+  await page.getByText("1 to 1 of 1").waitFor();
+  await page.locator("tbody a").press("Enter");
+  await page.getByRole("heading", { name: HOSTILE, level: 1 }).waitFor();
+
+  // A message with everything, which would be markup if it were not text.
+  await page.getByText("Send a message").click();
+  await page.getByLabel("Body").fill(BODY);
+  await page.getByLabel("To", { exact: true }).fill(HOSTILE);
+  await page.getByLabel("Priority").fill("7");
+  await page.getByLabel("Headers").fill(`x-kind: ${HOSTILE}\nx-empty:`);
+  await page.getByRole("button", { name: "Send", exact: true }).click();
+  await page.getByText(/^Sent as message/).waitFor();
+  const row = page.getByRole("row").filter({ hasText: "priority 7" });
+  await row.waitFor();
+  seen.sent = await row.locator("td.body").innerText();
+  await look(page, "queue-queue-light");
+
+  // A long body is shown by its beginning, until somebody wants all of it.
+  const long = page.getByRole("button", { name: /all 5,000 characters/ });
+  seen.beginning = (await page.locator("td.body").filter({ has: long }).locator("span").textContent()).length;
+  await long.press("Enter");
+  await page.waitForFunction(() => [...document.querySelectorAll("td.body span")].some((span) => span.textContent.length === 5000));
+
+  await page.getByLabel("To (- for anyone)").fill(HOSTILE);
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => document.querySelectorAll("tbody tr").length === 1);
+  await page.getByLabel("To (- for anyone)").fill("");
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => document.querySelectorAll("tbody tr").length > 1);
+
+  // What cannot be undone asks first, and Escape means no.
+  await page.getByRole("button", { name: "Purge" }).click();
+  await page.getByRole("dialog").waitFor();
+  await look(page, "queue-confirm-light");
+  await page.keyboard.press("Escape");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  seen.kept = await page.locator("dl.tiles dd").first().textContent();
+  await page.getByRole("button", { name: "Purge" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Purge" }).click();
+  await page.getByText(`${seen.kept} messages removed.`).waitFor();
+  await page.getByText("Nothing here.").waitFor();
+
+  // Dead letters go back where they came from.
+  await page.goto("/#/queues/dead");
+  await page.getByText(/dead letter from/).waitFor();
+  await look(page, "queue-dead-light");
+  await page.getByRole("button", { name: "Redrive dead letters" }).press("Enter");
+  await page.getByRole("dialog").getByRole("button", { name: "Redrive" }).press("Enter");
+  await page.getByText("1 dead letter moved back.").waitFor();
+
+  // A new queue with options, and gone again.
+  await page.goto("/#/queues");
+  await page.getByText("New queue").press("Enter");
+  await page.getByLabel("Name").fill("made here");
+  await page.getByLabel("Most messages").fill("10");
+  await page.getByLabel("Dead letters go to").fill("dead");
+  await look(page, "queue-new-light");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "made here", level: 1 }).waitFor();
+  await page.getByText("dead after 5 deliveries").waitFor();
+  await page.getByRole("button", { name: "Delete queue" }).press("Enter");
+  await page.getByRole("dialog").getByRole("button", { name: "Delete" }).press("Enter");
+  await page.getByRole("heading", { name: "Queues", level: 1 }).waitFor();
+
+  await tabTo(page, "Accounts");
+  await page.getByRole("cell", { name: HOSTILE }).waitFor();
+  await look(page, "queue-accounts-light");
+
+  // A client is closed after a question.
+  await page.getByRole("link", { name: "Clients" }).click();
+  const unwanted = page.getByRole("button", { name: "Close <script>" });
+  await unwanted.waitFor();
+  await look(page, "queue-clients-light");
+  await unwanted.press("Enter");
+  await page.getByRole("dialog").getByRole("button", { name: "Close", exact: true }).press("Enter");
+  await page.getByText(/is closed\.$/).waitFor();
+  await unwanted.waitFor({ state: "detached" });
+
+  await page.getByRole("link", { name: "Store" }).click();
+  await page.getByText("accepts changes").waitFor();
+  await look(page, "queue-store-light");
+
+  seen.whatIf = await askWhatIf(page, look, "queue");
+
+  const narrow = await open(NARROW);
+  for (const [path, name] of [["/", "overview"], ["/#/queues", "queues"], ["/#/queues/queue-042", "queue"],
+    ["/#/accounts", "accounts"], ["/#/clients", "clients"], ["/#/store", "store"]]) {
+    await narrow.goto(path);
+    await narrow.locator(".tiles, table").first().waitFor();
+    await look(narrow, `queue-${name}-dark-narrow`);
+  }
+});

@@ -1,0 +1,103 @@
+"""The JSON of the cache tier: its servers, where a key goes, who is connected."""
+
+from collections.abc import Callable
+from contextlib import closing
+
+import pymemcache
+from pymemcache.client.base import Client
+
+from router import Router
+from web import ask
+
+# A machine that is busy with other things answers late.
+HTTP = ("--http", "127.0.0.1:0", "--server-timeout", "20s")
+
+
+def test_each_server_says_what_it_did_and_how_fast_it_answers(router: Callable[..., Router]) -> None:
+    """Every command is counted by its server, and every reply in one of its buckets."""
+    tier = router(3, *HTTP)
+    with closing(Client(("127.0.0.1", tier.port))) as client:
+        for number in range(30):
+            client.set(f"key-{number}", "x", noreply=False)
+            client.get(f"key-{number}")
+    status, answer = ask(tier, "GET", "/v1/servers")
+    assert status == 200
+    servers = answer["servers"]
+    assert [server["name"] for server in servers] == [f"127.0.0.1:{server.port}" for server in tier.servers]
+    assert sum(server["requests"] for server in servers) == 30 * 3 + 30
+    for server in servers:
+        assert (server["state"], server["errors"], server["losses"]) == ("live", 0, 0)
+        assert abs(server["share"] - server["requests"] / 120) < 1e-9
+        below = [pair[0] for pair in server["replies_below_us"]]
+        assert below == sorted(below)
+        assert sum(pair[1] for pair in server["replies_below_us"]) == server["requests"] >= 30 + 10
+
+
+def test_a_key_is_where_the_explanation_says(router: Callable[..., Router]) -> None:
+    """Asked of that server itself, without the router."""
+    tier = router(3, *HTTP, "--writes", "owner")
+    with closing(Client(("127.0.0.1", tier.port))) as client:
+        for number in range(20):
+            client.set(f"key-{number}", str(number), noreply=False)
+    for number in range(20):
+        _, answer = ask(tier, "GET", f"/v1/routes/explain?key=key-{number}&command=set")
+        (found,) = answer["servers"]
+        name, state = found.split(" ")
+        assert (answer["pool"], state) == ("default", "(live)")
+        with closing(Client(name)) as server:
+            assert server.get(f"key-{number}") == str(number).encode()
+    assert ask(tier, "GET", "/v1/routes/explain?key=a&command=shutdown")[0] == 400
+    (pool,) = ask(tier, "GET", "/v1/pools")[1]["pools"]
+    assert (pool["hash"], pool["writes"], len(pool["servers"])) == ("ketama", "owner", 3)
+
+
+def test_clients_are_listed_page_by_page_and_closed(router: Callable[..., Router]) -> None:
+    """Over all network threads, by id."""
+    tier = router(1, *HTTP, "--threads", "3")
+    clients = [Client(("127.0.0.1", tier.port)) for _ in range(7)]
+    for number, client in enumerate(clients):
+        for _ in range(number + 1):
+            client.version()
+    first = ask(tier, "GET", "/v1/clients?limit=4")[1]
+    rest = ask(tier, "GET", f"/v1/clients?limit=4&after={first[-1]['id']}")[1]
+    listed = first + rest
+    assert [len(first), len(rest)] == [4, 3]
+    assert [client["id"] for client in listed] == sorted({client["id"] for client in listed})
+    assert [client["requests"] for client in listed] == [1, 2, 3, 4, 5, 6, 7]
+    path = f"/v1/clients/{listed[2]['id']}"
+    assert ask(tier, "DELETE", path) == (200, {"closed": 1})
+    assert ask(tier, "DELETE", path) == (200, {"closed": 0})
+    assert len(ask(tier, "GET", "/v1/clients")[1]) == 6
+    try:
+        clients[2].version()
+        raise AssertionError("the connection is closed")
+    except (OSError, pymemcache.MemcacheUnexpectedCloseError):
+        pass
+    for client in clients:
+        client.close()
+
+
+def test_pages_of_others_learn_and_change_nothing(router: Callable[..., Router]) -> None:
+    """And where anybody can ask, nobody can close."""
+    tier = router(1, *HTTP)
+    for path in ("/v1/status", "/v1/clients"):
+        assert ask(tier, "GET", path, headers={"Host": "evil.example"})[0] == 403
+        assert ask(tier, "GET", path)[0] == 200
+    assert ask(tier, "DELETE", "/v1/clients/1", headers={"Origin": "https://evil.example"})[0] == 403
+    assert ask(tier, "GET", "/metrics", headers={"Host": "cache.example"})[0] == 200
+    assert ask(tier, "GET", "/nothing")[0] == 404
+    everywhere = router(1, "--http", "0.0.0.0:0")
+    assert ask(everywhere, "DELETE", "/v1/clients/1") == (
+        403,
+        {
+            "error": "DENIED",
+            "message": "connections are closed only where --http is an address of this machine alone",
+        },
+    )
+
+
+def test_a_tier_without_servers_has_none_to_show(router: Callable[..., Router]) -> None:
+    """With --mock."""
+    tier = router(0, *HTTP, "--mock")
+    assert ask(tier, "GET", "/v1/servers") == (200, {"servers": []})
+    assert ask(tier, "GET", "/v1/status")[1]["ready"] is True
