@@ -76,6 +76,55 @@ fn two_generators_that_start_together_are_one_experiment() {
     percentiles_are_of_all_requests(dir.path(), &merged);
 }
 
+/// Makes a record that of a machine whose wall clock is ahead by so many seconds, which the server's answers showed.
+fn move_to_another_machine(record: &Path, ahead_s: f64) {
+    let path = record.join("run.json");
+    let mut run = json(&path);
+    run["machine"]["boot_id"] = "of another machine".into();
+    run["start_monotonic_ns"] = 12_345_u64.into();
+    let start = run["start_unix_ns"].as_u64().expect("a start");
+    run["start_unix_ns"] = (start + (ahead_s * 1e9) as u64).into();
+    for relation in run["clock_relations"].as_array_mut().expect("relations") {
+        relation["offset_us"] = (figure(relation, "/offset_us") - ahead_s * 1e6).into();
+    }
+    fs::write(&path, run.to_string()).expect("a file can be written");
+}
+
+#[test]
+fn generators_whose_clocks_differ_are_laid_together_by_the_clock_of_the_server() {
+    let server = Server::start("memory:", &[]);
+    let dir = tempfile::tempdir().expect("a directory");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a date").as_secs_f64();
+    let at = format!("{:.3}", now + 3.0);
+    let second = ["--start-at", &at, "--first-client", "5"];
+    let mut both =
+        [start(&server, dir.path(), "a", &["--start-at", &at]), start(&server, dir.path(), "b", &second)];
+    both.iter_mut().for_each(|bench| assert!(bench.wait().expect("it ends").success()));
+    let on_one_machine = merge(dir.path(), &["a", "b"]);
+    assert!(on_one_machine.status.success());
+    let same_clock = json(&dir.path().join("merged.json"));
+
+    move_to_another_machine(&dir.path().join("b"), 90.0);
+    let said = merge(dir.path(), &["a", "b"]);
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let merged = json(&dir.path().join("merged.json"));
+    assert_eq!(merged["clock"], format!("the clock of {}", server.addr()));
+    let error_us = figure(&merged, "/clock_error_us");
+    let apart_us = (figure(&merged, "/common_s") - figure(&same_clock, "/common_s")).abs() * 1e6;
+    assert!(
+        error_us > 0.0 && apart_us <= 2.0 * error_us + 1.0,
+        "{apart_us} us apart, {error_us} us of error"
+    );
+
+    // Without the server's answers there are only the wall clocks, and by those they never met.
+    let path = dir.path().join("b/run.json");
+    let mut run = json(&path);
+    run["clock_relations"] = Value::Array(Vec::new());
+    fs::write(&path, run.to_string()).expect("a file can be written");
+    let said = refusal(dir.path(), &["a", "b"]);
+    assert!(said.contains("b began to measure 8") && said.contains("s after a had ended"), "{said}");
+}
+
 /// The merged maximum is the larger, the merged mean and median lie between those of the parts.
 fn percentiles_are_of_all_requests(dir: &Path, merged: &Value) {
     let parts = ["a", "b"].map(|name| json(&dir.join(name).join("summary.json")));

@@ -92,7 +92,20 @@ fn the_highest_rate_is_found_between_one_that_passes_and_one_that_fails() {
     let dir = tempfile::tempdir().expect("a directory");
     let json = dir.path().join("report.json");
     let server = Server::start("mock:200", &[]);
-    let search = ["--clients", "4", "--rate", "200", "--find-max-rate", "p50<200ms"];
+    let records = dir.path().join("records");
+    let record = records.to_str().expect("a path");
+    let search = [
+        "--clients",
+        "4",
+        "--rate",
+        "200",
+        "--find-max-rate",
+        "p50<200ms",
+        "--record",
+        record,
+        "--window",
+        "100ms",
+    ];
     assert!(start(&server, &json, &search, "300ms").wait().expect("it ends").success());
     let report = report(&json);
     let trials = report["search"].as_array().expect("trials");
@@ -105,4 +118,14 @@ fn the_highest_rate_is_found_between_one_that_passes_and_one_that_fails() {
     assert!(best > 0.0 && least < f64::MAX, "{trials:?}");
     assert!(best < least && least <= best * 1.04, "{best} {least}");
     assert!((number(&report, "/options/rate") - best).abs() < 1e-6, "the report is of the best: {report}");
+    for trial in trials {
+        let dir = Path::new(trial["record"].as_str().expect("a record for each trial"));
+        let run: Value =
+            serde_json::from_slice(&fs::read(dir.join("run.json")).expect("a file")).expect("JSON");
+        assert_eq!(run["options"]["rate"], trial["rate_per_s"]);
+        assert!(
+            dir.starts_with(&records) && run["end_s"].is_f64() && dir.join("summary.json").exists(),
+            "{run}"
+        );
+    }
 }

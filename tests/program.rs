@@ -53,6 +53,30 @@ fn wrong_use_is_one_line_and_exit_code_2() {
     }
 }
 
+/// Every option that a help text lists stands on one of these pages.
+#[test]
+fn the_pages_of_bench_name_every_option() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/");
+    let page = |name: &str| fs::read_to_string(format!("{root}{name}")).expect("a page");
+    let (all, cache) = (page("reference/bench.md"), page("reference/bench-cache.md"));
+    let memtier = page("guides/from-memtier.md");
+    for (command, pages) in [
+        ("queue", vec![&all]),
+        ("cache", vec![&all, &cache, &memtier]),
+        ("merge", vec![&all]),
+        ("store", vec![&all]),
+    ] {
+        let help = String::from_utf8(run(&["bench", command, "--help"]).stdout).expect("text");
+        let listed = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
+        let options =
+            listed.flat_map(|line| line.split([' ', ',', '[', ']'])).filter(|word| word.starts_with("--"));
+        let missing: Vec<_> = options
+            .filter(|option| *option != "--help" && !pages.iter().any(|page| page.contains(option)))
+            .collect();
+        assert!(missing.is_empty(), "bench {command}: {missing:?}");
+    }
+}
+
 #[test]
 fn an_open_server_is_refused_beyond_this_machine() {
     let output = run(&["queue", "--listen", "0.0.0.0:0", "--http", "off", "--store", "memory:"]);

@@ -6,25 +6,28 @@ use std::sync::PoisonError;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use crate::tally::Figures;
+use crate::tally::{Counts, Figures};
 
 /// Figures since the last line, from all threads.
 #[derive(Debug)]
-pub(crate) struct Live(Mutex<Figures>);
-
-impl Default for Live {
-    fn default() -> Self {
-        Self(Mutex::new(Figures::new(2)))
-    }
+pub(crate) struct Live {
+    figures: Mutex<Figures>,
+    /// What the tier calls a request that found nothing.
+    nulls: &'static str,
 }
 
 impl Live {
     /// How often a thread brings its figures.
     pub(crate) const PERIOD_NANOS: u64 = 250_000_000;
 
+    /// Nothing yet.
+    pub(crate) fn new(nulls: &'static str) -> Self {
+        Self { figures: Mutex::new(Figures::new(2)), nulls }
+    }
+
     /// Takes over a thread's figures.
     pub(crate) fn take(&self, figures: &mut Figures) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).absorb(figures);
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner).absorb(figures);
         figures.reset();
     }
 
@@ -41,13 +44,15 @@ impl Live {
     }
 
     fn line(&self, since_start: Duration, since_last: Duration) -> String {
-        let mut figures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
         let per_s = figures.counts.served() as f64 / since_last.as_secs_f64().max(1e-9);
         let micros = |q| figures.latency.value_at_quantile(q) as f64 / 1e3;
-        let (p50, p99, errors) = (micros(0.5), micros(0.99), figures.counts.errors);
+        let (p50, p99) = (micros(0.5), micros(0.99));
+        let Counts { nulls, errors, .. } = figures.counts;
         let text = format!(
-            "{:>5.0} s  {per_s:>9.0} requests/s  p50 {p50:.0} us  p99 {p99:.0} us  {errors} errors",
-            since_start.as_secs_f64()
+            "{:>5.0} s  {per_s:>9.0} requests/s  p50 {p50:.0} us  p99 {p99:.0} us  {nulls} {}  {errors} error",
+            since_start.as_secs_f64(),
+            self.nulls
         );
         figures.reset();
         text
@@ -61,15 +66,16 @@ mod tests {
 
     #[test]
     fn a_line_covers_the_time_since_the_last() {
-        let live = Live::default();
+        let live = Live::new("miss");
         let mut figures = Figures::new(2);
         for _ in 0..1000 {
             figures.record(Outcome::Ok, 100_000);
         }
         figures.record(Outcome::Error, 100_000);
+        (0..3).for_each(|_| figures.record(Outcome::Null, 100_000));
         live.take(&mut figures);
         let line = live.line(Duration::from_secs(3), Duration::from_millis(500));
-        assert!(line.contains(" 2000 requests/s") && line.contains(" 1 errors"), "{line}");
+        assert!(line.contains(" 2006 requests/s") && line.ends_with("  3 miss  1 error"), "{line}");
         assert!(live.line(Duration::from_secs(4), Duration::from_secs(1)).contains(" 0 requests/s"));
     }
 }

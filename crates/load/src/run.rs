@@ -153,7 +153,7 @@ fn drive<B: Bench>(
     probes: &mut Probes,
 ) -> Result<Driven<B::Dialogue>, LoadError> {
     let options = bench.options();
-    let live = std::io::stderr().is_terminal().then(Live::default);
+    let live = std::io::stderr().is_terminal().then(|| Live::new(<B::Dialogue as Dialogue>::NULLS));
     let Stage { clock, schedule, recording } = *stage;
     let floor = Floor { clock, schedule, think: options.think, live: live.as_ref() };
     let mut workers = Vec::new();

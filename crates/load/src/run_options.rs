@@ -85,7 +85,9 @@ pub struct RunOptions {
     pub json: Option<PathBuf>,
 
     /// Leave a record in this directory, which holds none yet: windows, histograms, the system, the summary
-    #[arg(long, value_name = "DIR", conflicts_with = "find_max_rate")]
+    ///
+    /// With --find-max-rate there is one for each run, in DIR/1, DIR/2 and so on.
+    #[arg(long, value_name = "DIR")]
     pub record: Option<PathBuf>,
 
     /// Record every single request too, with its stamps (requests.parquet)

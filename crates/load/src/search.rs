@@ -1,6 +1,7 @@
 //! The highest rate that keeps a limit: open loops at rates that double until one fails, then between the two.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -108,6 +109,39 @@ pub struct Trial {
     pub kept: bool,
     /// What else was wrong with the run.
     pub invalid_because: Vec<String>,
+    /// Its record, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub record: Option<PathBuf>,
+}
+
+/// Makes the runs of a search, one after the other.
+struct Runner<B> {
+    bench: B,
+    /// Where records go, if they do.
+    record: Option<PathBuf>,
+    made: u32,
+}
+
+impl<B: Bench> Runner<B> {
+    fn new(bench: &B) -> Self {
+        let mut bench = bench.clone();
+        let options = bench.options_mut();
+        (options.rate_per_client, options.find_max_rate, options.json) = (None, None, None);
+        let record = options.record.take();
+        Self { bench, record, made: 0 }
+    }
+
+    fn run(&mut self, rate: f64) -> Result<Report<B>, LoadError> {
+        self.made += 1;
+        let options = self.bench.options_mut();
+        options.rate = Some(rate);
+        options.record = self.record.as_ref().map(|dir| dir.join(self.made.to_string()));
+        let report = run(self.bench.clone())?;
+        self.bench.prepared_before();
+        // It was for the first request of all.
+        self.bench.options_mut().start_at = None;
+        Ok(report)
+    }
 }
 
 /// Searches; the report is of the run at the highest rate that kept the limit, with all trials.
@@ -117,16 +151,12 @@ pub struct Trial {
 pub fn find_max_rate<B: Bench>(bench: &B, limit: Limit) -> Result<Report<B>, LoadError> {
     let mut trials = Vec::new();
     let mut best: Option<Report<B>> = None;
-    let mut next = bench.clone();
+    let mut runner = Runner::new(bench);
     let mut attempt = |rate: f64, best: &mut Option<Report<B>>| -> Result<bool, LoadError> {
-        let options = next.options_mut();
-        (options.rate, options.rate_per_client) = (Some(rate), None);
-        (options.find_max_rate, options.json) = (None, None);
-        let mut report = run(next.clone())?;
-        next.prepared_before();
+        let mut report = runner.run(rate)?;
         // A generator that was late for once says nothing about the server.
         if !report.valid && limit.of(&report.response) < limit.below.as_secs_f64() * 1e6 {
-            report = run(next.clone())?;
+            report = runner.run(rate)?;
         }
         if report.violations() > 0 {
             eprintln!("{report}");
@@ -140,6 +170,7 @@ pub fn find_max_rate<B: Bench>(bench: &B, limit: Limit) -> Result<Report<B>, Loa
             response_us: limit.of(&report.response),
             kept,
             invalid_because: report.invalid_because.clone(),
+            record: report.options.options().record.clone(),
         });
         if kept {
             *best = Some(report);

@@ -18,11 +18,12 @@ use read::ReadRecord;
 use timeline::Timeline;
 
 /// Options that may differ between generators of one experiment: whom they load, with how much, and where they write.
-const MAY_DIFFER: [&str; 15] = [
+const MAY_DIFFER: [&str; 16] = [
     "connect",
     "clients",
     "threads",
     "first_client",
+    "secret_file",
     "start_at",
     "duration_s",
     "warmup_s",

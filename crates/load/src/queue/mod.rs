@@ -8,6 +8,7 @@ pub mod options;
 mod probe;
 pub mod program;
 pub mod request;
+pub mod secret;
 mod session;
 mod settle;
 mod setup;
@@ -97,7 +98,7 @@ impl Bench for QueueBench {
         server: &Address,
     ) -> Result<(BlockingStream, QueueDialogue), LoadError> {
         let account = self.first_client + number - 1;
-        let mut session = Session::connect(server)?;
+        let mut session = Session::connect(server, self.secret_file.as_ref())?;
         if self.workload.needs_queues() {
             session.log_in(account)?;
         }

@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::address::Address;
 use crate::error::LoadError;
 use crate::numbers::Numbers;
+use crate::queue::secret::SecretFile;
 use crate::queue::stamp::Stamp;
 use crate::queue::workload::{Workload, share_of_one};
 use crate::run_options::RunOptions;
@@ -36,6 +37,12 @@ pub struct QueueBench {
     /// The account of the first client; the others follow. Several processes that load one server must not share accounts
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=1_000_000_000))]
     pub first_client: u32,
+
+    /// Log in with the secret in the first line of this file, where the server keeps accounts
+    ///
+    /// The clients are the accounts 1, 2, … there, which must all have this secret; --dataset full needs 30 of them.
+    #[arg(long, value_name = "FILE", visible_alias = "password-file")]
+    pub secret_file: Option<SecretFile>,
 
     /// Verify every answer and that each message is delivered exactly once; afterwards pop what is left
     ///

@@ -15,7 +15,7 @@ pub(crate) struct QueueProbe(Session);
 impl QueueProbe {
     /// Connects; None when the server cannot be reached once more, which the run does not depend on.
     pub(crate) fn connect(server: &Address) -> Option<Self> {
-        Session::connect(server).ok().map(Self)
+        Session::connect(server, None).ok().map(Self)
     }
 }
 

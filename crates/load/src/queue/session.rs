@@ -8,6 +8,7 @@ use posthaste_wire::reply::{Item, Reply, Skip, Value, decode, skip};
 use crate::address::{Address, BlockingStream};
 use crate::error::LoadError;
 use crate::queue::request::{Account, Request};
+use crate::queue::secret::SecretFile;
 
 /// Requests in flight while many are sent in a row.
 pub(crate) const IN_FLIGHT: usize = 64;
@@ -20,6 +21,8 @@ pub(crate) struct Session {
     out: Vec<u8>,
     input: Vec<u8>,
     used: usize,
+    /// What it logs in with; None: accounts are open.
+    secret: Option<SecretFile>,
 }
 
 impl Session {
@@ -27,11 +30,18 @@ impl Session {
     ///
     /// # Errors
     /// The server cannot be reached.
-    pub(crate) fn connect(address: &Address) -> Result<Self, LoadError> {
+    pub(crate) fn connect(address: &Address, secret: Option<&SecretFile>) -> Result<Self, LoadError> {
         let stream = address
             .connect()
             .map_err(|source| LoadError::Connect { address: address.to_string(), source })?;
-        Ok(Self { address: address.clone(), stream, out: Vec::new(), input: Vec::new(), used: 0 })
+        Ok(Self {
+            address: address.clone(),
+            stream,
+            out: Vec::new(),
+            input: Vec::new(),
+            used: 0,
+            secret: secret.cloned(),
+        })
     }
 
     /// Queues a request given as words.
@@ -183,9 +193,19 @@ impl Session {
     /// # Errors
     /// The server refused.
     pub(crate) fn log_in(&mut self, account: Account) -> Result<(), LoadError> {
-        self.push(&["LOGIN", &account.to_string()]);
+        self.push_log_in(account);
         self.flush()?;
         self.accept(&format!("LOGIN {account}"))
+    }
+
+    /// Queues the log-in of an account of the run.
+    pub(crate) fn push_log_in(&mut self, account: Account) {
+        let secret = self.secret.clone();
+        let words = ["LOGIN", &account.to_string()];
+        match &secret {
+            Some(secret) => self.push(&[words[0], words[1], secret.secret()]),
+            None => self.push(&words),
+        }
     }
 
     /// The connection itself, for a readiness loop.

@@ -51,7 +51,10 @@ pub(crate) fn settle(bench: &QueueBench, ground: Ground, leavings: &mut Leavings
     let mut drained = 0;
     if bench.workload.needs_queues() {
         for address in &bench.connect {
-            match drain(address, accounts(bench), &territory, &mut inspector, &mut ledger) {
+            let session = Session::connect(address, bench.secret_file.as_ref());
+            let popped = session
+                .and_then(|session| drain(session, accounts(bench), &territory, &mut inspector, &mut ledger));
+            match popped {
                 Ok(popped) => drained += popped,
                 Err(error) => violations.add(|| format!("what is left cannot be popped: {error}")),
             }
@@ -85,7 +88,7 @@ fn close(
 /// Deletes queues that clients made and left behind; a server that has gone cannot be swept, and need not be.
 pub(crate) fn sweep(bench: &QueueBench, leavings: &Leavings) {
     let delete = || -> Result<(), LoadError> {
-        let mut session = Session::connect(&bench.connect[0])?;
+        let mut session = Session::connect(&bench.connect[0], bench.secret_file.as_ref())?;
         session.log_in(1)?;
         let delete = |queue: &Queue| vec!["QDELETE".to_owned(), queue.to_string()];
         // A client's own QDELETE may have been carried out without an answer in time.

@@ -8,7 +8,6 @@ use posthaste_wire::reply::{Item, Value};
 
 use super::inspector::{Answered, Inspector};
 use super::ledger::Ledger;
-use crate::address::Address;
 use crate::dialogue::Outcome;
 use crate::error::LoadError;
 use crate::queue::program::{Ask, Expect};
@@ -33,15 +32,14 @@ impl Territory {
 /// Pops everything that accounts 1 to `accounts` may read at one server. Returns how many messages there were.
 ///
 /// # Errors
-/// The server cannot be reached or refuses; what is left is then unknown.
+/// The server refuses, or is gone; what is left is then unknown.
 pub(crate) fn drain(
-    address: &Address,
+    mut session: Session,
     accounts: Account,
     territory: &Territory,
     inspector: &mut Inspector,
     ledger: &mut Ledger,
 ) -> Result<u64, LoadError> {
-    let mut session = Session::connect(address)?;
     let mut popped = 0;
     for reader in 1..=accounts {
         session.log_in(reader)?;

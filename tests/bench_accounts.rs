@@ -1,0 +1,78 @@
+//! The load generator at a server that keeps accounts: it logs in with a secret that nobody else gets to see.
+
+mod support;
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use support::Server;
+
+const SECRET: &str = "open sesame";
+
+/// An accounts file with the accounts 1 to 3, and a file with their secret.
+fn accounts(dir: &Path) -> (PathBuf, PathBuf) {
+    let (accounts, secret) = (dir.join("accounts.txt"), dir.join("secret.txt"));
+    fs::write(&secret, format!("{SECRET}\n")).expect("a file");
+    for name in ["1", "2", "3"] {
+        let mut add = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+        add.args(["admin", "account", "add", name, "--file"]).arg(&accounts);
+        let mut add =
+            add.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("the program can be run");
+        add.stdin.take().expect("stdin is piped").write_all(SECRET.as_bytes()).expect("it reads");
+        assert!(add.wait().expect("it ends").success());
+    }
+    (accounts, secret)
+}
+
+fn bench(server: &Server, clients: &str, arguments: &[&str]) -> Output {
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+    bench.args(["bench", "queue", "--connect", &server.addr().to_string(), "--clients", clients]);
+    bench.args(["--warmup", "0s", "--duration", "300ms", "--cooldown", "0s"]).args(arguments);
+    bench.output().expect("the program can be run")
+}
+
+#[test]
+fn it_logs_in_with_a_secret_that_stands_nowhere_but_in_its_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (accounts, secret) = accounts(dir.path());
+    let text = |path: &Path| path.to_str().expect("a path").to_owned();
+    let server = Server::start("memory:", &["--accounts", &text(&accounts)]);
+    let record = dir.path().join("record");
+
+    let (secret_file, record_dir) = (text(&secret), text(&record));
+    let load = ["--secret-file", &secret_file, "--preload", "600", "--check", "--record", &record_dir];
+    let done = bench(&server, "3", &load);
+    let said = format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success() && said.contains(" 0 missing"), "{said}");
+    for file in ["run.json", "summary.json"] {
+        let text = fs::read_to_string(record.join(file)).expect("a file");
+        assert!(text.contains("secret.txt") && !text.contains(SECRET), "{file}: {text}");
+    }
+
+    // By its other name; and a fourth account is not there.
+    let done = bench(&server, "4", &["--password-file", &secret_file]);
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(said.contains("LOGIN 4") && said.contains("NOACCOUNT") && !said.contains(SECRET), "{said}");
+}
+
+#[test]
+fn without_the_secret_it_is_not_let_in() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (accounts, secret) = accounts(dir.path());
+    let server = Server::start("memory:", &["--accounts", accounts.to_str().expect("a path")]);
+    let refused = |arguments: &[&str], code: i32, words: &str| {
+        let done = bench(&server, "2", arguments);
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!((done.status.code(), said.lines().count()), (Some(code), 1), "{said}");
+        assert!(said.contains(words), "{said}");
+        said
+    };
+    refused(&[], 1, "NOACCOUNT");
+    fs::write(&secret, "shut sesame\n").expect("a file");
+    let said = refused(&["--secret-file", secret.to_str().expect("a path")], 1, "NOACCOUNT");
+    assert!(!said.contains("shut sesame"));
+    refused(&["--secret-file", "/nowhere/at/all"], 2, "cannot read it");
+}
