@@ -1,0 +1,87 @@
+//! The side that is connected to: its certificate, whose clients it takes, and both read again while it runs.
+//!
+//! Connections keep what they began with; those that come after [`Acceptor::reload`] get the new files. Files that
+//! cannot be used change nothing, so a renewal that went wrong costs an error message and no service.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::crypto::ring;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ServerConfig, ServerConnection};
+
+use crate::error::TlsError;
+use crate::files::{authorities, certificates, key, unusable};
+use crate::stream::Tls;
+
+/// Where certificate and key are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerFiles {
+    /// Our certificate, followed by those that lead to its authority.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Authorities whose clients may come, each with a certificate; None: anybody may.
+    pub clients: Option<PathBuf>,
+}
+
+/// Makes encrypted connections of accepted ones.
+#[derive(Debug)]
+pub struct Acceptor {
+    files: ServerFiles,
+    config: RwLock<Arc<ServerConfig>>,
+    refusal: &'static [u8],
+}
+
+impl Acceptor {
+    /// Reads the files. `refusal` is what a client that speaks plain text is told, in the words of its protocol.
+    ///
+    /// # Errors
+    /// Which file cannot be used, and why.
+    pub fn open(files: ServerFiles, refusal: &'static [u8]) -> Result<Self, TlsError> {
+        let config = RwLock::new(read(&files)?);
+        Ok(Self { files, config, refusal })
+    }
+
+    /// Reads the files again.
+    ///
+    /// # Errors
+    /// As [`Acceptor::open`]; what was read before stays in force.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        let config = read(&self.files)?;
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+        Ok(())
+    }
+
+    /// What is in force, for whoever brings a stream of his own.
+    #[must_use]
+    pub fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Encrypts a connection just accepted; its handshake happens as it is read.
+    ///
+    /// # Errors
+    /// The library's, which has none for files that could be used.
+    pub fn accept<S: Read + Write>(&self, socket: S) -> Result<Tls<S>, TlsError> {
+        let session = ServerConnection::new(self.config())?;
+        Ok(Tls::new(socket, session.into()).refusing(self.refusal))
+    }
+}
+
+fn read(files: &ServerFiles) -> Result<Arc<ServerConfig>, TlsError> {
+    let provider = Arc::new(ring::default_provider());
+    let builder =
+        ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+    let builder = match &files.clients {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let roots = Arc::new(authorities(path)?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
+            builder.with_client_cert_verifier(verifier.map_err(|error| unusable(path, &error))?)
+        }
+    };
+    let config = builder.with_single_cert(certificates(&files.certificate)?, key(&files.key)?);
+    config.map(Arc::new).map_err(|error| unusable(&files.certificate, &error))
+}

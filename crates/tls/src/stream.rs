@@ -1,0 +1,181 @@
+//! An encrypted connection with the manners of a plain one that never waits.
+//!
+//! A readiness loop that is told of edges lives by three rules, and this keeps them: a read that comes back short has
+//! emptied the kernel; a write counts what the kernel has taken, not what lies here; and what this layer owes the peer
+//! by itself (a handshake's next flight, an alert) leaves with the next read, write or [`Tls::push`].
+
+use std::io::{self, ErrorKind, Read, Write};
+
+use rustls::Connection;
+
+/// The first byte of a handshake; whatever else a connection begins with is not TLS.
+const HANDSHAKE: u8 = 22;
+
+/// An encrypted connection over a socket.
+#[derive(Debug)]
+pub struct Tls<S> {
+    socket: S,
+    session: Connection,
+    /// Bytes of the last write that are encrypted and not yet all with the kernel: it will be repeated.
+    taken: usize,
+    /// The peer has said its last.
+    ended: bool,
+    /// What a peer is told that does not speak TLS, until it has shown that it does.
+    refusal: Option<&'static [u8]>,
+}
+
+impl<S: Read + Write> Tls<S> {
+    /// Encrypts a socket.
+    #[must_use]
+    pub fn new(socket: S, session: Connection) -> Self {
+        Self { socket, session, taken: 0, ended: false, refusal: None }
+    }
+
+    /// Tells peers that speak plain text in plain text that they must not.
+    #[must_use]
+    pub fn refusing(self, words: &'static [u8]) -> Self {
+        Self { refusal: Some(words), ..self }
+    }
+
+    /// The socket below.
+    #[must_use]
+    pub const fn socket(&self) -> &S {
+        &self.socket
+    }
+
+    /// The socket below, to register it.
+    pub const fn socket_mut(&mut self) -> &mut S {
+        &mut self.socket
+    }
+
+    /// The socket without the session: for its descriptor, not for its bytes.
+    #[must_use]
+    pub fn into_socket(self) -> S {
+        self.socket
+    }
+
+    /// Whether the peer has yet to show who it is.
+    #[must_use]
+    pub fn is_handshaking(&self) -> bool {
+        self.session.is_handshaking()
+    }
+
+    /// Whether the end is known already, of which the kernel may have no event.
+    #[must_use]
+    pub const fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Sends what is encrypted and lies here.
+    ///
+    /// # Errors
+    /// `WouldBlock` when the kernel takes no more; others are the system's.
+    pub fn push(&mut self) -> io::Result<()> {
+        while self.session.wants_write() {
+            match self.session.write_tls(&mut self.socket) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the peer that nothing more comes.
+    pub fn say_end(&mut self) {
+        self.session.send_close_notify();
+        // A peer that is gone, or does not read, needs no telling.
+        let _ = self.push();
+    }
+
+    /// Takes what the kernel has, once; whether that was all of it.
+    fn take_in(&mut self) -> io::Result<bool> {
+        let mut sip = Sip { socket: &mut self.socket, first: None, is_all: false };
+        while let Err(error) = self.session.read_tls(&mut sip) {
+            if error.kind() != ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+        let Sip { first, is_all, .. } = sip;
+        if let (Some(first), Some(words)) = (first, self.refusal.take())
+            && first != HANDSHAKE
+        {
+            // Told or not, it ends here.
+            let _ = self.socket.write(words);
+            return Err(io::Error::new(ErrorKind::InvalidData, "the peer does not speak TLS"));
+        }
+        let processed = self.session.process_new_packets();
+        // A handshake's answer; or the alert that says why it fails.
+        let pushed = self.push();
+        let state = processed.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+        self.ended |= state.peer_has_closed();
+        match pushed {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
+            _ => Ok(is_all),
+        }
+    }
+}
+
+impl<S: Read + Write> Read for Tls<S> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (mut filled, mut is_all) = (0, false);
+        while filled < buffer.len() {
+            match self.session.reader().read(&mut buffer[filled..]) {
+                Ok(n) if n > 0 => filled += n,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    // Bytes in hand, the end of what the kernel had may be guessed; without, it must be seen, or an
+                    // end behind a handshake's bytes would be missed.
+                    if is_all && filled > 0 {
+                        break;
+                    }
+                    match self.take_in() {
+                        Ok(all) => is_all = all,
+                        Err(error) if error.kind() == ErrorKind::WouldBlock && filled > 0 => break,
+                        Err(error) => return Err(error),
+                    }
+                }
+                // With a word or without one, that was the end: what travels here says itself where it is whole.
+                _ => {
+                    self.ended = true;
+                    break;
+                }
+            }
+        }
+        Ok(filled)
+    }
+}
+
+impl<S: Read + Write> Write for Tls<S> {
+    /// After `WouldBlock` the next write must begin with the same bytes: they are encrypted already.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.taken == 0 {
+            self.taken = self.session.writer().write(bytes)?;
+        }
+        self.push()?;
+        match std::mem::take(&mut self.taken) {
+            0 if !bytes.is_empty() => Err(ErrorKind::WouldBlock.into()),
+            taken => Ok(taken),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.push()
+    }
+}
+
+/// One read from the kernel: what it began with, and whether it came back short.
+struct Sip<'a, S> {
+    socket: &'a mut S,
+    first: Option<u8>,
+    is_all: bool,
+}
+
+impl<S: Read> Read for Sip<'_, S> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.socket.read(buffer)?;
+        self.first = buffer.first().copied().filter(|_| n > 0);
+        self.is_all = n < buffer.len();
+        Ok(n)
+    }
+}
