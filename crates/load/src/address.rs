@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use mio::event::Source;
 use mio::{Interest, Registry, Token};
+use posthaste_tls::{Connector, Tls};
+use rustls::{ClientConnection, StreamOwned};
 use serde::{Serialize, Serializer};
 
 /// How long a server may take to answer during set-up and drain before it counts as hung.
@@ -23,6 +25,8 @@ pub enum Address {
     Tcp(String),
     /// `unix:PATH`.
     Unix(PathBuf),
+    /// `host:port`, where TLS is spoken.
+    Tls(String, Connector),
 }
 
 impl FromStr for Address {
@@ -39,7 +43,7 @@ impl FromStr for Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp(text) => f.write_str(text),
+            Self::Tcp(text) | Self::Tls(text, _) => f.write_str(text),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -52,17 +56,27 @@ impl Serialize for Address {
 }
 
 impl Address {
-    /// Connects, waiting for it.
+    /// From now on TLS is spoken to it; not over a unix socket, whose bytes do not leave the machine.
+    pub fn encrypt(&mut self, connector: &Connector) {
+        if let Self::Tcp(text) = self {
+            *self = Self::Tls(std::mem::take(text), connector.clone());
+        }
+    }
+
+    /// Connects and shakes hands, waiting for it.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// Those of the operating system, and of the handshake.
     pub fn connect(&self) -> io::Result<BlockingStream> {
         match self {
-            Self::Tcp(text) => {
-                let stream = TcpStream::connect(text)?;
-                stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
-                Ok(BlockingStream::Tcp(stream))
+            Self::Tcp(text) => Ok(BlockingStream::Tcp(connect(text)?)),
+            Self::Tls(text, connector) => {
+                let mut session = connector.session(text).map_err(io::Error::other)?;
+                let mut stream = connect(text)?;
+                while session.is_handshaking() {
+                    session.complete_io(&mut stream)?;
+                }
+                Ok(BlockingStream::Tls(Box::new(StreamOwned::new(session, stream))))
             }
             Self::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
@@ -73,6 +87,13 @@ impl Address {
     }
 }
 
+fn connect(address: &str) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
 /// A connection whose reads and writes wait.
 #[derive(Debug)]
 pub enum BlockingStream {
@@ -80,6 +101,8 @@ pub enum BlockingStream {
     Tcp(TcpStream),
     /// Over a unix socket.
     Unix(UnixStream),
+    /// Over TCP, encrypted.
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
 /// A connection for a readiness loop.
@@ -89,6 +112,8 @@ pub enum Stream {
     Tcp(mio::net::TcpStream),
     /// Over a unix socket.
     Unix(mio::net::UnixStream),
+    /// Over TCP, encrypted.
+    Tls(Box<Tls<mio::net::TcpStream>>),
 }
 
 impl BlockingStream {
@@ -106,6 +131,11 @@ impl BlockingStream {
                 stream.set_nonblocking(true)?;
                 Ok(Stream::Unix(mio::net::UnixStream::from_std(stream)))
             }
+            Self::Tls(tls) => {
+                let StreamOwned { conn, sock } = *tls;
+                sock.set_nonblocking(true)?;
+                Ok(Stream::Tls(Box::new(Tls::new(mio::net::TcpStream::from_std(sock), conn.into()))))
+            }
         }
     }
 }
@@ -115,6 +145,7 @@ impl Read for BlockingStream {
         match self {
             Self::Tcp(stream) => stream.read(into),
             Self::Unix(stream) => stream.read(into),
+            Self::Tls(stream) => stream.read(into),
         }
     }
 }
@@ -124,6 +155,7 @@ impl Write for BlockingStream {
         match self {
             Self::Tcp(stream) => stream.write(from),
             Self::Unix(stream) => stream.write(from),
+            Self::Tls(stream) => stream.write(from),
         }
     }
 
@@ -137,6 +169,7 @@ impl Read for Stream {
         match self {
             Self::Tcp(stream) => stream.read(into),
             Self::Unix(stream) => stream.read(into),
+            Self::Tls(stream) => stream.read(into),
         }
     }
 }
@@ -146,6 +179,7 @@ impl Write for Stream {
         match self {
             Self::Tcp(stream) => stream.write(from),
             Self::Unix(stream) => stream.write(from),
+            Self::Tls(stream) => stream.write(from),
         }
     }
 
@@ -159,6 +193,7 @@ impl Source for Stream {
         match self {
             Self::Tcp(stream) => stream.register(registry, token, interest),
             Self::Unix(stream) => stream.register(registry, token, interest),
+            Self::Tls(tls) => tls.socket_mut().register(registry, token, interest),
         }
     }
 
@@ -166,6 +201,7 @@ impl Source for Stream {
         match self {
             Self::Tcp(stream) => stream.reregister(registry, token, interest),
             Self::Unix(stream) => stream.reregister(registry, token, interest),
+            Self::Tls(tls) => tls.socket_mut().reregister(registry, token, interest),
         }
     }
 
@@ -173,6 +209,7 @@ impl Source for Stream {
         match self {
             Self::Tcp(stream) => stream.deregister(registry),
             Self::Unix(stream) => stream.deregister(registry),
+            Self::Tls(tls) => tls.socket_mut().deregister(registry),
         }
     }
 }

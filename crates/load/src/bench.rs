@@ -31,6 +31,9 @@ pub trait Bench: Clone + Serialize {
     /// The servers.
     fn servers(&self) -> &[Address];
 
+    /// The same, to be changed.
+    fn servers_mut(&mut self) -> &mut [Address];
+
     /// What the clients do, in a few words.
     fn title(&self) -> String;
 

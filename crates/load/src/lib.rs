@@ -29,6 +29,7 @@ pub mod run_options;
 pub mod search;
 pub mod tally;
 pub mod timespan;
+pub mod tls;
 pub mod violations;
 mod watch;
 mod worker;

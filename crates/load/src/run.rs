@@ -35,8 +35,11 @@ const GRACE: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// The options contradict each other, or the run could not be made.
-pub fn run<B: Bench>(bench: B) -> Result<Report<B>, LoadError> {
+pub fn run<B: Bench>(mut bench: B) -> Result<Report<B>, LoadError> {
     bench.validate()?;
+    if let Some(connector) = bench.options().tls.connector()? {
+        bench.servers_mut().iter_mut().for_each(|server| server.encrypt(&connector));
+    }
     bench.options().json.as_deref().map_or(Ok(()), try_summary)?;
     let clock = Clock::start();
     let recording = Recording::begin(&bench, clock)?;

@@ -10,6 +10,7 @@ use crate::error::LoadError;
 use crate::pace::{Spacing, Think};
 use crate::search::Limit;
 use crate::timespan;
+use crate::tls::TlsOptions;
 
 /// How much load, for how long, at what pace.
 #[derive(Args, Clone, Debug, Serialize)]
@@ -79,6 +80,11 @@ pub struct RunOptions {
     /// As in --start-at $(($(date +%s) + 10)). What they leave with --record becomes one report with bench merge.
     #[arg(long, value_name = "UNIX_S", value_parser = unix_time)]
     pub start_at: Option<f64>,
+
+    /// Whether TLS is spoken, and how.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub tls: TlsOptions,
 
     /// Write a summary here
     #[arg(long, value_name = "FILE")]

@@ -254,6 +254,7 @@ mod tests {
             ("--key-pattern Z:Z --key-zipf-exp 0.8", "--key-distribution zipf:0.8"),
             ("--rate-limiting 100", "--rate-per-client 100"),
             ("--json-out-file out.json", "--json out.json"),
+            ("--tls --cacert ca --cert c --key k", "--tls --tls-ca ca --tls-cert c --tls-key k"),
         ] {
             assert_eq!(translated(theirs), translated(ours), "{theirs}");
         }

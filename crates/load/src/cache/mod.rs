@@ -71,6 +71,10 @@ impl Bench for CacheBench {
         &self.connect
     }
 
+    fn servers_mut(&mut self) -> &mut [Address] {
+        &mut self.connect
+    }
+
     fn title(&self) -> String {
         let keys = match self.keys_per_get {
             Some(keys) => format!(" with up to {keys} keys at once"),

@@ -71,6 +71,10 @@ impl Bench for QueueBench {
         &self.connect
     }
 
+    fn servers_mut(&mut self) -> &mut [Address] {
+        &mut self.connect
+    }
+
     fn title(&self) -> String {
         self.workload.to_string()
     }

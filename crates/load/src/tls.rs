@@ -1,0 +1,62 @@
+//! The options of clients that speak TLS, whatever they ask. Their other names are those of memtier_benchmark and
+//! redis-cli.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use posthaste_tls::{Check, Connector, TlsError, Trust};
+use serde::Serialize;
+
+use crate::error::LoadError;
+
+/// Whether to speak TLS, whom to trust, and who we are.
+#[derive(Args, Clone, Debug, Default, Serialize)]
+pub struct TlsOptions {
+    /// Speak TLS to servers over TCP
+    #[arg(long)]
+    pub tls: bool,
+
+    /// Authorities of servers, or their own certificates, in PEM form [default: the system's authorities]
+    #[arg(long, alias = "cacert", value_name = "FILE")]
+    pub tls_ca: Option<PathBuf>,
+
+    /// The certificate shown to servers that ask for one
+    #[arg(long, alias = "cert", value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// Its private key
+    #[arg(long, alias = "key", value_name = "FILE")]
+    #[serde(skip)]
+    pub tls_key: Option<PathBuf>,
+}
+
+impl TlsOptions {
+    /// What encrypts connections, if they are to be.
+    ///
+    /// # Errors
+    /// The options contradict each other, or name a file that cannot be used.
+    pub fn connector(&self) -> Result<Option<Connector>, LoadError> {
+        let usage = |text: &str| Err(LoadError::Usage(text.to_owned()));
+        let own = match (&self.tls_cert, &self.tls_key) {
+            (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
+            (None, None) => None,
+            _ => return usage("--tls-cert and --tls-key go together"),
+        };
+        if !self.tls {
+            let is_idle = own.is_none() && self.tls_ca.is_none();
+            return if is_idle {
+                Ok(None)
+            } else {
+                usage("--tls-ca and --tls-cert do nothing without --tls")
+            };
+        }
+        let trust = Trust { check: Check::SignerAndName, roots: self.tls_ca.clone(), own };
+        let connector = Connector::open(&trust).map_err(|error| match error {
+            TlsError::NobodyTrusted => LoadError::Usage(
+                "there are no certificates to trust: name a file of them with --tls-ca".to_owned(),
+            ),
+            error => LoadError::Failed(error.to_string()),
+        });
+        connector.map(Some)
+    }
+}
