@@ -39,7 +39,7 @@ test-rust:
 
 .PHONY: test-clients
 test-clients:
-	scripts/ensure-packages.sh redis-cli=redis-tools node=nodejs npm=npm memcached=memcached
+	scripts/ensure-packages.sh openssl=openssl curl=curl redis-cli=redis-tools node=nodejs npm=npm memcached=memcached
 	@# Without it the console is not looked at, and the tests say so.
 	scripts/ensure-packages.sh chromium=chromium || true
 	@# Without it rules are checked by names alone.

@@ -4,11 +4,13 @@ use std::error::Error;
 use std::io::{IsTerminal as _, Read as _, stdin};
 
 use posthaste_server::accounts::AccountsFile;
+use posthaste_server::grants::{Grants, Role};
 use posthaste_wire::reply::Value;
 use serde_json::{Map, Value as Json, json};
 
 use crate::admin_cache;
-use crate::flags::{AccountCommand, AdminCommand, Reach};
+use crate::config::Misuse;
+use crate::flags::{AccountCommand, AdminCommand, Reach, RoleFlags};
 use crate::resp::Client;
 use crate::{admin_doctor, admin_store, admin_top};
 
@@ -44,8 +46,9 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
             admin_cache::explain(reach, key, command, file.as_deref())
         }
         AdminCommand::Store { store, older_than, json } => admin_store::run(store, *older_than, *json),
-        AdminCommand::Account(AccountCommand::Add { name, file }) => {
-            AccountsFile::set(file, name, &secret()?)?;
+        AdminCommand::Account(AccountCommand::Add { name, file, roles }) => {
+            let grants = grants(roles).map_err(Misuse)?;
+            AccountsFile::set(file, name, &secret()?, grants)?;
             println!("account {name} stands in {}", file.display());
             Ok(())
         }
@@ -57,6 +60,19 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
             Ok(())
         }
     }
+}
+
+/// What the flags grant; None when they say nothing.
+fn grants(flags: &RoleFlags) -> Result<Option<Grants>, String> {
+    let mut grants = Grants::default();
+    for (role, patterns) in
+        [(Role::Send, &flags.send), (Role::Receive, &flags.receive), (Role::Administer, &flags.administer)]
+    {
+        for pattern in patterns {
+            grants.add(role, pattern)?;
+        }
+    }
+    Ok((grants != Grants::default()).then_some(grants))
 }
 
 /// Reads a secret from stdin: its first line.

@@ -14,15 +14,16 @@ use posthaste_server::cache::rules::{Reads, Rules, Writes};
 use posthaste_server::cache::server::{Options, Server};
 use posthaste_server::path::accept::ListenAddress;
 use posthaste_server::server::RunNote;
+use posthaste_tls::{Check, Trust};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::config::{self, Misuse};
-use crate::flags::{CacheFlags, Program, Switch};
+use crate::flags::{CacheFlags, Program, ServerTlsFlags, Switch};
 use crate::import;
 use crate::logging;
 use crate::pools;
-use crate::tier::{cores, end_at_second_signal, http, raise_descriptor_limit};
+use crate::tier::{cores, end_at_second_signal, http, raise_descriptor_limit, reloaded, tls};
 
 /// Runs it; returns when it has stopped.
 pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
@@ -41,9 +42,15 @@ pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
     let server = Server::start(options)?;
     for address in server.addresses() {
         tracing::info!(servers, "listening on {address}");
+        if !address.is_local() && flags.tls.tls_ca.is_none() {
+            tracing::warn!(
+                "whoever reaches {address} may read and write every key; --tls-ca FILE asks for certificates"
+            );
+        }
     }
     if let Some(address) = server.http_address() {
-        tracing::info!("health and figures on http://{address}");
+        let scheme = if flags.tls.tls_cert.is_some() { "https" } else { "http" };
+        tracing::info!("health and figures on {scheme}://{address}");
     }
     for signal in &mut signals {
         if signal != SIGHUP {
@@ -74,6 +81,10 @@ fn reload(server: &Server) {
         Ok(()) => tracing::info!("pools and routes are read anew; other options wait for the next start"),
         Err(error) => tracing::error!("nothing is changed: {error}"),
     }
+    match reloaded(server.reload_certificates()) {
+        Ok(done) => tracing::info!("reloaded: {done}"),
+        Err(error) => tracing::error!("not reloaded, certificates stay as they were: {error}"),
+    }
 }
 
 fn options(flags: &CacheFlags) -> Result<Options, String> {
@@ -83,6 +94,9 @@ fn options(flags: &CacheFlags) -> Result<Options, String> {
         http: http(&flags.http)?,
         layout: layout(flags)?,
         eject: eject == Switch::On,
+        reuse_port: flags.reuse_port,
+        tls: tls(&flags.tls)?,
+        server_tls: server_tls(&flags.server_tls)?,
         threads: flags.threads.unwrap_or_else(cores),
         workers: flags.workers.0,
         line_requests_max: flags.line_limit,
@@ -124,6 +138,16 @@ pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
         (SERVERS_MAX.., None) => Err(format!("--server: at most {} are served", SERVERS_MAX - 1)),
         _ => Ok(layout),
     }
+}
+
+/// Whom we trust among servers that speak TLS.
+fn server_tls(flags: &ServerTlsFlags) -> Result<Trust, String> {
+    let own = match (&flags.server_tls_cert, &flags.server_tls_key) {
+        (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
+        (None, None) => None,
+        _ => return Err("--server-tls-cert and --server-tls-key go together".into()),
+    };
+    Ok(Trust { check: Check::SignerAndName, roots: flags.server_tls_ca.clone(), own })
 }
 
 fn rules(flags: &CacheFlags) -> Result<Rules, String> {
@@ -206,6 +230,8 @@ fn note(flags: &CacheFlags) -> RunNote {
         options: serde_json::json!({
             "listen": flags.listen,
             "http": flags.http,
+            "tls_cert": flags.tls.tls_cert,
+            "tls_ca": flags.tls.tls_ca,
             "server": flags.server,
             "writes": flags.writes.to_string(),
             "reads": flags.reads.map(|reads| reads.to_string()),

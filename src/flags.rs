@@ -45,7 +45,7 @@ pub(crate) enum Program {
 #[command(after_help = "Examples:
   posthaste queue
   posthaste queue --listen 127.0.0.1:7411 --store embedded:/var/lib/posthaste
-  posthaste queue --listen 0.0.0.0:7411 --accounts accounts.txt
+  posthaste queue --listen 0.0.0.0:7411 --accounts accounts.txt --tls-cert queue.crt --tls-key queue.key
   redis-cli -p 7411 QCREATE orders; redis-cli -p 7411 SEND orders hello; redis-cli -p 7411 POP QUEUE orders")]
 pub(crate) struct QueueFlags {
     /// RESP address: HOST:PORT or unix:PATH; may repeat
@@ -54,6 +54,11 @@ pub(crate) struct QueueFlags {
     /// Health and live figures over HTTP: HOST:PORT, or `off`
     #[arg(long, value_name = "ADDRESS|off", default_value = "127.0.0.1:7480")]
     pub(crate) http: String,
+    /// Let another process listen on the same addresses, so that a restart can begin before the end
+    #[arg(long)]
+    pub(crate) reuse_port: bool,
+    #[command(flatten)]
+    pub(crate) tls: TlsFlags,
     /// Where messages are kept: embedded:DIR (durable), postgres://… (durable, shared by several middlewares),
     /// memory: (not durable), mock:BYTES (fixed answers)
     #[arg(long, value_name = "STORE", default_value = "embedded:./posthaste-data")]
@@ -132,9 +137,16 @@ pub(crate) struct CacheFlags {
     /// Health and live figures over HTTP: HOST:PORT, or `off`
     #[arg(long, value_name = "ADDRESS|off", default_value = "127.0.0.1:7481")]
     pub(crate) http: String,
-    /// A memcached server: HOST, HOST:PORT or unix:PATH; may repeat
+    /// Let another process listen on the same addresses, so that a restart can begin before the end
+    #[arg(long)]
+    pub(crate) reuse_port: bool,
+    #[command(flatten)]
+    pub(crate) tls: TlsFlags,
+    /// A memcached server: HOST, HOST:PORT or unix:PATH, or tls:HOST:PORT if it speaks TLS; may repeat
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) server: Vec<String>,
+    #[command(flatten)]
+    pub(crate) server_tls: ServerTlsFlags,
     /// all: to every server, they are replicas; owner: to the key's owner, they share the keys
     #[arg(long, value_name = "all|owner", default_value_t)]
     pub(crate) writes: Writes,
@@ -208,6 +220,34 @@ pub(crate) struct CacheFlags {
     /// With --import: the pool of a file of twemproxy that has several
     #[arg(long, value_name = "NAME", requires = "import")]
     pub(crate) pool: Option<String>,
+}
+
+/// What a tier encrypts its connections with.
+#[derive(Args, Debug)]
+pub(crate) struct TlsFlags {
+    /// Speak TLS over TCP, HTTP included: this certificate and those that lead to its authority, in PEM form
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Its private key, in PEM form
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Take only clients with a certificate of these authorities
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_ca: Option<PathBuf>,
+}
+
+/// Whom the cache tier trusts among its servers.
+#[derive(Args, Debug)]
+pub(crate) struct ServerTlsFlags {
+    /// Authorities of servers that speak TLS, or their own certificates [default: the system's authorities]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) server_tls_ca: Option<PathBuf>,
+    /// The certificate shown to servers that ask for one
+    #[arg(long, value_name = "FILE")]
+    pub(crate) server_tls_cert: Option<PathBuf>,
+    /// Its private key
+    #[arg(long, value_name = "FILE")]
+    pub(crate) server_tls_key: Option<PathBuf>,
 }
 
 /// On or off.
@@ -344,6 +384,7 @@ pub(crate) enum StoreWorkload {
   posthaste admin top
   posthaste admin doctor --http 127.0.0.1:7481
   posthaste admin account add alice --file accounts.txt < secret.txt
+  posthaste admin account add mailer --send 'mail.*' --receive 'mail.*' < secret.txt
   posthaste admin queues --user alice --secret-file secret.txt")]
 pub(crate) struct Admin {
     /// What to do
@@ -363,6 +404,8 @@ pub(crate) struct Reach {
     /// The file that holds its secret
     #[arg(long, value_name = "FILE", requires = "user")]
     pub(crate) secret_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) tls: posthaste_load::tls::TlsOptions,
     /// JSON instead of a table
     #[arg(long)]
     pub(crate) json: bool,
@@ -496,6 +539,8 @@ pub(crate) enum AccountCommand {
         /// The accounts file
         #[arg(long, value_name = "FILE", default_value = "accounts.txt")]
         file: PathBuf,
+        #[command(flatten)]
+        roles: RoleFlags,
     },
     /// Takes an account out
     Remove {
@@ -505,6 +550,20 @@ pub(crate) enum AccountCommand {
         #[arg(long, value_name = "FILE", default_value = "accounts.txt")]
         file: PathBuf,
     },
+}
+
+/// What an account may do. With none of these a new account may do everything, and one that was there keeps what it may.
+#[derive(Args, Debug)]
+pub(crate) struct RoleFlags {
+    /// May send to queues of these names: * stands for any characters, ? for one; may repeat
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) send: Vec<String>,
+    /// May peek and pop from queues of these names; may repeat
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) receive: Vec<String>,
+    /// May create, delete, purge, redrive and browse queues of these names; may repeat
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) administer: Vec<String>,
 }
 
 /// `posthaste migrate`

@@ -10,19 +10,19 @@ use posthaste_server::queue::postgres::address::PostgresAddress;
 use posthaste_server::queue::postgres::strategy::{Backoff, Popping};
 use posthaste_server::server::{Options, RunNote, Server};
 use posthaste_wire::command::Kind;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::config::Misuse;
 use crate::flags::{PoppingFlags, QueueFlags};
 use crate::logging;
-use crate::tier::{cores, end_at_second_signal, http, raise_descriptor_limit};
+use crate::tier::{cores, end_at_second_signal, http, raise_descriptor_limit, reloaded, tls, wait_for_end};
 
 /// Runs it; returns when it has stopped.
 pub(crate) fn run(flags: &QueueFlags) -> Result<(), Box<dyn Error>> {
     logging::start(flags.log_format);
     // Signals are caught before anything is opened, so that a stop during the start is graceful too.
-    let mut signals = Signals::new([SIGTERM, SIGINT])?;
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     raise_descriptor_limit();
     let options = options(flags).map_err(Misuse)?;
     let store = options.store.to_string(); // as it is shown: the flag may hold a password
@@ -31,9 +31,10 @@ pub(crate) fn run(flags: &QueueFlags) -> Result<(), Box<dyn Error>> {
         tracing::info!(%store, "listening on {address}");
     }
     if let Some(address) = server.http_address() {
-        tracing::info!("health and figures on http://{address}");
+        let scheme = if flags.tls.tls_cert.is_some() { "https" } else { "http" };
+        tracing::info!("health and figures on {scheme}://{address}");
     }
-    let signal = signals.forever().next();
+    let signal = wait_for_end(&mut signals, || reloaded(server.reload()));
     tracing::info!(signal, "stopping: no new requests, finishing what is in flight");
     end_at_second_signal(signals);
     let stopped = server.stop(flags.drain);
@@ -55,6 +56,8 @@ fn options(flags: &QueueFlags) -> Result<Options, String> {
     Ok(Options {
         listen: flags.listen.iter().map(|text| ListenAddress::parse(text)).collect::<Result<_, _>>()?,
         http: http(&flags.http)?,
+        reuse_port: flags.reuse_port,
+        tls: tls(&flags.tls)?,
         accounts: (flags.accounts != "open").then(|| PathBuf::from(&flags.accounts)),
         threads: flags.threads.unwrap_or_else(cores),
         workers: workers(flags, &store),
@@ -142,6 +145,8 @@ fn note(flags: &QueueFlags, store: &StoreChoice) -> RunNote {
         options: serde_json::json!({
             "listen": flags.listen,
             "http": flags.http,
+            "tls_cert": flags.tls.tls_cert,
+            "tls_ca": flags.tls.tls_ca,
             "store": store.to_string(),
             "accounts": flags.accounts,
             "threads": flags.threads,

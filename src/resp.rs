@@ -19,7 +19,10 @@ pub(crate) struct Client {
 impl Client {
     /// Connects, and logs in when an account is named.
     pub(crate) fn connect(reach: &Reach) -> Result<Self, Box<dyn Error>> {
-        let Ok(address) = reach.connect.parse::<Address>();
+        let Ok(mut address) = reach.connect.parse::<Address>();
+        if let Some(connector) = reach.tls.connector()? {
+            address.encrypt(&connector);
+        }
         let stream = address.connect().map_err(|error| {
             format!("cannot reach {address}: {error}; is `posthaste queue` running there?")
         })?;

@@ -4,8 +4,55 @@ use std::net::SocketAddr;
 use std::thread::available_parallelism;
 
 use posthaste_server::path::accept::ListenAddress;
+use posthaste_tls::{ServerFiles, TlsError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::Signals;
+
+use crate::flags::TlsFlags;
+
+/// Waits for the signal that ends the tier. SIGHUP meanwhile has it read again what it can while it runs.
+pub(crate) fn wait_for_end(
+    signals: &mut Signals,
+    reload: impl Fn() -> Result<String, String>,
+) -> Option<i32> {
+    for signal in signals.forever() {
+        if signal != SIGHUP {
+            return Some(signal);
+        }
+        match reload() {
+            Ok(done) => tracing::info!("reloaded: {done}"),
+            Err(error) => tracing::error!("not reloaded, everything stays as it was: {error}"),
+        }
+    }
+    None
+}
+
+/// What SIGHUP says of certificates that were read again, or of none.
+pub(crate) fn reloaded(certificates: Result<bool, TlsError>) -> Result<String, String> {
+    match certificates {
+        Ok(true) => Ok("certificates, for connections that come from now on".into()),
+        Ok(false) => Ok("nothing, for there are no certificates".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// What connections are encrypted with, if they are.
+pub(crate) fn tls(flags: &TlsFlags) -> Result<Option<ServerFiles>, String> {
+    match (&flags.tls_cert, &flags.tls_key) {
+        (Some(certificate), Some(key)) => Ok(Some(ServerFiles {
+            certificate: certificate.clone(),
+            key: key.clone(),
+            clients: flags.tls_ca.clone(),
+        })),
+        (Some(_), None) => Err("--tls-cert needs its --tls-key".into()),
+        (None, Some(_)) => Err("--tls-key needs its --tls-cert".into()),
+        (None, None) if flags.tls_ca.is_some() => {
+            Err("--tls-ca asks clients for certificates, which needs --tls-cert and --tls-key".into())
+        }
+        (None, None) => Ok(None),
+    }
+}
 
 /// A user who asks twice does not want to wait.
 pub(crate) fn end_at_second_signal(mut signals: Signals) {

@@ -11,21 +11,36 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from certificates import Authority, Pair
 from tier import START_S, STOP_S, program
 
 
 class Memcached:
     """The distribution's memcached on a free port."""
 
-    def __init__(self, directory: Path) -> None:
-        """Start it, and wait until it listens."""
+    def __init__(self, directory: Path, shows: Pair | None = None, asks: Authority | None = None) -> None:
+        """Start it, and wait until it listens. With a certificate to show it speaks TLS."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port: int = free.getsockname()[1]
         user = ["-u", pwd.getpwnam("nobody").pw_name] if os.geteuid() == 0 else []
+        self.name = f"127.0.0.1:{self.port}"
+        encryption: list[str] = []
+        if shows is not None:
+            self.name = f"tls:{self.name}"
+            options = [f"ssl_chain_cert={shows.certificate}", f"ssl_key={shows.key}"]
+            if asks is not None:
+                options += [f"ssl_ca_cert={asks.certificate}", "ssl_verify_mode=2"]
+            encryption = ["-Z", "-o", ",".join(options)]
+        self._command = ["memcached", "-l", "127.0.0.1", "-p", str(self.port), "-U", "0", *user, *encryption]
+        self._directory = directory
+        self.start_again()
+
+    def start_again(self) -> None:
+        """Start it, empty, where it was."""
         self._process = subprocess.Popen(
-            ["memcached", "-l", "127.0.0.1", "-p", str(self.port), "-U", "0", *user],
-            cwd=directory,
+            self._command,
+            cwd=self._directory,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -56,7 +71,7 @@ class Router:
         self.servers = servers
         self.port = 0
         self.http_port = 0
-        names = [word for server in servers for word in ("--server", f"127.0.0.1:{server.port}")]
+        names = [word for server in servers for word in ("--server", server.name)]
         self._process = subprocess.Popen(
             [
                 *(program(), "cache", "--listen", "127.0.0.1:0"),
@@ -76,6 +91,10 @@ class Router:
         if not self._listening.wait(START_S) or self.port == 0:
             self.stop()
             raise RuntimeError("the router did not say where it listens; it said:\n" + "".join(self._log))
+
+    def log(self) -> str:
+        """What it has said so far."""
+        return "".join(self._log)
 
     def stop(self) -> int:
         """Ask it to stop, and wait until it has; its exit code."""

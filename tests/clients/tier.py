@@ -90,7 +90,7 @@ class Tier:
             self._log.append(line)
             if found := re.search(r"listening on 127\.0\.0\.1:(\d+)", line):
                 self.port = int(found[1])
-            if found := re.search(r"health and figures on http://127\.0\.0\.1:(\d+)", line):
+            if found := re.search(r"health and figures on https?://127\.0\.0\.1:(\d+)", line):
                 self.http_port = int(found[1])
             if self.port and (self.http_port or "--http" not in self._arguments):
                 self._listening.set()

@@ -32,7 +32,9 @@ impl Authority {
     pub(crate) fn new() -> Self {
         let authority = Self { dir: tempfile::tempdir().expect("a temporary directory") };
         let (certificate, key) = (authority.path("ca.crt"), authority.path("ca.key"));
-        let made = ["-x509", "-days", "2", "-subj", "/CN=test authority"];
+        let subject =
+            format!("/CN=authority {}", authority.dir.path().display().to_string().replace('/', " "));
+        let made = ["-x509", "-days", "2", "-subj", &subject];
         openssl(&["req"], &made, &[("-keyout", &key), ("-out", &certificate)]);
         authority
     }

@@ -69,27 +69,38 @@ impl Server {
         self.page("/readyz")
     }
 
-    /// Where it serves HTTP.
-    pub(crate) fn http(&self) -> SocketAddr {
-        let start = Instant::now();
-        loop {
-            if let Some(http) = self.log().lines().find_map(|line| address_after("on http://", line)) {
-                return http;
-            }
-            assert!(start.elapsed() < START, "no HTTP:\n{}", self.log());
-            thread::sleep(Duration::from_millis(1));
-        }
-    }
-
     /// Asks `GET path`: the status, and what it says.
     pub(crate) fn page(&self, path: &str) -> (u16, String) {
-        let http = self.http();
         let mut text = String::new();
-        let mut stream = TcpStream::connect(http).expect("HTTP is served");
+        let mut stream = TcpStream::connect(self.http()).expect("HTTP is served");
         let asked = write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         asked.and_then(|()| stream.read_to_string(&mut text)).expect("an answer");
         let status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
         (status, text.split_once("\r\n\r\n").map(|(_, body)| body.trim().to_owned()).unwrap_or_default())
+    }
+
+    /// Where HTTP listens.
+    pub(crate) fn http(&self) -> SocketAddr {
+        let start = Instant::now();
+        loop {
+            let log = self.log();
+            let mut found = log
+                .lines()
+                .filter_map(|line| address_after("on http://", line).or(address_after("on https://", line)));
+            if let Some(http) = found.next() {
+                return http;
+            }
+            assert!(start.elapsed() < START, "no HTTP:\n{log}");
+        }
+    }
+
+    /// Waits until it has written these words to stderr.
+    pub(crate) fn wait_for_log(&self, words: &str) {
+        let start = Instant::now();
+        while !self.log().contains(words) {
+            assert!(start.elapsed() < START, "no {words:?} in:\n{}", self.log());
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// What it wrote to stderr so far.

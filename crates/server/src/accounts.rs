@@ -1,33 +1,36 @@
 //! Who may log in: anybody, or the accounts of a file with argon2 hashes.
 //!
-//! The file has one account a line, `name:hash`, the hash in PHC form (`$argon2id$…`). It is read again when it has
-//! changed, so an account added by `posthaste admin account add` works at once.
-//!
-//! A hash takes milliseconds by design, so secrets are checked on a thread of their own, never on a network thread.
+//! The file has one account a line, `name:hash`, the hash in PHC form (`$argon2id$…`), and behind it, with blanks between
+//! them, what the account may do (`send=orders receive=orders.*`); nothing there is everything. It is read again when it
+//! has changed, so an account added by `posthaste admin account add` works at once.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::SystemTime;
 
 use argon2::Argon2;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 
-use crate::path::bundle::Address;
-use crate::path::mailbox::{Mail, Mailbox};
-
-/// Checks that may wait; beyond it a login is told to try again.
-const CHECKS_MAX: usize = 1024;
+use crate::grants::Grants;
 
 /// The accounts file, as last read.
 pub struct AccountsFile {
     path: PathBuf,
     read_at: Option<SystemTime>,
-    hashes: BTreeMap<Vec<u8>, String>,
+    entries: Entries,
+}
+
+type Entries = BTreeMap<Vec<u8>, Entry>;
+
+/// An account's line.
+struct Entry {
+    hash: String,
+    /// None: everything.
+    grants: Option<Arc<Grants>>,
 }
 
 impl AccountsFile {
@@ -36,29 +39,32 @@ impl AccountsFile {
     /// # Errors
     /// A sentence that names the file, the line and what is wrong with it.
     pub fn open(path: &Path) -> Result<Self, String> {
-        let mut file = Self { path: path.to_owned(), read_at: None, hashes: BTreeMap::new() };
+        let mut file = Self { path: path.to_owned(), read_at: None, entries: Entries::new() };
         file.refresh()?;
         Ok(file)
     }
 
     /// The account names.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
-        self.hashes.keys().map(Vec::as_slice)
+        self.entries.keys().map(Vec::as_slice)
     }
 
-    /// Adds or replaces an account; the file is replaced in one step and readable by its owner only.
+    /// Adds an account or gives it a new secret; what it may do stays as it is unless `grants` says it anew. The file is
+    /// replaced in one step and readable by its owner only.
     ///
     /// # Errors
     /// A sentence that says what could not be done.
-    pub fn set(path: &Path, name: &str, secret: &str) -> Result<(), String> {
+    pub fn set(path: &Path, name: &str, secret: &str, grants: Option<Grants>) -> Result<(), String> {
         if !is_name(name) {
             return Err(format!(
                 "{name:?} cannot be an account: 1 to 255 bytes, no control characters, not * or -"
             ));
         }
-        let mut hashes = if path.exists() { Self::open(path)?.hashes } else { BTreeMap::new() };
-        hashes.insert(name.as_bytes().to_vec(), hash(secret)?);
-        write(path, &hashes).map_err(|error| format!("cannot write {}: {error}", path.display()))
+        let mut entries = if path.exists() { Self::open(path)?.entries } else { Entries::new() };
+        let before = entries.remove(name.as_bytes()).and_then(|entry| entry.grants);
+        let entry = Entry { hash: hash(secret)?, grants: grants.map(Arc::new).or(before) };
+        entries.insert(name.as_bytes().to_vec(), entry);
+        write(path, &entries).map_err(|error| format!("cannot write {}: {error}", path.display()))
     }
 
     /// Takes an account out; whether it was there.
@@ -66,23 +72,23 @@ impl AccountsFile {
     /// # Errors
     /// A sentence that says what could not be done.
     pub fn remove(path: &Path, name: &str) -> Result<bool, String> {
-        let mut hashes = Self::open(path)?.hashes;
-        let found = hashes.remove(name.as_bytes()).is_some();
-        write(path, &hashes).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        let mut entries = Self::open(path)?.entries;
+        let found = entries.remove(name.as_bytes()).is_some();
+        write(path, &entries).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         Ok(found)
     }
 
-    /// Whether the secret is the account's. An unknown account costs as much time as a wrong secret.
-    pub fn verify(&mut self, name: &[u8], secret: &[u8]) -> bool {
+    /// What the account may do, if the secret is its own. An unknown account costs as much time as a wrong secret.
+    pub fn verify(&mut self, name: &[u8], secret: &[u8]) -> Option<Option<Arc<Grants>>> {
         // A file that cannot be read now leaves the accounts as they were.
         let _ = self.refresh();
-        match self.hashes.get(name) {
-            Some(hash) => matches(hash, secret),
+        match self.entries.get(name) {
+            Some(entry) => matches(&entry.hash, secret).then(|| entry.grants.clone()),
             None => {
-                if let Some(any) = self.hashes.values().next() {
-                    matches(any, secret);
+                if let Some(any) = self.entries.values().next() {
+                    matches(&any.hash, secret);
                 }
-                false
+                None
             }
         }
     }
@@ -94,7 +100,7 @@ impl AccountsFile {
         if self.read_at == Some(changed) {
             return Ok(());
         }
-        self.hashes = parse(&fs::read_to_string(&self.path).map_err(cannot)?)
+        self.entries = parse(&fs::read_to_string(&self.path).map_err(cannot)?)
             .map_err(|error| format!("{}: {error}", self.path.display()))?;
         self.read_at = Some(changed);
         Ok(())
@@ -106,27 +112,33 @@ fn is_name(name: &str) -> bool {
     (1..=255).contains(&name.len()) && !name.contains(char::is_control) && name != "*" && name != "-"
 }
 
-fn parse(text: &str) -> Result<BTreeMap<Vec<u8>, String>, String> {
-    let mut hashes = BTreeMap::new();
+fn parse(text: &str) -> Result<Entries, String> {
+    let mut entries = Entries::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
+        let wrong = |why: &dyn std::fmt::Display| format!("line {}: {why}", number + 1);
         // Names may hold colons, hashes may not begin otherwise.
-        let (name, hash) =
+        let (name, rest) =
             line.rsplit_once(":$").ok_or_else(|| format!("line {} is not `name:$argon2id$…`", number + 1))?;
+        let (hash, grants) = rest.split_once(' ').unwrap_or((rest, ""));
         let hash = format!("${hash}");
-        PasswordHash::new(&hash).map_err(|error| format!("line {}: {error}", number + 1))?;
-        hashes.insert(name.as_bytes().to_vec(), hash);
+        PasswordHash::new(&hash).map_err(|error| wrong(&error))?;
+        let grants = Grants::parse(grants).map_err(|error| wrong(&error))?.map(Arc::new);
+        entries.insert(name.as_bytes().to_vec(), Entry { hash, grants });
     }
-    Ok(hashes)
+    Ok(entries)
 }
 
-fn write(path: &Path, hashes: &BTreeMap<Vec<u8>, String>) -> io::Result<()> {
+fn write(path: &Path, entries: &Entries) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let beside = path.with_extension("new");
     let mut file =
         fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    for (name, hash) in hashes {
+    for (name, Entry { hash, grants }) in entries {
         file.write_all(name)?;
-        writeln!(file, ":{hash}")?;
+        match grants {
+            Some(grants) => writeln!(file, ":{hash} {grants}")?,
+            None => writeln!(file, ":{hash}")?,
+        }
     }
     file.sync_all()?;
     fs::rename(beside, path)
@@ -141,36 +153,36 @@ fn matches(hash: &str, secret: &[u8]) -> bool {
     PasswordHash::new(hash).is_ok_and(|hash| Argon2::default().verify_password(secret, &hash).is_ok())
 }
 
-/// A secret to be checked.
-struct Check {
-    address: Address,
-    account: Vec<u8>,
-    secret: Vec<u8>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The thread that checks secrets; it ends when this is dropped.
-pub struct Authenticator {
-    checks: SyncSender<Check>,
-}
-
-impl Authenticator {
-    /// Starts it.
-    #[must_use]
-    pub fn start(mut accounts: AccountsFile, mailboxes: Vec<Arc<Mailbox>>) -> Self {
-        let (checks, waiting): (_, Receiver<Check>) = sync_channel(CHECKS_MAX);
-        std::thread::spawn(move || {
-            for Check { address, account, secret } in waiting {
-                let accepted = accounts.verify(&account, &secret);
-                mailboxes[address.thread].post(Mail::Verified { address, accepted });
-            }
-        });
-        Self { checks }
+    #[test]
+    fn an_account_keeps_what_it_may_do_when_its_secret_changes() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("accounts.txt");
+        let grants = Grants::parse("send=orders").expect("grants");
+        AccountsFile::set(&path, "al:ice", "one", grants.clone()).expect("set");
+        AccountsFile::set(&path, "bob", "two", None).expect("set");
+        AccountsFile::set(&path, "al:ice", "three", None).expect("set");
+        let mut file = AccountsFile::open(&path).expect("it is read back");
+        assert_eq!(file.verify(b"al:ice", b"three"), Some(grants.map(Arc::new)));
+        assert_eq!(file.verify(b"bob", b"two"), Some(None), "everything");
+        assert_eq!(file.verify(b"al:ice", b"one"), None, "the old secret");
+        assert_eq!(file.verify(b"carol", b"one"), None, "nobody");
     }
 
-    /// Asks for a verdict, which comes by mail. False: too many wait.
-    #[must_use]
-    pub fn ask(&self, address: Address, account: &[u8], secret: &[u8]) -> bool {
-        let check = Check { address, account: account.to_vec(), secret: secret.to_vec() };
-        !matches!(self.checks.try_send(check), Err(TrySendError::Full(_)))
+    #[test]
+    fn a_wrong_line_is_named() {
+        let good = format!("a:{}", hash("x").expect("a hash"));
+        assert_eq!(parse(&good).expect("it is good").len(), 1);
+        for (text, said) in [
+            ("alice".to_owned(), "line 1 is not"),
+            (format!("{good}\nb:$nothing"), "line 2: "),
+            (format!("{good} sned=a"), "line 1: \"sned=a\" is no grant"),
+        ] {
+            let error = parse(&text).err().expect("it is wrong");
+            assert!(error.contains(said), "{error}");
+        }
     }
 }

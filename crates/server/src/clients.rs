@@ -5,11 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use posthaste_measure::Clock;
 
+use crate::newcomers::Arrival;
 use crate::path::bundle::Address;
 
 /// One connection's card.
@@ -18,6 +20,8 @@ pub struct Client {
     pub address: Address,
     /// The peer.
     pub peer: String,
+    /// Where the peer is; None: on this machine.
+    pub origin: Option<IpAddr>,
     /// When it came, on the clock of the stamps.
     pub connected_ns: u64,
     /// When it was last read from.
@@ -80,12 +84,13 @@ pub struct Clients {
 
 impl Clients {
     /// Adds a connection and gives it its number.
-    pub fn enter(&self, thread: usize, slot: usize, peer: String, clock: Clock) -> Arc<Client> {
+    pub fn enter(&self, thread: usize, slot: usize, arrival: &Arrival, clock: Clock) -> Arc<Client> {
         let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         let now = clock.now();
         let client = Arc::new(Client {
             address: Address { thread, slot, client: id },
-            peer,
+            peer: arrival.socket.peer(),
+            origin: arrival.origin,
             connected_ns: now,
             active_ns: AtomicU64::new(now),
             requests: AtomicU64::new(0),

@@ -6,8 +6,9 @@ use std::sync::atomic::AtomicUsize;
 
 use posthaste_measure::{Clock, Meter};
 
-use crate::accounts::Authenticator;
+use crate::authenticator::Authenticator;
 use crate::clients::Clients;
+use crate::newcomers::Newcomers;
 use crate::path::mailbox::Mailbox;
 use crate::path::waiting_line::WaitingLine;
 use crate::path::worker::{Store, Worker};
@@ -29,6 +30,8 @@ pub struct House {
     pub clients: Clients,
     /// Who may log in.
     pub entrance: Entrance,
+    /// Who has come and not yet logged in.
+    pub newcomers: Newcomers,
     /// The network threads' mailboxes.
     pub mailboxes: Vec<Arc<Mailbox>>,
     /// Largest body.
@@ -64,6 +67,15 @@ impl House {
     #[must_use]
     pub fn worker(&self) -> Worker {
         Worker::new(Arc::clone(&self.line), Arc::clone(&self.store), self.mailboxes.clone(), self.clock)
+    }
+
+    /// Logins refused for a wrong account or secret.
+    #[must_use]
+    pub fn logins_failed(&self) -> u64 {
+        match &self.entrance {
+            Entrance::Open(_) => 0,
+            Entrance::Closed(authenticator) => authenticator.failed(),
+        }
     }
 
     /// The account of a connection that has not logged in; None: it may not ask the store.

@@ -59,6 +59,10 @@ fn clients(house: &House, text: &mut String) {
     line(text, "connected_clients", house.clients.len());
     line(text, "maxclients", house.connections_max);
     line(text, "total_connections_received", house.clients.total());
+    line(text, "logins_failed", house.logins_failed());
+    for (name, count) in house.newcomers.counts() {
+        line(text, name, count);
+    }
 }
 
 fn replication(_: &House, text: &mut String) {

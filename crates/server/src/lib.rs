@@ -12,12 +12,15 @@ pub mod queue;
 pub mod server;
 
 pub mod accounts;
+pub mod authenticator;
 pub mod clients;
 pub mod collector;
+pub mod grants;
 pub mod house;
 pub mod http;
 pub mod info;
 pub mod metrics;
+pub mod newcomers;
 pub mod slow;
 pub mod time;
 pub mod trace;

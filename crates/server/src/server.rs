@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -11,14 +11,18 @@ use std::time::{Duration, Instant};
 
 use mio::Poll;
 use posthaste_measure::{Clock, Figures, Meter, Record, RecordError, RunInfo, Scheme};
+use posthaste_tls::{Acceptor, ServerFiles, TlsError};
 use posthaste_wire::command::Kind;
 
-use crate::accounts::{AccountsFile, Authenticator};
+use crate::accounts::AccountsFile;
+use crate::authenticator::Authenticator;
 use crate::clients::Clients;
 use crate::collector::Collector;
 use crate::house::{Entrance, House};
 use crate::http::{self, Http};
+use crate::newcomers::Newcomers;
 use crate::path::accept::{ListenAddress, Listener};
+use crate::path::binder::{self, ListenError, Openings};
 use crate::path::limits::BUNDLE_REQUESTS_MAX;
 use crate::path::mailbox::{Mail, Mailbox};
 use crate::path::network::Network;
@@ -30,6 +34,9 @@ use crate::slow::SlowLog;
 use crate::time::Time;
 use crate::trace::Tracer;
 
+/// What a client is told that speaks plain text where TLS is spoken.
+const SPEAK_TLS: &[u8] = b"-ERR this port speaks TLS: connect with it (rediss://, redis-cli --tls)\r\n";
+
 /// How to run a queue tier.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -37,6 +44,10 @@ pub struct Options {
     pub listen: Vec<ListenAddress>,
     /// Where HTTP listens; None: nowhere.
     pub http: Option<SocketAddr>,
+    /// Whether other processes may listen on the same addresses.
+    pub reuse_port: bool,
+    /// What connections over TCP are encrypted with, those of HTTP too; None: they are not.
+    pub tls: Option<ServerFiles>,
     /// Which store.
     pub store: StoreChoice,
     /// None: any account name may log in.
@@ -88,9 +99,9 @@ pub enum StartError {
     /// Anybody could come: an address beyond this machine without accounts.
     Unguarded(ListenAddress),
     /// An address cannot be listened on.
-    Listen(ListenAddress, io::Error),
-    /// The address for HTTP cannot be listened on.
-    Http(SocketAddr, io::Error),
+    Listen(ListenError),
+    /// Connections cannot be encrypted.
+    Tls(TlsError),
     /// The store cannot be opened.
     Store(OpenError),
     /// The accounts file cannot be used.
@@ -109,13 +120,8 @@ impl fmt::Display for StartError {
                 "{address} can be reached from other machines: name the accounts that may log in \
                  (--accounts FILE, made by `posthaste admin account add`) or listen on 127.0.0.1 or unix:PATH"
             ),
-            Self::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
-            Self::Http(address, error) => {
-                write!(
-                    f,
-                    "cannot listen on {address} for HTTP: {error}; choose another with --http, or --http off"
-                )
-            }
+            Self::Listen(error) => write!(f, "{error}"),
+            Self::Tls(error) => write!(f, "{error}"),
             Self::Store(error) => write!(f, "{error}"),
             Self::Accounts(error) => f.write_str(error),
             Self::Record(error) => write!(f, "{error}"),
@@ -135,6 +141,7 @@ impl From<io::Error> for StartError {
 /// A running queue tier.
 pub struct Server {
     house: Arc<House>,
+    tls: Option<Arc<Acceptor>>,
     addresses: Vec<ListenAddress>,
     networks: Vec<JoinHandle<()>>,
     workers: Vec<JoinHandle<()>>,
@@ -163,11 +170,13 @@ impl Server {
         let clock = Clock::start();
         let accounts = options.accounts.as_deref().map(AccountsFile::open).transpose();
         let accounts = accounts.map_err(StartError::Accounts)?;
+        let tls = options.tls.clone().map(|files| Acceptor::open(files, SPEAK_TLS)).transpose();
+        let tls = tls.map_err(StartError::Tls)?.map(Arc::new);
         let store = options.store.open(options.memory_limit, options.singly, Time::start(), clock);
         let store = store.map_err(StartError::Store)?;
-        let listeners = listen(&options.listen)?;
-        let http = options.http.map(listen_http).transpose()?;
-        let addresses = listeners.iter().map(Listener::address).collect::<io::Result<Vec<_>>>()?;
+        let Openings { listeners, addresses, http } =
+            binder::open(&options.listen, options.http, tls.as_ref(), options.reuse_port)
+                .map_err(StartError::Listen)?;
         let scheme = Scheme::tier(Kind::NAMES, store.tells());
         let record = begin_record(&options, scheme, clock)?;
         let backlog = record.as_ref().and_then(Record::backlog);
@@ -180,8 +189,8 @@ impl Server {
         let networks = start_networks(polls, listeners, &house)?;
         let collector = Collector::start(Arc::clone(&house.meter), gauges(&house), record)?;
         let routes = http::queue_routes(Arc::clone(&house));
-        let http = http.map(|listener| Http::start(listener, routes)).transpose()?;
-        Ok(Self { house, addresses, networks, workers, collector, http })
+        let http = http.map(|listener| Http::start(listener, tls.clone(), routes)).transpose()?;
+        Ok(Self { house, tls, addresses, networks, workers, collector, http })
     }
 
     /// The addresses really bound.
@@ -196,14 +205,21 @@ impl Server {
         self.http.as_ref().map(Http::address)
     }
 
+    /// Reads certificates again, for connections that come from now on; false: there are none.
+    ///
+    /// # Errors
+    /// What is wrong with them; those read before stay in force.
+    pub fn reload(&self) -> Result<bool, TlsError> {
+        self.tls.as_ref().map_or(Ok(false), |tls| tls.reload().map(|()| true))
+    }
+
     /// Stops accepting, finishes what is under way, writes the last answers, closes the store.
     /// Connections that take longer than `drain` are cut.
     #[must_use]
     pub fn stop(self, drain: Duration) -> Stopped {
         let until = Instant::now() + drain;
-        for mailbox in &self.house.mailboxes {
-            mailbox.post(Mail::Stop);
-        }
+        // The thread that accepts passes it on, behind all that it has dealt out.
+        self.house.mailboxes[0].post(Mail::Stop);
         while !self.networks.iter().all(JoinHandle::is_finished) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -243,17 +259,6 @@ fn refuse_unguarded(options: &Options) -> Result<(), StartError> {
     }
 }
 
-fn listen_http(address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).map_err(|error| StartError::Http(address, error))
-}
-
-fn listen(addresses: &[ListenAddress]) -> Result<Vec<Listener>, StartError> {
-    let bind = |address: &ListenAddress| {
-        Listener::bind(address).map_err(|error| StartError::Listen(address.clone(), error))
-    };
-    addresses.iter().map(bind).collect()
-}
-
 fn begin_record(options: &Options, scheme: Scheme, clock: Clock) -> Result<Option<Record>, StartError> {
     let Some((dir, note)) = &options.record else { return Ok(None) };
     let info = RunInfo {
@@ -291,6 +296,7 @@ fn furnish(
         clock: meter.clock(),
         meter,
         clients: Clients::default(),
+        newcomers: Newcomers::new(options.connections_max, options.accounts.is_some()),
         entrance,
         mailboxes,
         message_bytes_max: options.message_bytes_max,

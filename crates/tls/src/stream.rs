@@ -2,7 +2,8 @@
 //!
 //! A readiness loop that is told of edges lives by three rules, and this keeps them: a read that comes back short has
 //! emptied the kernel; a write counts what the kernel has taken, not what lies here; and what this layer owes the peer
-//! by itself (a handshake's next flight, an alert) leaves with the next read, write or [`Tls::push`].
+//! by itself (a handshake's next flight, an alert) leaves at once, or when there is room again: with the next write or
+//! [`Tls::push`].
 
 use std::io::{self, ErrorKind, Read, Write};
 

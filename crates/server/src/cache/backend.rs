@@ -1,10 +1,20 @@
-//! Where a server is: its name, and the address behind it, which may change while we run.
+//! Where a server is: its name, the address behind it, which may change while we run, and how to connect to it.
+//!
+//! `tls:` before a server says that it speaks TLS. It is no part of the name, so keys stay where they are when a server
+//! learns it.
 
-use std::net::ToSocketAddrs;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, ToSocketAddrs};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use crate::path::accept::ListenAddress as Address;
+use posthaste_tls::{Connector, Trust};
+use rustls::{ClientConnection, StreamOwned};
+use socket2::{Domain, SockAddr, SockRef, Type};
+
+use crate::path::accept::{ListenAddress as Address, Socket};
 
 /// memcached's own port.
 const PORT: u16 = 11211;
@@ -14,17 +24,92 @@ pub struct Backend {
     /// `host:port` or `unix:PATH`; keys are placed by it.
     pub name: String,
     address: Mutex<Address>,
+    speaks_tls: bool,
+    tls: Option<Connector>,
+}
+
+/// A connection whose reads and writes wait.
+pub enum Dialed {
+    /// As it is.
+    Plain(socket2::Socket),
+    /// Encrypted.
+    Tls(Box<StreamOwned<ClientConnection, socket2::Socket>>),
 }
 
 impl Backend {
-    /// Reads `HOST`, `HOST:PORT` or `unix:PATH`.
+    /// Reads `HOST`, `HOST:PORT` or `unix:PATH`; `tls:` may stand before a host. It is not connected to before it knows
+    /// whom to trust ([`Backend::trusting`]).
     ///
     /// # Errors
     /// A sentence that names the server and what to write instead.
     pub fn parse(text: &str) -> Result<Self, String> {
+        let (text, speaks_tls) = text.strip_prefix("tls:").map_or((text, false), |text| (text, true));
+        if speaks_tls && text.starts_with("unix:") {
+            return Err(format!("server tls:{text}: TLS is spoken over TCP; a unix socket needs none"));
+        }
         let name = full_name(text);
         let address = resolve(&name)?;
-        Ok(Self { name, address: Mutex::new(address) })
+        Ok(Self { name, address: Mutex::new(address), speaks_tls, tls: None })
+    }
+
+    /// The same, and whom to trust if it speaks TLS.
+    ///
+    /// # Errors
+    /// As [`Backend::parse`]; or there are no certificates to trust.
+    pub fn trusting(text: &str, trust: &Trust) -> Result<Self, String> {
+        let mut backend = Self::parse(text)?;
+        if backend.speaks_tls {
+            let connector = Connector::open(trust).map_err(|error| format!("--server-tls-ca: {error}"))?;
+            backend.tls = Some(connector);
+        }
+        Ok(backend)
+    }
+
+    /// Begins to connect; an event tells when it is done.
+    ///
+    /// # Errors
+    /// The system's, when it cannot even be tried.
+    pub fn open(&self, timeout: Duration) -> io::Result<Socket> {
+        let socket = Socket::connect(&self.address())?;
+        if let Socket::Tcp(stream) = &socket {
+            // What a peer that is gone has not acknowledged is not to reach it when it is back. A system without the
+            // option does without.
+            let _ = SockRef::from(stream).set_tcp_user_timeout(Some(timeout));
+        }
+        match (socket, &self.tls) {
+            (Socket::Tcp(stream), Some(tls)) => {
+                let stream = tls.connect(stream, &self.name).map_err(io::Error::other)?;
+                Ok(Socket::Tls(Box::new(stream)))
+            }
+            (socket, _) => Ok(socket),
+        }
+    }
+
+    /// Connects and waits for it; every later wait on it has the same limit.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn dial(&self, timeout: Duration) -> io::Result<Dialed> {
+        let (domain, address) = match self.address() {
+            Address::Tcp(address) => (Domain::for_address(address), SockAddr::from(address)),
+            Address::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
+        };
+        let socket = socket2::Socket::new(domain, Type::STREAM, None)?;
+        socket.connect_timeout(&address, timeout)?;
+        if domain != Domain::UNIX {
+            socket.set_tcp_nodelay(true)?;
+            // A system without the option does without.
+            let _ = socket.set_tcp_user_timeout(Some(timeout));
+        }
+        socket.set_read_timeout(Some(timeout))?;
+        socket.set_write_timeout(Some(timeout))?;
+        match &self.tls {
+            None => Ok(Dialed::Plain(socket)),
+            Some(tls) => {
+                let session = tls.session(&self.name).map_err(io::Error::other)?;
+                Ok(Dialed::Tls(Box::new(StreamOwned::new(session, socket))))
+            }
+        }
     }
 
     /// Whether this text, in the form that `parse` reads, means this server.
@@ -49,8 +134,51 @@ impl Backend {
 
 /// With memcached's own port if there is none.
 fn full_name(text: &str) -> String {
+    let text = text.strip_prefix("tls:").unwrap_or(text);
     let has_port = text.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
     if has_port { text.to_owned() } else { format!("{text}:{PORT}") }
+}
+
+impl Dialed {
+    /// Tells the server that nothing more comes. The descriptor is left, for whoever waits until it has understood.
+    pub fn shut(self) -> OwnedFd {
+        let socket = match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(mut tls) => {
+                tls.conn.send_close_notify();
+                // A peer that is gone needs no telling.
+                let _ = tls.flush();
+                tls.sock
+            }
+        };
+        let _ = socket.shutdown(Shutdown::Write);
+        socket.into()
+    }
+}
+
+impl Read for Dialed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.read(buffer),
+            Self::Tls(tls) => tls.read(buffer),
+        }
+    }
+}
+
+impl Write for Dialed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.write(bytes),
+            Self::Tls(tls) => tls.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(socket) => socket.flush(),
+            Self::Tls(tls) => tls.flush(),
+        }
+    }
 }
 
 fn resolve(name: &str) -> Result<Address, String> {
@@ -67,7 +195,23 @@ fn resolve(name: &str) -> Result<Address, String> {
 
 #[cfg(test)]
 mod tests {
+    use posthaste_tls::Check;
+
     use super::*;
+
+    #[test]
+    fn tls_is_no_part_of_the_name() {
+        assert_eq!(Backend::parse("tls:127.0.0.1").unwrap().name, "127.0.0.1:11211");
+        assert!(Backend::parse("tls:unix:/x").err().is_some_and(|error| error.contains("unix")));
+    }
+
+    #[test]
+    fn whom_to_trust_is_asked_only_where_tls_is_spoken() {
+        let trust = Trust { check: Check::Signer, roots: Some("/no/file".into()), own: None };
+        assert!(Backend::trusting("127.0.0.1", &trust).is_ok());
+        let refused = Backend::trusting("tls:127.0.0.1", &trust);
+        assert!(refused.err().is_some_and(|error| error.contains("/no/file")));
+    }
 
     #[test]
     fn a_server_without_a_port_listens_on_memcacheds() {

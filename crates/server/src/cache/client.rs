@@ -5,6 +5,9 @@
 
 use std::io::{ErrorKind, Read as _, Write as _};
 
+use super::hall::Hall;
+use super::limits::FIRST_REQUEST;
+use crate::newcomers::{Arrival, Newcomer};
 use crate::path::accept::Socket;
 
 /// Where a client is in its life.
@@ -49,14 +52,20 @@ pub(super) struct Client {
     pub(super) swallow: usize,
     /// Bytes of the output that are written.
     pub(super) written: usize,
+    /// Something of a request was read.
+    pub(super) has_asked: bool,
+    /// Until it has shaken hands, if it must.
+    newcomer: Option<Newcomer>,
 }
 
 impl Client {
-    pub(super) fn new(number: u64, socket: Socket, connected_ns: u64) -> Self {
+    pub(super) fn new(number: u64, arrival: Arrival, connected_ns: u64) -> Self {
+        let Arrival { socket, place, .. } = arrival;
         Self {
             number,
             connected_ns,
             requests: 0,
+            newcomer: socket.is_handshaking().then(|| Newcomer::new(connected_ns, place)),
             socket,
             life: Life::Open,
             can_read: true,
@@ -69,16 +78,37 @@ impl Client {
             holds_requests: false,
             swallow: 0,
             written: 0,
+            has_asked: false,
         }
     }
 
+    /// While the tier stops: whether it has come so recently that its first request may be on the way.
+    pub(super) fn may_still_ask(&self, now_ns: u64) -> bool {
+        let age = now_ns.saturating_sub(self.connected_ns);
+        !self.has_asked && !self.peer_done && u128::from(age) < FIRST_REQUEST.as_nanos()
+    }
+
+    /// Whether it has yet to shake hands.
+    pub(super) const fn is_newcomer(&self) -> bool {
+        self.newcomer.is_some()
+    }
+
+    /// Of a newcomer: whether it goes on, or is over because it took too long.
+    pub(super) fn look_after(&mut self, now_ns: u64) -> Option<Life> {
+        if !self.socket.is_handshaking() {
+            self.newcomer = None;
+        }
+        let is_late = self.newcomer.as_ref()?.is_late(true, now_ns);
+        Some(if is_late { Life::Over } else { Life::Open })
+    }
+
     /// Reads once; a short read means that the kernel has no more, and an event will tell when it has.
-    pub(super) fn read(&mut self, buffer: &mut [u8]) -> usize {
+    pub(super) fn read(&mut self, buffer: &mut [u8], hall: &Hall) -> usize {
         loop {
             match self.socket.read(buffer) {
                 Ok(n) => {
                     // The end may have come with the last bytes, and then no event tells of it again.
-                    self.can_read = n == buffer.len() || self.hung_up && n > 0;
+                    self.can_read = n == buffer.len() || n > 0 && (self.hung_up || self.socket.has_ended());
                     self.peer_done |= n == 0;
                     return n;
                 }
@@ -87,6 +117,9 @@ impl Client {
                     self.can_read = false;
                     if error.kind() != ErrorKind::WouldBlock {
                         self.life = Life::Over;
+                        if self.socket.is_handshaking() {
+                            hall.newcomers.handshake_failed(&self.socket.peer(), &error, hall.clock.now());
+                        }
                     }
                     return 0;
                 }

@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use posthaste_tls::{Check, Trust};
+
 use super::backend::Backend;
 use super::claims::Claims;
 use super::health::{Health, Watch};
@@ -68,6 +70,7 @@ pub struct Fleet {
     /// The date when the program's clock began, in seconds of Unix.
     pub began_s: u64,
     ejects: bool,
+    trust: Trust,
     servers: Mutex<Vec<Arc<Server>>>,
     table: Mutex<Arc<Table>>,
     generation: AtomicU64,
@@ -79,6 +82,15 @@ impl Fleet {
     /// # Errors
     /// A sentence that names the server that cannot be found.
     pub fn new(layout: &Layout, ejects: bool) -> Result<Self, String> {
+        let trust = Trust { check: Check::SignerAndName, roots: None, own: None };
+        Self::trusting(layout, ejects, trust)
+    }
+
+    /// The same, and whom to trust among servers that speak TLS.
+    ///
+    /// # Errors
+    /// As [`Fleet::new`]; or there are no certificates to trust.
+    pub fn trusting(layout: &Layout, ejects: bool, trust: Trust) -> Result<Self, String> {
         let fleet = Self {
             watch: Arc::default(),
             claims: Claims::default(),
@@ -87,6 +99,7 @@ impl Fleet {
             // A clock before 1970 makes expiries that are dates look distant, and nothing else.
             began_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             ejects,
+            trust,
             servers: Mutex::default(),
             table: Mutex::default(),
             generation: AtomicU64::new(0),
@@ -103,7 +116,7 @@ impl Fleet {
         let mut servers = lock(&self.servers);
         let mut grown = servers.clone();
         for seat in layout.pools.iter().flat_map(|pool| &pool.seats) {
-            let backend = Backend::parse(&seat.address)?;
+            let backend = Backend::trusting(&seat.address, &self.trust)?;
             if !grown.iter().any(|server| server.backend.name == backend.name) {
                 let health = Health::new(self.ejects, Arc::clone(&self.watch));
                 let (slot, counts) = (grown.len(), ServerCounts::default());

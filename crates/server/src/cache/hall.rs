@@ -11,14 +11,14 @@ use tokio::sync::oneshot;
 use super::fleet::Fleet;
 use super::line::{Line, Task};
 use super::worker::Reads;
-use crate::path::accept::Socket;
+use crate::newcomers::{Arrival, Newcomers};
 use crate::path::mailbox::Mailbox;
 use crate::slow::SlowLog;
 
 /// Something for a network thread.
 pub enum Mail {
     /// A new connection to take care of.
-    Adopt(Socket),
+    Adopt(Arrival),
     /// A request that a worker has answered.
     Answered(Box<Task>),
     /// Look again: a claim that somebody waits for was released, a server's state was set, or routes are new.
@@ -80,6 +80,8 @@ pub struct Hall {
     pub connections_max: usize,
     /// Connections now, counted before they are accepted.
     pub connections: AtomicUsize,
+    /// Who has come and not yet shaken hands.
+    pub newcomers: Newcomers,
     /// Connections ever.
     pub accepted: AtomicU64,
     /// What workers wait for.
@@ -108,13 +110,15 @@ impl Hall {
     #[must_use]
     pub fn about(&self) -> Vec<(&'static str, String)> {
         let count = |value: &AtomicU64| value.load(Ordering::Relaxed).to_string();
-        vec![
+        let mut lines = vec![
             ("uptime", (self.clock.now() / 1_000_000_000).to_string()),
             ("curr_connections", self.connections.load(Ordering::Relaxed).to_string()),
             ("total_connections", count(&self.accepted)),
             ("connections_cut", count(&self.cut)),
             ("threads", self.mailboxes.len().to_string()),
             ("line_requests", self.line.len().to_string()),
-        ]
+        ];
+        lines.extend(self.newcomers.counts().map(|(name, count)| (name, count.to_string())));
+        lines
     }
 }

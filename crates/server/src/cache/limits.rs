@@ -54,6 +54,10 @@ pub const EVENTS_PER_TURN: usize = 1024;
 /// answers are not destroyed by a reset.
 pub const LINGER: Duration = Duration::from_secs(1);
 
+/// How long after it was accepted a connection is kept by a tier that stops, for the request that its client may have
+/// sent by then.
+pub const FIRST_REQUEST: Duration = Duration::from_millis(500);
+
 /// When to accept again after the system had no descriptor or no memory for a connection.
 pub const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use mio::event::Event;
 use mio::{Interest, Registry, Token};
-use socket2::SockRef;
 
+use super::backend::Backend;
 use super::limits;
-use crate::path::accept::{ListenAddress, Socket};
+use crate::path::accept::Socket;
 
 /// A connection that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,17 +43,12 @@ impl Link {
     /// Begins to connect.
     pub(super) fn open(
         &mut self,
-        address: &ListenAddress,
+        backend: &Backend,
         timeout: Duration,
         token: Token,
         registry: &Registry,
     ) -> Result<(), Failed> {
-        let mut socket = Socket::connect(address).map_err(|_| Failed)?;
-        if let Socket::Tcp(stream) = &socket {
-            // What a peer that is gone has not acknowledged is not to reach it when it is back. A system without the
-            // option does without.
-            let _ = SockRef::from(stream).set_tcp_user_timeout(Some(timeout));
-        }
+        let mut socket = backend.open(timeout).map_err(|_| Failed)?;
         let interests = Interest::READABLE | Interest::WRITABLE;
         registry.register(&mut socket, token, interests).map_err(|_| Failed)?;
         self.socket = Some(socket);
@@ -66,6 +61,9 @@ impl Link {
         self.hung_up |= event.is_read_closed() || event.is_error();
         self.can_read |= event.is_readable() || self.hung_up;
         self.can_write |= event.is_writable();
+        if let Some(socket) = self.socket.as_mut().filter(|_| event.is_writable()) {
+            socket.now_writable();
+        }
         let Some(socket) = self.socket.as_ref().filter(|_| self.opening.is_some()) else { return Ok(()) };
         if socket.is_connected().map_err(|_| Failed)? {
             self.opening = None;
@@ -95,7 +93,7 @@ impl Link {
             match socket.read(buffer) {
                 Ok(0) => return Err(Failed),
                 Ok(n) => {
-                    self.can_read = n == buffer.len() || self.hung_up;
+                    self.can_read = n == buffer.len() || self.hung_up || socket.has_ended();
                     return Ok(n);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -103,7 +101,12 @@ impl Link {
                     return Ok(0);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return Err(Failed),
+                Err(error) => {
+                    if socket.is_handshaking() {
+                        tracing::warn!(server = socket.peer(), "TLS handshake failed: {error}");
+                    }
+                    return Err(Failed);
+                }
             }
         }
     }

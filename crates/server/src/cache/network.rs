@@ -23,6 +23,7 @@ use super::hall::{Card, Hall, Mail};
 use super::kind;
 use super::limits;
 use super::router::Asked;
+use crate::newcomers::{Arrival, LOOK_EVERY};
 use crate::path::accept::{Listener, Socket};
 use crate::path::mailbox::Mailbox;
 use crate::slow::{Slow, SlowLog};
@@ -47,6 +48,8 @@ pub struct Network<E> {
     later: Vec<usize>,
     lingering: VecDeque<(Instant, usize, u64)>,
     stalled: Vec<usize>,
+    /// When to look after newcomers, if there are any.
+    look_at: Option<Instant>,
     mail: Vec<Mail>,
     read_buffer: Vec<u8>,
     buffers: Vec<Vec<u8>>,
@@ -85,6 +88,7 @@ impl<E: Engine> Network<E> {
             later: Vec::new(),
             lingering: VecDeque::new(),
             stalled: Vec::new(),
+            look_at: None,
             mail: Vec::new(),
             read_buffer: vec![0; limits::READ_BYTES],
             buffers: Vec::new(),
@@ -115,7 +119,8 @@ impl<E: Engine> Network<E> {
         let now = Instant::now();
         let lingering = self.lingering.front().map(|(end, ..)| end.saturating_duration_since(now));
         let stalled = (!self.stalled.is_empty()).then_some(limits::ACCEPT_AGAIN);
-        lingering.into_iter().chain(stalled).chain(self.engine.patience()).min()
+        let look = self.look_at.map(|at| at.saturating_duration_since(now));
+        lingering.into_iter().chain(stalled).chain(look).chain(self.engine.patience()).min()
     }
 
     fn turn(&mut self, events: &Events) {
@@ -133,9 +138,12 @@ impl<E: Engine> Network<E> {
         self.engine.receive(self.poll.registry(), &mut self.read_buffer);
         self.ask_again();
         self.engine.send(self.poll.registry());
+        self.end_lingering();
         self.write();
         self.count();
-        self.end_lingering();
+        if self.look_at.is_some_and(|at| at <= Instant::now()) {
+            self.look_after_newcomers();
+        }
     }
 
     fn note(&mut self, event: &Event) {
@@ -149,6 +157,7 @@ impl<E: Engine> Network<E> {
                 client.can_read |= event.is_readable() || client.hung_up;
                 if event.is_writable() {
                     client.can_write = true;
+                    client.socket.now_writable();
                     self.engine.answers().touch(slot);
                 }
                 self.list_ready(slot);
@@ -166,7 +175,7 @@ impl<E: Engine> Network<E> {
 
     fn take_mail(&mut self, mail: Mail) {
         match mail {
-            Mail::Adopt(socket) => self.adopt(socket),
+            Mail::Adopt(arrival) => self.adopt(arrival),
             Mail::Answered(task) => {
                 let (slot, number) = task.client;
                 let is_there = self.clients.get(slot).is_some_and(|client| client.number == number);
@@ -230,24 +239,34 @@ impl<E: Engine> Network<E> {
             let _ = io::Write::write(&mut socket, b"SERVER_ERROR too many connections\r\n");
             return;
         }
+        // One that must shake hands is told nothing before it has.
+        let Ok(arrival) = self.hall.newcomers.admit(socket) else {
+            self.hall.connections.fetch_sub(1, Ordering::Relaxed);
+            return;
+        };
         self.next_thread = (self.next_thread + 1) % self.hall.mailboxes.len();
         if self.next_thread == self.thread {
-            self.adopt(socket);
+            self.adopt(arrival);
         } else {
-            self.hall.mailboxes[self.next_thread].post(Mail::Adopt(socket));
+            self.hall.mailboxes[self.next_thread].post(Mail::Adopt(arrival));
         }
     }
 
-    fn adopt(&mut self, mut socket: Socket) {
+    fn adopt(&mut self, mut arrival: Arrival) {
         let entry = self.clients.vacant_entry();
         let slot = entry.key();
         let interests = Interest::READABLE | Interest::WRITABLE;
-        if self.stopping || self.poll.registry().register(&mut socket, Token(slot), interests).is_err() {
+        let registry = self.poll.registry();
+        if self.stopping || registry.register(&mut arrival.socket, Token(slot), interests).is_err() {
             self.hall.connections.fetch_sub(1, Ordering::Relaxed);
             return;
         }
         let number = self.hall.accepted.fetch_add(1, Ordering::Relaxed) + 1;
-        entry.insert(Client::new(number, socket, self.hall.clock.now()));
+        let client = Client::new(number, arrival, self.hall.clock.now());
+        if client.is_newcomer() {
+            self.look_at.get_or_insert_with(|| Instant::now() + LOOK_EVERY);
+        }
+        entry.insert(client);
         self.engine.enter(slot);
         self.list_ready(slot);
     }
@@ -280,7 +299,7 @@ impl<E: Engine> Network<E> {
             && self.engine.answers().may_ask(slot)
         {
             let mut buffer = std::mem::take(&mut self.read_buffer);
-            let n = client.read(&mut buffer);
+            let n = client.read(&mut buffer, &self.hall);
             if n > 0 && client.input.is_empty() {
                 let used = self.parse(slot, &buffer[..n]);
                 if used < n {
@@ -322,6 +341,7 @@ impl<E: Engine> Network<E> {
         let mut at = 0;
         let asker = Asker { slot, number: self.clients[slot].number };
         self.clients[slot].holds_requests = true;
+        self.clients[slot].has_asked = true;
         self.engine.begin(self.hall.clock.now());
         while at < input.len() && self.clients[slot].life == Life::Open && self.engine.answers().may_ask(slot)
         {
@@ -431,7 +451,8 @@ impl<E: Engine> Network<E> {
         if answers.held_for(slot) > limits::OUTPUT_BYTES_MAX {
             return self.cut(slot);
         }
-        if (client.peer_done || self.stopping) && !client.holds_requests && client.life == Life::Open {
+        let ends = client.peer_done || self.stopping && !client.may_still_ask(self.hall.clock.now());
+        if ends && !client.holds_requests && client.life == Life::Open {
             client.life = Life::Closing;
         }
         if client.life == Life::Closing && answers.is_idle(slot) {
@@ -462,7 +483,7 @@ impl<E: Engine> Network<E> {
     fn drop_input(&mut self, slot: usize) {
         let client = &mut self.clients[slot];
         if client.can_read {
-            client.read(&mut self.read_buffer);
+            client.read(&mut self.read_buffer, &self.hall);
         }
         if client.peer_done || client.life == Life::Over {
             self.remove(slot);
@@ -477,8 +498,26 @@ impl<E: Engine> Network<E> {
             && end <= now
         {
             self.lingering.pop_front();
-            if self.clients.get(slot).is_some_and(|client| client.number == number) {
+            match self.clients.get(slot).filter(|client| client.number == number) {
+                Some(client) if client.life == Life::Open => self.engine.answers().touch(slot),
+                Some(_) => self.remove(slot),
+                None => {}
+            }
+        }
+    }
+
+    /// Closes connections whose peers have not shaken hands in time.
+    fn look_after_newcomers(&mut self) {
+        let now = self.hall.clock.now();
+        let looks = self.clients.iter_mut().map(|(slot, client)| (slot, client.look_after(now)));
+        let newcomers: Vec<_> = looks.filter_map(|(slot, life)| Some((slot, life?))).collect();
+        self.look_at = None;
+        for (slot, life) in newcomers {
+            if life == Life::Over {
+                self.hall.newcomers.late.fetch_add(1, Ordering::Relaxed);
                 self.remove(slot);
+            } else {
+                self.look_at.get_or_insert_with(|| Instant::now() + LOOK_EVERY);
             }
         }
     }
@@ -510,14 +549,25 @@ impl<E: Engine> Network<E> {
         self.recorder.flush();
     }
 
-    /// Accepts nothing more, and reads only what is there already; what was asked is answered.
+    /// Accepts nothing more, once all that waits is accepted, and reads only what is there already; what was asked is
+    /// answered. Who has just come may still ask what he came for.
     fn stop(&mut self) {
+        for listener in 0..self.listeners.len() {
+            self.accept(listener);
+        }
         self.listeners.clear();
+        if self.thread == 0 {
+            self.hall.mailboxes[1..].iter().for_each(|mailbox| mailbox.post(Mail::Stop));
+        }
+        let (now, spared_until) = (self.hall.clock.now(), Instant::now() + limits::FIRST_REQUEST);
         let slots: Vec<usize> = self.clients.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
             self.clients[slot].can_read = true;
             self.serve_one(slot);
-            if self.clients.contains(slot) {
+            let Some(client) = self.clients.get(slot) else { continue };
+            if client.may_still_ask(now) {
+                self.lingering.push_back((spared_until, slot, client.number));
+            } else {
                 self.engine.answers().touch(slot);
             }
         }

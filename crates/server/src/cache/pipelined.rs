@@ -39,8 +39,7 @@ impl Pipelined {
         let link = &mut self.links[server];
         if !link.is_open() {
             let its = &self.router.servers()[server];
-            let address = its.backend.address();
-            link.open(&address, self.hall.server_timeout, Token(FIRST_SERVER + server), registry)?;
+            link.open(&its.backend, self.hall.server_timeout, Token(FIRST_SERVER + server), registry)?;
             its.health.enter();
         }
         let sent = link.send(self.router.unsent(server))?;

@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use socket2::{Domain, SockAddr, Socket, Type};
+use socket2::Socket;
 
+use super::backend::Dialed;
 use super::fleet::{Fleet, Server};
 use super::health::{Before, Missed};
-use crate::path::accept::ListenAddress;
 
 /// The first wait after a loss; the next ones are each half as long again.
 const FIRST_WAIT: Duration = Duration::from_millis(20);
@@ -105,7 +105,7 @@ fn jittered(wait: Duration) -> Duration {
 
 /// Asks a server, makes it forget what it missed, and lets it take part. False: threads still use it.
 fn bring_back(server: &Server, stop: &AtomicBool) -> io::Result<bool> {
-    let mut link = BufReader::new(connect(&server.backend.address())?);
+    let mut link = BufReader::new(server.backend.dial(PATIENCE)?);
     ask(&mut link, b"version\r\n", 1, "VERSION")?;
     while !stop.load(Ordering::Relaxed) {
         let before = server.health.before();
@@ -124,19 +124,7 @@ fn bring_back(server: &Server, stop: &AtomicBool) -> io::Result<bool> {
     Ok(false)
 }
 
-fn connect(address: &ListenAddress) -> io::Result<Socket> {
-    let (domain, address) = match address {
-        ListenAddress::Tcp(address) => (Domain::for_address(*address), SockAddr::from(*address)),
-        ListenAddress::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
-    };
-    let socket = Socket::new(domain, Type::STREAM, None)?;
-    socket.connect_timeout(&address, PATIENCE)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
-    socket.set_write_timeout(Some(PATIENCE))?;
-    Ok(socket)
-}
-
-fn delete(link: &mut BufReader<Socket>, keys: &[Missed]) -> io::Result<()> {
+fn delete(link: &mut BufReader<Dialed>, keys: &[Missed]) -> io::Result<()> {
     let mut commands = Vec::new();
     for Missed { key, base64 } in keys {
         let (word, flag): (&[u8], &[u8]) = if *base64 { (b"md ", b" b") } else { (b"delete ", b"") };
@@ -146,8 +134,9 @@ fn delete(link: &mut BufReader<Socket>, keys: &[Missed]) -> io::Result<()> {
 }
 
 /// Sends commands and reads so many lines, each of which must begin with `expected` and be no error.
-fn ask(link: &mut BufReader<Socket>, commands: &[u8], lines: usize, expected: &str) -> io::Result<()> {
+fn ask(link: &mut BufReader<Dialed>, commands: &[u8], lines: usize, expected: &str) -> io::Result<()> {
     link.get_mut().write_all(commands)?;
+    link.get_mut().flush()?;
     for _ in 0..lines {
         let mut line = Vec::new();
         link.read_until(b'\n', &mut line)?;

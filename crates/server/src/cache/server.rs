@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use mio::Poll;
 use posthaste_measure::{Clock, Figures, Meter, Record, RecordError, RunInfo, Scheme};
+use posthaste_tls::{Acceptor, ServerFiles, TlsError, Trust};
 use posthaste_wire::memcached::decode::Limits;
 
 use super::engine::Engine;
@@ -28,9 +29,14 @@ use super::web;
 use super::worker::{Reads, Worker};
 use crate::collector::Collector;
 use crate::http::Http;
+use crate::newcomers::Newcomers;
 use crate::path::accept::{ListenAddress, Listener};
+use crate::path::binder::{self, ListenError, Openings};
 use crate::server::RunNote;
 use crate::slow::SlowLog;
+
+/// What a client is told that speaks plain text where TLS is spoken.
+const SPEAK_TLS: &[u8] = b"SERVER_ERROR this port speaks TLS: connect with it\r\n";
 
 /// What is measured: the six stamps of a tier, by kind of request.
 const SCHEME: Scheme = Scheme::tier(kind::NAMES, None);
@@ -46,6 +52,12 @@ pub struct Options {
     pub layout: Layout,
     /// Servers that are lost leave until they are well again.
     pub eject: bool,
+    /// Whether other processes may listen on the same addresses.
+    pub reuse_port: bool,
+    /// What connections over TCP are encrypted with, those of HTTP too; None: they are not.
+    pub tls: Option<ServerFiles>,
+    /// Whom we trust, and who we are, among servers that speak TLS.
+    pub server_tls: Trust,
     /// Network threads, at least 1.
     pub threads: usize,
     /// Workers, each with connections of its own; None: pipelined.
@@ -74,9 +86,9 @@ pub enum StartError {
     /// There is no such server.
     Server(String),
     /// An address cannot be listened on.
-    Listen(ListenAddress, io::Error),
-    /// The address for HTTP cannot be listened on.
-    Http(SocketAddr, io::Error),
+    Listen(ListenError),
+    /// Connections cannot be encrypted.
+    Tls(TlsError),
     /// The record cannot be begun.
     Record(RecordError),
     /// The system refused threads or events.
@@ -87,13 +99,8 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Server(error) => f.write_str(error),
-            Self::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
-            Self::Http(address, error) => {
-                write!(
-                    f,
-                    "cannot listen on {address} for HTTP: {error}; choose another with --http, or --http off"
-                )
-            }
+            Self::Listen(error) => write!(f, "{error}"),
+            Self::Tls(error) => write!(f, "{error}"),
             Self::Record(error) => write!(f, "{error}"),
             Self::System(error) => write!(f, "the system refused: {error}"),
         }
@@ -111,6 +118,7 @@ impl From<io::Error> for StartError {
 /// A running cache tier.
 pub struct Server {
     hall: Arc<Hall>,
+    tls: Option<Arc<Acceptor>>,
     addresses: Vec<ListenAddress>,
     networks: Vec<JoinHandle<()>>,
     workers: Vec<JoinHandle<()>>,
@@ -137,16 +145,13 @@ impl Server {
     /// What stands in the way, as one sentence that says what to do.
     pub fn start(options: Options) -> Result<Self, StartError> {
         let clock = Clock::start();
-        let fleet = Fleet::new(&options.layout, options.eject).map_err(StartError::Server)?;
-        let bind = |address: &ListenAddress| {
-            Listener::bind(address).map_err(|error| StartError::Listen(address.clone(), error))
-        };
-        let listeners = options.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
-        let http = options
-            .http
-            .map(|address| TcpListener::bind(address).map_err(|error| StartError::Http(address, error)));
-        let http = http.transpose()?;
-        let addresses = listeners.iter().map(Listener::address).collect::<io::Result<Vec<_>>>()?;
+        let tls = options.tls.clone().map(|files| Acceptor::open(files, SPEAK_TLS)).transpose();
+        let tls = tls.map_err(StartError::Tls)?.map(Arc::new);
+        let trust = options.server_tls.clone();
+        let fleet = Fleet::trusting(&options.layout, options.eject, trust).map_err(StartError::Server)?;
+        let Openings { listeners, addresses, http } =
+            binder::open(&options.listen, options.http, tls.as_ref(), options.reuse_port)
+                .map_err(StartError::Listen)?;
         let record = begin_record(&options, clock)?;
         let polls = (0..options.threads).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
         let hall = Arc::new(furnish(&options, fleet, &polls, clock)?);
@@ -160,8 +165,8 @@ impl Server {
         let networks = start_networks(&options, polls, listeners, &hall)?;
         let prober = Prober::start(Arc::clone(&hall.fleet))?;
         let collector = Collector::start(Arc::clone(&hall.meter), gauges(&hall), record)?;
-        let http = http.map(|listener| serve(listener, &hall)).transpose()?;
-        Ok(Self { hall, addresses, networks, workers, prober, collector, http })
+        let http = http.map(|listener| serve(listener, tls.clone(), &hall)).transpose()?;
+        Ok(Self { hall, tls, addresses, networks, workers, prober, collector, http })
     }
 
     /// The addresses really bound.
@@ -186,12 +191,21 @@ impl Server {
         Ok(())
     }
 
+    /// Reads certificates again, for connections that come from now on; false: there are none.
+    ///
+    /// # Errors
+    /// What is wrong with them; those read before stay in force.
+    pub fn reload_certificates(&self) -> Result<bool, TlsError> {
+        self.tls.as_ref().map_or(Ok(false), |tls| tls.reload().map(|()| true))
+    }
+
     /// Stops accepting, finishes what is under way, writes the last answers.
     /// Connections that take longer than `drain` are cut.
     #[must_use]
     pub fn stop(self, drain: Duration) -> Stopped {
         let until = Instant::now() + drain;
-        self.hall.mailboxes.iter().for_each(|mailbox| mailbox.post(Mail::Stop));
+        // The thread that accepts passes it on, behind all that it has dealt out.
+        self.hall.mailboxes[0].post(Mail::Stop);
         while !self.networks.iter().all(JoinHandle::is_finished) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -210,9 +224,9 @@ impl Server {
     }
 }
 
-fn serve(listener: TcpListener, hall: &Arc<Hall>) -> io::Result<Http> {
+fn serve(listener: TcpListener, tls: Option<Arc<Acceptor>>, hall: &Arc<Hall>) -> io::Result<Http> {
     let is_local = listener.local_addr()?.ip().is_loopback();
-    Http::start(listener, web::routes(hall, is_local))
+    Http::start(listener, tls, web::routes(hall, is_local))
 }
 
 fn begin_record(options: &Options, clock: Clock) -> Result<Option<Record>, StartError> {
@@ -241,6 +255,7 @@ fn furnish(options: &Options, fleet: Fleet, polls: &[Poll], clock: Clock) -> io:
         memory_per_thread: options.memory_limit / options.threads,
         connections_max: options.connections_max,
         connections: AtomicUsize::new(0),
+        newcomers: Newcomers::new(options.connections_max, false),
         accepted: AtomicU64::new(0),
         reads: Reads::default(),
         cut: AtomicU64::new(0),

@@ -2,18 +2,15 @@
 //! the answers before it takes the next.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use socket2::{Domain, SockAddr, Socket, Type};
-
+use super::backend::Dialed;
 use super::hall::{Hall, Mail};
 use super::limits;
 use super::line::Task;
 use super::router::{Asked, Router};
-use crate::path::accept::ListenAddress;
 
 /// The only client that a worker's router knows.
 const CLIENT: usize = 0;
@@ -31,7 +28,7 @@ pub struct Reads {
 pub struct Worker {
     hall: Arc<Hall>,
     router: Router,
-    links: Vec<Option<Socket>>,
+    links: Vec<Option<Dialed>>,
     inputs: Vec<Vec<u8>>,
     /// Servers that were sent something for the request under way.
     used: Vec<usize>,
@@ -121,7 +118,8 @@ impl Worker {
 
     fn send(&mut self, server: usize) -> io::Result<()> {
         if self.links[server].is_none() {
-            self.links[server] = Some(self.connect(server)?);
+            let backend = &self.router.servers()[server].backend;
+            self.links[server] = Some(backend.dial(self.hall.server_timeout)?);
         }
         if !self.used.contains(&server) {
             self.used.push(server);
@@ -130,26 +128,9 @@ impl Worker {
         let Some(link) = &mut self.links[server] else { return Ok(()) };
         let bytes = self.router.unsent(server).len();
         link.write_all(self.router.unsent(server))?;
+        link.flush()?;
         self.router.sent(server, bytes);
         Ok(())
-    }
-
-    fn connect(&self, server: usize) -> io::Result<Socket> {
-        let timeout = self.hall.server_timeout;
-        let (domain, address) = match self.router.servers()[server].backend.address() {
-            ListenAddress::Tcp(address) => (Domain::for_address(address), SockAddr::from(address)),
-            ListenAddress::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
-        };
-        let socket = Socket::new(domain, Type::STREAM, None)?;
-        socket.connect_timeout(&address, timeout)?;
-        if domain != Domain::UNIX {
-            socket.set_tcp_nodelay(true)?;
-            // A system without the option does without.
-            let _ = socket.set_tcp_user_timeout(Some(timeout));
-        }
-        socket.set_read_timeout(Some(timeout))?;
-        socket.set_write_timeout(Some(timeout))?;
-        Ok(socket)
     }
 
     /// Reads from a server once, and takes what it says.
@@ -180,12 +161,8 @@ impl Worker {
 
     fn lose(&mut self, server: usize, is_there: bool) {
         self.inputs[server].clear();
-        let link = self.links[server].take();
-        if let Some(link) = &link {
-            // A peer that is gone needs no telling.
-            let _ = link.shutdown(std::net::Shutdown::Write);
-        }
+        let rest = self.links[server].take().map(Dialed::shut);
         tracing::warn!(server = %self.router.servers()[server].name(), "connection lost");
-        self.router.lose(server, link.filter(|_| is_there).map(OwnedFd::from));
+        self.router.lose(server, rest.filter(|_| is_there));
     }
 }

@@ -3,6 +3,7 @@
 //! and counts are those of any client, and HTTP needs no way of its own into the store.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use tokio::sync::Mutex;
 use super::problem::Problem;
 use super::visitor::Credentials;
 use crate::house::House;
+use crate::newcomers::Arrival;
 use crate::path::accept::Socket;
 use crate::path::mailbox::Mail;
 
@@ -47,7 +49,12 @@ pub(super) struct Inside {
 }
 
 impl Inside {
-    async fn open(house: &House, thread: usize, who: Option<&Credentials>) -> Result<Self, Problem> {
+    async fn open(
+        house: &House,
+        thread: usize,
+        who: Option<&Credentials>,
+        origin: Option<IpAddr>,
+    ) -> Result<Self, Problem> {
         let (theirs, ours) = std::os::unix::net::UnixStream::pair().map_err(broken)?;
         theirs.set_nonblocking(true).map_err(broken)?;
         ours.set_nonblocking(true).map_err(broken)?;
@@ -56,7 +63,9 @@ impl Inside {
             return Err(Problem::busy("as many clients are connected as the server takes"));
         }
         let socket = Socket::Unix(mio::net::UnixStream::from_std(theirs));
-        house.mailboxes[thread % house.mailboxes.len()].post(Mail::Adopt(socket));
+        // The visitor's place was taken where HTTP accepted him; where he is matters if his secret is wrong.
+        let arrival = Arrival { socket, origin, place: None };
+        house.mailboxes[thread % house.mailboxes.len()].post(Mail::Adopt(arrival));
         let stream = UnixStream::from_std(ours).map_err(broken)?;
         let mut inside = Self { stream, input: Vec::new() };
         let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3", b"SETNAME", b"http"];
@@ -125,12 +134,17 @@ impl Pool {
     ///
     /// # Errors
     /// As [`Inside::ask`], and a wrong secret.
-    pub(super) async fn ask(&self, who: Option<&Credentials>, words: &[&[u8]]) -> Result<Answer, Problem> {
+    pub(super) async fn ask(
+        &self,
+        who: Option<&Credentials>,
+        origin: Option<IpAddr>,
+        words: &[&[u8]],
+    ) -> Result<Answer, Problem> {
         let mut inside = match self.take(who).await {
             Some(inside) => inside,
             None => {
                 let thread = self.next_thread.fetch_add(1, Ordering::Relaxed);
-                Inside::open(&self.house, thread, who).await?
+                Inside::open(&self.house, thread, who, origin).await?
             }
         };
         let answer = inside.ask(words).await;

@@ -11,6 +11,7 @@ pub(crate) mod metrics;
 mod office;
 mod problem;
 mod queues;
+mod serve;
 mod visitor;
 mod words;
 
@@ -25,9 +26,10 @@ use axum::http::StatusCode;
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use posthaste_measure::Meter;
+use posthaste_tls::Acceptor;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
+use tokio::sync::watch;
 
 pub(crate) use self::console::{file as console_file, page as console_page};
 use self::office::{Office, Visitor};
@@ -43,25 +45,24 @@ const BESIDE_BYTES: usize = 64 << 10;
 /// The HTTP thread and the way to stop it.
 pub struct Http {
     address: SocketAddr,
-    stop: oneshot::Sender<()>,
+    stop: watch::Sender<()>,
     thread: JoinHandle<io::Result<()>>,
 }
 
 impl Http {
-    /// Listens and serves these paths.
+    /// Listens and serves these paths, encrypted if `tls` is there.
     ///
     /// # Errors
     /// The system's, when the address cannot be listened on.
-    pub fn start(listener: TcpListener, routes: Router) -> io::Result<Self> {
+    pub fn start(listener: TcpListener, tls: Option<Arc<Acceptor>>, routes: Router) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (stop, stopped) = oneshot::channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        let (stop, stopped) = watch::channel(());
         let thread = Builder::new().name("http".into()).spawn(move || {
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener)?;
-                let until = async { drop(stopped.await) };
-                axum::serve(listener, routes).with_graceful_shutdown(until).await
+                serve::serve(listener, tls, routes, stopped).await
             })
         })?;
         Ok(Self { address, stop, thread })
@@ -180,7 +181,7 @@ pub(crate) struct Listing {
 
 /// Who is connected, by id.
 async fn clients(visitor: Visitor, listing: Query<Listing>) -> Result<Json<Value>, Problem> {
-    let house = visitor.must_be_known().await?;
+    let house = visitor.must_administer_clients().await?;
     let now = house.clock.now();
     let card = |client: Arc<crate::clients::Client>| {
         let about = client.about().clone();

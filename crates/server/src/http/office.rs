@@ -1,18 +1,28 @@
 //! What every handler needs: the house, a way to ask the server, and who is asking.
 
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
 use super::inside::{Answer, Pool};
 use super::problem::Problem;
+use super::serve::Origin;
 use super::visitor::{Credentials, refuse_foreign_pages};
 use super::words::Words;
 use crate::house::{Entrance, House};
+
+/// A number that no client has.
+const NOBODY: &str = "9223372036854775807";
+
+/// How long a body may take to come.
+const BODY: Duration = Duration::from_secs(60);
 
 /// What handlers share.
 pub(super) struct Office {
@@ -36,6 +46,7 @@ impl Office {
 pub(super) struct Visitor {
     office: Arc<Office>,
     who: Option<Credentials>,
+    origin: Option<IpAddr>,
 }
 
 impl Visitor {
@@ -44,7 +55,7 @@ impl Visitor {
     /// # Errors
     /// What the server refused.
     pub(super) async fn ask(&self, words: Words) -> Result<Answer, Problem> {
-        self.office.pool.ask(self.who.as_ref(), &words.as_slices()).await
+        self.office.pool.ask(self.who.as_ref(), self.origin, &words.as_slices()).await
     }
 
     /// Refuses whoever has no account here, for what is answered without asking the server.
@@ -58,6 +69,17 @@ impl Visitor {
         self.ask(Words::of(&["PING"])).await?;
         Ok(&self.office.house)
     }
+
+    /// Refuses whoever may not look at clients and close them.
+    ///
+    /// # Errors
+    /// A secret or a role is missing.
+    pub(super) async fn must_administer_clients(&self) -> Result<&House, Problem> {
+        self.must_be_known().await?;
+        // It is only asked whether this visitor may.
+        self.ask(Words::of(&["CLIENT", "KILL", "ID", NOBODY])).await?;
+        Ok(&self.office.house)
+    }
 }
 
 impl FromRequestParts<Arc<Office>> for Visitor {
@@ -65,7 +87,8 @@ impl FromRequestParts<Arc<Office>> for Visitor {
 
     async fn from_request_parts(parts: &mut Parts, office: &Arc<Office>) -> Result<Self, Problem> {
         refuse_foreign_pages(&parts.method, &parts.headers, office.is_open())?;
-        Ok(Self { office: Arc::clone(office), who: Credentials::of(&parts.headers)? })
+        let origin = parts.extensions.get().map(|Origin(ip)| *ip);
+        Ok(Self { office: Arc::clone(office), who: Credentials::of(&parts.headers)?, origin })
     }
 }
 
@@ -80,7 +103,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         if length.unwrap_or(!request.headers().contains_key("transfer-encoding")) {
             return serde_json::from_str("{}").map(Self).map_err(|error| Problem::bad(&error.to_string()));
         }
-        let body = Json::from_request(request, state).await;
+        let Ok(body) = timeout(BODY, Json::from_request(request, state)).await else {
+            return Err(Problem::bad("the body takes too long"));
+        };
         body.map(|Json(body)| Self(body))
             .map_err(|rejection: JsonRejection| Problem::bad(&rejection.body_text()))
     }

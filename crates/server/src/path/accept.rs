@@ -1,15 +1,20 @@
-//! Listening addresses and accepted sockets: TCP on loopback by default, unix sockets by path.
+//! Listening addresses and accepted sockets: TCP on loopback by default, unix sockets by path, TLS over TCP.
+//!
+//! An encrypted socket is one more kind of socket: whoever reads and writes it does not know, and who has none pays for
+//! none. A unix socket is never encrypted, for its bytes do not leave the machine and its path says who may come.
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Shutdown, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use mio::event::Source;
 use mio::{Interest, Registry, Token};
-use socket2::{Domain, SockRef, Type};
+use posthaste_tls::{Acceptor, Tls};
+use socket2::SockRef;
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,37 +62,24 @@ impl fmt::Display for ListenAddress {
     }
 }
 
-/// A listening socket. A unix socket's path is removed when it is dropped.
+/// A listening socket.
 pub enum Listener {
-    /// TCP.
-    Tcp(mio::net::TcpListener),
-    /// Unix, with its path.
+    /// TCP, and what encrypts its connections.
+    Tcp(mio::net::TcpListener, Option<Arc<Acceptor>>),
+    /// Unix, with its path, which is removed when this is dropped.
     Unix(mio::net::UnixListener, PathBuf),
+    /// Unix, with a path that belongs to whoever handed the socket over.
+    HandedUnix(mio::net::UnixListener, PathBuf),
 }
 
-/// Connections the kernel may hold until we accept them.
-const BACKLOG: i32 = 4096;
-
 impl Listener {
-    /// Binds and listens.
+    /// Binds a unix socket and listens.
     ///
     /// # Errors
-    /// The system's; a unix path on which a live server listens is `AddrInUse`, a dead one's is replaced.
-    pub fn bind(address: &ListenAddress) -> io::Result<Self> {
-        match address {
-            ListenAddress::Tcp(address) => {
-                let socket = socket2::Socket::new(Domain::for_address(*address), Type::STREAM, None)?;
-                socket.set_reuse_address(true)?;
-                socket.set_nonblocking(true)?;
-                socket.bind(&(*address).into())?;
-                socket.listen(BACKLOG)?;
-                Ok(Self::Tcp(mio::net::TcpListener::from_std(socket.into())))
-            }
-            ListenAddress::Unix(path) => {
-                remove_dead_socket(path)?;
-                Ok(Self::Unix(mio::net::UnixListener::bind(path)?, path.clone()))
-            }
-        }
+    /// The system's; a path on which a live server listens is `AddrInUse`, a dead one's is replaced.
+    pub fn bind_unix(path: &Path) -> io::Result<Self> {
+        remove_dead_socket(path)?;
+        Ok(Self::Unix(mio::net::UnixListener::bind(path)?, path.to_owned()))
     }
 
     /// The address really bound.
@@ -96,8 +88,8 @@ impl Listener {
     /// The system's.
     pub fn address(&self) -> io::Result<ListenAddress> {
         match self {
-            Self::Tcp(listener) => Ok(ListenAddress::Tcp(listener.local_addr()?)),
-            Self::Unix(_, path) => Ok(ListenAddress::Unix(path.clone())),
+            Self::Tcp(listener, _) => Ok(ListenAddress::Tcp(listener.local_addr()?)),
+            Self::Unix(_, path) | Self::HandedUnix(_, path) => Ok(ListenAddress::Unix(path.clone())),
         }
     }
 
@@ -107,13 +99,16 @@ impl Listener {
     /// `WouldBlock` when none waits; others are the system's.
     pub fn accept(&self) -> io::Result<Socket> {
         match self {
-            Self::Tcp(listener) => {
+            Self::Tcp(listener, tls) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nodelay(true)?;
                 SockRef::from(&stream).set_keepalive(true)?;
-                Ok(Socket::Tcp(stream))
+                match tls {
+                    None => Ok(Socket::Tcp(stream)),
+                    Some(tls) => Ok(Socket::Tls(Box::new(tls.accept(stream).map_err(io::Error::other)?))),
+                }
             }
-            Self::Unix(listener, _) => Ok(Socket::Unix(listener.accept()?.0)),
+            Self::Unix(listener, _) | Self::HandedUnix(listener, _) => Ok(Socket::Unix(listener.accept()?.0)),
         }
     }
 
@@ -123,8 +118,10 @@ impl Listener {
     /// The system's.
     pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         match self {
-            Self::Tcp(listener) => registry.register(listener, token, Interest::READABLE),
-            Self::Unix(listener, _) => registry.register(listener, token, Interest::READABLE),
+            Self::Tcp(listener, _) => registry.register(listener, token, Interest::READABLE),
+            Self::Unix(listener, _) | Self::HandedUnix(listener, _) => {
+                registry.register(listener, token, Interest::READABLE)
+            }
         }
     }
 }
@@ -160,15 +157,53 @@ pub enum Socket {
     Tcp(mio::net::TcpStream),
     /// Unix.
     Unix(mio::net::UnixStream),
+    /// TCP, encrypted.
+    Tls(Box<Tls<mio::net::TcpStream>>),
 }
 
 impl Socket {
     /// The peer for people: `127.0.0.1:4711` or `unix`.
     #[must_use]
     pub fn peer(&self) -> String {
+        match self.tcp() {
+            Some(stream) => stream.peer_addr().map_or_else(|_| "?".into(), |peer| peer.to_string()),
+            None => "unix".into(),
+        }
+    }
+
+    /// The peer's address, which others may share.
+    #[must_use]
+    pub fn ip(&self) -> Option<IpAddr> {
+        self.tcp()?.peer_addr().ok().map(|peer| peer.ip().to_canonical())
+    }
+
+    /// The TCP stream in it.
+    #[must_use]
+    pub fn tcp(&self) -> Option<&mio::net::TcpStream> {
         match self {
-            Self::Tcp(stream) => stream.peer_addr().map_or_else(|_| "?".into(), |peer| peer.to_string()),
-            Self::Unix(_) => "unix".into(),
+            Self::Tcp(stream) => Some(stream),
+            Self::Tls(tls) => Some(tls.socket()),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// Whether the peer has yet to show that it may speak at all.
+    #[must_use]
+    pub fn is_handshaking(&self) -> bool {
+        matches!(self, Self::Tls(tls) if tls.is_handshaking())
+    }
+
+    /// Whether the end of what the peer sends is known, and behind what was read: of this no event tells.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        matches!(self, Self::Tls(tls) if tls.has_ended())
+    }
+
+    /// The kernel takes bytes again: what encryption itself owes the peer leaves first.
+    pub fn now_writable(&mut self) {
+        if let Self::Tls(tls) = self {
+            // If it still cannot, the next event says when; if it never can, the next read says so.
+            let _ = tls.push();
         }
     }
 
@@ -196,6 +231,7 @@ impl Socket {
         let (error, connected) = match self {
             Self::Tcp(stream) => (stream.take_error()?, stream.peer_addr().is_ok()),
             Self::Unix(stream) => (stream.take_error()?, stream.peer_addr().is_ok()),
+            Self::Tls(tls) => (tls.socket().take_error()?, tls.socket().peer_addr().is_ok()),
         };
         error.map_or(Ok(connected), Err)
     }
@@ -206,15 +242,20 @@ impl Socket {
         match self {
             Self::Tcp(stream) => stream.into(),
             Self::Unix(stream) => stream.into(),
+            Self::Tls(tls) => tls.into_socket().into(),
         }
     }
 
     /// Tells the peer that nothing more comes, while its last bytes are still read.
-    pub fn shut_write(&self) {
+    pub fn shut_write(&mut self) {
         // A peer that is gone needs no telling.
         let _ = match self {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
             Self::Unix(stream) => stream.shutdown(Shutdown::Write),
+            Self::Tls(tls) => {
+                tls.say_end();
+                tls.socket().shutdown(Shutdown::Write)
+            }
         };
     }
 }
@@ -224,6 +265,7 @@ impl Read for Socket {
         match self {
             Self::Tcp(stream) => stream.read(buffer),
             Self::Unix(stream) => stream.read(buffer),
+            Self::Tls(tls) => tls.read(buffer),
         }
     }
 }
@@ -233,6 +275,7 @@ impl Write for Socket {
         match self {
             Self::Tcp(stream) => stream.write(bytes),
             Self::Unix(stream) => stream.write(bytes),
+            Self::Tls(tls) => tls.write(bytes),
         }
     }
 
@@ -246,6 +289,7 @@ impl AsFd for Socket {
         match self {
             Self::Tcp(stream) => stream.as_fd(),
             Self::Unix(stream) => stream.as_fd(),
+            Self::Tls(tls) => tls.socket().as_fd(),
         }
     }
 }
@@ -255,6 +299,7 @@ impl Source for Socket {
         match self {
             Self::Tcp(stream) => stream.register(registry, token, interests),
             Self::Unix(stream) => stream.register(registry, token, interests),
+            Self::Tls(tls) => tls.socket_mut().register(registry, token, interests),
         }
     }
 
@@ -262,6 +307,7 @@ impl Source for Socket {
         match self {
             Self::Tcp(stream) => stream.reregister(registry, token, interests),
             Self::Unix(stream) => stream.reregister(registry, token, interests),
+            Self::Tls(tls) => tls.socket_mut().reregister(registry, token, interests),
         }
     }
 
@@ -269,6 +315,7 @@ impl Source for Socket {
         match self {
             Self::Tcp(stream) => stream.deregister(registry),
             Self::Unix(stream) => stream.deregister(registry),
+            Self::Tls(tls) => tls.socket_mut().deregister(registry),
         }
     }
 }

@@ -16,10 +16,11 @@ use posthaste_wire::span::Span;
 
 use super::accept::Socket;
 use super::bundle::{Bundle, Request, RequestName, length};
-use super::limits::{LINGER_MS, OUTPUT_BYTES_PAUSE, UNAUTHENTICATED_BYTES_MAX};
+use super::limits::{FIRST_REQUEST, LINGER_MS, OUTPUT_BYTES_PAUSE, UNAUTHENTICATED_BYTES_MAX};
 use super::session::{Session, Step};
 use super::turn::Turn;
 use crate::clients::Client;
+use crate::newcomers::Newcomer;
 use crate::queue::answer::Answer;
 use crate::queue::rules::{Ask, Outcome};
 
@@ -71,6 +72,8 @@ pub struct Connection {
     holds_requests: bool,
     /// An error that waits for its turn behind a bundle, and whether the connection ends with it.
     owed: Option<(Fault, bool)>,
+    /// Until the peer has shown who it is.
+    newcomer: Option<Newcomer>,
 }
 
 impl Connection {
@@ -97,7 +100,35 @@ impl Connection {
             requests: 0,
             holds_requests: false,
             owed: None,
+            newcomer: None,
         }
+    }
+
+    /// A connection whose peer has little time to show who it is, if it has to.
+    #[must_use]
+    pub fn introduced_by(mut self, newcomer: Newcomer) -> Self {
+        self.newcomer = (!self.is_introduced()).then_some(newcomer);
+        self
+    }
+
+    /// Whether the peer has yet to show who it is.
+    #[must_use]
+    pub const fn is_newcomer(&self) -> bool {
+        self.newcomer.is_some()
+    }
+
+    fn is_introduced(&self) -> bool {
+        self.session.is_admitted() && !self.socket.is_handshaking()
+    }
+
+    /// Of a newcomer: whether the connection goes on, or is over because its peer took too long.
+    pub fn look_after(&mut self, now_ns: u64) -> Option<Life> {
+        if self.is_introduced() {
+            self.newcomer = None;
+        }
+        let newcomer = self.newcomer.as_ref()?;
+        let is_late = newcomer.is_late(self.socket.is_handshaking(), now_ns);
+        Some(if is_late { Life::Over } else { Life::Open })
     }
 
     /// Reads once and handles every whole request, as far as the path lets it.
@@ -127,6 +158,15 @@ impl Connection {
         if self.life == Life::Open && !self.under_way {
             self.life = Life::Closing;
         }
+    }
+
+    /// While the server stops: whether the peer has come so recently that its first request may be on the way.
+    #[must_use]
+    pub fn may_still_ask(&self, now_ns: u64) -> bool {
+        let age = now_ns.saturating_sub(self.client.connected_ns);
+        self.client.requests.load(Ordering::Relaxed) == 0
+            && !self.peer_done
+            && u128::from(age) < FIRST_REQUEST.as_nanos()
     }
 
     /// Whether there is something to do for this connection without a new event.
@@ -202,6 +242,7 @@ impl Connection {
     /// The kernel takes bytes again.
     pub fn now_writable(&mut self) {
         self.can_write = true;
+        self.socket.now_writable();
     }
 
     /// Whether every answer is written.
@@ -229,7 +270,13 @@ impl Connection {
                 self.input.extend_from_slice(&buffer[..n]);
                 self.parse_kept(turn);
             }
-            Err(_) => self.life = Life::Over,
+            Err(error) => {
+                self.life = Life::Over;
+                if self.socket.is_handshaking() {
+                    let house = turn.house;
+                    house.newcomers.handshake_failed(&self.client.peer, &error, house.clock.now());
+                }
+            }
         }
         turn.give_read_buffer(buffer);
     }
@@ -240,7 +287,7 @@ impl Connection {
         loop {
             match self.socket.read(buffer) {
                 Ok(n) => {
-                    self.can_read = n == buffer.len() || self.hung_up && n > 0;
+                    self.can_read = n == buffer.len() || n > 0 && (self.hung_up || self.socket.has_ended());
                     self.peer_done |= n == 0;
                     return Ok(n);
                 }
@@ -304,7 +351,12 @@ impl Connection {
         match self.decoder.decode(input, parsing.at - parsing.base, args) {
             Decoded::Request { end } if args.is_empty() => parsing.skip_to(end),
             Decoded::Request { end } => {
-                let parsed = command::parse(args, input, turn.house.message_bytes_max);
+                let mut parsed = command::parse(args, input, turn.house.message_bytes_max);
+                if let (Some(grants), Ok(Command::Store(operation))) = (self.session.grants(), &parsed)
+                    && let Err(fault) = grants.allow(operation, input)
+                {
+                    parsed = Err(fault);
+                }
                 if parsing.bundle.is_some() && !matches!(parsed, Ok(Command::Store(_))) {
                     // Only requests to the store travel in bundles; others wait until the bundle is back.
                     return false;
@@ -411,7 +463,7 @@ impl Connection {
             Step::Close => self.life = Life::Closing,
             Step::Login { account, secret } => {
                 self.under_way = true;
-                turn.log_in(self.client.address, &account, &secret);
+                turn.log_in(&self.client, &account, &secret);
             }
         }
     }

@@ -38,6 +38,10 @@ pub const EVENTS_PER_TURN: usize = 1024;
 /// answers are not destroyed by a reset.
 pub const LINGER_MS: u64 = 1000;
 
+/// How long after it was accepted a connection is kept by a server that stops, for the request that its client may have
+/// sent by then.
+pub const FIRST_REQUEST: Duration = Duration::from_millis(500);
+
 /// How long requests wait for a worker under way before another takes them: a batch on a near store is done by then.
 pub const RESERVE_AFTER: Duration = Duration::from_millis(5);
 

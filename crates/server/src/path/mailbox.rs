@@ -5,21 +5,22 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::accept::Socket;
 use super::bundle::{Address, Bundle};
+use crate::authenticator::Verdict;
+use crate::newcomers::Arrival;
 
 /// Something for a network thread.
 pub enum Mail {
     /// A bundle with its answers.
     Answered(Box<Bundle>),
     /// A new connection to take care of.
-    Adopt(Socket),
+    Adopt(Arrival),
     /// The verdict on a secret.
     Verified {
         /// Who logs in.
         address: Address,
-        /// Whether the secret is right.
-        accepted: bool,
+        /// What was found.
+        verdict: Verdict,
     },
     /// Close this connection (CLIENT KILL).
     Kill(Address),

@@ -14,6 +14,8 @@ pub mod limits;
 
 pub mod accept; // 1
 
+pub mod binder; // 1, what listens
+
 pub mod network; // 2
 
 pub mod connection; // 2, one of many

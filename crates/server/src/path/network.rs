@@ -28,13 +28,16 @@ use super::session::Session;
 use super::turn::{AtOnce, Bench, Turn, stamp_answered};
 use super::watch;
 use super::worker::Worker;
+use crate::authenticator::Verdict;
 use crate::house::House;
+use crate::newcomers::{Arrival, LOOK_EVERY, Newcomer};
 use crate::queue::answer::Answer;
 use crate::queue::rules::Ask;
 use crate::trace;
 
 const WAKER: Token = Token(usize::MAX);
 const FIRST_LISTENER: usize = usize::MAX / 2;
+const TOO_MANY_LOGINS: Fault = Fault::new(Word::Busy, "too many logins at once; try again");
 
 /// One network thread's world.
 pub struct Network {
@@ -52,6 +55,8 @@ pub struct Network {
     worker: Worker,
     answered: Vec<Box<Bundle>>,
     stalled: Vec<usize>,
+    /// When to look after newcomers, if there are any.
+    look_at: Option<Instant>,
     stopping: bool,
 }
 
@@ -84,6 +89,7 @@ impl Network {
             bench: Bench::new(),
             answered: Vec::new(),
             stalled: Vec::new(),
+            look_at: None,
             stopping: false,
         })
     }
@@ -118,7 +124,8 @@ impl Network {
         }
         let lingering = self.lingering.front().map(|(end, _)| end.saturating_duration_since(Instant::now()));
         let stalled = (!self.stalled.is_empty()).then_some(limits::ACCEPT_AGAIN);
-        lingering.into_iter().chain(stalled).min()
+        let look = self.look_at.map(|at| at.saturating_duration_since(Instant::now()));
+        lingering.into_iter().chain(stalled).chain(look).min()
     }
 
     fn turn(&mut self, events: &Events) {
@@ -137,9 +144,12 @@ impl Network {
         self.serve_ready();
         self.finish_logins();
         self.line_up();
+        self.end_lingering();
         self.write();
         self.count();
-        self.end_lingering();
+        if self.look_at.is_some_and(|at| at <= Instant::now()) {
+            self.look_after_newcomers();
+        }
     }
 
     /// Takes note of an event.
@@ -184,8 +194,8 @@ impl Network {
     fn receive(&mut self, mail: Mail) {
         match mail {
             Mail::Answered(bundle) => self.deliver(bundle),
-            Mail::Adopt(socket) => self.adopt(socket),
-            Mail::Verified { address, accepted } => self.verified(address, accepted),
+            Mail::Adopt(arrival) => self.adopt(arrival),
+            Mail::Verified { address, verdict } => self.verified(address, verdict),
             Mail::Kill(address) => {
                 if let Some(connection) = self.at(address) {
                     connection.life = Life::Over;
@@ -242,23 +252,33 @@ impl Network {
             let _ = std::io::Write::write(&mut socket, b"-ERR max number of clients reached\r\n");
             return;
         }
+        let arrival = match self.house.newcomers.admit(socket) {
+            Ok(arrival) => arrival,
+            Err(mut socket) => {
+                self.house.connections.fetch_sub(1, Ordering::Relaxed);
+                let words = b"-ERR too many connections from your address that have not logged in\r\n";
+                let _ = std::io::Write::write(&mut socket, words);
+                return;
+            }
+        };
         self.next_thread = (self.next_thread + 1) % self.house.mailboxes.len();
         if self.next_thread == self.thread {
-            self.adopt(socket);
+            self.adopt(arrival);
         } else {
-            self.house.mailboxes[self.next_thread].post(Mail::Adopt(socket));
+            self.house.mailboxes[self.next_thread].post(Mail::Adopt(arrival));
         }
     }
 
-    fn adopt(&mut self, mut socket: Socket) {
+    fn adopt(&mut self, mut arrival: Arrival) {
         let entry = self.connections.vacant_entry();
         let slot = entry.key();
         let interests = Interest::READABLE | Interest::WRITABLE;
-        if self.stopping || self.poll.registry().register(&mut socket, Token(slot), interests).is_err() {
+        let registry = self.poll.registry();
+        if self.stopping || registry.register(&mut arrival.socket, Token(slot), interests).is_err() {
             self.house.connections.fetch_sub(1, Ordering::Relaxed);
             return;
         }
-        let client = self.house.clients.enter(self.thread, slot, socket.peer(), self.house.clock);
+        let client = self.house.clients.enter(self.thread, slot, &arrival, self.house.clock);
         let decoder = Decoder::new(Limits {
             bulk_bytes: self.house.message_bytes_max.max(limits::ARGUMENT_BYTES_MIN),
             request_bytes: self.house.message_bytes_max + limits::REQUEST_BYTES_EXTRA,
@@ -269,7 +289,13 @@ impl Network {
         if session.is_admitted() {
             client.about().account = "default".into();
         }
-        entry.insert(Connection::new(client, socket, session, decoder));
+        let Arrival { socket, place, .. } = arrival;
+        let newcomer = Newcomer::new(client.connected_ns, place);
+        let connection = Connection::new(client, socket, session, decoder).introduced_by(newcomer);
+        if connection.is_newcomer() {
+            self.look_at.get_or_insert_with(|| Instant::now() + LOOK_EVERY);
+        }
+        entry.insert(connection);
         self.list_ready(slot);
     }
 
@@ -304,8 +330,7 @@ impl Network {
             return;
         };
         if account.is_empty() {
-            let fault = Fault::new(Word::Busy, "too many logins at once; try again");
-            return refuse_login(connection, &fault, &mut turn);
+            return refuse_login(connection, &TOO_MANY_LOGINS, &mut turn);
         }
         let len = u32::try_from(account.len()).unwrap_or(u32::MAX);
         let operation = Operation::Login { account: Span { start: 0, len } };
@@ -323,13 +348,17 @@ impl Network {
         turn.outgoing.push(bundle);
     }
 
-    fn verified(&mut self, address: Address, accepted: bool) {
+    fn verified(&mut self, address: Address, verdict: Verdict) {
         let Some(connection) = self.at(address) else { return };
-        if accepted {
-            let account = connection.session.arriving().map(<[u8]>::to_vec).unwrap_or_default();
-            return self.log_in(address, &account);
-        }
-        let fault = Fault::new(Word::NoAccount, "unknown account or wrong secret");
+        let fault = match verdict {
+            Verdict::Welcome(grants) => {
+                connection.session.welcome(grants);
+                let account = connection.session.arriving().map(<[u8]>::to_vec).unwrap_or_default();
+                return self.log_in(address, &account);
+            }
+            Verdict::Wrong => Fault::new(Word::NoAccount, "unknown account or wrong secret"),
+            Verdict::Busy => TOO_MANY_LOGINS,
+        };
         let (connections, mut turn) = (&mut self.connections, self.bench.turn(&self.house));
         if let Some(connection) = connections.get_mut(address.slot) {
             refuse_login(connection, &fault, &mut turn);
@@ -376,7 +405,7 @@ impl Network {
                 self.remove(address);
                 continue;
             }
-            if self.stopping {
+            if self.stopping && !connection.may_still_ask(self.house.clock.now()) {
                 connection.close_when_idle();
             }
             let lingered = connection.life == Life::Lingering;
@@ -404,8 +433,26 @@ impl Network {
             && end <= now
         {
             self.lingering.pop_front();
-            if self.at(address).is_some() {
+            match self.connections.get_mut(address.slot).filter(|c| c.client.address == address) {
+                Some(connection) if connection.life == Life::Open => list(&mut self.bench.dirty, connection),
+                Some(_) => self.remove(address),
+                None => {}
+            }
+        }
+    }
+
+    /// Closes connections whose peers have not shown in time who they are.
+    fn look_after_newcomers(&mut self) {
+        let now = self.house.clock.now();
+        let looks = self.connections.iter_mut().map(|(_, c)| (c.client.address, c.look_after(now)));
+        let newcomers: Vec<_> = looks.filter_map(|(address, life)| Some((address, life?))).collect();
+        self.look_at = None;
+        for (address, life) in newcomers {
+            if life == Life::Over {
+                self.house.newcomers.late.fetch_add(1, Ordering::Relaxed);
                 self.remove(address);
+            } else {
+                self.look_at.get_or_insert_with(|| Instant::now() + LOOK_EVERY);
             }
         }
     }
@@ -466,15 +513,25 @@ impl Network {
         self.recorder.flush();
     }
 
-    /// Accepts and reads nothing more; waiting pops get nothing; the rest is finished.
+    /// Accepts nothing more, once all that waits is accepted; waiting pops get nothing; the rest is finished. Who has
+    /// just come may still ask what he came for.
     fn stop(&mut self) {
-        self.stopping = true;
+        for listener in 0..self.listeners.len() {
+            self.accept(listener);
+        }
         self.listeners.clear();
+        if self.thread == 0 {
+            self.house.mailboxes[1..].iter().for_each(|mailbox| mailbox.post(Mail::Stop));
+        }
+        self.stopping = true;
+        let (now, spared_until) = (self.house.clock.now(), Instant::now() + limits::FIRST_REQUEST);
         let slots: Vec<usize> = self.connections.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
             let connection = &mut self.connections[slot];
             if connection.blocked {
                 self.give_up_waiting(slot);
+            } else if connection.may_still_ask(now) {
+                self.lingering.push_back((spared_until, connection.client.address));
             } else {
                 list(&mut self.bench.dirty, connection);
             }

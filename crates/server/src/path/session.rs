@@ -2,6 +2,7 @@
 //!
 //! Pure but for what it is handed: bytes and the house in, answer bytes and the next [`Step`] out.
 
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use posthaste_wire::command::{ClientReply, KillTarget, Session as Command};
@@ -12,6 +13,7 @@ use posthaste_wire::span::Span;
 
 use super::mailbox::Mail;
 use crate::clients::Client;
+use crate::grants::{Grants, Role};
 use crate::house::House;
 use crate::info;
 use crate::queue::rules::AccountId;
@@ -46,10 +48,20 @@ enum Greeting {
 /// One session.
 pub struct Session {
     account: Option<AccountId>,
+    /// What the account may do; None: everything.
+    grants: Option<Arc<Grants>>,
     /// The protocol of answers.
     pub protocol: Protocol,
-    greeting: Option<(Greeting, Vec<u8>)>,
+    arriving: Option<Arriving>,
     mute: Mute,
+}
+
+/// A login under way.
+#[derive(Debug)]
+struct Arriving {
+    greeting: Greeting,
+    name: Vec<u8>,
+    grants: Option<Arc<Grants>>,
 }
 
 /// CLIENT REPLY.
@@ -67,7 +79,7 @@ impl Session {
     /// A new connection's session.
     #[must_use]
     pub fn new(account: Option<AccountId>) -> Self {
-        Self { account, protocol: Protocol::Resp2, greeting: None, mute: Mute::No }
+        Self { account, grants: None, protocol: Protocol::Resp2, arriving: None, mute: Mute::No }
     }
 
     /// The account that requests to the store are asked as.
@@ -76,6 +88,20 @@ impl Session {
     /// `NOAUTH` before login.
     pub fn account(&self) -> Result<AccountId, Fault> {
         self.account.ok_or(Fault::new(Word::NoAuth, "log in first: LOGIN account secret"))
+    }
+
+    /// What the account may do; None: everything.
+    #[must_use]
+    pub fn grants(&self) -> Option<&Grants> {
+        self.grants.as_deref()
+    }
+
+    /// Whether the connection may look at other clients and close them.
+    fn administers_clients(&self) -> Result<(), Fault> {
+        if self.account.is_none() {
+            return Err(Fault::new(Word::NoAuth, "log in before looking at other clients"));
+        }
+        self.grants.as_ref().map_or(Ok(()), |grants| grants.everywhere(Role::Administer))
     }
 
     /// Whether the connection may ask the store.
@@ -131,6 +157,7 @@ impl Session {
             }
             Command::Logout => {
                 self.account = house.default_account();
+                self.grants = None;
                 client.about().account = if self.is_admitted() { "default".into() } else { String::new() };
                 self.encoder(out).simple("OK");
             }
@@ -172,11 +199,11 @@ impl Session {
                 name => encoder.bulk(name.as_bytes()),
             },
             Command::ClientInfo => encoder.bulk(format!("{}\n", client.line(house.clock.now())).as_bytes()),
-            Command::ClientList | Command::ClientKill(_) if self.account.is_none() => {
-                encoder.error(&Fault::new(Word::NoAuth, "log in before looking at other clients"));
-            }
-            Command::ClientList => encoder.bulk(house.clients.list(house.clock.now()).as_bytes()),
-            Command::ClientKill(target) => kill(*target, bytes, house, &mut encoder),
+            Command::ClientList | Command::ClientKill(_) => match (self.administers_clients(), command) {
+                (Err(fault), _) => encoder.error(&fault),
+                (Ok(()), Command::ClientKill(target)) => kill(*target, bytes, house, &mut encoder),
+                (Ok(()), _) => encoder.bulk(house.clients.list(house.clock.now()).as_bytes()),
+            },
             Command::ClientSetName(name) => {
                 client.about().name = text(name);
                 encoder.simple("OK");
@@ -203,8 +230,8 @@ impl Session {
 
     /// The store gave the account's number: the login is done.
     pub fn logged_in(&mut self, account: AccountId, client: &Client, out: &mut Vec<u8>) {
-        let Some((greeting, name)) = self.greeting.take() else { return };
-        self.account = Some(account);
+        let Some(Arriving { greeting, name, grants }) = self.arriving.take() else { return };
+        (self.account, self.grants) = (Some(account), grants);
         client.about().account = String::from_utf8_lossy(&name).into_owned();
         match greeting {
             Greeting::Id => self.encoder(out).integer(i64::from(account)),
@@ -215,14 +242,21 @@ impl Session {
 
     /// The login failed.
     pub fn refused(&mut self, fault: &Fault, out: &mut Vec<u8>) {
-        self.greeting = None;
+        self.arriving = None;
         self.encoder(out).error(fault);
     }
 
     /// The name of the account that is logging in.
     #[must_use]
     pub fn arriving(&self) -> Option<&[u8]> {
-        self.greeting.as_ref().map(|(_, name)| name.as_slice())
+        self.arriving.as_ref().map(|arriving| arriving.name.as_slice())
+    }
+
+    /// Its secret is right, and this is what the account may do.
+    pub fn welcome(&mut self, grants: Option<Arc<Grants>>) {
+        if let Some(arriving) = &mut self.arriving {
+            arriving.grants = grants;
+        }
     }
 
     fn hello(
@@ -256,7 +290,7 @@ impl Session {
     }
 
     fn log_in(&mut self, greeting: Greeting, account: &[u8], secret: &[u8]) -> Step {
-        self.greeting = Some((greeting, account.to_vec()));
+        self.arriving = Some(Arriving { greeting, name: account.to_vec(), grants: None });
         Step::Login { account: account.to_vec(), secret: secret.to_vec() }
     }
 

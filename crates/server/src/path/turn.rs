@@ -8,6 +8,7 @@ use posthaste_wire::span::Span;
 use super::bundle::{Address, Bundle, RequestName, length};
 use super::limits;
 use super::mailbox::Mail;
+use crate::clients::Client;
 use crate::house::{Entrance, House};
 use crate::queue::rules::{AccountId, Outcome};
 
@@ -105,12 +106,12 @@ impl Turn<'_> {
     }
 
     /// A connection logs in: its secret is checked first where accounts are closed.
-    pub fn log_in(&mut self, address: Address, account: &[u8], secret: &[u8]) {
+    pub fn log_in(&mut self, client: &Client, account: &[u8], secret: &[u8]) {
         match &self.house.entrance {
-            Entrance::Open(_) => self.logins.push((address, account.to_vec())),
+            Entrance::Open(_) => self.logins.push((client.address, account.to_vec())),
             Entrance::Closed(authenticator) => {
-                if !authenticator.ask(address, account, secret) {
-                    self.logins.push((address, Vec::new()));
+                if !authenticator.ask(client.address, client.origin, account, secret) {
+                    self.logins.push((client.address, Vec::new()));
                 }
             }
         }

@@ -1,0 +1,300 @@
+//! What an account may do: roles, each with patterns of queue names.
+//!
+//! Decided where a request enters the path, before it waits for a store: so it holds for every store, and for HTTP and
+//! `posthaste admin`, which come the same way. An account without grants may do everything. The three roles are apart:
+//! who administers a queue may look at its messages, but neither sends nor takes any.
+//!
+//! What has no queue in it (a POP by sender alone, QREADABLE, QLIST, ACCOUNTS, CLIENT LIST) concerns all of them, and
+//! needs its role for `*`. ACK, NACK and EXTEND need none: they act on what the account has been given, or on a receipt.
+
+use std::fmt;
+
+use posthaste_wire::fault::{Fault, Word};
+use posthaste_wire::operation::{Operation, Pop, Selection};
+use posthaste_wire::span::Span;
+
+/// A role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// SEND and SENDMANY.
+    Send,
+    /// PEEK and POP.
+    Receive,
+    /// QCREATE, QDELETE, QPURGE, QREDRIVE, QBROWSE.
+    Administer,
+}
+
+impl Role {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Send, Self::Receive, Self::Administer];
+
+    /// Its word in files and on command lines.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::Receive => "receive",
+            Self::Administer => "administer",
+        }
+    }
+}
+
+/// What an account may do; nothing else.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grants {
+    patterns: Vec<(Role, String)>,
+}
+
+impl Grants {
+    /// Reads `role=pattern` words with blanks between them; None when there are none.
+    ///
+    /// # Errors
+    /// Which word is wrong.
+    pub fn parse(text: &str) -> Result<Option<Self>, String> {
+        let mut grants = Self::default();
+        for word in text.split_whitespace() {
+            let wrong =
+                || format!("{word:?} is no grant: write send=PATTERN, receive=PATTERN or administer=PATTERN");
+            let (role, pattern) = word.split_once('=').ok_or_else(wrong)?;
+            let role = Role::ALL.into_iter().find(|known| known.word() == role).ok_or_else(wrong)?;
+            grants.add(role, pattern)?;
+        }
+        Ok((!grants.patterns.is_empty()).then_some(grants))
+    }
+
+    /// Grants a role for the queues whose names match: `*` stands for any characters, `?` for one.
+    ///
+    /// # Errors
+    /// The pattern cannot stand in a file of accounts.
+    pub fn add(&mut self, role: Role, pattern: &str) -> Result<(), String> {
+        let is_unfit = |c: char| c.is_whitespace() || c.is_control();
+        if pattern.is_empty() || pattern.contains(is_unfit) || pattern.contains(":$") {
+            return Err(format!("{pattern:?} is no pattern of queue names: write ? for a blank"));
+        }
+        self.patterns.push((role, pattern.to_owned()));
+        Ok(())
+    }
+
+    /// Whether the account may ask this.
+    ///
+    /// # Errors
+    /// `DENIED`, with the role that is missing.
+    pub fn allow(&self, operation: &Operation, bytes: &[u8]) -> Result<(), Fault> {
+        let on = |role, queue: &Span| self.on(role, queue.of(bytes));
+        match operation {
+            Operation::Login { .. }
+            | Operation::Ack { .. }
+            | Operation::Nack { .. }
+            | Operation::Extend { .. } => Ok(()),
+            Operation::Send(send) => on(Role::Send, &send.queue),
+            Operation::SendMany { queue, .. } => on(Role::Send, queue),
+            Operation::Peek(select) | Operation::Pop(Pop { select, .. }) => self.select(select, bytes),
+            Operation::Readable => self.everywhere(Role::Receive),
+            Operation::QueueInfo { queue } => self.any(queue.of(bytes)),
+            Operation::CreateQueue { name, options } => {
+                name.as_ref()
+                    .map_or_else(|| self.everywhere(Role::Administer), |name| on(Role::Administer, name))?;
+                let letters = options.as_ref().and_then(|options| options.dead_letter.as_ref());
+                letters.map_or(Ok(()), |letters| on(Role::Administer, &letters.queue))
+            }
+            Operation::DeleteQueue { queue }
+            | Operation::PurgeQueue { queue }
+            | Operation::Browse { queue, .. } => on(Role::Administer, queue),
+            Operation::Redrive { from, to } => {
+                on(Role::Administer, from)?;
+                to.as_ref().map_or_else(|| self.everywhere(Role::Administer), |to| on(Role::Administer, to))
+            }
+            Operation::ListQueues | Operation::Accounts => self.everywhere(Role::Administer),
+        }
+    }
+
+    /// Whether the account has a role for all queues.
+    ///
+    /// # Errors
+    /// `DENIED`.
+    pub fn everywhere(&self, role: Role) -> Result<(), Fault> {
+        match self.patterns.iter().any(|(granted, pattern)| *granted == role && pattern == "*") {
+            true => Ok(()),
+            false => Err(denied(&format!("this needs the role {}=*", role.word()))),
+        }
+    }
+
+    fn select(&self, select: &Selection, bytes: &[u8]) -> Result<(), Fault> {
+        match &select.queue {
+            Some(queue) => self.on(Role::Receive, queue.of(bytes)),
+            None => self.everywhere(Role::Receive),
+        }
+    }
+
+    fn on(&self, role: Role, queue: &[u8]) -> Result<(), Fault> {
+        match self.roles(queue).any(|granted| granted == role) {
+            true => Ok(()),
+            false => Err(denied(&format!("this needs the role {} for that queue", role.word()))),
+        }
+    }
+
+    fn any(&self, queue: &[u8]) -> Result<(), Fault> {
+        match self.roles(queue).next() {
+            Some(_) => Ok(()),
+            None => Err(denied("this needs a role for that queue")),
+        }
+    }
+
+    /// The roles for a queue. A name that is no text matches nothing.
+    fn roles<'a>(&'a self, queue: &'a [u8]) -> impl Iterator<Item = Role> + 'a {
+        let name = std::str::from_utf8(queue).ok();
+        let matching = move |(_, pattern): &&(Role, String)| name.is_some_and(|name| matches(pattern, name));
+        self.patterns.iter().filter(matching).map(|(role, _)| *role)
+    }
+}
+
+impl fmt::Display for Grants {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, (role, pattern)) in self.patterns.iter().enumerate() {
+            let blank = if number > 0 { " " } else { "" };
+            write!(f, "{blank}{}={pattern}", role.word())?;
+        }
+        Ok(())
+    }
+}
+
+fn denied(why: &str) -> Fault {
+    Fault::about(Word::Denied, why.to_owned())
+}
+
+/// Whether a name is of a pattern. After a mismatch the last `*` takes one more character, and it goes on from there.
+fn matches(mut pattern: &str, mut name: &str) -> bool {
+    let mut star: Option<(&str, &str)> = None;
+    loop {
+        let (mut wanted, mut found) = (pattern.chars(), name.chars());
+        match (wanted.next(), found.next()) {
+            (Some('*'), _) => {
+                pattern = wanted.as_str();
+                star = Some((pattern, name));
+            }
+            (None, None) => return true,
+            (Some(want), Some(have)) if want == '?' || want == have => {
+                (pattern, name) = (wanted.as_str(), found.as_str());
+            }
+            _ => {
+                let Some((behind, from)) = star else { return false };
+                let mut rest = from.chars();
+                if rest.next().is_none() {
+                    return false;
+                }
+                (pattern, name) = (behind, rest.as_str());
+                star = Some((behind, name));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grants(text: &str) -> Grants {
+        Grants::parse(text).expect("it is well formed").expect("there are some")
+    }
+
+    fn ask(words: &[&str]) -> (Operation, Vec<u8>) {
+        let (mut bytes, mut args) = (Vec::new(), Vec::new());
+        for word in words {
+            args.push(Span { start: bytes.len() as u32, len: word.len() as u32 });
+            bytes.extend_from_slice(word.as_bytes());
+        }
+        match posthaste_wire::command::parse(&args, &bytes, 1024) {
+            Ok(posthaste_wire::command::Command::Store(operation)) => (operation, bytes),
+            other => panic!("{words:?} is {other:?}"),
+        }
+    }
+
+    fn may(grants: &Grants, words: &[&str]) -> bool {
+        let (operation, bytes) = ask(words);
+        grants.allow(&operation, &bytes).is_ok()
+    }
+
+    #[test]
+    fn patterns_match_whole_names() {
+        for (pattern, name, is_match) in [
+            ("orders", "orders", true),
+            ("orders", "orders2", false),
+            ("orders*", "orders", true),
+            ("*.dead", "a.b.dead", true),
+            ("*.dead", "a.dead.b", false),
+            ("a*b*c", "a-bb-bc", true),
+            ("a*b*c", "a-c-b", false),
+            ("a?b", "a b", true),
+            ("?", "ü", true),
+            ("?", "", false),
+            ("*", "anything", true),
+            ("**a", "aa", true),
+        ] {
+            assert_eq!(matches(pattern, name), is_match, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn a_role_holds_for_its_queues_only() {
+        let grants = grants("send=orders receive=orders.*");
+        for (words, allowed) in [
+            (&["SEND", "orders", "x"][..], true),
+            (&["SENDMANY", "orders", "x"], true),
+            (&["SEND", "orders.a", "x"], false),
+            (&["POP", "QUEUE", "orders.a"], true),
+            (&["PEEK", "QUEUE", "orders"], false),
+            (&["POP", "FROM", "alice"], false),
+            (&["POP", "QUEUE", "orders.a", "FROM", "alice"], true),
+            (&["QREADABLE"], false),
+            (&["QINFO", "orders"], true),
+            (&["QINFO", "other"], false),
+            (&["QLIST"], false),
+            (&["QPURGE", "orders"], false),
+            (&["QCREATE", "orders"], false),
+            (&["ACK", "1"], true),
+        ] {
+            assert_eq!(may(&grants, words), allowed, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn who_administers_neither_sends_nor_receives() {
+        let grants = grants("administer=a*");
+        for (words, allowed) in [
+            (&["QCREATE", "a"][..], true),
+            (&["QCREATE", "b"], false),
+            (&["QCREATE"], false),
+            (&["QCREATE", "a", "DEADLETTER", "a2", "AFTER", "3"], true),
+            (&["QCREATE", "a", "DEADLETTER", "b", "AFTER", "3"], false),
+            (&["QDELETE", "a"], true),
+            (&["QBROWSE", "a"], true),
+            (&["QREDRIVE", "a", "a2"], true),
+            (&["QREDRIVE", "a", "b"], false),
+            (&["QREDRIVE", "a"], false),
+            (&["QLIST"], false),
+            (&["ACCOUNTS"], false),
+            (&["SEND", "a", "x"], false),
+            (&["POP", "QUEUE", "a"], false),
+        ] {
+            assert_eq!(may(&grants, words), allowed, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_star_is_everything() {
+        let grants = grants("send=* receive=* administer=*");
+        for words in [&["POP", "FROM", "alice"][..], &["QREADABLE"], &["QLIST"], &["ACCOUNTS"], &["QCREATE"]]
+        {
+            assert!(may(&grants, words), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_grant_is_refused() {
+        for wrong in ["send", "sned=a", "send=", "send=a:$b"] {
+            assert!(Grants::parse(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(Grants::parse("  "), Ok(None));
+        assert_eq!(grants("send=a administer=*").to_string(), "send=a administer=*");
+    }
+}

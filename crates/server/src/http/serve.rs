@@ -1,0 +1,137 @@
+//! Connections of HTTP: so many at once and so many of one address, each with bounds on its time before it asks
+//! anything, encrypted if the tier is.
+//!
+//! axum decides what is answered and hyper speaks the protocol; who may come, and for how long, stands here. Nobody is
+//! turned away when all places are taken: the kernel holds who comes then.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use posthaste_tls::Acceptor;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+use crate::newcomers::Places;
+
+/// Connections at once, and of one address.
+const CONNECTIONS_MAX: u32 = 1024;
+const CONNECTIONS_OF_ONE: usize = CONNECTIONS_MAX as usize / 2;
+
+/// How long a handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// How long a client may be silent between requests, and take to send the head of one.
+const HEAD: Duration = Duration::from_secs(30);
+
+/// When to accept again after the system had no descriptor or no memory for a connection.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
+
+/// The first byte of a TLS handshake.
+const TLS_HANDSHAKE: u8 = 22;
+
+/// What a client is told that speaks plain text to a port that does not.
+const SPEAK_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\n\
+    Content-Length: 42\r\n\r\nthis port speaks TLS: ask it by https://\r\n";
+
+/// Where a request came from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin(pub(crate) IpAddr);
+
+/// Accepts connections and serves them until `stop` changes or is dropped, then finishes those there are.
+pub(super) async fn serve(
+    listener: TcpListener,
+    tls: Option<Arc<Acceptor>>,
+    routes: Router,
+    mut stop: watch::Receiver<()>,
+) -> io::Result<()> {
+    let (free, places) =
+        (Arc::new(Semaphore::new(CONNECTIONS_MAX as usize)), Places::new(CONNECTIONS_OF_ONE));
+    loop {
+        let (permit, accepted) = tokio::select! {
+            _ = stop.changed() => break,
+            next = accept(&listener, &free) => next?,
+        };
+        let Ok((stream, peer)) = accepted else {
+            sleep(ACCEPT_AGAIN).await;
+            continue;
+        };
+        let Some(place) = places.take(peer.ip()) else { continue };
+        let guest = Guest { origin: Origin(peer.ip()), routes: routes.clone(), stop: stop.clone() };
+        let tls = tls.clone();
+        tokio::spawn(async move {
+            guest.receive(stream, tls).await;
+            drop((permit, place));
+        });
+    }
+    // It is closed by nobody.
+    let _ = free.acquire_many(CONNECTIONS_MAX).await;
+    Ok(())
+}
+
+type Accepted = io::Result<(TcpStream, std::net::SocketAddr)>;
+
+/// The next connection, when there is a place for it.
+async fn accept(
+    listener: &TcpListener,
+    free: &Arc<Semaphore>,
+) -> io::Result<(OwnedSemaphorePermit, Accepted)> {
+    let permit = Arc::clone(free).acquire_owned().await.map_err(io::Error::other)?;
+    Ok((permit, listener.accept().await))
+}
+
+/// One connection's client.
+struct Guest {
+    origin: Origin,
+    routes: Router,
+    stop: watch::Receiver<()>,
+}
+
+impl Guest {
+    async fn receive(self, mut stream: TcpStream, tls: Option<Arc<Acceptor>>) {
+        let Some(tls) = tls else { return self.converse(stream).await };
+        let accept = async {
+            let mut first = [0];
+            if stream.peek(&mut first).await? > 0 && first[0] != TLS_HANDSHAKE {
+                stream.write_all(SPEAK_TLS).await?;
+                return Ok(None);
+            }
+            TlsAcceptor::from(tls.config()).accept(stream).await.map(Some)
+        };
+        match timeout(HANDSHAKE, accept).await {
+            Ok(Ok(Some(stream))) => self.converse(stream).await,
+            Ok(Ok(None)) | Err(_) => {}
+            Ok(Err(error)) => tracing::debug!(peer = %self.origin.0, "TLS handshake of HTTP failed: {error}"),
+        }
+    }
+
+    async fn converse<S: AsyncRead + AsyncWrite + Unpin>(mut self, stream: S) {
+        let routes = TowerToHyperService::new(self.routes);
+        let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+            request.extensions_mut().insert(self.origin);
+            let answer = routes.call(request.map(Body::new));
+            async move { Ok::<_, Infallible>(answer.await.unwrap_or_else(|never| match never {})) }
+        });
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(HEAD);
+        let mut conversation = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+        // A conversation that breaks off is the client's affair.
+        tokio::select! {
+            _ = conversation.as_mut() => return,
+            _ = self.stop.changed() => conversation.as_mut().graceful_shutdown(),
+        }
+        let _ = conversation.await;
+    }
+}

@@ -1,0 +1,229 @@
+//! Those who have not shown yet who they are: how many of them one address may send, how long they have, and what
+//! became of them.
+//!
+//! Whoever must log in or shake hands is a newcomer until he has. What he may send is bounded where it is parsed; here
+//! are time and number, so that nobody takes the places of those who would log in. Addresses of version 6 count by
+//! their first 64 bits, for a single machine usually owns all addresses that share them.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::path::accept::Socket;
+
+/// How long a handshake may take: a few round trips, even on a bad line.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// How long a peer may take to log in: somebody may be typing.
+const LOGIN: Duration = Duration::from_secs(60);
+
+/// How often a network thread looks whether somebody is late.
+pub const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The part of all connections that newcomers from one address may have.
+const SHARE: usize = 4;
+
+/// The least that is allowed to one address, so that small limits stay usable.
+const LEAST: usize = 8;
+
+/// What came, for a network thread to take care of.
+pub struct Arrival {
+    /// The socket.
+    pub socket: Socket,
+    /// Where the peer is; None: on this machine.
+    pub origin: Option<IpAddr>,
+    /// Its place among the newcomers.
+    pub place: Option<Place>,
+}
+
+/// Places by address.
+#[derive(Debug)]
+pub struct Places {
+    most: usize,
+    taken: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// One place, given back when it is dropped.
+#[derive(Debug)]
+pub struct Place {
+    places: Arc<Places>,
+    holder: IpAddr,
+}
+
+impl Places {
+    /// Places of which one address may have so many.
+    #[must_use]
+    pub fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, taken: Mutex::default() })
+    }
+
+    /// A place for somebody from there; None: he has enough.
+    #[must_use]
+    pub fn take(self: &Arc<Self>, from: IpAddr) -> Option<Place> {
+        let holder = holder(from);
+        let mut taken = self.lock();
+        let count = taken.entry(holder).or_default();
+        if *count >= self.most {
+            return None;
+        }
+        *count += 1;
+        drop(taken);
+        Some(Place { places: Arc::clone(self), holder })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.lock();
+        if let Some(count) = taken.get_mut(&self.holder) {
+            *count -= 1;
+            if *count == 0 {
+                taken.remove(&self.holder);
+            }
+        }
+    }
+}
+
+/// Who answers for an address.
+fn holder(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address => address,
+    }
+}
+
+/// A connection whose peer has yet to show who it is.
+#[derive(Debug)]
+pub struct Newcomer {
+    since_ns: u64,
+    /// Held as long as this is.
+    _place: Option<Place>,
+}
+
+impl Newcomer {
+    /// Somebody who came at this time of the stamps.
+    #[must_use]
+    pub const fn new(since_ns: u64, place: Option<Place>) -> Self {
+        Self { since_ns, _place: place }
+    }
+
+    /// Whether its time is over.
+    #[must_use]
+    pub fn is_late(&self, is_handshaking: bool, now_ns: u64) -> bool {
+        let limit = if is_handshaking { HANDSHAKE } else { LOGIN };
+        u128::from(now_ns.saturating_sub(self.since_ns)) > limit.as_nanos()
+    }
+}
+
+/// The newcomers of a tier, and the counts of those who stayed outside.
+#[derive(Debug)]
+pub struct Newcomers {
+    places: Arc<Places>,
+    /// Whether who speaks plain text must log in.
+    must_log_in: bool,
+    /// Handshakes that failed.
+    pub handshakes_failed: AtomicU64,
+    /// Who took too long.
+    pub late: AtomicU64,
+    /// Who came from an address with too many newcomers.
+    pub turned_away: AtomicU64,
+    told_ns: AtomicU64,
+}
+
+impl Newcomers {
+    /// For a tier that takes so many connections.
+    #[must_use]
+    pub fn new(connections_max: usize, must_log_in: bool) -> Self {
+        Self {
+            places: Places::new((connections_max / SHARE).max(LEAST)),
+            must_log_in,
+            handshakes_failed: AtomicU64::new(0),
+            late: AtomicU64::new(0),
+            turned_away: AtomicU64::new(0),
+            told_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// Lets a socket in.
+    ///
+    /// # Errors
+    /// The socket, when its address has enough newcomers.
+    pub fn admit(&self, socket: Socket) -> Result<Arrival, Socket> {
+        let origin = socket.ip();
+        let is_newcomer = self.must_log_in || socket.is_handshaking();
+        match origin.filter(|_| is_newcomer).map(|from| self.places.take(from)) {
+            Some(None) => {
+                self.turned_away.fetch_add(1, Ordering::Relaxed);
+                Err(socket)
+            }
+            place => Ok(Arrival { socket, origin, place: place.flatten() }),
+        }
+    }
+
+    /// A handshake failed. The log is told at most once a second, for anybody can make handshakes fail.
+    pub fn handshake_failed(&self, peer: &str, why: &dyn std::fmt::Display, now_ns: u64) {
+        let failed = self.handshakes_failed.fetch_add(1, Ordering::Relaxed) + 1;
+        let told = self.told_ns.load(Ordering::Relaxed);
+        if now_ns.saturating_sub(told) >= 1_000_000_000 || told == 0 {
+            self.told_ns.store(now_ns.max(1), Ordering::Relaxed);
+            tracing::warn!(peer, failed, "TLS handshake failed: {why}");
+        }
+    }
+
+    /// What became of those who stayed outside: names and counts.
+    #[must_use]
+    pub fn counts(&self) -> [(&'static str, u64); 3] {
+        let count = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        [
+            ("handshakes_failed", count(&self.handshakes_failed)),
+            ("newcomers_late", count(&self.late)),
+            ("newcomers_turned_away", count(&self.turned_away)),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn an_address_has_its_places_and_gives_them_back() {
+        let places = Places::new(2);
+        let (first, second) = (places.take(ip("10.0.0.1")), places.take(ip("10.0.0.1")));
+        assert!(first.is_some() && second.is_some());
+        assert!(places.take(ip("10.0.0.1")).is_none(), "a third");
+        assert!(places.take(ip("10.0.0.2")).is_some(), "somebody else");
+        drop(first);
+        assert!(places.take(ip("10.0.0.1")).is_some(), "given back");
+        drop(second);
+        assert!(places.lock().is_empty(), "nothing is remembered of who has left");
+    }
+
+    #[test]
+    fn who_owns_a_network_of_version_6_is_one() {
+        let places = Places::new(1);
+        let _first = places.take(ip("2001:db8:0:1::1"));
+        assert!(places.take(ip("2001:db8:0:1:ffff::2")).is_none());
+        assert!(places.take(ip("2001:db8:0:2::1")).is_some());
+        let _mapped = places.take(ip("::ffff:10.0.0.1"));
+        assert!(places.take(ip("10.0.0.1")).is_none(), "the same address in both versions");
+    }
+
+    #[test]
+    fn a_handshake_has_less_time_than_a_login() {
+        let newcomer = Newcomer::new(1_000, None);
+        let after = |time: Duration| 1_000 + u64::try_from(time.as_nanos()).expect("it is short") + 1;
+        assert!(!newcomer.is_late(true, 1_000) && newcomer.is_late(true, after(HANDSHAKE)));
+        assert!(!newcomer.is_late(false, after(HANDSHAKE)) && newcomer.is_late(false, after(LOGIN)));
+    }
+}

@@ -1,0 +1,154 @@
+//! How a tier comes to its listening sockets: from whoever started it, or by binding them itself.
+//!
+//! systemd (socket activation) or any parent may hand over sockets that listen already, in the way of
+//! `LISTEN_FDS`. They outlive the process, so connections that come while it is restarted wait in the kernel and none is
+//! refused. Each serves the address it is bound to, which must be one of those asked for: what is listened on stands in
+//! the options in any case, and is judged there.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use listenfd::ListenFd;
+use posthaste_tls::Acceptor;
+use socket2::{Domain, Socket, Type};
+
+use super::accept::{ListenAddress, Listener};
+
+/// Connections the kernel may hold until we accept them.
+const BACKLOG: i32 = 4096;
+
+/// What a tier listens on.
+pub struct Openings {
+    /// For its clients.
+    pub listeners: Vec<Listener>,
+    /// The addresses really bound.
+    pub addresses: Vec<ListenAddress>,
+    /// For HTTP.
+    pub http: Option<TcpListener>,
+}
+
+/// Why it does not listen.
+#[derive(Debug)]
+pub enum ListenError {
+    /// Something that was handed over is no listening socket.
+    Handed(io::Error),
+    /// A socket was handed over that nobody asked for.
+    Unasked(ListenAddress),
+    /// An address cannot be listened on.
+    Listen(ListenAddress, io::Error),
+    /// The address for HTTP cannot be listened on.
+    Http(SocketAddr, io::Error),
+}
+
+impl fmt::Display for ListenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Handed(error) => write!(f, "cannot use what LISTEN_FDS hands over: {error}"),
+            Self::Unasked(address) => write!(
+                f,
+                "a socket on {address} was handed over (LISTEN_FDS), which neither --listen nor --http names: name it there"
+            ),
+            Self::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
+            Self::Http(address, error) => {
+                write!(
+                    f,
+                    "cannot listen on {address} for HTTP: {error}; choose another with --http, or --http off"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for ListenError {}
+
+/// Listens on all of these. With `reuse_port` others may listen on the same addresses; with `tls` connections over TCP
+/// are encrypted; HTTP sees to that itself.
+///
+/// # Errors
+/// The first address that cannot be listened on, and why.
+pub fn open(
+    addresses: &[ListenAddress],
+    http: Option<SocketAddr>,
+    tls: Option<&Arc<Acceptor>>,
+    reuse_port: bool,
+) -> Result<Openings, ListenError> {
+    let mut binder = Binder::new(tls.cloned(), reuse_port).map_err(ListenError::Handed)?;
+    let mut listeners = Vec::new();
+    for address in addresses {
+        let failed = |error| ListenError::Listen(address.clone(), error);
+        listeners.push(binder.listen(address).map_err(failed)?);
+    }
+    let http = http.map(|address| binder.tcp(address).map_err(|error| ListenError::Http(address, error)));
+    let http = http.transpose()?;
+    if let Some(address) = binder.left() {
+        return Err(ListenError::Unasked(address));
+    }
+    let addresses = listeners.iter().map(Listener::address).collect::<io::Result<_>>();
+    Ok(Openings { addresses: addresses.map_err(ListenError::Handed)?, listeners, http })
+}
+
+/// What is handed over, and how the rest is bound.
+struct Binder {
+    tls: Option<Arc<Acceptor>>,
+    reuse_port: bool,
+    tcp: Vec<(SocketAddr, TcpListener)>,
+    unix: Vec<(PathBuf, UnixListener)>,
+}
+
+impl Binder {
+    fn new(tls: Option<Arc<Acceptor>>, reuse_port: bool) -> io::Result<Self> {
+        let mut handed = ListenFd::from_env();
+        let mut binder = Self { tls, reuse_port, tcp: Vec::new(), unix: Vec::new() };
+        for number in 0..handed.len() {
+            if let Ok(Some(listener)) = handed.take_unix_listener(number) {
+                let path = listener.local_addr()?.as_pathname().map(Path::to_owned);
+                binder.unix.push((path.unwrap_or_default(), listener));
+            } else if let Some(listener) = handed.take_tcp_listener(number)? {
+                binder.tcp.push((listener.local_addr()?, listener));
+            }
+        }
+        Ok(binder)
+    }
+
+    fn listen(&mut self, address: &ListenAddress) -> io::Result<Listener> {
+        match address {
+            ListenAddress::Tcp(address) => {
+                let listener = self.tcp(*address)?;
+                listener.set_nonblocking(true)?;
+                Ok(Listener::Tcp(mio::net::TcpListener::from_std(listener), self.tls.clone()))
+            }
+            ListenAddress::Unix(path) => match self.unix.iter().position(|(handed, _)| handed == path) {
+                Some(at) => {
+                    let (path, listener) = self.unix.remove(at);
+                    listener.set_nonblocking(true)?;
+                    Ok(Listener::HandedUnix(mio::net::UnixListener::from_std(listener), path))
+                }
+                None => Listener::bind_unix(path),
+            },
+        }
+    }
+
+    fn tcp(&mut self, address: SocketAddr) -> io::Result<TcpListener> {
+        if let Some(at) = self.tcp.iter().position(|(handed, _)| *handed == address) {
+            return Ok(self.tcp.remove(at).1);
+        }
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        socket.set_reuse_address(true)?;
+        if self.reuse_port {
+            socket.set_reuse_port(true)?;
+        }
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        Ok(socket.into())
+    }
+
+    /// What was handed over and nobody asked for; None: nothing.
+    fn left(&self) -> Option<ListenAddress> {
+        let tcp = self.tcp.first().map(|(address, _)| ListenAddress::Tcp(*address));
+        tcp.or_else(|| self.unix.first().map(|(path, _)| ListenAddress::Unix(path.clone())))
+    }
+}

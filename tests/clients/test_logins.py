@@ -1,0 +1,220 @@
+"""Who may log in, what he may do, and how long a stranger is listened to: by RESP and by HTTP."""
+
+import base64
+import http.client
+import json
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from tier import Tier, program
+
+ONCE = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
+
+
+@pytest.fixture
+def accounts(tmp_path: Path) -> Callable[..., Path]:
+    """Add accounts to a file; each has its name as its secret."""
+    path = tmp_path / "roles.txt"
+
+    def add(name: str, *roles: str) -> Path:
+        subprocess.run(
+            [program(), "admin", "account", "add", name, "--file", path, *roles],
+            input=f"{name}\n",
+            text=True,
+            check=True,
+            capture_output=True,
+        )
+        return path
+
+    return add
+
+
+def client(tier: Tier, account: str, secret: str | None = None) -> redis.Redis:
+    """A client that logs in, and tries once."""
+    return redis.Redis(
+        port=tier.port,
+        protocol=3,
+        username=account,
+        password=secret or account,
+        retry=ONCE,
+        socket_timeout=20,
+    )
+
+
+def web(tier: Tier, account: str, method: str, path: str, body: Any = None) -> int:  # noqa: ANN401 - JSON
+    """Ask HTTP as an account; the status."""
+    connection = http.client.HTTPConnection("127.0.0.1", tier.http_port, timeout=20)
+    with closing(connection):
+        token = base64.b64encode(f"{account}:{account}".encode()).decode()
+        headers = {"Authorization": f"Basic {token}", "Content-Type": "application/json"}
+        connection.request(method, path, None if body is None else json.dumps(body), headers)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+
+
+def denied(asked: redis.Redis, *words: str) -> bool:
+    """Whether the account is told that it may not."""
+    try:
+        asked.execute_command(*words)
+    except redis.ResponseError as error:
+        return str(error).startswith("DENIED")
+    return False
+
+
+@pytest.fixture
+def roles(start: Callable[..., Tier], accounts: Callable[..., Path]) -> Tier:
+    """A server with an account for each role, and one for everything."""
+    accounts("root")
+    accounts("sender", "--send", "mail.*")
+    accounts("reader", "--receive", "mail.*", "--receive", "other")
+    path = accounts("keeper", "--administer", "*")
+    tier = start("--accounts", str(path), "--http", "127.0.0.1:0")
+    with closing(client(tier, "root")) as root:
+        for queue in ("mail.in", "other"):
+            root.execute_command("QCREATE", queue)
+    return tier
+
+
+def test_an_account_may_do_what_its_roles_say(roles: Tier) -> None:
+    """By RESP."""
+    with closing(client(roles, "sender")) as sender, closing(client(roles, "reader")) as reader:
+        sender.execute_command("SEND", "mail.in", "x")
+        assert denied(sender, "SEND", "other", "x")
+        assert denied(sender, "POP", "QUEUE", "mail.in")
+        assert denied(sender, "QLIST")
+        assert denied(sender, "CLIENT", "LIST")
+        assert denied(reader, "SEND", "mail.in", "x")
+        assert denied(reader, "POP", "FROM", "sender")
+        assert denied(reader, "QPURGE", "mail.in")
+        assert reader.execute_command("POP", "QUEUE", "mail.in", "FROM", "sender") is not None
+        assert reader.execute_command("PEEK", "QUEUE", "other") is None
+    with closing(client(roles, "keeper")) as keeper:
+        assert keeper.execute_command("QCREATE", "new") > 0
+        assert len(keeper.execute_command("QLIST")) == 3
+        assert denied(keeper, "SEND", "new", "x")
+        assert denied(keeper, "POP", "QUEUE", "new")
+
+
+def test_a_refusal_keeps_its_place_among_the_answers(roles: Tier) -> None:
+    """A denied request between others is answered between them."""
+    with closing(client(roles, "sender")) as sender, sender.pipeline(transaction=False) as pipe:
+        for _ in range(50):
+            pipe.execute_command("SEND", "mail.in", "x")
+            pipe.execute_command("SEND", "other", "x")
+            pipe.execute_command("PING")
+        answers = pipe.execute(raise_on_error=False)
+    for i in range(0, 150, 3):
+        assert isinstance(answers[i], int)
+        assert isinstance(answers[i + 1], redis.ResponseError)
+        assert answers[i + 2] in (b"PONG", "PONG", True)
+
+
+def test_roles_hold_over_http(roles: Tier) -> None:
+    """The same accounts, the same roles."""
+    message = {"body": "x"}
+    assert web(roles, "sender", "POST", "/v1/queues/mail.in/messages", message) in (200, 201)
+    assert web(roles, "sender", "POST", "/v1/queues/other/messages", message) == 403
+    assert web(roles, "sender", "GET", "/v1/queues") == 403
+    assert web(roles, "sender", "GET", "/v1/clients") == 403
+    assert web(roles, "keeper", "GET", "/v1/clients") == 200
+    assert web(roles, "keeper", "GET", "/v1/queues") == 200
+    assert web(roles, "reader", "POST", "/v1/queues/mail.in/pop", {}) == 200
+
+
+def test_a_role_that_is_none_is_refused_with_its_word(tmp_path: Path) -> None:
+    """Before anything is written."""
+    refused = subprocess.run(
+        [program(), "admin", "account", "add", "a", "--file", tmp_path / "a.txt", "--send", "two words"],
+        input="x\n",
+        text=True,
+        check=False,
+        capture_output=True,
+    )
+    assert refused.returncode == 2
+    assert "two words" in refused.stderr
+    assert not (tmp_path / "a.txt").exists()
+
+
+def test_wrong_secrets_are_counted_and_slow_down_only_who_gives_them(roles: Tier) -> None:
+    """Each one waits longer; somebody else does not wait for him."""
+
+    def guess() -> float:
+        begin = time.monotonic()
+        with closing(client(roles, "sender", "wrong")) as guesser, pytest.raises(redis.RedisError):
+            guesser.ping()
+        return time.monotonic() - begin
+
+    times = [guess() for _ in range(5)]
+    assert times[-1] > 0.7, f"the fifth waits 0.8 s after the fourth: {times}"
+    with closing(client(roles, "reader")) as reader:
+        assert int(reader.info("clients")["logins_failed"]) == 5
+    begin = time.monotonic()
+    with closing(client(roles, "sender")) as sender:
+        sender.ping()
+    assert time.monotonic() - begin > 0.1, "the account itself waits too, from here"
+
+
+def test_wrong_secrets_over_http_are_counted_by_where_they_come_from(roles: Tier) -> None:
+    """HTTP is no way round it."""
+    connection = http.client.HTTPConnection("127.0.0.1", roles.http_port, timeout=20)
+    for _ in range(3):
+        connection.request("GET", "/v1/queues", headers={"Authorization": "Bearer keeper:wrong"})
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status == 401
+    connection.close()
+    with closing(client(roles, "reader")) as reader:
+        assert int(reader.info("clients")["logins_failed"]) == 3
+
+
+def test_strangers_have_so_many_places_of_one_address(
+    start: Callable[..., Tier], accounts_file: Path
+) -> None:
+    """A quarter of all; who logs in gives his place back."""
+    tier = start("--accounts", str(accounts_file), "--max-clients", "40")
+    strangers = [socket.create_connection(("127.0.0.1", tier.port), 20) for _ in range(10)]
+    try:
+        for stranger in strangers:
+            stranger.sendall(b"PING\r\n")
+            assert stranger.recv(100) == b"+PONG\r\n"
+        with closing(socket.create_connection(("127.0.0.1", tier.port), 20)) as one_more:
+            assert one_more.recv(200).startswith(b"-ERR too many connections from your address")
+        strangers.pop().close()
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                with closing(client(tier, "alice", "wonderland")) as alice:
+                    assert alice.ping()
+                    break
+            except redis.RedisError:
+                assert time.monotonic() < deadline
+    finally:
+        for stranger in strangers:
+            stranger.close()
+
+
+def test_http_lets_one_address_have_half_of_its_places(start: Callable[..., Tier]) -> None:
+    """Who comes beyond that is closed, and served once there is room."""
+    tier = start("--http", "127.0.0.1:0")
+    held: list[socket.socket] = []
+    try:
+        held += [socket.create_connection(("127.0.0.1", tier.http_port), 20) for _ in range(512)]
+        held[-1].sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert held[-1].recv(100).startswith(b"HTTP/1.1 200")
+        with closing(socket.create_connection(("127.0.0.1", tier.http_port), 20)) as one_more:
+            one_more.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            # It may be closed with the request unread, which is a reset.
+            with suppress(ConnectionResetError):
+                assert one_more.recv(100) == b""
+    finally:
+        for connection in held:
+            connection.close()

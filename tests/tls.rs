@@ -1,0 +1,214 @@
+//! TLS as a user has it: both tiers, HTTP, admin and the load generator, with certificates made for the test.
+
+mod support;
+
+#[path = "support/certificates.rs"]
+mod certificates;
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use certificates::{Authority, Pair};
+use posthaste_tls::{Check, Connector, Trust};
+use rustls::{ClientConnection, StreamOwned};
+use support::Server;
+
+type Encrypted = StreamOwned<ClientConnection, TcpStream>;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+fn flags<'a>(pair: &'a Pair, clients: Option<&'a Path>) -> Vec<&'a str> {
+    let mut flags = vec!["--tls-cert", text(&pair.certificate), "--tls-key", text(&pair.key)];
+    flags.extend(clients.into_iter().flat_map(|path| ["--tls-ca", text(path)]));
+    flags
+}
+
+fn connect(to: SocketAddr, authority: &Authority, own: Option<&Pair>) -> Encrypted {
+    let own = own.map(|pair| (pair.certificate.clone(), pair.key.clone()));
+    let trust = Trust { check: Check::SignerAndName, roots: Some(authority.certificate()), own };
+    let connector = Connector::open(&trust).expect("good files");
+    let socket = TcpStream::connect(to).expect("it listens");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    StreamOwned::new(connector.session(&to.to_string()).expect("a session"), socket)
+}
+
+/// Sends a line and reads an answer of as many bytes.
+fn ask(stream: &mut Encrypted, request: &str, answer: &str) {
+    stream.write_all(request.as_bytes()).and_then(|()| stream.flush()).expect("it is written");
+    let mut buffer = vec![0; answer.len()];
+    stream.read_exact(&mut buffer).expect("an answer");
+    assert_eq!(String::from_utf8_lossy(&buffer), answer);
+}
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_posthaste")).args(arguments).output().expect("it runs")
+}
+
+#[test]
+fn requests_of_every_size_are_served_over_tls() {
+    let (authority, mut body) = (Authority::new(), String::new());
+    let pair = authority.issue("server");
+    let server = Server::start("memory:", &[&flags(&pair, None)[..], &["--max-message", "2000000"]].concat());
+    let mut client = connect(server.addr(), &authority, None);
+    ask(&mut client, "QCREATE q\r\n", ":1\r\n");
+    for size in [1, 1000, 16_384, 100_000, 1_500_000] {
+        body = "x".repeat(size);
+        let request = format!("*3\r\n$4\r\nSEND\r\n$1\r\nq\r\n${size}\r\n{body}\r\n");
+        client.write_all(request.as_bytes()).expect("it is written");
+        let mut answer = [0; 4];
+        client.read_exact(&mut answer).expect("an id");
+        assert_eq!(answer[0], b':');
+    }
+    client.write_all(b"PEEK QUEUE q COUNT 5\r\n").expect("it is written");
+    let (mut all, mut buffer) = (Vec::new(), [0; 65_536]);
+    while !all.windows(body.len()).any(|window| window == body.as_bytes()) {
+        let n = client.read(&mut buffer).expect("the messages");
+        assert!(n > 0, "the end after {} bytes", all.len());
+        all.extend_from_slice(&buffer[..n]);
+    }
+}
+
+#[test]
+fn many_requests_in_one_write_are_answered_in_order() {
+    let authority = Authority::new();
+    let pair = authority.issue("server");
+    let server = Server::start("memory:", &flags(&pair, None));
+    let mut client = connect(server.addr(), &authority, None);
+    let requests: String = (0..5000).map(|i| format!("ECHO {i:05}\r\n")).collect();
+    let answers: String = (0..5000).map(|i| format!("$5\r\n{i:05}\r\n")).collect();
+    ask(&mut client, &requests, &answers);
+}
+
+#[test]
+fn the_end_of_a_session_is_said_on_both_sides() {
+    let authority = Authority::new();
+    let pair = authority.issue("server");
+    let server = Server::start("memory:", &flags(&pair, None));
+    let mut client = connect(server.addr(), &authority, None);
+    client.write_all(b"PING\r\n").expect("it is written");
+    client.conn.send_close_notify();
+    client.flush().expect("it is written");
+    let mut answers = Vec::new();
+    // An end without close_notify is an error here: what was cut off could not be told from what was whole.
+    client.read_to_end(&mut answers).expect("the server says its end");
+    assert_eq!(answers, b"+PONG\r\n");
+    let mut client = connect(server.addr(), &authority, None);
+    ask(&mut client, "PING\r\n", "+PONG\r\n");
+    server.stop();
+    assert_eq!(client.read(&mut [0; 16]).expect("the end, in words"), 0);
+}
+
+#[test]
+fn clients_without_the_right_certificate_stay_outside() {
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let (pair, ca) = (ours.issue("server"), ours.certificate());
+    let server = Server::start("memory:", &flags(&pair, Some(&ca)));
+    let late = ours.sign("late", "DNS:late", -1);
+    for own in [None, Some(theirs.issue("client")), Some(late)] {
+        let mut client = connect(server.addr(), &ours, own.as_ref());
+        let answer = client.write_all(b"PING\r\n").and_then(|()| client.read(&mut [0; 16]));
+        assert!(!matches!(answer, Ok(1..)), "{own:?} was served: {answer:?}");
+    }
+    ask(&mut connect(server.addr(), &ours, Some(&ours.issue("client"))), "PING\r\n", "+PONG\r\n");
+    assert!(server.log().contains("TLS handshake failed"), "{}", server.log());
+}
+
+#[test]
+fn plain_text_is_told_to_speak_tls_on_every_port() {
+    let authority = Authority::new();
+    let pair = authority.issue("server");
+    let queue = Server::start("memory:", &flags(&pair, None));
+    let cache = Server::start_cache(&[&flags(&pair, None)[..], &["--mock"]].concat());
+    for (to, request, word) in [
+        (queue.addr(), "PING\r\n", "-ERR this port speaks TLS"),
+        (cache.addr(), "version\r\n", "SERVER_ERROR this port speaks TLS"),
+        (cache.http(), "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 400"),
+    ] {
+        let mut stream = TcpStream::connect(to).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.write_all(request.as_bytes()).expect("it is written");
+        let mut said = Vec::new();
+        // It may be cut off by a reset behind the answer.
+        let _ = stream.read_to_end(&mut said);
+        let said = String::from_utf8_lossy(&said).into_owned();
+        assert!(said.starts_with(word) && said.contains("speaks TLS"), "{said:?}");
+    }
+}
+
+#[test]
+fn a_half_handshake_does_not_last() {
+    let authority = Authority::new();
+    let pair = authority.issue("server");
+    let server = Server::start("memory:", &flags(&pair, None));
+    let mut half = TcpStream::connect(server.addr()).expect("it listens");
+    half.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    // The head of a record whose body never comes.
+    half.write_all(&[22, 3, 1, 2, 0, 1]).expect("it is written");
+    let end = half.read(&mut [0; 16]);
+    assert!(
+        matches!(&end, Ok(0)) || end.as_ref().is_err_and(|e| e.kind() == ErrorKind::ConnectionReset),
+        "{end:?}"
+    );
+    ask(&mut connect(server.addr(), &authority, None), "PING\r\n", "+PONG\r\n");
+}
+
+#[test]
+fn a_renewed_certificate_is_taken_up_on_sighup_without_losing_anybody() {
+    let (before, after) = (Authority::new(), Authority::new());
+    let pair = before.issue("server");
+    let server = Server::start("memory:", &flags(&pair, None));
+    let mut old = connect(server.addr(), &before, None);
+    ask(&mut old, "PING\r\n", "+PONG\r\n");
+    std::fs::write(&pair.key, "nothing").expect("a file");
+    server.signal("HUP");
+    server.wait_for_log("not reloaded");
+    ask(&mut connect(server.addr(), &before, None), "PING\r\n", "+PONG\r\n");
+    after.issue("server").replace(&pair);
+    server.signal("HUP");
+    server.wait_for_log("reloaded: certificates");
+    ask(&mut connect(server.addr(), &after, None), "PING\r\n", "+PONG\r\n");
+    ask(&mut old, "PING\r\n", "+PONG\r\n");
+}
+
+#[test]
+fn admin_and_the_load_generator_speak_tls() {
+    let authority = Authority::new();
+    let (pair, own, ca) = (authority.issue("server"), authority.issue("client"), authority.certificate());
+    let server = Server::start("memory:", &flags(&pair, Some(&ca)));
+    let address = server.addr().to_string();
+    let tls =
+        ["--tls", "--tls-ca", text(&ca), "--tls-cert", text(&own.certificate), "--tls-key", text(&own.key)];
+    let reach = [&["--connect", &address][..], &tls[..]].concat();
+    let queues = run(&[&["admin", "queues"][..], &reach[..]].concat());
+    assert!(queues.status.success(), "{}", String::from_utf8_lossy(&queues.stderr));
+    let load = ["--clients", "20", "--requests", "60", "--check"];
+    let bench = run(&[&["bench", "queue"][..], &reach[..], &load].concat());
+    assert!(bench.status.success(), "{}", String::from_utf8_lossy(&bench.stderr));
+    let stranger = run(&["admin", "queues", "--connect", &address, "--tls", "--tls-ca", text(&ca)]);
+    assert_eq!(stranger.status.code(), Some(1), "without a certificate");
+    let vain = run(&["admin", "queues", "--connect", &address, "--tls-ca", text(&ca)]);
+    assert_eq!(vain.status.code(), Some(2), "{}", String::from_utf8_lossy(&vain.stderr));
+}
+
+#[test]
+fn a_certificate_without_its_key_is_refused_with_what_to_do() {
+    for (flags, said) in [
+        (&["--tls-cert", "x"][..], "--tls-key"),
+        (&["--tls-key", "x"], "--tls-cert"),
+        (&["--tls-ca", "x"], "--tls-cert and --tls-key"),
+    ] {
+        let refused = run(&[&["queue", "--store", "memory:"][..], flags].concat());
+        let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(refused.status.code() == Some(2) && error.contains(said), "{error}");
+    }
+    let refused = run(&["queue", "--store", "memory:", "--tls-cert", "/no/cert", "--tls-key", "/no/key"]);
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(1) && error.contains("cannot use /no/cert"), "{error}");
+}
