@@ -107,6 +107,7 @@ fn options(flags: &CacheFlags) -> Result<Options, String> {
         slow: flags.slow,
         window: flags.window,
         record: flags.record.clone().map(|dir| (dir, note(flags))),
+        record_requests: flags.record_requests,
     })
 }
 
@@ -244,6 +245,7 @@ fn note(flags: &CacheFlags) -> RunNote {
             "server_timeout_s": flags.server_timeout.as_secs_f64(),
             "threads": flags.threads,
             "line_limit": flags.line_limit,
+            "record_requests": flags.record_requests,
             "max_clients": flags.max_clients,
             "max_value_bytes": flags.max_value,
             "memory_limit_bytes": flags.memory_limit,

@@ -201,6 +201,9 @@ pub(crate) struct CacheFlags {
     /// Leave a record (run.json, windows.csv, latency.hlog, system.csv) in this directory, which holds none yet
     #[arg(long, value_name = "DIR")]
     pub(crate) record: Option<PathBuf>,
+    /// Record every single request too, with its six stamps and its reads from servers (requests.parquet)
+    #[arg(long, requires = "record")]
+    pub(crate) record_requests: bool,
     /// How long a graceful stop waits for requests in flight
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub(crate) drain: Duration,

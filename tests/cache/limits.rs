@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use crate::client::{Client, router};
+use crate::client::{Client, allow_files, router};
 use crate::memcached::Memcached;
 use crate::support::Server;
 
@@ -46,6 +46,30 @@ fn clients_that_ask_for_much_and_read_nothing_stay_small_and_others_are_served()
     let mut last = Client(slow.pop().expect("a client"));
     let answer = last.read_until(b"\r\nEND\r\n");
     assert_eq!(answer.windows(6).filter(|six| six == b"VALUE ").count(), 10_000);
+}
+
+#[test]
+fn an_idle_client_takes_at_most_600_bytes_and_ten_thousand_fit_into_150_mib() {
+    const CLIENTS: usize = 10_000;
+    allow_files(CLIENTS as u64 + 500);
+    let memcached = Memcached::start(&[]);
+    let server = router(&[&memcached.name()], &["--threads", "2"]);
+    Client::to(server.addr()).ask("set a 0 0 1\r\nx\r\n");
+    let mut clients = Vec::with_capacity(CLIENTS);
+    let mut grow_to = |count: usize| {
+        while clients.len() < count {
+            let mut client = Client::to(server.addr());
+            assert_eq!(client.ask("get a\r\n"), "VALUE a 0 1\r\nx\r\nEND\r\n");
+            clients.push(client);
+        }
+        resident(&server)
+    };
+    let (thousand, all) = (grow_to(1000), grow_to(CLIENTS));
+    let each = all.saturating_sub(thousand) / (CLIENTS as u64 - 1000);
+    println!("{each} bytes for each idle client, {all} bytes in all");
+    assert!(each <= 600, "{each} bytes for each idle client");
+    assert!(all <= 150 * 1024 * 1024, "{all} bytes");
+    assert_eq!(clients[CLIENTS - 1].ask("get a\r\n"), "VALUE a 0 1\r\nx\r\nEND\r\n");
 }
 
 #[test]

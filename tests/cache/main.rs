@@ -7,10 +7,12 @@ mod client;
 mod memcached;
 
 mod differential;
+mod draining;
 mod guide;
 mod limits;
 mod mixups;
 mod operation;
+mod record;
 mod reload;
 mod replicas;
 mod report;

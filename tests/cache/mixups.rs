@@ -1,7 +1,10 @@
-//! No answer ever reaches the wrong request: every key and value carries who asked and how often it had asked before,
-//! while servers are killed and stalled at random.
+//! No answer ever reaches the wrong request, and none is older than what was stored: every key and value carries who
+//! asked and how often it had asked before, while servers are killed and stalled at random.
+//!
+//! A key has one writer, which knows what it must read: nothing, or what it stored last, or something that it sent since
+//! then and of which it does not know what became.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -9,11 +12,14 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 
-use crate::client::{Client, router};
+use crate::client::{Client, allow_files, router};
 use crate::memcached::Memcached;
 
-/// Connections of one thread.
-const CONNECTIONS: usize = 64;
+/// Threads that drive clients.
+const THREADS: usize = 8;
+
+/// Connections of one thread: a thousand in all.
+const CONNECTIONS: usize = 125;
 
 /// How long each mode is tried.
 const DURATION: Duration = Duration::from_secs(5);
@@ -34,13 +40,15 @@ fn answers_of_shards_belong_to_their_requests_while_servers_die_and_stall() {
 }
 
 fn chaos(arguments: &[&str]) {
+    // All tests of this program may run at once.
+    allow_files(3 * (THREADS * CONNECTIONS) as u64 + 500);
     let mut servers = Memcached::several::<3>();
     let names: Vec<String> = servers.iter().map(Memcached::name).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let server = router(&names, &[arguments, &["--server-timeout", "100ms", "--multiget", "split"]].concat());
     let (stop, answers, errors) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
-        for number in 0..3 {
+        for number in 0..THREADS {
             let (addr, stop, answers, errors) = (server.addr(), &stop, &answers, &errors);
             scope.spawn(move || {
                 let mut talks: Vec<Talk> =
@@ -74,7 +82,7 @@ fn chaos(arguments: &[&str]) {
 
 /// What was asked and must be answered next.
 enum Open {
-    Set,
+    Set { key: String, round: u64 },
     Get(Vec<String>),
 }
 
@@ -86,12 +94,15 @@ struct Talk {
     rng: Rng,
     open: VecDeque<Open>,
     heard: Vec<u8>,
+    /// The round in which each key was stored last, as far as it was answered.
+    stored: HashMap<String, u64>,
 }
 
 impl Talk {
     fn new(addr: std::net::SocketAddr, number: usize) -> Self {
         let rng = Rng::with_seed(number as u64);
-        Self { client: Client::to(addr), number, round: 0, rng, open: VecDeque::new(), heard: Vec::new() }
+        let (open, heard, stored) = (VecDeque::new(), Vec::new(), HashMap::new());
+        Self { client: Client::to(addr), number, round: 0, rng, open, heard, stored }
     }
 
     /// Sends a few sets and gets in one go. A value says which key and round it is of.
@@ -103,7 +114,7 @@ impl Talk {
                 let key = format!("k{}-{}", self.number, self.rng.u32(..10));
                 let value = format!("{key}:{}:{}", self.round, "x".repeat(self.rng.usize(..3000)));
                 text += &format!("set {key} 0 0 {}\r\n{value}\r\n", value.len());
-                self.open.push_back(Open::Set);
+                self.open.push_back(Open::Set { key, round: self.round });
             } else {
                 let count = self.rng.usize(1..8);
                 let keys: Vec<String> =
@@ -150,16 +161,23 @@ impl Talk {
             _ if line.starts_with("SERVER_ERROR") => {
                 errors.fetch_add(1, Ordering::Relaxed);
             }
-            Open::Set => assert_eq!(line, "STORED\r\n"),
+            Open::Set { key, round } => {
+                assert_eq!(line, "STORED\r\n");
+                self.stored.insert(std::mem::take(key), *round);
+            }
             Open::Get(keys) if line.starts_with("VALUE ") => {
                 let (head, value) = line.split_once("\r\n").expect("a value");
                 let key = head.split(' ').nth(1).expect("a key");
                 let place = keys.iter().position(|asked| asked == key);
                 let place = place.unwrap_or_else(|| panic!("{key} is no answer to {keys:?}"));
+                let round = value.strip_prefix(&format!("{key}:")).and_then(|rest| rest.split(':').next());
+                let round = round.and_then(|round| round.parse::<u64>().ok());
+                let oldest = self.stored.get(key).copied().unwrap_or(1);
                 assert!(
-                    value.starts_with(&format!("{key}:")),
-                    "{head} with {}",
-                    &value[..value.len().min(40)]
+                    round.is_some_and(|round| (oldest..=self.round).contains(&round)),
+                    "{head} with {} and not of the rounds {oldest} to {}",
+                    &value[..value.len().min(40)],
+                    self.round
                 );
                 keys.drain(..=place);
                 return;

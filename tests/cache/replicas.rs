@@ -94,6 +94,13 @@ fn cas_is_decided_once_for_all_replicas() {
     for memcached in &servers {
         assert_eq!(Client::to(memcached.addr).ask("get a\r\n"), "VALUE a 0 1\r\n2\r\nEND\r\n");
     }
+    for _ in 0..3 {
+        let answer = client.ask("ms a 1 c\r\n3\r\n");
+        let given = answer.trim_end().strip_prefix("HD c").expect("a token");
+        let taken = format!("ms a 1 C{given}\r\n4\r\n");
+        assert_eq!(client.ask(&taken), "HD\r\n", "a token that a set gave is good");
+        assert_eq!(client.ask(&taken), "EX\r\n");
+    }
 }
 
 #[test]

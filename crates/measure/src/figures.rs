@@ -54,6 +54,9 @@ pub struct KindFigures {
     /// Means of all stages over all requests, which add up to the mean response, by column.
     #[serde(flatten)]
     pub stage_means_us: Named<f64>,
+    /// The mean of what is counted of every request, by column; empty when nothing is.
+    #[serde(flatten)]
+    pub counted_means: Named<f64>,
     /// Times in the stages whose distribution is kept, of the requests that passed them, and what the backend told.
     #[serde(flatten)]
     pub spreads: Named<LatencySummary>,

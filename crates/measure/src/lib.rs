@@ -31,6 +31,6 @@ pub use figures::{Figures, KindFigures, Named, Window};
 pub use meter::{Meter, Turn};
 pub use record::{Ended, Event, Record, RecordError, RunInfo};
 pub use recorder::Recorder;
-pub use scheme::Scheme;
+pub use scheme::{Counted, Scheme};
 pub use stage::{ClientStamps, Ending, Noted, Stamps, Trail};
 pub use tally::{Tallies, Tally};

@@ -20,6 +20,17 @@ pub struct Scheme {
     skips: bool,
     /// A duration inside a stage that the backend tells by itself.
     pub(crate) told: Option<&'static str>,
+    /// Something that is counted of every request.
+    pub(crate) counted: Option<Counted>,
+}
+
+/// Something that is counted of every request beside its times, by the names it has in files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// The count of one request.
+    pub each: &'static str,
+    /// Its mean over all requests.
+    pub mean: &'static str,
 }
 
 /// One stage.
@@ -54,18 +65,31 @@ impl Scheme {
     /// itself, if it does.
     #[must_use]
     pub const fn tier(kinds: &'static [&'static str], told: Option<&'static str>) -> Self {
-        Self { kinds, stamps: &TIER_STAMPS, stages: &TIER_STAGES, skips: true, told }
+        Self { kinds, stamps: &TIER_STAMPS, stages: &TIER_STAGES, skips: true, told, counted: None }
     }
 
     /// Of clients: five stamps from when the request was due to its answer parsed.
     #[must_use]
     pub const fn clients(kinds: &'static [&'static str]) -> Self {
-        Self { kinds, stamps: &CLIENT_STAMPS, stages: &CLIENT_STAGES, skips: false, told: None }
+        Self {
+            kinds,
+            stamps: &CLIENT_STAMPS,
+            stages: &CLIENT_STAGES,
+            skips: false,
+            told: None,
+            counted: None,
+        }
     }
 
     /// Whether the stamp at this place may not be taken.
     pub(crate) const fn may_lack(&self, place: usize) -> bool {
         self.skips && place != 0 && place + 1 != self.stamps.len()
+    }
+
+    /// The same, and this is counted too.
+    #[must_use]
+    pub const fn counting(self, counted: Counted) -> Self {
+        Self { counted: Some(counted), ..self }
     }
 
     /// Names of the distributions that are kept, in the order of the files; the last is always `response`.

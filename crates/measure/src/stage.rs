@@ -127,6 +127,8 @@ pub struct Noted {
     pub request_bytes: u32,
     /// The length of its answer.
     pub answer_bytes: u32,
+    /// What its scheme counts, if it counts anything.
+    pub counted: u32,
     /// Its kind's place in the scheme.
     pub kind: u8,
     /// How it ended.
@@ -138,13 +140,13 @@ impl Noted {
     #[must_use]
     pub fn new(kind: u8, ending: Ending, stamps: impl Into<Trail>) -> Self {
         let trail = stamps.into();
-        Self { trail, client: 0, told_ns: 0, request_bytes: 0, answer_bytes: 0, kind, ending }
+        Self { trail, client: 0, told_ns: 0, request_bytes: 0, answer_bytes: 0, counted: 0, kind, ending }
     }
 
     /// Whether both make the same difference to counts and distributions.
     #[inline]
     pub(crate) fn counts_as(&self, other: &Self) -> bool {
-        let of = |noted: &Self| (noted.kind, noted.ending, noted.trail, noted.told_ns);
+        let of = |noted: &Self| (noted.kind, noted.ending, noted.trail, noted.told_ns, noted.counted);
         of(self) == of(other)
     }
 }

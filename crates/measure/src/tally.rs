@@ -14,6 +14,7 @@ pub struct Tally {
     scheme: Scheme,
     endings: [u64; 3],
     stages_ns: [u64; STAGES_MAX],
+    counted: u64,
     /// In the order of the scheme's spreads, the response last.
     spreads: Box<[Distribution]>,
 }
@@ -23,7 +24,7 @@ impl Tally {
     #[must_use]
     pub fn new(scheme: Scheme) -> Self {
         let spreads = scheme.spreads().map(|_| Distribution::new()).collect();
-        Self { scheme, endings: [0; 3], stages_ns: [0; STAGES_MAX], spreads }
+        Self { scheme, endings: [0; 3], stages_ns: [0; STAGES_MAX], counted: 0, spreads }
     }
 
     /// Counts so many requests that are all like this one.
@@ -31,6 +32,7 @@ impl Tally {
     pub fn note(&mut self, noted: &Noted, times: u64) {
         let stages = noted.trail.stages();
         self.endings[noted.ending as usize] += times;
+        self.counted += u64::from(noted.counted) * times;
         let mut spreads = self.spreads.iter_mut();
         for (place, stage) in self.scheme.stages.iter().enumerate() {
             self.stages_ns[place] = self.stages_ns[place].saturating_add(stages[place].saturating_mul(times));
@@ -60,6 +62,7 @@ impl Tally {
         for (sum, stage) in self.stages_ns.iter_mut().zip(other.stages_ns) {
             *sum = sum.saturating_add(stage);
         }
+        self.counted += other.counted;
         for (mine, theirs) in self.spreads.iter_mut().zip(&other.spreads) {
             mine.add(theirs);
         }
@@ -93,6 +96,7 @@ impl Tally {
     pub fn figures(&self, kind: &'static str, length_s: f64) -> KindFigures {
         let requests = self.requests();
         let means = self.scheme.stages.iter().zip(self.stages_ns);
+        let counted = self.scheme.counted.map(|counted| (counted.mean, ratio(self.counted, requests)));
         let mut spreads: Vec<_> = self.distributions().map(|(name, d)| (name, d.summary())).collect();
         let response = spreads.pop().map(|(_, response)| response).unwrap_or_default();
         KindFigures {
@@ -105,6 +109,7 @@ impl Tally {
             stage_means_us: Named(
                 means.map(|(stage, ns)| (stage.mean, ratio(ns, requests) / 1000.0)).collect(),
             ),
+            counted_means: Named(counted.into_iter().collect()),
             spreads: Named(spreads),
             response,
         }
@@ -113,6 +118,7 @@ impl Tally {
     fn reset(&mut self) {
         self.endings = [0; 3];
         self.stages_ns = [0; STAGES_MAX];
+        self.counted = 0;
         self.spreads.iter_mut().for_each(Distribution::reset);
     }
 }

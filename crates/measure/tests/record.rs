@@ -11,10 +11,11 @@ use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use parquet::file::reader::SerializedFileReader;
 use parquet::record::Field;
 use posthaste_measure::{
-    Clock, Ended, Ending, Event, Meter, Noted, Record, RecordError, RunInfo, Scheme, Stamps, Turn,
+    Clock, Counted, Ended, Ending, Event, Meter, Noted, Record, RecordError, RunInfo, Scheme, Stamps, Turn,
 };
 
-const TIER: Scheme = Scheme::tier(&["send", "pop", "login"], Some("statement"));
+const TIER: Scheme = Scheme::tier(&["send", "pop", "login"], Some("statement"))
+    .counting(Counted { each: "reads", mean: "reads_mean" });
 
 fn info(clock: Clock) -> RunInfo {
     RunInfo {
@@ -53,6 +54,7 @@ fn recorded(dir: &Path) -> Vec<Turn> {
                     told_ns: step,
                     request_bytes: 50,
                     answer_bytes: 5,
+                    counted: 2 + (i % 2) as u32,
                     ..Noted::new((i % 2) as u8, Ending::Ok, served)
                 }),
                 1 => {}
@@ -91,6 +93,11 @@ fn the_windows_are_rows_of_equal_width_with_units_in_their_columns() {
     let requests: Vec<_> = (1..rows.len()).map(|row| cell(row, "requests")).collect();
     assert_eq!(requests, ["20", "20", "40", "0", "40", "40"]);
     assert_eq!(cell(3, "response_mean_us"), format!("{:.3}", turns[0].window.figures.all.response.mean_us));
+    assert_eq!(
+        (cell(1, "reads_mean"), cell(2, "reads_mean"), cell(3, "reads_mean")),
+        ("2.000", "3.000", "2.500")
+    );
+    assert_eq!((cell(4, "reads_mean"), cell(6, "reads_mean")), ("", "0.000"));
     assert_eq!(cell(4, "response_p99_us"), "", "no request, no figure");
     assert_eq!((cell(5, "errors"), cell(5, "service_count"), cell(5, "service_max_us")), ("40", "0", ""));
     assert_eq!((cell(1, "line_length"), cell(3, "line_length"), cell(6, "line_length")), ("", "0", "2"));
@@ -201,6 +208,7 @@ fn every_request_is_a_row_with_its_stamps_in_order_and_empty_cells_where_it_did_
         ("answered_ns", Field::Long(2_401)),
         ("replied_ns", Field::Long(3_101)),
         ("statement_ns", Field::Long(700)),
+        ("reads", Field::Int(3)),
     ];
     assert_eq!(rows[0], expected.map(|(name, field)| (name.to_owned(), field)).into());
     let refused = &rows[79];

@@ -181,7 +181,7 @@ impl World {
     fn new(layout: &Layout, eject: bool) -> Self {
         let fleet = Arc::new(Fleet::new(layout, eject).expect("addresses"));
         let mut router = Router::new(Arc::clone(&fleet), 0);
-        (0..CLIENTS).for_each(|client| router.enter(client));
+        (0..CLIENTS).for_each(|client| router.enter(client, client as u64));
         let (open, later) = (Default::default(), Default::default());
         let servers = Default::default();
         Self { fleet, router, servers, open, later, heard: Default::default(), next: 0, errors: 0 }
@@ -409,7 +409,7 @@ proptest! {
         for (i, event) in events.iter().enumerate() {
             if i == at {
                 world.router.leave(1);
-                world.router.enter(1);
+                world.router.enter(1, CLIENTS as u64);
                 world.open[1].clear();
                 world.later[1].clear();
                 world.heard[1].clear();

@@ -134,6 +134,9 @@ fn schema(scheme: &Scheme) -> ParquetResult<TypePtr> {
     if let Some(told) = scheme.told {
         columns.push(number(&format!("{told}_ns"), Physical::INT64, Repetition::OPTIONAL)?);
     }
+    if let Some(counted) = scheme.counted {
+        columns.push(number(counted.each, Physical::INT32, Repetition::REQUIRED)?);
+    }
     let columns = columns.into_iter().map(Arc::new).collect();
     Type::group_type_builder("request").with_fields(columns).build().map(Arc::new)
 }
@@ -147,6 +150,7 @@ struct Columns {
     answer_bytes: Vec<i32>,
     stamps: Vec<Times>,
     told: Option<Times>,
+    counted: Option<Vec<i32>>,
 }
 
 /// A column of words from a short list.
@@ -173,6 +177,7 @@ impl Columns {
             answer_bytes: Vec::new(),
             stamps: stamps.collect(),
             told: scheme.told.map(|_| Times::new(true)),
+            counted: scheme.counted.map(|_| Vec::new()),
         }
     }
 
@@ -192,6 +197,9 @@ impl Columns {
         if let Some(told) = &mut self.told {
             told.take(rows.iter().map(|row| row.told_ns));
         }
+        if let Some(counted) = &mut self.counted {
+            counted.extend(rows.iter().map(|row| row.counted.cast_signed()));
+        }
     }
 
     fn write(&mut self, group: &mut SerializedRowGroupWriter<'_, File>) -> ParquetResult<()> {
@@ -202,6 +210,9 @@ impl Columns {
         put::<Int32Type>(group, &mut self.answer_bytes, None)?;
         for times in self.stamps.iter_mut().chain(&mut self.told) {
             put::<Int64Type>(group, &mut times.values, times.levels.as_mut())?;
+        }
+        if let Some(counted) = &mut self.counted {
+            put::<Int32Type>(group, counted, None)?;
         }
         Ok(())
     }

@@ -47,6 +47,7 @@ impl WindowTable {
 fn head(all: &KindFigures, gauges: &[&str]) -> String {
     let mut head = "start_s,length_s,kind,requests,ok,null,errors,requests_per_s".to_owned();
     all.stage_means_us.iter().for_each(|(column, _)| head.extend([",", column]));
+    all.counted_means.iter().for_each(|(column, _)| head.extend([",", column]));
     for (stage, _) in all.all_spreads() {
         let _ = write!(head, ",{stage}_count");
         for figure in ["mean", "p50", "p90", "p99", "p99_9", "max"] {
@@ -61,20 +62,21 @@ fn head(all: &KindFigures, gauges: &[&str]) -> String {
 fn kind_cells(row: &mut String, kind: &KindFigures) {
     let KindFigures { kind: name, requests, ok, null, errors, requests_per_s, .. } = kind;
     let _ = write!(row, "{name},{requests},{ok},{null},{errors},{requests_per_s:.3}");
-    kind.stage_means_us.iter().for_each(|(_, mean_us)| microseconds(row, *requests, [*mean_us]));
+    let means = kind.stage_means_us.iter().chain(kind.counted_means.iter());
+    means.for_each(|(_, mean)| over(row, *requests, [*mean]));
     for (_, LatencySummary { count, mean_us, p50_us, p90_us, p99_us, p99_9_us, max_us }) in kind.all_spreads()
     {
         let _ = write!(row, ",{count}");
-        microseconds(row, *count, [*mean_us, *p50_us, *p90_us, *p99_us, *p99_9_us, *max_us]);
+        over(row, *count, [*mean_us, *p50_us, *p90_us, *p99_us, *p99_9_us, *max_us]);
     }
 }
 
-/// Cells of figures over `count` durations; empty when there was none.
-fn microseconds<const N: usize>(row: &mut String, count: u64, figures_us: [f64; N]) {
-    for us in figures_us {
+/// Cells of figures over so many requests; empty when there was none.
+fn over<const N: usize>(row: &mut String, count: u64, figures: [f64; N]) {
+    for figure in figures {
         row.push(',');
         if count > 0 {
-            let _ = write!(row, "{us:.3}");
+            let _ = write!(row, "{figure:.3}");
         }
     }
 }

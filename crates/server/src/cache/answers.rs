@@ -11,6 +11,8 @@ use super::limits;
 /// One client's line.
 #[derive(Default)]
 struct Client {
+    /// Its number, which is never used twice.
+    number: u64,
     line: VecDeque<u32>,
     output: Vec<u8>,
     held: usize,
@@ -40,11 +42,18 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// A client took this slot.
-    pub fn enter(&mut self, slot: usize) {
+    /// A client of this number took this slot.
+    pub fn enter(&mut self, slot: usize, number: u64) {
         if slot >= self.clients.len() {
             self.clients.resize_with(slot + 1, Client::default);
         }
+        self.clients[slot].number = number;
+    }
+
+    /// The number of the client in this slot.
+    #[must_use]
+    pub fn number(&self, slot: usize) -> u64 {
+        self.clients[slot].number
     }
 
     /// The client left: its requests.

@@ -27,8 +27,8 @@ pub trait Engine {
     /// A turn begins.
     fn begin(&mut self, now: u64);
 
-    /// A client took a slot.
-    fn enter(&mut self, slot: usize);
+    /// A client came.
+    fn enter(&mut self, asker: Asker);
 
     /// It left.
     fn leave(&mut self, slot: usize);
@@ -39,8 +39,8 @@ pub trait Engine {
     /// A request whose value is too large and not there.
     fn refuse_too_large(&mut self, asker: Asker, request: &Request, input: &[u8]) -> Asked;
 
-    /// Words of our own for a client, in its turn.
-    fn say(&mut self, slot: usize, words: &[u8]);
+    /// Words of our own for a client, in its turn, who sent so many bytes.
+    fn say(&mut self, asker: Asker, words: &[u8], request_bytes: usize);
 
     /// Something happened to the socket of this server.
     fn note(&mut self, server: usize, event: &Event);

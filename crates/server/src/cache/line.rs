@@ -32,6 +32,8 @@ pub struct Task {
     pub ending: Ending,
     /// When it passed each station.
     pub stamps: Stamps,
+    /// Reads from servers that it took.
+    pub server_reads: u32,
 }
 
 impl Task {
@@ -48,6 +50,7 @@ impl Task {
             kind: 0,
             ending: Ending::Ok,
             stamps: Stamps::default(),
+            server_reads: 0,
         }
     }
 
@@ -57,6 +60,7 @@ impl Task {
             buffer.clear();
             buffer.shrink_to(limits::BUFFER_BYTES_KEPT);
         }
+        self.server_reads = 0;
     }
 }
 

@@ -267,7 +267,7 @@ impl<E: Engine> Network<E> {
             self.look_at.get_or_insert_with(|| Instant::now() + LOOK_EVERY);
         }
         entry.insert(client);
-        self.engine.enter(slot);
+        self.engine.enter(Asker { slot, number });
         self.list_ready(slot);
     }
 
@@ -385,7 +385,7 @@ impl<E: Engine> Network<E> {
             }
             Decoded::Refused { answer, end, swallow } => {
                 client.swallow = swallow;
-                self.engine.say(asker.slot, answer.unwrap_or_default());
+                self.engine.say(asker, answer.unwrap_or_default(), end);
                 Some(end)
             }
             Decoded::TooLarge { request, end, swallow } => {
@@ -397,7 +397,7 @@ impl<E: Engine> Network<E> {
             }
             Decoded::Close { answer } => {
                 client.life = Life::Closing;
-                self.engine.say(asker.slot, answer.unwrap_or_default());
+                self.engine.say(asker, answer.unwrap_or_default(), input.len());
                 self.engine.answers().touch(asker.slot);
                 Some(input.len())
             }
@@ -540,9 +540,15 @@ impl<E: Engine> Network<E> {
         let replied = self.hall.clock.stamp();
         for mut done in self.engine.finished().drain(..) {
             done.stamps.replied = replied;
-            let noted = Noted::new(done.kind, done.ending, done.stamps);
+            let noted = Noted {
+                client: done.client,
+                request_bytes: done.request_bytes,
+                answer_bytes: done.answer_bytes,
+                counted: done.server_reads,
+                ..Noted::new(done.kind, done.ending, done.stamps)
+            };
             if let Some(slow) = &self.hall.slow {
-                tell_slow(slow, done.client.and_then(|slot| self.clients.get(slot)), &noted);
+                tell_slow(slow, done.slot.and_then(|slot| self.clients.get(slot)), &noted);
             }
             self.recorder.note(noted);
         }

@@ -49,13 +49,19 @@ impl Pipelined {
 
     fn receive_from(&mut self, server: usize, buffer: &mut [u8]) -> Result<(), Failed> {
         let link = &mut self.links[server];
-        let n = link.read(buffer)?;
-        let now = self.hall.clock.stamp();
-        self.router.now = now.max(self.router.now);
-        if link.input.is_empty() {
-            let used = self.router.feed(server, &buffer[..n]).map_err(|_| Failed)?;
-            link.keep(&buffer[used..n]);
-        } else if n > 0 {
+        // The beginning of a reply is moved before what comes, unless it is long: replies are many and beginnings few.
+        let kept = if link.input.len() < buffer.len() / 2 { link.input.len() } else { 0 };
+        buffer[..kept].copy_from_slice(&link.input[..kept]);
+        let n = link.read(&mut buffer[kept..])?;
+        self.router.now = self.hall.clock.stamp().max(self.router.now);
+        if n == 0 {
+            return Ok(());
+        }
+        if kept == link.input.len() {
+            link.used(kept);
+            let used = self.router.feed(server, &buffer[..kept + n]).map_err(|_| Failed)?;
+            link.keep(&buffer[used..kept + n]);
+        } else {
             link.keep(&buffer[..n]);
             let used = self.router.feed(server, &link.input).map_err(|_| Failed)?;
             link.used(used);
@@ -113,16 +119,16 @@ impl Engine for Pipelined {
         self.links.resize_with(self.router.servers().len(), Link::default);
     }
 
-    fn enter(&mut self, slot: usize) {
-        self.router.enter(slot);
+    fn enter(&mut self, asker: Asker) {
+        self.router.enter(asker.slot, asker.number);
     }
 
     fn leave(&mut self, slot: usize) {
         self.router.leave(slot);
     }
 
-    fn ask(&mut self, asker: Asker, request: &Request, input: &[u8], _: usize) -> Asked {
-        self.router.ask(asker.slot, request, input, self.router.now)
+    fn ask(&mut self, asker: Asker, request: &Request, input: &[u8], end: usize) -> Asked {
+        self.router.ask(asker.slot, request, &input[..end], self.router.now)
     }
 
     fn refuse_too_large(&mut self, asker: Asker, request: &Request, input: &[u8]) -> Asked {
@@ -130,8 +136,8 @@ impl Engine for Pipelined {
         Asked::Taken
     }
 
-    fn say(&mut self, slot: usize, words: &[u8]) {
-        self.router.say(slot, words, self.router.now);
+    fn say(&mut self, asker: Asker, words: &[u8], request_bytes: usize) {
+        self.router.say_to(asker.slot, words, request_bytes, self.router.now);
     }
 
     fn note(&mut self, server: usize, event: &Event) {

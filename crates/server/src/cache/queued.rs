@@ -70,8 +70,8 @@ impl Engine for Queued {
         self.now = now;
     }
 
-    fn enter(&mut self, slot: usize) {
-        self.answers.enter(slot);
+    fn enter(&mut self, asker: Asker) {
+        self.answers.enter(asker.slot, asker.number);
     }
 
     fn leave(&mut self, slot: usize) {
@@ -89,23 +89,39 @@ impl Engine for Queued {
         self.hand_on(asker, request, &input[..request.line.len as usize], true)
     }
 
-    fn say(&mut self, slot: usize, words: &[u8]) {
-        self.answers.write(slot, words);
-        let stamps = Stamps { received: self.now, ..Stamps::default() };
-        self.finished.push(Finished { kind: kind::OTHER, ending: Ending::Error, stamps, client: Some(slot) });
+    fn say(&mut self, asker: Asker, words: &[u8], request_bytes: usize) {
+        self.answers.write(asker.slot, words);
+        self.finished.push(Finished {
+            kind: kind::OTHER,
+            ending: Ending::Error,
+            stamps: Stamps { received: self.now, ..Stamps::default() },
+            slot: Some(asker.slot),
+            client: asker.number,
+            request_bytes: request_bytes as u32,
+            answer_bytes: words.len() as u32,
+            server_reads: 0,
+        });
     }
 
     fn note(&mut self, _: usize, _: &Event) {}
 
     fn take_back(&mut self, mut task: Box<Task>, is_there: bool) {
         self.under_way -= 1;
+        let (slot, client) = task.client;
         if is_there {
-            let (slot, _) = task.client;
             self.answers.write(slot, &task.answer);
             self.answers.fence(slot, false);
         }
-        let client = is_there.then_some(task.client.0);
-        self.finished.push(Finished { kind: task.kind, ending: task.ending, stamps: task.stamps, client });
+        self.finished.push(Finished {
+            kind: task.kind,
+            ending: task.ending,
+            stamps: task.stamps,
+            slot: is_there.then_some(slot),
+            client,
+            request_bytes: task.bytes.len() as u32,
+            answer_bytes: task.answer.len() as u32,
+            server_reads: task.server_reads,
+        });
         if self.spare.len() < limits::SPARE_MAX {
             task.reset();
             self.spare.push(task);

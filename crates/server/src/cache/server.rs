@@ -10,7 +10,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use mio::Poll;
-use posthaste_measure::{Clock, Figures, Meter, Record, RecordError, RunInfo, Scheme};
+use posthaste_measure::{Clock, Counted, Figures, Meter, Record, RecordError, RunInfo, Scheme};
 use posthaste_tls::{Acceptor, ServerFiles, TlsError, Trust};
 use posthaste_wire::memcached::decode::Limits;
 
@@ -38,8 +38,9 @@ use crate::slow::SlowLog;
 /// What a client is told that speaks plain text where TLS is spoken.
 const SPEAK_TLS: &[u8] = b"SERVER_ERROR this port speaks TLS: connect with it\r\n";
 
-/// What is measured: the six stamps of a tier, by kind of request.
-const SCHEME: Scheme = Scheme::tier(kind::NAMES, None);
+/// What is measured: the six stamps of a tier, by kind of request; and how many reads from servers each one took.
+const SCHEME: Scheme =
+    Scheme::tier(kind::NAMES, None).counting(Counted { each: "server_reads", mean: "server_reads_mean" });
 
 /// How to run a cache tier.
 #[derive(Clone, Debug)]
@@ -78,6 +79,8 @@ pub struct Options {
     pub window: Duration,
     /// Where to leave a record.
     pub record: Option<(PathBuf, RunNote)>,
+    /// With a record: every single request stands in it.
+    pub record_requests: bool,
 }
 
 /// Why a cache tier could not be started.
@@ -153,8 +156,10 @@ impl Server {
             binder::open(&options.listen, options.http, tls.as_ref(), options.reuse_port)
                 .map_err(StartError::Listen)?;
         let record = begin_record(&options, clock)?;
+        let backlog = record.as_ref().and_then(Record::backlog);
+        let meter = Meter::new(SCHEME, options.window, clock, backlog);
         let polls = (0..options.threads).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
-        let hall = Arc::new(furnish(&options, fleet, &polls, clock)?);
+        let hall = Arc::new(furnish(&options, fleet, &polls, meter)?);
         let weak = Arc::downgrade(&hall);
         // Nobody has told before: the fleet is new.
         let _ = hall
@@ -238,17 +243,17 @@ fn begin_record(options: &Options, clock: Clock) -> Result<Option<Record>, Start
         window: options.window,
         clock,
         scheme: SCHEME,
-        requests: false,
+        requests: options.record_requests,
     };
     Record::create(dir, info).map(Some).map_err(StartError::Record)
 }
 
-fn furnish(options: &Options, fleet: Fleet, polls: &[Poll], clock: Clock) -> io::Result<Hall> {
+fn furnish(options: &Options, fleet: Fleet, polls: &[Poll], meter: Arc<Meter>) -> io::Result<Hall> {
     Ok(Hall {
         fleet: Arc::new(fleet),
         line: Line::new(options.line_requests_max),
-        meter: Meter::new(SCHEME, options.window, clock, None),
-        clock,
+        clock: meter.clock(),
+        meter,
         mailboxes: polls.iter().map(network::mailbox).collect::<io::Result<Vec<_>>>()?,
         limits: Limits { value_bytes: options.value_bytes_max, line_bytes: limits::LINE_BYTES_MAX },
         server_timeout: options.server_timeout,

@@ -40,7 +40,7 @@ impl Worker {
     #[must_use]
     pub fn new(number: usize, hall: Arc<Hall>) -> Self {
         let mut router = Router::new(Arc::clone(&hall.fleet), number as u16);
-        router.enter(CLIENT);
+        router.enter(CLIENT, 0);
         let (links, inputs, used) = (Vec::new(), Vec::new(), Vec::new());
         Self { hall, router, links, inputs, used, buffer: vec![0; limits::READ_BYTES] }
     }
@@ -84,7 +84,7 @@ impl Worker {
         }
         // The line's stamps are the task's; those between, the router's.
         for done in self.router.finished.drain(..) {
-            task.ending = done.ending;
+            (task.ending, task.server_reads) = (done.ending, done.server_reads);
             (task.stamps.sent, task.stamps.answered) = (done.stamps.sent, done.stamps.answered);
         }
     }

@@ -80,6 +80,8 @@ pub(super) struct Aim {
 #[derive(Default)]
 pub(super) struct Exchange {
     pub(super) client: usize,
+    /// Its client's number, for the record.
+    pub(super) number: u64,
     /// The table that it goes by, among the router's.
     pub(super) table: u16,
     pub(super) aim: Aim,
@@ -106,6 +108,11 @@ pub(super) struct Exchange {
     /// None: well.
     pub(super) ending: Option<Ending>,
     pub(super) stamps: Stamps,
+    pub(super) request_bytes: u32,
+    pub(super) answer_bytes: u32,
+    /// Reads from servers that brought something for it, and the last of them.
+    pub(super) reads: u32,
+    pub(super) last_read: u64,
     pub(super) claim: Option<Claim>,
     /// Of a get: its keys.
     pub(super) keys: Vec<Span>,
@@ -142,6 +149,7 @@ impl Exchange {
         (self.pending, self.tries, self.done, self.over, self.is_own) = (0, 0, false, false, false);
         (self.falls_through, self.is_second, self.copies, self.aim) = (false, false, 0, Aim::default());
         (self.plan, self.ending, self.stamps) = (Plan::Gather, None, Stamps::default());
+        (self.answer_bytes, self.reads, self.last_read) = (0, 0, 0);
     }
 
     /// Whether it changes what servers hold under its key.
@@ -154,6 +162,14 @@ impl Exchange {
     pub(super) fn values(&self) -> usize {
         let is_meta = self.request.is_some_and(|request| request.verb == Verb::MetaGet);
         if is_meta { 1 } else { self.keys.len().min(limits::KEYS_PER_STEP) }
+    }
+
+    /// A read from a server brought something for it.
+    pub(super) fn note_read(&mut self, read: u64) {
+        if self.last_read != read {
+            self.last_read = read;
+            self.reads += 1;
+        }
     }
 
     /// The bytes of a reply.

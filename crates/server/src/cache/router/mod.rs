@@ -75,7 +75,15 @@ pub struct Finished {
     /// When it passed the stations, but the last.
     pub stamps: Stamps,
     /// Its client's slot; none when the client is gone.
-    pub client: Option<usize>,
+    pub slot: Option<usize>,
+    /// The number of its client.
+    pub client: u64,
+    /// Its length.
+    pub request_bytes: u32,
+    /// The length of its answer.
+    pub answer_bytes: u32,
+    /// Reads from servers that brought something of its replies.
+    pub server_reads: u32,
 }
 
 /// How the reply to a command looks.
@@ -139,6 +147,10 @@ pub struct Router {
     pub now: u64,
     /// A claim was released that others wait for.
     pub claim_released: bool,
+    /// Length of the request that is being taken.
+    asked_bytes: u32,
+    /// Reads from servers so far.
+    reads: u64,
     lanes: Vec<Lane>,
     exchanges: Vec<Exchange>,
     free: Vec<u32>,
@@ -170,6 +182,8 @@ impl Router {
             finished: Vec::new(),
             now: 0,
             claim_released: false,
+            asked_bytes: 0,
+            reads: 0,
             lanes: Vec::new(),
             exchanges: Vec::new(),
             free: Vec::new(),
@@ -224,8 +238,9 @@ impl Router {
         &self.tables[usize::from(self.exchanges[id as usize].table)].table
     }
 
-    /// Takes a request of a client, which stands at the beginning of `input`.
+    /// Takes a request of a client: all of `input`.
     pub fn ask(&mut self, client: usize, request: &Request, input: &[u8], received: u64) -> Asked {
+        self.asked_bytes = input.len() as u32;
         let silent = request.noreply.is_some();
         let settings = self.table().settings;
         let answer: &[u8] = match request.verb {
@@ -303,15 +318,22 @@ impl Router {
         asked
     }
 
-    /// Answers a client in its turn with these words, which need no server.
-    pub fn say(&mut self, client: usize, answer: &[u8], received: u64) {
+    /// Answers a client's request of so many bytes in its turn with these words, which need no server.
+    pub fn say_to(&mut self, client: usize, answer: &[u8], request_bytes: usize, received: u64) {
+        self.asked_bytes = request_bytes as u32;
+        self.say(client, answer, received);
+    }
+
+    /// The same for the request that is being taken.
+    fn say(&mut self, client: usize, answer: &[u8], received: u64) {
         let is_error = posthaste_wire::memcached::reply::is_error(answer);
         let ending = if is_error { Ending::Error } else { Ending::Ok };
         self.answer_here(client, kind::OTHER, ending, received, |out| out.extend_from_slice(answer));
     }
 
-    /// A value too large was announced; what is stored under the key is no longer what the client wants there.
+    /// A value too large was announced, which does not come; what is stored under the key is no longer what the client wants there.
     pub fn refuse_too_large(&mut self, client: usize, request: &Request, input: &[u8], received: u64) {
+        self.asked_bytes = request.line.len;
         let silent = request.noreply.is_some();
         let table = self.table();
         let route = plain_key(request, input, |key| table.route(request.verb, key));
@@ -360,28 +382,36 @@ impl Router {
         received: u64,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
-        let stamps = Stamps { received, ..Stamps::default() };
-        if self.answers.is_waiting(client) {
+        let bytes = if self.answers.is_waiting(client) {
             let id = self.new_exchange();
             let exchange = self.exchange(id);
             (exchange.client, exchange.done, exchange.over) = (client, true, true);
             write(&mut exchange.answer);
             let bytes = exchange.answer.len();
-            self.answers.hold(client, bytes);
             self.answers.line_up(client, id, 0);
+            bytes
         } else {
             let out = self.answers.output(client);
             let before = out.len();
             write(out);
-            let bytes = out.len() - before;
-            self.answers.hold(client, bytes);
-        }
-        self.finished.push(Finished { kind, ending, stamps, client: Some(client) });
+            out.len() - before
+        };
+        self.answers.hold(client, bytes);
+        self.finished.push(Finished {
+            kind,
+            ending,
+            stamps: Stamps { received, ..Stamps::default() },
+            slot: Some(client),
+            client: self.answers.number(client),
+            request_bytes: self.asked_bytes,
+            answer_bytes: bytes as u32,
+            server_reads: 0,
+        });
     }
 
     /// A client is there, in this slot.
-    pub fn enter(&mut self, client: usize) {
-        self.answers.enter(client);
+    pub fn enter(&mut self, client: usize, number: u64) {
+        self.answers.enter(client, number);
     }
 
     /// A client is gone. What it asked goes on, for the sake of the servers; nobody gets the answers.
@@ -467,8 +497,10 @@ impl Router {
     /// A new exchange that keeps these bytes, the first ones of the request. It stands in no line yet.
     fn begin(&mut self, client: usize, request: &Request, kept: &[u8], received: u64) -> u32 {
         let id = self.new_exchange();
+        let (number, request_bytes) = (self.answers.number(client), self.asked_bytes);
         let exchange = self.exchange(id);
-        exchange.client = client;
+        (exchange.client, exchange.number) = (client, number);
+        exchange.request_bytes = request_bytes;
         exchange.request = Some(*request);
         exchange.kind = kind::kind(request);
         exchange.bytes.extend_from_slice(kept);
@@ -542,10 +574,17 @@ impl Router {
         }
         exchange.done = true;
         exchange.stamps.answered = answered;
-        let (kind, ending, stamps) = (exchange.kind, exchange.ending.unwrap_or(Ending::Ok), exchange.stamps);
-        let client = (exchange.client != NOBODY).then_some(exchange.client);
         if !exchange.is_own {
-            self.finished.push(Finished { kind, ending, stamps, client });
+            self.finished.push(Finished {
+                kind: exchange.kind,
+                ending: exchange.ending.unwrap_or(Ending::Ok),
+                stamps: exchange.stamps,
+                slot: (exchange.client != NOBODY).then_some(exchange.client),
+                client: exchange.number,
+                request_bytes: exchange.request_bytes,
+                answer_bytes: exchange.answer_bytes,
+                server_reads: exchange.reads,
+            });
         }
         match exchange.client {
             NOBODY => {}

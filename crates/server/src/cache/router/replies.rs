@@ -23,11 +23,15 @@ impl Router {
     /// It is not what the server was asked for.
     pub fn feed(&mut self, server: usize, input: &[u8]) -> Result<usize, Broken> {
         let mut used = 0;
+        self.reads += 1;
         while used < input.len() {
             let rest = &input[used..];
             let (piece, end) = match reply::next(rest) {
                 piece @ (Piece::Value { end, .. } | Piece::Line { end }) => (piece, end),
-                Piece::NeedBytes(_) => break,
+                Piece::NeedBytes(_) => {
+                    self.note_read(server);
+                    break;
+                }
                 Piece::Malformed => return Err(Broken),
             };
             self.take_piece(server, piece, &rest[..end])?;
@@ -36,8 +40,16 @@ impl Router {
         Ok(used)
     }
 
+    /// The read brought something for whom this server answers next.
+    fn note_read(&mut self, server: usize) {
+        if let Some(expected) = self.lanes[server].expected.front() {
+            self.exchanges[expected.exchange as usize].note_read(self.reads);
+        }
+    }
+
     fn take_piece(&mut self, server: usize, piece: Piece, bytes: &[u8]) -> Result<(), Broken> {
         let expected = *self.lanes[server].expected.front().ok_or(Broken)?;
+        self.exchanges[expected.exchange as usize].note_read(self.reads);
         let is_value = matches!(piece, Piece::Value { .. });
         let is_aside = expected.part == ASIDE;
         let is_whole = match (expected.shape, piece) {
@@ -113,6 +125,7 @@ impl Router {
         if client == NOBODY {
             exchange.answer.clear();
         } else {
+            exchange.answer_bytes += bytes.len() as u32;
             self.answers.hold(client, bytes.len());
             self.answers.note_value(client, bytes.len());
         }
@@ -232,6 +245,7 @@ impl Router {
             _ => Cow::Borrowed(bytes),
         };
         let bytes = &*restored;
+        exchange.answer_bytes += bytes.len() as u32;
         if self.answers.is_first(exchange.client, id) {
             self.answers.write(exchange.client, bytes);
         } else {

@@ -212,7 +212,7 @@ pub(super) fn decides(request: &Request, input: &[u8]) -> bool {
         Verb::Set | Verb::Delete | Verb::Touch => false,
         // Leases and tokens live on one server.
         Verb::MetaGet => has(b"cNR"),
-        Verb::MetaSet => has(b"CIM"),
+        Verb::MetaSet => has(b"cCIM"),
         Verb::MetaDelete => has(b"CI"),
         _ => true,
     }

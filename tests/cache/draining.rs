@@ -1,0 +1,77 @@
+//! A stop under load: what was asked before it is answered, whole and in order, and every connection ends where an
+//! answer ends.
+
+use std::io::{Read as _, Write as _};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use crate::client::{Client, router};
+use crate::memcached::Memcached;
+
+const CLIENTS: u64 = 40;
+
+#[test]
+fn a_stop_under_load_answers_what_was_asked_and_cuts_no_answer() {
+    for mode in [&["--workers", "pipelined"][..], &["--workers", "4"], &["--writes", "owner"]] {
+        let servers = Memcached::several::<2>();
+        let names = [servers[0].name(), servers[1].name()];
+        let server = router(&[&names[0], &names[1]], &[mode, &["--threads", "2"]].concat());
+        let stopping = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let (addr, stopping) = (server.addr(), &stopping);
+            for number in 0..CLIENTS {
+                scope.spawn(move || talk(addr, number, stopping));
+            }
+            thread::sleep(Duration::from_millis(400));
+            stopping.store(true, Ordering::SeqCst);
+            assert!(server.stop().success(), "{mode:?}");
+        });
+    }
+}
+
+/// Asks until the connection ends; nothing of what was asked before the stop may be missing then.
+fn talk(addr: SocketAddr, number: u64, stopping: &AtomicBool) {
+    let (mut client, mut rng) = (Client::to(addr), Rng::with_seed(number));
+    let value = "x".repeat(2000);
+    let mut rounds = 0;
+    loop {
+        let (mut text, mut expected) = (String::new(), String::new());
+        for _ in 0..rng.usize(1..6) {
+            rounds += 1;
+            let set = format!(
+                "set k{number} 0 0 {}\r\n{rounds}{value}\r\n",
+                value.len() + rounds.to_string().len()
+            );
+            text += &format!("{set}get k{number}\r\n");
+            expected += &format!("STORED\r\nVALUE{}END\r\n", &set[3..].replacen(" 0 0 ", " 0 ", 1));
+        }
+        let is_sent = client.0.write_all(text.as_bytes()).is_ok();
+        // On this machine what was sent has arrived.
+        let must_be_answered = is_sent && !stopping.load(Ordering::SeqCst);
+        let heard = hear(&mut client, expected.len());
+        assert!(expected.starts_with(&heard), "client {number} heard {heard:?}");
+        if heard.len() == expected.len() {
+            continue;
+        }
+        assert!(!must_be_answered, "client {number} has {} of {} bytes", heard.len(), expected.len());
+        let ends_whole = heard.is_empty() || heard.ends_with("STORED\r\n") || heard.ends_with("\r\nEND\r\n");
+        assert!(ends_whole, "client {number}: an answer was cut");
+        return;
+    }
+}
+
+/// So many bytes, or fewer if the connection ends.
+fn hear(client: &mut Client, bytes: usize) -> String {
+    let (mut heard, mut buffer) = (Vec::new(), [0; 65536]);
+    while heard.len() < bytes {
+        match client.0.read(&mut buffer) {
+            Ok(n) if n > 0 => heard.extend_from_slice(&buffer[..n]),
+            _ => break,
+        }
+    }
+    String::from_utf8(heard).expect("text")
+}

@@ -1,0 +1,104 @@
+//! The record of a run: every request with whose it was, its lengths, its stamps, and its reads from servers.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::Path;
+
+use parquet::file::reader::SerializedFileReader;
+use parquet::record::Field;
+
+use crate::client::{Client, router};
+use crate::memcached::Memcached;
+
+/// One row of `requests.parquet`.
+struct Row(BTreeMap<String, Field>);
+
+impl Row {
+    fn number(&self, column: &str) -> i64 {
+        match &self.0[column] {
+            Field::Long(number) => *number,
+            Field::Int(number) => i64::from(*number),
+            Field::Null => 0,
+            other => panic!("{column} is {other:?}"),
+        }
+    }
+
+    fn is(&self, kind: &str) -> bool {
+        matches!(&self.0["kind"], Field::Str(name) if name == kind)
+    }
+
+    /// Its client, its length, that of its answer, and the reads it took.
+    fn figures(&self) -> [i64; 4] {
+        ["client", "request_bytes", "answer_bytes", "server_reads"].map(|column| self.number(column))
+    }
+}
+
+fn requests(record: &Path) -> Vec<Row> {
+    let file = File::open(record.join("requests.parquet")).expect("requests");
+    let rows = SerializedFileReader::new(file).expect("Parquet").into_iter();
+    let row = |row: parquet::record::Row| {
+        Row(row.get_column_iter().map(|(name, field)| (name.clone(), field.clone())).collect())
+    };
+    rows.map(|read| row(read.expect("a row"))).collect()
+}
+
+/// Reads from servers of all windows together, from their means.
+fn reads_by_the_windows(record: &Path) -> f64 {
+    let windows = fs::read_to_string(record.join("windows.csv")).expect("windows");
+    let mut rows = windows.lines().map(|row| row.split(',').collect::<Vec<_>>());
+    let head = rows.next().expect("a head");
+    let place = |name: &str| head.iter().position(|column| *column == name).expect("a column");
+    let (kind, requests, reads) = (place("kind"), place("requests"), place("server_reads_mean"));
+    let number = |cell: &str| cell.parse::<f64>().unwrap_or(0.0);
+    rows.filter(|row| row[kind] == "all").map(|row| number(row[requests]) * number(row[reads])).sum()
+}
+
+#[test]
+fn every_request_is_recorded_with_its_client_its_lengths_and_its_reads_from_servers() {
+    for mode in ["2", "pipelined"] {
+        let servers = Memcached::several::<3>();
+        let names: Vec<String> = servers.iter().map(Memcached::name).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let record = dir.path().join("run");
+        let path = record.to_str().expect("a path");
+        let server = router(
+            &names,
+            &["--workers", mode, "--multiget", "split", "--record", path, "--record-requests"],
+        );
+        let (mut one, mut two) = (Client::to(server.addr()), Client::to(server.addr()));
+        one.ask("set a 0 0 1\r\nx\r\n");
+        one.ask("get a\r\n");
+        one.ask("get a b c\r\n");
+        two.ask(&format!("set large 0 0 500000\r\n{}\r\n", "x".repeat(500_000)));
+        two.ask("get large\r\n");
+        assert!(server.stop().success());
+
+        let rows = requests(&record);
+        // The shortest request first: rows are in no particular order.
+        let of = |kind: &str| {
+            let mut of: Vec<_> = rows.iter().filter(|row| row.is(kind)).map(Row::figures).collect();
+            of.sort_unstable_by_key(|figures| figures[1]);
+            of
+        };
+        let (sets, gets, multigets) = (of("set"), of("get"), of("multiget"));
+        let [small, large] = sets[..] else { panic!("{mode}: {sets:?}") };
+        let (first, second) = (small[0], large[0]);
+        assert_ne!(first, second, "{mode}: clients have numbers");
+        assert_eq!(small, [first, 16, 8, 3], "{mode}: one answer of each server");
+        assert_eq!((large[1], large[2]), (500_024, 8), "{mode}");
+        let [hit, long] = gets[..] else { panic!("{mode}: {gets:?}") };
+        assert_eq!(hit, [first, 7, "VALUE a 0 1\r\nx\r\nEND\r\n".len() as i64, 1], "{mode}");
+        assert_eq!(long[..3], [second, 11, "VALUE large 0 500000\r\n\r\nEND\r\n".len() as i64 + 500_000]);
+        assert!(long[3] > 7, "{mode}: half a megabyte in {} reads of at most 64 KiB", long[3]);
+        assert_eq!(multigets, [[first, 11, hit[2], 3]], "{mode}: a share from each server");
+        for row in rows.iter().filter(|row| !row.is("other")) {
+            let stamps =
+                ["received_ns", "sent_ns", "answered_ns", "replied_ns"].map(|stamp| row.number(stamp));
+            assert!(stamps.is_sorted() && stamps[0] > 0, "{mode}: {stamps:?}");
+        }
+        let reads: i64 = rows.iter().map(|row| row.number("server_reads")).sum();
+        let by_windows = reads_by_the_windows(&record);
+        assert!((reads as f64 - by_windows).abs() < 0.1, "{mode}: {reads} in rows, {by_windows} in windows");
+    }
+}
