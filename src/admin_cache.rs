@@ -44,7 +44,12 @@ fn quoted(text: &str) -> String {
 fn show(reach: &ReachCache, answer: &Json) {
     let rows = answer.as_object().and_then(|lists| lists.values().find_map(Json::as_array));
     match rows {
-        Some(rows) if !reach.json => print!("{}", table(rows)),
+        Some(rows) if !reach.json => {
+            let mut rows = rows.clone();
+            // A distribution is for programs.
+            rows.iter_mut().filter_map(Json::as_object_mut).for_each(|row| drop(row.remove("replies_below_us")));
+            print!("{}", table(&rows));
+        }
         _ => println!("{answer:#}"),
     }
 }

@@ -121,7 +121,10 @@ fn parse(text: &str) -> Result<Entries, String> {
             line.rsplit_once(":$").ok_or_else(|| format!("line {} is not `name:$argon2id$…`", number + 1))?;
         let (hash, grants) = rest.split_once(' ').unwrap_or((rest, ""));
         let hash = format!("${hash}");
-        PasswordHash::new(&hash).map_err(|error| wrong(&error))?;
+        let parsed = PasswordHash::new(&hash).map_err(|error| wrong(&error))?;
+        if parsed.hash.is_none() {
+            return Err(wrong(&"it has no hash; `posthaste admin account add` writes one"));
+        }
         let grants = Grants::parse(grants).map_err(|error| wrong(&error))?.map(Arc::new);
         entries.insert(name.as_bytes().to_vec(), Entry { hash, grants });
     }
