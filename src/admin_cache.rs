@@ -47,7 +47,9 @@ fn show(reach: &ReachCache, answer: &Json) {
         Some(rows) if !reach.json => {
             let mut rows = rows.clone();
             // A distribution is for programs.
-            rows.iter_mut().filter_map(Json::as_object_mut).for_each(|row| drop(row.remove("replies_below_us")));
+            rows.iter_mut()
+                .filter_map(Json::as_object_mut)
+                .for_each(|row| drop(row.remove("replies_below_us")));
             print!("{}", table(&rows));
         }
         _ => println!("{answer:#}"),
