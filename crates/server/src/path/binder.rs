@@ -52,7 +52,9 @@ impl fmt::Display for ListenError {
                 f,
                 "a socket on {address} was handed over (LISTEN_FDS), which neither --listen nor --http names: name it there"
             ),
-            Self::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
+            Self::Listen(address, error) => {
+                write!(f, "cannot listen on {address}: {error}; choose another with --listen")
+            }
             Self::Http(address, error) => {
                 write!(
                     f,
