@@ -222,11 +222,14 @@ fn a_killed_backend_takes_nothing_acknowledged_with_it() {
     let crew = Crew::start(&[server.addr()], 24);
     for _ in 0..8 {
         sleep(Duration::from_millis(300));
-        let pid = postgres.psql(
-            "postgres",
-            "SELECT pid FROM pg_stat_activity WHERE application_name = 'posthaste' AND query LIKE '%posthaste.apply%' LIMIT 1",
-        );
-        let pid = pid.parse().ok().and_then(Pid::from_raw).expect("a worker is connected");
+        // The probe below may have been answered by a worker that the last kill reached only then.
+        let sql = "SELECT pid FROM pg_stat_activity WHERE application_name = 'posthaste' AND query LIKE '%posthaste.apply%' LIMIT 1";
+        let mut worker = None;
+        soon("a worker is connected", RECOVERY, || {
+            worker = postgres.try_psql("postgres", sql)?.parse().ok().and_then(Pid::from_raw);
+            if worker.is_some() { Ok(()) } else { Err("no worker has asked for anything".to_owned()) }
+        });
+        let pid = worker.expect("found just now");
         let _ = kill_process(pid, Signal::KILL); // it may have ended by itself
         // How soon PostgreSQL has recovered is its own affair, and the disk's.
         soon("PostgreSQL has recovered", RECOVERY, || match ask(server.addr(), &["QCREATE", "probe"]) {

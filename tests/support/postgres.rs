@@ -201,6 +201,14 @@ impl Postgres {
         finish(self.psql_command(database).args(["--command", sql])).trim_end().to_owned()
     }
 
+    /// What one statement says, or why it could not be asked: for a server that may be away just now.
+    pub(crate) fn try_psql(&self, database: &str, sql: &str) -> Result<String, String> {
+        let output = self.psql_command(database).args(["--command", sql]).stdin(Stdio::null()).output();
+        let Output { status, stdout, stderr } = output.expect("psql can be run");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
+        if status.success() { Ok(text(&stdout)) } else { Err(text(&stderr)) }
+    }
+
     /// Runs a script of psql in one database.
     pub(crate) fn psql_file(&self, database: &str, file: &Path) {
         finish(self.psql_command(database).arg("--file").arg(file));
