@@ -3,14 +3,16 @@
 import json
 import os
 import shutil
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
-from programs import SMALL, lab, left_running, write
+from programs import SMALL, lab, left_running, program, write
 
-from posthaste_lab.experiments import BadExperiment, load
-from posthaste_lab.experiments.links import BY_KERNEL, BY_PAUSE, bits_per_s
+from posthaste_lab.experiments import BadExperiment, RunFailed, load
+from posthaste_lab.experiments.description import Link
+from posthaste_lab.experiments.hosts import this_machine
+from posthaste_lab.experiments.links import BY_KERNEL, BY_PAUSE, Isolated, Shaper, bits_per_s, isolate
 from posthaste_lab.experiments.plan import links_of, make_plan
 
 pytestmark = pytest.mark.timeout(240)  # of a machine that does much else
@@ -62,6 +64,69 @@ def test_a_level_may_set_what_a_link_is_like(tmp_path: Path) -> None:
 def test_bandwidths_are_read_as_tc_reads_them() -> None:
     """In thousands."""
     assert [bits_per_s(text) for text in ("64kbit", "10mbit", "1gbit")] == [64e3, 10e6, 1e9]
+
+
+def shaped(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, link: Link, says: str = "exit 0"
+) -> tuple[bool, list[str]]:
+    """What a shaper answers, and the words it gives to tc; this one is a script that does what it `says` of netem."""
+    tc, nsenter, told = directory / "tc", directory / "nsenter", directory / "told"
+    tc.write_text(f'#!/bin/sh\necho "$@" >> {told}\ncase "$*" in *netem*) {says};; esac\n', "utf-8")
+    nsenter.write_text('#!/bin/sh\nshift 2\nexec "$@"\n', "utf-8")
+    for script in (tc, nsenter):
+        script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+    shaper = Shaper(Isolated("local", "127.0.0.1", Path("posthaste"), str(directory), pid=1))
+    delayed = shaper.shape(link, "127.0.0.1:4711")
+    return delayed, told.read_text("utf-8").splitlines()
+
+
+def test_packets_of_both_directions_pass_a_class_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class for each, what belongs into it, and its delay; a thousandth of a second may pass at once."""
+    delayed, told = shaped(tmp_path, monkeypatch, Link(bandwidth="1gbit", delay=0.0025))
+    assert delayed
+    assert told == [
+        "qdisc add dev lo root handle 1: htb",
+        "class add dev lo parent 1: classid 1:1 htb rate 1gbit burst 125000 cburst 125000",
+        "filter add dev lo parent 1: protocol ip u32 match ip dport 4711 0xffff flowid 1:1",
+        "qdisc add dev lo parent 1:1 netem delay 2500us limit 100000",
+        "class add dev lo parent 1: classid 1:2 htb rate 1gbit burst 125000 cburst 125000",
+        "filter add dev lo parent 1: protocol ip u32 match ip sport 4711 0xffff flowid 1:2",
+        "qdisc add dev lo parent 1:2 netem delay 2500us limit 100000",
+    ]
+
+
+def test_a_delay_alone_leaves_the_bandwidth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As much as there is; and a bandwidth alone delays nothing."""
+    _, told = shaped(tmp_path, monkeypatch, Link(delay=0.001))
+    assert [line for line in told if "htb rate 100gbit" in line]
+    (tmp_path / "told").unlink()
+    delayed, told = shaped(tmp_path, monkeypatch, Link(bandwidth="64kbit"))
+    assert delayed
+    assert not [line for line in told if "netem" in line]
+    assert [line for line in told if "rate 64kbit burst 15000" in line]  # never less than a few packets
+
+
+def test_a_kernel_without_netem_is_told_from_other_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first is no failure: the load generator pauses instead. The second is."""
+    unknown = "echo 'Error: Specified qdisc kind is unknown.' >&2; exit 2"
+    delayed, told = shaped(tmp_path, monkeypatch, Link(delay=0.001), unknown)
+    assert not delayed
+    assert sum("filter" in line for line in told) == 2
+    with pytest.raises(RunFailed, match="Operation not permitted"):
+        shaped(
+            tmp_path, monkeypatch, Link(delay=0.001), "echo 'RTNETLINK answers: Operation not permitted' >&2; exit 2"
+        )
+
+
+def test_without_a_namespace_it_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what to do."""
+    unshare = tmp_path / "unshare"
+    unshare.write_text("#!/bin/sh\necho 'unshare: unshare failed: Operation not permitted' >&2\nexit 1\n", "utf-8")
+    unshare.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with ExitStack() as stack, pytest.raises(RunFailed, match=r"run as root with iproute2.*or take the links out"):
+        isolate(stack, this_machine(program(), tmp_path), tmp_path / "network")
 
 
 @needs_root
@@ -120,7 +185,7 @@ def test_a_delay_that_nobody_can_make_is_refused(tmp_path: Path) -> None:
     done = [json.loads(path.read_text("utf-8")) for path in _run(experiment, out).glob("trials/*/trial.json")]
     assert done
     for trial in done:
-        assert trial["status"] == "finished" or "cannot delay packets" in trial["reason"]
+        assert trial["status"] == "finished" or "load its module sch_netem or take these out" in trial["reason"]
 
 
 def _run(experiment: Path, out: Path) -> Path:

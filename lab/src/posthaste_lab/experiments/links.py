@@ -57,7 +57,10 @@ def isolate(stack: ExitStack, local: Local, logs: Path) -> Isolated:
     try:
         pid = holder.wait_ready(r"holding (\d+)", "", READY_S)
     except RunFailed as failure:
-        raise RunFailed(f"links need a network namespace, which takes root and iproute2: {failure}") from None
+        raise RunFailed(
+            "links need a network namespace: run as root with iproute2 and util-linux installed, or take the links out "
+            f"of the experiment ({failure})"
+        ) from None
     held = {field.name: getattr(local, field.name) for field in fields(local)}
     return Isolated(**held, pid=int(pid))
 

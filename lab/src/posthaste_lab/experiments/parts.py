@@ -21,6 +21,8 @@ from posthaste_lab.experiments.spans import milliseconds
 
 READY_S = 30.0
 STEP_S = 120.0
+NO_NETEM = "this kernel cannot delay packets"
+LOAD_NETEM = "load its module sch_netem"
 
 
 @dataclass
@@ -175,14 +177,14 @@ def _pause_for(part: str, delay_s: float, loads: list[Instance]) -> None:
     talking = [load for load in loads if f"{{{part}}}" in str(load.options.get("connect"))]
     if not talking:
         raise RunFailed(
-            f"links.{part}.delay: this kernel cannot delay packets (it has no netem), and no load that could pause "
-            f"instead is connected to {part}"
+            f"links.{part}.delay: {NO_NETEM}, and no load that could pause instead connects to {part}; {LOAD_NETEM} or "
+            "delay the way to a part that a load connects to"
         )
     for load in talking:
         if {"think", "rate", "rate-per-client"} & load.options.keys():
             raise RunFailed(
-                f"links.{part}.delay: this kernel cannot delay packets (it has no netem), and {load.part} cannot pause "
-                "instead, as it has a think time or a rate"
+                f"links.{part}.delay: {NO_NETEM}, and {load.part} cannot pause instead, as it has a think time or a "
+                f"rate; {LOAD_NETEM} or take these out of {load.part}"
             )
         load.options = load.options | {"think": f"{round(2e6 * delay_s)}us"}
 
