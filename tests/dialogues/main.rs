@@ -28,6 +28,9 @@ use talk::Protocol;
 /// Servers that run side by side.
 const SIDE_BY_SIDE: usize = 8;
 
+/// How often what failed beside others is tried alone, at most.
+const ALONE: usize = 3;
+
 /// What a server keeps its messages in.
 #[derive(Clone, Copy)]
 enum Store {
@@ -59,13 +62,14 @@ fn a_dialogue_that_expects_the_wrong_answer_fails() {
     assert_eq!(failure, "line 2: expected PANG, got PONG");
 }
 
-/// Speaks every dialogue in these protocols.
+/// Speaks every dialogue in these protocols. Whoever tells by a clock what must have happened by now, or not yet, may be
+/// wrong on a busy machine: a dialogue that fails beside the others is spoken again alone.
 fn speak_all(store: Store, protocols: &[Protocol]) {
     let files = dialogue_files();
     assert!(files.len() >= 35, "only {} dialogues found", files.len());
     let runs: Vec<(&PathBuf, Protocol)> =
         protocols.iter().flat_map(|protocol| files.iter().map(move |file| (file, *protocol))).collect();
-    let failures = Mutex::new(Vec::new());
+    let failed = Mutex::new(Vec::new());
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
         for _ in 0..SIDE_BY_SIDE {
@@ -73,14 +77,21 @@ fn speak_all(store: Store, protocols: &[Protocol]) {
                 loop {
                     let run = next.fetch_add(1, Ordering::Relaxed);
                     let Some((file, protocol)) = runs.get(run) else { break };
-                    if let Err(failure) = speak_file(file, *protocol, store) {
-                        failures.lock().expect("failures").push(failure);
+                    if speak_file(file, *protocol, store).is_err() {
+                        failed.lock().expect("failures").push((file, *protocol));
                     }
                 }
             });
         }
     });
-    let failures = failures.into_inner().expect("failures");
+    let failed = failed.into_inner().expect("failures");
+    let mut failures = Vec::new();
+    for (file, protocol) in failed {
+        let tries: Vec<_> = (0..ALONE).map_while(|_| speak_file(file, protocol, store).err()).collect();
+        if tries.len() == ALONE {
+            failures.extend(tries.into_iter().last());
+        }
+    }
     assert!(failures.is_empty(), "{} dialogues failed:\n{}", failures.len(), failures.join("\n"));
 }
 
