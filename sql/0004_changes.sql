@@ -283,7 +283,7 @@ DECLARE
     seen int := 0;
     -- What is due before this is done with, so the next tick may begin here.
     done_ms bigint := at_ms;
-    removed int;
+    over tid[];
 BEGIN
     FOR m IN SELECT * FROM message WHERE ring = 2 AND due_ms BETWEEN from_ms AND at_ms ORDER BY due_ms LIMIT most
         FOR UPDATE SKIP LOCKED
@@ -301,15 +301,14 @@ BEGIN
             RETURN NEXT available(m.queue_id, m.sender_id, m.recipient_id);
         END IF;
     END LOOP;
-    WITH over AS MATERIALIZED (SELECT ring, recipient_id, queue_id, place FROM message
-        WHERE expires_ms BETWEEN from_ms AND at_ms AND due_ms IS NULL
-        ORDER BY expires_ms LIMIT most FOR UPDATE SKIP LOCKED)
-    DELETE FROM message d USING over WHERE d.ring = over.ring AND d.recipient_id = over.recipient_id
-        AND d.queue_id = over.queue_id AND d.place = over.place AND d.due_ms IS NULL;
-    GET DIAGNOSTICS removed = ROW_COUNT;
-    IF removed = most THEN
-        done_ms := from_ms;
-    END IF;
+    FOR p IN 0..2 LOOP
+        over := ARRAY(SELECT ctid FROM message WHERE ring = p AND expires_ms BETWEEN from_ms AND at_ms AND due_ms IS NULL
+            ORDER BY expires_ms LIMIT most FOR UPDATE SKIP LOCKED);
+        CONTINUE WHEN over = '{}';
+        IF remove_rows(p, over) = most THEN
+            done_ms := from_ms;
+        END IF;
+    END LOOP;
     DELETE FROM remembered_send WHERE ends_ms BETWEEN from_ms AND at_ms;
     DELETE FROM remembered_pop WHERE ends_ms BETWEEN from_ms AND at_ms;
     RETURN NEXT ROW(null, 't', done_ms, null, null, null, null, null, null, null, null, null, null, null, null, null,

@@ -326,28 +326,31 @@ COMMENT ON FUNCTION ack_step(bigint, int[], int[], bigint[], bigint[]) IS
 
 CREATE FUNCTION queues_with(at_ms bigint, recipients int[], from_place bigint)
 RETURNS TABLE (recipient int, queue bigint) LANGUAGE sql STABLE AS $$
-    -- From queue to queue: each seek begins behind the one that was found. 0 stands before the first, null after the last.
-    WITH RECURSIVE found(recipient, queue) AS (
-        SELECT DISTINCT u.recipient, 0::bigint FROM unnest(recipients) AS u(recipient)
+    -- From queue to queue, in each part of the table for itself: every seek begins behind the queue that was found. 0 stands
+    -- before the first, null after the last. Ordered as the one index that serves is: by queue alone another one looks as good
+    -- to who plans for an empty part.
+    WITH RECURSIVE found(recipient, part, queue) AS (
+        SELECT DISTINCT u.recipient, p.part, 0::bigint FROM unnest(recipients) AS u(recipient), generate_series(0, 2) AS p(part)
         UNION ALL
-        SELECT f.recipient, least(
-            (SELECT queue_id FROM message
+        SELECT f.recipient, f.part, CASE f.part
+            WHEN 0 THEN (SELECT queue_id FROM message
                 WHERE ring = 0 AND recipient_id = f.recipient AND due_ms IS NULL AND queue_id > f.queue
                     AND place >= from_place AND (expires_ms IS NULL OR expires_ms > at_ms)
-                ORDER BY recipient_id, queue_id LIMIT 1),
-            (SELECT queue_id FROM message
+                ORDER BY recipient_id, queue_id, place LIMIT 1)
+            WHEN 1 THEN (SELECT queue_id FROM message
                 WHERE ring = 1 AND recipient_id = f.recipient AND due_ms IS NULL AND queue_id > f.queue
                     AND place >= from_place AND (expires_ms IS NULL OR expires_ms > at_ms)
-                ORDER BY recipient_id, queue_id LIMIT 1),
-            (SELECT queue_id FROM message
+                ORDER BY recipient_id, queue_id, place LIMIT 1)
+            ELSE (SELECT queue_id FROM message
                 WHERE ring = 2 AND recipient_id = f.recipient AND due_ms IS NULL AND queue_id > f.queue
                     AND (expires_ms IS NULL OR expires_ms > at_ms)
-                ORDER BY recipient_id, queue_id LIMIT 1))
+                ORDER BY recipient_id, queue_id, place LIMIT 1)
+            END
         FROM found f WHERE f.queue IS NOT NULL)
-    SELECT f.recipient, f.queue FROM found f WHERE f.queue > 0
+    SELECT DISTINCT f.recipient, f.queue FROM found f WHERE f.queue > 0
 $$;
 COMMENT ON FUNCTION queues_with(bigint, int[], bigint) IS
-'Queues that hold something for these recipients (0: for anyone), one seek for each in each part of the table. Inlined. Plan: message_by_queue.';
+'Queues that hold something for these recipients (0: for anyone), one seek for each in each part of the table that holds it. Inlined. Plan: message_by_queue.';
 
 CREATE FUNCTION readable_step(at_ms bigint, ops int[], readers int[], from_place bigint) RETURNS SETOF answer
 LANGUAGE plpgsql AS $$
@@ -361,7 +364,8 @@ BEGIN
             null::bigint, null::bigint, null::bigint, null::text, null::text, null::text, null::bytea, null::bytea, l.queues
             FROM (SELECT * FROM unnest(ops, readers) UNION ALL SELECT null, 0) AS u(op, reader)
                 LEFT JOIN lists l ON l.recipient = u.reader
-        UNION ALL SELECT n.* FROM queue_names(ARRAY(SELECT DISTINCT l.queue FROM listed l)) AS n;
+        UNION ALL SELECT null, 'n', null, q.id, null, null, null, null, null, null, null, q.name, null, null, null, null, null
+            FROM queue q WHERE q.id = ANY(ARRAY(SELECT DISTINCT l.queue FROM listed l));
 END $$;
 COMMENT ON FUNCTION readable_step(bigint, int[], int[], bigint) IS
 'QREADABLEs: for each a row with the queues that hold something for it alone, and without a request one with those that do for anyone. Plan: queues_with, queue_pkey.';
