@@ -12,18 +12,14 @@ use posthaste_server::cache::layout::{Layout, Seat, Settings};
 use posthaste_server::cache::limits::SERVERS_MAX;
 use posthaste_server::cache::rules::{Reads, Rules, Writes};
 use posthaste_server::cache::server::{Options, Server};
-use posthaste_server::path::accept::ListenAddress;
-use posthaste_server::server::RunNote;
+use posthaste_server::front::lifecycle::RunNote;
 use posthaste_tls::{Check, Trust};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use crate::config::{self, Misuse};
 use crate::flags::{CacheFlags, Program, ServerTlsFlags, Switch};
 use crate::import;
-use crate::logging;
 use crate::pools;
-use crate::tier::{cores, end_at_second_signal, http, raise_descriptor_limit, reloaded, tls};
+use crate::tier::{CommonFlags, begin, end, tell_of_http, tell_reloaded, wait_for_end};
 
 /// Runs it; returns when it has stopped.
 pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
@@ -34,39 +30,20 @@ pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
     if flags.check.is_some() {
         return say(&meaning(&options)?);
     }
-    logging::start(flags.log_format);
-    // Signals are caught before anything is opened, so that a stop during the start is graceful too.
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-    raise_descriptor_limit();
+    let mut signals = begin(flags.run.log_format)?;
     let servers: usize = options.layout.pools.iter().map(|pool| pool.seats.len()).sum();
     let server = Server::start(options)?;
-    for address in server.addresses() {
+    for address in server.running().addresses() {
         tracing::info!(servers, "listening on {address}");
-        if !address.is_local() && flags.tls.tls_ca.is_none() {
+        if !address.is_local() && flags.front.tls.tls_ca.is_none() {
             tracing::warn!(
                 "whoever reaches {address} may read and write every key; --tls-ca FILE asks for certificates"
             );
         }
     }
-    if let Some(address) = server.http_address() {
-        let scheme = if flags.tls.tls_cert.is_some() { "https" } else { "http" };
-        tracing::info!("health and figures on {scheme}://{address}");
-    }
-    for signal in &mut signals {
-        if signal != SIGHUP {
-            tracing::info!(signal, "stopping: no new requests, finishing what is in flight");
-            break;
-        }
-        reload(&server);
-    }
-    end_at_second_signal(Signals::new([SIGTERM, SIGINT])?);
-    let stopped = server.stop(flags.drain);
-    if stopped.cut > 0 {
-        tracing::warn!(connections = stopped.cut, "the drain time was over: connections were cut");
-    }
-    // Whoever wanted the summary may have gone; the stop is as good without.
-    let _ = std::io::stdout().write_all(stopped.summary.as_bytes());
-    tracing::info!("stopped");
+    tell_of_http(server.running());
+    wait_for_end(&mut signals, || reload(&server));
+    end(signals, || server.stop(flags.run.drain));
     Ok(())
 }
 
@@ -81,33 +58,26 @@ fn reload(server: &Server) {
         Ok(()) => tracing::info!("pools and routes are read anew; other options wait for the next start"),
         Err(error) => tracing::error!("nothing is changed: {error}"),
     }
-    match reloaded(server.reload_certificates()) {
-        Ok(done) => tracing::info!("reloaded: {done}"),
-        Err(error) => tracing::error!("not reloaded, certificates stay as they were: {error}"),
-    }
+    tell_reloaded(server.running().reload_certificates());
+}
+
+/// The flags that both tiers have.
+fn common(flags: &CacheFlags) -> CommonFlags<'_> {
+    CommonFlags { listen: &flags.listen, http: &flags.http, front: &flags.front, run: &flags.run }
 }
 
 fn options(flags: &CacheFlags) -> Result<Options, String> {
     let eject = flags.eject.unwrap_or(if flags.workers.0.is_some() { Switch::Off } else { Switch::On });
     Ok(Options {
-        listen: flags.listen.iter().map(|text| ListenAddress::parse(text)).collect::<Result<_, _>>()?,
-        http: http(&flags.http)?,
+        front: common(flags).options(|| note(flags))?,
         layout: layout(flags)?,
         eject: eject == Switch::On,
-        reuse_port: flags.reuse_port,
-        tls: tls(&flags.tls)?,
         server_tls: server_tls(&flags.server_tls)?,
-        threads: flags.threads.unwrap_or_else(cores),
         workers: flags.workers.0,
         line_requests_max: flags.line_limit,
-        connections_max: flags.max_clients,
         value_bytes_max: flags.max_value,
         memory_limit: flags.memory_limit,
         server_timeout: flags.server_timeout,
-        slow: flags.slow,
-        window: flags.window,
-        record: flags.record.clone().map(|dir| (dir, note(flags))),
-        record_requests: flags.record_requests,
     })
 }
 
@@ -188,7 +158,7 @@ fn meaning(options: &Options) -> Result<String, Misuse> {
     }
     text += &routes(options)?;
     text += &match options.workers {
-        None => format!("{} network threads, each with a connection to each server\n", options.threads),
+        None => format!("{} network threads, each with a connection to each server\n", options.front.threads),
         Some(workers) => {
             format!("{workers} workers, each with a connection to each server, one request at a time\n")
         }
@@ -228,11 +198,7 @@ fn say(text: &str) -> Result<(), Box<dyn Error>> {
 fn note(flags: &CacheFlags) -> RunNote {
     RunNote {
         command: std::env::args().collect(),
-        options: serde_json::json!({
-            "listen": flags.listen,
-            "http": flags.http,
-            "tls_cert": flags.tls.tls_cert,
-            "tls_ca": flags.tls.tls_ca,
+        options: common(flags).noted(serde_json::json!({
             "server": flags.server,
             "writes": flags.writes.to_string(),
             "reads": flags.reads.map(|reads| reads.to_string()),
@@ -243,15 +209,9 @@ fn note(flags: &CacheFlags) -> RunNote {
             "flush_all": flags.flush_all == Switch::On,
             "mock_bytes": flags.mock,
             "server_timeout_s": flags.server_timeout.as_secs_f64(),
-            "threads": flags.threads,
             "line_limit": flags.line_limit,
-            "record_requests": flags.record_requests,
-            "max_clients": flags.max_clients,
             "max_value_bytes": flags.max_value,
             "memory_limit_bytes": flags.memory_limit,
-            "slow_s": flags.slow.map(|slow| slow.as_secs_f64()),
-            "window_s": flags.window.as_secs_f64(),
-            "drain_s": flags.drain.as_secs_f64(),
-        }),
+        })),
     }
 }

@@ -1,50 +1,37 @@
 //! `posthaste queue`: starts the tier, runs until a signal, stops it gracefully.
 
 use std::error::Error;
-use std::io::Write as _;
 use std::path::PathBuf;
 
-use posthaste_server::path::accept::ListenAddress;
+use posthaste_server::front::lifecycle::RunNote;
 use posthaste_server::queue::choice::StoreChoice;
 use posthaste_server::queue::postgres::address::PostgresAddress;
 use posthaste_server::queue::postgres::strategy::{Backoff, Popping};
-use posthaste_server::server::{Options, RunNote, Server};
+use posthaste_server::server::{Options, Server};
 use posthaste_wire::command::Kind;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use crate::config::Misuse;
 use crate::flags::{PoppingFlags, QueueFlags};
-use crate::logging;
-use crate::tier::{cores, end_at_second_signal, http, raise_descriptor_limit, reloaded, tls, wait_for_end};
+use crate::tier::{CommonFlags, begin, end, tell_of_http, tell_reloaded, wait_for_end};
 
 /// Runs it; returns when it has stopped.
 pub(crate) fn run(flags: &QueueFlags) -> Result<(), Box<dyn Error>> {
-    logging::start(flags.log_format);
-    // Signals are caught before anything is opened, so that a stop during the start is graceful too.
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-    raise_descriptor_limit();
+    let mut signals = begin(flags.run.log_format)?;
     let options = options(flags).map_err(Misuse)?;
     let store = options.store.to_string(); // as it is shown: the flag may hold a password
     let server = Server::start(options)?;
-    for address in server.addresses() {
+    for address in server.running().addresses() {
         tracing::info!(%store, "listening on {address}");
     }
-    if let Some(address) = server.http_address() {
-        let scheme = if flags.tls.tls_cert.is_some() { "https" } else { "http" };
-        tracing::info!("health and figures on {scheme}://{address}");
-    }
-    let signal = wait_for_end(&mut signals, || reloaded(server.reload()));
-    tracing::info!(signal, "stopping: no new requests, finishing what is in flight");
-    end_at_second_signal(signals);
-    let stopped = server.stop(flags.drain);
-    if stopped.cut > 0 {
-        tracing::warn!(connections = stopped.cut, "the drain time was over: connections were cut");
-    }
-    // Whoever wanted the summary may have gone; the stop is as good without.
-    let _ = std::io::stdout().write_all(stopped.summary.as_bytes());
-    tracing::info!("stopped");
+    tell_of_http(server.running());
+    wait_for_end(&mut signals, || tell_reloaded(server.running().reload_certificates()));
+    end(signals, || server.stop(flags.run.drain));
     Ok(())
+}
+
+/// The flags that both tiers have.
+fn common(flags: &QueueFlags) -> CommonFlags<'_> {
+    CommonFlags { listen: &flags.listen, http: &flags.http, front: &flags.front, run: &flags.run }
 }
 
 fn options(flags: &QueueFlags) -> Result<Options, String> {
@@ -52,28 +39,18 @@ fn options(flags: &QueueFlags) -> Result<Options, String> {
     if flags.memory_limit.is_some() && !matches!(store, StoreChoice::Embedded(_)) {
         return Err(format!("--memory-limit is kept by embedded stores only, not by {store}"));
     }
-    let record = flags.record.clone().map(|dir| (dir, note(flags, &store)));
     Ok(Options {
-        listen: flags.listen.iter().map(|text| ListenAddress::parse(text)).collect::<Result<_, _>>()?,
-        http: http(&flags.http)?,
-        reuse_port: flags.reuse_port,
-        tls: tls(&flags.tls)?,
+        front: common(flags).options(|| note(flags, &store))?,
         accounts: (flags.accounts != "open").then(|| PathBuf::from(&flags.accounts)),
-        threads: flags.threads.unwrap_or_else(cores),
         workers: workers(flags, &store),
         batch: flags.batch,
         singly: popping(&flags.popping, &store, flags.batch)?,
         message_bytes_max: flags.max_message,
         line_requests_max: flags.line_limit,
         priority_kinds: flags.priority_line.iter().map(|name| kind(name)).collect::<Result<_, _>>()?,
-        connections_max: flags.max_clients,
         memory_limit: flags.memory_limit,
         metrics_queues: flags.metrics_queues,
-        slow: flags.slow,
         traces: flags.traces.as_deref().map(collector).transpose()?,
-        window: flags.window,
-        record,
-        record_requests: flags.record_requests,
         store,
     })
 }
@@ -142,14 +119,9 @@ fn without_password(word: String) -> String {
 fn note(flags: &QueueFlags, store: &StoreChoice) -> RunNote {
     RunNote {
         command: std::env::args().map(without_password).collect(),
-        options: serde_json::json!({
-            "listen": flags.listen,
-            "http": flags.http,
-            "tls_cert": flags.tls.tls_cert,
-            "tls_ca": flags.tls.tls_ca,
+        options: common(flags).noted(serde_json::json!({
             "store": store.to_string(),
             "accounts": flags.accounts,
-            "threads": flags.threads,
             "workers": workers(flags, store),
             "batch": flags.batch,
             "pop_strategy": flags.popping.pop_strategy.map(|strategy| strategy.to_string()),
@@ -158,13 +130,8 @@ fn note(flags: &QueueFlags, store: &StoreChoice) -> RunNote {
             "line_limit": flags.line_limit,
             "priority_line": flags.priority_line,
             "memory_limit_bytes": flags.memory_limit,
-            "max_clients": flags.max_clients,
-            "record_requests": flags.record_requests,
             "metrics_queues": flags.metrics_queues,
-            "slow_s": flags.slow.map(|slow| slow.as_secs_f64()),
             "traces": flags.traces,
-            "window_s": flags.window.as_secs_f64(),
-            "drain_s": flags.drain.as_secs_f64(),
-        }),
+        })),
     }
 }

@@ -75,7 +75,7 @@ fn print(text: &[u8]) -> Done {
 fn options() -> String {
     let mut text = String::from(
         "# Options\n\nEvery option of every command, as `--help` shows them. Written by `make reference` from the \
-         table in the program\n(`src/flags.rs` and the load generators'); where options may stand is told in \
+         table in the program\n(`src/flags/` and the load generators'); where options may stand is told in \
          [configuration](configuration.md).\n",
     );
     let mut program = commands();

@@ -1,44 +1,115 @@
-//! What the commands that run a tier have in common: signals, limits, addresses.
+//! What the commands that run a tier have in common: signals, limits, addresses, what is told of a run.
 
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::thread::available_parallelism;
 
-use posthaste_server::path::accept::ListenAddress;
+use posthaste_server::front::accept::ListenAddress;
+use posthaste_server::front::lifecycle::{Options, RunNote, Running, Stopped};
 use posthaste_tls::{ServerFiles, TlsError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use signal_hook::consts::SIGHUP;
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::flags::TlsFlags;
+use crate::flags::{FrontFlags, LogFormat, RunFlags, TlsFlags};
+use crate::logging;
 
-/// Waits for the signal that ends the tier. SIGHUP meanwhile has it read again what it can while it runs.
-pub(crate) fn wait_for_end(
-    signals: &mut Signals,
-    reload: impl Fn() -> Result<String, String>,
-) -> Option<i32> {
-    for signal in signals.forever() {
-        if signal != SIGHUP {
-            return Some(signal);
-        }
-        match reload() {
-            Ok(done) => tracing::info!("reloaded: {done}"),
-            Err(error) => tracing::error!("not reloaded, everything stays as it was: {error}"),
-        }
-    }
-    None
+/// The flags that both tiers have.
+pub(crate) struct CommonFlags<'a> {
+    pub(crate) listen: &'a [String],
+    pub(crate) http: &'a str,
+    pub(crate) front: &'a FrontFlags,
+    pub(crate) run: &'a RunFlags,
 }
 
-/// What SIGHUP says of certificates that were read again, or of none.
-pub(crate) fn reloaded(certificates: Result<bool, TlsError>) -> Result<String, String> {
+impl CommonFlags<'_> {
+    /// How the tier is reached; with a record, of a run with this command line and these options.
+    pub(crate) fn options(&self, note: impl FnOnce() -> RunNote) -> Result<Options, String> {
+        Ok(Options {
+            listen: self.listen.iter().map(|text| ListenAddress::parse(text)).collect::<Result<_, _>>()?,
+            http: http(self.http)?,
+            reuse_port: self.front.reuse_port,
+            tls: tls(&self.front.tls)?,
+            threads: self.front.threads.unwrap_or_else(cores),
+            connections_max: self.front.max_clients,
+            slow: self.run.slow,
+            window: self.run.window,
+            record: self.run.record.clone().map(|dir| (dir, note())),
+            record_requests: self.run.record_requests,
+        })
+    }
+
+    /// What the record says of the options, with those that only this tier has.
+    pub(crate) fn noted(&self, own: Value) -> Value {
+        let mut options = json!({
+            "listen": self.listen,
+            "http": self.http,
+            "tls_cert": self.front.tls.tls_cert,
+            "tls_ca": self.front.tls.tls_ca,
+            "threads": self.front.threads,
+            "max_clients": self.front.max_clients,
+            "slow_s": self.run.slow.map(|slow| slow.as_secs_f64()),
+            "window_s": self.run.window.as_secs_f64(),
+            "record_requests": self.run.record_requests,
+            "drain_s": self.run.drain.as_secs_f64(),
+        });
+        if let (Some(options), Value::Object(own)) = (options.as_object_mut(), own) {
+            options.extend(own);
+        }
+        options
+    }
+}
+
+/// Begins the log and catches signals, before anything is opened: so a stop during the start is graceful too.
+pub(crate) fn begin(log: LogFormat) -> io::Result<Signals> {
+    logging::start(log);
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    raise_descriptor_limit();
+    Ok(signals)
+}
+
+/// Tells where health and figures are, if they are served.
+pub(crate) fn tell_of_http<M>(running: &Running<M>) {
+    if let Some(url) = running.http_url() {
+        tracing::info!("health and figures on {url}");
+    }
+}
+
+/// Waits for the signal that ends the tier. SIGHUP meanwhile has it read again what it can while it runs.
+pub(crate) fn wait_for_end(signals: &mut Signals, reload: impl Fn()) {
+    for signal in signals.forever() {
+        if signal != SIGHUP {
+            tracing::info!(signal, "stopping: no new requests, finishing what is in flight");
+            return;
+        }
+        reload();
+    }
+}
+
+/// Has the tier stop and tells how that went.
+pub(crate) fn end(signals: Signals, stop: impl FnOnce() -> Stopped) {
+    end_at_second_signal(signals);
+    let stopped = stop();
+    if stopped.cut > 0 {
+        tracing::warn!(connections = stopped.cut, "the drain time was over: connections were cut");
+    }
+    // Whoever wanted the summary may have gone; the stop is as good without.
+    let _ = io::stdout().write_all(stopped.summary.as_bytes());
+    tracing::info!("stopped");
+}
+
+/// Tells of certificates that were read again, or of none.
+pub(crate) fn tell_reloaded(certificates: Result<bool, TlsError>) {
     match certificates {
-        Ok(true) => Ok("certificates, for connections that come from now on".into()),
-        Ok(false) => Ok("nothing, for there are no certificates".into()),
-        Err(error) => Err(error.to_string()),
+        Ok(true) => tracing::info!("reloaded: certificates, for connections that come from now on"),
+        Ok(false) => tracing::info!("reloaded: nothing, for there are no certificates"),
+        Err(error) => tracing::error!("not reloaded, certificates stay as they were: {error}"),
     }
 }
 
 /// What connections are encrypted with, if they are.
-pub(crate) fn tls(flags: &TlsFlags) -> Result<Option<ServerFiles>, String> {
+fn tls(flags: &TlsFlags) -> Result<Option<ServerFiles>, String> {
     match (&flags.tls_cert, &flags.tls_key) {
         (Some(certificate), Some(key)) => Ok(Some(ServerFiles {
             certificate: certificate.clone(),
@@ -55,16 +126,16 @@ pub(crate) fn tls(flags: &TlsFlags) -> Result<Option<ServerFiles>, String> {
 }
 
 /// A user who asks twice does not want to wait.
-pub(crate) fn end_at_second_signal(mut signals: Signals) {
+fn end_at_second_signal(mut signals: Signals) {
     std::thread::spawn(move || {
-        if let Some(signal) = signals.forever().next() {
+        if let Some(signal) = signals.forever().find(|signal| *signal != SIGHUP) {
             std::process::exit(128 + signal);
         }
     });
 }
 
 /// Every connection is a descriptor: use what the system allows.
-pub(crate) fn raise_descriptor_limit() {
+fn raise_descriptor_limit() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
         tracing::warn!("cannot raise the limit of open files: {error}");
@@ -72,12 +143,12 @@ pub(crate) fn raise_descriptor_limit() {
 }
 
 /// How many cores there are.
-pub(crate) fn cores() -> usize {
+fn cores() -> usize {
     available_parallelism().map_or(1, usize::from)
 }
 
 /// The address of `--http`; None: off.
-pub(crate) fn http(text: &str) -> Result<Option<SocketAddr>, String> {
+fn http(text: &str) -> Result<Option<SocketAddr>, String> {
     if text == "off" {
         return Ok(None);
     }

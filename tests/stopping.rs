@@ -92,6 +92,20 @@ fn a_waiting_pop_is_answered_with_null_when_the_server_stops() {
     assert_eq!(client.answer().expect("an answer"), Answer::Null);
 }
 
+/// Who has just come may still ask when the stop begins, but not wait: else the stop would wait with him.
+#[test]
+fn a_pop_of_somebody_who_has_just_come_does_not_hold_up_the_stop() {
+    let server = Server::start("memory:", &["--drain", "300s"]);
+    Client::connect(server.addr()).expect("it runs").ask(&["QCREATE", "q"]).expect("it runs");
+    let mut client = Client::connect(server.addr()).expect("it runs");
+    server.signal("TERM");
+    // On a slow machine its time may be over before it has asked.
+    let asked = client.send(&["POP", "QUEUE", "q", "BLOCK", "250000"]);
+    assert!(
+        asked.is_err() || client.answer().is_ok_and(|answer| answer == Answer::Null) || client.is_closed()
+    );
+}
+
 #[test]
 fn a_second_signal_ends_at_once() {
     let mut server = Server::start("memory:", &["--drain", "60s"]);

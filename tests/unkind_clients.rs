@@ -152,6 +152,21 @@ fn what_is_not_resp_is_answered_with_an_error_before_the_connection_ends() {
 }
 
 #[test]
+fn an_error_in_the_stream_is_told_behind_the_requests_before_it() {
+    let (server, _dir) = server(&[]);
+    let mut client = connect(&server);
+    ask(&mut client, &["QCREATE", "q"]);
+    client.write(b"SEND q one\r\nSEND q two\r\n*1\r\n:5\r\nSEND q three\r\n").expect("the server reads");
+    for _ in 0..2 {
+        assert!(client.answer().expect("it was sent whole").integer().is_some());
+    }
+    assert!(client.answer().expect("an error").is_error("ERR"));
+    assert!(client.is_closed(), "what comes behind it means nothing");
+    let bodies = [(); 3].map(|()| ask(&mut connect(&server), &["POP", "QUEUE", "q"]));
+    assert_eq!(bodies.each_ref().map(Answer::body), [Some("one"), Some("two"), None]);
+}
+
+#[test]
 fn what_one_pop_leases_one_ack_can_name() {
     const MESSAGES: usize = 10_000;
     let (server, _dir) = server(&["--max-message", "10"]);

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crate::accounts::AccountsFile;
 use crate::grants::Grants;
 use crate::path::bundle::Address;
-use crate::path::mailbox::{Mail, Mailbox};
+use crate::path::mail::{Mail, Mailbox};
 
 /// Checks that may wait, in all and of one address; beyond it a login is told to try again.
 const CHECKS_MAX: usize = 1024;

@@ -9,9 +9,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use posthaste_measure::Clock;
-
-use crate::newcomers::Arrival;
+use crate::front::peer::Peer;
 use crate::path::bundle::Address;
 
 /// One connection's card.
@@ -79,24 +77,21 @@ impl Client {
 #[derive(Default)]
 pub struct Clients {
     cards: Mutex<BTreeMap<u64, Arc<Client>>>,
-    next: AtomicU64,
 }
 
 impl Clients {
-    /// Adds a connection and gives it its number.
-    pub fn enter(&self, thread: usize, slot: usize, arrival: &Arrival, clock: Clock) -> Arc<Client> {
-        let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
-        let now = clock.now();
+    /// Adds a connection from there; None: from this machine.
+    pub fn enter(&self, address: Address, peer: &Peer, origin: Option<IpAddr>) -> Arc<Client> {
         let client = Arc::new(Client {
-            address: Address { thread, slot, client: id },
-            peer: arrival.socket.peer(),
-            origin: arrival.origin,
-            connected_ns: now,
-            active_ns: AtomicU64::new(now),
+            address,
+            peer: peer.name(),
+            origin,
+            connected_ns: peer.connected_ns,
+            active_ns: AtomicU64::new(peer.connected_ns),
             requests: AtomicU64::new(0),
             about: Mutex::new(About { protocol: 2, ..About::default() }),
         });
-        self.lock().insert(id, Arc::clone(&client));
+        self.lock().insert(address.client, Arc::clone(&client));
         client
     }
 
@@ -115,12 +110,6 @@ impl Clients {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// How many there ever were.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.next.load(Ordering::Relaxed)
     }
 
     /// The card of one, if it is still here.

@@ -2,14 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use posthaste_measure::{Clock, Meter};
 
 use crate::authenticator::Authenticator;
 use crate::clients::Clients;
-use crate::newcomers::Newcomers;
-use crate::path::mailbox::Mailbox;
+use crate::front::gate::Gate;
+use crate::path::mail::Mailbox;
 use crate::path::waiting_line::WaitingLine;
 use crate::path::worker::{Store, Worker};
 use crate::queue::rules::AccountId;
@@ -30,18 +29,14 @@ pub struct House {
     pub clients: Clients,
     /// Who may log in.
     pub entrance: Entrance,
-    /// Who has come and not yet logged in.
-    pub newcomers: Newcomers,
+    /// Who is let in.
+    pub gate: Arc<Gate>,
     /// The network threads' mailboxes.
     pub mailboxes: Vec<Arc<Mailbox>>,
     /// Largest body.
     pub message_bytes_max: usize,
     /// Most requests in a bundle.
     pub bundle_requests_max: usize,
-    /// Most connections.
-    pub connections_max: usize,
-    /// Connections now, counted before they are accepted.
-    pub connections: AtomicUsize,
     /// Name of the store, for INFO; without secrets.
     pub store_name: String,
     /// Where an embedded store is.

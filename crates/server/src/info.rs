@@ -57,10 +57,10 @@ fn server(house: &House, text: &mut String) {
 
 fn clients(house: &House, text: &mut String) {
     line(text, "connected_clients", house.clients.len());
-    line(text, "maxclients", house.connections_max);
-    line(text, "total_connections_received", house.clients.total());
+    line(text, "maxclients", house.gate.connections_max());
+    line(text, "total_connections_received", house.gate.accepted());
     line(text, "logins_failed", house.logins_failed());
-    for (name, count) in house.newcomers.counts() {
+    for (name, count) in house.gate.newcomers.counts() {
         line(text, name, count);
     }
 }

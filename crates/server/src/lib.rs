@@ -1,7 +1,10 @@
 //! The request path, and behind it the queue tier with its stores.
 //!
-//! Read [`path`] first: its files are the stations of every request in the order it meets them. [`queue::rules`]
-//! says what a store must do; the stores are below it.
+//! Read [`path`] first: its files are the stations of every request in the order it meets them. What it shares with the
+//! cache tier, from the listening socket to a request's bytes, is [`front`]. [`queue::rules`] says what a store must do;
+//! the stores are below it.
+
+pub mod front;
 
 pub mod path;
 
@@ -20,7 +23,6 @@ pub mod house;
 pub mod http;
 pub mod info;
 pub mod metrics;
-pub mod newcomers;
 pub mod slow;
 pub mod time;
 pub mod trace;

@@ -7,6 +7,8 @@
 use std::collections::VecDeque;
 
 use super::limits;
+use crate::front::buffers::Buffers;
+use crate::front::slots::Slots;
 
 /// One client's line.
 #[derive(Default)]
@@ -21,7 +23,6 @@ struct Client {
     value_bytes: usize,
     /// A request under way must take effect before the next one is looked at.
     fenced: bool,
-    listed: bool,
 }
 
 impl Client {
@@ -36,9 +37,8 @@ impl Client {
 pub struct Answers {
     clients: Vec<Client>,
     held: usize,
-    dirty: Vec<usize>,
-    /// Buffers that nobody writes to.
-    spare: Vec<Vec<u8>>,
+    touched: Slots,
+    buffers: Buffers,
 }
 
 impl Answers {
@@ -131,19 +131,15 @@ impl Answers {
     pub fn output(&mut self, slot: usize) -> &mut Vec<u8> {
         self.touch(slot);
         let output = &mut self.clients[slot].output;
-        if output.capacity() == 0
-            && let Some(buffer) = self.spare.pop()
-        {
-            *output = buffer;
+        if output.capacity() == 0 {
+            *output = self.buffers.take();
         }
         output
     }
 
     /// Something about a client has changed: whether it can be written to or may ask.
     pub fn touch(&mut self, slot: usize) {
-        if !std::mem::replace(&mut self.clients[slot].listed, true) {
-            self.dirty.push(slot);
-        }
+        self.touched.add(slot);
     }
 
     /// Adds an answer whose turn it is.
@@ -167,28 +163,12 @@ impl Answers {
 
     /// All of a client's output was written: its buffer may be used for somebody else.
     pub fn keep_output(&mut self, slot: usize) {
-        let mut buffer = std::mem::take(&mut self.clients[slot].output);
-        if buffer.capacity() > 0 && self.spare.len() < limits::SPARE_MAX {
-            buffer.clear();
-            buffer.shrink_to(limits::BUFFER_BYTES_KEPT);
-            self.spare.push(buffer);
-        }
+        self.buffers.keep(std::mem::take(&mut self.clients[slot].output));
     }
 
-    /// The clients that have something to write, for this time.
-    pub fn take_dirty(&mut self) -> Vec<usize> {
-        for slot in &self.dirty {
-            self.clients[*slot].listed = false;
-        }
-        std::mem::take(&mut self.dirty)
-    }
-
-    /// Gives the list back, to be used again.
-    pub fn give_dirty(&mut self, mut list: Vec<usize>) {
-        if self.dirty.is_empty() {
-            list.clear();
-            self.dirty = list;
-        }
+    /// The clients about whom something has changed.
+    pub fn touched(&mut self) -> &mut Slots {
+        &mut self.touched
     }
 
     /// Bytes held for one client.

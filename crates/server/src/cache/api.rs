@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::hall::{Card, Hall, Mail};
+use crate::front::mailbox::Mailbox;
 use crate::http::{self, Guest, Listing, Problem};
 use crate::info::VERSION;
-use crate::path::mailbox::Mailbox;
 
 /// Clients shown at once, unless asked otherwise, and at most: a network thread looks each of them up.
 const PAGE: usize = 100;

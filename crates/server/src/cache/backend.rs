@@ -14,7 +14,7 @@ use posthaste_tls::{Connector, Trust};
 use rustls::{ClientConnection, StreamOwned};
 use socket2::{Domain, SockAddr, SockRef, Type};
 
-use crate::path::accept::{ListenAddress as Address, Socket};
+use crate::front::accept::{ListenAddress as Address, Socket};
 
 /// memcached's own port.
 const PORT: u16 = 11211;

@@ -22,7 +22,10 @@ pub struct Asker {
 /// What takes requests.
 pub trait Engine {
     /// Answers to the thread's clients.
-    fn answers(&mut self) -> &mut Answers;
+    fn answers(&self) -> &Answers;
+
+    /// The same, to be written.
+    fn answers_mut(&mut self) -> &mut Answers;
 
     /// A turn begins.
     fn begin(&mut self, now: u64);

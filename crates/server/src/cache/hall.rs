@@ -1,7 +1,7 @@
 //! What all threads of a cache tier share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use posthaste_measure::{Clock, Meter};
@@ -11,14 +11,12 @@ use tokio::sync::oneshot;
 use super::fleet::Fleet;
 use super::line::{Line, Task};
 use super::worker::Reads;
-use crate::newcomers::{Arrival, Newcomers};
-use crate::path::mailbox::Mailbox;
+use crate::front::gate::Gate;
+use crate::front::mailbox::Mailbox;
 use crate::slow::SlowLog;
 
 /// Something for a network thread.
 pub enum Mail {
-    /// A new connection to take care of.
-    Adopt(Arrival),
     /// A request that a worker has answered.
     Answered(Box<Task>),
     /// Look again: a claim that somebody waits for was released, a server's state was set, or routes are new.
@@ -39,8 +37,6 @@ pub enum Mail {
         /// Whether it was here.
         answer: oneshot::Sender<bool>,
     },
-    /// Stop: accept nothing, read nothing, leave when the last answer is written.
-    Stop,
 }
 
 /// A client, for people.
@@ -76,14 +72,8 @@ pub struct Hall {
     pub server_timeout: Duration,
     /// Bytes that may be held for clients, by each network thread.
     pub memory_per_thread: usize,
-    /// Most connections.
-    pub connections_max: usize,
-    /// Connections now, counted before they are accepted.
-    pub connections: AtomicUsize,
-    /// Who has come and not yet shaken hands.
-    pub newcomers: Newcomers,
-    /// Connections ever.
-    pub accepted: AtomicU64,
+    /// Who is let in.
+    pub gate: Arc<Gate>,
     /// What workers wait for.
     pub reads: Reads,
     /// Clients cut because they held too much memory.
@@ -109,16 +99,15 @@ impl Hall {
     /// The lines that stand in `stats` beside the fleet's.
     #[must_use]
     pub fn about(&self) -> Vec<(&'static str, String)> {
-        let count = |value: &AtomicU64| value.load(Ordering::Relaxed).to_string();
         let mut lines = vec![
             ("uptime", (self.clock.now() / 1_000_000_000).to_string()),
-            ("curr_connections", self.connections.load(Ordering::Relaxed).to_string()),
-            ("total_connections", count(&self.accepted)),
-            ("connections_cut", count(&self.cut)),
+            ("curr_connections", self.gate.connections().to_string()),
+            ("total_connections", self.gate.accepted().to_string()),
+            ("connections_cut", self.cut.load(Ordering::Relaxed).to_string()),
             ("threads", self.mailboxes.len().to_string()),
             ("line_requests", self.line.len().to_string()),
         ];
-        lines.extend(self.newcomers.counts().map(|(name, count)| (name, count.to_string())));
+        lines.extend(self.gate.newcomers.counts().map(|(name, count)| (name, count.to_string())));
         lines
     }
 }

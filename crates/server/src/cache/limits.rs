@@ -1,6 +1,6 @@
-//! Every bound of the cache tier on one page, with its reason.
+//! Every bound of the cache tier on one page, with its reason. Those of sockets and connections are the front's.
 
-use std::time::Duration;
+pub use crate::front::limits::{BUFFER_BYTES_KEPT, OUTPUT_BYTES_PAUSE, READ_BYTES};
 
 /// Requests of one client that may be under way: beyond it the client is not read.
 pub const REQUESTS_UNDER_WAY_MAX: usize = 1024;
@@ -19,9 +19,6 @@ pub const VALUE_BYTES_UNDER_WAY: usize = 4 * 1024 * 1024;
 /// What a value is reckoned to take before the first one came.
 pub const VALUE_BYTES_UNKNOWN: usize = 64 * 1024;
 
-/// Bytes held for a client above which it is not read: a slow reader harms only itself.
-pub const OUTPUT_BYTES_PAUSE: usize = 1024 * 1024;
-
 /// Bytes held for a client above which it is cut. Values are up to 1 MiB unless servers are told otherwise, so what is
 /// under way of a client that stopped reading may be large; it is rarely this large.
 pub const OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -38,28 +35,8 @@ pub const SHADOWS_MAX: usize = 1000;
 /// Longest line of a multi-get: 10,000 keys of some 100 bytes.
 pub const LINE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Read from one socket at once.
-pub const READ_BYTES: usize = 64 * 1024;
-
-/// Buffers kept for reuse are cut down to this size.
-pub const BUFFER_BYTES_KEPT: usize = 16 * 1024;
-
 /// Buffers and the like that a thread keeps for reuse.
 pub const SPARE_MAX: usize = 1024;
-
-/// Events taken from the kernel in one turn.
-pub const EVENTS_PER_TURN: usize = 1024;
-
-/// How long a connection that was closed by us is still read (and what it sends dropped), so that the last
-/// answers are not destroyed by a reset.
-pub const LINGER: Duration = Duration::from_secs(1);
-
-/// How long after it was accepted a connection is kept by a tier that stops, for the request that its client may have
-/// sent by then.
-pub const FIRST_REQUEST: Duration = Duration::from_millis(500);
-
-/// When to accept again after the system had no descriptor or no memory for a connection.
-pub const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 
 /// Servers of a pool: their numbers stand in 16 bits, and so do shares of a multi-get that moves from one to another.
 pub const SERVERS_MAX: usize = 1000;

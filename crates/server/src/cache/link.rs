@@ -9,7 +9,7 @@ use mio::{Interest, Registry, Token};
 
 use super::backend::Backend;
 use super::limits;
-use crate::path::accept::Socket;
+use crate::front::accept::Socket;
 
 /// A connection that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! The cache tier: a router between memcached clients and memcached servers.
 //!
 //! ```text
-//!   clients ─▶ network: read, parse ─▶ router ─▶ lanes ─▶ servers          pipelined
+//!   clients ─▶ front: read, parse ─▶ router ─▶ lanes ─▶ servers          pipelined
 //!                 ▲                       │ ▲               │
 //!                 └──── answers ◀─────────┘ └─── replies ◀──┘
 //!
-//!   clients ─▶ network: read, parse ─▶ line ─▶ workers, each a router of its own ─▶ servers      --workers N
+//!   clients ─▶ front: read, parse ─▶ line ─▶ workers, each a router of its own ─▶ servers      --workers N
 //! ```
 //!
 //! [`router`] decides everything and does no I/O; the rest moves bytes.
@@ -56,7 +56,7 @@ mod api; // the console, and the clients
 
 pub mod hall; // what its threads share
 
-pub mod network; // clients of a thread
+pub mod tier; // between reading and writing, on each network thread
 
 mod client;
 

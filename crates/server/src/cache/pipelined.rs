@@ -14,8 +14,8 @@ use super::engine::{Asker, Engine};
 use super::hall::Hall;
 use super::line::Task;
 use super::link::{Failed, Link};
-use super::network::FIRST_SERVER;
 use super::router::{Asked, Finished, Router};
+use crate::front::network::FIRST_OF_TIER;
 
 /// The router of a network thread and its connections.
 pub struct Pipelined {
@@ -39,7 +39,7 @@ impl Pipelined {
         let link = &mut self.links[server];
         if !link.is_open() {
             let its = &self.router.servers()[server];
-            link.open(&its.backend, self.hall.server_timeout, Token(FIRST_SERVER + server), registry)?;
+            link.open(&its.backend, self.hall.server_timeout, Token(FIRST_OF_TIER + server), registry)?;
             its.health.enter();
         }
         let sent = link.send(self.router.unsent(server))?;
@@ -109,7 +109,11 @@ impl Pipelined {
 }
 
 impl Engine for Pipelined {
-    fn answers(&mut self) -> &mut Answers {
+    fn answers(&self) -> &Answers {
+        &self.router.answers
+    }
+
+    fn answers_mut(&mut self) -> &mut Answers {
         &mut self.router.answers
     }
 

@@ -62,7 +62,11 @@ impl Queued {
 }
 
 impl Engine for Queued {
-    fn answers(&mut self) -> &mut Answers {
+    fn answers(&self) -> &Answers {
+        &self.answers
+    }
+
+    fn answers_mut(&mut self) -> &mut Answers {
         &mut self.answers
     }
 

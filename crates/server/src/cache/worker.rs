@@ -112,8 +112,9 @@ impl Worker {
         task.answer.extend_from_slice(output);
         self.router.answers.written(CLIENT, bytes);
         self.router.answers.keep_output(CLIENT);
-        let dirty = self.router.answers.take_dirty();
-        self.router.answers.give_dirty(dirty);
+        let touched = self.router.answers.touched();
+        let list = touched.take();
+        touched.give_back(list);
     }
 
     fn send(&mut self, server: usize) -> io::Result<()> {

@@ -16,10 +16,8 @@ use tokio::sync::Mutex;
 
 use super::problem::Problem;
 use super::visitor::Credentials;
+use crate::front::accept::Socket;
 use crate::house::House;
-use crate::newcomers::Arrival;
-use crate::path::accept::Socket;
-use crate::path::mailbox::Mail;
 
 /// Connections that are kept for the next request, and for how long.
 const IDLE_MAX: usize = 64;
@@ -58,14 +56,12 @@ impl Inside {
         let (theirs, ours) = std::os::unix::net::UnixStream::pair().map_err(broken)?;
         theirs.set_nonblocking(true).map_err(broken)?;
         ours.set_nonblocking(true).map_err(broken)?;
-        if house.connections.fetch_add(1, Ordering::Relaxed) >= house.connections_max {
-            house.connections.fetch_sub(1, Ordering::Relaxed);
-            return Err(Problem::busy("as many clients are connected as the server takes"));
-        }
         let socket = Socket::Unix(mio::net::UnixStream::from_std(theirs));
         // The visitor's place was taken where HTTP accepted him; where he is matters if his secret is wrong.
-        let arrival = Arrival { socket, origin, place: None };
-        house.mailboxes[thread % house.mailboxes.len()].post(Mail::Adopt(arrival));
+        let Some(arrival) = house.gate.admit_inside(socket, origin) else {
+            return Err(Problem::busy("as many clients are connected as the server takes"));
+        };
+        house.mailboxes[thread % house.mailboxes.len()].adopt(arrival);
         let stream = UnixStream::from_std(ours).map_err(broken)?;
         let mut inside = Self { stream, input: Vec::new() };
         let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3", b"SETNAME", b"http"];

@@ -24,7 +24,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use crate::newcomers::Places;
+use crate::front::newcomers::Places;
 
 /// Connections at once, and of one address.
 const CONNECTIONS_MAX: u32 = 1024;

@@ -13,7 +13,7 @@ fn count(value: &AtomicU64) -> f64 {
 static SINGLES: [Single<Hall>; 10] = [
     Single {
         head: Head::plain("posthaste_connections", Kind::Gauge, "Clients that are connected."),
-        read: |hall| Some(hall.connections.load(Ordering::Relaxed) as f64),
+        read: |hall| Some(hall.gate.connections() as f64),
     },
     Single {
         head: Head::plain(
@@ -21,11 +21,11 @@ static SINGLES: [Single<Hall>; 10] = [
             Kind::Gauge,
             "Most clients (--max-clients); more are refused.",
         ),
-        read: |hall| Some(hall.connections_max as f64),
+        read: |hall| Some(hall.gate.connections_max() as f64),
     },
     Single {
         head: Head::plain("posthaste_connections_total", Kind::Counter, "Clients that ever connected."),
-        read: |hall| Some(count(&hall.accepted)),
+        read: |hall| Some(hall.gate.accepted() as f64),
     },
     Single {
         head: Head::plain(

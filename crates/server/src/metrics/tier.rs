@@ -18,11 +18,11 @@ static SINGLES: [Single<House>; 10] = [
             Kind::Gauge,
             "Most clients (--max-clients); more are refused.",
         ),
-        read: |house| Some(house.connections_max as f64),
+        read: |house| Some(house.gate.connections_max() as f64),
     },
     Single {
         head: Head::plain("posthaste_connections_total", Kind::Counter, "Clients that ever connected."),
-        read: |house| Some(house.clients.total() as f64),
+        read: |house| Some(house.gate.accepted() as f64),
     },
     Single {
         head: Head::plain("posthaste_line_requests", Kind::Gauge, "Requests that wait for a worker."),

@@ -1,9 +1,7 @@
-//! One connection: its socket, what was read and not yet parsed, what is to be written, and its session.
+//! One connection of the queue tier: how its bytes become requests, what is to be written to it, and its session.
 //!
-//! An idle connection holds no buffer: bytes are read into the thread's buffer and only an unfinished rest is kept;
-//! answers are written from a buffer that goes back to the thread when it is empty.
+//! An idle connection holds no buffer: answers are written from one that goes back to the thread when it is empty.
 
-use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,177 +12,81 @@ use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::Operation;
 use posthaste_wire::span::Span;
 
-use super::accept::Socket;
 use super::bundle::{Bundle, Request, RequestName, length};
-use super::limits::{FIRST_REQUEST, LINGER_MS, OUTPUT_BYTES_PAUSE, UNAUTHENTICATED_BYTES_MAX};
+use super::limits::{OUTPUT_BYTES_PAUSE, UNAUTHENTICATED_BYTES_MAX};
 use super::session::{Session, Step};
 use super::turn::Turn;
 use crate::clients::Client;
-use crate::newcomers::Newcomer;
+use crate::front::peer::{Life, Peer};
 use crate::queue::answer::Answer;
 use crate::queue::rules::{Ask, Outcome};
-
-/// Where a connection is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
-    /// Served.
-    Open,
-    /// Nothing more is read; it ends when its answers are written.
-    Closing,
-    /// Everything is written and said; what still comes is dropped, so that no reset destroys the last answers.
-    Lingering,
-    /// To be forgotten.
-    Over,
-}
 
 /// One connection.
 pub struct Connection {
     /// Its card.
     pub client: Arc<Client>,
-    /// Its socket.
-    pub socket: Socket,
+    /// Its socket's side.
+    pub peer: Peer,
     /// Its session.
     pub session: Session,
-    /// Where it is in its life.
-    pub life: Life,
     /// A bundle or a login is under way; nothing is parsed until it is back.
     pub under_way: bool,
     /// The bundle under way ends with a pop that may wait.
     pub blocked: bool,
-    /// The kernel may have bytes for us.
-    pub can_read: bool,
-    /// The peer has said its last: behind what can be read there is the end, of which no further event tells.
-    pub hung_up: bool,
-    /// The peer has said that it sends no more.
-    pub peer_done: bool,
-    /// It stands in the turn's list of those to serve.
-    pub listed: bool,
-    /// It stands in the turn's list of those to write to.
-    pub dirty: bool,
     decoder: Decoder,
-    input: Vec<u8>,
     output: Vec<u8>,
     written: usize,
-    can_write: bool,
-    /// Requests read so far.
-    requests: u64,
-    /// What was read and not parsed may hold whole requests.
-    holds_requests: bool,
     /// An error that waits for its turn behind a bundle, and whether the connection ends with it.
     owed: Option<(Fault, bool)>,
-    /// Until the peer has shown who it is.
-    newcomer: Option<Newcomer>,
+}
+
+impl AsRef<Peer> for Connection {
+    fn as_ref(&self) -> &Peer {
+        &self.peer
+    }
+}
+
+impl AsMut<Peer> for Connection {
+    fn as_mut(&mut self) -> &mut Peer {
+        &mut self.peer
+    }
 }
 
 impl Connection {
     /// A connection just accepted.
     #[must_use]
-    pub fn new(client: Arc<Client>, socket: Socket, session: Session, decoder: Decoder) -> Self {
+    pub fn new(client: Arc<Client>, peer: Peer, session: Session, decoder: Decoder) -> Self {
         Self {
             client,
-            socket,
+            peer,
             session,
-            life: Life::Open,
             under_way: false,
             blocked: false,
-            can_read: true,
-            hung_up: false,
-            peer_done: false,
-            listed: false,
-            dirty: false,
             decoder,
-            input: Vec::new(),
             output: Vec::new(),
             written: 0,
-            can_write: true,
-            requests: 0,
-            holds_requests: false,
             owed: None,
-            newcomer: None,
         }
     }
 
-    /// A connection whose peer has little time to show who it is, if it has to.
+    /// Whether it may ask more: nothing is under way, and what it got was read.
     #[must_use]
-    pub fn introduced_by(mut self, newcomer: Newcomer) -> Self {
-        self.newcomer = (!self.is_introduced()).then_some(newcomer);
-        self
+    pub fn may_ask(&self) -> bool {
+        !self.under_way && self.output.len() - self.written < OUTPUT_BYTES_PAUSE
     }
 
-    /// Whether the peer has yet to show who it is.
+    /// Whether everything is answered and written.
     #[must_use]
-    pub const fn is_newcomer(&self) -> bool {
-        self.newcomer.is_some()
-    }
-
-    fn is_introduced(&self) -> bool {
-        self.session.is_admitted() && !self.socket.is_handshaking()
-    }
-
-    /// Of a newcomer: whether the connection goes on, or is over because its peer took too long.
-    pub fn look_after(&mut self, now_ns: u64) -> Option<Life> {
-        if self.is_introduced() {
-            self.newcomer = None;
-        }
-        let newcomer = self.newcomer.as_ref()?;
-        let is_late = newcomer.is_late(self.socket.is_handshaking(), now_ns);
-        Some(if is_late { Life::Over } else { Life::Open })
-    }
-
-    /// Reads once and handles every whole request, as far as the path lets it.
-    pub fn serve(&mut self, turn: &mut Turn<'_>) {
-        if self.life == Life::Lingering {
-            return self.drop_input(turn);
-        }
-        if !self.is_readable() {
-            return;
-        }
-        if let Some((fault, last)) = self.owed.take() {
-            self.refuse_for_good(&fault, last, turn);
-        }
-        if !self.input.is_empty() {
-            self.parse_kept(turn);
-        }
-        if self.can_read && self.is_readable() {
-            self.read(turn);
-        }
-        if self.peer_done {
-            self.close_when_idle();
-        }
-    }
-
-    /// Nothing more will be read; unless something is under way, that was all.
-    pub fn close_when_idle(&mut self) {
-        if self.life == Life::Open && !self.under_way {
-            self.life = Life::Closing;
-        }
-    }
-
-    /// While the server stops: whether the peer has come so recently that its first request may be on the way.
-    #[must_use]
-    pub fn may_still_ask(&self, now_ns: u64) -> bool {
-        let age = now_ns.saturating_sub(self.client.connected_ns);
-        self.client.requests.load(Ordering::Relaxed) == 0
-            && !self.peer_done
-            && u128::from(age) < FIRST_REQUEST.as_nanos()
-    }
-
-    /// Whether there is something to do for this connection without a new event.
-    #[must_use]
-    pub fn wants_turn(&self) -> bool {
-        match self.life {
-            Life::Open => self.is_readable() && (self.can_read || self.holds_requests || self.peer_done),
-            Life::Lingering => self.can_read,
-            Life::Closing | Life::Over => false,
-        }
+    pub fn is_settled(&self) -> bool {
+        !self.under_way && self.output.is_empty()
     }
 
     /// The buffer for answers, taken from the thread when there is none yet.
     pub fn output(&mut self, turn: &mut Turn<'_>) -> &mut Vec<u8> {
         if self.output.capacity() == 0 {
-            self.output = turn.buffer();
+            self.output = turn.buffers.take();
         }
-        turn.wrote(self.client.address, &mut self.dirty);
+        turn.wrote(self.client.address.slot);
         &mut self.output
     }
 
@@ -207,135 +109,39 @@ impl Connection {
         }
         if self.output.is_empty() {
             std::mem::swap(&mut self.output, &mut bundle.answers);
-            turn.wrote(self.client.address, &mut self.dirty);
+            turn.wrote(self.client.address.slot);
         } else {
             self.output(turn).extend_from_slice(&bundle.answers);
+        }
+        if let Some((fault, last)) = self.owed.take() {
+            turn.parsed_at = turn.house.clock.stamp();
+            self.refuse_for_good(&fault, last, turn);
         }
     }
 
     /// Writes what is to be written, as far as the peer takes it.
     pub fn flush(&mut self, turn: &mut Turn<'_>) {
-        self.dirty = false;
-        while self.can_write && self.written < self.output.len() {
-            match self.socket.write(&self.output[self.written..]) {
-                Ok(0) => self.life = Life::Over,
-                Ok(n) => self.written += n,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.can_write = false,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => self.life = Life::Over,
-            }
-            if self.life == Life::Over {
-                return;
-            }
-        }
+        self.written += self.peer.write(&self.output[self.written..]);
         if self.written == self.output.len() {
             self.written = 0;
-            turn.give_back(std::mem::take(&mut self.output));
+            turn.buffers.keep(std::mem::take(&mut self.output));
         }
-        if self.is_flushed() && self.life == Life::Closing && !self.under_way {
-            let is_quiet = self.peer_done || self.idle_ms(turn) >= LINGER_MS;
-            self.life = if is_quiet { Life::Over } else { Life::Lingering };
-            self.socket.shut_write();
-        }
-    }
-
-    /// The kernel takes bytes again.
-    pub fn now_writable(&mut self) {
-        self.can_write = true;
-        self.socket.now_writable();
-    }
-
-    /// Whether every answer is written.
-    #[must_use]
-    pub fn is_flushed(&self) -> bool {
-        self.output.is_empty()
-    }
-
-    fn is_readable(&self) -> bool {
-        self.life == Life::Open && !self.under_way && self.output.len() - self.written < OUTPUT_BYTES_PAUSE
-    }
-
-    fn read(&mut self, turn: &mut Turn<'_>) {
-        let mut buffer = turn.take_read_buffer();
-        match self.read_socket(&mut buffer) {
-            Ok(0) => {}
-            Ok(n) if self.input.is_empty() => {
-                let used = self.parse(&buffer[..n], turn);
-                if used < n {
-                    self.input = turn.buffer();
-                    self.input.extend_from_slice(&buffer[used..n]);
-                }
-            }
-            Ok(n) => {
-                self.input.extend_from_slice(&buffer[..n]);
-                self.parse_kept(turn);
-            }
-            Err(error) => {
-                self.life = Life::Over;
-                if self.socket.is_handshaking() {
-                    let house = turn.house;
-                    house.newcomers.handshake_failed(&self.client.peer, &error, house.clock.now());
-                }
-            }
-        }
-        turn.give_read_buffer(buffer);
-    }
-
-    /// Reads once; a short read means that the kernel has no more, and an event will tell when it has. Not of the end, if an
-    /// event has told of that with the bytes.
-    fn read_socket(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match self.socket.read(buffer) {
-                Ok(n) => {
-                    self.can_read = n == buffer.len() || n > 0 && (self.hung_up || self.socket.has_ended());
-                    self.peer_done |= n == 0;
-                    return Ok(n);
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.can_read = false;
-                    return Ok(0);
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    fn parse_kept(&mut self, turn: &mut Turn<'_>) {
-        let mut input = std::mem::take(&mut self.input);
-        let used = self.parse(&input, turn);
-        if used == input.len() {
-            input.clear();
-            turn.give_back(input);
-        } else {
-            input.drain(..used);
-            self.input = input;
-        }
-    }
-
-    fn drop_input(&mut self, turn: &mut Turn<'_>) {
-        let mut buffer = turn.take_read_buffer();
-        if self.can_read && self.read_socket(&mut buffer).is_err() || self.peer_done {
-            self.life = Life::Over;
-        }
-        turn.give_read_buffer(buffer);
     }
 
     /// Handles the whole requests in `input`; how many bytes are done with.
-    fn parse(&mut self, input: &[u8], turn: &mut Turn<'_>) -> usize {
+    pub fn parse(&mut self, input: &[u8], turn: &mut Turn<'_>) -> usize {
         turn.parsed_at = turn.house.clock.stamp();
-        self.holds_requests = true;
         let mut args = std::mem::take(turn.args);
         let mut parsing = Parsing { input, base: 0, at: 0, bundle: None };
-        while self.is_readable() && parsing.at < input.len() {
+        while self.peer.life == Life::Open && self.may_ask() && parsing.at < input.len() {
             args.clear();
             if !self.parse_one(&mut parsing, &mut args, turn) {
                 break;
             }
         }
         let Parsing { base, at, bundle, .. } = parsing;
-        self.client.requests.store(self.requests, Ordering::Relaxed);
-        self.holds_requests &= at < input.len();
+        self.client.active_ns.store(self.peer.heard_ns, Ordering::Relaxed);
+        self.client.requests.store(self.peer.requests, Ordering::Relaxed);
         if let Some(mut bundle) = bundle {
             bundle.bytes.extend_from_slice(&input[base..at]);
             self.under_way = true;
@@ -361,7 +167,7 @@ impl Connection {
                     // Only requests to the store travel in bundles; others wait until the bundle is back.
                     return false;
                 }
-                self.requests += 1;
+                self.peer.requests += 1;
                 match parsed {
                     Ok(Command::Store(operation)) => return self.ask(operation, end, parsing, turn),
                     Ok(Command::Session(command)) => {
@@ -377,7 +183,7 @@ impl Connection {
                     let fault = Fault::new(Word::NoAuth, "log in before sending this much");
                     self.refuse_for_good(&fault, true, turn);
                 }
-                self.holds_requests = false;
+                self.peer.holds_requests = false;
                 return false;
             }
             Decoded::Discard(n) => parsing.skip_to(parsing.at - parsing.base + n),
@@ -416,7 +222,7 @@ impl Connection {
             }
         }
         let is_last = operation.may_answer_much() || self.session.is_muted();
-        let number = self.requests;
+        let number = self.peer.requests;
         let bundle = parsing.bundle.get_or_insert_with(|| {
             let mut bundle = turn.bundle(self.client.address, account, self.session.protocol);
             bundle.number = number;
@@ -460,7 +266,7 @@ impl Connection {
         turn.answered_at_once(self.last_request(), Kind::Session, Outcome::Ok, [request_bytes, answer_bytes]);
         match step {
             Step::Answered => {}
-            Step::Close => self.life = Life::Closing,
+            Step::Close => self.peer.close(),
             Step::Login { account, secret } => {
                 self.under_way = true;
                 turn.log_in(&self.client, &account, &secret);
@@ -480,7 +286,7 @@ impl Connection {
 
     /// The name of the request at hand.
     fn last_request(&self) -> RequestName {
-        RequestName { client: self.client.address.client, number: self.requests }
+        RequestName { client: self.client.address.client, number: self.peer.requests }
     }
 
     /// Before login it is no use to hear what is wrong with a request to the store.
@@ -510,18 +316,8 @@ impl Connection {
     fn refuse_for_good(&mut self, fault: &Fault, last: bool, turn: &mut Turn<'_>) {
         self.refuse(fault, 0, turn);
         if last {
-            self.life = Life::Closing;
+            self.peer.close();
         }
-    }
-
-    /// How long nothing was heard of it.
-    fn idle_ms(&self, turn: &Turn<'_>) -> u64 {
-        turn.house.clock.now().saturating_sub(self.client.active_ns.load(Ordering::Relaxed)) / 1_000_000
-    }
-
-    /// Notes that it was heard of now.
-    pub fn touch(&self, now_ns: u64) {
-        self.client.active_ns.store(now_ns, Ordering::Relaxed);
     }
 }
 

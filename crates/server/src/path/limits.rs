@@ -1,8 +1,11 @@
-//! Every bound of the path on one page, with its reason, checked against each other.
+//! Every bound of the path on one page, with its reason, checked against each other. Those of sockets and connections are
+//! the front's.
 
 use std::time::Duration;
 
 use posthaste_wire::command::COUNT_MAX;
+
+pub use crate::front::limits::{BUFFER_BYTES_KEPT, OUTPUT_BYTES_PAUSE, READ_BYTES};
 
 /// Requests of one connection that may be in the path: beyond it the connection is not read.
 pub const BUNDLE_REQUESTS_MAX: usize = 1024;
@@ -19,34 +22,11 @@ pub const ARGUMENT_BYTES_MIN: usize = 64 * 1024;
 /// All of one request beside its largest body: names, keys, headers, the other bodies of a SENDMANY.
 pub const REQUEST_BYTES_EXTRA: usize = 1024 * 1024;
 
-/// Read from one socket at once; also the most a connection is read in one turn, so that a flood waits its turn.
-pub const READ_BYTES: usize = 64 * 1024;
-
-/// Unsent answers of a connection above which it is not read: a slow reader harms only itself.
-pub const OUTPUT_BYTES_PAUSE: usize = 1024 * 1024;
-
-/// Buffers kept for reuse are cut down to this size.
-pub const BUFFER_BYTES_KEPT: usize = 16 * 1024;
-
 /// Bundles a network thread keeps for reuse.
 pub const SPARE_BUNDLES: usize = 256;
 
-/// Events taken from the kernel in one turn.
-pub const EVENTS_PER_TURN: usize = 1024;
-
-/// How long a connection that was closed by us is still read (and what it sends dropped), so that the last
-/// answers are not destroyed by a reset.
-pub const LINGER_MS: u64 = 1000;
-
-/// How long after it was accepted a connection is kept by a server that stops, for the request that its client may have
-/// sent by then.
-pub const FIRST_REQUEST: Duration = Duration::from_millis(500);
-
 /// How long requests wait for a worker under way before another takes them: a batch on a near store is done by then.
 pub const RESERVE_AFTER: Duration = Duration::from_millis(5);
-
-/// When to accept again after the system had no descriptor or no memory for a connection.
-pub const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 
 /// Before authentication nobody may make us hold more than this.
 pub const UNAUTHENTICATED_BYTES_MAX: usize = 16 * 1024;

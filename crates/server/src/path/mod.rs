@@ -6,17 +6,15 @@
 //!                 └───────────── mailbox ◀──────────── answers ◀──────────────┘
 //! ```
 //!
+//! Accepting, reading and writing (stations 1 and 2) are the same for both tiers, and stand in [`crate::front`].
+//!
 //! A network thread owns its connections; nobody else touches them. What one connection sent in one go travels
 //! as one [`bundle::Bundle`], and a connection has at most one bundle under way. That alone keeps its requests
 //! and answers in order, whatever the number of workers, and makes deep pipelines cheap.
 
 pub mod limits;
 
-pub mod accept; // 1
-
-pub mod binder; // 1, what listens
-
-pub mod network; // 2
+pub mod tier; // 2, between reading and writing
 
 pub mod connection; // 2, one of many
 
@@ -34,6 +32,6 @@ pub mod local; // 5, a store in this process
 
 pub mod waiters; // 5, pops that wait
 
-pub mod mailbox; // 6
+pub mod mail; // 6
 
 mod watch; // 6, who wants to know of single requests

@@ -11,7 +11,7 @@ use posthaste_wire::encode::{Encoder, Protocol};
 use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::span::Span;
 
-use super::mailbox::Mail;
+use super::mail::Mail;
 use crate::clients::Client;
 use crate::grants::{Grants, Role};
 use crate::house::House;
@@ -333,7 +333,7 @@ impl Session {
         let settings = [
             ("appendonly", "yes".to_owned()),
             ("databases", "1".to_owned()),
-            ("maxclients", house.connections_max.to_string()),
+            ("maxclients", house.gate.connections_max().to_string()),
             ("proto-max-bulk-len", house.message_bytes_max.to_string()),
             ("save", String::new()),
             ("timeout", "0".to_owned()),

@@ -7,23 +7,23 @@ use posthaste_wire::span::Span;
 
 use super::bundle::{Address, Bundle, RequestName, length};
 use super::limits;
-use super::mailbox::Mail;
 use crate::clients::Client;
+use crate::front::buffers::Buffers;
+use crate::front::slots::Slots;
 use crate::house::{Entrance, House};
 use crate::queue::rules::{AccountId, Outcome};
 
 /// A thread's tools, kept from turn to turn so that nothing is allocated in the steady state.
 #[derive(Default)]
 pub(super) struct Bench {
-    pub(super) read_buffer: Vec<u8>,
     pub(super) bundles: Vec<Box<Bundle>>,
     pub(super) outgoing: Vec<Box<Bundle>>,
-    pub(super) dirty: Vec<Address>,
+    /// Connections that have something to write.
+    pub(super) touched: Slots,
     pub(super) at_once: Vec<AtOnce>,
     pub(super) logins: Vec<(Address, Vec<u8>)>,
-    pub(super) mail: Vec<Mail>,
     args: Vec<Span>,
-    buffers: Vec<Vec<u8>>,
+    buffers: Buffers,
 }
 
 /// A request that was answered on the spot, until its answer is written.
@@ -47,54 +47,28 @@ pub struct Turn<'a> {
     pub args: &'a mut Vec<Span>,
     /// Bundles to be lined up at the end of the turn.
     pub outgoing: &'a mut Vec<Box<Bundle>>,
-    read_buffer: &'a mut Vec<u8>,
-    buffers: &'a mut Vec<Vec<u8>>,
+    /// Buffers for answers.
+    pub buffers: &'a mut Buffers,
     bundles: &'a mut Vec<Box<Bundle>>,
-    dirty: &'a mut Vec<Address>,
+    touched: &'a mut Slots,
     pub(super) at_once: &'a mut Vec<AtOnce>,
     logins: &'a mut Vec<(Address, Vec<u8>)>,
 }
 
 impl Turn<'_> {
-    /// An empty buffer.
-    pub fn buffer(&mut self) -> Vec<u8> {
-        self.buffers.pop().unwrap_or_else(|| Vec::with_capacity(512))
-    }
-
-    /// Takes a buffer back.
-    pub fn give_back(&mut self, mut buffer: Vec<u8>) {
-        if buffer.capacity() > 0 && self.buffers.len() < limits::SPARE_BUNDLES {
-            buffer.clear();
-            buffer.shrink_to(limits::BUFFER_BYTES_KEPT);
-            self.buffers.push(buffer);
-        }
-    }
-
-    /// The thread's buffer for reading.
-    pub fn take_read_buffer(&mut self) -> Vec<u8> {
-        std::mem::take(self.read_buffer)
-    }
-
-    /// Puts it back.
-    pub fn give_read_buffer(&mut self, buffer: Vec<u8>) {
-        *self.read_buffer = buffer;
-    }
-
     /// An empty bundle.
     pub fn bundle(&mut self, address: Address, account: AccountId, protocol: Protocol) -> Box<Bundle> {
         let mut bundle = self.bundles.pop().unwrap_or_else(|| Box::new(Bundle::new(address)));
         bundle.reset(address, account, protocol, limits::BUFFER_BYTES_KEPT);
         if bundle.answers.capacity() == 0 {
-            bundle.answers = self.buffer();
+            bundle.answers = self.buffers.take();
         }
         bundle
     }
 
-    /// A connection has something to write.
-    pub fn wrote(&mut self, address: Address, listed: &mut bool) {
-        if !std::mem::replace(listed, true) {
-            self.dirty.push(address);
-        }
+    /// The connection in this slot has something to write.
+    pub fn wrote(&mut self, slot: usize) {
+        self.touched.add(slot);
     }
 
     /// A request was answered on the spot, with so many bytes.
@@ -119,11 +93,6 @@ impl Turn<'_> {
 }
 
 impl Bench {
-    /// A thread's tools with space to read into.
-    pub(super) fn new() -> Self {
-        Self { read_buffer: vec![0; limits::READ_BYTES], ..Self::default() }
-    }
-
     /// What a connection may use while it is served.
     pub(super) fn turn<'a>(&'a mut self, house: &'a House) -> Turn<'a> {
         Turn {
@@ -131,10 +100,9 @@ impl Bench {
             parsed_at: 0,
             args: &mut self.args,
             outgoing: &mut self.outgoing,
-            read_buffer: &mut self.read_buffer,
             buffers: &mut self.buffers,
             bundles: &mut self.bundles,
-            dirty: &mut self.dirty,
+            touched: &mut self.touched,
             at_once: &mut self.at_once,
             logins: &mut self.logins,
         }

@@ -7,7 +7,7 @@ use posthaste_measure::Clock;
 use posthaste_wire::operation::Operation;
 
 use super::bundle::{Address, Bundle};
-use super::mailbox::{Mail, Mailbox};
+use super::mail::{Mail, Mailbox};
 use super::waiting_line::{Taken, Turn, WaitingLine};
 use crate::queue::answer::Answer;
 use crate::queue::rules::{Ask, Outcome};

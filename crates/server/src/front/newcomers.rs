@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::path::accept::Socket;
+use super::gate::Refused;
 
 /// How long a handshake may take: a few round trips, even on a bad line.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -27,16 +27,6 @@ const SHARE: usize = 4;
 
 /// The least that is allowed to one address, so that small limits stay usable.
 const LEAST: usize = 8;
-
-/// What came, for a network thread to take care of.
-pub struct Arrival {
-    /// The socket.
-    pub socket: Socket,
-    /// Where the peer is; None: on this machine.
-    pub origin: Option<IpAddr>,
-    /// Its place among the newcomers.
-    pub place: Option<Place>,
-}
 
 /// Places by address.
 #[derive(Debug)]
@@ -150,19 +140,18 @@ impl Newcomers {
         }
     }
 
-    /// Lets a socket in.
+    /// The place of somebody who comes from there; None: he needs none.
     ///
     /// # Errors
-    /// The socket, when its address has enough newcomers.
-    pub fn admit(&self, socket: Socket) -> Result<Arrival, Socket> {
-        let origin = socket.ip();
-        let is_newcomer = self.must_log_in || socket.is_handshaking();
+    /// His address has enough newcomers.
+    pub fn place(&self, origin: Option<IpAddr>, is_handshaking: bool) -> Result<Option<Place>, Refused> {
+        let is_newcomer = self.must_log_in || is_handshaking;
         match origin.filter(|_| is_newcomer).map(|from| self.places.take(from)) {
             Some(None) => {
                 self.turned_away.fetch_add(1, Ordering::Relaxed);
-                Err(socket)
+                Err(Refused::Crowded)
             }
-            place => Ok(Arrival { socket, origin, place: place.flatten() }),
+            place => Ok(place.flatten()),
         }
     }
 

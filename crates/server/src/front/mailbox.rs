@@ -5,32 +5,21 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::bundle::{Address, Bundle};
-use crate::authenticator::Verdict;
-use crate::newcomers::Arrival;
+use super::gate::Arrival;
 
-/// Something for a network thread.
-pub enum Mail {
-    /// A bundle with its answers.
-    Answered(Box<Bundle>),
+/// What lies in a mailbox.
+pub(super) enum Letter<M> {
     /// A new connection to take care of.
     Adopt(Arrival),
-    /// The verdict on a secret.
-    Verified {
-        /// Who logs in.
-        address: Address,
-        /// What was found.
-        verdict: Verdict,
-    },
-    /// Close this connection (CLIENT KILL).
-    Kill(Address),
     /// Stop: accept nothing, read nothing, leave when the last answer is written.
     Stop,
+    /// What the tier has to say.
+    Tier(M),
 }
 
 /// One network thread's mailbox, for mail of its tier.
-pub struct Mailbox<M = Mail> {
-    mail: Mutex<Vec<M>>,
+pub struct Mailbox<M> {
+    mail: Mutex<Vec<Letter<M>>>,
     sleeping: AtomicBool,
     waker: mio::Waker,
 }
@@ -45,19 +34,29 @@ impl<M> Mailbox<M> {
     /// Posts everything in `mail`, keeping its order.
     pub fn post_all(&self, mail: &mut Vec<M>) {
         if !mail.is_empty() {
-            self.lock().append(mail);
+            self.lock().extend(mail.drain(..).map(Letter::Tier));
             self.wake();
         }
     }
 
     /// Posts one piece.
     pub fn post(&self, mail: M) {
-        self.lock().push(mail);
-        self.wake();
+        self.put(Letter::Tier(mail));
+    }
+
+    /// Has the owner take care of a new connection.
+    pub fn adopt(&self, arrival: Arrival) {
+        self.put(Letter::Adopt(arrival));
+    }
+
+    /// Has the owner stop: it accepts nothing, reads nothing, and leaves when the last answer is written. The thread that
+    /// accepts passes it on to all others, behind all that it has dealt out.
+    pub fn stop(&self) {
+        self.put(Letter::Stop);
     }
 
     /// For the owner, before it sleeps: from now on posting wakes it. False: there is mail, do not sleep.
-    pub fn may_sleep(&self) -> bool {
+    pub(super) fn may_sleep(&self) -> bool {
         self.sleeping.store(true, Ordering::SeqCst);
         let empty = self.lock().is_empty();
         if !empty {
@@ -67,9 +66,14 @@ impl<M> Mailbox<M> {
     }
 
     /// For the owner, after it slept: takes what is there into `mail`, which must be empty.
-    pub fn collect(&self, mail: &mut Vec<M>) {
+    pub(super) fn collect(&self, mail: &mut Vec<Letter<M>>) {
         self.sleeping.store(false, Ordering::SeqCst);
         std::mem::swap(&mut *self.lock(), mail);
+    }
+
+    fn put(&self, letter: Letter<M>) {
+        self.lock().push(letter);
+        self.wake();
     }
 
     fn wake(&self) {
@@ -79,7 +83,7 @@ impl<M> Mailbox<M> {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<M>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Letter<M>>> {
         self.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

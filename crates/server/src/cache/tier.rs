@@ -1,0 +1,281 @@
+//! What a network thread of the cache tier does between reading and writing: requests are given to the engine, and in
+//! pipelined mode servers are talked to in the same loop.
+//!
+//! What is for the servers is sent in one write each, and what they have said is read, once a turn: a request alone costs
+//! two reads and two writes, many at once share them.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use mio::event::Event;
+use posthaste_measure::{Noted, Recorder};
+use posthaste_wire::memcached::decode::{Decoded, decode};
+
+use super::client::Client;
+use super::engine::{Asker, Engine};
+use super::hall::{Card, Hall, Mail};
+use super::kind;
+use super::limits::OUTPUT_BYTES_MAX;
+use super::router::Asked;
+use crate::front::connections::Connections;
+use crate::front::gate::Refused;
+use crate::front::peer::{Life, Peer};
+use crate::front::slots::Slots;
+use crate::front::tier::Tier;
+use crate::slow::{Slow, SlowLog};
+
+/// The cache tier's part of a network thread.
+pub struct CacheTier<E> {
+    hall: Arc<Hall>,
+    engine: E,
+    recorder: Recorder,
+    /// Clients whose request could not be taken.
+    later: Vec<usize>,
+}
+
+impl<E: Engine> Tier for CacheTier<E> {
+    type Connection = Client;
+    type Mail = Mail;
+
+    fn refusal(_: Refused) -> &'static [u8] {
+        b"SERVER_ERROR too many connections\r\n"
+    }
+
+    fn enter(&mut self, slot: usize, peer: Peer, _: Option<IpAddr>) -> Client {
+        self.engine.enter(Asker { slot, number: peer.number });
+        Client::new(peer)
+    }
+
+    fn leave(&mut self, slot: usize, _: &Client) {
+        self.engine.leave(slot);
+    }
+
+    fn begin(&mut self, now_ns: u64) {
+        self.engine.begin(now_ns);
+    }
+
+    fn note(&mut self, number: usize, event: &Event) {
+        self.engine.note(number, event);
+    }
+
+    fn receive(&mut self, mail: Mail, connections: &mut Connections<Self>) {
+        match mail {
+            Mail::Answered(task) => {
+                let (slot, number) = task.client;
+                let is_there = connections.find(slot, number).is_some();
+                self.engine.take_back(task, is_there);
+            }
+            // Whoever waits is asked again in every turn.
+            Mail::Retry => {}
+            Mail::List { after, most, answer } => {
+                // Who asked may have gone.
+                let _ = answer.send(self.cards(after, most, connections));
+            }
+            Mail::Close { id, answer } => {
+                let _ = answer.send(self.close(id, connections));
+            }
+        }
+    }
+
+    fn may_ask(&self, slot: usize, client: &Client) -> bool {
+        !client.later && self.engine.answers().may_ask(slot)
+    }
+
+    fn take(&mut self, slot: usize, client: &mut Client, input: &[u8]) -> usize {
+        let mut at = 0;
+        self.engine.begin(self.hall.clock.now());
+        while at < input.len() && client.peer.life == Life::Open && self.may_ask(slot, client) {
+            let swallowed = client.swallow.min(input.len() - at);
+            client.swallow -= swallowed;
+            at += swallowed;
+            if at == input.len() {
+                break;
+            }
+            match self.take_one(slot, client, &input[at..]) {
+                Some(used) => at += used,
+                None => break,
+            }
+            client.peer.requests += 1;
+        }
+        at
+    }
+
+    fn work(&mut self, connections: &mut Connections<Self>) {
+        let (registry, buffer) = connections.lend();
+        self.engine.send(registry);
+        self.engine.receive(registry, buffer);
+        self.ask_again(connections);
+        self.engine.send(connections.lend().0);
+    }
+
+    fn touched(&mut self) -> &mut Slots {
+        self.engine.answers_mut().touched()
+    }
+
+    fn write(&mut self, slot: usize, client: &mut Client) {
+        let answers = self.engine.answers_mut();
+        let output = answers.unwritten(slot);
+        let written = client.peer.write(&output[client.written..]);
+        client.written += written;
+        if client.written == output.len() {
+            client.written = 0;
+            answers.keep_output(slot);
+        }
+        answers.written(slot, written);
+        if answers.held_for(slot) > OUTPUT_BYTES_MAX {
+            client.peer.life = Life::Over;
+            self.hall.cut.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn is_settled(&self, slot: usize, _: &Client) -> bool {
+        self.engine.answers().is_idle(slot)
+    }
+
+    fn finish(&mut self, connections: &mut Connections<Self>) {
+        self.cut(connections);
+        self.count(connections);
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        self.engine.patience()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.engine.is_idle()
+    }
+}
+
+impl<E: Engine> CacheTier<E> {
+    /// With this engine.
+    #[must_use]
+    pub fn new(hall: Arc<Hall>, engine: E) -> Self {
+        Self { recorder: hall.meter.recorder(), hall, engine, later: Vec::new() }
+    }
+
+    /// Hands on the request at the beginning of `input`; how many bytes it took. None: it has to wait.
+    fn take_one(&mut self, slot: usize, client: &mut Client, input: &[u8]) -> Option<usize> {
+        let asker = Asker { slot, number: client.peer.number };
+        match decode(input, &self.hall.limits) {
+            Decoded::Request(request, end) => match self.engine.ask(asker, &request, input, end) {
+                Asked::Taken => Some(end),
+                Asked::Quit => {
+                    client.peer.close();
+                    Some(input.len())
+                }
+                Asked::Later => self.put_off(slot, client),
+            },
+            Decoded::NeedBytes(_) => {
+                client.peer.holds_requests = false;
+                None
+            }
+            Decoded::Refused { answer, end, swallow } => {
+                client.swallow = swallow;
+                self.engine.say(asker, answer.unwrap_or_default(), end);
+                Some(end)
+            }
+            Decoded::TooLarge { request, end, swallow } => {
+                if self.engine.refuse_too_large(asker, &request, input) == Asked::Later {
+                    return self.put_off(slot, client);
+                }
+                client.swallow = swallow;
+                Some(end)
+            }
+            Decoded::Close { answer } => {
+                client.peer.close();
+                self.engine.say(asker, answer.unwrap_or_default(), input.len());
+                Some(input.len())
+            }
+        }
+    }
+
+    fn put_off(&mut self, slot: usize, client: &mut Client) -> Option<usize> {
+        client.later = true;
+        self.later.push(slot);
+        None
+    }
+
+    /// Requests that could not be taken may be now.
+    fn ask_again(&mut self, connections: &mut Connections<Self>) {
+        for slot in std::mem::take(&mut self.later) {
+            if let Some(client) = connections.get_mut(slot) {
+                client.later = false;
+                connections.serve_one(self, slot);
+            }
+        }
+    }
+
+    /// The next clients by number, as few as were asked for: for each the system is asked who it is.
+    fn cards(&self, after: u64, most: usize, connections: &Connections<Self>) -> Vec<Card> {
+        let mut found: Vec<_> = connections.iter().filter(|(_, client)| client.peer.number > after).collect();
+        found.sort_unstable_by_key(|(_, client)| client.peer.number);
+        found.truncate(most);
+        let answers = self.engine.answers();
+        let card = |(slot, client): (usize, &Client)| Card {
+            id: client.peer.number,
+            peer: client.peer.name(),
+            connected_ns: client.peer.connected_ns,
+            requests: client.peer.requests,
+            held_bytes: client.peer.input_bytes() + answers.held_for(slot),
+        };
+        found.into_iter().map(card).collect()
+    }
+
+    /// Closes a client's connection; false: it is not here.
+    fn close(&mut self, number: u64, connections: &mut Connections<Self>) -> bool {
+        let found = connections.iter().find(|(_, client)| client.peer.number == number);
+        let Some(slot) = found.map(|(slot, _)| slot) else { return false };
+        connections.remove(self, slot);
+        true
+    }
+
+    /// As long as all hold more memory than they may, the client that holds most is cut.
+    fn cut(&mut self, connections: &mut Connections<Self>) {
+        while self.engine.answers().held() + connections.input_bytes() > self.hall.memory_per_thread {
+            let answers = self.engine.answers();
+            let held =
+                |(slot, client): &(usize, &Client)| client.peer.input_bytes() + answers.held_for(*slot);
+            let Some(slot) = connections.iter().max_by_key(held).map(|(slot, _)| slot) else { return };
+            self.hall.cut.fetch_add(1, Ordering::Relaxed);
+            connections.remove(self, slot);
+        }
+    }
+
+    /// Counts everything whose answer was handed to the network in this turn.
+    fn count(&mut self, connections: &Connections<Self>) {
+        if self.engine.finished().is_empty() {
+            return;
+        }
+        let replied = self.hall.clock.stamp();
+        for mut done in self.engine.finished().drain(..) {
+            done.stamps.replied = replied;
+            let noted = Noted {
+                client: done.client,
+                request_bytes: done.request_bytes,
+                answer_bytes: done.answer_bytes,
+                counted: done.server_reads,
+                ..Noted::new(done.kind, done.ending, done.stamps)
+            };
+            if let Some(slow) = &self.hall.slow {
+                tell_slow(slow, done.slot.and_then(|slot| connections.get(slot)), &noted);
+            }
+            self.recorder.note(noted);
+        }
+        self.recorder.flush();
+    }
+}
+
+/// Tells of a request that took too long.
+fn tell_slow(log: &SlowLog, client: Option<&Client>, noted: &Noted) {
+    if log.is_slow(noted.trail.response(), 0) {
+        log.tell(Slow {
+            peer: client.map(|client| client.peer.name()),
+            kind: kind::NAMES.get(usize::from(noted.kind)).copied().unwrap_or_default(),
+            ending: noted.ending,
+            trail: noted.trail,
+            ..Slow::of(client.map(|client| client.peer.number.to_string()).unwrap_or_default())
+        });
+    }
+}

@@ -1,0 +1,372 @@
+//! The connections of one network thread, and what is due on each: to be read, to be written to, to be let go.
+//!
+//! Whoever is due stands in a list, so a turn costs what happened in it and not what is connected.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use mio::event::Event;
+use mio::{Interest, Poll, Registry, Token};
+use posthaste_measure::Clock;
+use slab::Slab;
+
+use super::buffers::Buffers;
+use super::gate::{Arrival, Gate};
+use super::limits::{FIRST_REQUEST, LINGER, READ_BYTES};
+use super::newcomers::{LOOK_EVERY, Newcomer};
+use super::peer::{Life, Peer};
+use super::slots::Slots;
+use super::tier::Tier;
+
+/// All of a thread.
+pub struct Connections<T: Tier> {
+    pub(super) poll: Poll,
+    gate: Arc<Gate>,
+    clock: Clock,
+    /// When this turn began.
+    now_ns: u64,
+    slab: Slab<T::Connection>,
+    ready: Slots,
+    /// Those to look at again at some time.
+    later: VecDeque<(Instant, usize, u64)>,
+    /// When to look after newcomers, if there are any.
+    look_at: Option<Instant>,
+    read_buffer: Vec<u8>,
+    buffers: Buffers,
+    /// Bytes that were read and are not understood yet, of all.
+    input_bytes: usize,
+    is_stopping: bool,
+}
+
+impl<T: Tier> Connections<T> {
+    pub(super) fn new(poll: Poll, gate: Arc<Gate>, clock: Clock) -> Self {
+        Self {
+            poll,
+            gate,
+            clock,
+            now_ns: 0,
+            slab: Slab::new(),
+            ready: Slots::default(),
+            later: VecDeque::new(),
+            look_at: None,
+            read_buffer: vec![0; READ_BYTES],
+            buffers: Buffers::default(),
+            input_bytes: 0,
+            is_stopping: false,
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.slab.is_empty()
+    }
+
+    /// Bytes that were read and are not understood yet, of all.
+    #[must_use]
+    pub fn input_bytes(&self) -> usize {
+        self.input_bytes
+    }
+
+    /// Whether the tier stops.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.is_stopping
+    }
+
+    /// All, by slot.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &T::Connection)> {
+        self.slab.iter()
+    }
+
+    /// The one in a slot.
+    pub fn get(&self, slot: usize) -> Option<&T::Connection> {
+        self.slab.get(slot)
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, slot: usize) -> Option<&mut T::Connection> {
+        self.slab.get_mut(slot)
+    }
+
+    /// The one of this number, if it is still in its slot.
+    pub fn find(&mut self, slot: usize, number: u64) -> Option<&mut T::Connection> {
+        self.slab.get_mut(slot).filter(|connection| (*connection).as_ref().number == number)
+    }
+
+    /// For sockets of the tier's own: where they are registered, and a buffer to read into.
+    pub fn lend(&mut self) -> (&Registry, &mut [u8]) {
+        (self.poll.registry(), &mut self.read_buffer)
+    }
+
+    /// Serves a connection in this turn or the next.
+    pub fn list_ready(&mut self, slot: usize) {
+        self.ready.add(slot);
+    }
+
+    pub(super) fn begin(&mut self) -> u64 {
+        self.now_ns = self.clock.now();
+        self.now_ns
+    }
+
+    pub(super) fn adopt(&mut self, tier: &mut T, arrival: Arrival) {
+        let Arrival { mut socket, number, origin, place } = arrival;
+        let entry = self.slab.vacant_entry();
+        let slot = entry.key();
+        let interests = Interest::READABLE | Interest::WRITABLE;
+        if self.is_stopping || self.poll.registry().register(&mut socket, Token(slot), interests).is_err() {
+            return self.gate.leave();
+        }
+        let is_handshaking = socket.is_handshaking();
+        let mut connection = tier.enter(slot, Peer::new(number, socket, self.now_ns), origin);
+        if is_handshaking || !tier.is_admitted(&connection) {
+            connection.as_mut().newcomer = Some(Newcomer::new(self.now_ns, place));
+            self.look_at.get_or_insert_with(|| Instant::now() + LOOK_EVERY);
+        }
+        entry.insert(connection);
+        self.ready.add(slot);
+    }
+
+    /// Takes note of an event on the connection in this slot.
+    pub(super) fn note(&mut self, tier: &mut T, slot: usize, event: &Event) {
+        let Some(connection) = self.slab.get_mut(slot) else { return };
+        connection.as_mut().note(event);
+        if event.is_writable() {
+            tier.touched().add(slot);
+        }
+        if event.is_read_closed() {
+            tier.hung_up(slot, self);
+        }
+        self.ready.add(slot);
+    }
+
+    pub(super) fn serve(&mut self, tier: &mut T) {
+        let ready = self.ready.take();
+        for slot in &ready {
+            self.serve_one(tier, *slot);
+        }
+        self.ready.give_back(ready);
+    }
+
+    /// Reads once and has the tier take every whole request, as far as the client may ask.
+    pub fn serve_one(&mut self, tier: &mut T, slot: usize) {
+        let Some(connection) = self.slab.get_mut(slot) else { return };
+        let before = connection.as_ref().input.len();
+        match connection.as_ref().life {
+            Life::Open => self.take_requests(tier, slot),
+            Life::Lingering => self.drop_input(slot),
+            Life::Closing | Life::Over => {}
+        }
+        let Some(connection) = self.slab.get_mut(slot) else { return };
+        let may_ask = tier.may_ask(slot, connection);
+        let peer = connection.as_mut();
+        self.input_bytes = self.input_bytes + peer.input.len() - before;
+        if peer.is_done || peer.life != Life::Open || self.is_stopping {
+            tier.touched().add(slot);
+        } else if peer.wants_turn(may_ask) {
+            self.ready.add(slot);
+        }
+    }
+
+    fn take_requests(&mut self, tier: &mut T, slot: usize) {
+        let Some(connection) = self.slab.get_mut(slot) else { return };
+        if connection.as_ref().holds_requests && tier.may_ask(slot, connection) {
+            take_kept(tier, slot, connection, &mut self.buffers);
+        }
+        let peer = connection.as_ref();
+        let is_readable = peer.can_read && peer.life == Life::Open;
+        if !is_readable || ends(peer, self.is_stopping, self.now_ns) || !tier.may_ask(slot, connection) {
+            return;
+        }
+        let peer = connection.as_mut();
+        let n = read(peer, &mut self.read_buffer, &self.gate, self.now_ns);
+        if n > 0 && peer.input.is_empty() {
+            let used = take(tier, slot, connection, &self.read_buffer[..n]);
+            if used < n {
+                let mut rest = self.buffers.take();
+                rest.extend_from_slice(&self.read_buffer[used..n]);
+                connection.as_mut().input = rest;
+            }
+        } else if n > 0 {
+            peer.input.extend_from_slice(&self.read_buffer[..n]);
+            take_kept(tier, slot, connection, &mut self.buffers);
+        }
+    }
+
+    /// What comes from somebody who is let go is of no use any more.
+    fn drop_input(&mut self, slot: usize) {
+        let Some(connection) = self.slab.get_mut(slot) else { return };
+        let peer = connection.as_mut();
+        if peer.can_read {
+            read(peer, &mut self.read_buffer, &self.gate, self.now_ns);
+        }
+        if peer.is_done {
+            peer.life = Life::Over;
+        }
+    }
+
+    pub(super) fn write(&mut self, tier: &mut T) {
+        let touched = tier.touched().take();
+        for slot in &touched {
+            self.write_one(tier, *slot);
+        }
+        tier.touched().give_back(touched);
+    }
+
+    /// Writes to a connection what there is for it; one that has everything and asks no more is let go.
+    fn write_one(&mut self, tier: &mut T, slot: usize) {
+        let Some(connection) = self.slab.get_mut(slot) else { return };
+        if connection.as_ref().life != Life::Over {
+            tier.write(slot, connection);
+        }
+        let (may_ask, is_settled) = (tier.may_ask(slot, connection), tier.is_settled(slot, connection));
+        let peer = connection.as_mut();
+        if ends(peer, self.is_stopping, self.now_ns) && !peer.holds_requests {
+            peer.close();
+        }
+        if peer.life == Life::Closing && is_settled {
+            peer.end(self.now_ns);
+            if peer.life == Life::Lingering {
+                self.later.push_back((Instant::now() + LINGER, slot, peer.number));
+            }
+        }
+        if peer.life == Life::Over {
+            self.remove(tier, slot);
+        } else if peer.wants_turn(may_ask) {
+            self.ready.add(slot);
+        }
+    }
+
+    /// Looks again at those whose time has come.
+    pub(super) fn look_again(&mut self, tier: &mut T) {
+        if self.later.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        while let Some(&(_, slot, number)) = self.later.front().filter(|(end, ..)| *end <= now) {
+            self.later.pop_front();
+            match self.find(slot, number).map(|connection| connection.as_ref().life) {
+                Some(Life::Open) => tier.touched().add(slot),
+                Some(_) => self.remove(tier, slot),
+                None => {}
+            }
+        }
+    }
+
+    /// Closes connections whose peers have not shown in time who they are.
+    pub(super) fn look_after_newcomers(&mut self, tier: &mut T) {
+        if self.look_at.is_none_or(|at| at > Instant::now()) {
+            return;
+        }
+        let mut late = Vec::new();
+        let mut are_there = false;
+        for (slot, connection) in &mut self.slab {
+            let is_admitted = tier.is_admitted(connection);
+            match connection.as_mut().is_late(is_admitted, self.now_ns) {
+                Some(true) => late.push(slot),
+                Some(false) => are_there = true,
+                None => {}
+            }
+        }
+        self.look_at = are_there.then(|| Instant::now() + LOOK_EVERY);
+        self.gate.newcomers.late.fetch_add(late.len() as u64, Ordering::Relaxed);
+        late.into_iter().for_each(|slot| self.remove(tier, slot));
+    }
+
+    /// Forgets a connection.
+    pub fn remove(&mut self, tier: &mut T, slot: usize) {
+        let mut connection = self.slab.remove(slot);
+        let peer = connection.as_mut();
+        // The descriptor is closed with the socket, which takes it out of the poll in any case.
+        let _ = self.poll.registry().deregister(&mut peer.socket);
+        self.input_bytes -= peer.input.len();
+        self.buffers.keep(std::mem::take(&mut peer.input));
+        tier.leave(slot, &connection);
+        self.gate.leave();
+    }
+
+    /// Reads what is there already and nothing more; what was asked is answered. Who has just come may still ask what he
+    /// came for.
+    pub(super) fn stop(&mut self, tier: &mut T) {
+        let spared_until = Instant::now() + FIRST_REQUEST;
+        let slots: Vec<usize> = self.slab.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            self.slab[slot].as_mut().can_read = true;
+            self.serve_one(tier, slot);
+            let Some(connection) = self.slab.get(slot) else { continue };
+            if connection.as_ref().may_still_ask(self.now_ns) {
+                self.later.push_back((spared_until, slot, connection.as_ref().number));
+            } else {
+                tier.touched().add(slot);
+            }
+        }
+        self.is_stopping = true;
+    }
+
+    /// How long the thread may sleep at most.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        if !self.ready.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let later = self.later.front().map(|(end, ..)| *end);
+        let next = later.into_iter().chain(self.look_at).min()?;
+        Some(next.saturating_duration_since(Instant::now()))
+    }
+}
+
+/// Whether nothing more is read of a peer.
+fn ends(peer: &Peer, is_stopping: bool, now_ns: u64) -> bool {
+    peer.is_done || is_stopping && !peer.may_still_ask(now_ns)
+}
+
+/// Reads once; how many bytes.
+fn read(peer: &mut Peer, buffer: &mut [u8], gate: &Gate, now_ns: u64) -> usize {
+    match peer.read(buffer) {
+        Ok(n) => {
+            if n > 0 {
+                peer.heard_ns = now_ns;
+            }
+            n
+        }
+        Err(error) => {
+            tell(peer, &error, gate, now_ns);
+            0
+        }
+    }
+}
+
+/// Of broken connections only those are told of that never were one.
+fn tell(peer: &Peer, error: &io::Error, gate: &Gate, now_ns: u64) {
+    if peer.socket.is_handshaking() {
+        gate.newcomers.handshake_failed(&peer.name(), error, now_ns);
+    }
+}
+
+/// Has the tier take the whole requests in `input`; how many bytes are done with.
+fn take<T: Tier>(tier: &mut T, slot: usize, connection: &mut T::Connection, input: &[u8]) -> usize {
+    connection.as_mut().holds_requests = true;
+    let used = tier.take(slot, connection, input);
+    connection.as_mut().holds_requests &= used < input.len();
+    used
+}
+
+/// The same of what was kept.
+fn take_kept<T: Tier>(tier: &mut T, slot: usize, connection: &mut T::Connection, buffers: &mut Buffers) {
+    let mut input = std::mem::take(&mut connection.as_mut().input);
+    let used = take(tier, slot, connection, &input);
+    if used == input.len() {
+        buffers.keep(input);
+    } else {
+        input.drain(..used);
+        connection.as_mut().input = input;
+    }
+}

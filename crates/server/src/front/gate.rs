@@ -1,0 +1,130 @@
+//! Who is let in: so many connections at once, and of newcomers so many of one address.
+//!
+//! Connections are counted before they are given to a thread, so that two threads cannot both let in the last one.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use super::accept::Socket;
+use super::newcomers::{Newcomers, Place};
+
+/// What came, for a network thread to take care of. It is counted until [`Gate::leave`].
+pub struct Arrival {
+    /// The socket.
+    pub socket: Socket,
+    /// Its number, from 1, never used twice.
+    pub number: u64,
+    /// Where the peer is; None: on this machine.
+    pub origin: Option<IpAddr>,
+    /// Its place among the newcomers.
+    pub place: Option<Place>,
+}
+
+/// Why somebody is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// As many are connected as may be.
+    Full,
+    /// His address has as many newcomers as it may have.
+    Crowded,
+}
+
+/// The gate of a tier.
+#[derive(Debug)]
+pub struct Gate {
+    most: usize,
+    now: AtomicUsize,
+    ever: AtomicU64,
+    /// Who has come and not yet shown who he is.
+    pub newcomers: Newcomers,
+}
+
+impl Gate {
+    /// For so many connections. `must_log_in`: who speaks plain text is a newcomer too.
+    #[must_use]
+    pub fn new(most: usize, must_log_in: bool) -> Self {
+        let newcomers = Newcomers::new(most, must_log_in);
+        Self { most, now: AtomicUsize::new(0), ever: AtomicU64::new(0), newcomers }
+    }
+
+    /// Lets in somebody who came from outside.
+    ///
+    /// # Errors
+    /// The socket, and why not.
+    pub fn admit(&self, socket: Socket) -> Result<Arrival, (Socket, Refused)> {
+        if !self.take() {
+            return Err((socket, Refused::Full));
+        }
+        let origin = socket.ip();
+        match self.newcomers.place(origin, socket.is_handshaking()) {
+            Ok(place) => Ok(Arrival { socket, number: self.number(), origin, place }),
+            Err(refused) => {
+                self.leave();
+                Err((socket, refused))
+            }
+        }
+    }
+
+    /// Lets in a client inside this process that speaks for somebody at `origin`, whose place was taken where he came in.
+    #[must_use]
+    pub fn admit_inside(&self, socket: Socket, origin: Option<IpAddr>) -> Option<Arrival> {
+        self.take().then(|| Arrival { socket, number: self.number(), origin, place: None })
+    }
+
+    /// One that was let in has left.
+    pub fn leave(&self) {
+        self.now.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Connections now.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    /// Most connections.
+    #[must_use]
+    pub fn connections_max(&self) -> usize {
+        self.most
+    }
+
+    /// Connections ever.
+    #[must_use]
+    pub fn accepted(&self) -> u64 {
+        self.ever.load(Ordering::Relaxed)
+    }
+
+    fn take(&self) -> bool {
+        let is_free = self.now.fetch_add(1, Ordering::Relaxed) < self.most;
+        if !is_free {
+            self.leave();
+        }
+        is_free
+    }
+
+    fn number(&self) -> u64 {
+        self.ever.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn socket() -> Socket {
+        let (one, _) = mio::net::UnixStream::pair().expect("a pair");
+        Socket::Unix(one)
+    }
+
+    #[test]
+    fn who_leaves_makes_room_and_numbers_are_used_once() {
+        let gate = Gate::new(1, false);
+        assert_eq!(gate.admit(socket()).ok().map(|arrival| arrival.number), Some(1));
+        assert_eq!(gate.admit(socket()).err().map(|(_, why)| why), Some(Refused::Full));
+        assert!(gate.admit_inside(socket(), None).is_none(), "who speaks for others counts too");
+        assert_eq!(gate.connections(), 1, "who was refused is not counted");
+        gate.leave();
+        assert_eq!(gate.admit_inside(socket(), None).map(|arrival| arrival.number), Some(2));
+        assert_eq!(gate.accepted(), 2);
+    }
+}

@@ -1,0 +1,288 @@
+//! Start and stop of a tier, as far as both have it: what is opened before the tier's own parts, the threads, and the way
+//! to an end in which no answer is lost.
+//!
+//! A start is three steps: [`encryption`], what the tier itself opens, then [`Prepared::open`]. Addresses are bound only
+//! when the rest has gone well, so that a process that takes over another's addresses serves from its first connection.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use mio::Poll;
+use posthaste_measure::{Clock, Figures, Meter, Record, RecordError, RunInfo, Scheme};
+use posthaste_tls::{Acceptor, ServerFiles, TlsError};
+
+use super::accept::{ListenAddress, Listener};
+use super::binder::{self, ListenError, Openings};
+use super::gate::Gate;
+use super::mailbox::Mailbox;
+use super::network::{self, Network, Seat};
+use super::tier::Tier;
+use crate::collector::Collector;
+use crate::http::Http;
+
+/// How often it is looked whether all threads have ended.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// How a tier is reached, and what is measured of it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where to listen.
+    pub listen: Vec<ListenAddress>,
+    /// Where HTTP listens; None: nowhere.
+    pub http: Option<SocketAddr>,
+    /// Whether other processes may listen on the same addresses.
+    pub reuse_port: bool,
+    /// What connections over TCP are encrypted with, those of HTTP too; None: they are not.
+    pub tls: Option<ServerFiles>,
+    /// Network threads, at least 1.
+    pub threads: usize,
+    /// Most connections.
+    pub connections_max: usize,
+    /// Requests that take longer are told in the log.
+    pub slow: Option<Duration>,
+    /// Aggregation window.
+    pub window: Duration,
+    /// Where to leave a record.
+    pub record: Option<(PathBuf, RunNote)>,
+    /// With a record: every single request stands in it.
+    pub record_requests: bool,
+}
+
+/// What the record says of this run.
+#[derive(Clone, Debug)]
+pub struct RunNote {
+    /// The command line, without secrets.
+    pub command: Vec<String>,
+    /// The options in force.
+    pub options: serde_json::Value,
+}
+
+/// Why a tier could not be started, as far as both can fail.
+#[derive(Debug)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    Listen(ListenError),
+    /// Connections cannot be encrypted.
+    Tls(TlsError),
+    /// The record cannot be begun.
+    Record(RecordError),
+    /// The system refused threads or events.
+    System(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listen(error) => write!(f, "{error}"),
+            Self::Tls(error) => write!(f, "{error}"),
+            Self::Record(error) => write!(f, "{error}"),
+            Self::System(error) => write!(f, "the system refused: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<io::Error> for StartError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+/// What connections are encrypted with; `plain_words` are for who does not speak TLS where it is spoken.
+///
+/// # Errors
+/// What is wrong with the files.
+pub fn encryption(
+    options: &Options,
+    plain_words: &'static [u8],
+) -> Result<Option<Arc<Acceptor>>, StartError> {
+    let open = |files: &ServerFiles| Acceptor::open(files.clone(), plain_words).map(Arc::new);
+    options.tls.as_ref().map(open).transpose().map_err(StartError::Tls)
+}
+
+/// What both tiers stand on, before anything is served.
+pub struct Prepared<M> {
+    /// The instrument.
+    pub meter: Arc<Meter>,
+    /// The network threads' mailboxes.
+    pub mailboxes: Vec<Arc<Mailbox<M>>>,
+    /// Who is let in.
+    pub gate: Arc<Gate>,
+    tls: Option<Arc<Acceptor>>,
+    addresses: Vec<ListenAddress>,
+    listeners: Vec<Listener>,
+    http: Option<TcpListener>,
+    polls: Vec<Poll>,
+    record: Option<Record>,
+}
+
+impl<M: Send + 'static> Prepared<M> {
+    /// Listens, and begins to measure. `must_log_in`: whoever comes is a newcomer until he has logged in.
+    ///
+    /// # Errors
+    /// What stands in the way.
+    pub fn open(
+        options: &Options,
+        tls: Option<Arc<Acceptor>>,
+        scheme: Scheme,
+        clock: Clock,
+        must_log_in: bool,
+    ) -> Result<Self, StartError> {
+        let Openings { listeners, addresses, http } =
+            binder::open(&options.listen, options.http, tls.as_ref(), options.reuse_port)
+                .map_err(StartError::Listen)?;
+        let record = begin_record(options, scheme, clock)?;
+        let backlog = record.as_ref().and_then(Record::backlog);
+        let meter = Meter::new(scheme, options.window, clock, backlog);
+        let polls = (0..options.threads).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
+        let mailboxes = polls.iter().map(network::mailbox).collect::<io::Result<Vec<_>>>()?;
+        let gate = Arc::new(Gate::new(options.connections_max, must_log_in));
+        Ok(Self { meter, mailboxes, gate, tls, addresses, listeners, http, polls, record })
+    }
+
+    /// Starts the network threads, each with its part of the tier, the collector, who notes these `gauges` in every
+    /// window, and HTTP, whose paths may depend on the address it is bound to.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn start<T: Tier<Mail = M> + Send + 'static>(
+        self,
+        workers: Vec<JoinHandle<()>>,
+        tier: impl Fn(usize) -> T,
+        gauges: impl Fn() -> Vec<(&'static str, u64)> + Send + 'static,
+        routes: impl FnOnce(SocketAddr) -> Router,
+    ) -> io::Result<Running<M>>
+    where
+        T::Connection: Send,
+    {
+        let Self { meter, mailboxes, gate, tls, addresses, mut listeners, http, polls, record } = self;
+        let mut networks = Vec::new();
+        for (thread, poll) in polls.into_iter().enumerate() {
+            let listeners = std::mem::take(&mut listeners);
+            let (mailboxes, gate, clock) = (mailboxes.clone(), Arc::clone(&gate), meter.clock());
+            let seat = Seat { thread, poll, listeners, mailboxes, gate, clock };
+            let network = Network::new(seat, tier(thread))?;
+            networks.push(Builder::new().name(format!("network-{thread}")).spawn(move || run(network))?);
+        }
+        let collector = Collector::start(Arc::clone(&meter), gauges, record)?;
+        let http = match http {
+            None => None,
+            Some(listener) => {
+                let routes = routes(listener.local_addr()?);
+                Some(Http::start(listener, tls.clone(), routes)?)
+            }
+        };
+        Ok(Running { meter, mailboxes, gate, tls, addresses, networks, workers, collector, http })
+    }
+}
+
+/// Starts so many workers.
+///
+/// # Errors
+/// The system's.
+pub fn start_workers<W: FnOnce() + Send + 'static>(
+    count: usize,
+    worker: impl Fn(usize) -> W,
+) -> io::Result<Vec<JoinHandle<()>>> {
+    let start = |number: usize| Builder::new().name(format!("worker-{number}")).spawn(worker(number));
+    (0..count).map(start).collect()
+}
+
+fn begin_record(options: &Options, scheme: Scheme, clock: Clock) -> Result<Option<Record>, StartError> {
+    let Some((dir, note)) = &options.record else { return Ok(None) };
+    let info = RunInfo {
+        command: note.command.clone(),
+        version: crate::info::VERSION.to_owned(),
+        options: note.options.clone(),
+        window: options.window,
+        clock,
+        scheme,
+        requests: options.record_requests,
+    };
+    Record::create(dir, info).map(Some).map_err(StartError::Record)
+}
+
+/// A network thread without events cannot serve; the others cannot serve its clients: the whole tier stops.
+fn run<T: Tier>(network: Network<T>) {
+    if let Err(error) = network.run() {
+        tracing::error!("a network thread ended: {error}");
+        // Without the signal the tier goes on without this thread, which the log has told.
+        let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
+    }
+}
+
+/// A tier that is served.
+pub struct Running<M> {
+    meter: Arc<Meter>,
+    mailboxes: Vec<Arc<Mailbox<M>>>,
+    gate: Arc<Gate>,
+    tls: Option<Arc<Acceptor>>,
+    addresses: Vec<ListenAddress>,
+    networks: Vec<JoinHandle<()>>,
+    workers: Vec<JoinHandle<()>>,
+    collector: Collector,
+    http: Option<Http>,
+}
+
+/// How a stop went.
+#[derive(Debug)]
+pub struct Stopped {
+    /// Figures of the whole life.
+    pub totals: Figures,
+    /// The same as a table for people.
+    pub summary: String,
+    /// Connections that had to be cut because the drain time was over.
+    pub cut: usize,
+}
+
+impl<M> Running<M> {
+    /// The addresses really bound.
+    #[must_use]
+    pub fn addresses(&self) -> &[ListenAddress] {
+        &self.addresses
+    }
+
+    /// The URL of HTTP, where it is really bound.
+    #[must_use]
+    pub fn http_url(&self) -> Option<String> {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        self.http.as_ref().map(|http| format!("{scheme}://{}", http.address()))
+    }
+
+    /// Reads certificates again, for connections that come from now on; false: there are none.
+    ///
+    /// # Errors
+    /// What is wrong with them; those read before stay in force.
+    pub fn reload_certificates(&self) -> Result<bool, TlsError> {
+        self.tls.as_ref().map_or(Ok(false), |tls| tls.reload().map(|()| true))
+    }
+
+    /// Stops accepting, finishes what is under way, writes the last answers; then has the workers' line closed.
+    /// Connections that take longer than `drain` are cut.
+    pub fn stop(self, drain: Duration, close_line: impl FnOnce()) -> Stopped {
+        let until = Instant::now() + drain;
+        // The thread that accepts passes it on, behind all that it has dealt out.
+        self.mailboxes[0].stop();
+        while !self.networks.iter().all(JoinHandle::is_finished) && Instant::now() < until {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        let cut = self.gate.connections();
+        close_line();
+        for worker in self.workers {
+            // A worker that panicked has told so.
+            let _ = worker.join();
+        }
+        self.collector.stop();
+        if let Some(http) = self.http {
+            http.stop();
+        }
+        Stopped { totals: self.meter.totals(), summary: self.meter.summary(), cut }
+    }
+}

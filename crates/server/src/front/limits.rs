@@ -1,0 +1,32 @@
+//! Every bound of the front on one page, with its reason.
+
+use std::time::Duration;
+
+/// Read from one socket at once; also the most a connection is read in one turn, so that a flood waits its turn.
+pub const READ_BYTES: usize = 64 * 1024;
+
+/// Unsent answers of a connection above which it is not read: a slow reader harms only itself.
+pub const OUTPUT_BYTES_PAUSE: usize = 1024 * 1024;
+
+/// A buffer begins with this much, room for what most clients send or get at once.
+pub const BUFFER_BYTES: usize = 512;
+
+/// Buffers kept for reuse are cut down to this size.
+pub const BUFFER_BYTES_KEPT: usize = 16 * 1024;
+
+/// Buffers kept for reuse: about as many as connections that are served in one turn.
+pub const BUFFERS_KEPT: usize = 1024;
+
+/// Events taken from the kernel in one turn.
+pub const EVENTS_PER_TURN: usize = 1024;
+
+/// How long a connection that was closed by us is still read (and what it sends dropped), so that the last
+/// answers are not destroyed by a reset. Who has been silent for so long will send nothing in between.
+pub const LINGER: Duration = Duration::from_secs(1);
+
+/// How long after it was accepted a connection is kept by a tier that stops, for the request that its client may have
+/// sent by then.
+pub const FIRST_REQUEST: Duration = Duration::from_millis(500);
+
+/// When to accept again after the system had no descriptor or no memory for a connection.
+pub const ACCEPT_AGAIN: Duration = Duration::from_millis(20);

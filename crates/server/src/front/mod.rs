@@ -1,0 +1,37 @@
+//! The front: all that stands between a client's socket and what a tier makes of its bytes. Both tiers have the same.
+//!
+//! ```text
+//!   listener ─▶ gate ─▶ mailbox ─▶ connections: read ─▶ the tier takes what is whole
+//!                                       ▲                          │
+//!                                       └─── write, once a turn ◀──┘
+//! ```
+//!
+//! [`network`] turns, [`connections`] knows what is due on whom, a [`peer::Peer`] is the socket's side of one client, and
+//! [`tier::Tier`] is what a tier adds: which bytes are a request, who answers it, when a client has to wait. It is chosen
+//! at compile time, so the loop of each tier is compiled for it alone and nothing is paid for the sharing.
+
+pub mod limits;
+
+pub mod accept; // listening addresses, sockets
+
+pub mod binder; // how a tier comes to its listening sockets
+
+pub mod gate; // who is let in
+
+pub mod newcomers; // who has not shown yet who he is
+
+pub mod mailbox; // what reaches a network thread from others
+
+pub mod buffers; // kept for reuse
+
+pub mod slots; // lists in which a connection stands once
+
+pub mod peer; // the socket's side of one client
+
+pub mod connections; // all of a thread, and what is due on them
+
+pub mod tier; // what a tier adds
+
+pub mod network; // the loop
+
+pub mod lifecycle; // start and stop

@@ -1,0 +1,201 @@
+//! A network thread: one readiness loop over its connections.
+//!
+//! A turn takes the mail, reads every ready socket once and has the tier take all whole requests, lets the tier work,
+//! then writes each connection that has something once. Sockets are written before the thread asks whether they can be,
+//! and a short read needs no second one. It never waits for anything but the kernel's events and its mail.
+
+use std::io::{self, ErrorKind, Write as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::event::Event;
+use mio::{Events, Poll, Token};
+use posthaste_measure::Clock;
+
+use super::accept::{Listener, Socket};
+use super::connections::Connections;
+use super::gate::Gate;
+use super::limits::{ACCEPT_AGAIN, EVENTS_PER_TURN};
+use super::mailbox::{Letter, Mailbox};
+use super::tier::Tier;
+
+const WAKER: Token = Token(usize::MAX);
+const FIRST_LISTENER: usize = usize::MAX / 2;
+/// Tokens of the tier's own sockets begin here; connections have those below.
+pub const FIRST_OF_TIER: usize = usize::MAX / 4;
+
+/// Where a network thread stands among those of its tier.
+pub struct Seat<M> {
+    /// Its number, from 0.
+    pub thread: usize,
+    /// What tells it of events.
+    pub poll: Poll,
+    /// Its listeners; whoever has some deals connections out to all threads.
+    pub listeners: Vec<Listener>,
+    /// The mailboxes of all threads.
+    pub mailboxes: Vec<Arc<Mailbox<M>>>,
+    /// Who is let in.
+    pub gate: Arc<Gate>,
+    /// The time of the stamps.
+    pub clock: Clock,
+}
+
+/// One network thread's world.
+pub struct Network<T: Tier> {
+    tier: T,
+    connections: Connections<T>,
+    thread: usize,
+    mailboxes: Vec<Arc<Mailbox<T::Mail>>>,
+    mail: Vec<Letter<T::Mail>>,
+    gate: Arc<Gate>,
+    listeners: Vec<Listener>,
+    /// Listeners that could not accept for want of descriptors or memory.
+    stalled: Vec<usize>,
+    next_thread: usize,
+}
+
+/// A mailbox for a thread that will use this poll.
+///
+/// # Errors
+/// The system's.
+pub fn mailbox<M>(poll: &Poll) -> io::Result<Arc<Mailbox<M>>> {
+    Ok(Mailbox::new(mio::Waker::new(poll.registry(), WAKER)?))
+}
+
+impl<T: Tier> Network<T> {
+    /// The network thread of this seat.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new(seat: Seat<T::Mail>, tier: T) -> io::Result<Self> {
+        let Seat { thread, poll, mut listeners, mailboxes, gate, clock } = seat;
+        for (i, listener) in listeners.iter_mut().enumerate() {
+            listener.register(poll.registry(), Token(FIRST_LISTENER + i))?;
+        }
+        Ok(Self {
+            tier,
+            connections: Connections::new(poll, Arc::clone(&gate), clock),
+            thread,
+            mailboxes,
+            mail: Vec::new(),
+            gate,
+            listeners,
+            stalled: Vec::new(),
+            next_thread: 0,
+        })
+    }
+
+    /// Runs until it was told to stop and every answer is written.
+    ///
+    /// # Errors
+    /// The system's, when it gives no more events.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(EVENTS_PER_TURN);
+        while !self.is_over() {
+            let patience = self.patience();
+            match self.connections.poll.poll(&mut events, patience) {
+                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+                _ => self.turn(&events),
+            }
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        self.connections.is_stopping() && self.connections.is_empty() && self.tier.is_idle()
+    }
+
+    /// How long to wait for events.
+    fn patience(&self) -> Option<Duration> {
+        let patience = self.connections.patience();
+        if patience.is_some_and(|patience| patience.is_zero()) || !self.mailboxes[self.thread].may_sleep() {
+            return Some(Duration::ZERO);
+        }
+        let stalled = (!self.stalled.is_empty()).then_some(ACCEPT_AGAIN);
+        patience.into_iter().chain(stalled).chain(self.tier.patience()).min()
+    }
+
+    fn turn(&mut self, events: &Events) {
+        let mut mail = std::mem::take(&mut self.mail);
+        self.mailboxes[self.thread].collect(&mut mail);
+        let now_ns = self.connections.begin();
+        for listener in std::mem::take(&mut self.stalled) {
+            self.accept(listener);
+        }
+        for event in events {
+            self.note(event);
+        }
+        self.tier.begin(now_ns);
+        for letter in mail.drain(..) {
+            self.receive(letter);
+        }
+        self.mail = mail;
+        self.connections.serve(&mut self.tier);
+        self.tier.work(&mut self.connections);
+        self.connections.look_again(&mut self.tier);
+        self.connections.write(&mut self.tier);
+        self.tier.finish(&mut self.connections);
+        self.connections.look_after_newcomers(&mut self.tier);
+    }
+
+    /// Takes note of an event.
+    fn note(&mut self, event: &Event) {
+        match event.token() {
+            WAKER => {}
+            Token(listener) if listener >= FIRST_LISTENER => self.accept(listener - FIRST_LISTENER),
+            Token(own) if own >= FIRST_OF_TIER => self.tier.note(own - FIRST_OF_TIER, event),
+            Token(slot) => self.connections.note(&mut self.tier, slot, event),
+        }
+    }
+
+    fn receive(&mut self, letter: Letter<T::Mail>) {
+        match letter {
+            Letter::Tier(mail) => self.tier.receive(mail, &mut self.connections),
+            Letter::Adopt(arrival) => self.connections.adopt(&mut self.tier, arrival),
+            Letter::Stop => self.stop(),
+        }
+    }
+
+    fn accept(&mut self, listener: usize) {
+        loop {
+            let Some(accepted) = self.listeners.get(listener).map(Listener::accept) else { return };
+            match accepted {
+                Ok(socket) => self.deal(socket),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                // Out of descriptors or memory: edges are told once, so it is on us to look again.
+                Err(_) => return self.stalled.push(listener),
+            }
+        }
+    }
+
+    /// Gives the connection to the next thread in turn.
+    fn deal(&mut self, socket: Socket) {
+        let arrival = match self.gate.admit(socket) {
+            Ok(arrival) => arrival,
+            Err((mut socket, refused)) => {
+                // Whoever takes no more words is gone already.
+                let _ = socket.write(T::refusal(refused));
+                return;
+            }
+        };
+        self.next_thread = (self.next_thread + 1) % self.mailboxes.len();
+        if self.next_thread == self.thread {
+            self.connections.adopt(&mut self.tier, arrival);
+        } else {
+            self.mailboxes[self.next_thread].adopt(arrival);
+        }
+    }
+
+    /// Accepts nothing more, once all that waits is accepted.
+    fn stop(&mut self) {
+        for listener in 0..self.listeners.len() {
+            self.accept(listener);
+        }
+        self.listeners.clear();
+        if self.thread == 0 {
+            self.mailboxes[1..].iter().for_each(|mailbox| mailbox.stop());
+        }
+        self.connections.stop(&mut self.tier);
+    }
+}

@@ -1,0 +1,177 @@
+//! The socket's side of one client: what was read and is not yet understood, whether more can be read or written, and
+//! how it ends.
+//!
+//! An idle peer holds no buffer: bytes are read into the thread's and only an unfinished rest is kept. A short read
+//! needs no second one, for an event tells when there is more; of the end of a stream it tells only once, which is why
+//! that is remembered.
+
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::time::Duration;
+
+use mio::event::Event;
+
+use super::accept::Socket;
+use super::limits::{FIRST_REQUEST, LINGER};
+use super::newcomers::Newcomer;
+
+/// Where a connection is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// Served.
+    Open,
+    /// Nothing more is read; it ends when its answers are written.
+    Closing,
+    /// Everything is written and said; what still comes is dropped, so that no reset destroys the last answers.
+    Lingering,
+    /// To be forgotten.
+    Over,
+}
+
+/// One client, as its socket shows it.
+pub struct Peer {
+    /// Its number, which is never used twice.
+    pub number: u64,
+    /// When it came, on the clock of the stamps.
+    pub connected_ns: u64,
+    /// When it was last read from.
+    pub heard_ns: u64,
+    /// Requests read from it.
+    pub requests: u64,
+    /// Where it is in its life.
+    pub life: Life,
+    /// What was read and is not understood may hold whole requests.
+    pub holds_requests: bool,
+    pub(super) socket: Socket,
+    pub(super) input: Vec<u8>,
+    /// The kernel may have bytes for us.
+    pub(super) can_read: bool,
+    can_write: bool,
+    /// An event told that the peer sends no more; what it sent before may still have to be read.
+    hung_up: bool,
+    /// All that the peer sent was read.
+    pub(super) is_done: bool,
+    /// Until it has shown who it is, if it must.
+    pub(super) newcomer: Option<Newcomer>,
+}
+
+impl Peer {
+    /// One that has just come.
+    #[must_use]
+    pub fn new(number: u64, socket: Socket, now_ns: u64) -> Self {
+        Self {
+            number,
+            connected_ns: now_ns,
+            heard_ns: now_ns,
+            requests: 0,
+            life: Life::Open,
+            holds_requests: false,
+            socket,
+            input: Vec::new(),
+            can_read: true,
+            can_write: true,
+            hung_up: false,
+            is_done: false,
+            newcomer: None,
+        }
+    }
+
+    /// Its address for people.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.socket.peer()
+    }
+
+    /// Bytes that were read and are not understood yet.
+    #[must_use]
+    pub fn input_bytes(&self) -> usize {
+        self.input.len()
+    }
+
+    /// Writes as much of `output` as the peer takes; how many bytes that was.
+    pub fn write(&mut self, output: &[u8]) -> usize {
+        let mut written = 0;
+        while self.can_write && written < output.len() {
+            match self.socket.write(&output[written..]) {
+                Ok(n) if n > 0 => written += n,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.can_write = false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                _ => {
+                    self.life = Life::Over;
+                    self.can_write = false;
+                }
+            }
+        }
+        written
+    }
+
+    /// Nothing more is read of it; it ends when its answers are written.
+    pub fn close(&mut self) {
+        if self.life == Life::Open {
+            self.life = Life::Closing;
+        }
+    }
+
+    /// Takes note of an event.
+    pub(super) fn note(&mut self, event: &Event) {
+        self.hung_up |= event.is_read_closed();
+        self.can_read |= event.is_readable() || self.hung_up;
+        if event.is_writable() {
+            self.can_write = true;
+            self.socket.now_writable();
+        }
+    }
+
+    /// Reads once; 0: nothing for now, or nothing any more.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.socket.read(buffer) {
+                Ok(n) => {
+                    // The end may have come with the last bytes, and then no event tells of it again.
+                    self.can_read = n == buffer.len() || n > 0 && (self.hung_up || self.socket.has_ended());
+                    self.is_done |= n == 0;
+                    return Ok(n);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.can_read = false;
+                    if error.kind() == ErrorKind::WouldBlock {
+                        return Ok(0);
+                    }
+                    self.life = Life::Over;
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Everything is written. Whoever may still be sending is read a while longer, to no avail.
+    pub(super) fn end(&mut self, now_ns: u64) {
+        let silent = Duration::from_nanos(now_ns.saturating_sub(self.heard_ns));
+        self.life = if self.is_done || silent >= LINGER { Life::Over } else { Life::Lingering };
+        self.socket.shut_write();
+    }
+
+    /// Whether there is something to do for it without a new event.
+    pub(super) fn wants_turn(&self, may_ask: bool) -> bool {
+        match self.life {
+            Life::Open => may_ask && (self.can_read || self.holds_requests || self.is_done),
+            Life::Lingering => self.can_read,
+            Life::Closing | Life::Over => false,
+        }
+    }
+
+    /// While the tier stops: whether it has come so recently that its first request may be on the way.
+    pub(super) fn may_still_ask(&self, now_ns: u64) -> bool {
+        let age = Duration::from_nanos(now_ns.saturating_sub(self.connected_ns));
+        self.requests == 0 && !self.is_done && age < FIRST_REQUEST
+    }
+
+    /// Of a newcomer: whether it has taken too long to show who it is. None: it is none, or has shown it.
+    pub(super) fn is_late(&mut self, is_admitted: bool, now_ns: u64) -> Option<bool> {
+        let is_handshaking = self.socket.is_handshaking();
+        if is_admitted && !is_handshaking {
+            self.newcomer = None;
+        }
+        Some(self.newcomer.as_ref()?.is_late(is_handshaking, now_ns))
+    }
+}

@@ -1,0 +1,65 @@
+//! A list of connections, by slot, in which each stands at most once: those to serve, those to write to.
+//!
+//! A slot may have changed hands when its turn comes, so whoever goes through the list asks what is due rather than trust
+//! that something is.
+
+/// The list.
+#[derive(Default)]
+pub struct Slots {
+    list: Vec<usize>,
+    is_listed: Vec<bool>,
+}
+
+impl Slots {
+    /// Adds a slot, unless it stands there.
+    pub fn add(&mut self, slot: usize) {
+        if slot >= self.is_listed.len() {
+            self.is_listed.resize(slot + 1, false);
+        }
+        if !std::mem::replace(&mut self.is_listed[slot], true) {
+            self.list.push(slot);
+        }
+    }
+
+    /// Whether nobody stands there.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// All of them, in the order they came; who is added from now on stands in the next list.
+    #[must_use]
+    pub fn take(&mut self) -> Vec<usize> {
+        for slot in &self.list {
+            self.is_listed[*slot] = false;
+        }
+        std::mem::take(&mut self.list)
+    }
+
+    /// Gives the list back when it is gone through, for its memory to be used again.
+    pub fn give_back(&mut self, mut list: Vec<usize>) {
+        if self.list.is_empty() {
+            list.clear();
+            self.list = list;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Slots;
+
+    #[test]
+    fn a_slot_stands_once_in_a_list_and_may_stand_in_the_next() {
+        let mut slots = Slots::default();
+        for slot in [3, 1, 3] {
+            slots.add(slot);
+        }
+        let list = slots.take();
+        assert_eq!(list, [3, 1]);
+        assert!(slots.is_empty());
+        slots.add(3);
+        slots.give_back(list);
+        assert_eq!(slots.take(), [3], "what came while the list was gone through stays");
+    }
+}

@@ -1,0 +1,311 @@
+//! What a network thread of the queue tier does between reading and writing: requests leave in bundles, answers come
+//! back in them, logins are finished, and everything is counted.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use posthaste_measure::{Noted, Recorder, Stamps};
+use posthaste_wire::command::Kind;
+use posthaste_wire::decode::{Decoder, Limits};
+use posthaste_wire::encode::Protocol;
+use posthaste_wire::fault::{Fault, Word};
+use posthaste_wire::operation::Operation;
+use posthaste_wire::span::Span;
+
+use super::bundle::{Address, Bundle, Request, ending};
+use super::connection::Connection;
+use super::limits;
+use super::mail::Mail;
+use super::session::Session;
+use super::turn::{AtOnce, Bench, Turn, stamp_answered};
+use super::watch;
+use super::worker::Worker;
+use crate::authenticator::Verdict;
+use crate::front::connections::Connections;
+use crate::front::gate::Refused;
+use crate::front::peer::Peer;
+use crate::front::slots::Slots;
+use crate::front::tier::Tier;
+use crate::house::House;
+use crate::queue::answer::Answer;
+use crate::queue::rules::Ask;
+use crate::trace;
+
+const TOO_MANY_LOGINS: Fault = Fault::new(Word::Busy, "too many logins at once; try again");
+const LINE_FULL: Fault = Fault::new(Word::Busy, "the waiting line is full; try again");
+
+/// The queue tier's part of a network thread.
+pub struct QueueTier {
+    thread: usize,
+    house: Arc<House>,
+    bench: Bench,
+    recorder: Recorder,
+    worker: Worker,
+    /// Bundles whose answers are written in this turn.
+    answered: Vec<Box<Bundle>>,
+}
+
+impl Tier for QueueTier {
+    type Connection = Connection;
+    type Mail = Mail;
+
+    fn refusal(refused: Refused) -> &'static [u8] {
+        match refused {
+            Refused::Full => b"-ERR max number of clients reached\r\n",
+            Refused::Crowded => b"-ERR too many connections from your address that have not logged in\r\n",
+        }
+    }
+
+    fn enter(&mut self, slot: usize, peer: Peer, origin: Option<IpAddr>) -> Connection {
+        let decoder = Decoder::new(Limits {
+            bulk_bytes: self.house.message_bytes_max.max(limits::ARGUMENT_BYTES_MIN),
+            request_bytes: self.house.message_bytes_max + limits::REQUEST_BYTES_EXTRA,
+            args: limits::ARGUMENTS_MAX,
+            inline_bytes: limits::INLINE_BYTES_MAX,
+        });
+        let address = Address { thread: self.thread, slot, client: peer.number };
+        let client = self.house.clients.enter(address, &peer, origin);
+        let session = Session::new(self.house.default_account());
+        if session.is_admitted() {
+            client.about().account = "default".into();
+        }
+        Connection::new(client, peer, session, decoder)
+    }
+
+    fn leave(&mut self, _: usize, connection: &Connection) {
+        let address = connection.client.address;
+        if connection.blocked {
+            // Nobody reads the answer: the waiting pop must not take a message any more.
+            self.answered.extend(self.house.store.leave(address));
+        }
+        self.house.clients.leave(address.client);
+    }
+
+    fn is_admitted(&self, connection: &Connection) -> bool {
+        connection.session.is_admitted()
+    }
+
+    /// The client of a waiting pop is leaving: no message may be given to it.
+    fn hung_up(&mut self, slot: usize, connections: &mut Connections<Self>) {
+        let Some(connection) = connections.get_mut(slot) else { return };
+        if std::mem::take(&mut connection.blocked)
+            && let Some(bundle) = self.house.store.leave(connection.client.address)
+        {
+            self.deliver(bundle, connections);
+        }
+    }
+
+    fn receive(&mut self, mail: Mail, connections: &mut Connections<Self>) {
+        match mail {
+            Mail::Answered(bundle) => self.deliver(bundle, connections),
+            Mail::Verified { address, verdict } => self.verified(address, verdict, connections),
+            Mail::Kill(address) => {
+                if connections.find(address.slot, address.client).is_some() {
+                    connections.remove(self, address.slot);
+                }
+            }
+        }
+    }
+
+    fn may_ask(&self, _: usize, connection: &Connection) -> bool {
+        connection.may_ask()
+    }
+
+    fn take(&mut self, _: usize, connection: &mut Connection, input: &[u8]) -> usize {
+        let mut turn = self.bench.turn(&self.house);
+        let before = turn.at_once.len();
+        let used = connection.parse(input, &mut turn);
+        stamp_answered(&mut turn.at_once[before..], self.house.clock);
+        used
+    }
+
+    fn work(&mut self, connections: &mut Connections<Self>) {
+        if connections.is_stopping() {
+            self.end_waiting(connections);
+        }
+        self.finish_logins(connections);
+        self.line_up(connections);
+    }
+
+    fn touched(&mut self) -> &mut Slots {
+        &mut self.bench.touched
+    }
+
+    fn write(&mut self, _: usize, connection: &mut Connection) {
+        connection.flush(&mut self.bench.turn(&self.house));
+    }
+
+    fn is_settled(&self, _: usize, connection: &Connection) -> bool {
+        connection.is_settled()
+    }
+
+    /// Counts everything whose answer was written in this turn.
+    fn finish(&mut self, _: &mut Connections<Self>) {
+        if self.answered.is_empty() && self.bench.at_once.is_empty() {
+            return;
+        }
+        let replied = self.house.clock.stamp();
+        for done in self.bench.at_once.drain(..) {
+            count_one(&done, replied, &self.house, &mut self.recorder);
+        }
+        for mut bundle in self.answered.drain(..) {
+            count_bundle(&mut bundle, replied, &mut self.recorder);
+            watch::tell(&self.house, &mut bundle);
+            if self.bench.bundles.len() < limits::SPARE_BUNDLES {
+                self.bench.bundles.push(bundle);
+            }
+        }
+        self.recorder.flush();
+    }
+}
+
+impl QueueTier {
+    /// For the thread of this number.
+    #[must_use]
+    pub fn new(thread: usize, house: Arc<House>) -> Self {
+        let (recorder, worker) = (house.meter.recorder(), house.worker());
+        Self { thread, house, bench: Bench::default(), recorder, worker, answered: Vec::new() }
+    }
+
+    /// A bundle is back: its answers go out, and the next one may leave.
+    fn deliver(&mut self, mut bundle: Box<Bundle>, connections: &mut Connections<Self>) {
+        let address = bundle.address;
+        if bundle.may_wait() {
+            self.house.store.forget(address);
+        }
+        if self.house.tracer.is_some() {
+            bundle.passages = trace::passages(&bundle);
+        }
+        if let Some(connection) = connections.find(address.slot, address.client) {
+            let mut turn = self.bench.turn(&self.house);
+            let before = turn.at_once.len();
+            if matches!(bundle.requests.first(), Some(Request { operation: Operation::Login { .. }, .. })) {
+                finish_login(connection, &bundle.answers, &mut turn);
+            } else {
+                connection.take_answers(&mut bundle, &mut turn);
+            }
+            stamp_answered(&mut turn.at_once[before..], self.house.clock);
+        }
+        self.answered.push(bundle);
+    }
+
+    /// While the tier stops waiting pops get nothing, those of who has just come too.
+    fn end_waiting(&mut self, connections: &mut Connections<Self>) {
+        let blocked = connections.iter().filter(|(_, connection)| connection.blocked);
+        let blocked: Vec<usize> = blocked.map(|(slot, _)| slot).collect();
+        blocked.into_iter().for_each(|slot| self.hung_up(slot, connections));
+    }
+
+    /// Asks the store for the numbers of accounts that log in.
+    fn finish_logins(&mut self, connections: &mut Connections<Self>) {
+        for (address, account) in std::mem::take(&mut self.bench.logins) {
+            self.log_in(address, &account, connections);
+        }
+    }
+
+    fn log_in(&mut self, address: Address, account: &[u8], connections: &mut Connections<Self>) {
+        let Some(connection) = connections.find(address.slot, address.client) else { return };
+        let mut turn = self.bench.turn(&self.house);
+        if account.is_empty() {
+            return refuse_login(connection, &TOO_MANY_LOGINS, &mut turn);
+        }
+        let len = u32::try_from(account.len()).unwrap_or(u32::MAX);
+        let operation = Operation::Login { account: Span { start: 0, len } };
+        let mut answers = turn.buffers.take();
+        let ask = Ask { account: 0, operation: &operation, bytes: account };
+        let known = turn.house.store.answer(ask, &mut Answer::new(&mut answers, Protocol::Resp2));
+        if known.is_some() {
+            finish_login(connection, &answers, &mut turn);
+        } else {
+            let mut bundle = turn.bundle(address, 0, Protocol::Resp2);
+            bundle.bytes.extend_from_slice(account);
+            bundle.requests.push(Request::new(operation, Kind::Login, turn.house.clock.stamp()));
+            turn.outgoing.push(bundle);
+        }
+        turn.buffers.keep(answers);
+    }
+
+    fn verified(&mut self, address: Address, verdict: Verdict, connections: &mut Connections<Self>) {
+        let Some(connection) = connections.find(address.slot, address.client) else { return };
+        let fault = match verdict {
+            Verdict::Welcome(grants) => {
+                connection.session.welcome(grants);
+                let account = connection.session.arriving().map(<[u8]>::to_vec).unwrap_or_default();
+                return self.log_in(address, &account, connections);
+            }
+            Verdict::Wrong => Fault::new(Word::NoAccount, "unknown account or wrong secret"),
+            Verdict::Busy => TOO_MANY_LOGINS,
+        };
+        refuse_login(connection, &fault, &mut self.bench.turn(&self.house));
+    }
+
+    /// Lines up this turn's bundles; those that find the line full are told so.
+    fn line_up(&mut self, connections: &mut Connections<Self>) {
+        if self.bench.outgoing.is_empty() {
+            return;
+        }
+        let mut outgoing = std::mem::take(&mut self.bench.outgoing);
+        let enqueued = self.house.clock.stamp();
+        for bundle in &mut outgoing {
+            bundle.stamp(|stamps| stamps.enqueued = enqueued);
+        }
+        if connections.len() == 1 {
+            // Nobody else waits for this thread, so the way to a worker and back can be saved.
+            self.worker.do_here(&mut outgoing, self.thread);
+            while let Some(bundle) = self.worker.next_done_here() {
+                self.deliver(bundle, connections);
+            }
+        }
+        self.house.line.push_all(&mut outgoing);
+        for mut bundle in outgoing.drain(..) {
+            bundle.refuse_all(&LINE_FULL);
+            self.deliver(bundle, connections);
+        }
+        self.bench.outgoing = outgoing;
+    }
+}
+
+/// Counts a request that was answered on the spot.
+fn count_one(done: &AtOnce, replied: u64, house: &House, recorder: &mut Recorder) {
+    let AtOnce { kind, outcome, id, request_bytes, answer_bytes, received, answered } = *done;
+    let stamps =
+        Stamps { received, enqueued: received, dequeued: received, sent: received, answered, replied };
+    let noted = Noted::new(kind as u8, ending(outcome), stamps);
+    let noted = Noted { client: id.client, request_bytes, answer_bytes, ..noted };
+    if let Some(slow) = &house.slow {
+        watch::tell_slow(slow, &house.clients, id, &noted);
+    }
+    recorder.note(noted);
+}
+
+/// Counts the requests of a bundle.
+fn count_bundle(bundle: &mut Bundle, replied: u64, recorder: &mut Recorder) {
+    for request in &mut bundle.requests {
+        request.stamps.replied = replied;
+        recorder.note(Noted {
+            client: bundle.address.client,
+            told_ns: bundle.told_ns,
+            request_bytes: request.request_bytes,
+            answer_bytes: request.answer_bytes,
+            ..Noted::new(request.kind as u8, ending(request.outcome), request.stamps)
+        });
+    }
+}
+
+/// The store's answer to a login is the account's number.
+fn finish_login(connection: &mut Connection, answers: &[u8], turn: &mut Turn<'_>) {
+    connection.under_way = false;
+    let number = std::str::from_utf8(answers).ok().and_then(|text| text.strip_prefix(':'));
+    let account = number.and_then(|text| text.trim_end().parse().ok());
+    connection.answer_with(turn, |session, client, output| match account {
+        Some(account) => session.logged_in(account, client, output),
+        None => {
+            session.refused(&Fault::new(Word::Store, "the account could not be stored; try again"), output);
+        }
+    });
+}
+
+fn refuse_login(connection: &mut Connection, fault: &Fault, turn: &mut Turn<'_>) {
+    connection.under_way = false;
+    connection.answer_with(turn, |session, _, output| session.refused(fault, output));
+}

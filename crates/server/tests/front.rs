@@ -1,0 +1,266 @@
+//! The front alone, with the smallest tier there can be: it says every line again, and `quit` ends the connection.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use mio::Poll;
+use posthaste_measure::Clock;
+use posthaste_server::front::accept::ListenAddress;
+use posthaste_server::front::binder;
+use posthaste_server::front::connections::Connections;
+use posthaste_server::front::gate::{Gate, Refused};
+use posthaste_server::front::limits::OUTPUT_BYTES_PAUSE;
+use posthaste_server::front::mailbox::Mailbox;
+use posthaste_server::front::network::{Network, Seat, mailbox};
+use posthaste_server::front::peer::{Life, Peer};
+use posthaste_server::front::slots::Slots;
+use posthaste_server::front::tier::Tier;
+
+/// Says lines again, behind the number of its thread.
+struct Echo {
+    thread: usize,
+    touched: Slots,
+}
+
+struct Guest {
+    peer: Peer,
+    output: Vec<u8>,
+}
+
+impl AsRef<Peer> for Guest {
+    fn as_ref(&self) -> &Peer {
+        &self.peer
+    }
+}
+
+impl AsMut<Peer> for Guest {
+    fn as_mut(&mut self) -> &mut Peer {
+        &mut self.peer
+    }
+}
+
+impl Tier for Echo {
+    type Connection = Guest;
+    type Mail = ();
+
+    fn refusal(_: Refused) -> &'static [u8] {
+        b"full\n"
+    }
+
+    fn enter(&mut self, _: usize, peer: Peer, _: Option<IpAddr>) -> Guest {
+        Guest { peer, output: Vec::new() }
+    }
+
+    fn leave(&mut self, _: usize, _: &Guest) {}
+
+    fn receive(&mut self, (): (), _: &mut Connections<Self>) {}
+
+    fn may_ask(&self, _: usize, guest: &Guest) -> bool {
+        guest.output.len() < OUTPUT_BYTES_PAUSE
+    }
+
+    fn take(&mut self, slot: usize, guest: &mut Guest, input: &[u8]) -> usize {
+        let mut at = 0;
+        while guest.peer.life == Life::Open && self.may_ask(slot, guest) {
+            let Some(end) = input[at..].iter().position(|byte| *byte == b'\n') else {
+                guest.peer.holds_requests = false;
+                break;
+            };
+            let line = &input[at..=at + end];
+            at += end + 1;
+            guest.peer.requests += 1;
+            if line == b"quit\n" {
+                guest.peer.close();
+            }
+            guest.output.extend_from_slice(self.thread.to_string().as_bytes());
+            guest.output.extend_from_slice(line);
+            self.touched.add(slot);
+        }
+        at
+    }
+
+    fn work(&mut self, _: &mut Connections<Self>) {}
+
+    fn touched(&mut self) -> &mut Slots {
+        &mut self.touched
+    }
+
+    fn write(&mut self, _: usize, guest: &mut Guest) {
+        let written = guest.peer.write(&guest.output);
+        guest.output.drain(..written);
+    }
+
+    fn is_settled(&self, _: usize, guest: &Guest) -> bool {
+        guest.output.is_empty()
+    }
+
+    fn finish(&mut self, _: &mut Connections<Self>) {}
+}
+
+/// A tier that runs.
+struct Running {
+    address: SocketAddr,
+    mailboxes: Vec<Arc<Mailbox<()>>>,
+    gate: Arc<Gate>,
+    threads: Vec<JoinHandle<std::io::Result<()>>>,
+}
+
+fn start(threads: usize, clients: usize) -> Running {
+    let anywhere = ListenAddress::parse("127.0.0.1:0").expect("an address");
+    let mut openings = binder::open(&[anywhere], None, None, false).expect("a free port");
+    let Some(ListenAddress::Tcp(address)) = openings.addresses.pop() else { panic!("no address") };
+    let polls: Vec<Poll> = (0..threads).map(|_| Poll::new().expect("events")).collect();
+    let mailboxes: Vec<_> = polls.iter().map(|poll| mailbox(poll).expect("a waker")).collect();
+    let (gate, clock) = (Arc::new(Gate::new(clients, false)), Clock::start());
+    let mut listeners = openings.listeners;
+    let run = |(thread, poll): (usize, Poll)| {
+        let listeners = std::mem::take(&mut listeners);
+        let seat =
+            Seat { thread, poll, listeners, mailboxes: mailboxes.clone(), gate: Arc::clone(&gate), clock };
+        let network = Network::new(seat, Echo { thread, touched: Slots::default() }).expect("it listens");
+        std::thread::spawn(move || network.run())
+    };
+    let threads = polls.into_iter().enumerate().map(run).collect();
+    Running { address, mailboxes, gate, threads }
+}
+
+impl Running {
+    fn connect(&self) -> TcpStream {
+        let client = TcpStream::connect(self.address).expect("it listens");
+        client.set_read_timeout(Some(Duration::from_secs(60))).expect("a limit");
+        client
+    }
+
+    fn stop(self) {
+        self.mailboxes[0].stop();
+        for thread in self.threads {
+            thread.join().expect("no panic").expect("no error");
+        }
+        assert_eq!(self.gate.connections(), 0, "whoever was let in has left");
+    }
+}
+
+/// So many bytes.
+fn hear(client: &mut TcpStream, bytes: usize) -> String {
+    let mut heard = vec![0; bytes];
+    client.read_exact(&mut heard).expect("an answer");
+    String::from_utf8(heard).expect("text")
+}
+
+/// All there is until the end.
+fn hear_all(client: &mut TcpStream) -> String {
+    let mut heard = String::new();
+    client.read_to_string(&mut heard).expect("answers, then the end");
+    heard
+}
+
+#[test]
+fn requests_are_taken_however_they_are_cut() {
+    let running = start(1, 10);
+    let mut client = running.connect();
+    for (sent, heard) in [("a\nb", "0a\n"), ("c\n", "0bc\n"), ("d\ne\n", "0d\n0e\n")] {
+        client.write_all(sent.as_bytes()).expect("it reads");
+        assert_eq!(hear(&mut client, heard.len()), heard);
+    }
+    drop(client);
+    running.stop();
+}
+
+#[test]
+fn who_has_said_everything_is_answered_and_let_go() {
+    let running = start(1, 10);
+    for (sent, heard) in
+        [("a\nb\n", "0a\n0b\n"), ("a\nhalf", "0a\n"), ("", ""), ("a\nquit\nb\n", "0a\n0quit\n")]
+    {
+        let mut client = running.connect();
+        client.write_all(sent.as_bytes()).expect("it reads");
+        if !sent.contains("quit") {
+            client.shutdown(Shutdown::Write).expect("a half-close");
+        }
+        assert_eq!(hear_all(&mut client), heard, "{sent:?}");
+    }
+    running.stop();
+}
+
+#[test]
+fn who_does_not_read_is_not_read_and_gets_everything_when_he_does() {
+    const MOST: usize = 256 << 20;
+    let running = start(1, 10);
+    let mut client = running.connect();
+    let line = [&[b'x'; 9_999][..], b"\n"].concat();
+    client.set_write_timeout(Some(Duration::from_secs(2))).expect("a limit");
+    let mut sent = 0;
+    while sent < MOST {
+        match client.write(&line[sent % line.len()..]) {
+            Ok(n) => sent += n,
+            Err(error) => {
+                assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
+                break;
+            }
+        }
+    }
+    assert!(sent < MOST, "it reads without end");
+    let mut other = running.connect();
+    other.write_all(b"a\n").expect("it reads others");
+    assert_eq!(hear(&mut other, 3), "0a\n");
+    let lines = sent / line.len();
+    let heard = hear(&mut client, lines * (line.len() + 1));
+    assert!(heard.lines().all(|line| line.len() == 10_000 && line.starts_with('0')));
+    drop((client, other));
+    running.stop();
+}
+
+#[test]
+fn one_too_many_is_told_so_and_comes_in_when_another_leaves() {
+    let running = start(1, 1);
+    let mut first = running.connect();
+    first.write_all(b"a\n").expect("it reads");
+    assert_eq!(hear(&mut first, 3), "0a\n");
+    assert_eq!(hear_all(&mut running.connect()), "full\n");
+    drop(first);
+    while running.gate.connections() > 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut next = running.connect();
+    next.write_all(b"b\n").expect("it reads");
+    assert_eq!(hear(&mut next, 3), "0b\n");
+    drop(next);
+    running.stop();
+}
+
+#[test]
+fn connections_are_dealt_out_in_turn() {
+    let running = start(3, 10);
+    let mut clients: Vec<TcpStream> = (0..6).map(|_| running.connect()).collect();
+    let mut threads: Vec<String> = clients
+        .iter_mut()
+        .map(|client| {
+            client.write_all(b"a\n").expect("it reads");
+            hear(client, 3)
+        })
+        .collect();
+    threads.sort();
+    assert_eq!(threads, ["0a\n", "0a\n", "1a\n", "1a\n", "2a\n", "2a\n"]);
+    drop(clients);
+    running.stop();
+}
+
+#[test]
+fn a_stop_answers_what_was_asked_before_and_ends_every_connection() {
+    let running = start(2, 10);
+    let mut clients: Vec<TcpStream> = (0..4).map(|_| running.connect()).collect();
+    for client in &mut clients {
+        client.write_all(b"a\nb\n").expect("the kernel takes it");
+    }
+    // Two of them may not even be accepted yet.
+    running.mailboxes[0].stop();
+    for client in &mut clients {
+        let heard = hear_all(client);
+        assert!(heard.ends_with("b\n") && heard.len() == 6, "{heard:?}");
+    }
+    drop(clients);
+    running.stop();
+}

@@ -1,0 +1,201 @@
+//! The flags of the management console on the command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use super::duration;
+use super::looking::{DoctorFlags, ReachCache, TopFlags};
+
+/// `posthaste admin`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  posthaste admin queues
+  posthaste admin messages orders --count 5 --json
+  posthaste admin clients --kill 17
+  posthaste admin store --store postgres://app@db.example/posthaste
+  posthaste admin top
+  posthaste admin doctor --http 127.0.0.1:7481
+  posthaste admin account add alice --file accounts.txt < secret.txt
+  posthaste admin account add mailer --send 'mail.*' --receive 'mail.*' < secret.txt
+  posthaste admin queues --user alice --secret-file secret.txt")]
+pub(crate) struct Admin {
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) command: AdminCommand,
+}
+
+/// How to reach the server, and the form of the output.
+#[derive(Args, Debug)]
+pub(crate) struct Reach {
+    /// The queue tier: HOST:PORT or unix:PATH
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7411")]
+    pub(crate) connect: String,
+    /// Log in as this account
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// The file that holds its secret
+    #[arg(long, value_name = "FILE", requires = "user")]
+    pub(crate) secret_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) tls: posthaste_load::tls::TlsOptions,
+    /// JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Commands of `posthaste admin`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AdminCommand {
+    /// All queues with their counts, or one with its options
+    Queues {
+        /// Only this queue
+        queue: Option<String>,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// The messages of a queue, of every recipient and state, without taking any
+    Messages {
+        /// The queue
+        queue: String,
+        /// Only messages with a larger id
+        #[arg(long, value_name = "ID", default_value = "0")]
+        after: u64,
+        /// At most this many
+        #[arg(long, value_name = "N", default_value = "20")]
+        count: u32,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// All accounts the server knows
+    Accounts {
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Who is connected
+    Clients {
+        /// Close this connection instead
+        #[arg(long, value_name = "ID")]
+        kill: Option<u64>,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Removes every message of a queue
+    Purge {
+        /// The queue
+        queue: String,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Deletes a queue with its messages
+    Delete {
+        /// The queue
+        queue: String,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Moves dead letters back
+    Redrive {
+        /// The dead-letter queue
+        from: String,
+        /// Another queue than the one each came from
+        to: Option<String>,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// What a tier does right now: rates, response times, where the time goes, queues or servers, clients
+    Top(TopFlags),
+    /// Looks a tier over, and what is behind it, and says what to do; exit code 1 when something must be done
+    Doctor(DoctorFlags),
+    /// Of a cache tier: its memcached servers
+    Servers {
+        #[command(flatten)]
+        reach: ReachCache,
+    },
+    /// Of a cache tier: takes a server out (down), spares it (drain) or lets it take part (up)
+    Server {
+        /// The server, as `admin servers` names it
+        name: String,
+        /// up, drain or down
+        state: String,
+        #[command(flatten)]
+        reach: ReachCache,
+    },
+    /// Of a cache tier: its pools
+    Pools {
+        #[command(flatten)]
+        reach: ReachCache,
+    },
+    /// Of a cache tier: its routes
+    Routes {
+        #[command(flatten)]
+        reach: ReachCache,
+    },
+    /// Of a cache tier: where a key goes, and why
+    Route {
+        /// The key
+        key: String,
+        /// What is asked of it: get, set, delete, …
+        #[arg(long, value_name = "COMMAND", default_value = "get")]
+        command: String,
+        /// Ask this file, and no server
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
+        #[command(flatten)]
+        reach: ReachCache,
+    },
+    /// How a PostgreSQL store is: sizes, dead rows, who keeps them from being removed, and what to do
+    Store {
+        /// The database: postgres://USER:PASSWORD@HOST:PORT/DATABASE
+        // Text, not an address: an error of the flags would repeat the value, password included.
+        #[arg(long, value_name = "URL")]
+        store: String,
+        /// Transactions that have been open for less are no finding
+        #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+        older_than: Duration,
+        /// JSON instead of tables
+        #[arg(long)]
+        json: bool,
+    },
+    /// Accounts of a closed server, in its accounts file
+    #[command(subcommand)]
+    Account(AccountCommand),
+}
+
+/// Commands of `posthaste admin account`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AccountCommand {
+    /// Adds an account, or gives it a new secret; the secret is read from stdin
+    Add {
+        /// The account
+        name: String,
+        /// The accounts file
+        #[arg(long, value_name = "FILE", default_value = "accounts.txt")]
+        file: PathBuf,
+        #[command(flatten)]
+        roles: RoleFlags,
+    },
+    /// Takes an account out
+    Remove {
+        /// The account
+        name: String,
+        /// The accounts file
+        #[arg(long, value_name = "FILE", default_value = "accounts.txt")]
+        file: PathBuf,
+    },
+}
+
+/// What an account may do. With none of these a new account may do everything, and one that was there keeps what it may.
+#[derive(Args, Debug)]
+pub(crate) struct RoleFlags {
+    /// May send to queues of these names: * stands for any characters, ? for one; may repeat
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) send: Vec<String>,
+    /// May peek and pop from queues of these names; may repeat
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) receive: Vec<String>,
+    /// May create, delete, purge, redrive and browse queues of these names; may repeat
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) administer: Vec<String>,
+}

@@ -1,0 +1,129 @@
+//! The flags of the cache tier.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use posthaste_server::cache::placement::Hash;
+use posthaste_server::cache::rules::{Multiget, Reads, Writes};
+
+use super::serving::{FrontFlags, RunFlags};
+use super::{at_least_one, some_time};
+
+/// `posthaste cache`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  posthaste cache --server 10.0.0.1:11211 --server 10.0.0.2:11211
+  posthaste cache --writes owner --server 10.0.0.1 --server 10.0.0.2 --server 10.0.0.3
+  posthaste cache --workers 16 --multiget split --server 10.0.0.1 --server 10.0.0.2
+  posthaste cache --config /etc/posthaste/cache.toml
+  posthaste cache --check /etc/posthaste/cache.toml
+  posthaste cache --import nutcracker.yml > cache.toml")]
+pub(crate) struct CacheFlags {
+    /// Address for memcached clients: HOST:PORT or unix:PATH; may repeat
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7412")]
+    pub(crate) listen: Vec<String>,
+    /// Health and live figures over HTTP: HOST:PORT, or `off`
+    #[arg(long, value_name = "ADDRESS|off", default_value = "127.0.0.1:7481")]
+    pub(crate) http: String,
+    #[command(flatten)]
+    pub(crate) front: FrontFlags,
+    /// A memcached server: HOST, HOST:PORT or unix:PATH, or tls:HOST:PORT if it speaks TLS; may repeat
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) server: Vec<String>,
+    #[command(flatten)]
+    pub(crate) server_tls: ServerTlsFlags,
+    /// all: to every server, they are replicas; owner: to the key's owner, they share the keys
+    #[arg(long, value_name = "all|owner", default_value_t)]
+    pub(crate) writes: Writes,
+    /// round-robin, nearest (fewest requests under way) or owner [default: round-robin; owner with --writes owner]
+    #[arg(long, value_name = "RULE")]
+    pub(crate) reads: Option<Reads>,
+    /// Several keys from replicas: whole (one server), split (evenly over all) or auto (what costs less, as measured)
+    #[arg(long, value_name = "RULE", default_value_t)]
+    pub(crate) multiget: Multiget,
+    /// Who owns a key: ketama (libmemcached), jump (memcached's proxy), rendezvous (pymemcache), modulo-crc32
+    /// (gomemcache), dalli, spymemcached, spymemcached-modulo, twemproxy or mcrouter
+    #[arg(long, value_name = "RULE", default_value_t)]
+    pub(crate) hash: Hash,
+    /// on: a server that is lost is left out until it is well again, and then serves nothing that it missed; off: it
+    /// stays in every answer [default: on; off with workers]
+    #[arg(long, value_name = "on|off")]
+    pub(crate) eject: Option<Switch>,
+    /// pipelined: network threads share connections to servers among their clients; N: so many workers, each with
+    /// connections of its own and one request at a time
+    #[arg(long, value_name = "pipelined|N", default_value = "pipelined", value_parser = workers)]
+    pub(crate) workers: Workers,
+    /// on: flush_all reaches every server; off: it is refused
+    #[arg(long, value_name = "on|off", default_value = "on")]
+    pub(crate) flush_all: Switch,
+    /// Fixed answers with values of so many bytes, and no servers
+    #[arg(long, value_name = "BYTES", num_args = 0..=1, default_missing_value = "1024")]
+    pub(crate) mock: Option<usize>,
+    /// How long a server may take to answer
+    #[arg(long, default_value = "1s", value_parser = some_time)]
+    pub(crate) server_timeout: Duration,
+    /// With workers: most requests waiting; beyond it a request gets an error
+    #[arg(long, value_name = "REQUESTS", default_value = "65536", value_parser = at_least_one)]
+    pub(crate) line_limit: usize,
+    /// Largest value in bytes; larger ones are refused as memcached refuses them
+    #[arg(long, value_name = "BYTES", default_value = "1048576")]
+    pub(crate) max_value: usize,
+    /// Bytes held for clients altogether: beyond it the client that holds most is cut
+    #[arg(long, value_name = "BYTES", default_value = "1073741824", value_parser = at_least_one)]
+    pub(crate) memory_limit: usize,
+    #[command(flatten)]
+    pub(crate) run: RunFlags,
+    /// TOML file with a `[cache]` table of these options, of pools and of routes; read again at SIGHUP
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Start nothing: read this file as --config would, and say what it means
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    pub(crate) check: Option<PathBuf>,
+    /// Start nothing: translate this configuration of mcrouter (JSON) or twemproxy (YAML) to a file for --config, and say
+    /// what it left out
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "check"])]
+    pub(crate) import: Option<PathBuf>,
+    /// With --import: the pool of a file of twemproxy that has several
+    #[arg(long, value_name = "NAME", requires = "import")]
+    pub(crate) pool: Option<String>,
+}
+
+/// Whom the cache tier trusts among its servers.
+#[derive(Args, Debug)]
+pub(crate) struct ServerTlsFlags {
+    /// Authorities of servers that speak TLS, or their own certificates [default: the system's authorities]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) server_tls_ca: Option<PathBuf>,
+    /// The certificate shown to servers that ask for one
+    #[arg(long, value_name = "FILE")]
+    pub(crate) server_tls_cert: Option<PathBuf>,
+    /// Its private key
+    #[arg(long, value_name = "FILE")]
+    pub(crate) server_tls_key: Option<PathBuf>,
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    /// On
+    On,
+    /// Off
+    Off,
+}
+
+/// `--workers`: None is pipelined.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Workers(pub(crate) Option<usize>);
+
+/// `pipelined` or a number. Threads and workers are told apart by 16 bits.
+fn workers(text: &str) -> Result<Workers, String> {
+    match text {
+        "pipelined" => Ok(Workers(None)),
+        text => match at_least_one(text) {
+            Ok(number) if number <= 10_000 => Ok(Workers(Some(number))),
+            Ok(_) => Err("must be at most 10000".into()),
+            Err(_) => Err("write pipelined, or a number of workers".into()),
+        },
+    }
+}

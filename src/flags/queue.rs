@@ -1,0 +1,65 @@
+//! The flags of the queue tier.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::at_least_one;
+use super::postgres::PoppingFlags;
+use super::serving::{FrontFlags, RunFlags};
+
+/// `posthaste queue`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  posthaste queue
+  posthaste queue --listen 127.0.0.1:7411 --store embedded:/var/lib/posthaste
+  posthaste queue --listen 0.0.0.0:7411 --accounts accounts.txt --tls-cert queue.crt --tls-key queue.key
+  redis-cli -p 7411 QCREATE orders; redis-cli -p 7411 SEND orders hello; redis-cli -p 7411 POP QUEUE orders")]
+pub(crate) struct QueueFlags {
+    /// RESP address: HOST:PORT or unix:PATH; may repeat
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7411")]
+    pub(crate) listen: Vec<String>,
+    /// Health and live figures over HTTP: HOST:PORT, or `off`
+    #[arg(long, value_name = "ADDRESS|off", default_value = "127.0.0.1:7480")]
+    pub(crate) http: String,
+    #[command(flatten)]
+    pub(crate) front: FrontFlags,
+    /// Where messages are kept: embedded:DIR (durable), postgres://… (durable, shared by several middlewares),
+    /// memory: (not durable), mock:BYTES (fixed answers)
+    #[arg(long, value_name = "STORE", default_value = "embedded:./posthaste-data")]
+    pub(crate) store: String,
+    /// `open`: any account name may log in; or a file made by `posthaste admin account add`
+    #[arg(long, value_name = "open|FILE", default_value = "open")]
+    pub(crate) accounts: String,
+    /// Concurrent workers [default: 8 on PostgreSQL, each with a connection of its own; otherwise 1]
+    #[arg(long, value_parser = at_least_one)]
+    pub(crate) workers: Option<usize>,
+    /// Most requests a worker takes from the line at once; 1 = one request, one commit
+    #[arg(long, default_value = "256", value_parser = at_least_one)]
+    pub(crate) batch: usize,
+    #[command(flatten)]
+    pub(crate) popping: PoppingFlags,
+    /// Largest message body in bytes; larger ones get TOOBIG
+    #[arg(long, value_name = "BYTES", default_value = "65536")]
+    pub(crate) max_message: usize,
+    /// Most requests waiting; beyond it a request gets BUSY
+    #[arg(long, value_name = "REQUESTS", default_value = "65536", value_parser = at_least_one)]
+    pub(crate) line_limit: usize,
+    /// Request kinds that wait in a line of their own and go first, for example peek,readable
+    #[arg(long, value_name = "KINDS", value_delimiter = ',')]
+    pub(crate) priority_line: Vec<String>,
+    /// Bytes of memory for the selection state; beyond it SEND gets FULL
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) memory_limit: Option<u64>,
+    /// How many queues stand in /metrics, those with most messages; 0: none, which saves a QLIST at every scrape
+    #[arg(long, value_name = "N", default_value = "100")]
+    pub(crate) metrics_queues: usize,
+    /// Send spans of messages with a header traceparent to this OpenTelemetry collector: http://HOST:PORT
+    #[arg(long, value_name = "URL")]
+    pub(crate) traces: Option<String>,
+    #[command(flatten)]
+    pub(crate) run: RunFlags,
+    /// TOML file with a `[queue]` table of these options
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}

@@ -1,0 +1,71 @@
+//! The flags that both tiers have: how clients come to them, and how they run. Addresses stand with each tier, for their
+//! defaults differ.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::{at_least_one, duration, some_time};
+
+/// How clients come to a tier, beside its addresses.
+#[derive(Args, Debug)]
+pub(crate) struct FrontFlags {
+    /// Let another process listen on the same addresses, so that a restart can begin before the end
+    #[arg(long)]
+    pub(crate) reuse_port: bool,
+    #[command(flatten)]
+    pub(crate) tls: TlsFlags,
+    /// Network threads [default: number of cores]
+    #[arg(long, value_parser = at_least_one)]
+    pub(crate) threads: Option<usize>,
+    /// Most client connections
+    #[arg(long, value_name = "N", default_value = "20000", value_parser = at_least_one)]
+    pub(crate) max_clients: usize,
+}
+
+/// What a tier encrypts its connections with.
+#[derive(Args, Debug)]
+pub(crate) struct TlsFlags {
+    /// Speak TLS over TCP, HTTP included: this certificate and those that lead to its authority, in PEM form
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Its private key, in PEM form
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Take only clients with a certificate of these authorities
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_ca: Option<PathBuf>,
+}
+
+/// How a tier runs, and what it tells of itself.
+#[derive(Args, Debug)]
+pub(crate) struct RunFlags {
+    /// Tell in the log of requests that take longer, with their stages
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) slow: Option<Duration>,
+    /// Aggregation window of the measurements
+    #[arg(long, default_value = "1s", value_parser = some_time)]
+    pub(crate) window: Duration,
+    /// Leave a record (run.json, windows.csv, latency.hlog, system.csv) in this directory, which holds none yet
+    #[arg(long, value_name = "DIR")]
+    pub(crate) record: Option<PathBuf>,
+    /// Record every single request too, with its six stamps (requests.parquet)
+    #[arg(long, requires = "record")]
+    pub(crate) record_requests: bool,
+    /// How long a graceful stop waits for requests in flight
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    pub(crate) drain: Duration,
+    /// Form of the log on stderr
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    pub(crate) log_format: LogFormat,
+}
+
+/// The form of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people
+    Text,
+    /// One JSON object a line
+    Json,
+}
