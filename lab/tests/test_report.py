@@ -19,8 +19,11 @@ from posthaste_lab.report import write_report
 from posthaste_lab.report.cells import Cell, cells_of
 from posthaste_lab.report.charts import load_chart
 from posthaste_lab.report.page import warnings
+from posthaste_lab.report.quantities import digits
 from posthaste_lab.report.records import Spread, events, response_times, trace
+from posthaste_lab.report.sections.design import design_section
 from posthaste_lab.report.sections.over_time import warm_up_s
+from posthaste_lab.report.sections.parts import TableItem
 from posthaste_lab.report.sections.trust import verdicts
 from posthaste_lab.report.verdict import decide, overall
 from posthaste_lab.stats import mean_interval
@@ -112,6 +115,34 @@ def test_a_design_of_two_levels_is_analyzed_as_such(run: Run) -> None:
     for name, value in effects.effects.items():
         assert float(found[name]["q"]) == pytest.approx(value * scale)
     assert float(found["error"]["variation"]) == pytest.approx(effects.variation["error"])
+
+
+def test_effects_on_logarithms_say_what_they_do_to_the_response(run: Run) -> None:
+    """By what factor high differs from low, which is a ratio of geometric means."""
+    rules = run.experiment.report.model_copy(update={"transform": "log"})
+    logarithmic = replace(run, experiment=run.experiment.model_copy(update={"report": rules}))
+    section = design_section(logarithmic, cells_of(run))
+    assert section is not None
+    (shown,) = (item for item in section.items if isinstance(item, TableItem))
+    assert shown.caption.startswith("Effects on the natural logarithm of response_mean_s in ")
+    means = {
+        level: np.mean([np.log(r.figures["response_mean_s"]) for r in run.finished if r.levels["size"] == level])
+        for level in (100, 1000)
+    }
+    (row,) = (row for row in shown.rows if row[0] == "size")
+    assert row[-1] == f"high is {digits(float(np.exp(means[1000] - means[100])), 3)} times low"
+    assert all(len(row) == len(shown.columns) for row in shown.rows)
+
+
+def test_a_design_that_was_run_once_has_no_residuals_to_show(run: Run) -> None:
+    """And says that its effects have no intervals."""
+    once = replace(run, results=tuple(result for result in run.results if result.repetition == 1))
+    section = design_section(once, cells_of(once))
+    assert section is not None
+    table, chart = section.items
+    assert isinstance(table, TableItem)
+    assert {row[-1] for row in table.rows} == {"unknown", ""}
+    assert chart.caption == "Effects by size; one repetition has no intervals."
 
 
 def test_histograms_hold_the_requests_of_the_measured_time(run: Run) -> None:

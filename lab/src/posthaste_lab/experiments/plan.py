@@ -11,7 +11,7 @@ from itertools import product
 from typing import Any
 
 from posthaste_lab.experiments.description import LINKS, Experiment, Level, Link, Value
-from posthaste_lab.experiments.spans import spoken
+from posthaste_lab.experiments.spans import counted, spoken
 from posthaste_lab.factorial import Aliases, aliases, design
 
 # To start the parts of a trial, to stop them and to clear up behind them, until this run has shown its own figure.
@@ -51,7 +51,8 @@ class Plan:
         """The plan in a sentence."""
         times = Counter(trial.cell for trial in self.trials)[1]
         return (
-            f"{self.cells} combinations x {times} repetitions = {len(self.trials)} trials of {spoken(self.trial_s)}, "
+            f"{counted(self.cells, 'combination')} x {counted(times, 'repetition')} = "
+            f"{counted(len(self.trials), 'trial')} of {spoken(self.trial_s)}, "
             f"about {spoken(self.estimate_s)} in all"
         )
 

@@ -1,4 +1,4 @@
-"""Spans of time as people write them, in the words the programs take: 500ms, 20s, 2m, 1h."""
+"""Spans of time, and numbers of things, as people write them: 500ms, 20s, 2m, 1h; 1 trial, 3 trials."""
 
 import re
 
@@ -30,3 +30,8 @@ def spoken(span_s: float) -> str:
 def milliseconds(span_s: float) -> str:
     """A span as an argument of a program, to the millisecond."""
     return f"{round(span_s * 1000)}ms"
+
+
+def counted(number: int, word: str) -> str:
+    """So many of something: 1 trial, 3 trials."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

@@ -12,9 +12,10 @@ from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.journal import write_table
 from posthaste_lab.experiments.links import BY_PAUSE
 from posthaste_lab.experiments.results import Run, read_run, spoken_levels
+from posthaste_lab.experiments.spans import counted
 from posthaste_lab.report.cells import Cell, cells_of
 from posthaste_lab.report.charts.style import styled
-from posthaste_lab.report.quantities import counted, with_interval
+from posthaste_lab.report.quantities import with_interval
 from posthaste_lab.report.sections import SECTIONS, ChartItem, Section, TableItem
 from posthaste_lab.report.sections.trust import verdicts
 from posthaste_lab.report.verdict import Decision, decide, overall

@@ -51,11 +51,6 @@ def with_interval(name: str, figure: Figure) -> str:
     return f"{digits(figure.mean)} {PLUS_MINUS} {digits(figure.half_width, 2)}{unit}"
 
 
-def counted(number: int, word: str) -> str:
-    """So many of something: 1 trial, 3 trials."""
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
-
-
 def percent(share: float) -> str:
     """A share as percent."""
     return "0 %" if abs(share) < SHARE_LEAST else f"{digits(100 * share, 3)} %"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.results import Run, read_run
-from posthaste_lab.experiments.spans import spoken
+from posthaste_lab.experiments.spans import counted, spoken
 from posthaste_lab.report.cells import cells_of
 from posthaste_lab.report.page import warnings
 from posthaste_lab.report.sections import Section, TableItem
@@ -69,7 +69,8 @@ def _provenance(run: Run) -> str:
     machines = "; ".join(f"{name}: {_machine(machine)}" for name, machine in around["hosts"].items())
     head, measured, tail = (spoken(each) for each in run.experiment.trimmed)
     return (
-        f"{len(run.finished)} trials of {spoken(rules.duration)} ({head} and {tail} trimmed, {measured} measured), "
+        f"{counted(len(run.finished), 'trial')} of {spoken(rules.duration)} "
+        f"({head} and {tail} trimmed, {measured} measured), "
         f"{rules.repetitions} of each combination, shuffled by seed {run.plan['seed']}, begun {around['started']}. "
         f"Programs: {programs}; laboratory {around['laboratory']}. Machines: {machines}. Load average before: "
         f"{around['hosts'].get('local', {}).get('load average at the start', 'unknown')}. Experiment file: SHA-256 "

@@ -26,13 +26,23 @@ def design_section(run: Run, cells: list[Cell]) -> Section | None:
     effects = analyze(signs, values, list(factors), transform=run.experiment.report.transform)
     section = Section("effects", "Which factors matter", _sentences(run, effects))
     source = f"trials.csv: {name}"
-    section.items.extend([
-        _table(effects, name, unit, source),
-        ChartItem("effects", "Effects by size with 95 % intervals; empty squares are not significant.", source,
-                  lambda: effects_chart(effects, unit)),
-        ChartItem("residuals", "Residuals: a funnel on the left asks for logarithms, a bend on the right says that "
-                  "they are not normal.", source, lambda: residuals_chart(effects, unit)),
-    ])  # fmt: skip
+    repeated = effects.degrees_of_freedom > 0
+    surely = (
+        " with 95 % intervals; empty squares are not significant" if repeated else "; one repetition has no intervals"
+    )
+    section.items.append(_table(effects, name, unit, source))
+    section.items.append(
+        ChartItem("effects", f"Effects by size{surely}.", source, lambda: effects_chart(effects, unit))
+    )
+    if repeated:
+        section.items.append(
+            ChartItem(
+                "residuals",
+                "Residuals: a funnel on the left asks for logarithms, a bend on the right says they are not normal.",
+                source,
+                lambda: residuals_chart(effects, unit),
+            )
+        )
     return section
 
 
@@ -56,6 +66,7 @@ def _sentences(run: Run, effects: Effects) -> list[str]:
 
 def _table(effects: Effects, name: str, unit: str, source: str) -> TableItem:
     rows, raw = [], []
+    logarithms = effects.transform == "log"
     ranked = sorted((e for e in effects.effects if e != "I"), key=lambda e: -abs(effects.effects[e]))
     for effect in ["I", *ranked]:
         interval = effects.intervals.get(effect)
@@ -69,17 +80,32 @@ def _table(effects: Effects, name: str, unit: str, source: str) -> TableItem:
                 "none without repetitions" if interval is None else f"{digits(low)} to {digits(high)}",
                 "" if share is None else percent(share),
                 "unknown" if significant is None else "yes" if significant else "no",
+                *([_on_its_own_scale(effects, effect, unit)] if logarithms else []),
             ]
         )
         raw.append({"effect": effect, "q": effects.effects[effect], "low": low, "high": high, "variation": share})
-    rows.append(["error", "", "", percent(effects.variation["error"]), ""])
+    rows.append(["error", "", "", percent(effects.variation["error"]), "", *([""] if logarithms else [])])
     raw.append({"effect": "error", "variation": effects.variation["error"]})
     return TableItem(
         "effects",
-        f"Effects on {name} in {unit} (q, half of the change from low to high), shares of variation, intervals from "
-        "the spread between repetitions.",
+        f"Effects on {_measured(effects, name, unit)} (q, half of the change from low to high), shares of variation, "
+        "intervals from the spread between repetitions.",
         source,
-        ["effect", "q", "95 % interval", "share of variation", "significant"],
+        ["effect", "q", "95 % interval", "share of variation", "significant", *(["means"] if logarithms else [])],
         rows,
         raw,
     )
+
+
+def _measured(effects: Effects, name: str, unit: str) -> str:
+    """What the effects are effects on."""
+    if effects.transform == "log":
+        return f"the natural logarithm of {name} in {unit}"
+    return f"1 / {name} in 1 / ({unit})" if effects.transform == "reciprocal" else f"{name} in {unit}"
+
+
+def _on_its_own_scale(effects: Effects, effect: str, unit: str) -> str:
+    """What an effect on the logarithm does to the response itself."""
+    if effect == "I":
+        return f"geometric mean of {digits(math.exp(effects.effects[effect]))} {unit}"
+    return f"high is {digits(effects.multipliers[effect], 3)} times low"

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 
 from posthaste_lab.experiments.results import Result, Run, spoken_levels
-from posthaste_lab.experiments.spans import spoken
+from posthaste_lab.experiments.spans import counted, spoken
 from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.charts.traces import one_scale, traces_chart
-from posthaste_lab.report.quantities import PLUS_MINUS, counted, digits
+from posthaste_lab.report.quantities import PLUS_MINUS, digits
 from posthaste_lab.report.records import Happening, Trace, events, trace
 from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem, few
 from posthaste_lab.stats import batch_means, mser5
