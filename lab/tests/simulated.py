@@ -67,6 +67,8 @@ class System:
     servers: int = 1
     turn: float = 0.0  # from a batch's answers to taking the next
     contention: float = 0.0  # for each other batch under way when one begins
+    wake: float = 0.0  # for whoever finds nobody being served
+    several: float = 0.0  # for a batch of more than one request
     tier: str = "queue"  # which tier left the record: queue, cache workers, cache pipelined
 
     @property
@@ -138,14 +140,18 @@ class Played:
     def _server(self) -> Steps:
         system = self.system
         while True:
+            idle = not self.line.items
             first: Any = yield self.line.get()
+            woken = idle and self.under_way == 0
             batch = [first]
             while self.line.items and len(batch) < system.limit:
                 batch.append(self.line.items.pop(0))
             for stamps, _ in batch:
                 stamps["dequeued"] = self.env.now
             spread = self.random.gammavariate(1 / system.scv, system.scv) if system.scv else 1.0
-            took = (system.batch + system.request * len(batch) + system.contention * self.under_way) * spread
+            took = system.batch + system.request * len(batch) + system.contention * self.under_way
+            took += (system.wake if woken else 0.0) + (system.several if len(batch) > 1 else 0.0)
+            took *= spread
             self.under_way += 1
             yield self.env.timeout(took)
             self.under_way -= 1

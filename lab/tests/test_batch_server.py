@@ -12,6 +12,8 @@ from posthaste_lab.errors import BadArgument
 from posthaste_lab.queueing import batch_server
 from posthaste_lab.stats import mean_interval
 
+pytestmark = pytest.mark.timeout(240)  # of a machine that does much else
+
 
 def test_one_client_never_waits() -> None:
     """Its round is the sum of all times, whatever their laws."""
@@ -69,6 +71,8 @@ SYSTEMS = {
     "some pass the line by": (20, System(path=0.001, visits=0.6)),
     "uneven batches": (20, System(path=0.004, scv=1.5)),
     "nearly even batches": (20, System(path=0.004, scv=0.009)),
+    "asleep when idle": (5, System(path=0.002, batch=0.0005, wake=0.001)),
+    "asleep when idle, small and uneven batches": (9, System(path=0.01, wake=0.002, limit=2, scv=0.5)),
 }
 
 
@@ -85,6 +89,7 @@ def test_the_model_agrees_with_a_simulation(name: str) -> None:
         visits=system.visits,
         batch_limit=system.limit,
         scv=system.scv,
+        wake_time=system.wake,
     )
     rates = []
     for seed in range(6):
@@ -95,6 +100,23 @@ def test_the_model_agrees_with_a_simulation(name: str) -> None:
     slack = 0.01 * interval.mean
     assert interval.low - slack <= solved.throughput <= interval.high + slack
     assert interval.half_width < 0.08 * interval.mean
+
+
+def test_what_a_batch_takes_may_bend_with_its_size() -> None:
+    """Straight between two sizes that are named, level beyond them; full batches are of the most there is."""
+    for limit, seconds in ((1, 0.0011), (2, 0.0015), (4, 0.0023), (8, 0.0027)):
+        solved = batch_server(60, 0.001, 0.0001, path_time=0.001, batch_limit=limit, bends=[(1, 0.0), (4, 0.0009)])
+        assert solved.throughput == pytest.approx(limit / seconds, rel=1e-3)
+    lower = batch_server(60, 0.001, 0.0001, path_time=0.001, batch_limit=8, bends=[(1, -0.0002)])
+    assert lower.throughput == pytest.approx(8 / 0.0016, rel=1e-3)
+
+
+def test_a_second_client_keeps_the_server_awake() -> None:
+    """Alone everybody waits for the waking too; so two may get more than twice as much."""
+    one, two = (batch_server(n, 0.0001, 0.00001, path_time=0.0001, wake_time=0.001) for n in (1, 2))
+    assert one.response_time == pytest.approx(0.00121)
+    assert two.throughput > 2.2 * one.throughput
+    assert batch_server(2, 0.0001, 0.00001, path_time=0.0001).response_time < two.response_time
 
 
 times = st.floats(1e-5, 1e-2)
@@ -126,6 +148,10 @@ def test_no_law_is_broken(a: float, b: float, path: float, handling: float, visi
         ({"visits": 1.5}, "visits"),
         ({"batch_limit": 0}, "batch_limit"),
         ({"scv": np.nan}, "scv"),
+        ({"wake_time": -0.1}, "wake_time"),
+        ({"bends": [(2, 0.0), (1, 0.0)]}, "bends"),
+        ({"bends": [(0, 0.0)]}, "bends"),
+        ({"bends": [(1, -0.5)]}, "bends"),
     ],
 )
 def test_what_cannot_be_is_an_error_that_names_it(arguments: dict[str, float], named: str) -> None:

@@ -14,6 +14,8 @@ from posthaste_lab.fitting import OutsideTheData, fit_run, predict, read_model, 
 from posthaste_lab.fitting.observations import observations
 from posthaste_lab.fitting.validation import spread_over
 
+pytestmark = pytest.mark.timeout(240)  # of a machine that does much else
+
 KNOWN = System(batch=0.001, request=0.00004, path=0.003, handling=0.00006, visits=0.7)
 CLIENTS = [1, 4, 12, 24, 48, 96]
 CALIBRATED = [1, 12, 48, 96]

@@ -11,8 +11,11 @@ from simulated import System, write_run
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.results import read_run
 from posthaste_lab.fitting import OutsideTheData, fit_run, model_at, predict, validate, write_model
+from posthaste_lab.fitting.bottleneck import halved
 from posthaste_lab.fitting.model import FittedModel
 from posthaste_lab.fitting.observations import observations
+
+pytestmark = pytest.mark.timeout(240)  # of a machine that does much else
 
 CLIENTS = [1, 4, 12, 32, 64]
 CALIBRATED = [1, 12, 64]
@@ -21,6 +24,7 @@ WORKERS = System(
     tier="cache workers",
 )  # fmt: skip
 TURNS = System(batch=0.00005, request=0.00001, path=0.00012, tier="cache pipelined")
+ASLEEP = System(batch=0.00004, request=0.00001, path=0.00003, wake=0.00006, tier="cache pipelined")
 BATCHES = System(batch=0.002, request=0.00005, path=0.0005, servers=4, contention=0.0002)
 
 
@@ -74,6 +78,40 @@ def test_a_tier_without_workers_has_none_to_change(tmp_path: Path) -> None:
         predict(model, [8], workers=2)
     with pytest.raises(BadArgument, match="at least 3 numbers"):
         fit_run(read_run(run), [1, 8])
+
+
+def test_what_waking_costs_is_told_from_four_numbers_of_clients(tmp_path: Path) -> None:
+    """Of three it is not: it is the last of four figures that are fitted."""
+    run = write_run(tmp_path / "run", ASLEEP, [1, 2, 4, 12, 32], requests=4000)
+    found = validate(observations(read_run(run)), [1, 4, 12, 32])
+    assert found.model.figures.wake_s == pytest.approx(ASLEEP.wake, rel=0.25)
+    assert found.response.error < 0.05
+    without = validate(observations(read_run(run)), [1, 4, 32])
+    assert without.model.figures.wake_s == 0
+    assert without.response.error > found.response.error
+
+
+def test_a_batch_of_several_may_take_longer_than_a_line_says(tmp_path: Path) -> None:
+    """Where one request is done in one step and several in more: the model bends with the measured times."""
+    system = System(batch=0.0004, request=0.00001, path=0.0002, several=0.0004)
+    run = write_run(tmp_path / "run", system, [1, 2, 4, 12, 32], requests=3000)
+    found = validate(observations(read_run(run)), [1, 4, 12, 32])
+    figures = found.model.figures
+    assert len(figures.bends) == 4  # one for each number of clients, at its mean size
+    (one, first), *_, (most, last) = figures.bends
+    assert one == 1
+    alone = figures.batch_s + figures.request_in_batch_s + first
+    assert alone == pytest.approx(system.batch + system.request, rel=0.02)
+    large = figures.batch_s + most * figures.request_in_batch_s + last
+    assert large == pytest.approx(system.batch + system.several + most * system.request, rel=0.02)
+    assert found.response.error < 0.05
+    assert halved(figures, "request_in_batch_s").bends[-1] == (most, last / 2)
+
+
+def test_a_batch_on_a_line_needs_no_bends(tmp_path: Path) -> None:
+    """They are what chance makes of them."""
+    model = fit_run(read_run(write_run(tmp_path / "run", System(), [1, 8, 32], requests=2000))).models[0]
+    assert all(abs(seconds) < 0.01 * model.figures.batch_s for _, seconds in model.figures.bends)
 
 
 def test_what_a_batch_costs_others_is_told_from_its_own_time(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ WORDS: dict[Kind, dict[str, str]] = {
     "turns": {
         "batch_s": "time of a turn, whatever is in it",
         "request_in_batch_s": "and for each request in it",
+        "wake_s": "and if nobody was being served before",
         "path_s": "the way there and back, where nobody waits",
     },
 }
@@ -58,7 +59,7 @@ def fit(
 ) -> None:
     """Fit a model to a run: DIR/model.json, and which stage is the bottleneck.
 
-    The tier must have recorded single requests: record-requests = true in the experiment.
+    A queue tier must have recorded single requests: record-requests = true in the experiment.
     """
     counts = None if calibrate is None else counts_of(calibrate, "--calibrate")
     run = read_run(directory)

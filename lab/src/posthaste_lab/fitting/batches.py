@@ -12,10 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from scipy.optimize import nnls
+from scipy.optimize import isotonic_regression, nnls
 
 from posthaste_lab.checks import FloatArray
 from posthaste_lab.errors import BadArgument
+
+LEAST_S = 1e-7  # nothing is done in no time
+SAME = 1.01  # sizes nearer to each other than this tell nothing of what a request takes
 
 
 @dataclass(frozen=True)
@@ -42,12 +45,16 @@ class Batches:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a batch takes: its own time, that of each request, that of each other batch under way; its spread (SCV)."""
+    """What a batch takes: its own time, that of each request, that of each other batch under way; its spread (SCV).
+
+    `bends` say by how much a batch of so many requests takes longer than that, with straight lines between.
+    """
 
     batch_s: float
     request_s: float
     contention_s: float
     scv: float
+    bends: tuple[tuple[float, float], ...]
 
 
 def of_single_requests(mean_s: float, others: float) -> Batches:
@@ -154,12 +161,56 @@ def merged(trials: list[Batches]) -> Batches:
     )
 
 
-def cost_of(batches: Batches) -> Cost:
-    """Time of a batch as a + b n + c o with n requests and o other batches under way, and its spread about that.
+def cost_of(groups: list[Batches], workers: int) -> Cost:
+    """What a batch takes, from the batches of each number of clients.
 
-    Weighted least squares over all batches, none of the three below zero. What varies is the disk, by a share of the
-    time it takes, so a batch weighs one over the square of its expected time; that being known only afterwards, it is
-    done twice over.
+    With several workers it is a + b n + c o with n requests and o other batches under way, by least squares over all
+    batches. With one it is a line too, and how far the means of the groups lie from it (`_means`).
+    """
+    return _plane(merged(groups)) if workers > 1 else _means(groups)
+
+
+def _means(groups: list[Batches]) -> Cost:
+    """A curve through the mean size and mean time of each group, never falling.
+
+    Few requests are of one kind and many of all, a store plans each kind once, and who else wants the processors
+    depends on the number of clients too: so it is no straight line. And it is the means that tell, not the single
+    batches: what is slow for a while makes its own batch long and the next one large, and would pass for what a large
+    batch takes.
+    """
+    apart = _apart(groups)
+    sizes, counts = np.array([_mean_size(each) for each in apart]), np.array([each.counts.sum() for each in apart])
+    times = np.array([each.times_s.sum() for each in apart]) / counts
+    curve = np.maximum(LEAST_S, isotonic_regression(times, weights=counts).x)
+    columns = [np.ones_like(sizes), sizes][: len(apart)]
+    line, _ = nnls(np.column_stack(columns) / curve[:, None], np.ones_like(curve))
+    batch_s = min(float(line[0]), float(curve[0]))  # what all batches take is not more than the shortest
+    request_s = float(line[1]) if len(apart) > 1 else 0.0
+    bends = zip(sizes.tolist(), (curve - batch_s - request_s * sizes).tolist(), strict=True)
+    whole = merged(groups)
+    return Cost(batch_s, request_s, 0.0, _spread(whole, np.interp(whole.sizes, sizes, curve)), tuple(bends))
+
+
+def _apart(groups: list[Batches]) -> list[Batches]:
+    """By mean size; those whose sizes are the same are one."""
+    found: list[Batches] = []
+    for each in sorted(groups, key=_mean_size):
+        if found and _mean_size(each) <= SAME * _mean_size(found[-1]):
+            found[-1] = merged([found[-1], each])
+        else:
+            found.append(each)
+    return found
+
+
+def _mean_size(batches: Batches) -> float:
+    return float(batches.sizes @ batches.counts / batches.counts.sum())
+
+
+def _plane(batches: Batches) -> Cost:
+    """Weighted least squares over all batches, none of the three figures below zero.
+
+    What varies is the disk, by a share of the time it takes, so a batch weighs one over the square of its expected
+    time; that being known only afterwards, it is done three times over.
     """
     counts, means = batches.counts, batches.times_s / batches.counts
     columns = [np.ones_like(means), batches.sizes, batches.others]
@@ -170,9 +221,13 @@ def cost_of(batches: Batches) -> Cost:
     for _ in range(3):
         weights = np.sqrt(counts) / expected
         found, _ = nnls(matrix * weights[:, None], means * weights)
-        expected = np.maximum(matrix @ found, 1e-12)
-    squares = batches.squares_s2 - 2 * expected * batches.times_s + counts * expected**2
+        expected = np.maximum(matrix @ found, LEAST_S)
     whole = np.zeros(len(columns))
     whole[told] = found
-    scv = max(0.0, float((squares / expected**2).sum() / counts.sum()))  # a difference: rounding may show
-    return Cost(float(whole[0]), float(whole[1]), float(whole[2]), scv)
+    return Cost(float(whole[0]), float(whole[1]), float(whole[2]), _spread(batches, expected), ())
+
+
+def _spread(batches: Batches, expected: FloatArray) -> float:
+    """Squared coefficient of variation about what was expected; a difference, so rounding may show."""
+    squares = batches.squares_s2 - 2 * expected * batches.times_s + batches.counts * expected**2
+    return max(0.0, float((squares / expected**2).sum() / batches.counts.sum()))

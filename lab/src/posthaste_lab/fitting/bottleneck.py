@@ -17,7 +17,12 @@ STAGES: dict[Kind, dict[str, str]] = {
     }
     | WAY,
     "workers": {"batch_s": "worker, for each request", "contention_s": "worker, for each other one that is busy"} | WAY,
-    "turns": {"batch_s": "turn, whatever is in it", "request_in_batch_s": "turn, for each request"} | WAY,
+    "turns": {
+        "batch_s": "turn, whatever is in it",
+        "request_in_batch_s": "turn, for each request",
+        "wake_s": "waking, where nobody was being served",
+    }
+    | WAY,
 }
 
 
@@ -27,8 +32,11 @@ def stages(figures: Figures, kind: Kind) -> dict[str, str]:
 
 
 def halved(figures: Figures, name: str) -> Figures:
-    """The same with one of them half as long."""
-    return figures.model_copy(update={name: getattr(figures, name) / 2})
+    """The same with one of them half as long; what bends with the requests of a batch goes with what each takes."""
+    update: dict[str, object] = {name: getattr(figures, name) / 2}
+    if name == "request_in_batch_s":
+        update["bends"] = tuple((size, seconds / 2) for size, seconds in figures.bends)
+    return figures.model_copy(update=update)
 
 
 def find_bottleneck(

@@ -1,6 +1,6 @@
 """The figures of the stations, found from what was measured.
 
-What a batch takes, and how many requests go by the line, is measured and need not be guessed: a plane through the
+What a batch takes, and how many requests go by the line, is measured and need not be guessed: a curve through the
 measured times of batches (`batches.cost_of`). What remains are the figures that no stamp shows (`Setting.unknown`):
 they are those with which the model comes nearest to the measured throughput and response time, by least squares of
 relative differences. A difference of 5 % in throughput counts as much as one of 10 % in response time.
@@ -15,13 +15,13 @@ from scipy.optimize import least_squares
 from posthaste_lab.checks import FloatArray, fraction
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.results import Run
-from posthaste_lab.fitting.batches import cost_of, merged
+from posthaste_lab.fitting.batches import Batches, cost_of, merged
 from posthaste_lab.fitting.bottleneck import find_bottleneck
 from posthaste_lab.fitting.curves import with_curves
 from posthaste_lab.fitting.model import Bounds, FactorNote, FittedModel, Model, Point, Range
 from posthaste_lab.fitting.observations import Observation, observations
 from posthaste_lab.fitting.spread import over_repetitions
-from posthaste_lab.fitting.system import Figures, Setting
+from posthaste_lab.fitting.system import PLAIN, Figures, Setting
 
 THROUGHPUT_UNIT, RESPONSE_UNIT = 0.05, 0.10  # differences that count alike
 TOGETHER_MAX = 1.15  # batches under way at once; one worker has 1, but for those of a tier that answers early
@@ -84,6 +84,7 @@ def fit_group(seen: list[Observation], confidence: float = 0.95) -> Model:
     figures = fit_figures(seen)
     by_repetition = [fit_figures(part, figures) for part in _repetitions(seen)]
     solved = {n: figures.solved(n, setting) for n in _populations(seen)}
+    fitted = len(setting.unknown(len(solved)))
     points = [
         Point(
             clients=cell.population,
@@ -106,10 +107,10 @@ def fit_group(seen: list[Observation], confidence: float = 0.95) -> Model:
         intervals=_intervals(figures, by_repetition, confidence),
         by_repetition=by_repetition,
         throughput_spread_share=_spread(
-            [each.throughput_per_s / solved[each.population].throughput - 1 for each in seen], setting
+            [each.throughput_per_s / solved[each.population].throughput - 1 for each in seen], fitted
         ),
         response_spread_share=_spread(
-            [each.response_time_s / solved[each.population].response_time - 1 for each in seen], setting
+            [each.response_time_s / solved[each.population].response_time - 1 for each in seen], fitted
         ),
         throughput_max_per_s=max(point.throughput_per_s for point in points),
         range=_range(seen, points),
@@ -131,11 +132,11 @@ def fit_figures(seen: list[Observation], near: Figures | None = None) -> Figures
     """The figures that come nearest to these trials, searched from `near`."""
     cells, setting = _cells(seen), seen[0].setting
     measured = _measured(seen)
-    names = setting.unknown
+    names = setting.unknown(len(cells))
 
     def figures(unknown: FloatArray) -> Figures:
         found = {name: max(LEAST_S.get(name, 0.0), float(each)) for name, each in zip(names, unknown, strict=True)}
-        return Figures(**(measured | found))
+        return measured.model_copy(update=found)
 
     def differences(unknown: FloatArray) -> FloatArray:
         model = figures(unknown)
@@ -145,7 +146,7 @@ def fit_figures(seen: list[Observation], near: Figures | None = None) -> Figures
             + [np.log(model.response_time / cell.response) / RESPONSE_UNIT for model, cell in pairs]
         )
 
-    guess = near.model_dump() if near else _guess(cells, measured, setting)
+    guess = _guess(cells, measured, setting) if near is None else {name: getattr(near, name) for name in names}
     start = np.array([guess[name] for name in names])
     scale = np.maximum(start, 1e-6)
     found = least_squares(
@@ -161,34 +162,42 @@ def fit_figures(seen: list[Observation], near: Figures | None = None) -> Figures
     return figures(found.x)
 
 
-def _measured(seen: list[Observation]) -> dict[str, float]:
+def _measured(seen: list[Observation]) -> Figures:
     """The figures that stamps show; those to be fitted are 0 here."""
-    nothing = {"batch_s": 0.0, "request_in_batch_s": 0.0, "contention_s": 0.0, "batch_scv": 0.0}
-    nothing |= {"visits": 1.0, "path_s": 0.0, "handling_s": 0.0}
-    recorded = [each.batches for each in seen if each.batches is not None]
+    recorded: dict[int, list[Batches]] = {}
+    for each in seen:
+        if each.batches is not None:
+            recorded.setdefault(each.population, []).append(each.batches)
     if not recorded:
-        return nothing
-    batches = merged(recorded)
-    cost = cost_of(batches)
-    return nothing | {
-        "batch_s": cost.batch_s,
-        "request_in_batch_s": cost.request_s,
-        "contention_s": cost.contention_s,
-        "batch_scv": cost.scv,
-        "visits": batches.visits,
-    }
+        return Figures(
+            batch_s=0.0, request_in_batch_s=0.0, contention_s=0.0, batch_scv=0.0, visits=1.0, path_s=0.0, handling_s=0.0
+        )
+    groups = [merged(trials) for trials in recorded.values()]
+    cost = cost_of(groups, seen[0].setting.workers or 1)
+    return Figures(
+        batch_s=cost.batch_s,
+        request_in_batch_s=cost.request_s,
+        contention_s=cost.contention_s,
+        batch_scv=cost.scv,
+        visits=merged(groups).visits,
+        path_s=0.0,
+        handling_s=0.0,
+        bends=cost.bends,
+    )
 
 
-def _guess(cells: list[Cell], measured: dict[str, float], setting: Setting) -> dict[str, float]:
+def _guess(cells: list[Cell], measured: Figures, setting: Setting) -> dict[str, float]:
     """The way from the fewest clients, who hardly meet; handling from the most, who cannot be faster than it.
 
-    Of turns: half of the time of a client alone is a turn, and at the most clients each request is all that counts.
+    Of turns: half of the time of a client alone is a turn, a quarter of it waking, and at the most clients each request
+    is all that counts.
     """
     fewest, most = cells[0], cells[-1]
     if setting.kind == "turns":
         half = 0.5 * fewest.response
-        return {"path_s": half, "batch_s": half, "request_in_batch_s": 0.8 * setting.middlewares / most.throughput}
-    store = measured["visits"] * (measured["batch_s"] + measured["request_in_batch_s"])
+        each = 0.8 * setting.middlewares / most.throughput
+        return {"path_s": half, "batch_s": half, "request_in_batch_s": each, "wake_s": 0.5 * half}
+    store = measured.visits * (measured.batch_s + measured.request_in_batch_s)
     path = max(0.1 * fewest.response, fewest.response - store)
     return {"path_s": path, "handling_s": 0.5 * setting.middlewares / most.throughput}
 
@@ -218,7 +227,7 @@ def _repetitions(seen: list[Observation]) -> list[list[Observation]]:
 
 def _intervals(figures: Figures, by_repetition: list[Figures], confidence: float) -> dict[str, Bounds]:
     found = {}
-    for name in Figures.model_fields:
+    for name in PLAIN:
         values = [getattr(each, name) for each in by_repetition]
         bounds = over_repetitions(getattr(figures, name), values, confidence)
         if bounds is not None:
@@ -226,15 +235,15 @@ def _intervals(figures: Figures, by_repetition: list[Figures], confidence: float
     return found
 
 
-def _spread(shares: list[float], setting: Setting) -> float:
-    """Root mean square of what the model leaves, some figures having been fitted."""
-    return float(np.sqrt(np.sum(np.square(shares)) / max(1, len(shares) - len(setting.unknown))))
+def _spread(shares: list[float], fitted: int) -> float:
+    """Root mean square of what the model leaves, so many figures having been fitted."""
+    return float(np.sqrt(np.sum(np.square(shares)) / max(1, len(shares) - fitted)))
 
 
 def _checked(seen: list[Observation]) -> Observation:
     """What all trials have in common. Raises BadArgument when it differs, or when there is too little."""
     first = seen[0]
-    least = len(first.setting.unknown)
+    least = len(first.setting.unknown(counts=0))
     if len(_populations(seen)) < least:
         raise BadArgument(
             "clients",

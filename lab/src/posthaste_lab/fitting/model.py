@@ -131,7 +131,7 @@ class Model(Whole):
     @property
     def degrees_of_freedom(self) -> int:
         """Of the spreads: trials less the figures that were fitted to them."""
-        return max(1, sum(point.trials for point in self.points) - len(self.setting.unknown))
+        return max(1, sum(point.trials for point in self.points) - len(self.setting.unknown(len(self.points))))
 
 
 class FactorNote(Whole):

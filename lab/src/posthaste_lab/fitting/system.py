@@ -14,8 +14,10 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict
 
+from posthaste_lab.checks import FloatArray
 from posthaste_lab.queueing.batching import BatchServer
 from posthaste_lab.queueing.pool import batch_pool
 
@@ -23,7 +25,7 @@ Kind = Literal["batches", "workers", "turns"]
 UNKNOWN: dict[Kind, tuple[str, ...]] = {
     "batches": ("path_s", "handling_s"),
     "workers": ("path_s", "handling_s"),
-    "turns": ("path_s", "batch_s", "request_in_batch_s"),
+    "turns": ("path_s", "batch_s", "request_in_batch_s", "wake_s"),
 }
 
 
@@ -37,10 +39,10 @@ class Setting:
     workers: int | None
     middlewares: int
 
-    @property
-    def unknown(self) -> tuple[str, ...]:
-        """The figures that are fitted, since no stamp shows them."""
-        return UNKNOWN[self.kind]
+    def unknown(self, counts: int) -> tuple[str, ...]:
+        """The figures that are fitted to so many numbers of clients, since no stamp shows them."""
+        names = UNKNOWN[self.kind]
+        return names if counts >= len(names) else tuple(name for name in names if name != "wake_s")
 
     @property
     def is_played(self) -> bool:
@@ -49,10 +51,11 @@ class Setting:
 
 
 class Figures(BaseModel):
-    """Seconds: of a batch, of each request in it, of each other batch under way; of the way, of handling.
+    """Seconds: of a batch, of each request in it, of each other batch under way; of the way, of handling, of waking.
 
-    A batch of n takes `batch_s + n request_in_batch_s + contention_s` for each other one that is under way. See
-    `queueing.batch_pool`.
+    A batch of n takes `batch_s + n request_in_batch_s + contention_s` for each other one that is under way, and
+    `wake_s` more if it finds nobody being served; by how much one of so many requests takes longer, `bends` say. See
+    `queueing.batch_pool` and `queueing.batch_server`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -64,6 +67,8 @@ class Figures(BaseModel):
     visits: float
     path_s: float
     handling_s: float
+    wake_s: float = 0.0
+    bends: tuple[tuple[float, float], ...] = ()
 
     def solved(self, population: int, setting: Setting) -> BatchServer:
         """The system with so many clients, shared out evenly to its middlewares."""
@@ -97,10 +102,24 @@ class Figures(BaseModel):
             visits=self.visits,
             batch_limit=setting.batch_limit,
             scv=self.batch_scv,
+            wake_time=self.wake_s,
+            bends=self.bends,
         )
+
+
+PLAIN = tuple(name for name in Figures.model_fields if name != "bends")  # figures that are numbers
 
 
 def between(first: Figures, second: Figures, share: float) -> Figures:
     """Figures that lie by `share` of the way from the first to the second."""
-    pairs = {name: (getattr(first, name), getattr(second, name)) for name in Figures.model_fields}
-    return Figures(**{name: math.fsum((low * (1 - share), high * share)) for name, (low, high) in pairs.items()})
+    pairs = {name: (getattr(first, name), getattr(second, name)) for name in PLAIN}
+    found = {name: math.fsum((low * (1 - share), high * share)) for name, (low, high) in pairs.items()}
+    sizes = sorted({size for figures in (first, second) for size, _ in figures.bends})
+    bends = (1 - share) * _bend_at(first, sizes) + share * _bend_at(second, sizes)
+    return Figures(**found, bends=tuple(zip(sizes, bends.tolist(), strict=True)))
+
+
+def _bend_at(figures: Figures, sizes: list[float]) -> FloatArray:
+    if not figures.bends:
+        return np.zeros(len(sizes))
+    return np.interp(sizes, [size for size, _ in figures.bends], [seconds for _, seconds in figures.bends])

@@ -10,9 +10,14 @@ Where the clients are meanwhile is a closed network of its own (they think, are 
 handles one request at a time); by Norton's theorem it is to the store a single source whose rate depends on how many
 are in it (Chandy, Herzog and Woo, IBM J. Res. Dev. 19, 1975). The chain at the ends of services is Kendall's (1953),
 for bulk service Bailey's (1954).
+
+A server that found nobody is asleep, and whoever comes then waits until it is awake: the first service after an idle
+time is longer than the others (Welch, Oper. Res. 12, 1964). That is why two clients may be served faster than one.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -63,14 +68,18 @@ def batch_server(
     visits: float = 1.0,
     batch_limit: int | None = None,
     scv: float = 0.0,
+    wake_time: float = 0.0,
+    bends: Sequence[tuple[float, float]] = (),
 ) -> BatchServer:
     """A closed system whose bottleneck serves all who wait at once, in `batch_time + n request_time` seconds.
 
     Each of `population` clients thinks for `think_time`, is on its way for `path_time` (both exponential, nobody
     waits there), is handled for `handling_time` one at a time, and visits the server with probability `visits`, else
-    it is done. A batch holds at most `batch_limit` requests. `scv` is the squared coefficient of variation of a
-    batch's time (0: always the same; a gamma law, of which three points are taken). Exact for scv = 0, but for
-    rounding to 1/4096 of the shortest batch where it is asked who came meanwhile.
+    it is done. A batch holds at most `batch_limit` requests. One that finds the server idle takes `wake_time` longer,
+    and one of n requests by what `bends` say: pairs of n and seconds, straight lines between, and level beyond them.
+    `scv` is the squared coefficient of variation of a batch's time (0: always the same; a gamma law, of which three
+    points are taken). Exact for scv = 0, but for rounding to 1/4096 of the shortest batch where it is asked who came
+    meanwhile.
 
     Raises BadArgument for what cannot be: no time at all in the server, or none out of it.
     """
@@ -79,22 +88,19 @@ def batch_server(
     non_negative("handling_time", handling)
     share = 1.0 if visits == 1 else fraction("visits", visits)
     limit = n if batch_limit is None else count("batch_limit", batch_limit)
-    fixed, each = non_negative("batch_time", batch_time), non_negative("request_time", request_time)
     spread = non_negative("scv", scv)
-    if fixed + each == 0:
-        raise BadArgument("batch_time", batch_time, "must be above 0, or request_time must")
     if away + handling == 0:
         raise BadArgument("path_time", path_time, "must be above 0, or think_time or handling_time must")
 
-    waiting = np.arange(1, n + 1)  # those in the line when a batch begins
+    waiting = np.concatenate([[1], np.arange(1, n + 1)])  # when a batch begins; the first of these woke the server
     sizes = np.minimum(waiting, limit)
-    times = fixed + each * sizes
+    times = batch_times(sizes, batch_time, request_time, bends)
+    times[0] += non_negative("wake_time", wake_time)
     rates = _rates_of_return(n, away / share, handling / share)
     law = _law(sizes, _left_outside(rates, n - waiting, times, spread))
-    at_end = _stationary(law)
-    begins = np.concatenate([[at_end[0] + at_end[1]], at_end[2:]])  # whoever comes first to an idle server begins alone
+    begins = _stationary(law)
     busy = float(begins @ times)
-    cycle = busy + float(at_end[0]) / float(rates[-1])
+    cycle = busy + float(begins[0]) / float(rates[-1])
     served = float(begins @ sizes)
     throughput = served / cycle / share
     return BatchServer(
@@ -106,6 +112,23 @@ def batch_server(
         utilization=busy / cycle,
         handling_utilization=throughput * handling,
     )
+
+
+def batch_times(
+    sizes: IntArray, batch_time: float, request_time: float, bends: Sequence[tuple[float, float]]
+) -> FloatArray:
+    """What batches of these sizes take: on a straight line, but for the bends. BadArgument where that is no time."""
+    fixed, each = non_negative("batch_time", batch_time), non_negative("request_time", request_time)
+    if fixed + each == 0:
+        raise BadArgument("batch_time", batch_time, "must be above 0, or request_time must")
+    at = [size for size, _ in bends]
+    if any(size < 1 for size in at) or any(after <= before for before, after in pairwise(at)):
+        raise BadArgument("bends", list(bends), "must be of ascending numbers of requests, from 1 on")
+    by = [seconds for _, seconds in bends]
+    times = fixed + each * sizes + (np.interp(sizes, at, by) if by else 0.0)
+    if not (times > 0).all():
+        raise BadArgument("bends", list(bends), "must leave every batch some time")
+    return np.asarray(times, dtype=np.float64)
 
 
 def _rates_of_return(population: int, delay: float, handling: float) -> FloatArray:
@@ -149,11 +172,10 @@ def _points(scv: float) -> tuple[FloatArray, FloatArray]:
 
 def _law(sizes: IntArray, left: FloatArray) -> FloatArray:
     """From those who wait at the end of a batch to those who do at the end of the next."""
-    population = len(sizes)
+    population = len(sizes) - 1
     law = np.zeros((population + 1, population + 1))
     for row, size in enumerate(sizes.tolist()):
-        law[row + 1, : population - size + 1] = left[row, : population - size + 1][::-1]
-    law[0] = law[1]
+        law[row, : population - size + 1] = left[row, : population - size + 1][::-1]
     return np.asarray(law / law.sum(axis=1, keepdims=True))
 
 

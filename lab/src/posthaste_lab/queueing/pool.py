@@ -12,6 +12,7 @@ same answer, to about one percent.
 """
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -19,7 +20,7 @@ import numpy as np
 
 from posthaste_lab.checks import count, fraction, non_negative
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.queueing.batching import BatchServer, batch_server
+from posthaste_lab.queueing.batching import BatchServer, batch_server, batch_times
 from posthaste_lab.queueing.closed import solve
 from posthaste_lab.queueing.station import Station
 
@@ -33,8 +34,6 @@ class _Pool:
 
     population: int
     servers: int
-    batch_time: float
-    request_time: float
     contention: float
     think_time: float
     path_time: float
@@ -42,6 +41,8 @@ class _Pool:
     visits: float
     limit: int
     scv: float
+    wake_time: float
+    times: list[float]  # of a batch, by its size
 
     def answer(self, throughput: float, mean_batch: float, utilization: float) -> BatchServer:
         """What follows from these three."""
@@ -69,13 +70,16 @@ def batch_pool(
     visits: float = 1.0,
     batch_limit: int | None = None,
     scv: float = 0.0,
+    wake_time: float = 0.0,
+    bends: Sequence[tuple[float, float]] = (),
 ) -> BatchServer:
     """A closed system before `servers` servers, each of which takes all who wait when it is free.
 
-    A batch of n takes `batch_time + n request_time + contention` for each other batch under way when it begins.
-    Everything else as `batch_server`, which this is with one server. `utilization` is that of one server. With
-    `batch_limit` = 1, times of service are taken for exponential and `scv` for nothing; with larger batches the system
-    is played, and the answer is right to about one percent.
+    A batch of n takes `batch_time + n request_time + contention` for each other batch under way when it begins, and
+    `wake_time` more if all servers were idle. Everything else as `batch_server`, which this is with one server.
+    `utilization` is that of one server. With `batch_limit` = 1, times of service are taken for exponential, `scv` for
+    nothing, and whoever is alone for one who found nobody; with larger batches the system is played, and the answer is
+    right to about one percent.
 
     Raises BadArgument for what cannot be.
     """
@@ -90,22 +94,25 @@ def batch_pool(
             visits=visits,
             batch_limit=batch_limit,
             scv=scv,
+            wake_time=wake_time,
+            bends=bends,
         )
+    n = count("population", population)
+    limit = n if batch_limit is None else count("batch_limit", batch_limit)
+    times = batch_times(np.arange(1, min(limit, n) + 1), batch_time, request_time, bends)
     pool = _Pool(
-        population=count("population", population),
+        population=n,
         servers=servers,
-        batch_time=non_negative("batch_time", batch_time),
-        request_time=non_negative("request_time", request_time),
         contention=non_negative("contention", contention),
         think_time=non_negative("think_time", think_time),
         path_time=non_negative("path_time", path_time),
         handling_time=non_negative("handling_time", handling_time),
         visits=1.0 if visits == 1 else fraction("visits", visits),
-        limit=population if batch_limit is None else count("batch_limit", batch_limit),
+        limit=limit,
         scv=non_negative("scv", scv),
+        wake_time=non_negative("wake_time", wake_time),
+        times=[0.0, *times.tolist()],
     )
-    if batch_time + request_time == 0:
-        raise BadArgument("batch_time", batch_time, "must be above 0, or request_time must")
     if think_time + path_time + handling_time == 0:
         raise BadArgument("path_time", path_time, "must be above 0, or think_time or handling_time must")
     return _solved(pool) if pool.limit == 1 else _played(pool)
@@ -113,8 +120,9 @@ def batch_pool(
 
 def _solved(pool: _Pool) -> BatchServer:
     """The books' station with several servers, each the slower the more of them are busy."""
-    alone = pool.batch_time + pool.request_time
+    alone = pool.times[1]
     speeds = [j * alone / (alone + pool.contention * (j - 1)) for j in range(1, pool.servers + 1)]
+    speeds[0] = alone / (alone + pool.wake_time)
     stations = [Station("workers", pool.visits * alone, "load_dependent", rates=tuple(speeds))]
     if pool.handling_time > 0:
         stations.append(Station("handling", pool.handling_time))
@@ -146,7 +154,8 @@ def _played(pool: _Pool) -> BatchServer:
                 heappush(events, (now + away(), COMES, 1))
         while waiting and busy < pool.servers:
             size = min(waiting, pool.limit)
-            took = pool.batch_time + pool.request_time * size + pool.contention * busy
+            took = pool.times[size] + pool.contention * busy
+            took += pool.wake_time if busy == 0 and kind != ENDS else 0.0
             took *= chance.gammavariate(1 / pool.scv, pool.scv) if pool.scv else 1.0
             waiting, busy, worked, batches = waiting - size, busy + 1, worked + took, batches + 1
             counted += size

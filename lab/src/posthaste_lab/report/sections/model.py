@@ -13,7 +13,7 @@ from posthaste_lab.experiments.results import Run
 from posthaste_lab.fitting import read_model, validate
 from posthaste_lab.fitting.model import FILE, Bounds, Model, spoken
 from posthaste_lab.fitting.observations import Observation, observations
-from posthaste_lab.fitting.system import Kind
+from posthaste_lab.fitting.system import PLAIN, Kind
 from posthaste_lab.fitting.validation import Line, Validation
 from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.charts.model import Fit, model_chart
@@ -172,7 +172,8 @@ def _error_figures(line: Line) -> dict[str, Any]:
 def _figures_table(tried: list[Tried]) -> TableItem:
     rows, raw = [], list[dict[str, Any]]()
     for each in tried:
-        for name, value in each.model.figures.model_dump().items():
+        for name in PLAIN:
+            value = getattr(each.model.figures, name)
             bounds = each.model.intervals.get(name)
             write = time if name.endswith("_s") else digits
             between = "" if bounds is None else f"{write(bounds.low)} to {write(bounds.high)}"
