@@ -13,6 +13,7 @@ from posthaste_lab.report.cells import cells_of
 from posthaste_lab.report.page import warnings
 from posthaste_lab.report.sections import Section, TableItem
 from posthaste_lab.report.sections.design import design_section
+from posthaste_lab.report.sections.model import model_section
 from posthaste_lab.report.sections.overview import overview_section
 from posthaste_lab.report.sections.where import where_section
 from posthaste_lab.report.verdict import decide, overall
@@ -43,6 +44,8 @@ def _parts(run: Run, note: str) -> Iterable[str]:
     yield where.paragraphs[0] if where is not None else ""
     design = design_section(run, cells)
     yield _table(design) if design is not None else ""
+    model = model_section(run, cells)
+    yield " ".join(model.paragraphs) if model is not None else ""
     yield _provenance(run)
 
 

@@ -77,8 +77,8 @@ def _warm_up_verdict(traced: list[tuple[Result, Trace]], head_s: float) -> str:
         return f"By MSER-5 on throughput, each of {counted(len(known), 'trial')} was steady by then."
     worst, longest = max(late, key=lambda pair: pair[1])
     return (
-        f"By MSER-5 on throughput, {len(late)} of {len(known)} trials were not steady by then ({worst} only after "
-        f"{spoken(longest)}): look at their traces, and trim more if they drift."
+        f"By MSER-5 on throughput, {len(late)} of the {counted(len(known), 'trial')} with windows enough to tell took "
+        f"longer to be steady ({worst} until {spoken(longest)}): look at the traces, and trim more if they drift."
     )
 
 

@@ -30,8 +30,7 @@ def where_section(run: Run, cells: list[Cell]) -> Section | None:
     section.items.append(
         ChartItem(
             "kinds",
-            "The same for each kind of request"
-            + (", at the lightest and the heaviest load, on one scale." if len(ends) > 1 else "."),
+            f"The same for each kind of request{_at_ends(staged)}{', on one scale' if len(ends) > 1 else ''}.",
             "kinds.csv: *_mean_s",
             lambda: kinds_chart(ends, [spoken_levels(cell.levels) for cell in ends]),
         )
@@ -65,25 +64,40 @@ def bottleneck(cells: list[Cell]) -> str:
 
 
 def _ends(cells: list[Cell]) -> list[Cell]:
-    by_load = sorted(cells, key=lambda cell: f.mean if (f := cell.figure("population")) is not None else 0.0)
+    by_load = sorted(cells, key=_load)
     return [by_load[0], by_load[-1]] if len(by_load) > 1 else by_load
+
+
+def _at_ends(cells: list[Cell]) -> str:
+    """Which two of them are shown, in words."""
+    if len(cells) < 2:
+        return ""
+    first, last = _ends(cells)
+    if _load(first) == _load(last):
+        return ", for the first and the last combination"
+    return ", at the lightest and the heaviest load"
+
+
+def _load(cell: Cell) -> float:
+    population = cell.figure("population")
+    return 0.0 if population is None else population.mean
 
 
 def _kinds_table(run: Run, cells: list[Cell]) -> TableItem:
     columns = ["throughput_per_s", "response_mean_s", "response_p99_s", "waiting_mean_s", "service_mean_s"]
-    heads = ["throughput", "mean response time", "99th percentile", "waiting", "service"]
+    heads = ["per second", "mean response time", "99th percentile", "waiting", "service"]
     rows, raw = [], []
     for cell in _ends(cells):
         for kind in sorted({kind for result in cell.results for kind in result.kinds}):
             figures = {name: cell.kind_figure(kind, name) for name in columns}
             text = [("" if figure is None else with_interval(name, figure)) for name, figure in figures.items()]
+            text[0] = text[0].removesuffix(" per second")
             rows.append([*(str(level) for level in cell.levels.values()), kind, *text])
             known = {name: figure.mean for name, figure in figures.items() if figure is not None}
             raw.append({**cell.levels, "kind": kind, **known})
     return TableItem(
         "kinds",
-        "Each kind of request, means over trials with 95 % intervals"
-        + (", at the lightest and the heaviest load." if len(_ends(cells)) > 1 else "."),
+        f"Each kind of request, means over trials with 95 % intervals{_at_ends(cells)}.",
         "kinds.csv",
         [*run.experiment.factors, "kind", *heads],
         rows,
