@@ -4,6 +4,12 @@ import { h, svg } from "./dom.js";
 
 const [WIDTH, HEIGHT, LEFT, RIGHT, BOTTOM, TOP] = [520, 170, 62, 10, 22, 10];
 
+// The next round number, so that the levels of the frame read well.
+export function round(value) {
+  const unit = 10 ** Math.floor(Math.log10(value));
+  return unit * [1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10].find((step) => step * unit >= value * (1 - 1e-9));
+}
+
 // `lines` and `marks` have points [x, y], `bands` [x, low, high]; `from` and `to` are the ends of the x axis with what
 // stands there; `unit` says a y. `name` of a line is its class: a (plain) or b (dashed).
 export function plot({ caption, unit, from, to, lines = [], bands = [], marks = [] }) {
@@ -12,7 +18,7 @@ export function plot({ caption, unit, from, to, lines = [], bands = [], marks = 
     ...bands.flatMap(({ points }) => points.map(([, , high]) => high)),
     ...marks.map(({ y }) => y),
   ];
-  const highest = Math.max(...heights, 0) || 1;
+  const highest = round(Math.max(...heights, 0) || 1);
   const across = (value) => LEFT + ((value - from.at) / (to.at - from.at || 1)) * (WIDTH - LEFT - RIGHT);
   const up = (value) => TOP + (1 - value / highest) * (HEIGHT - TOP - BOTTOM);
   const joined = (points) => points.map(([x, y]) => `${across(x).toFixed(1)},${up(y).toFixed(1)}`).join(" ");

@@ -50,13 +50,14 @@ export function bytes(number) {
   return `${at === 0 ? number : number.toPrecision(3)} ${units[at]}`;
 }
 
-// A table: columns are [heading, cell of a row, class].
+// A table: columns are [heading, cell of a row, class]. On a narrow window a row is a card, whose cells say what they are.
 export function table(caption, columns, rows) {
-  const cell = (kind, content, name) => h(kind, { class: name, scope: kind === "th" ? "col" : null }, content);
+  const head = ([heading, , name]) => h("th", { class: name, scope: "col" }, heading);
+  const cell = (row) => ([heading, of, name]) => h("td", { class: name, "data-label": heading }, of(row));
   return h("div", { class: "scroll" },
-    h("table", { "aria-label": caption },
-      h("thead", {}, h("tr", {}, columns.map(([heading, , name]) => cell("th", heading, name)))),
-      h("tbody", {}, rows.map((row) => h("tr", {}, columns.map(([, of, name]) => cell("td", of(row), name)))))));
+    h("table", { "aria-label": caption, class: columns.length < 3 ? "short" : null },
+      h("thead", {}, h("tr", {}, columns.map(head))),
+      h("tbody", {}, rows.map((row) => h("tr", {}, columns.map(cell(row)))))));
 }
 
 // Puts new content in place of old. Whoever was at a button or link of it is at the same one afterwards.

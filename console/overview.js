@@ -75,6 +75,7 @@ function path(all, stages) {
       const station = h("li", { class: us === widest ? "widest" : null, title: about },
         h("span", {}, name), h("b", {}, micros(us)), h("span", { class: "faint" }, `${Math.round(share * 100)} %`));
       station.style.flexGrow = String(Math.max(share, 0.02) * 100);
+      station.style.setProperty("--share", `${share * 100}%`);
       return station;
     }));
 }

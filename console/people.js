@@ -32,7 +32,7 @@ export async function accounts(main, at) {
 // What a tier knows of its clients differs: a column is shown where there is something for it.
 const COLUMNS = [
   ["id", "id", String, "number"],
-  ["peer", "peer", String, "name"],
+  ["peer", "peer", String, "address"],
   ["account", "account", String, "name"],
   ["name", "name", String, "name"],
   ["library", "library", String, "name"],

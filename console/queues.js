@@ -101,14 +101,14 @@ function view({ total, queues: page }, asked, list) {
   };
   const rows = page.map((queue) => h("tr", {},
     h("td", { class: "name" }, h("a", { href: `#/queues/${encodeURIComponent(queue.name)}` }, queue.name)),
-    h("td", { class: "number" }, String(queue.id)),
-    h("td", { class: "number" }, count(queue.messages)),
-    h("td", { class: "number" }, bytes(queue.bytes)),
-    h("td", { class: "number" }, queue.messages ? age(queue.oldest_ms) : "–")));
+    h("td", { class: "number", "data-label": "id" }, String(queue.id)),
+    h("td", { class: "number", "data-label": "messages" }, count(queue.messages)),
+    h("td", { class: "number", "data-label": "bytes" }, bytes(queue.bytes)),
+    h("td", { class: "number", "data-label": "oldest" }, queue.messages ? age(queue.oldest_ms) : "–")));
   const last = asked.offset + page.length;
   return [
     h("div", { class: "scroll" },
-      h("table", { "aria-label": "Queues" }, h("thead", {}, h("tr", {}, COLUMNS.map(heading))), h("tbody", {}, rows))),
+      h("table", { "aria-label": "Queues" }, h("thead", { class: "sorts" }, h("tr", {}, COLUMNS.map(heading))), h("tbody", {}, rows))),
     h("div", { class: "row" },
       h("button", { disabled: asked.offset === 0, onclick: () => turn(-PAGE) }, "← Previous"),
       h("button", { disabled: last >= total, onclick: () => turn(PAGE) }, "Next →"),

@@ -26,14 +26,16 @@ function view(looks) {
   const away = now.filter((server) => server.state !== "live").length;
   return [
     h("p", {}, `${count(now.length - away)} of ${count(now.length)} take part. `,
-      h("span", { class: "faint" }, `Rates, shares and times are of the last ${Math.round(looks.seconds)} s; the rest is since the start.`)),
+      h("span", { class: "faint" }, looks.seconds
+        ? `Rates, shares and times are of the last ${Math.ceil(looks.seconds)} s; the rest is since the start.`
+        : "Rates, shares and times come with the next look; the rest is since the start.")),
     table("Servers", [
-      ["server", (server) => server.name, "name"],
+      ["server", (server) => server.name, "address"],
       ["state", (server) => state(server.state)],
-      ["pools", (server) => server.pools.join(", "), "name"],
+      ["pools", (server) => server.pools.join(", ")],
       ["share of commands", (server) => share(total ? server.sent / total : 0)],
-      ["commands per second", (server) => count(server.perSecond), "number"],
-      ["keys per second", (server) => count(server.keysPerSecond), "number"],
+      ["commands per s", (server) => count(server.perSecond), "number"],
+      ["keys per s", (server) => count(server.keysPerSecond), "number"],
       ["answer, median", (server) => time(server.buckets, 0.5), "number"],
       ["99 %", (server) => time(server.buckets, 0.99), "number"],
       ["errors", (server) => count(server.errors), "number"],

@@ -9,7 +9,14 @@ const PATHS = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/googl
 const PATIENCE_MS = 20_000;
 
 export const WIDE = { viewport: { width: 1200, height: 800 }, colorScheme: "light" };
-export const NARROW = { viewport: { width: 380, height: 800 }, colorScheme: "dark" };
+const NARROW = { viewport: { width: 420, height: 800 }, colorScheme: "light" };
+
+// What else a page is looked at in.
+const OTHERS = [
+  ["dark", { ...WIDE, colorScheme: "dark" }],
+  ["light-narrow", NARROW],
+  ["dark-narrow", { ...NARROW, colorScheme: "dark" }],
+];
 
 // What hostile names and bodies would become, were they ever taken for markup.
 const MARKUP = "main :is(script, img, iframe, object, embed, style, svg[onload], b.hostile), dialog :is(script, img, b.hostile)";
@@ -31,6 +38,9 @@ export async function withConsole(work) {
     seen.markup += await page.locator(MARKUP).count();
     seen.overflow ??= [];
     if (await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)) seen.overflow.push(name);
+    // On a narrow window nobody finds what a table has to the right of it.
+    const isCut = () => innerWidth < 600 && [...document.querySelectorAll(".scroll")].some((box) => box.scrollWidth > box.clientWidth);
+    if (await page.evaluate(isCut)) seen.overflow.push(`${name}: a table`);
     if (pictures) await page.screenshot({ path: `${pictures}/${name}.png`, fullPage: true });
   };
   try {
@@ -39,6 +49,20 @@ export async function withConsole(work) {
     await browser.close();
   }
   console.log(JSON.stringify(seen));
+}
+
+// Pages of a tier, [path, title], in the dark and in a narrow window.
+export async function lookAtAll(open, look, tier, pages) {
+  for (const [kind, options] of OTHERS) {
+    const page = await open(options);
+    for (const [path, title] of pages) {
+      await page.goto(path);
+      await page.getByRole("heading", { level: 1, name: title }).waitFor();
+      await page.locator(".tiles, table").first().waitFor();
+      await look(page, `${tier}-${title.toLowerCase()}-${kind}`);
+    }
+    await page.close();
+  }
 }
 
 // Opens a model and asks it: what is predicted, for more workers too, and what is not.
@@ -61,6 +85,9 @@ export async function askWhatIf(page, look, name) {
   await clients.fill("30");
   await page.getByText("More clients than were ever measured").waitFor();
   await look(page, `${name}-whatif-workers-light`);
+  await page.setViewportSize(NARROW.viewport);
+  await look(page, `${name}-whatif-workers-light-narrow`);
+  await page.setViewportSize(WIDE.viewport);
   await clients.fill("41");
   await page.getByText("41 clients are outside what the data support, 1 to 40: 1 to 20 were measured.").waitFor();
   seen.refused = await page.locator(".tiles.wide").count();

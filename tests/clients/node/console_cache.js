@@ -1,6 +1,6 @@
 // Uses the console of a cache tier, by keyboard where it can. The third argument names the server that is away.
 
-import { askWhatIf, NARROW, tabTo, WIDE, withConsole } from "./browser.js";
+import { askWhatIf, lookAtAll, tabTo, WIDE, withConsole } from "./browser.js";
 
 const KEY = "<img/src=x>";
 
@@ -46,10 +46,6 @@ await withConsole(async ({ open, look, seen }) => {
 
   seen.whatIf = await askWhatIf(page, look, "cache");
 
-  const narrow = await open(NARROW);
-  for (const name of ["overview", "servers", "routes", "clients"]) {
-    await narrow.goto(name === "overview" ? "/" : `/#/${name}`);
-    await narrow.locator(".tiles, table").first().waitFor();
-    await look(narrow, `cache-${name}-dark-narrow`);
-  }
+  await lookAtAll(open, look, "cache", [["/", "Overview"], ["/#/servers", "Servers"], ["/#/routes", "Routes"],
+    ["/#/clients", "Clients"]]);
 });

@@ -1,6 +1,6 @@
 // Uses the console of a queue tier, by keyboard where it can.
 
-import { askWhatIf, NARROW, tabTo, WIDE, withConsole } from "./browser.js";
+import { askWhatIf, lookAtAll, tabTo, WIDE, withConsole } from "./browser.js";
 
 const HOSTILE = "<b class=hostile>hostile</b>";
 const BODY = "<img src=x onerror='document.title=\"owned\"'>";
@@ -110,11 +110,6 @@ await withConsole(async ({ open, look, seen }) => {
 
   seen.whatIf = await askWhatIf(page, look, "queue");
 
-  const narrow = await open(NARROW);
-  for (const [path, name] of [["/", "overview"], ["/#/queues", "queues"], ["/#/queues/queue-042", "queue"],
-    ["/#/accounts", "accounts"], ["/#/clients", "clients"], ["/#/store", "store"]]) {
-    await narrow.goto(path);
-    await narrow.locator(".tiles, table").first().waitFor();
-    await look(narrow, `queue-${name}-dark-narrow`);
-  }
+  await lookAtAll(open, look, "queue", [["/", "Overview"], ["/#/queues", "Queues"], ["/#/queues/queue-042", "queue-042"],
+    ["/#/accounts", "Accounts"], ["/#/clients", "Clients"], ["/#/store", "Store"]]);
 });
