@@ -179,12 +179,24 @@ pub(crate) fn table(rows: &[Json]) -> String {
     lines.iter().map(line).collect()
 }
 
+/// A part of a list by what names it.
+fn in_short(part: &Json) -> String {
+    match part {
+        Json::Object(fields) => {
+            fields.get("name").or_else(|| fields.values().next()).map_or(String::new(), in_short)
+        }
+        other => cell(other),
+    }
+}
+
 /// One field for people: control characters made visible, long bodies cut.
 pub(crate) fn cell(value: &Json) -> String {
     const CHARACTERS_MAX: usize = 60;
     let text = match value {
         Json::String(text) => text.escape_debug().to_string(),
         Json::Null => "-".into(),
+        Json::Array(parts) if parts.is_empty() => "-".into(),
+        Json::Array(parts) => parts.iter().map(in_short).collect::<Vec<_>>().join(", "),
         other => other.to_string(),
     };
     match text.char_indices().nth(CHARACTERS_MAX) {

@@ -152,8 +152,19 @@ fn meaning(options: &Options) -> Result<String, Misuse> {
         };
         for seat in &pool.seats {
             let backend = Backend::parse(&seat.address).map_err(Misuse)?;
-            let weight = if seat.weight == 1 { String::new() } else { format!(", weight {}", seat.weight) };
-            text += &format!("  server {} at {}{weight}\n", backend.name, backend.address());
+            text += &format!("  server {}", backend.name);
+            // Where it really is, when that is not what was written.
+            let address = backend.address().to_string();
+            if backend.name != address {
+                text += &format!(" at {address}");
+            }
+            if let Some(name) = &seat.name {
+                text += &format!(", its keys placed by the name {name}");
+            }
+            if seat.weight != 1 {
+                text += &format!(", weight {}", seat.weight);
+            }
+            text.push('\n');
         }
     }
     text += &routes(options)?;
