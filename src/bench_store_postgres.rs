@@ -75,7 +75,7 @@ pub(crate) fn run(
 ) -> Result<(), Failed> {
     let store = Postgres::open(address, singly, Time::start(), Clock::start())?;
     let mut first = Driver::new(&store, 0, 1, flags)?;
-    let queues = first.ask(&[(Operation::ListQueues, Vec::new())])?;
+    let queues = first.ask(&[(Operation::ListQueues { after: 0 }, Vec::new())])?;
     if queues.first().is_none_or(|answer| answer != b"*0\r\n") {
         return Err(format!("{address} holds queues already: name a new database").into());
     }

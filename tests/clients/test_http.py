@@ -123,6 +123,23 @@ def test_a_long_list_comes_in_pages(web: Tier) -> None:
     assert [q["name"] for q in last["queues"]] == ["Queue-249"]
 
 
+def test_a_list_of_thousands_is_whole_and_shows_what_was_changed_here(web: Tier) -> None:
+    """A console's list is kept for a while when it is long, but not past a change that the console made."""
+    client = redis.Redis(port=web.port)
+    with client.pipeline(transaction=False) as pipe:
+        for number in range(1500):
+            pipe.execute_command("QCREATE", f"q{number}")
+        pipe.execute()
+    assert [message(queue)["id"] for queue in client.execute_command("QLIST")] == list(range(1, 1501))
+    assert ask(web, "GET", "/v1/queues")[1]["total"] == 1500
+    assert ask(web, "POST", "/v1/queues", {"name": "another"})[0] == 201
+    _, last = ask(web, "GET", "/v1/queues?sort=id&descending=true&limit=2")
+    assert (last["total"], [queue["name"] for queue in last["queues"]]) == (1501, ["another", "q1499"])
+    assert ask(web, "DELETE", "/v1/queues/another")[0] == 200
+    _, last = ask(web, "GET", "/v1/queues?offset=1499")
+    assert (last["total"], [queue["name"] for queue in last["queues"]]) == (1500, ["q1499"])
+
+
 def test_closed_accounts_are_closed_here_too(start: Callable[..., Tier], accounts_file: Path) -> None:
     """Health is for anybody, everything else for those who can say who they are."""
     tier = start(*HTTP, "--accounts", str(accounts_file))

@@ -104,7 +104,7 @@ impl Grants {
                 on(Role::Administer, from)?;
                 to.as_ref().map_or_else(|| self.everywhere(Role::Administer), |to| on(Role::Administer, to))
             }
-            Operation::ListQueues | Operation::Accounts => self.everywhere(Role::Administer),
+            Operation::ListQueues { .. } | Operation::Accounts => self.everywhere(Role::Administer),
         }
     }
 

@@ -8,6 +8,7 @@ mod support;
 use posthaste_server::queue::embedded::{Embedded, EmbeddedOptions};
 use posthaste_server::queue::memory::Memory;
 use posthaste_server::queue::rules::{News, Rules};
+use posthaste_wire::operation::LIST_PIECE;
 use support::{Got, World};
 
 /// Makes each promise a test of each store.
@@ -68,6 +69,7 @@ on_every_store! {
     a_queue_made_anew_is_another_queue
     many_things_may_fall_due_at_once
     a_read_shows_what_was_executed
+    a_list_is_answered_a_piece_at_a_time
 }
 
 fn the_race_for_queue_1_goes_as_published(world: &mut World<impl Rules>) {
@@ -510,4 +512,12 @@ fn a_read_shows_what_was_executed(world: &mut World<impl Rules>) {
     for request in ["SEND q y", "POP QUEUE q", "ACK 1", "QCREATE q", "LOGIN newcomer"] {
         assert_eq!(world.read("a", request), None, "{request}");
     }
+}
+
+/// The rest is asked for by the network thread; others have their turn before.
+fn a_list_is_answered_a_piece_at_a_time(world: &mut World<impl Rules>) {
+    for number in 0..=LIST_PIECE {
+        world.ask("a", &format!("QCREATE q{number}"));
+    }
+    assert_eq!(world.ask("a", "QLIST").items().len(), LIST_PIECE);
 }

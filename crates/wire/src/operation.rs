@@ -5,6 +5,10 @@
 
 use crate::span::Span;
 
+/// Queues that a store lists at once. A list of more is put together of such pieces, and others have their turn
+/// between them, so it bounds how long a list keeps them waiting.
+pub const LIST_PIECE: usize = 256;
+
 /// A request to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -30,8 +34,11 @@ pub enum Operation {
         /// Queue name.
         queue: Span,
     },
-    /// `QLIST`: every queue with its counts.
-    ListQueues,
+    /// `QLIST`: every queue with its counts, by id. A store answers [`LIST_PIECE`] of them at most.
+    ListQueues {
+        /// Only ids above this one: 0 in a request, more for what is left of it.
+        after: u64,
+    },
     /// `QINFO queue`: one queue with its options and counts.
     QueueInfo {
         /// Queue name.
@@ -213,7 +220,7 @@ impl Operation {
             self,
             Self::Peek(_)
                 | Self::Readable
-                | Self::ListQueues
+                | Self::ListQueues { .. }
                 | Self::QueueInfo { .. }
                 | Self::Browse { .. }
                 | Self::Accounts
@@ -234,7 +241,7 @@ impl Operation {
             Self::Send(send) => Some(send.queue),
             Self::Peek(select) | Self::Pop(Pop { select, .. }) => select.queue,
             Self::Login { .. }
-            | Self::ListQueues
+            | Self::ListQueues { .. }
             | Self::Readable
             | Self::Ack { .. }
             | Self::Nack { .. }
@@ -248,8 +255,14 @@ impl Operation {
     pub fn may_answer_much(&self) -> bool {
         match self {
             Self::Peek(select) | Self::Pop(Pop { select, .. }) => select.count.is_some(),
-            Self::Readable | Self::ListQueues | Self::Browse { .. } | Self::Accounts => true,
+            Self::Readable | Self::ListQueues { .. } | Self::Browse { .. } | Self::Accounts => true,
             _ => false,
         }
+    }
+
+    /// Whether a store answers it a piece at a time, so that it has to be asked again for the rest.
+    #[must_use]
+    pub fn comes_in_pieces(&self) -> bool {
+        matches!(self, Self::ListQueues { .. })
     }
 }

@@ -253,7 +253,7 @@ fn the_other_commands_of_the_store_are_read_with_their_defaults() {
     let (from, to) = (at(line, 1), Some(at(line, 2)));
     assert_eq!(operation("QDELETE q"), Operation::DeleteQueue { queue });
     assert_eq!(operation("QPURGE qq"), Operation::PurgeQueue { queue: at("QPURGE qq", 1) });
-    assert_eq!(operation("QLIST"), Operation::ListQueues);
+    assert_eq!(operation("QLIST"), Operation::ListQueues { after: 0 });
     assert_eq!(operation("QINFO q"), Operation::QueueInfo { queue: at("QINFO q", 1) });
     assert_eq!(operation(line), Operation::Redrive { from, to });
     assert_eq!(operation("QREDRIVE dead"), Operation::Redrive { from, to: None });

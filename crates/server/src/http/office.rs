@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::inside::{Answer, Pool};
+use super::list::Lists;
 use super::problem::Problem;
 use super::serve::Origin;
 use super::visitor::{Credentials, refuse_foreign_pages};
@@ -29,12 +30,13 @@ pub(super) struct Office {
     /// The server.
     pub(super) house: Arc<House>,
     pool: Pool,
+    lists: Lists,
 }
 
 impl Office {
     /// For a server.
     pub(super) fn new(house: Arc<House>) -> Arc<Self> {
-        Arc::new(Self { pool: Pool::new(Arc::clone(&house)), house })
+        Arc::new(Self { pool: Pool::new(Arc::clone(&house)), lists: Lists::default(), house })
     }
 
     fn is_open(&self) -> bool {
@@ -70,11 +72,16 @@ impl Visitor {
         Ok(&self.office.house)
     }
 
-    /// Refuses whoever may not look at clients and close them.
+    /// Lists of queues, kept for whoever asks.
+    pub(super) fn lists(&self) -> &Lists {
+        &self.office.lists
+    }
+
+    /// Refuses whoever may not look at all queues and clients.
     ///
     /// # Errors
     /// A secret or a role is missing.
-    pub(super) async fn must_administer_clients(&self) -> Result<&House, Problem> {
+    pub(super) async fn must_administer(&self) -> Result<&House, Problem> {
         self.must_be_known().await?;
         // It is only asked whether this visitor may.
         self.ask(Words::of(&["CLIENT", "KILL", "ID", NOBODY])).await?;

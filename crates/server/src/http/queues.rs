@@ -1,16 +1,14 @@
-//! Queues over HTTP: the list, searched, sorted and cut into pages here, so that a console need not hold 100,000 of them;
-//! one queue, made, described, emptied, deleted; dead letters sent back.
-
-use std::cmp::Reverse;
+//! Queues over HTTP: the list, a page at a time, so that a console need not hold 100,000 of them; one queue, made,
+//! described, emptied, deleted; dead letters sent back.
 
 use axum::Json;
 use axum::extract::{Path, Query};
 use axum::http::StatusCode;
-use posthaste_wire::reply::Value;
 use serde::Deserialize;
 use serde_json::{Value as JsonValue, json};
 
 use super::json::json as to_json;
+use super::list::{Page, Sort, cut};
 use super::office::{Body, Visitor};
 use super::problem::Problem;
 use super::words::Words;
@@ -35,50 +33,16 @@ pub(super) struct Listing {
     limit: Option<usize>,
 }
 
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Sort {
-    #[default]
-    Id,
-    Name,
-    Messages,
-    Bytes,
-    OldestMs,
-}
-
 /// `GET /v1/queues`.
 pub(super) async fn list(
     visitor: Visitor,
     Query(listing): Query<Listing>,
 ) -> Result<Json<JsonValue>, Problem> {
-    let answer = visitor.ask(Words::of(&["QLIST"])).await?;
-    let value = answer.value();
-    let name = |queue: &Value<'_>| {
-        let name = queue.get(b"name").and_then(Value::as_bytes).unwrap_or_default();
-        String::from_utf8_lossy(name).to_lowercase()
-    };
-    let search = listing.search.to_lowercase();
-    let mut queues: Vec<&Value<'_>> =
-        value.parts().iter().filter(|queue| search.is_empty() || name(queue).contains(&search)).collect();
-    let number = |queue: &Value<'_>, of: &[u8]| queue.get(of).and_then(Value::as_integer).unwrap_or_default();
-    match listing.sort {
-        Sort::Id => queues.sort_by_key(|queue| number(queue, b"id")),
-        Sort::Name => queues.sort_by_cached_key(|queue| name(queue)),
-        Sort::Messages => {
-            queues.sort_by_key(|queue| (number(queue, b"messages"), Reverse(number(queue, b"id"))))
-        }
-        Sort::Bytes => queues.sort_by_key(|queue| (number(queue, b"bytes"), Reverse(number(queue, b"id")))),
-        Sort::OldestMs => {
-            queues.sort_by_key(|queue| (number(queue, b"oldest_ms"), Reverse(number(queue, b"id"))))
-        }
-    }
-    if listing.descending {
-        queues.reverse();
-    }
-    let limit = listing.limit.unwrap_or(PAGE).min(PAGE_MAX);
-    let page: Vec<JsonValue> =
-        queues.iter().skip(listing.offset).take(limit).map(|queue| to_json(queue)).collect();
-    Ok(Json(json!({ "total": queues.len(), "queues": page })))
+    let Listing { search, sort, descending, offset, limit } = listing;
+    let page = Page { search, sort, descending, offset, limit: limit.unwrap_or(PAGE).min(PAGE_MAX) };
+    let rows = visitor.lists().all(&visitor).await?;
+    let (total, queues) = cut(&rows, &page);
+    Ok(Json(json!({ "total": total, "queues": queues })))
 }
 
 /// A queue to be made. The options have the names under which a queue shows them.
@@ -116,6 +80,7 @@ pub(super) async fn create(
         words = words.option("DEADLETTER", Some(queue)).option("AFTER", Some(after));
     }
     let answer = visitor.ask(words.flag("FORBIDSELF", queue.forbidself).flag("STRICT", queue.strict)).await?;
+    visitor.lists().forget();
     let id = answer.value().as_integer().unwrap_or_default();
     let name = queue.name.unwrap_or_else(|| id.to_string());
     Ok((StatusCode::CREATED, Json(json!({ "id": id, "name": name }))))
@@ -129,12 +94,12 @@ pub(super) async fn describe(visitor: Visitor, Path(name): Path<String>) -> Resu
 
 /// `DELETE /v1/queues/{name}`.
 pub(super) async fn delete(visitor: Visitor, Path(name): Path<String>) -> Result<Json<JsonValue>, Problem> {
-    counted(&visitor, Words::of(&["QDELETE", &name]), "removed").await
+    changed(&visitor, Words::of(&["QDELETE", &name]), "removed").await
 }
 
 /// `POST /v1/queues/{name}/purge`.
 pub(super) async fn purge(visitor: Visitor, Path(name): Path<String>) -> Result<Json<JsonValue>, Problem> {
-    counted(&visitor, Words::of(&["QPURGE", &name]), "removed").await
+    changed(&visitor, Words::of(&["QPURGE", &name]), "removed").await
 }
 
 /// Where dead letters go.
@@ -155,7 +120,7 @@ pub(super) async fn redrive(
         Some(to) => words.push(to),
         None => words,
     };
-    counted(&visitor, words, "moved").await
+    changed(&visitor, words, "moved").await
 }
 
 /// `GET /v1/readable`.
@@ -168,6 +133,13 @@ pub(super) async fn readable(visitor: Visitor) -> Result<Json<JsonValue>, Proble
 pub(super) async fn accounts(visitor: Visitor) -> Result<Json<JsonValue>, Problem> {
     let answer = visitor.ask(Words::of(&["ACCOUNTS"])).await?;
     Ok(Json(json!({ "accounts": to_json(&answer.value()) })))
+}
+
+/// The same where the list of queues is another one afterwards.
+async fn changed(visitor: &Visitor, words: Words, what: &str) -> Result<Json<JsonValue>, Problem> {
+    let answer = counted(visitor, words, what).await;
+    visitor.lists().forget();
+    answer
 }
 
 /// A request that answers how many.

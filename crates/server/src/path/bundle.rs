@@ -11,6 +11,7 @@ use posthaste_wire::encode::Protocol;
 use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::{Operation, Pop};
 
+use super::pieces::Pieces;
 use crate::queue::answer::Answer;
 use crate::queue::rules::{AccountId, Ask, Outcome};
 use crate::trace::Passage;
@@ -92,6 +93,8 @@ pub struct Bundle {
     pub told_ns: u64,
     /// Messages with traces, if anybody wants to know.
     pub passages: Vec<Passage>,
+    /// Of a list that is not whole: what there is.
+    pub(super) pieces: Pieces,
 }
 
 impl Bundle {
@@ -110,6 +113,7 @@ impl Bundle {
             answered_bytes: 0,
             told_ns: 0,
             passages: Vec::new(),
+            pieces: Pieces::default(),
         }
     }
 
@@ -130,6 +134,7 @@ impl Bundle {
         self.answered_bytes = 0;
         self.told_ns = 0;
         self.passages.clear();
+        self.pieces = Pieces::default();
         for buffer in [&mut self.bytes, &mut self.answers] {
             buffer.clear();
             buffer.shrink_to(kept_bytes);
@@ -160,12 +165,17 @@ impl Bundle {
 
     /// Takes back every answer and gives this error instead: nothing of the bundle is known to have happened.
     pub fn refuse_all(&mut self, fault: &Fault) {
-        self.answers.clear();
-        self.answered = 0;
-        self.answered_bytes = 0;
+        self.unanswer();
         while self.answered < self.requests.len() {
             self.refuse_one(fault);
         }
+    }
+
+    /// Takes back every answer.
+    pub(super) fn unanswer(&mut self) {
+        self.answers.clear();
+        self.answered = 0;
+        self.answered_bytes = 0;
     }
 
     /// The answer of a pop that gives up: null, or an empty array when it asked with COUNT.

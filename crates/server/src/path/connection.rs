@@ -163,8 +163,8 @@ impl Connection {
                 {
                     parsed = Err(fault);
                 }
-                if parsing.bundle.is_some() && !matches!(parsed, Ok(Command::Store(_))) {
-                    // Only requests to the store travel in bundles; others wait until the bundle is back.
+                if parsing.bundle.is_some() && !travels_with_others(&parsed) {
+                    // It waits until the bundle is back.
                     return false;
                 }
                 self.peer.requests += 1;
@@ -319,6 +319,11 @@ impl Connection {
             self.peer.close();
         }
     }
+}
+
+/// Whether a request may join those of its connection that are about to travel.
+fn travels_with_others(parsed: &Result<Command, Fault>) -> bool {
+    matches!(parsed, Ok(Command::Store(operation)) if !operation.comes_in_pieces())
 }
 
 /// How far one go of parsing has come. Spans count from `base`, where the bundle's bytes begin.

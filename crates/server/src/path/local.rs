@@ -101,7 +101,8 @@ impl<R: Rules> Store for Local<R> {
     }
 
     fn at_once(&self, operation: &Operation) -> bool {
-        operation.is_read() || matches!(operation, Operation::Login { .. }) || R::NEEDS_NO_WORKER
+        let is_short_read = operation.is_read() && !operation.comes_in_pieces();
+        is_short_read || matches!(operation, Operation::Login { .. }) || R::NEEDS_NO_WORKER
     }
 
     fn answer(&self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {

@@ -24,6 +24,8 @@ pub mod session; // 2, what is not for the store
 
 pub mod bundle; // 3, what travels
 
+mod pieces; // 3, of an answer that is long
+
 pub mod waiting_line; // 3
 
 pub mod worker; // 4, 5

@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use posthaste_measure::{Noted, Recorder, Stamps};
 use posthaste_wire::command::Kind;
@@ -43,6 +44,8 @@ pub struct QueueTier {
     worker: Worker,
     /// Bundles whose answers are written in this turn.
     answered: Vec<Box<Bundle>>,
+    /// Lists that are not whole, to be lined up again.
+    going_on: Vec<Box<Bundle>>,
 }
 
 impl Tier for QueueTier {
@@ -157,6 +160,10 @@ impl Tier for QueueTier {
         }
         self.recorder.flush();
     }
+
+    fn patience(&self) -> Option<Duration> {
+        (!self.going_on.is_empty()).then_some(Duration::ZERO)
+    }
 }
 
 impl QueueTier {
@@ -164,7 +171,8 @@ impl QueueTier {
     #[must_use]
     pub fn new(thread: usize, house: Arc<House>) -> Self {
         let (recorder, worker) = (house.meter.recorder(), house.worker());
-        Self { thread, house, bench: Bench::default(), recorder, worker, answered: Vec::new() }
+        let bench = Bench::default();
+        Self { thread, house, bench, recorder, worker, answered: Vec::new(), going_on: Vec::new() }
     }
 
     /// A bundle is back: its answers go out, and the next one may leave.
@@ -177,6 +185,9 @@ impl QueueTier {
             bundle.passages = trace::passages(&bundle);
         }
         if let Some(connection) = connections.find(address.slot, address.client) {
+            if bundle.lacks_pieces() {
+                return self.going_on.push(bundle);
+            }
             let mut turn = self.bench.turn(&self.house);
             let before = turn.at_once.len();
             if matches!(bundle.requests.first(), Some(Request { operation: Operation::Login { .. }, .. })) {
@@ -241,6 +252,7 @@ impl QueueTier {
 
     /// Lines up this turn's bundles; those that find the line full are told so.
     fn line_up(&mut self, connections: &mut Connections<Self>) {
+        self.bench.outgoing.append(&mut self.going_on);
         if self.bench.outgoing.is_empty() {
             return;
         }

@@ -69,7 +69,7 @@ impl Memory {
         let shown = match ask.operation {
             Operation::Peek(selection) => self.peek(ask, selection, answer),
             Operation::Readable => self.readable(ask, answer),
-            Operation::ListQueues => self.list_queues(answer),
+            Operation::ListQueues { after } => self.list_queues(*after, answer),
             Operation::QueueInfo { queue } => self.queue_info(text(ask, *queue), answer),
             Operation::Browse { queue, after, count } => {
                 self.browse(text(ask, *queue), *after, *count, answer)
@@ -99,7 +99,7 @@ impl Memory {
             Operation::Redrive { from, to } => self.redrive(ask, *from, *to, news),
             Operation::Peek(_)
             | Operation::Readable
-            | Operation::ListQueues
+            | Operation::ListQueues { .. }
             | Operation::QueueInfo { .. }
             | Operation::Browse { .. }
             | Operation::Accounts => unreachable!("shown, not changed"),

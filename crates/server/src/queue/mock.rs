@@ -30,7 +30,10 @@ impl Mock {
                 answer.array(bodies.len());
                 bodies.iter().map(|_| answer.integer(1)).last().unwrap_or(Outcome::Ok)
             }
-            Operation::ListQueues | Operation::Readable | Operation::Browse { .. } | Operation::Accounts => {
+            Operation::ListQueues { .. }
+            | Operation::Readable
+            | Operation::Browse { .. }
+            | Operation::Accounts => {
                 answer.array(0);
                 Outcome::Ok
             }

@@ -131,7 +131,7 @@ impl Operation {
             Self::CreateQueue { .. } => Kind::Create,
             Self::DeleteQueue { .. } => Kind::Delete,
             Self::PurgeQueue { .. } => Kind::Purge,
-            Self::ListQueues => Kind::List,
+            Self::ListQueues { .. } => Kind::List,
             Self::QueueInfo { .. } => Kind::Info,
             Self::Redrive { .. } => Kind::Redrive,
             Self::Readable => Kind::Readable,

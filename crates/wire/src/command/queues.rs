@@ -111,7 +111,7 @@ pub(super) fn browse(words: &mut Words<'_>) -> Parsed {
 
 /// `QLIST`.
 pub(super) fn list(_: &mut Words<'_>) -> Parsed {
-    Ok(Operation::ListQueues.into())
+    Ok(Operation::ListQueues { after: 0 }.into())
 }
 
 /// `QREADABLE`.

@@ -14,6 +14,7 @@ use crate::queue::rules::{MessageId, QueueId};
 pub(super) struct Queues {
     by_id: FxHashMap<QueueId, Queue>,
     names: HashMap<Arc<[u8]>, QueueId>,
+    order: BTreeSet<QueueId>,
     last: QueueId,
     messages: u64,
     bytes: u64,
@@ -52,11 +53,9 @@ impl Queues {
         self.get(id).map_or(b"", |queue| &queue.name)
     }
 
-    /// Every queue by number.
-    pub(super) fn in_order(&self) -> Vec<(QueueId, &Queue)> {
-        let mut queues: Vec<_> = self.by_id.iter().map(|(id, queue)| (*id, queue)).collect();
-        queues.sort_unstable_by_key(|(id, _)| *id);
-        queues
+    /// The numbers of queues above this one, in order.
+    pub(super) fn after(&self, id: QueueId) -> impl Iterator<Item = QueueId> {
+        self.order.range(id.saturating_add(1)..).copied()
     }
 
     /// Every queue, in no particular order.
@@ -102,6 +101,7 @@ impl Queues {
         if queue.home.is_none() {
             queue.name = name.into();
             self.names.insert(Arc::clone(&queue.name), id);
+            self.order.insert(id);
         }
         queue.options = options.clone();
         queue.home.replace(home)
@@ -111,6 +111,7 @@ impl Queues {
     pub(super) fn remove(&mut self, id: QueueId) -> Option<Queue> {
         let queue = self.by_id.remove(&id)?;
         self.names.remove(&queue.name);
+        self.order.remove(&id);
         Some(queue)
     }
 

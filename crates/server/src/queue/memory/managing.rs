@@ -1,7 +1,7 @@
 //! Queues as a whole: made, deleted, emptied, redriven, listed and browsed; and the list of accounts.
 
 use posthaste_wire::fault::Fault;
-use posthaste_wire::operation::QueueOptions;
+use posthaste_wire::operation::{LIST_PIECE, QueueOptions};
 use posthaste_wire::span::Span;
 
 use super::message::{Message, State};
@@ -73,9 +73,10 @@ impl Memory {
         Ok(Reply::Integer(moved))
     }
 
-    pub(super) fn list_queues(&self, answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
-        answer.array(self.stock.queues().count());
-        self.stock.queues().for_each(|(id, queue)| answer.queue(&self.view(id, queue), None));
+    pub(super) fn list_queues(&self, after: QueueId, answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
+        let piece: Vec<(QueueId, &Queue)> = self.stock.queues_after(after).take(LIST_PIECE).collect();
+        answer.array(piece.len());
+        piece.into_iter().for_each(|(id, queue)| answer.queue(&self.view(id, queue), None));
         Ok(Outcome::Ok)
     }
 

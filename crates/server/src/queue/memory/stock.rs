@@ -70,6 +70,11 @@ impl Stock {
         self.queues.iter().map(|(id, queue)| (*id, queue))
     }
 
+    /// Those above this number.
+    pub(super) fn queues_after(&self, id: QueueId) -> impl Iterator<Item = (QueueId, &Queue)> {
+        self.queues.range(id.saturating_add(1)..).map(|(id, queue)| (*id, queue))
+    }
+
     /// The number that the next queue with a name gets.
     pub(super) fn next_queue_id(&self) -> QueueId {
         self.last_queue + 1

@@ -1,6 +1,6 @@
 //! A batch as one call of `posthaste.apply`: its requests in steps, their values in columns. See sql/0006_batch.sql.
 
-use posthaste_wire::operation::{Handle, Operation, Pop, Recipient, Selection, Send};
+use posthaste_wire::operation::{Handle, LIST_PIECE, Operation, Pop, Recipient, Selection, Send};
 use posthaste_wire::span::Span;
 use rustc_hash::FxHashMap;
 
@@ -338,8 +338,11 @@ impl<'a> Call<'a> {
                 numbers: [Some(millis(*after)), Some(i64::from(*count)), None, None],
                 ..plain(b'b', self.queue(name(*queue), false))
             },
-            Operation::Accounts => plain(b't', 0),
-            _ => plain(b'l', 0),
+            Operation::ListQueues { after } => Other {
+                numbers: [Some(millis(*after)), Some(LIST_PIECE as i64), None, None],
+                ..plain(b'l', 0)
+            },
+            _ => plain(b't', 0),
         };
         self.other(ask, other);
     }

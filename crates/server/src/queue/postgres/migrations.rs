@@ -38,6 +38,7 @@ const MIGRATIONS: &[Migration] = &[
     migration(12, "pop_mark_update", include_str!("../../../../../sql/0012_pop_mark_update.sql")),
     migration(13, "pop_skip_locked", include_str!("../../../../../sql/0013_pop_skip_locked.sql")),
     migration(14, "sql_clients", include_str!("../../../../../sql/0014_sql_clients.sql")),
+    migration(15, "lists", include_str!("../../../../../sql/0015_lists.sql")),
 ];
 
 const fn migration(number: u32, name: &'static str, text: &'static str) -> Migration {

@@ -193,7 +193,7 @@ impl Replies {
                 names.into_iter().for_each(|name| answer.text(name));
                 Outcome::Ok
             }
-            Operation::ListQueues => {
+            Operation::ListQueues { .. } => {
                 answer.array(len);
                 self.rows_of(op).for_each(|row| queue(row, false, answer));
                 Outcome::Ok

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use posthaste_wire::fault::Fault;
-use posthaste_wire::operation::QueueOptions;
+use posthaste_wire::operation::{LIST_PIECE, QueueOptions};
 use posthaste_wire::span::Span;
 
 use super::text;
@@ -99,8 +99,8 @@ impl Embedded {
         Ok(answer.integer(ways.len() as u64))
     }
 
-    pub(super) fn list_queues(&mut self, answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
-        let ids: Vec<QueueId> = self.stock.queues.in_order().into_iter().map(|(id, _)| id).collect();
+    pub(super) fn list_queues(&mut self, after: QueueId, answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
+        let ids: Vec<QueueId> = self.stock.queues.after(after).take(LIST_PIECE).collect();
         let ages = ids.iter().map(|id| self.oldest_ms(*id)).collect::<Result<Vec<_>, _>>()?;
         answer.array(ids.len());
         for (id, oldest_ms) in ids.into_iter().zip(ages) {

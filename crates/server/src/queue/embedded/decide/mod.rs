@@ -52,7 +52,7 @@ impl Embedded {
             Operation::DeleteQueue { queue } => self.delete_queue(text(ask, *queue), answer, news),
             Operation::PurgeQueue { queue } => self.purge_queue(text(ask, *queue), answer),
             Operation::Redrive { from, to } => self.redrive(ask, *from, *to, answer, news),
-            Operation::ListQueues => self.list_queues(answer),
+            Operation::ListQueues { after } => self.list_queues(*after, answer),
             Operation::QueueInfo { queue } => self.queue_info(text(ask, *queue), answer),
             Operation::Browse { queue, after, count } => {
                 self.browse(text(ask, *queue), *after, *count, answer)
@@ -73,7 +73,6 @@ impl Embedded {
         match ask.operation {
             Operation::Peek(selection) => self.peek(ask, selection, View::Durable, answer),
             Operation::Readable => Ok(self.readable(ask.account, View::Durable, answer)),
-            Operation::ListQueues if settled => self.list_queues(answer).map(Some),
             Operation::QueueInfo { queue } if settled => self.queue_info(text(ask, *queue), answer).map(Some),
             Operation::Accounts if settled => self.list_accounts(answer).map(Some),
             Operation::Browse { queue, after, count } if settled => {

@@ -1,0 +1,189 @@
+//! The list of queues as a console reads it: searched, sorted, one page.
+//!
+//! Of 100,000 queues a page shows fifty, and which ones nobody knows without looking at all of them. So a long list is
+//! asked of the store once and kept for two seconds, for whoever asks: typing a name into the search, sorting by another
+//! column and turning pages do not ask again, nor do several consoles. A list of up to [`SHORT`] queues is asked for every
+//! time, and a change made over HTTP makes the next one ask.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering as Atomic};
+use std::time::{Duration, Instant};
+
+use posthaste_wire::reply::Value;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex;
+
+use super::office::Visitor;
+use super::problem::Problem;
+use super::words::Words;
+
+/// Queues of which a list costs next to nothing, so that it is never an old one.
+const SHORT: usize = 1000;
+
+/// How old a longer list may be. A console asks every three seconds.
+const KEPT_FOR: Duration = Duration::from_secs(2);
+
+/// A queue as QLIST shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Row {
+    name: String,
+    id: i64,
+    messages: i64,
+    bytes: i64,
+    oldest_ms: i64,
+    /// The name as it is searched and sorted by.
+    #[serde(skip)]
+    plain: String,
+}
+
+/// What a list is sorted by.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Sort {
+    #[default]
+    Id,
+    Name,
+    Messages,
+    Bytes,
+    OldestMs,
+}
+
+/// The page that is wanted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Page {
+    /// Part of the name, in capitals or not.
+    pub(super) search: String,
+    pub(super) sort: Sort,
+    pub(super) descending: bool,
+    pub(super) offset: usize,
+    pub(super) limit: usize,
+}
+
+/// The list that was made last, if it is long.
+#[derive(Default)]
+pub(super) struct Lists {
+    kept: Mutex<Option<Kept>>,
+    /// How often something was changed over HTTP.
+    changes: AtomicU64,
+}
+
+struct Kept {
+    since: Instant,
+    /// The changes that were made before.
+    changes: u64,
+    rows: Arc<Vec<Row>>,
+}
+
+impl Lists {
+    /// Every queue, by id. Whoever asks while a list is being made waits for that one.
+    ///
+    /// # Errors
+    /// What the server refused.
+    pub(super) async fn all(&self, visitor: &Visitor) -> Result<Arc<Vec<Row>>, Problem> {
+        let mut kept = self.kept.lock().await;
+        let changes = self.changes.load(Atomic::Acquire);
+        kept.take_if(|kept| kept.changes != changes || kept.since.elapsed() > KEPT_FOR);
+        if let Some(kept) = &*kept {
+            visitor.must_administer().await?;
+            return Ok(Arc::clone(&kept.rows));
+        }
+        let answer = visitor.ask(Words::of(&["QLIST"])).await?;
+        let rows: Arc<Vec<Row>> = Arc::new(answer.value().parts().iter().map(Row::of).collect());
+        if rows.len() > SHORT {
+            *kept = Some(Kept { since: Instant::now(), changes, rows: Arc::clone(&rows) });
+        }
+        Ok(rows)
+    }
+
+    /// Something was changed that the next list must show.
+    pub(super) fn forget(&self) {
+        self.changes.fetch_add(1, Atomic::Release);
+    }
+}
+
+impl Row {
+    fn of(queue: &Value<'_>) -> Self {
+        let number = |of: &[u8]| queue.get(of).and_then(Value::as_integer).unwrap_or_default();
+        let name = queue.get(b"name").and_then(Value::as_bytes).unwrap_or_default();
+        let name = String::from_utf8_lossy(name).into_owned();
+        Self {
+            id: number(b"id"),
+            messages: number(b"messages"),
+            bytes: number(b"bytes"),
+            oldest_ms: number(b"oldest_ms"),
+            plain: name.to_lowercase(),
+            name,
+        }
+    }
+
+    /// Which of two stands first. Of queues that are alike in a figure the younger does, so that turned round the elder does.
+    fn against(&self, other: &Self, sort: Sort) -> Ordering {
+        let younger = || other.id.cmp(&self.id);
+        match sort {
+            Sort::Id => self.id.cmp(&other.id),
+            Sort::Name => self.plain.cmp(&other.plain).then(self.id.cmp(&other.id)),
+            Sort::Messages => self.messages.cmp(&other.messages).then_with(younger),
+            Sort::Bytes => self.bytes.cmp(&other.bytes).then_with(younger),
+            Sort::OldestMs => self.oldest_ms.cmp(&other.oldest_ms).then_with(younger),
+        }
+    }
+}
+
+/// How many queues the search finds, and those of the page. Only what stands up to its end is sorted.
+pub(super) fn cut<'a>(rows: &'a [Row], page: &Page) -> (usize, Vec<&'a Row>) {
+    let search = page.search.to_lowercase();
+    let mut found: Vec<&Row> = rows.iter().filter(|row| row.plain.contains(&search)).collect();
+    let order = |a: &&Row, b: &&Row| {
+        let order = a.against(b, page.sort);
+        if page.descending { order.reverse() } else { order }
+    };
+    let total = found.len();
+    let end = page.offset.saturating_add(page.limit);
+    if end < total {
+        found.select_nth_unstable_by(end, order);
+        found.truncate(end);
+    }
+    found.sort_unstable_by(order);
+    found.drain(..page.offset.min(found.len()));
+    (total, found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(id: i64) -> Row {
+        let name = format!("Queue {id}");
+        Row { plain: name.to_lowercase(), name, id, messages: id % 7, bytes: -id, oldest_ms: 0 }
+    }
+
+    #[test]
+    fn pages_side_by_side_are_the_sorted_list() {
+        let rows: Vec<Row> = (1..=100).map(row).collect();
+        for sort in [Sort::Id, Sort::Name, Sort::Messages, Sort::Bytes, Sort::OldestMs] {
+            for descending in [false, true] {
+                let page = |offset, limit| {
+                    let page = Page { search: "UEUE".into(), sort, descending, offset, limit };
+                    cut(&rows, &page).1.into_iter().cloned().collect::<Vec<_>>()
+                };
+                let whole = page(0, 1000);
+                assert!(whole.is_sorted_by(|a, b| {
+                    let order = a.against(b, sort);
+                    order == if descending { Ordering::Greater } else { Ordering::Less }
+                }));
+                let pages: Vec<Row> = (0..100).step_by(9).flat_map(|offset| page(offset, 9)).collect();
+                assert_eq!(pages, whole);
+                assert_eq!(page(100, 9), [], "behind the last");
+            }
+        }
+    }
+
+    #[test]
+    fn a_search_counts_what_it_finds() {
+        let rows: Vec<Row> = (1..=100).map(row).collect();
+        let page = Page { search: "queue 9".into(), limit: 3, ..Page::default() };
+        let (total, found) = cut(&rows, &page);
+        assert_eq!((total, found.len(), found[0].id), (11, 3, 9));
+    }
+}

@@ -1,0 +1,134 @@
+//! A list in pieces: one answer to the client, several turns of the store.
+//!
+//! QLIST is one request with one answer, whatever the number of queues. Written in one go, 100,000 of them keep the store
+//! locked, or a call to the database under way, for as long as it takes, and everybody else waits. So a store answers the
+//! first [`LIST_PIECE`] queues. When a piece is full the network thread keeps it and lines the request up again for
+//! what stands behind it; others have their turn in between. The client gets one array.
+//!
+//! The price is that a long list is no picture of one moment: each queue is shown as it was at some time between the
+//! request and its answer, and one that is made or deleted meanwhile may stand in it or not. A copy of all queues taken
+//! at once would be a picture, and cost the lock that this is to save.
+//!
+//! Such a request travels alone in its bundle. A later piece may be refused (`BUSY`), and then nothing else of the
+//! connection may be taken back with it.
+
+use posthaste_wire::encode::Encoder;
+use posthaste_wire::operation::{LIST_PIECE, Operation};
+use posthaste_wire::reply::{Reply, Value, decode};
+
+use super::bundle::{Bundle, Request};
+use crate::queue::rules::Outcome;
+
+/// What there is of a list that is not whole.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    /// The queues as they were answered, without the arrays around them.
+    bytes: Vec<u8>,
+    queues: usize,
+}
+
+impl Bundle {
+    /// Takes in a piece of a list. True: the bundle is to be lined up again for the next one. False: it holds its answers.
+    pub fn lacks_pieces(&mut self) -> bool {
+        let [Request { operation: Operation::ListQueues { after }, outcome: Outcome::Ok, .. }] =
+            &mut *self.requests
+        else {
+            return false;
+        };
+        let Some((queues, last)) = extent(&self.answers) else { return false };
+        let is_last = queues < LIST_PIECE;
+        if is_last && self.pieces.queues == 0 {
+            return false;
+        }
+        let head = self.answers.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        self.pieces.queues += queues;
+        self.pieces.bytes.extend_from_slice(&self.answers[head..]);
+        *after = last.unwrap_or(*after);
+        self.unanswer();
+        if is_last {
+            let Pieces { bytes, queues } = std::mem::take(&mut self.pieces);
+            Encoder::new(&mut self.answers, self.protocol).array(queues);
+            self.answers.extend_from_slice(&bytes);
+            self.finish_one(Outcome::Ok);
+        }
+        !is_last
+    }
+}
+
+/// How many queues a piece holds, and the id of the last.
+fn extent(piece: &[u8]) -> Option<(usize, Option<u64>)> {
+    let Reply::Value(piece, _) = decode(piece) else { return None };
+    let queues = piece.parts();
+    let id = queues.last().and_then(|queue| queue.get(b"id")).and_then(Value::as_integer);
+    Some((queues.len(), id.map(i64::cast_unsigned)))
+}
+
+#[cfg(test)]
+mod tests {
+    use posthaste_wire::command::Kind;
+    use posthaste_wire::encode::Protocol;
+    use posthaste_wire::fault::{Fault, Word};
+
+    use super::*;
+    use crate::path::bundle::Address;
+    use crate::queue::answer::QueueView;
+
+    fn asked(protocol: Protocol) -> Bundle {
+        let mut bundle = Bundle::new(Address { thread: 0, slot: 0, client: 1 });
+        bundle.protocol = protocol;
+        bundle.requests.push(Request::new(Operation::ListQueues { after: 0 }, Kind::List, 0));
+        bundle
+    }
+
+    /// Answers like a store that has queues of these numbers.
+    fn answer(bundle: &mut Bundle, queues: &[u64]) {
+        let (ask, mut answer) = bundle.next_ask().expect("it is not answered");
+        let Operation::ListQueues { after } = *ask.operation else { panic!("a list") };
+        let piece: Vec<u64> = queues.iter().copied().filter(|id| *id > after).take(LIST_PIECE).collect();
+        answer.array(piece.len());
+        for id in piece {
+            let name = id.to_string();
+            let view = QueueView { name: name.as_bytes(), id, messages: 0, bytes: 0, oldest_ms: 0 };
+            answer.queue(&view, None);
+        }
+        bundle.finish_one(Outcome::Ok);
+    }
+
+    #[test]
+    fn a_list_is_whole_whatever_its_length() {
+        for protocol in [Protocol::Resp2, Protocol::Resp3] {
+            for len in [0, 1, LIST_PIECE - 1, LIST_PIECE, LIST_PIECE + 1, 3 * LIST_PIECE, 3 * LIST_PIECE + 7]
+            {
+                let queues: Vec<u64> = (1..=len as u64).map(|n| 3 * n).collect();
+                let mut bundle = asked(protocol);
+                let mut turns = 0;
+                while {
+                    answer(&mut bundle, &queues);
+                    turns += 1;
+                    bundle.lacks_pieces()
+                } {
+                    assert!(!bundle.is_done() && bundle.answers.is_empty(), "nothing is told yet");
+                }
+                assert_eq!(turns, len / LIST_PIECE + 1);
+                assert!(bundle.is_done());
+                assert_eq!(bundle.requests[0].answer_bytes as usize, bundle.answers.len());
+                let Reply::Value(list, used) = decode(&bundle.answers) else { panic!("one reply") };
+                assert_eq!(used, bundle.answers.len());
+                let id = |queue: &Value<'_>| queue.get(b"id").and_then(Value::as_integer);
+                let ids: Vec<u64> = list.parts().iter().filter_map(id).map(i64::cast_unsigned).collect();
+                assert_eq!(ids, queues);
+            }
+        }
+    }
+
+    #[test]
+    fn a_refusal_in_the_middle_is_the_answer() {
+        let queues: Vec<u64> = (1..=2 * LIST_PIECE as u64).collect();
+        let mut bundle = asked(Protocol::Resp3);
+        answer(&mut bundle, &queues);
+        assert!(bundle.lacks_pieces());
+        bundle.refuse_all(&Fault::new(Word::Busy, "the waiting line is full; try again"));
+        assert!(!bundle.lacks_pieces());
+        assert!(bundle.answers.starts_with(b"-BUSY"));
+    }
+}
