@@ -148,6 +148,13 @@ const CASES: &[(By, Cost)] = &[
         Seeks,
     ),
     (Resp(&[&["QREDRIVE", "grave"], &["QDELETE", "graved"], &["QDELETE", "grave"]]), Seeks),
+    (
+        Resp(&[&["QCREATE", "queue 8", "MAXMSGS", "100000"], &["SEND", "queue 8", "x"]]),
+        Stock("counts what the queue holds, once"),
+    ),
+    (Resp(&[&["SEND", "queue 8", "x"], &["SENDMANY", "queue 8", "x", "y"]]), Seeks),
+    (Sql("SELECT posthaste.send('account 7', 'queue 8', 'x')"), Seeks),
+    (Resp(&[&["SEND", "queue 8", "x", "DEDUP", "with limits"]]), Seeks),
     (Resp(&[&["QINFO", "queue 5"]]), Stock("counts what the queue holds")),
     (Resp(&[&["QLIST"]]), Stock("counts what every queue holds")),
     (Resp(&[&["QBROWSE", "queue 5", "COUNT", "5"]]), Stock("sorts what the queue holds")),

@@ -39,6 +39,7 @@ const MIGRATIONS: &[Migration] = &[
     migration(13, "pop_skip_locked", include_str!("../../../../../sql/0013_pop_skip_locked.sql")),
     migration(14, "sql_clients", include_str!("../../../../../sql/0014_sql_clients.sql")),
     migration(15, "lists", include_str!("../../../../../sql/0015_lists.sql")),
+    migration(16, "room", include_str!("../../../../../sql/0016_room.sql")),
 ];
 
 const fn migration(number: u32, name: &'static str, text: &'static str) -> Migration {

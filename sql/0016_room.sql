@@ -1,0 +1,332 @@
+-- Room: what may still be sent to a queue with limits, without counting it for every batch.
+--
+-- MAXMSGS and MAXBYTES ask how much a queue holds, and the database knows that only by counting. A kept count would have to be
+-- changed by whoever adds or takes a message: a row that all of them wait for, open transactions of SQL clients included.
+-- So what is kept is a bound that only senders move. When a queue is counted, the room it has left is written down; whoever sends takes his part
+-- of it, and whoever takes messages says nothing. The true room is never smaller than the one written down. While that
+-- suffices nothing is counted; when it does not, the queue is counted anew, so a refusal is always exact. A queue that
+-- holds half of what it may is counted once in half of what it may.
+--
+-- Batches send under the queue's row lock, one after the other. Each writes what it leaves as a further row of `room`,
+-- of which only the highest number is true. No row is updated, and the lookup is the first entry of an index read from
+-- its end, so dead rows that somebody's open transaction keeps are not walked.
+--
+-- What comes into a queue beside that lock (SQL clients, dead letters, redrive, --batch 1) is noted in `room_taken`, which
+-- waits for nobody; the next batch adds it up. Whoever has not committed when a queue is counted is not counted, as ever.
+--
+-- A small queue is counted in less time than this takes, and is.
+
+SET LOCAL search_path = posthaste;
+
+CREATE TABLE room (
+    queue_id bigint NOT NULL,
+    number bigint NOT NULL,
+    messages bigint NOT NULL,
+    bytes bigint NOT NULL,
+    PRIMARY KEY (queue_id, number)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+COMMENT ON TABLE room IS 'What may at least be sent to large queues with limits; of a queue the highest number is true.';
+
+CREATE TABLE room_taken (
+    queue_id bigint NOT NULL,
+    messages bigint NOT NULL,
+    bytes bigint NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+CREATE INDEX room_taken_by_queue ON room_taken (queue_id);
+COMMENT ON TABLE room_taken IS 'What came into such queues beside their lock, until the next batch takes it from their room.';
+
+CREATE FUNCTION room_from() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 200::bigint $$;
+COMMENT ON FUNCTION room_from() IS 'Messages from which on it costs less to keep the room of a queue than to count the queue for every batch.';
+
+CREATE FUNCTION room_of(queue bigint) RETURNS room LANGUAGE sql AS $$
+    SELECT * FROM room WHERE queue_id = queue ORDER BY number DESC LIMIT 1
+$$;
+COMMENT ON FUNCTION room_of(bigint) IS 'The room that is written down. Plan: room_pkey, backwards.';
+
+CREATE FUNCTION note_arrival(queue bigint, messages bigint, bytes bigint) RETURNS void LANGUAGE sql AS $$
+    INSERT INTO room_taken SELECT note_arrival.queue, note_arrival.messages, note_arrival.bytes
+        WHERE (SELECT number FROM room_of(note_arrival.queue)) IS NOT NULL
+$$;
+COMMENT ON FUNCTION note_arrival(bigint, bigint, bigint) IS
+'Takes what comes into a queue beside its lock from its room, if that is written down. Waits for nobody. Plan: as room_of.';
+
+CREATE FUNCTION write_room(queue bigint, new_number bigint, messages bigint, bytes bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM room WHERE queue_id = queue AND number >= new_number - 1;
+    INSERT INTO room VALUES (queue, new_number, messages, bytes);
+END $$;
+COMMENT ON FUNCTION write_room(bigint, bigint, bigint, bigint) IS
+'The room of a queue whose row is locked, in place of the one before. Plan: room_pkey.';
+
+CREATE OR REPLACE FUNCTION refused_for_room(op int, q queue, messages bigint, bytes bigint) RETURNS answer LANGUAGE plpgsql AS $$
+DECLARE
+    -- The queue that was looked at last in this transaction, what may still be sent to it, and the number of its room.
+    known bigint[] := string_to_array(nullif(current_setting('posthaste.room', true), ''), ' ');
+    -- The queue that this step has counted and found full; 0: none; nothing: it may have room again at any time.
+    counted text := current_setting('posthaste.full', true);
+    kept room;
+    held bigint;
+    refused answer;
+BEGIN
+    IF known[1] = q.id THEN
+        kept := ROW(q.id, known[4], known[2], known[3]);
+    ELSE
+        kept := room_of(q.id);
+        IF kept.number IS NOT NULL THEN
+            kept.number := kept.number + 1;
+            WITH taken AS (DELETE FROM room_taken t WHERE t.queue_id = q.id RETURNING t.messages, t.bytes)
+            SELECT kept.messages - coalesce(sum(t.messages), 0), kept.bytes - coalesce(sum(t.bytes), 0)
+                INTO kept.messages, kept.bytes FROM taken t;
+        END IF;
+    END IF;
+    IF (kept.queue_id IS NULL OR kept.messages < messages OR kept.bytes < bytes)
+        AND (known[1] = q.id AND counted = q.id::text) IS NOT TRUE THEN
+        -- Before the count, so that what arrives in between is taken from the room twice rather than never.
+        DELETE FROM room_taken t WHERE t.queue_id = q.id;
+        SELECT coalesce(q.messages_max - s.messages, 9223372036854775807), coalesce(q.bytes_max - s.bytes, 9223372036854775807),
+            s.messages INTO kept.messages, kept.bytes, held FROM stock(q.id) AS s;
+        IF kept.number IS NULL AND held >= room_from() THEN
+            kept.number := 1;
+        END IF;
+        IF counted <> '' THEN
+            PERFORM set_config('posthaste.full', q.id::text, true);
+        END IF;
+    END IF;
+    IF kept.messages < messages THEN
+        refused := refused(op, 'full_messages', q.messages_max);
+    ELSIF kept.bytes < bytes THEN
+        refused := refused(op, 'full_bytes', q.bytes_max);
+    ELSE
+        kept.messages := kept.messages - messages;
+        kept.bytes := kept.bytes - bytes;
+    END IF;
+    IF kept.number IS NOT NULL THEN
+        PERFORM write_room(q.id, kept.number, kept.messages, kept.bytes);
+    END IF;
+    PERFORM set_config('posthaste.room', concat_ws(' ', q.id, kept.messages, kept.bytes, kept.number), true);
+    RETURN refused;
+END $$;
+COMMENT ON FUNCTION refused_for_room(int, queue, bigint, bigint) IS
+'Null when so much may be sent to a queue with limits whose row is locked, else the refusal. Takes it from the room that is written down; counts what the queue holds when that does not suffice. Plan: as room_of, room_taken_by_queue; stock().';
+
+CREATE FUNCTION refused_beside(op int, q queue, messages bigint, bytes bigint) RETURNS answer LANGUAGE plpgsql AS $$
+DECLARE
+    known bigint[] := string_to_array(nullif(current_setting('posthaste.room', true), ''), ' ');
+    kept room;
+BEGIN
+    IF known[1] IS DISTINCT FROM q.id OR known[2] < messages OR known[3] < bytes THEN
+        kept := room_of(q.id);
+        IF kept.number IS NOT NULL THEN
+            SELECT kept.messages - coalesce(sum(t.messages), 0), kept.bytes - coalesce(sum(t.bytes), 0)
+                INTO kept.messages, kept.bytes FROM room_taken t WHERE t.queue_id = q.id;
+        END IF;
+        IF kept.number IS NULL OR kept.messages < messages OR kept.bytes < bytes THEN
+            SELECT coalesce(q.messages_max - s.messages, 9223372036854775807), coalesce(q.bytes_max - s.bytes, 9223372036854775807)
+                INTO kept.messages, kept.bytes FROM stock(q.id) AS s;
+        END IF;
+        IF kept.messages < messages THEN
+            RETURN refused(op, 'full_messages', q.messages_max);
+        ELSIF kept.bytes < bytes THEN
+            RETURN refused(op, 'full_bytes', q.bytes_max);
+        END IF;
+        known := ARRAY[q.id, kept.messages, kept.bytes];
+    END IF;
+    PERFORM note_arrival(q.id, messages, bytes);
+    PERFORM set_config('posthaste.room', concat_ws(' ', q.id, known[2] - messages, known[3] - bytes), true);
+    RETURN null;
+END $$;
+COMMENT ON FUNCTION refused_beside(int, queue, bigint, bigint) IS
+'The same for who sends without that lock, and so may overshoot together with others; counts but for many sends of a transaction once. Plan: as room_of, room_taken_by_queue; stock().';
+
+CREATE FUNCTION refusal_beside(op int, q queue, sender int, recipient text, messages bigint, bytes bigint) RETURNS answer
+LANGUAGE plpgsql AS $$
+DECLARE
+    unlimited queue := q;
+    refused answer;
+BEGIN
+    unlimited.messages_max := null;
+    unlimited.bytes_max := null;
+    refused := refusal(op, unlimited, sender, recipient, messages, bytes);
+    IF refused.kind IS NULL AND (q.messages_max IS NOT NULL OR q.bytes_max IS NOT NULL) THEN
+        refused := refused_beside(op, q, messages, bytes);
+    END IF;
+    RETURN refused;
+END $$;
+COMMENT ON FUNCTION refusal_beside(int, queue, int, text, bigint, bigint) IS
+'Why a message may not be sent, for who sends without the lock of the queue''s row. As refusal.';
+
+CREATE FUNCTION forget_room() RETURNS trigger LANGUAGE plpgsql SET search_path = posthaste, pg_temp AS $$
+BEGIN
+    DELETE FROM room WHERE queue_id = old.id;
+    DELETE FROM room_taken WHERE queue_id = old.id;
+    RETURN null;
+END $$;
+COMMENT ON FUNCTION forget_room() IS 'A queue with other limits has to be counted anew; one that is gone has no room. Plan: room_pkey, room_taken_by_queue.';
+
+CREATE TRIGGER forget_room_of_changed AFTER UPDATE OF messages_max, bytes_max ON queue
+    FOR EACH ROW EXECUTE FUNCTION forget_room();
+CREATE TRIGGER forget_room_of_gone AFTER DELETE ON queue
+    FOR EACH ROW WHEN (old.guarded) EXECUTE FUNCTION forget_room();
+
+-- Who sends and moves messages, as it was but for the room.
+
+CREATE OR REPLACE FUNCTION send_step_guarded(at_ms bigint, part smallint, ids bigint[], ops int[], queues int[], senders int[], recipients int[],
+    delays bigint[], ttls bigint[], priorities int[], headers bytea[], bodies bytea[]) RETURNS SETOF answer
+LANGUAGE plpgsql AS $$
+DECLARE
+    asked record;
+    q queue;
+BEGIN
+    -- Nothing is taken from a queue within this step, so one that has been counted and is full stays so.
+    PERFORM set_config('posthaste.full', '0', true);
+    FOR asked IN SELECT u.op, u.queue, u.sender, u.recipient, u.delay, u.ttl, u.priority, u.header,
+            array_agg(u.body ORDER BY u.at) AS bodies
+        FROM unnest(ops, queues, senders, recipients, delays, ttls, priorities, headers, bodies)
+            WITH ORDINALITY AS u(op, queue, sender, recipient, delay, ttl, priority, header, body, at)
+        GROUP BY u.op, u.queue, u.sender, u.recipient, u.delay, u.ttl, u.priority, u.header ORDER BY min(u.at)
+    LOOP
+        SELECT * INTO q FROM queue WHERE id = ids[asked.queue];
+        IF q.id IS NULL THEN
+            RETURN NEXT refused(asked.op, 'no_queue');
+        ELSIF cardinality(asked.bodies) > 1 THEN
+            RETURN QUERY SELECT * FROM send_all(asked.op, at_ms, part, asked.sender, q, asked.bodies);
+        ELSE
+            RETURN QUERY SELECT * FROM send_one(asked.op, at_ms, part, asked.sender, q, asked.bodies[1],
+                (SELECT name FROM account WHERE id = asked.recipient), asked.header, asked.delay, asked.ttl,
+                asked.priority, null);
+        END IF;
+    END LOOP;
+    PERFORM set_config('posthaste.full', '', true);
+END $$;
+
+CREATE OR REPLACE FUNCTION give_back(m message, at_ms bigint, delay_ms bigint, why text) RETURNS SETOF answer LANGUAGE plpgsql AS $$
+DECLARE
+    home queue;
+    grave bigint;
+BEGIN
+    IF m.expires_ms <= at_ms THEN
+        DELETE FROM message WHERE ring = 2 AND id = m.id;
+        RETURN;
+    END IF;
+    SELECT * INTO home FROM queue WHERE id = m.queue_id;
+    IF m.deliveries >= home.dead_after THEN
+        SELECT id INTO grave FROM queue WHERE name = home.dead_letter FOR KEY SHARE SKIP LOCKED;
+    END IF;
+    IF grave IS NOT NULL THEN
+        UPDATE message SET queue_id = grave, due_ms = null, holder_id = null, receipt = null,
+            first_queue = coalesce(first_queue, home.name), reason = why WHERE ring = 2 AND id = m.id;
+        PERFORM note_arrival(grave, 1, octet_length(m.body));
+        RETURN NEXT available(grave, m.sender_id, m.recipient_id);
+    ELSE
+        UPDATE message SET due_ms = CASE WHEN delay_ms > 0 THEN least(at_ms + delay_ms, expires_ms) END,
+            holder_id = null, receipt = null WHERE ring = 2 AND id = m.id;
+        IF delay_ms = 0 THEN
+            RETURN NEXT available(m.queue_id, m.sender_id, m.recipient_id);
+        END IF;
+    END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION redrive(op int, from_queue bigint, to_queue bigint) RETURNS SETOF answer LANGUAGE plpgsql AS $$
+DECLARE
+    letter record;
+    target bigint;
+    moved bigint := 0;
+    -- Two seeks, for no index holds both the ready and the delayed ones of a queue.
+    letters bigint[] := ARRAY(
+        SELECT id FROM message WHERE ring = 2 AND queue_id = from_queue AND due_ms IS NULL AND first_queue IS NOT NULL
+        UNION ALL
+        SELECT id FROM message WHERE ring = 2 AND queue_id = from_queue AND due_ms IS NOT NULL AND holder_id IS NULL
+            AND first_queue IS NOT NULL);
+BEGIN
+    FOR letter IN SELECT id, sender_id, recipient_id, first_queue, octet_length(body) AS bytes FROM message
+        WHERE ring = 2 AND id = ANY(letters) AND queue_id = from_queue AND holder_id IS NULL AND first_queue IS NOT NULL
+        ORDER BY id FOR UPDATE SKIP LOCKED
+    LOOP
+        target := to_queue;
+        IF target IS NULL THEN
+            SELECT id INTO target FROM queue WHERE name = letter.first_queue FOR KEY SHARE SKIP LOCKED;
+            CONTINUE WHEN target IS NULL;
+        END IF;
+        UPDATE message SET queue_id = target, deliveries = 0, due_ms = null, first_queue = null, reason = null
+            WHERE ring = 2 AND id = letter.id;
+        moved := moved + 1;
+        PERFORM note_arrival(target, 1, letter.bytes);
+        RETURN NEXT available(target, letter.sender_id, letter.recipient_id);
+    END LOOP;
+    RETURN NEXT numbered(op, moved);
+END $$;
+
+CREATE OR REPLACE FUNCTION send_single(given_ms bigint, op int, sender int, queue_name text, recipient int, content bytea)
+RETURNS SETOF answer LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+DECLARE
+    at_ms bigint := coalesce(given_ms, now_ms());
+    q queue;
+    why answer;
+BEGIN
+    SELECT * INTO q FROM queue WHERE name = queue_name FOR KEY SHARE;
+    IF q.id IS NULL THEN
+        RETURN NEXT refused(op, 'no_queue');
+        RETURN;
+    END IF;
+    IF q.guarded THEN
+        why := refusal_beside(op, q, sender, (SELECT name FROM account WHERE id = recipient), 1, octet_length(content));
+        IF why.kind IS NOT NULL THEN
+            RETURN NEXT why;
+            RETURN;
+        END IF;
+    END IF;
+    RETURN NEXT ROW(op, 'i', put(at_ms, 2::smallint, sender, recipient, q, content, null, 0, null, 0), q.id,
+        null, null, null, null, null, null, null, null, null, null, null, null, null)::answer;
+END $$;
+
+CREATE OR REPLACE FUNCTION send(sender text, queue text, body bytea, recipient text DEFAULT null) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+DECLARE
+    q queue;
+    from_id int;
+    refused answer;
+    copies int[] := '{0}';
+    copy int;
+    number bigint;
+BEGIN
+    PERFORM check_name('sender', sender);
+    PERFORM check_name('recipient', recipient) WHERE recipient <> '*';
+    IF body IS NULL THEN
+        PERFORM refuse('PHBAD', 'a message has a body', 'Send an empty one rather than null.');
+    END IF;
+    number := find_queue(queue);
+    SELECT * INTO q FROM posthaste.queue WHERE id = number FOR KEY SHARE;
+    IF q.id IS NULL THEN
+        PERFORM refuse('PHNOQ', format('queue ''%s'' was deleted just now', queue), 'Create it with posthaste.create_queue.');
+    END IF;
+    from_id := introduce(sender);
+    IF recipient = '*' THEN
+        copies := ARRAY(SELECT id FROM account WHERE known AND id <> from_id ORDER BY id);
+    END IF;
+    -- The rules know no newcomers, so whether one sends to itself is seen here.
+    IF q.forbid_self AND recipient = sender THEN
+        refused := refused(null, 'forbidden_self');
+    ELSIF q.guarded THEN
+        refused := refusal_beside(null, q, from_id, recipient, cardinality(copies),
+            cardinality(copies)::bigint * octet_length(body));
+    END IF;
+    IF refused.kind IS NOT NULL THEN
+        PERFORM refuse_as(refused, queue, recipient);
+    END IF;
+    IF recipient <> '*' THEN
+        copies := ARRAY[introduce(recipient)];
+    END IF;
+    FOREACH copy IN ARRAY copies LOOP
+        number := put(now_ms(), 2::smallint, from_id, copy, q, body, null, 0, null, 0);
+        PERFORM announce_later(q.id, from_id, copy);
+    END LOOP;
+    RETURN CASE WHEN recipient = '*' THEN cardinality(copies) ELSE number END;
+END $$;
+
+REVOKE EXECUTE ON FUNCTION room_from(), room_of(bigint), note_arrival(bigint, bigint, bigint),
+    write_room(bigint, bigint, bigint, bigint), refused_beside(int, queue, bigint, bigint),
+    refusal_beside(int, queue, int, text, bigint, bigint), forget_room() FROM PUBLIC;

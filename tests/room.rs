@@ -1,0 +1,172 @@
+//! Limits of large queues over PostgreSQL, which are kept by what is written down of their room: exact to the message,
+//! whichever way messages come and go.
+
+#[path = "support/client.rs"]
+mod client;
+#[path = "support/postgres.rs"]
+mod postgres;
+#[path = "support/mod.rs"]
+mod support;
+
+use client::{Answer, Client};
+use postgres::shared;
+use support::Server;
+
+/// More than what is simply counted for every batch.
+const LIMIT: i64 = 300;
+
+/// A queue `q` with limits, in a database of its own.
+struct Place {
+    database: String,
+    server: Server,
+    client: Client,
+}
+
+impl Place {
+    fn new(options: &[&str]) -> Self {
+        let database = shared().create_database();
+        let server = Server::start(&shared().url(&database), &[]);
+        let client = Client::login(server.addr(), "ann").expect("a login");
+        let mut place = Self { database, server, client };
+        place.ask(&[&["QCREATE", "q"], options].concat());
+        place
+    }
+
+    fn ask(&mut self, words: &[&str]) -> Answer {
+        self.client.ask(words).expect("an answer")
+    }
+
+    fn sql(&self, sql: &str) -> String {
+        shared().psql(&self.database, sql)
+    }
+
+    /// Sends until the queue is full; how many were taken.
+    fn fill(&mut self) -> i64 {
+        let mut taken = 0;
+        loop {
+            match self.ask(&["SEND", "q", "four"]) {
+                Answer::Integer(_) => taken += 1,
+                Answer::Error(why) if why.starts_with("FULL") => return taken,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// What QINFO counts.
+    fn messages(&mut self) -> i64 {
+        match self.ask(&["QINFO", "q"]).get("messages") {
+            Some(Answer::Integer(count)) => *count,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Sends until it is full: exactly as many as there was room for.
+    fn fills_up(&mut self) {
+        let room = LIMIT - self.messages();
+        assert_eq!(self.fill(), room);
+        assert_eq!(self.messages(), LIMIT);
+    }
+}
+
+#[test]
+fn a_large_queue_takes_exactly_what_its_limits_allow() {
+    for limit in [["MAXMSGS", "300"], ["MAXBYTES", "1200"]] {
+        let mut place = Place::new(&limit);
+        place.fills_up();
+        assert_ne!(place.sql("SELECT count(*) FROM posthaste.room"), "0", "room is written down");
+        for popped in [1, 7, 250] {
+            for _ in 0..popped {
+                place.ask(&["POP", "QUEUE", "q"]);
+            }
+            assert_eq!(place.fill(), popped, "room for what has gone, and no more");
+        }
+        place.ask(&["QPURGE", "q"]);
+        place.fills_up();
+        assert!(
+            matches!(place.ask(&["SENDMANY", "q", "a", "b"]), Answer::Error(why) if why.starts_with("FULL"))
+        );
+        place.ask(&["POP", "QUEUE", "q", "COUNT", "2"]);
+        assert_eq!(place.ask(&["SENDMANY", "q", "four", "four"]).list().len(), 2);
+        assert_eq!(place.messages(), LIMIT);
+    }
+}
+
+#[test]
+fn room_in_the_middle_of_a_pipeline_is_used() {
+    let mut place = Place::new(&["MAXMSGS", "300"]);
+    place.fills_up();
+    let asked: [&[&str]; 5] =
+        [&["SEND", "q", "x"], &["POP", "QUEUE", "q"], &["SEND", "q", "x"], &["SEND", "q", "x"], &["PING"]];
+    for words in asked {
+        place.client.send(words).expect("it is connected");
+    }
+    let mut answer = || place.client.answer().expect("an answer");
+    assert!(matches!(answer(), Answer::Error(_)), "it was full");
+    assert!(matches!(answer(), Answer::List(_)));
+    assert!(matches!(answer(), Answer::Integer(_)), "the popped one's place");
+    assert!(matches!(answer(), Answer::Error(_)), "it is full again");
+    assert!(matches!(answer(), Answer::Text(_)));
+}
+
+#[test]
+fn what_comes_beside_the_batches_takes_its_room() {
+    let mut place = Place::new(&["MAXMSGS", "300"]);
+    for _ in 0..260 {
+        place.ask(&["SEND", "q", "x"]);
+    }
+    place.sql("SELECT posthaste.send('shop', 'q', 'x') FROM generate_series(1, 5)");
+    place.ask(&["QCREATE", "work", "DEADLETTER", "q", "AFTER", "1"]);
+    for _ in 0..4 {
+        place.ask(&["SEND", "work", "x"]);
+        let leased = place.ask(&["POP", "QUEUE", "work", "LEASE", "60000"]);
+        let receipt = leased.get("receipt").and_then(Answer::text).expect("a receipt").to_owned();
+        assert_eq!(place.ask(&["NACK", &receipt]), Answer::Integer(1));
+    }
+    assert_eq!(place.messages(), 269);
+    place.fills_up();
+    let refused = shared().try_psql(&place.database, "SELECT posthaste.send('shop', 'q', 'x')");
+    assert!(refused.is_err_and(|why| why.contains("MAXMSGS")), "an SQL client finds it full too");
+    assert_eq!(place.messages(), LIMIT);
+    assert_eq!(place.ask(&["QREDRIVE", "q", "work"]), Answer::Integer(4));
+    place.fills_up();
+    place.ask(&["POP", "QUEUE", "q", "COUNT", "10"]);
+    place.sql("SELECT posthaste.send('shop', 'q', 'x') FROM generate_series(1, 3)");
+    place.fills_up();
+}
+
+#[test]
+fn other_limits_are_another_room_and_a_deleted_queue_has_none() {
+    let mut place = Place::new(&["MAXMSGS", "250"]);
+    assert_eq!(place.fill(), 250);
+    place.ask(&["QCREATE", "q", "MAXMSGS", "300"]);
+    place.fills_up();
+    place.ask(&["QCREATE", "q", "MAXBYTES", "1000000"]);
+    assert!(matches!(place.ask(&["SEND", "q", "x"]), Answer::Integer(_)));
+    place.ask(&["QCREATE", "q", "MAXMSGS", "300"]);
+    assert_eq!(place.fill(), 0, "it holds more than it may now");
+    assert_eq!(place.ask(&["QDELETE", "q"]), Answer::Integer(301));
+    let left = "SELECT count(*) FROM posthaste.room, posthaste.room_taken";
+    assert_eq!(place.sql(left), "0");
+    assert_eq!(place.sql("SELECT count(*) FROM posthaste.room"), "0");
+}
+
+#[test]
+fn senders_side_by_side_fill_it_to_the_limit_and_not_beyond() {
+    let mut place = Place::new(&["MAXMSGS", "300"]);
+    let addr = place.server.addr();
+    let taken: i64 = std::thread::scope(|scope| {
+        let senders: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(move || {
+                    let mut client = Client::connect(addr).expect("a connection");
+                    let sent = (0..150)
+                        .filter(|_| matches!(client.ask(&["SEND", "q", "four"]), Ok(Answer::Integer(_))));
+                    sent.count() as i64
+                })
+            })
+            .collect();
+        senders.into_iter().map(|sender| sender.join().expect("it runs")).sum()
+    });
+    assert_eq!(taken, LIMIT);
+    assert_eq!(place.messages(), LIMIT);
+}
