@@ -145,4 +145,5 @@ def test_the_experiments_that_come_along_are_sound(path: Path) -> None:
     experiment = load(path)
     assert check_parts(experiment, program()) == []
     assert check_parts(experiment.quickly(), program()) == []
-    assert experiment.claims
+    # Figures of trials decide each of them, but where it is about the model: then `validate` does.
+    assert bool(experiment.claims) != ("posthaste-lab validate says" in experiment.hypothesis)
