@@ -192,10 +192,15 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         }
     }
 
-    /// First requests: at once, or spread over the think time so that the clients do not march in step.
+    /// First requests: each client's at once and in one write, as all that follow; or spread over the think time so
+    /// that the clients do not march in step.
     fn begin(&mut self, pipeline: usize) {
         let now = self.floor.clock.now();
         if self.arrivals.is_some() {
+            return;
+        }
+        if self.floor.think.is_none() {
+            (0..self.connections.len()).for_each(|i| self.send(i, pipeline, now, now));
             return;
         }
         let think = nanos(self.floor.think.mean);
@@ -292,7 +297,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             && wake <= now
         {
             self.thinkers.pop();
-            self.send(i, wake, now);
+            self.send(i, 1, wake, now);
         }
         while let Some(arrivals) = &mut self.arrivals
             && arrivals.next() <= now
@@ -301,17 +306,17 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             arrivals.advance();
             let i = self.next_in_turn();
             self.connections[i].client.arrival(at);
-            self.send(i, at, now);
+            self.send(i, 1, at, now);
         }
     }
 
-    /// Sends a client's request that was due at `due`, if the client is free.
-    fn send(&mut self, i: usize, due: u64, now: u64) {
+    /// Sends up to `requests` of a client that were due at `due`, as far as it is free.
+    fn send(&mut self, i: usize, requests: usize, due: u64, now: u64) {
         if let Some(watch) = &mut self.instruments.watch {
             watch.look();
         }
         let connection = &mut self.connections[i];
-        if connection.issue(1, now, &mut self.instruments) {
+        if connection.issue(requests, now, &mut self.instruments) {
             if self.stage == Stage::Measure {
                 self.late.saturating_record(now.saturating_sub(due).max(1));
             }

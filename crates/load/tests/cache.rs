@@ -2,6 +2,10 @@
 
 mod memcached;
 
+use std::io::Read as _;
+use std::net::TcpListener;
+use std::thread;
+
 use clap::Parser;
 use memcached::{Memcached, Mutant, serve};
 use posthaste_load::{CacheBench, LoadError, run};
@@ -135,6 +139,25 @@ fn every_broken_promise_is_found() {
         assert!(check.first_violations.iter().any(|v| v.contains(about)), "{mutant:?}: {report}");
         assert!(matches!(report.verdict(), Err(LoadError::Failed(_))));
     }
+}
+
+#[test]
+fn the_first_requests_of_a_pipeline_leave_together() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let server = thread::spawn(move || {
+        let (mut peer, _) = listener.accept().expect("a client");
+        let mut bytes = vec![0; 64 * 1024];
+        let length = peer.read(&mut bytes).expect("requests");
+        bytes.truncate(length);
+        bytes
+    });
+    let words = format!("--connect {address} --clients 1 --pipeline 8 --requests 8 --value-bytes 4");
+    // The server breaks off, which the report says; what counts here is what it has read until then.
+    run(bench(&words)).expect("a report").verdict().expect_err("it broke off");
+    let first = server.join().expect("bytes");
+    let requests = |verb: &[u8]| first.windows(verb.len()).filter(|bytes| *bytes == verb).count();
+    assert_eq!((requests(b"set key-"), requests(b"get key-")), (4, 4), "{}", String::from_utf8_lossy(&first));
 }
 
 #[test]

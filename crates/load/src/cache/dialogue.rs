@@ -120,12 +120,12 @@ pub struct Asked {
 }
 
 impl CacheDialogue {
-    /// The talk of client `client`, counted from 1.
+    /// The talk of client `client`, counted from 1, that keeps `pipeline` requests under way.
     #[must_use]
-    pub fn new(recipe: &Recipe, seed: u64, client: u32) -> Self {
+    pub fn new(recipe: &Recipe, seed: u64, client: u32, pipeline: u32) -> Self {
         // Golden-ratio steps keep the streams of neighboring clients and seeds apart.
         let mixed = seed.wrapping_add(u64::from(client).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let place = u64::from(client - 1) % recipe.cycle.requests();
+        let place = recipe.cycle.begin(client, pipeline);
         let chooser = Chooser::new(&recipe.space, recipe.distribution);
         Self { client, rng: Rng::with_seed(mixed), chooser, place, writes: 0, keys: VecDeque::new() }
     }
@@ -249,7 +249,7 @@ mod tests {
     }
 
     fn ask(desk: &mut Desk) -> (CacheDialogue, Asked, Vec<u8>) {
-        let mut dialogue = CacheDialogue::new(&desk.recipe, 1, 1);
+        let mut dialogue = CacheDialogue::new(&desk.recipe, 1, 1, 1);
         let mut out = Vec::new();
         let asked = dialogue.ask(desk, &mut out).expect("always one");
         (dialogue, asked, out)

@@ -121,7 +121,7 @@ impl Bench for CacheBench {
     ) -> Result<(BlockingStream, CacheDialogue), LoadError> {
         let stream =
             server.connect().map_err(|source| LoadError::Connect { address: server.to_string(), source })?;
-        Ok((stream, CacheDialogue::new(recipe, self.run.seed, number)))
+        Ok((stream, CacheDialogue::new(recipe, self.run.seed, number, self.run.pipeline)))
     }
 
     fn shared(&self, recipe: &Arc<Recipe>) -> Desk {
