@@ -26,6 +26,13 @@ pub(crate) fn describe(options: &Options) -> Vec<(&'static str, String)> {
         ("memcached", version("memcached", "memcached", "--version")),
         ("twemproxy", version("nutcracker", "nutcracker", "--version")),
         (
+            "memtier_benchmark",
+            options.memtier.as_ref().map_or_else(
+                || version("memtier_benchmark", "memtier-benchmark", "--version"),
+                |program| version_of(program, "--version"),
+            ),
+        ),
+        (
             "memcached's proxy",
             options
                 .memcached_proxy

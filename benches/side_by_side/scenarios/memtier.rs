@@ -15,28 +15,72 @@ use crate::scenarios::{in_turn, no_figures, ratio_cell};
 use crate::statistics::Spread;
 use crate::{Result, cpu, interrupt};
 
-/// Clients, requests in flight of each, bytes of a value, keys of a get.
-const CELLS: [(u64, u64, u64, u64); 7] = [
-    (1, 1, 1024, 1),
-    (64, 1, 1024, 1),
-    (1024, 1, 1024, 1),
-    (64, 1, 32, 1),
-    (64, 16, 32, 1),
-    (64, 16, 1024, 1),
-    (64, 1, 1024, 9),
+/// One load, and what it is put on.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    against: Against,
+    clients: u64,
+    /// Requests in flight of each client.
+    pipeline: u64,
+    /// Of a value.
+    bytes: u64,
+    /// Of a get.
+    keys: u64,
+}
+
+/// What both generators load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Against {
+    Memcached,
+    /// The cache tier with fixed answers: a server that does next to nothing, so that the generator sets the pace.
+    Mock,
+}
+
+const CELLS: [Load; 12] = [
+    Load { against: Against::Memcached, clients: 1, pipeline: 1, bytes: 1024, keys: 1 },
+    Load { against: Against::Memcached, clients: 64, pipeline: 1, bytes: 1024, keys: 1 },
+    Load { against: Against::Memcached, clients: 1024, pipeline: 1, bytes: 1024, keys: 1 },
+    Load { against: Against::Memcached, clients: 64, pipeline: 1, bytes: 32, keys: 1 },
+    Load { against: Against::Memcached, clients: 64, pipeline: 16, bytes: 32, keys: 1 },
+    Load { against: Against::Memcached, clients: 64, pipeline: 16, bytes: 1024, keys: 1 },
+    Load { against: Against::Memcached, clients: 64, pipeline: 1, bytes: 1024, keys: 9 },
+    Load { against: Against::Mock, clients: 1, pipeline: 1, bytes: MOCK_BYTES, keys: 1 },
+    Load { against: Against::Mock, clients: 64, pipeline: 1, bytes: MOCK_BYTES, keys: 1 },
+    Load { against: Against::Mock, clients: 1024, pipeline: 1, bytes: MOCK_BYTES, keys: 1 },
+    Load { against: Against::Mock, clients: 64, pipeline: 16, bytes: MOCK_BYTES, keys: 1 },
+    Load { against: Against::Mock, clients: 64, pipeline: 64, bytes: MOCK_BYTES, keys: 1 },
 ];
+/// Of every value that the mock tier answers with.
+const MOCK_BYTES: u64 = 32;
 const KEYS: &str = "--key-prefix key- --key-minimum 1 --key-maximum 10000 --key-pattern R:R";
 const OURS: usize = 0;
 const THEIRS: usize = 1;
 const NAMES: [&str; 2] = ["posthaste bench cache", "memtier_benchmark"];
 
 const HOW: &str = "Both load generators are given the same words (`-c N -t 1 -n REQUESTS --ratio 1:1 -d BYTES` and so on) and \
-    put the same number of requests, half sets, half gets, on the same memcached (one thread, 10,000 keys, filled \
-    before), over TCP on the loopback, in turn. CPU is user and system time of the load generator's process from its \
-    start to its end, connecting included, for each request. With keys 9, a turn is nine sets and one get of nine keys.";
+    put the same number of requests, half sets, half gets, on the same server, over TCP on the loopback, in turn: on \
+    memcached (one thread, 10,000 keys, filled before), and on `posthaste cache --mock 32 --threads 1`, which answers without \
+    looking anything up, so that the rate is the highest that generator and sockets allow. CPU is user and system time of \
+    the load generator's process from its start to its end, connecting included, for each request. With keys 9, a turn is \
+    nine sets and one get of nine keys.";
 
 const HEAD: [&str; 6] =
     ["load", "generator", "CPU us/request", "posthaste / it", "requests per second", "posthaste / it"];
+
+impl Load {
+    fn name(self) -> String {
+        let Self { against, clients, pipeline, bytes, keys } = self;
+        let against = if against == Against::Mock { "mock tier" } else { "memcached" };
+        let keys = if keys > 1 { format!(", keys {keys}") } else { String::new() };
+        format!("{against}, clients {clients}, pipeline {pipeline}, {bytes} bytes{keys}")
+    }
+
+    /// Requests of each client. A single client waits for every answer, so it takes longer for fewer.
+    fn requests_each(self, quick: bool) -> u64 {
+        let all = if self.clients == 1 { 40_000 } else { 400_000 } * self.pipeline.min(4);
+        (all / if quick { 10 } else { 1 } / self.clients).max(20)
+    }
+}
 
 /// One run of one generator.
 #[derive(Clone, Copy, Debug)]
@@ -67,12 +111,14 @@ pub(crate) fn run(options: &Options) -> Result<Section> {
         Generator { program: theirs, words: &[] },
     ];
     let dir = directory(&options.dir)?;
-    let (_server, address) = memcached::start(dir.path())?;
-    fill(address)?;
+    let (_server, memcached) = memcached::start(dir.path())?;
+    fill(memcached)?;
+    let mock = posthaste::start_cache(&options.dir, None, &[], &["--mock", &MOCK_BYTES.to_string()])?;
     let mut figures = no_figures(CELLS.len(), generators.len());
     for round in 0..options.rounds() {
         for (cell, &load) in CELLS.iter().enumerate() {
-            eprintln!("round {}: {}", round + 1, name(load));
+            eprintln!("round {}: {}", round + 1, load.name());
+            let address = if load.against == Against::Mock { mock.address } else { memcached };
             for subject in in_turn(generators.len(), round) {
                 let figure = measure(&generators[subject], address, load, options.quick, dir.path())?;
                 figures[cell][subject].push(figure);
@@ -83,11 +129,6 @@ pub(crate) fn run(options: &Options) -> Result<Section> {
         tell(load, subjects, &mut section);
     }
     Ok(section)
-}
-
-fn name((clients, pipeline, bytes, keys): (u64, u64, u64, u64)) -> String {
-    let keys = if keys > 1 { format!(", keys {keys}") } else { String::new() };
-    format!("clients {clients}, pipeline {pipeline}, {bytes} bytes{keys}")
 }
 
 /// Every key with a value as long as the longest that will be read.
@@ -101,14 +142,13 @@ fn fill(address: SocketAddr) -> Result<()> {
 fn measure(
     generator: &Generator,
     address: SocketAddr,
-    (clients, pipeline, bytes, keys): (u64, u64, u64, u64),
+    load: Load,
     quick: bool,
     dir: &Path,
 ) -> Result<Figure> {
     interrupt::check()?;
-    // A single client waits for every answer, so it takes longer for fewer.
-    let requests = if clients == 1 { 40_000 } else { 400_000 } * pipeline.min(4) / if quick { 10 } else { 1 };
-    let each = (requests / clients).max(20);
+    let Load { clients, pipeline, bytes, keys, .. } = load;
+    let each = load.requests_each(quick);
     let json = dir.join("summary.json");
     let _ = fs::remove_file(&json);
     let mut command: Command = command(&generator.program, &As::Me);
@@ -135,14 +175,14 @@ fn measure(
     Ok(Figure { cpu_us: used.as_secs_f64() * 1e6 / (each * clients) as f64, per_s })
 }
 
-fn tell(load: (u64, u64, u64, u64), subjects: &[Vec<Figure>], section: &mut Section) {
+fn tell(load: Load, subjects: &[Vec<Figure>], section: &mut Section) {
     let of =
         |subject: usize, which: fn(&Figure) -> f64| subjects[subject].iter().map(which).collect::<Vec<_>>();
     let cpu: fn(&Figure) -> f64 = |figure| figure.cpu_us;
     let per_s: fn(&Figure) -> f64 = |figure| figure.per_s;
     for (subject, name_of) in NAMES.iter().enumerate() {
         section.row(vec![
-            name(load),
+            load.name(),
             (*name_of).into(),
             Spread::of(of(subject, cpu)).map_or("-".into(), ratio),
             ratio_cell(&of(OURS, cpu), &of(subject, cpu)),
@@ -151,7 +191,7 @@ fn tell(load: (u64, u64, u64, u64), subjects: &[Vec<Figure>], section: &mut Sect
         ]);
     }
     let spread = Spread::of_ratios(&of(OURS, cpu), &of(THEIRS, cpu));
-    section.target(format!("CPU, posthaste / memtier, {}", name(load)), Bound::AtMost(1.0), spread);
+    section.target(format!("CPU, posthaste / memtier, {}", load.name()), Bound::AtMost(1.0), spread);
     let spread = Spread::of_ratios(&of(OURS, per_s), &of(THEIRS, per_s));
-    section.target(format!("rate, posthaste / memtier, {}", name(load)), Bound::AtLeast(1.0), spread);
+    section.target(format!("rate, posthaste / memtier, {}", load.name()), Bound::AtLeast(1.0), spread);
 }
