@@ -77,9 +77,32 @@ pub(super) fn pass(input: &[u8], depth: usize) -> Scanned<'_, Item<'_>> {
 fn pass_all(input: &[u8], count: usize, depth: usize) -> Result<usize, Stop> {
     let mut used = 0;
     for left in (0..count).rev() {
-        used += pass(&input[used..], depth).map_err(|stop| stop.before(left))?.1;
+        let rest = &input[used..];
+        used += match short_blob(rest) {
+            Some(len) => len,
+            None => pass(rest, depth).map_err(|stop| stop.before(left))?.1,
+        };
     }
     Ok(used)
+}
+
+/// The length of a whole `$` value of less than a thousand bytes, which is what most parts of replies are, found without
+/// building anything. Whatever else there is, is for [`head`] to judge.
+fn short_blob(input: &[u8]) -> Option<usize> {
+    let (b'$', digits) = input.split_first()? else { return None };
+    let mut len = 0;
+    for (place, &byte) in digits.iter().enumerate().take(4) {
+        match byte {
+            b'0'..=b'9' if place < 3 => len = 10 * len + usize::from(byte - b'0'),
+            b'\r' if place > 0 => {
+                let body = &digits[place + 1..];
+                let whole = body.first() == Some(&b'\n') && body.get(len + 1..len + 3) == Some(b"\r\n");
+                return whole.then_some(place + len + 5);
+            }
+            _ => return None,
+        }
+    }
+    None
 }
 
 /// A scalar or a head; attributes before it are passed over, for no client of ours asks for any.
