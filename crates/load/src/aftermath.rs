@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use crate::bench::{Bench, Played, Settled};
 use crate::cpu::CpuTime;
 use crate::dialogue::Dialogue;
-use crate::report::{Generator, InteractiveLaw, KindReport, Middleware, Report, Response};
+use crate::report::{Generator, InteractiveLaw, KindReport, Middleware, Report, Response, legible};
 use crate::run_options::RunOptions;
 use crate::tally::{Tally, Window, histogram};
 use crate::worker::Harvest;
@@ -107,7 +107,9 @@ pub(crate) fn report<B: Bench>(
     let requests = total.counts.served() + total.counts.errors;
     let law = InteractiveLaw::of(options, &all, &gathered.late);
     let middleware = middleware_per_s.map(|counted| Middleware::of(counted, &all));
-    let invalid_because = doubts(options, &gathered, &all, requests);
+    let mut invalid_because = doubts_of_generator(&gathered, &all);
+    let bottleneck = !invalid_because.is_empty();
+    invalid_because.extend(doubts_of_run(options, &gathered, requests));
     Report {
         version: env!("CARGO_PKG_VERSION"),
         seed: options.seed,
@@ -134,6 +136,7 @@ pub(crate) fn report<B: Bench>(
             turn_max_us: gathered.turn_max as f64 / 1e3,
             late_p99_us: gathered.late.value_at_quantile(0.99) as f64 / 1e3,
             late_max_us: gathered.late.max() as f64 / 1e3,
+            bottleneck,
         },
         connections_lost: gathered.connections_lost,
         unanswered: gathered.unanswered,
@@ -148,8 +151,8 @@ pub(crate) fn report<B: Bench>(
     }
 }
 
-/// Why the figures might not speak of the server.
-fn doubts(bench: &RunOptions, gathered: &Gathered, all: &KindReport, requests: u64) -> Vec<String> {
+/// Whether the generator was the bottleneck, and why one might think so.
+fn doubts_of_generator(gathered: &Gathered, all: &KindReport) -> Vec<String> {
     let mut doubts = Vec::new();
     let late_us = gathered.late.value_at_quantile(0.99) as f64 / 1e3;
     if gathered.late.len() >= LATE_COUNT_MIN
@@ -160,19 +163,28 @@ fn doubts(bench: &RunOptions, gathered: &Gathered, all: &KindReport, requests: u
              use more --threads, or another machine"
         ));
     }
+    if gathered.utilization_max > UTILIZATION_MAX {
+        doubts.push(format!(
+            "a thread of the load generator was busy {:.0} % of the time: use more --threads, or another machine",
+            gathered.utilization_max * 100.0
+        ));
+    }
+    doubts
+}
+
+/// What else there is to be said against the figures.
+fn doubts_of_run(bench: &RunOptions, gathered: &Gathered, requests: u64) -> Vec<String> {
+    let mut doubts = Vec::new();
     if let Some(rate) = bench.total_rate()
         && gathered.behind as f64 > rate * BEHIND_S_MAX
     {
         doubts.push(format!(
             "{} requests were due and could not be sent because earlier ones were not answered: the server does not \
-             keep up with {rate} requests per second, or --clients {} with --pipeline {} are too few",
-            gathered.behind, bench.clients, bench.pipeline
-        ));
-    }
-    if gathered.utilization_max > UTILIZATION_MAX {
-        doubts.push(format!(
-            "a thread of the load generator was busy {:.0} % of the time: use more --threads, or another machine",
-            gathered.utilization_max * 100.0
+             keep up with {} requests per second, or --clients {} with --pipeline {} are too few",
+            gathered.behind,
+            legible(rate),
+            bench.clients,
+            bench.pipeline
         ));
     }
     if let Some(why) = &gathered.first_loss {

@@ -117,6 +117,8 @@ pub struct Generator {
     pub late_p99_us: f64,
     /// The latest of them.
     pub late_max_us: f64,
+    /// It was late or busy itself, so the figures do not speak of the server.
+    pub bottleneck: bool,
 }
 
 /// The interactive response time law, X = N / (R + Z): what a closed loop must serve given its response and think times
@@ -168,6 +170,11 @@ impl fmt::Display for Middleware {
             difference * 100.0
         )
     }
+}
+
+/// A rate with no more digits than anybody reads.
+pub(crate) fn legible(rate: f64) -> f64 {
+    (rate * 100.0).round() / 100.0
 }
 
 /// A difference that the edges of the window and the clock explain.
@@ -299,7 +306,7 @@ impl<B: Bench> fmt::Display for Report<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let o = self.options.options();
         let pace = match o.total_rate() {
-            Some(rate) => format!("{rate} requests/s due, {:?}", o.arrivals).to_lowercase(),
+            Some(rate) => format!("{} requests/s due, {:?}", legible(rate), o.arrivals).to_lowercase(),
             None if o.think.is_none() => "closed loop".to_owned(),
             None => format!("closed loop, think {}", o.think),
         };

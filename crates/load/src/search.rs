@@ -61,13 +61,18 @@ impl Limit {
         }
     }
 
+    /// Whether response times are within it.
+    fn is_met(&self, response: &Response) -> bool {
+        self.of(response) < self.below.as_secs_f64() * 1e6
+    }
+
     /// Whether a run kept it: its figures speak of the server, which served what was due, in time.
     #[must_use]
     pub fn is_kept<B: Bench>(&self, report: &Report<B>) -> bool {
         let served = report.counts.served();
         report.valid
             && report.counts.errors as f64 <= ERRORS_SHARE_MAX * served as f64
-            && self.of(&report.response) < self.below.as_secs_f64() * 1e6
+            && self.is_met(&report.response)
     }
 }
 
@@ -151,11 +156,13 @@ impl<B: Bench> Runner<B> {
 pub fn find_max_rate<B: Bench>(bench: &B, limit: Limit) -> Result<Report<B>, LoadError> {
     let mut trials = Vec::new();
     let mut best: Option<Report<B>> = None;
+    // Of the lowest rate that failed: the generator's fault, if it was that.
+    let mut stopped = None;
     let mut runner = Runner::new(bench);
     let mut attempt = |rate: f64, best: &mut Option<Report<B>>| -> Result<bool, LoadError> {
         let mut report = runner.run(rate)?;
         // A generator that was late for once says nothing about the server.
-        if !report.valid && limit.of(&report.response) < limit.below.as_secs_f64() * 1e6 {
+        if !report.valid && limit.is_met(&report.response) {
             report = runner.run(rate)?;
         }
         if report.violations() > 0 {
@@ -174,6 +181,10 @@ pub fn find_max_rate<B: Bench>(bench: &B, limit: Limit) -> Result<Report<B>, Loa
         });
         if kept {
             *best = Some(report);
+        } else {
+            let fault = report.generator.bottleneck && limit.is_met(&report.response);
+            stopped = fault
+                .then(|| format!("at {rate:.0} requests per second {}", report.invalid_because.join("; ")));
         }
         Ok(kept)
     };
@@ -191,6 +202,10 @@ pub fn find_max_rate<B: Bench>(bench: &B, limit: Limit) -> Result<Report<B>, Loa
         LoadError::Failed(format!("{limit} was not kept, not even at {fails:.0} requests per second"))
     })?;
     report.search = trials;
+    if let Some(why) = stopped {
+        report.valid = false;
+        report.invalid_because.push(format!("the load generator ended the search, not the server: {why}"));
+    }
     let rate = report.options.options().rate;
     report.options = bench.clone();
     let options = report.options.options_mut();
