@@ -4,9 +4,11 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
+use posthaste_measure::{ClientStamps, Noted};
+
 use crate::dialogue::{Answer, Dialogue};
 use crate::tally::Tally;
-use crate::watch::{Arrival, Departure, Watch};
+use crate::watch::{Departure, Watch, ending};
 
 /// What the clients of a thread share.
 #[derive(Debug)]
@@ -144,18 +146,15 @@ impl<D: Dialogue> Client<D> {
                     instruments.tally.error(word);
                 }
                 match &mut instruments.watch {
-                    None => instruments.tally.record(kind, outcome, now.saturating_sub(due), measured),
+                    None => instruments.tally.record(kind, outcome, now.saturating_sub(due), 1, measured),
                     Some(watch) => {
-                        let (client, arrived, bytes) = (self.number, now, len);
-                        watch.keep(Arrival {
-                            client,
-                            kind,
-                            outcome,
-                            measured,
-                            due,
-                            departure,
-                            arrived,
-                            bytes,
+                        let Departure { begun, encoded, bytes } = departure;
+                        let stamps = ClientStamps { due, begun, encoded, arrived: now, parsed: 0 };
+                        watch.keep(Noted {
+                            client: self.number.into(),
+                            request_bytes: length(bytes),
+                            answer_bytes: length(len),
+                            ..Noted::new(u8::try_from(kind).unwrap_or(u8::MAX), ending(outcome), stamps)
                         });
                     }
                 }
@@ -190,4 +189,9 @@ impl<D: Dialogue> Client<D> {
     pub fn into_dialogue(self) -> D {
         self.dialogue
     }
+}
+
+/// As records say it.
+fn length(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }

@@ -69,10 +69,10 @@ mod tests {
         let live = Live::new("miss");
         let mut figures = Figures::new(2);
         for _ in 0..1000 {
-            figures.record(Outcome::Ok, 100_000);
+            figures.record(Outcome::Ok, 100_000, 1);
         }
-        figures.record(Outcome::Error, 100_000);
-        (0..3).for_each(|_| figures.record(Outcome::Null, 100_000));
+        figures.record(Outcome::Error, 100_000, 1);
+        figures.record(Outcome::Null, 100_000, 3);
         live.take(&mut figures);
         let line = live.line(Duration::from_secs(3), Duration::from_millis(500));
         assert!(line.contains(" 2006 requests/s") && line.ends_with("  3 miss  1 error"), "{line}");

@@ -417,7 +417,7 @@ mod tests {
     fn response_times_are_microseconds_within_a_thousandth() {
         let mut figures = Figures::new(3);
         for micros in 1..=1_000 {
-            figures.record(Outcome::Ok, micros * 1_000);
+            figures.record(Outcome::Ok, micros * 1_000, 1);
         }
         let kind = KindReport::of(&figures, 2.0);
         assert!((kind.throughput_per_s - 500.0).abs() < 1e-9);

@@ -51,12 +51,12 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Counts one.
-    pub fn add(&mut self, outcome: Outcome) {
+    /// Counts so many that ended alike.
+    pub fn add(&mut self, outcome: Outcome, times: u64) {
         match outcome {
-            Outcome::Ok => self.ok += 1,
-            Outcome::Null => self.nulls += 1,
-            Outcome::Error => self.errors += 1,
+            Outcome::Ok => self.ok += times,
+            Outcome::Null => self.nulls += times,
+            Outcome::Error => self.errors += times,
         }
     }
 
@@ -90,11 +90,11 @@ impl Figures {
         Self { counts: Counts::default(), latency: histogram(digits) }
     }
 
-    /// Counts one request.
-    pub fn record(&mut self, outcome: Outcome, nanos: u64) {
-        self.counts.add(outcome);
+    /// Counts so many requests that ended alike.
+    pub fn record(&mut self, outcome: Outcome, nanos: u64, times: u64) {
+        self.counts.add(outcome, times);
         if outcome != Outcome::Error {
-            self.latency.saturating_record(nanos);
+            self.latency.saturating_record_n(nanos, times);
         }
     }
 
@@ -139,13 +139,13 @@ impl Tally {
         self.window.contains(now)
     }
 
-    /// Counts a request of a kind that took `nanos`. What is not `measured` counts for the live line only.
-    pub fn record(&mut self, kind: usize, outcome: Outcome, nanos: u64, measured: bool) {
+    /// Counts so many requests of a kind that took `nanos` each. What is not `measured` counts for the live line only.
+    pub fn record(&mut self, kind: usize, outcome: Outcome, nanos: u64, times: u64, measured: bool) {
         if let Some(live) = &mut self.live {
-            live.record(outcome, nanos);
+            live.record(outcome, nanos, times);
         }
         if measured {
-            self.kinds[kind].record(outcome, nanos);
+            self.kinds[kind].record(outcome, nanos, times);
         }
     }
 
@@ -201,7 +201,7 @@ mod tests {
         let mut tally = Tally::new(WINDOW, 2, false);
         for now in [999, 1_000, 999_999_999, 1_000_000_000] {
             let measured = tally.measures(now);
-            tally.record(1, Outcome::Ok, now, measured);
+            tally.record(1, Outcome::Ok, now, 1, measured);
         }
         assert_eq!(tally.total().counts.ok, 2);
         assert_eq!(tally.kinds().map(|(kind, _)| kind).collect::<Vec<_>>(), [1]);
@@ -210,9 +210,9 @@ mod tests {
     #[test]
     fn errors_are_counted_by_word_and_kept_out_of_response_times() {
         let mut tally = Tally::new(WINDOW, 2, false);
-        tally.record(0, Outcome::Error, 5_000, true);
+        tally.record(0, Outcome::Error, 5_000, 1, true);
         tally.error(b"BUSY");
-        tally.record(0, Outcome::Null, 6_000, true);
+        tally.record(0, Outcome::Null, 6_000, 1, true);
         let total = tally.total();
         assert_eq!(total.counts, Counts { ok: 0, nulls: 1, errors: 1 });
         assert_eq!(total.latency.len(), 1);
@@ -223,7 +223,7 @@ mod tests {
     fn percentiles_are_within_a_thousandth_and_survive_merging() {
         let mut halves = [Tally::new(WINDOW, 2, false), Tally::new(WINDOW, 2, false)];
         for micros in 1..=10_000 {
-            halves[micros % 2].record(0, Outcome::Ok, micros as u64 * 1_000, true);
+            halves[micros % 2].record(0, Outcome::Ok, micros as u64 * 1_000, 1, true);
         }
         let [mut all, other] = halves;
         all.absorb(&other);

@@ -10,7 +10,7 @@
 //! costs less than a few readings, that is also what keeps the record from slowing the run down. The write to the
 //! socket counts as network: it is the kernel's work.
 
-use posthaste_measure::{ClientStamps, Clock, Ending, Noted, Recorder};
+use posthaste_measure::{Clock, Ending, Noted, Recorder};
 
 use crate::dialogue::Outcome;
 use crate::tally::Tally;
@@ -22,8 +22,8 @@ pub struct Watch {
     recorder: Recorder,
     /// The last reading.
     last: u64,
-    /// Answers of the read at hand, until all are understood.
-    arrivals: Vec<Arrival>,
+    /// Requests whose answers came with the read at hand, until all are understood.
+    arrivals: Vec<Noted>,
 }
 
 /// What is known of a request when it leaves; zeros when the run is not recorded.
@@ -31,20 +31,6 @@ pub struct Watch {
 pub(crate) struct Departure {
     pub(crate) begun: u64,
     pub(crate) encoded: u64,
-    pub(crate) bytes: usize,
-}
-
-/// What is known of a request when its answer is understood.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival {
-    pub(crate) client: u32,
-    pub(crate) kind: usize,
-    pub(crate) outcome: Outcome,
-    /// Within the window.
-    pub(crate) measured: bool,
-    pub(crate) due: u64,
-    pub(crate) departure: Departure,
-    pub(crate) arrived: u64,
     pub(crate) bytes: usize,
 }
 
@@ -68,26 +54,21 @@ impl Watch {
     }
 
     /// Keeps a request whose answer was read until those that were read with it are understood too.
-    pub(crate) fn keep(&mut self, arrival: Arrival) {
-        self.arrivals.push(arrival);
+    #[inline]
+    pub(crate) fn keep(&mut self, request: Noted) {
+        self.arrivals.push(request);
     }
 
-    /// All that was read together is understood, now: notes and counts it.
-    pub(crate) fn understood(&mut self, tally: &mut Tally) {
+    /// All that was read together, at `arrived`, is understood, now: notes and counts it.
+    pub(crate) fn understood(&mut self, arrived: u64, tally: &mut Tally) {
         let parsed = self.look();
-        for arrival in self.arrivals.drain(..) {
-            let Arrival { client, kind, outcome, measured, due, departure, arrived, bytes } = arrival;
-            let Departure { begun, encoded, bytes: request_bytes } = departure;
-            let stamps = ClientStamps { due, begun, encoded, arrived, parsed };
-            let length = |bytes| u32::try_from(bytes).unwrap_or(u32::MAX);
-            self.recorder.note(Noted {
-                client: client.into(),
-                request_bytes: length(request_bytes),
-                answer_bytes: length(bytes),
-                ..Noted::new(u8::try_from(kind).unwrap_or(u8::MAX), ending(outcome), stamps)
-            });
-            tally.record(kind, outcome, parsed.saturating_sub(due), measured);
+        self.arrivals.iter_mut().for_each(|request| request.understood(parsed));
+        let measured = tally.measures(arrived);
+        for alike in self.arrivals.chunk_by(Noted::counts_as) {
+            let Noted { kind, ending, trail, .. } = alike[0];
+            tally.record(kind.into(), outcome(ending), trail.response(), alike.len() as u64, measured);
         }
+        self.recorder.note_all(&mut self.arrivals);
     }
 
     /// Hands on what was noted, before the thread may sleep.
@@ -96,10 +77,19 @@ impl Watch {
     }
 }
 
-const fn ending(outcome: Outcome) -> Ending {
+/// How a request ended, as records say it.
+pub(crate) const fn ending(outcome: Outcome) -> Ending {
     match outcome {
         Outcome::Ok => Ending::Ok,
         Outcome::Null => Ending::Null,
         Outcome::Error => Ending::Error,
+    }
+}
+
+const fn outcome(ending: Ending) -> Outcome {
+    match ending {
+        Ending::Ok => Outcome::Ok,
+        Ending::Null => Outcome::Null,
+        Ending::Error => Outcome::Error,
     }
 }

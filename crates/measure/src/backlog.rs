@@ -7,13 +7,13 @@
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
 
+use crate::chunk::Chunk;
 use crate::lock::lock;
-use crate::stage::Noted;
 
-/// Requests in a chunk: 320 KB, worth a thread's waking.
+/// Requests in a chunk: 80 to 360 KB, worth a thread's waking.
 pub(crate) const CHUNK_REQUESTS: usize = 4096;
 
-/// Most chunks: 42 MB, or half a million requests that the disk may be behind.
+/// Most chunks: 46 MB at most, or half a million requests that the disk may be behind.
 const CHUNKS_MAX: usize = 128;
 
 /// What waits to be written. Shared by the threads that measure and the one that writes.
@@ -25,8 +25,8 @@ pub struct Backlog {
 
 #[derive(Debug, Default)]
 struct State {
-    full: VecDeque<Vec<Noted>>,
-    spare: Vec<Vec<Noted>>,
+    full: VecDeque<Chunk>,
+    spare: Vec<Chunk>,
     made: usize,
     lost: u64,
     closed: bool,
@@ -34,7 +34,7 @@ struct State {
 
 impl Backlog {
     /// Takes what is in `chunk` and leaves it empty. Never waits.
-    pub(crate) fn exchange(&self, chunk: &mut Vec<Noted>) {
+    pub(crate) fn exchange(&self, chunk: &mut Chunk) {
         let mut state = lock(&self.state);
         if chunk.is_empty() {
             return;
@@ -52,7 +52,7 @@ impl Backlog {
     }
 
     /// For the writer: the next full chunk, waiting for it; None when the backlog is closed and empty.
-    pub(crate) fn take(&self) -> Option<Vec<Noted>> {
+    pub(crate) fn take(&self) -> Option<Chunk> {
         let mut state = lock(&self.state);
         loop {
             if let Some(chunk) = state.full.pop_front() {
@@ -66,7 +66,7 @@ impl Backlog {
     }
 
     /// For the writer: a chunk it has written.
-    pub(crate) fn give_back(&self, mut chunk: Vec<Noted>) {
+    pub(crate) fn give_back(&self, mut chunk: Chunk) {
         chunk.clear();
         lock(&self.state).spare.push(chunk);
     }
@@ -91,10 +91,10 @@ impl Backlog {
 }
 
 impl State {
-    fn empty_chunk(&mut self) -> Option<Vec<Noted>> {
+    fn empty_chunk(&mut self) -> Option<Chunk> {
         if self.spare.is_empty() && self.made < CHUNKS_MAX {
             self.made += 1;
-            return Some(Vec::with_capacity(CHUNK_REQUESTS));
+            return Some(Chunk::with_capacity(CHUNK_REQUESTS));
         }
         self.spare.pop()
     }
@@ -103,10 +103,12 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stage::{Ending, Stamps};
+    use crate::stage::{Ending, Noted, Stamps};
 
-    fn chunk(requests: usize) -> Vec<Noted> {
-        vec![Noted::new(0, Ending::Ok, Stamps::default()); requests]
+    fn chunk(requests: usize) -> Chunk {
+        let mut chunk = Chunk::default();
+        chunk.push(&vec![Noted::new(0, Ending::Ok, Stamps::default()); requests]);
+        chunk
     }
 
     #[test]

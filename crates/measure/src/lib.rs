@@ -11,6 +11,7 @@
 //! ```
 
 mod backlog;
+mod chunk;
 mod clock;
 mod distribution;
 mod figures;

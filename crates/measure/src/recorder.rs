@@ -9,6 +9,7 @@ use std::mem;
 use std::sync::{Arc, Mutex};
 
 use crate::backlog::{Backlog, CHUNK_REQUESTS};
+use crate::chunk::Chunk;
 use crate::lock::lock;
 use crate::scheme::Scheme;
 use crate::stage::Noted;
@@ -29,12 +30,12 @@ pub(crate) struct Cell {
 struct Held {
     tallies: Tallies,
     /// Requests since the last whole chunk went to the backlog.
-    chunk: Vec<Noted>,
+    chunk: Chunk,
 }
 
 impl Cell {
     pub(crate) fn new(scheme: Scheme, backlog: Option<Arc<Backlog>>) -> Self {
-        Self { held: Mutex::new(Held { tallies: Tallies::new(scheme), chunk: Vec::new() }), backlog }
+        Self { held: Mutex::new(Held { tallies: Tallies::new(scheme), chunk: Chunk::default() }), backlog }
     }
 
     /// Takes what was counted and leaves `spare`, which is empty, in its place; the requests go to the backlog.
@@ -53,15 +54,17 @@ impl Cell {
 
     fn take(&self, pending: &mut Vec<Noted>) {
         let mut held = lock(&self.held);
-        // Requests that were handled together have the same stamps: they are counted together too.
+        // Requests that were handled together have the same stamps: they are counted and handed on together too.
         for alike in pending.chunk_by(Noted::counts_as) {
             held.tallies.note(&alike[0], alike.len() as u64);
-        }
-        if let Some(backlog) = &self.backlog {
-            held.chunk.extend_from_slice(pending);
-            if held.chunk.len() + PENDING_MAX > CHUNK_REQUESTS {
-                backlog.exchange(&mut held.chunk);
+            if self.backlog.is_some() {
+                held.chunk.push(alike);
             }
+        }
+        if let Some(backlog) = &self.backlog
+            && held.chunk.len() + PENDING_MAX > CHUNK_REQUESTS
+        {
+            backlog.exchange(&mut held.chunk);
         }
         pending.clear();
     }
@@ -89,6 +92,18 @@ impl Recorder {
             self.flush();
         }
         self.pending.push(noted);
+    }
+
+    /// Notes requests that ended together and leaves `noted` empty.
+    pub fn note_all(&mut self, noted: &mut Vec<Noted>) {
+        if cfg!(feature = "unmeasured") {
+            noted.clear();
+            return;
+        }
+        if self.pending.len() + noted.len() > PENDING_MAX {
+            self.flush();
+        }
+        self.pending.append(noted);
     }
 
     /// Hands the noted requests to the collector: at the end of every loop turn, before the thread may sleep.

@@ -9,9 +9,10 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use parquet::file::reader::SerializedFileReader;
-use parquet::record::Field;
+use parquet::record::{Field, RowAccessor as _};
 use posthaste_measure::{
-    Clock, Counted, Ended, Ending, Event, Meter, Noted, Record, RecordError, RunInfo, Scheme, Stamps, Turn,
+    Clock, Counted, Ended, Ending, Event, Meter, Noted, Record, RecordError, RunInfo, Scheme, Stamps, Trail,
+    Turn,
 };
 
 const TIER: Scheme = Scheme::tier(&["send", "pop", "login"], Some("statement"))
@@ -214,6 +215,78 @@ fn every_request_is_a_row_with_its_stamps_in_order_and_empty_cells_where_it_did_
     let refused = &rows[79];
     assert_eq!((&refused["ending"], &refused["sent_ns"]), (&Field::Str("error".into()), &Field::Null));
     assert_eq!(refused["replied_ns"], Field::Long(1_040 + 700 * 1_600));
+}
+
+#[test]
+fn more_requests_than_a_page_and_a_row_group_hold_come_back_in_their_order() {
+    const REQUESTS: u64 = 70_000;
+    // Some share their stamps with the one before, some lack stamps, kinds and lengths change now and then.
+    let noted = |i: u64| {
+        let at = 1_000 * (i - i % (1 + i / 100 % 17));
+        let passed = |offset: u64| if (i / 1_000).is_multiple_of(3) { 0 } else { at + offset };
+        let (enqueued, answered) = (passed(5), passed(300 + i % 7));
+        let stamps = Stamps {
+            received: at,
+            enqueued,
+            dequeued: passed(9),
+            sent: passed(11),
+            answered,
+            replied: at + 400,
+        };
+        Noted {
+            client: 1 + i % 5,
+            told_ns: if i.is_multiple_of(11) { 0 } else { 40 },
+            request_bytes: (i / 50) as u32,
+            answer_bytes: 9,
+            counted: (i % 2) as u32,
+            ..Noted::new((i / 30 % 3) as u8, [Ending::Ok, Ending::Null][(i / 7 % 2) as usize], stamps)
+        }
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Clock::start();
+    let record = Record::create(dir.path(), info(clock)).unwrap();
+    let meter = Meter::new(TIER, Duration::from_secs(1), clock, record.backlog());
+    let mut recorder = meter.recorder();
+    let mut together = Vec::new();
+    for i in 0..REQUESTS {
+        together.push(noted(i));
+        if i.is_multiple_of(300) {
+            recorder.note_all(&mut together);
+            assert!(together.is_empty());
+        }
+    }
+    recorder.note_all(&mut together);
+    drop(recorder);
+    record.window(&meter.turn(&[])).unwrap();
+    assert_eq!(record.finish().unwrap(), Ended { recorded: REQUESTS, not_recorded: 0 });
+
+    let file = fs::File::open(dir.path().join("requests.parquet")).unwrap();
+    let mut rows = 0;
+    for (i, row) in (0..).zip(SerializedFileReader::new(file).unwrap()) {
+        let row = row.unwrap();
+        let number = |place: usize| match row.get_column_iter().nth(place).unwrap().1 {
+            Field::Null => 0,
+            Field::Int(number) => u64::from(number.cast_unsigned()),
+            Field::Long(number) => number.cast_unsigned(),
+            other => panic!("{other:?}"),
+        };
+        let Noted { client, told_ns, request_bytes, answer_bytes, counted, kind, ending, trail } = noted(i);
+        assert_eq!(row.get_string(0).unwrap(), ["send", "pop", "login"][usize::from(kind)]);
+        assert_eq!(row.get_string(1).unwrap(), ending.name());
+        assert_eq!([2, 3, 4].map(number), [client, request_bytes.into(), answer_bytes.into()], "row {i}");
+        let stamps = Trail::from(Stamps {
+            received: number(5),
+            enqueued: number(6),
+            dequeued: number(7),
+            sent: number(8),
+            answered: number(9),
+            replied: number(10),
+        });
+        assert_eq!(stamps, trail, "row {i}");
+        assert_eq!([11, 12].map(number), [told_ns, counted.into()], "row {i}");
+        rows += 1;
+    }
+    assert_eq!(rows, REQUESTS);
 }
 
 #[test]

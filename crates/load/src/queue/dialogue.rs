@@ -139,7 +139,7 @@ impl QueueDialogue {
         let Asked { ask, sequence } = asked;
         let outcome = outcome(ask.request.kind(), item);
         if let (true, Some(step)) = (measured, ask.step.checked_sub(1)) {
-            desk.steps[usize::from(step)].add(outcome);
+            desk.steps[usize::from(step)].add(outcome, 1);
         }
         if let Some(audit) = &mut desk.audit {
             audit.inspector.inspect(&Answered { reader: self.account, ask, sequence, outcome, item, bytes });

@@ -17,11 +17,13 @@
 //! Only `requests.parquet` is different: a thread of its own writes it, and its format wants an end, so a program
 //! that is killed leaves one that cannot be read.
 
+mod columns;
 mod error;
 mod event;
 mod histograms;
 mod lines;
 mod machine;
+mod pages;
 mod proc;
 mod requests;
 mod run;
