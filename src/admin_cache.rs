@@ -30,7 +30,8 @@ pub(crate) fn set_state(reach: &ReachCache, name: &str, state: &str) -> Done {
 
 /// Asks a cache tier, which has no accounts.
 fn ask(reach: &ReachCache, path: &str, told: Option<&Json>) -> Result<Json, Box<dyn Error>> {
-    Web::new(&WebReach { http: reach.http.clone(), user: None, secret_file: None })?.exchange(path, told)
+    let (http, tls) = (reach.http.clone(), reach.tls.clone());
+    Web::new(&WebReach { http, user: None, secret_file: None, tls })?.exchange(path, told)
 }
 
 /// Text as it stands in a query.

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 
 use posthaste_load::address::{Address, BlockingStream};
+use posthaste_load::tls::advice;
 use posthaste_wire::encode::{Encoder, Protocol};
 use posthaste_wire::reply::{Reply, Value, decode};
 
@@ -24,10 +25,17 @@ impl Client {
             address.encrypt(&connector);
         }
         let stream = address.connect().map_err(|error| {
-            format!("cannot reach {address}: {error}; is `posthaste queue` running there?")
+            let advice = advice(&error).unwrap_or("is `posthaste queue` running there?");
+            format!("cannot reach {address}: {error}; {advice}")
         })?;
         let mut client = Self { stream, input: Vec::new() };
-        client.ask(&["HELLO", "3"], |_| Ok(()))?;
+        // Who wants a certificate says so when the handshake seems to be over.
+        client.ask(&["HELLO", "3"], |_| Ok(())).map_err(|error| {
+            match error.downcast_ref().and_then(advice) {
+                Some(advice) => format!("cannot reach {address}: {error}; {advice}").into(),
+                None => error,
+            }
+        })?;
         if let Some(user) = &reach.user {
             let secret = match &reach.secret_file {
                 Some(path) => fs::read_to_string(path)

@@ -1,11 +1,17 @@
-//! What the command line asks a tier over HTTP: text or JSON, with the same accounts as everybody.
+//! What the command line asks a tier over HTTP: text or JSON, with the same accounts as everybody, encrypted or not.
+
+mod encrypted;
 
 use std::error::Error;
 use std::fs;
 use std::time::Duration;
 
+use posthaste_load::tls::advice;
 use serde_json::Value as Json;
+use ureq::unversioned::resolver::DefaultResolver;
+use ureq::unversioned::transport::{Connector as _, TcpConnector};
 
+use self::encrypted::Encrypting;
 use crate::flags::WebReach;
 
 /// How long a tier may take to answer; a database may be slow just when somebody wants to know why.
@@ -17,6 +23,8 @@ const ANSWER_BYTES_MAX: u64 = 256 << 20;
 pub(crate) struct Web {
     agent: ureq::Agent,
     address: String,
+    /// What every address begins with: scheme, host and port.
+    base: String,
     authorization: Option<String>,
 }
 
@@ -43,8 +51,27 @@ impl Web {
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(WITHIN))
             .http_status_as_error(false)
-            .proxy(None);
-        Ok(Self { agent: config.build().into(), address: reach.http.clone(), authorization })
+            .proxy(None)
+            .build();
+        let address = reach.http.clone();
+        let (agent, scheme) = match reach.tls.connector()? {
+            None => (config.into(), "http"),
+            Some(tls) => {
+                let connector = ().chain(TcpConnector::default()).chain(Encrypting(tls));
+                (ureq::Agent::with_parts(config, connector, DefaultResolver::default()), "https")
+            }
+        };
+        Ok(Self { agent, base: format!("{scheme}://{address}"), address, authorization })
+    }
+
+    /// Why there is no answer, and what to look at.
+    fn unreachable(&self, error: &ureq::Error) -> String {
+        let (why, known) = match error {
+            ureq::Error::Io(error) => (error.to_string(), advice(error)),
+            error => (error.to_string(), None),
+        };
+        let advice = known.unwrap_or("is a tier running there, with that --http?");
+        format!("cannot reach {}: {why}; {advice}", self.base)
     }
 
     /// Where it asks.
@@ -54,14 +81,14 @@ impl Web {
 
     /// Asks for JSON, or tells some; an answer that is no success is an error.
     pub(crate) fn exchange(&self, path: &str, told: Option<&Json>) -> Result<Json, Box<dyn Error>> {
-        let url = format!("http://{}{path}", self.address);
+        let url = format!("{}{path}", self.base);
         let mut answer = match told {
             None => self.agent.get(url).call(),
             Some(told) => {
                 self.agent.post(url).header("Content-Type", "application/json").send(told.to_string())
             }
         }
-        .map_err(|error| format!("cannot reach {}: {error}; is it the --http of a tier?", self.address))?;
+        .map_err(|error| self.unreachable(&error))?;
         let text = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string()?;
         let json = serde_json::from_str(&text).unwrap_or(Json::Null);
         if answer.status().is_success() {
@@ -73,16 +100,11 @@ impl Web {
 
     /// `GET path`, whatever the status.
     pub(crate) fn get(&self, path: &str) -> Result<Page, Box<dyn Error>> {
-        let mut request = self.agent.get(format!("http://{}{path}", self.address));
+        let mut request = self.agent.get(format!("{}{path}", self.base));
         if let Some(authorization) = &self.authorization {
             request = request.header("Authorization", authorization);
         }
-        let mut answer = request.call().map_err(|error| {
-            format!(
-                "cannot reach http://{}: {error}; is a tier running there, with that --http?",
-                self.address
-            )
-        })?;
+        let mut answer = request.call().map_err(|error| self.unreachable(&error))?;
         let text = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string()?;
         Ok(Page { status: answer.status().as_u16(), text })
     }

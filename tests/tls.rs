@@ -192,7 +192,9 @@ fn admin_and_the_load_generator_speak_tls() {
     let bench = run(&[&["bench", "queue"][..], &reach[..], &load].concat());
     assert!(bench.status.success(), "{}", String::from_utf8_lossy(&bench.stderr));
     let stranger = run(&["admin", "queues", "--connect", &address, "--tls", "--tls-ca", text(&ca)]);
+    let said = String::from_utf8_lossy(&stranger.stderr).into_owned();
     assert_eq!(stranger.status.code(), Some(1), "without a certificate");
+    assert!(said.contains("--tls-cert and --tls-key") || said.contains("reset"), "{said}");
     let vain = run(&["admin", "queues", "--connect", &address, "--tls-ca", text(&ca)]);
     assert_eq!(vain.status.code(), Some(2), "{}", String::from_utf8_lossy(&vain.stderr));
 }
@@ -211,4 +213,83 @@ fn a_certificate_without_its_key_is_refused_with_what_to_do() {
     let refused = run(&["queue", "--store", "memory:", "--tls-cert", "/no/cert", "--tls-key", "/no/key"]);
     let error = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(1) && error.contains("cannot use /no/cert"), "{error}");
+}
+
+/// The words that reach a tier over HTTPS, with or without a certificate of one's own.
+fn over_https<'a>(http: &'a str, ca: &'a Path, own: Option<&'a Pair>) -> Vec<&'a str> {
+    let mut words = vec!["--http", http, "--tls", "--tls-ca", text(ca)];
+    let shown = |own: &'a Pair| ["--tls-cert", text(&own.certificate), "--tls-key", text(&own.key)];
+    words.extend(own.into_iter().flat_map(shown));
+    words
+}
+
+/// Runs `posthaste admin` and expects it to fail; what it says, in one line.
+fn refusal(words: &[&str]) -> String {
+    let output = run(&[&["admin"], words].concat());
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{words:?}: {error}");
+    error
+}
+
+#[test]
+fn every_admin_command_over_http_speaks_https() {
+    let authority = Authority::new();
+    let (pair, ca) = (authority.issue("server"), authority.certificate());
+    let queue = Server::start_with_http("memory:", &flags(&pair, None));
+    let cache = Server::start_cache(&[&flags(&pair, None)[..], &["--mock", "--max-clients", "10"]].concat());
+    for (server, command, said) in [
+        (&queue, &["top", "--count", "2", "--every", "10ms"][..], "requests_per_s"),
+        (&cache, &["top", "--count", "2", "--every", "10ms"], "requests_per_s"),
+        (&cache, &["doctor"], "no problem found"),
+        (&cache, &["servers"], ""),
+        (&cache, &["pools"], ""),
+        (&cache, &["routes"], ""),
+        (&cache, &["route", "key"], "key"),
+    ] {
+        let http = server.http().to_string();
+        let output = run(&[&["admin"], command, &over_https(&http, &ca, None)].concat());
+        let (told, error) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success() && told.contains(said), "{command:?}: {told}{error}");
+    }
+    // It looks, and finds that this store keeps nothing.
+    let http = queue.http().to_string();
+    let found = run(&[&["admin", "doctor"], &over_https(&http, &ca, None)[..]].concat());
+    assert!(String::from_utf8_lossy(&found.stdout).contains("not durable"), "{found:?}");
+}
+
+#[test]
+fn admin_over_https_trusts_whom_it_is_told_to_and_says_what_is_missing() {
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let (pair, own, stranger) = (ours.issue("server"), ours.issue("client"), theirs.issue("client"));
+    let (ca, other) = (ours.certificate(), theirs.certificate());
+    let server =
+        Server::start_cache(&[&flags(&pair, Some(&ca))[..], &["--mock", "--max-clients", "10"]].concat());
+    let http = server.http().to_string();
+    for command in ["servers", "doctor", "top"] {
+        let ask =
+            |ca: &Path, own: Option<&Pair>| refusal(&[&[command], &over_https(&http, ca, own)[..]].concat());
+        assert!(ask(&ca, None).contains("--tls-cert and --tls-key"), "{command}: {}", ask(&ca, None));
+        assert!(ask(&ca, Some(&stranger)).contains("an authority that it knows"), "{command}");
+        assert!(ask(&other, Some(&own)).contains("--tls-ca"), "{command}: {}", ask(&other, Some(&own)));
+    }
+    let plain = refusal(&["servers", "--http", &http]);
+    assert!(plain.contains("--tls"), "{plain}");
+    let half = run(&["admin", "servers", "--http", &http, "--tls", "--tls-cert", text(&own.certificate)]);
+    assert_eq!(half.status.code(), Some(2), "{half:?}");
+    let allowed = run(&[&["admin", "doctor"], &over_https(&http, &ca, Some(&own))[..]].concat());
+    assert!(allowed.status.success(), "{allowed:?}");
+    // The server's own certificate will do, as it does for the other commands.
+    let pinned = run(&[&["admin", "doctor"], &over_https(&http, &pair.certificate, Some(&own))[..]].concat());
+    assert!(pinned.status.success(), "{pinned:?}");
+}
+
+#[test]
+fn admin_over_https_tells_a_tier_that_speaks_plain_text() {
+    let authority = Authority::new();
+    let ca = authority.certificate();
+    let server = Server::start_cache(&["--mock"]);
+    let http = server.http().to_string();
+    let error = refusal(&[&["servers"], &over_https(&http, &ca, None)[..]].concat());
+    assert!(error.contains("leave out --tls"), "{error}");
 }

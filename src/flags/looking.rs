@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use posthaste_load::tls::TlsOptions;
 
 use super::{duration, some_time};
 
@@ -19,6 +20,8 @@ pub(crate) struct WebReach {
     /// The file that holds its secret
     #[arg(long, value_name = "FILE", requires = "user")]
     pub(crate) secret_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) tls: TlsOptions,
 }
 
 /// `posthaste admin top`
@@ -42,7 +45,8 @@ pub(crate) struct TopFlags {
 #[command(after_help = "Examples:
   posthaste admin doctor
   posthaste admin doctor --store postgres://app@db.example/posthaste
-  posthaste admin doctor --http 127.0.0.1:7481 --json")]
+  posthaste admin doctor --http 127.0.0.1:7481 --json
+  posthaste admin doctor --http queue.example:7480 --tls --tls-ca ca.crt --user alice --secret-file alice.secret")]
 pub(crate) struct DoctorFlags {
     #[command(flatten)]
     pub(crate) reach: WebReach,
@@ -64,6 +68,8 @@ pub(crate) struct ReachCache {
     /// Where the cache tier serves HTTP (its --http)
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7481")]
     pub(crate) http: String,
+    #[command(flatten)]
+    pub(crate) tls: TlsOptions,
     /// JSON instead of text
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,10 +1,12 @@
 //! The options of clients that speak TLS, whatever they ask. Their other names are those of memtier_benchmark and
 //! redis-cli.
 
+use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
 use posthaste_tls::{Check, Connector, TlsError, Trust};
+use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 use serde::Serialize;
 
 use crate::error::LoadError;
@@ -58,5 +60,40 @@ impl TlsOptions {
             error => LoadError::Failed(error.to_string()),
         });
         connector.map(Some)
+    }
+}
+
+/// What to do about a connection that failed for want of an understanding about TLS; None: it failed otherwise.
+#[must_use]
+pub fn advice(error: &io::Error) -> Option<&'static str> {
+    match error.get_ref()?.downcast_ref()? {
+        Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => Some("name the host as its certificate does"),
+        Error::InvalidCertificate(_) => Some(
+            "its certificate is not trusted: name its authority, or the certificate itself, with --tls-ca",
+        ),
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+            Some("it does not speak TLS there: leave out --tls")
+        }
+        Error::AlertReceived(AlertDescription::CertificateRequired) => {
+            Some("it wants a certificate: show one with --tls-cert and --tls-key")
+        }
+        Error::AlertReceived(_) => {
+            Some("it refused the certificate: show one of an authority that it knows (--tls-cert, --tls-key)")
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fails_for_another_reason_gets_no_advice_about_certificates() {
+        assert_eq!(advice(&io::Error::from(io::ErrorKind::ConnectionRefused)), None);
+        let wrong = Error::InvalidCertificate(CertificateError::UnknownIssuer);
+        assert!(advice(&io::Error::other(wrong)).is_some_and(|advice| advice.contains("--tls-ca")));
     }
 }

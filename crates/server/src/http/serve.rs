@@ -18,7 +18,7 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use posthaste_tls::Acceptor;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, copy, sink};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
@@ -39,12 +39,15 @@ const HEAD: Duration = Duration::from_secs(30);
 /// When to accept again after the system had no descriptor or no memory for a connection.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 
+/// What is read of a request that is answered without being read.
+const UNREAD_BYTES_MAX: u64 = 64 << 10;
+
 /// The first byte of a TLS handshake.
 const TLS_HANDSHAKE: u8 = 22;
 
 /// What a client is told that speaks plain text to a port that does not.
 const SPEAK_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\n\
-    Content-Length: 42\r\n\r\nthis port speaks TLS: ask it by https://\r\n";
+    Content-Length: 67\r\n\r\nthis port speaks TLS: ask it by https:// (posthaste admin: --tls)\r\n";
 
 /// Where a request came from.
 #[derive(Clone, Copy, Debug)]
@@ -106,6 +109,9 @@ impl Guest {
             let mut first = [0];
             if stream.peek(&mut first).await? > 0 && first[0] != TLS_HANDSHAKE {
                 stream.write_all(SPEAK_TLS).await?;
+                stream.shutdown().await?;
+                // A close with anything unread is a reset, which may overtake the answer.
+                copy(&mut stream.take(UNREAD_BYTES_MAX), &mut sink()).await?;
                 return Ok(None);
             }
             TlsAcceptor::from(tls.config()).accept(stream).await.map(Some)
