@@ -19,7 +19,7 @@ use crate::config::{self, Misuse};
 use crate::flags::{CacheFlags, Program, ServerTlsFlags, Switch};
 use crate::import;
 use crate::pools;
-use crate::tier::{CommonFlags, begin, end, tell_of_http, tell_reloaded, wait_for_end};
+use crate::tier::{CommonFlags, begin, end, tell_of_http, wait_for_end};
 
 /// Runs it; returns when it has stopped.
 pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
@@ -47,7 +47,8 @@ pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Reads flags, environment and file anew, and puts pools and routes in force; or says why not and changes nothing.
+/// Reads flags, environment and files anew, and puts pools, routes and certificates in force; or says why not and changes
+/// nothing.
 fn reload(server: &Server) {
     let read = || match config::program(std::env::args_os().collect()) {
         Ok(Program::Cache(flags)) => layout(&flags),
@@ -55,10 +56,12 @@ fn reload(server: &Server) {
         Err(refusal) => Err(refusal.to_string()),
     };
     match read().and_then(|layout| server.reload(&layout)) {
-        Ok(()) => tracing::info!("pools and routes are read anew; other options wait for the next start"),
+        Ok(()) => tracing::info!(
+            "pools, routes and certificates are read anew, these for connections that come from now on; other options \
+             wait for the next start"
+        ),
         Err(error) => tracing::error!("nothing is changed: {error}"),
     }
-    tell_reloaded(server.running().reload_certificates());
 }
 
 /// The flags that both tiers have.

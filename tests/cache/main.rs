@@ -3,6 +3,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../support/certificates.rs"]
+mod certificates;
+
 mod client;
 mod memcached;
 
@@ -14,6 +17,7 @@ mod mixups;
 mod operation;
 mod record;
 mod reload;
+mod renewal;
 mod replicas;
 mod report;
 mod routes;

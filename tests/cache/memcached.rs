@@ -62,6 +62,12 @@ impl Memcached {
     pub(crate) fn restart(&mut self) {
         self.child = launch(self.addr, &self.arguments);
     }
+
+    /// The same with other arguments.
+    pub(crate) fn restart_as(&mut self, arguments: &[&str]) {
+        self.arguments = arguments.iter().map(ToString::to_string).collect();
+        self.restart();
+    }
 }
 
 impl Drop for Memcached {

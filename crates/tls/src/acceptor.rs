@@ -34,6 +34,10 @@ pub struct Acceptor {
     refusal: &'static [u8],
 }
 
+/// Files that were read again and can be used, not yet in force.
+#[derive(Debug)]
+pub struct Renewed(Arc<ServerConfig>);
+
 impl Acceptor {
     /// Reads the files. `refusal` is what a client that speaks plain text is told, in the words of its protocol.
     ///
@@ -49,9 +53,20 @@ impl Acceptor {
     /// # Errors
     /// As [`Acceptor::open`]; what was read before stays in force.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let config = read(&self.files)?;
+        self.read_again().map(|renewed| self.renew(renewed))
+    }
+
+    /// Reads the files again and changes nothing yet, for whoever has more to read before anything may change.
+    ///
+    /// # Errors
+    /// As [`Acceptor::open`].
+    pub fn read_again(&self) -> Result<Renewed, TlsError> {
+        read(&self.files).map(Renewed)
+    }
+
+    /// Puts in force what was read again.
+    pub fn renew(&self, Renewed(config): Renewed) {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
-        Ok(())
     }
 
     /// What is in force, for whoever brings a stream of his own.

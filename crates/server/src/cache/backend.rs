@@ -1,16 +1,16 @@
 //! Where a server is: its name, the address behind it, which may change while we run, and how to connect to it.
 //!
 //! `tls:` before a server says that it speaks TLS. It is no part of the name, so keys stay where they are when a server
-//! learns it.
+//! learns it. What encrypts may change while we run, as the address may: connections made from then on get it.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use posthaste_tls::{Connector, Trust};
+use posthaste_tls::Connector;
 use rustls::{ClientConnection, StreamOwned};
 use socket2::{Domain, SockAddr, SockRef, Type};
 
@@ -23,9 +23,10 @@ const PORT: u16 = 11211;
 pub struct Backend {
     /// `host:port` or `unix:PATH`; keys are placed by it.
     pub name: String,
+    /// Whether `tls:` stood before it when it was parsed.
+    pub speaks_tls: bool,
     address: Mutex<Address>,
-    speaks_tls: bool,
-    tls: Option<Connector>,
+    tls: Mutex<Option<Connector>>,
 }
 
 /// A connection whose reads and writes wait.
@@ -37,8 +38,8 @@ pub enum Dialed {
 }
 
 impl Backend {
-    /// Reads `HOST`, `HOST:PORT` or `unix:PATH`; `tls:` may stand before a host. It is not connected to before it knows
-    /// whom to trust ([`Backend::trusting`]).
+    /// Reads `HOST`, `HOST:PORT` or `unix:PATH`; `tls:` may stand before a host, and then it is not to be connected to
+    /// before it knows what encrypts ([`Backend::encrypt`]).
     ///
     /// # Errors
     /// A sentence that names the server and what to write instead.
@@ -49,20 +50,16 @@ impl Backend {
         }
         let name = full_name(text);
         let address = resolve(&name)?;
-        Ok(Self { name, address: Mutex::new(address), speaks_tls, tls: None })
+        Ok(Self { name, speaks_tls, address: Mutex::new(address), tls: Mutex::default() })
     }
 
-    /// The same, and whom to trust if it speaks TLS.
-    ///
-    /// # Errors
-    /// As [`Backend::parse`]; or there are no certificates to trust.
-    pub fn trusting(text: &str, trust: &Trust) -> Result<Self, String> {
-        let mut backend = Self::parse(text)?;
-        if backend.speaks_tls {
-            let connector = Connector::open(trust).map_err(|error| format!("--server-tls-ca: {error}"))?;
-            backend.tls = Some(connector);
-        }
-        Ok(backend)
+    /// What encrypts connections made from now on; None: nothing does.
+    pub fn encrypt(&self, connector: Option<Connector>) {
+        *lock(&self.tls) = connector;
+    }
+
+    fn connector(&self) -> Option<Connector> {
+        lock(&self.tls).clone()
     }
 
     /// Begins to connect; an event tells when it is done.
@@ -76,7 +73,7 @@ impl Backend {
             // option does without.
             let _ = SockRef::from(stream).set_tcp_user_timeout(Some(timeout));
         }
-        match (socket, &self.tls) {
+        match (socket, self.connector()) {
             (Socket::Tcp(stream), Some(tls)) => {
                 let stream = tls.connect(stream, &self.name).map_err(io::Error::other)?;
                 Ok(Socket::Tls(Box::new(stream)))
@@ -103,7 +100,7 @@ impl Backend {
         }
         socket.set_read_timeout(Some(timeout))?;
         socket.set_write_timeout(Some(timeout))?;
-        match &self.tls {
+        match self.connector() {
             None => Ok(Dialed::Plain(socket)),
             Some(tls) => {
                 let session = tls.session(&self.name).map_err(io::Error::other)?;
@@ -121,15 +118,19 @@ impl Backend {
     /// Its address as it was last found.
     #[must_use]
     pub fn address(&self) -> Address {
-        self.address.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.address).clone()
     }
 
     /// Asks for its address again; if nobody knows, it stays what it was.
     pub fn resolve_again(&self) {
         if let Ok(address) = resolve(&self.name) {
-            *self.address.lock().unwrap_or_else(PoisonError::into_inner) = address;
+            *lock(&self.address) = address;
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// With memcached's own port if there is none.
@@ -195,22 +196,12 @@ fn resolve(name: &str) -> Result<Address, String> {
 
 #[cfg(test)]
 mod tests {
-    use posthaste_tls::Check;
-
     use super::*;
 
     #[test]
     fn tls_is_no_part_of_the_name() {
         assert_eq!(Backend::parse("tls:127.0.0.1").unwrap().name, "127.0.0.1:11211");
         assert!(Backend::parse("tls:unix:/x").err().is_some_and(|error| error.contains("unix")));
-    }
-
-    #[test]
-    fn whom_to_trust_is_asked_only_where_tls_is_spoken() {
-        let trust = Trust { check: Check::Signer, roots: Some("/no/file".into()), own: None };
-        assert!(Backend::trusting("127.0.0.1", &trust).is_ok());
-        let refused = Backend::trusting("tls:127.0.0.1", &trust);
-        assert!(refused.err().is_some_and(|error| error.contains("/no/file")));
     }
 
     #[test]

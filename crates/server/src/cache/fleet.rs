@@ -7,17 +7,18 @@
 //! A table never changes. A new one takes the place of the old; each thread takes it up between two requests, and
 //! what is under way goes on by the table it began with.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use posthaste_tls::{Check, Trust};
+use posthaste_tls::{Check, Connector, Trust};
 
 use super::backend::Backend;
 use super::claims::Claims;
 use super::health::{Health, Watch};
 use super::latency::Latency;
-use super::layout::Layout;
+use super::layout::{Layout, Seat};
 use super::limits::SERVERS_MAX;
 use super::table::Table;
 
@@ -108,15 +109,17 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Puts a new table in force, or leaves everything as it is.
+    /// Puts a new table in force, with the files of [`Trust`] read again, or leaves everything as it is.
     ///
     /// # Errors
-    /// A sentence that names the server that cannot be found.
+    /// A sentence that names the server that cannot be found, or the file that cannot be used.
     pub fn load(&self, layout: &Layout) -> Result<(), String> {
         let mut servers = lock(&self.servers);
         let mut grown = servers.clone();
-        for seat in layout.pools.iter().flat_map(|pool| &pool.seats) {
-            let backend = Backend::trusting(&seat.address, &self.trust)?;
+        let backends = layout.pools.iter().flat_map(|pool| &pool.seats).map(backend);
+        let backends = backends.collect::<Result<Vec<_>, _>>()?;
+        let encryption = self.encryption(&backends)?;
+        for backend in backends {
             if !grown.iter().any(|server| server.backend.name == backend.name) {
                 let health = Health::new(self.ejects, Arc::clone(&self.watch));
                 let (slot, counts) = (grown.len(), ServerCounts::default());
@@ -129,10 +132,31 @@ impl Fleet {
                 SERVERS_MAX - 1
             ));
         }
+        for server in &grown {
+            if let Some(connector) = encryption.get(server.name()) {
+                server.backend.encrypt(connector.clone());
+            }
+        }
         *servers = grown;
         *lock(&self.table) = Arc::new(Table::new(layout, servers.clone()));
         self.generation.fetch_add(1, Ordering::Release);
         Ok(())
+    }
+
+    /// What encrypts connections to each server, by its name; None: nothing does. Files are read only if somebody speaks
+    /// TLS.
+    fn encryption(&self, backends: &[Backend]) -> Result<HashMap<String, Option<Connector>>, String> {
+        let opened = backends.iter().any(|backend| backend.speaks_tls).then(|| Connector::open(&self.trust));
+        let connector =
+            opened.transpose().map_err(|error| format!("TLS to servers (--server-tls-*): {error}"))?;
+        let mut encryption = HashMap::new();
+        for Backend { name, speaks_tls, .. } in backends {
+            let own = connector.clone().filter(|_| *speaks_tls);
+            if encryption.insert(name.clone(), own.clone()).is_some_and(|other| other != own) {
+                return Err(format!("server {name}: write it with tls: everywhere, or nowhere"));
+            }
+        }
+        Ok(encryption)
     }
 
     /// The table in force.
@@ -152,6 +176,10 @@ impl Fleet {
     pub fn ejects(&self) -> bool {
         self.ejects
     }
+}
+
+fn backend(seat: &Seat) -> Result<Backend, String> {
+    Backend::parse(&seat.address)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -193,5 +221,13 @@ mod tests {
         assert!(error.contains("127.0.0.1:port"), "{error}");
         assert_eq!((slots(&fleet), fleet.generation()), (vec![("127.0.0.1:1".to_owned(), 0)], 1));
         assert_eq!(fleet.table().servers.len(), 1);
+    }
+    #[test]
+    fn files_of_those_we_trust_are_read_only_where_tls_is_spoken() {
+        let trust = Trust { check: Check::Signer, roots: Some("/no/file".into()), own: None };
+        let fleet = Fleet::trusting(&layout(&["127.0.0.1:1"]), true, trust).unwrap();
+        let error = fleet.load(&layout(&["127.0.0.1:2", "tls:127.0.0.1:1"])).unwrap_err();
+        assert!(error.contains("/no/file"), "{error}");
+        assert_eq!(slots(&fleet), [("127.0.0.1:1".to_owned(), 0)], "nothing has changed");
     }
 }

@@ -124,12 +124,16 @@ impl Server {
         &self.running
     }
 
-    /// Puts other pools and routes in force, or leaves everything as it is. What is under way goes on as it began.
+    /// Puts other pools and routes in force, and the files of TLS as they are now, or leaves everything as it is. What is
+    /// under way goes on as it began, and so do connections.
     ///
     /// # Errors
-    /// A sentence that names the server that cannot be found.
+    /// A sentence that names the server that cannot be found, or the file that cannot be used.
     pub fn reload(&self, layout: &Layout) -> Result<(), String> {
+        let renew = self.running.read_certificates().map_err(|error| error.to_string())?;
         self.hall.fleet.load(layout)?;
+        // Nothing can fail any more.
+        renew();
         self.hall.tell_retry();
         Ok(())
     }

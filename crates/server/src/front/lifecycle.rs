@@ -264,6 +264,21 @@ impl<M> Running<M> {
         self.tls.as_ref().map_or(Ok(false), |tls| tls.reload().map(|()| true))
     }
 
+    /// Reads certificates again, if there are any, and changes nothing yet, for a tier that has more to read before anything
+    /// may change; what it gives puts them in force.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn read_certificates(&self) -> Result<impl FnOnce() + use<'_, M>, TlsError> {
+        let read = self.tls.as_ref().map(|tls| tls.read_again().map(|renewed| (tls, renewed)));
+        let renewal = read.transpose()?;
+        Ok(move || {
+            if let Some((tls, renewed)) = renewal {
+                tls.renew(renewed);
+            }
+        })
+    }
+
     /// Stops accepting, finishes what is under way, writes the last answers; then has the workers' line closed.
     /// Connections that take longer than `drain` are cut.
     pub fn stop(self, drain: Duration, close_line: impl FnOnce()) -> Stopped {
