@@ -166,6 +166,8 @@ fn the_doctor_of_a_cache_looks_at_its_servers() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("problem server: 127.0.0.1:1 takes no part"), "{said}");
     assert!(said.contains("problem readiness: "), "{said}");
+    // Where doctor and alerts send their readers for the reason.
+    assert!(server.log().contains("connection lost: Connection refused"), "{}", server.log());
 }
 
 #[test]

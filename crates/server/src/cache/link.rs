@@ -1,6 +1,6 @@
 //! The connection of a network thread to one server: opened when there is something to send, never waited for.
 
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,19 @@ use mio::{Interest, Registry, Token};
 
 use super::backend::Backend;
 use super::limits;
+use super::router::Broken;
 use crate::front::accept::Socket;
 
-/// A connection that fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Failed;
+/// A server has ended a connection, with a word or without one.
+pub(super) fn closed() -> io::Error {
+    io::Error::new(ErrorKind::UnexpectedEof, "it closed the connection")
+}
+
+impl From<Broken> for io::Error {
+    fn from(_: Broken) -> Self {
+        Self::new(ErrorKind::InvalidData, "it said what is no answer to what it was asked")
+    }
+}
 
 /// One connection, or none.
 #[derive(Default)]
@@ -47,17 +55,17 @@ impl Link {
         timeout: Duration,
         token: Token,
         registry: &Registry,
-    ) -> Result<(), Failed> {
-        let mut socket = backend.open(timeout).map_err(|_| Failed)?;
+    ) -> io::Result<()> {
+        let mut socket = backend.open(timeout)?;
         let interests = Interest::READABLE | Interest::WRITABLE;
-        registry.register(&mut socket, token, interests).map_err(|_| Failed)?;
+        registry.register(&mut socket, token, interests)?;
         self.socket = Some(socket);
         (self.opening, self.can_read, self.can_write) = (Some(Instant::now()), false, false);
         Ok(())
     }
 
     /// Takes note of an event.
-    pub(super) fn note(&mut self, event: &Event) -> Result<(), Failed> {
+    pub(super) fn note(&mut self, event: &Event) -> io::Result<()> {
         self.hung_up |= event.is_read_closed() || event.is_error();
         self.can_read |= event.is_readable() || self.hung_up;
         self.can_write |= event.is_writable();
@@ -65,33 +73,34 @@ impl Link {
             socket.now_writable();
         }
         let Some(socket) = self.socket.as_ref().filter(|_| self.opening.is_some()) else { return Ok(()) };
-        if socket.is_connected().map_err(|_| Failed)? {
+        if socket.is_connected()? {
             self.opening = None;
         }
         Ok(())
     }
 
     /// Sends as much as the server takes; how many bytes that was.
-    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<usize, Failed> {
+    pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(socket) = self.socket.as_mut().filter(|_| self.opening.is_none()) else { return Ok(0) };
         let mut sent = 0;
         while self.can_write && sent < bytes.len() {
             match socket.write(&bytes[sent..]) {
-                Ok(n) if n > 0 => sent += n,
+                Ok(0) => return Err(closed()),
+                Ok(n) => sent += n,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.can_write = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                _ => return Err(Failed),
+                Err(error) => return Err(error),
             }
         }
         Ok(sent)
     }
 
     /// Reads once; a short read means that there is no more for now.
-    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Failed> {
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(socket) = self.socket.as_mut() else { return Ok(0) };
         loop {
             match socket.read(buffer) {
-                Ok(0) => return Err(Failed),
+                Ok(0) => return Err(closed()),
                 Ok(n) => {
                     self.can_read = n == buffer.len() || self.hung_up || socket.has_ended();
                     return Ok(n);
@@ -101,12 +110,10 @@ impl Link {
                     return Ok(0);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => {
-                    if socket.is_handshaking() {
-                        tracing::warn!(server = socket.peer(), "TLS handshake failed: {error}");
-                    }
-                    return Err(Failed);
+                Err(error) if socket.is_handshaking() => {
+                    return Err(io::Error::other(format!("TLS handshake failed: {error}")));
                 }
+                Err(error) => return Err(error),
             }
         }
     }

@@ -2,6 +2,8 @@
 //!
 //! All requests of a turn that go to one server leave in one write, and the replies to them come back in a few reads.
 
+use std::fmt::Display;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,9 +15,12 @@ use super::answers::Answers;
 use super::engine::{Asker, Engine};
 use super::hall::Hall;
 use super::line::Task;
-use super::link::{Failed, Link};
+use super::link::Link;
 use super::router::{Asked, Finished, Router};
 use crate::front::network::FIRST_OF_TIER;
+
+/// Why a server is given up that says nothing.
+pub(super) const LATE: &str = "no answer in time (--server-timeout)";
 
 /// The router of a network thread and its connections.
 pub struct Pipelined {
@@ -23,7 +28,7 @@ pub struct Pipelined {
     router: Router,
     links: Vec<Link>,
     /// Servers whose connection turned out to be broken when an event told so.
-    broken: Vec<usize>,
+    broken: Vec<(usize, io::Error)>,
 }
 
 impl Pipelined {
@@ -35,7 +40,7 @@ impl Pipelined {
         Self { hall, router, links, broken: Vec::new() }
     }
 
-    fn send_to(&mut self, server: usize, registry: &Registry) -> Result<(), Failed> {
+    fn send_to(&mut self, server: usize, registry: &Registry) -> io::Result<()> {
         let link = &mut self.links[server];
         if !link.is_open() {
             let its = &self.router.servers()[server];
@@ -47,7 +52,7 @@ impl Pipelined {
         Ok(())
     }
 
-    fn receive_from(&mut self, server: usize, buffer: &mut [u8]) -> Result<(), Failed> {
+    fn receive_from(&mut self, server: usize, buffer: &mut [u8]) -> io::Result<()> {
         let link = &mut self.links[server];
         // The beginning of a reply is moved before what comes, unless it is long: replies are many and beginnings few.
         let kept = if link.input.len() < buffer.len() / 2 { link.input.len() } else { 0 };
@@ -59,23 +64,23 @@ impl Pipelined {
         }
         if kept == link.input.len() {
             link.used(kept);
-            let used = self.router.feed(server, &buffer[..kept + n]).map_err(|_| Failed)?;
+            let used = self.router.feed(server, &buffer[..kept + n])?;
             link.keep(&buffer[used..kept + n]);
         } else {
             link.keep(&buffer[..n]);
-            let used = self.router.feed(server, &link.input).map_err(|_| Failed)?;
+            let used = self.router.feed(server, &link.input)?;
             link.used(used);
         }
         Ok(())
     }
 
     /// The connection to a server is of no more use; `is_there`: the server has not closed it.
-    fn lose(&mut self, server: usize, is_there: bool, registry: &Registry) {
+    fn lose(&mut self, server: usize, is_there: bool, why: &dyn Display, registry: &Registry) {
         let was_open = self.links[server].is_open();
         let rest = self.links[server].close(registry);
         // Nothing was to come over it? Servers may close what is idle. The next request finds out more.
         if self.router.expected(server) > 0 || !self.router.unsent(server).is_empty() {
-            tracing::warn!(server = %self.router.servers()[server].name(), "connection lost");
+            tracing::warn!(server = %self.router.servers()[server].name(), "connection lost: {why}");
             self.router.lose(server, rest.filter(|_| is_there));
             // Others may sleep with connections to it on which nothing is under way.
             self.hall.tell_retry();
@@ -93,18 +98,21 @@ impl Pipelined {
                 && !self.router.servers()[server].health.is_live()
                 && self.router.unsent(server).is_empty()
             {
-                self.lose(server, false, registry);
+                self.lose(server, false, &"nobody uses it", registry);
             }
         }
     }
 
-    fn is_late(&self, server: usize, now: u64) -> bool {
+    /// What has not come in time, if anything has not.
+    fn late(&self, server: usize, now: u64) -> Option<&'static str> {
         let timeout = self.hall.server_timeout;
-        let is_opening_late = self.links[server].opening().is_some_and(|since| since.elapsed() > timeout);
+        if self.links[server].opening().is_some_and(|since| since.elapsed() > timeout) {
+            return Some("it does not connect in time (--server-timeout)");
+        }
         let limit = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        let is_answer_late =
+        let is_late =
             self.router.waiting_since(server).is_some_and(|since| now.saturating_sub(since) > limit);
-        is_opening_late || is_answer_late
+        is_late.then_some(LATE)
     }
 }
 
@@ -145,20 +153,22 @@ impl Engine for Pipelined {
     }
 
     fn note(&mut self, server: usize, event: &Event) {
-        if self.links[server].note(event).is_err() {
-            self.broken.push(server);
+        if let Err(error) = self.links[server].note(event) {
+            self.broken.push((server, error));
         }
     }
 
     fn take_back(&mut self, _: Box<Task>, _: bool) {}
 
     fn send(&mut self, registry: &Registry) {
-        for server in std::mem::take(&mut self.broken) {
-            self.lose(server, false, registry);
+        for (server, error) in std::mem::take(&mut self.broken) {
+            self.lose(server, false, &error, registry);
         }
         for server in 0..self.links.len() {
-            if !self.router.unsent(server).is_empty() && self.send_to(server, registry).is_err() {
-                self.lose(server, false, registry);
+            if !self.router.unsent(server).is_empty()
+                && let Err(error) = self.send_to(server, registry)
+            {
+                self.lose(server, false, &error, registry);
             }
         }
         self.router.stamp_sent(self.hall.clock.stamp());
@@ -167,12 +177,14 @@ impl Engine for Pipelined {
     fn receive(&mut self, registry: &Registry, buffer: &mut [u8]) {
         let now = self.hall.clock.now();
         for server in 0..self.links.len() {
-            if self.links[server].can_read && self.receive_from(server, buffer).is_err() {
+            if self.links[server].can_read
+                && let Err(error) = self.receive_from(server, buffer)
+            {
                 // Whatever the server still does with what it got, it must be done before the server is asked again.
-                self.lose(server, true, registry);
+                self.lose(server, true, &error, registry);
             }
-            if self.is_late(server, now) {
-                self.lose(server, true, registry);
+            if let Some(late) = self.late(server, now) {
+                self.lose(server, true, &late, registry);
             }
         }
         self.close_unused(registry);

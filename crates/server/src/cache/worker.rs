@@ -1,6 +1,7 @@
 //! A worker of `--workers N`: takes one request at a time, over connections of its own to every server, and waits for
 //! the answers before it takes the next.
 
+use std::fmt::Display;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +11,8 @@ use super::backend::Dialed;
 use super::hall::{Hall, Mail};
 use super::limits;
 use super::line::Task;
+use super::link;
+use super::pipelined::LATE;
 use super::router::{Asked, Router};
 
 /// The only client that a worker's router knows.
@@ -62,8 +65,10 @@ impl Worker {
         self.ask(task);
         while self.router.answers.is_waiting(CLIENT) || self.is_under_way() {
             for server in 0..self.links.len() {
-                if !self.router.unsent(server).is_empty() && self.send(server).is_err() {
-                    self.lose(server, false);
+                if !self.router.unsent(server).is_empty()
+                    && let Err(error) = self.send(server)
+                {
+                    self.lose(server, false, &error);
                 }
             }
             self.router.stamp_sent(self.hall.clock.stamp());
@@ -152,18 +157,21 @@ impl Worker {
                 input.extend_from_slice(&self.buffer[..n]);
                 match self.router.feed(server, input) {
                     Ok(used) => drop(input.drain(..used)),
-                    Err(_) => self.lose(server, true),
+                    Err(broken) => self.lose(server, true, &io::Error::from(broken)),
                 }
             }
-            // Late or gone.
-            read => self.lose(server, read.is_err()),
+            Ok(_) => self.lose(server, false, &link::closed()),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                self.lose(server, true, &LATE);
+            }
+            Err(error) => self.lose(server, true, &error),
         }
     }
 
-    fn lose(&mut self, server: usize, is_there: bool) {
+    fn lose(&mut self, server: usize, is_there: bool, why: &dyn Display) {
         self.inputs[server].clear();
         let rest = self.links[server].take().map(Dialed::shut);
-        tracing::warn!(server = %self.router.servers()[server].name(), "connection lost");
+        tracing::warn!(server = %self.router.servers()[server].name(), "connection lost: {why}");
         self.router.lose(server, rest.filter(|_| is_there));
     }
 }
