@@ -1,7 +1,7 @@
 //! `posthaste admin doctor`: looks a tier over, and says of everything that is not as it should be what to do.
 //!
-//! It asks what anybody may ask: the tier its metrics, the database its statistics, memcached its `stats`. What follows from
-//! these is decided in [`crate::admin_doctor_rules`], without asking anybody.
+//! It asks what anybody may ask: the tier its metrics, the database its statistics, memcached its `stats`, this machine
+//! about its clock. What follows from figures is decided in [`crate::admin_doctor_rules`], without asking anybody.
 
 use std::error::Error;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,6 +12,7 @@ use posthaste_server::queue::postgres::examine::examine;
 use posthaste_server::queue::postgres::report::report_on;
 use serde_json::json;
 
+use crate::admin_doctor_clock as clock;
 use crate::admin_doctor_memcached as memcached;
 use crate::admin_doctor_rules::{Finding, on_cache, on_database, on_queue, on_tier};
 use crate::config::Misuse;
@@ -23,6 +24,7 @@ type Findings = Result<Vec<Finding>, Box<dyn Error>>;
 /// Prints the findings; a failure when one of them is a problem.
 pub(crate) fn run(flags: &DoctorFlags) -> Result<(), Box<dyn Error>> {
     let mut findings = tier(flags)?;
+    findings.extend(clock::examine());
     if let Some(store) = &flags.store {
         findings.extend(database(store, flags.older_than.as_secs())?);
     }

@@ -17,6 +17,8 @@ const DISK_FREE_BYTES: f64 = 1e9;
 const SYNC_S: f64 = 0.02;
 /// A keeper that did nothing for so long is held up.
 const KEEPER_S: f64 = 5.0;
+/// So many wrong secrets are more than a slip of the fingers.
+const LOGINS_WRONG: f64 = 10.0;
 /// This share of requests in errors is worth a look.
 const ERRORS: f64 = 0.01;
 
@@ -51,6 +53,8 @@ pub(crate) fn on_tier(figures: &Figures, trouble: Option<&str>, here_s: f64) -> 
         clock(figures, here_s),
         files(figures),
         clients(figures),
+        refused(figures),
+        logins(figures),
         line(figures),
         errors(figures),
     ];
@@ -81,14 +85,22 @@ fn clock(figures: &Figures, here_s: f64) -> Option<Finding> {
 fn files(figures: &Figures) -> Option<Finding> {
     let (max, open) = (figures.get("process_max_fds")?, figures.get("process_open_fds")?);
     let clients = figures.get("posthaste_connections_max")?;
-    let raise = "set LimitNOFILE= in its unit, or ulimit -n, and restart it";
+    let raise =
+        "set LimitNOFILE= in its unit, or ulimit -n, and restart it, or allow fewer with --max-clients";
     if open > NEARLY * max {
         return Some(Finding::problem("open files", format!("{open} of {max} are open: {raise}")));
     }
-    (max < clients + FILES_BESIDE).then(|| {
+    if max < clients {
         let text =
             format!("the limit of {max} is too low for the {clients} clients of --max-clients: {raise}");
-        Finding::problem("open files", text)
+        return Some(Finding::problem("open files", text));
+    }
+    (max < clients + FILES_BESIDE).then(|| {
+        let text = format!(
+            "the limit of {max} is what the {clients} clients of --max-clients need, and the tier needs some itself: the \
+             last of them may be kept waiting; {raise}"
+        );
+        Finding::note("open files", text)
     })
 }
 
@@ -100,6 +112,28 @@ fn clients(figures: &Figures) -> Option<Finding> {
              (posthaste admin top)"
         );
         Finding::problem("clients", text)
+    })
+}
+
+fn refused(figures: &Figures) -> Option<Finding> {
+    let refused = figures.sum("posthaste_connections_refused_total", "reason=\"full\"");
+    (refused > 0.0).then(|| {
+        let text = format!(
+            "{refused} connections were refused since the start because --max-clients were there: raise it, or have clients \
+             keep their connections"
+        );
+        Finding::note("clients", text)
+    })
+}
+
+fn logins(figures: &Figures) -> Option<Finding> {
+    let wrong = figures.sum("posthaste_logins_total", "ending=\"wrong\"");
+    (wrong > LOGINS_WRONG).then(|| {
+        let text = format!(
+            "{wrong} logins were refused since the start for a wrong account or secret: a program has an old secret, or \
+             somebody guesses; is the figure still growing?"
+        );
+        Finding::note("logins", text)
     })
 }
 
@@ -275,6 +309,7 @@ mod tests {
             ("posthaste_build_info{version=\"0.0.0\"} 1", "restart the tier"),
             ("posthaste_clock_seconds 1003", "timedatectl"),
             ("process_max_fds 1024", "LimitNOFILE"),
+            ("process_max_fds 19999", "or allow fewer with --max-clients"),
             ("process_open_fds 65000", "65000 of 65536"),
             ("posthaste_connections 19000", "--max-clients"),
             ("posthaste_line_requests 40000", "BUSY"),
@@ -288,6 +323,9 @@ mod tests {
         }
         for (line, words) in [
             ("posthaste_requests_total{kind=\"pop\",ending=\"error\"} 100", "9.1 %"),
+            ("process_max_fds 20000", "or allow fewer with --max-clients"),
+            ("posthaste_connections_refused_total{reason=\"full\"} 3", "3 connections"),
+            ("posthaste_logins_total{ending=\"wrong\"} 11", "an old secret"),
             (
                 "posthaste_stage_duration_seconds_sum{kind=\"send\",stage=\"sync\"} 5\n\
                  posthaste_stage_duration_seconds_count{kind=\"send\",stage=\"sync\"} 100",

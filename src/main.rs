@@ -5,6 +5,7 @@
 mod admin;
 mod admin_cache;
 mod admin_doctor;
+mod admin_doctor_clock;
 mod admin_doctor_memcached;
 mod admin_doctor_rules;
 mod admin_store;

@@ -147,8 +147,8 @@ fn the_doctor_names_what_is_wrong_and_fails() {
     let report: Json = serde_json::from_slice(&output.stdout).expect("JSON");
     let about: Vec<_> =
         report["findings"].as_array().into_iter().flatten().map(|row| &row["about"]).collect();
-    // The disk of the machine may be nearly full.
-    assert!(about.iter().all(|about| **about == "disk"), "{report}");
+    // The disk of the machine may be nearly full, and nobody may set its clock.
+    assert!(about.iter().all(|about| **about == "disk" || **about == "clock"), "{report}");
 }
 
 #[test]
