@@ -5,7 +5,9 @@ mod support;
 #[path = "support/client.rs"]
 mod client;
 
-use std::process::{Command, Output};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -88,11 +90,67 @@ fn a_pop_that_waits_as_it_asked_is_not_told() {
 #[test]
 fn slow_requests_of_the_cache_tier_are_told_too() {
     let server = Server::start_cache(&["--mock", "5", "--slow", "0ms", "--log-format", "json"]);
-    let mut socket = std::net::TcpStream::connect(server.addr()).expect("it listens");
-    std::io::Write::write_all(&mut socket, b"get a\r\n").expect("it reads");
+    let mut socket = TcpStream::connect(server.addr()).expect("it listens");
+    socket.write_all(b"get a\r\n").expect("it reads");
     let get = logged(&server, is_slow("get"));
     assert_eq!(get["peer"], socket.local_addr().expect("an address").to_string(), "{get}");
     assert!(server.page("/metrics").1.contains("\nposthaste_slow_requests_total 1\n"));
+}
+
+/// `GET /metrics`, as an account (`NAME:SECRET`).
+fn metrics_as(server: &Server, who: &str) -> String {
+    let mut said = String::new();
+    let mut stream = TcpStream::connect(server.http()).expect("HTTP is served");
+    let head = format!("Host: localhost\r\nAuthorization: Bearer {who}\r\nConnection: close");
+    let asked = write!(stream, "GET /metrics HTTP/1.1\r\n{head}\r\n\r\n");
+    asked.and_then(|()| stream.read_to_string(&mut said)).expect("an answer");
+    said
+}
+
+#[test]
+fn logins_are_counted_by_how_they_ended() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("accounts.txt");
+    let path = file.to_str().expect("a path in UTF-8");
+    let mut add = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+    add.args(["admin", "account", "add", "ann", "--file", path]).stdin(Stdio::piped());
+    let mut child = add.stdout(Stdio::null()).spawn().expect("the program runs");
+    write!(child.stdin.take().expect("stdin is piped"), "right").expect("it reads");
+    assert!(child.wait().is_ok_and(|status| status.success()));
+    let server = Server::start_with_http("memory:", &["--accounts", path]);
+    let mut client = Client::connect(server.addr()).expect("it listens");
+    for secret in ["wrong", "right"] {
+        client.ask(&["LOGIN", "ann", secret]).expect("it runs");
+    }
+    let found = metrics_as(&server, "ann:right");
+    // HTTP has logged in as well, to ask.
+    for (ending, count) in [("ok", 2), ("wrong", 1), ("busy", 0)] {
+        let row = format!("\nposthaste_logins_total{{ending=\"{ending}\"}} {count}\n");
+        assert!(found.contains(&row), "{row} in {found}");
+    }
+    let open = Server::start_with_http("memory:", &[]);
+    assert!(!open.page("/metrics").1.contains("posthaste_logins_total"), "nobody has to log in");
+}
+
+#[test]
+fn clients_beyond_the_limit_are_counted_on_both_tiers() {
+    let full = "\nposthaste_connections_refused_total{reason=\"full\"} 1\n";
+    for (server, word) in [
+        // HTTP is a client of the queue tier, too.
+        (Server::start_with_http("memory:", &["--max-clients", "1"]), "-ERR max"),
+        (Server::start_cache(&["--mock", "--max-clients", "1"]), "SERVER_ERROR too many"),
+    ] {
+        let first = TcpStream::connect(server.addr()).expect("it listens");
+        let mut second = TcpStream::connect(server.addr()).expect("it listens");
+        let mut said = String::new();
+        second.read_to_string(&mut said).expect("the end");
+        assert!(said.starts_with(word), "{said}");
+        drop(first);
+        let start = Instant::now();
+        while !server.page("/metrics").1.contains(full) {
+            assert!(start.elapsed() < PATIENCE, "{}", server.page("/metrics").1);
+        }
+    }
 }
 
 #[test]
@@ -157,8 +215,8 @@ fn the_doctor_of_a_cache_looks_at_its_servers() {
     let start = Instant::now();
     while server.readiness().0 == 200 {
         assert!(start.elapsed() < PATIENCE, "it does not notice that nobody is there");
-        let mut socket = std::net::TcpStream::connect(server.addr()).expect("it listens");
-        std::io::Write::write_all(&mut socket, b"get a\r\n").expect("it reads");
+        let mut socket = TcpStream::connect(server.addr()).expect("it listens");
+        socket.write_all(b"get a\r\n").expect("it reads");
         sleep(Duration::from_millis(5));
     }
     let output = admin(&["doctor", "--http", &server.http().to_string()]);

@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use certificates::{Authority, Pair};
 use posthaste_tls::{Check, Connector, Trust};
@@ -139,6 +139,31 @@ fn plain_text_is_told_to_speak_tls_on_every_port() {
         let _ = stream.read_to_end(&mut said);
         let said = String::from_utf8_lossy(&said).into_owned();
         assert!(said.starts_with(word) && said.contains("speaks TLS"), "{said:?}");
+    }
+}
+
+#[test]
+fn handshakes_that_fail_are_counted_in_the_metrics_those_of_http_too() {
+    let authority = Authority::new();
+    let pair = authority.issue("server");
+    let server = Server::start_cache(&[&flags(&pair, None)[..], &["--mock"]].concat());
+    for to in [server.addr(), server.http()] {
+        let mut stream = TcpStream::connect(to).expect("it listens");
+        stream.write_all(b"version\r\n").expect("it is written");
+        // It may be cut off by a reset behind the answer.
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    let start = Instant::now();
+    loop {
+        let mut page = String::new();
+        let mut client = connect(server.http(), &authority, None);
+        let asked =
+            client.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        asked.and_then(|()| client.read_to_string(&mut page)).expect("a page");
+        if page.contains("\nposthaste_connections_refused_total{reason=\"handshake\"} 2\n") {
+            break;
+        }
+        assert!(start.elapsed() < PATIENCE, "{page}");
     }
 }
 

@@ -163,15 +163,15 @@ def test_rules_and_dashboard_name_metrics_that_there_are() -> None:
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not here (Debian: prometheus)")
-def test_promtool_accepts_rules_and_pages(start: Callable[..., Tier]) -> None:
-    """The rules hold what their tests say, and the page follows Prometheus' conventions."""
+def test_promtool_accepts_rules_and_pages(start: Callable[..., Tier], router: Router) -> None:
+    """The rules hold what their tests say, and the pages of both tiers follow Prometheus' conventions."""
     for command in (
         ["check", "rules", str(RULES)],
         ["test", "rules", str(RULES.with_name("alerts_test.yaml"))],
     ):
         done = subprocess.run(["promtool", *command], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
-    text = page(start(*HTTP).http_port)
-    lint = ["promtool", "check", "metrics"]
-    done = subprocess.run(lint, input=text, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    for port in (start(*HTTP).http_port, router.http_port):
+        lint = ["promtool", "check", "metrics"]
+        done = subprocess.run(lint, input=page(port), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr

@@ -56,10 +56,52 @@ struct Suspect {
     account: Vec<u8>,
 }
 
+/// How a login ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginEnding {
+    /// With the right secret.
+    Ok,
+    /// No such account, or another secret.
+    Wrong,
+    /// Too many waited to be checked.
+    Busy,
+}
+
+impl LoginEnding {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Ok, Self::Wrong, Self::Busy];
+
+    /// Its name in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Wrong => "wrong",
+            Self::Busy => "busy",
+        }
+    }
+}
+
+/// Logins by how they ended.
+#[derive(Debug, Default)]
+pub struct Logins([AtomicU64; LoginEnding::ALL.len()]);
+
+impl Logins {
+    /// How many ended so.
+    #[must_use]
+    pub fn count(&self, ending: LoginEnding) -> u64 {
+        self.0[ending as usize].load(Ordering::Relaxed)
+    }
+
+    fn add(&self, ending: LoginEnding) {
+        self.0[ending as usize].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// The way to the thread; it ends when this is dropped.
 pub struct Authenticator {
     checks: SyncSender<Check>,
-    failed: Arc<AtomicU64>,
+    logins: Arc<Logins>,
 }
 
 impl Authenticator {
@@ -67,29 +109,33 @@ impl Authenticator {
     #[must_use]
     pub fn start(accounts: AccountsFile, mailboxes: Vec<Arc<Mailbox>>) -> Self {
         let (checks, waiting) = sync_channel(CHECKS_MAX);
-        let failed = Arc::new(AtomicU64::new(0));
+        let logins = Arc::new(Logins::default());
         let desk = Desk {
             accounts,
             mailboxes,
-            failed: Arc::clone(&failed),
+            logins: Arc::clone(&logins),
             memory: Memory::default(),
             held: VecDeque::new(),
         };
         std::thread::spawn(move || desk.work(&waiting));
-        Self { checks, failed }
+        Self { checks, logins }
     }
 
     /// Asks for a verdict, which comes by mail. False: too many wait.
     #[must_use]
     pub fn ask(&self, address: Address, origin: Option<IpAddr>, account: &[u8], secret: &[u8]) -> bool {
         let suspect = Suspect { origin, account: account.to_vec() };
-        self.checks.try_send(Check { address, suspect, secret: secret.to_vec() }).is_ok()
+        let asked = self.checks.try_send(Check { address, suspect, secret: secret.to_vec() });
+        if asked.is_err() {
+            self.logins.add(LoginEnding::Busy);
+        }
+        asked.is_ok()
     }
 
-    /// Logins refused for a wrong account or secret.
+    /// How logins ended.
     #[must_use]
-    pub fn failed(&self) -> u64 {
-        self.failed.load(Ordering::Relaxed)
+    pub fn logins(&self) -> &Logins {
+        &self.logins
     }
 }
 
@@ -97,7 +143,7 @@ impl Authenticator {
 struct Desk {
     accounts: AccountsFile,
     mailboxes: Vec<Arc<Mailbox>>,
-    failed: Arc<AtomicU64>,
+    logins: Arc<Logins>,
     memory: Memory,
     /// In the order they came.
     held: VecDeque<Check>,
@@ -143,7 +189,6 @@ impl Desk {
         let verdict = match self.accounts.verify(&check.suspect.account, &check.secret) {
             Some(grants) => Verdict::Welcome(grants),
             None => {
-                self.failed.fetch_add(1, Ordering::Relaxed);
                 self.memory.wrong(check.suspect, Instant::now());
                 Verdict::Wrong
             }
@@ -152,6 +197,11 @@ impl Desk {
     }
 
     fn tell(&self, address: Address, verdict: Verdict) {
+        self.logins.add(match verdict {
+            Verdict::Welcome(_) => LoginEnding::Ok,
+            Verdict::Wrong => LoginEnding::Wrong,
+            Verdict::Busy => LoginEnding::Busy,
+        });
         self.mailboxes[address.thread].post(Mail::Verified { address, verdict });
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use posthaste_measure::{Clock, Meter};
 
-use crate::authenticator::Authenticator;
+use crate::authenticator::{Authenticator, Logins};
 use crate::clients::Clients;
 use crate::front::gate::Gate;
 use crate::path::mail::Mailbox;
@@ -64,12 +64,12 @@ impl House {
         Worker::new(Arc::clone(&self.line), Arc::clone(&self.store), self.mailboxes.clone(), self.clock)
     }
 
-    /// Logins refused for a wrong account or secret.
+    /// How the logins ended whose secrets were to be checked; None: anybody may log in.
     #[must_use]
-    pub fn logins_failed(&self) -> u64 {
+    pub fn logins(&self) -> Option<&Logins> {
         match &self.entrance {
-            Entrance::Open(_) => 0,
-            Entrance::Closed(authenticator) => authenticator.failed(),
+            Entrance::Open(_) => None,
+            Entrance::Closed(authenticator) => Some(authenticator.logins()),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::process;
 
+use crate::authenticator::LoginEnding;
 use crate::house::House;
 use crate::path::session::REDIS_VERSION;
 
@@ -59,7 +60,7 @@ fn clients(house: &House, text: &mut String) {
     line(text, "connected_clients", house.clients.len());
     line(text, "maxclients", house.gate.connections_max());
     line(text, "total_connections_received", house.gate.accepted());
-    line(text, "logins_failed", house.logins_failed());
+    line(text, "logins_failed", house.logins().map_or(0, |logins| logins.count(LoginEnding::Wrong)));
     for (name, count) in house.gate.newcomers.counts() {
         line(text, name, count);
     }

@@ -5,7 +5,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use mio::event::Event;
@@ -16,7 +15,7 @@ use slab::Slab;
 use super::buffers::Buffers;
 use super::gate::{Arrival, Gate};
 use super::limits::{FIRST_REQUEST, LINGER, READ_BYTES};
-use super::newcomers::{LOOK_EVERY, Newcomer};
+use super::newcomers::{LOOK_EVERY, Newcomer, Reason};
 use super::peer::{Life, Peer};
 use super::slots::Slots;
 use super::tier::Tier;
@@ -278,8 +277,10 @@ impl<T: Tier> Connections<T> {
             }
         }
         self.look_at = are_there.then(|| Instant::now() + LOOK_EVERY);
-        self.gate.newcomers.late.fetch_add(late.len() as u64, Ordering::Relaxed);
-        late.into_iter().for_each(|slot| self.remove(tier, slot));
+        for slot in late {
+            self.gate.newcomers.refuse(Reason::Late);
+            self.remove(tier, slot);
+        }
     }
 
     /// Forgets a connection.

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::accept::Socket;
-use super::newcomers::{Newcomers, Place};
+use super::newcomers::{Newcomers, Place, Reason};
 
 /// What came, for a network thread to take care of. It is counted until [`Gate::leave`].
 pub struct Arrival {
@@ -53,6 +53,7 @@ impl Gate {
     /// The socket, and why not.
     pub fn admit(&self, socket: Socket) -> Result<Arrival, (Socket, Refused)> {
         if !self.take() {
+            self.newcomers.refuse(Reason::Full);
             return Err((socket, Refused::Full));
         }
         let origin = socket.ip();

@@ -176,7 +176,7 @@ impl<M: Send + 'static> Prepared<M> {
             None => None,
             Some(listener) => {
                 let routes = routes(listener.local_addr()?);
-                Some(Http::start(listener, tls.clone(), routes)?)
+                Some(Http::start(listener, tls.clone(), routes, Arc::clone(&gate))?)
             }
         };
         Ok(Running { meter, mailboxes, gate, tls, addresses, networks, workers, collector, http })

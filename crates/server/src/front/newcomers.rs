@@ -111,18 +111,56 @@ impl Newcomer {
     }
 }
 
+/// Why a connection is closed before its peer has shown who it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// As many are connected as may be.
+    Full,
+    /// Its address has enough newcomers.
+    Address,
+    /// Its handshake failed.
+    Handshake,
+    /// It took too long.
+    Late,
+    /// It sent more than a login needs.
+    Oversized,
+}
+
+impl Reason {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Full, Self::Address, Self::Handshake, Self::Late, Self::Oversized];
+
+    /// Its name in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Address => "address",
+            Self::Handshake => "handshake",
+            Self::Late => "late",
+            Self::Oversized => "oversized",
+        }
+    }
+
+    /// Its name in INFO and `stats`; the first is the one that Redis and memcached have for it.
+    const fn stat(self) -> &'static str {
+        match self {
+            Self::Full => "rejected_connections",
+            Self::Address => "newcomers_turned_away",
+            Self::Handshake => "handshakes_failed",
+            Self::Late => "newcomers_late",
+            Self::Oversized => "newcomers_oversized",
+        }
+    }
+}
+
 /// The newcomers of a tier, and the counts of those who stayed outside.
 #[derive(Debug)]
 pub struct Newcomers {
     places: Arc<Places>,
     /// Whether who speaks plain text must log in.
     must_log_in: bool,
-    /// Handshakes that failed.
-    pub handshakes_failed: AtomicU64,
-    /// Who took too long.
-    pub late: AtomicU64,
-    /// Who came from an address with too many newcomers.
-    pub turned_away: AtomicU64,
+    refused: [AtomicU64; Reason::ALL.len()],
     told_ns: AtomicU64,
 }
 
@@ -133,9 +171,7 @@ impl Newcomers {
         Self {
             places: Places::new((connections_max / SHARE).max(LEAST)),
             must_log_in,
-            handshakes_failed: AtomicU64::new(0),
-            late: AtomicU64::new(0),
-            turned_away: AtomicU64::new(0),
+            refused: Default::default(),
             told_ns: AtomicU64::new(0),
         }
     }
@@ -148,16 +184,27 @@ impl Newcomers {
         let is_newcomer = self.must_log_in || is_handshaking;
         match origin.filter(|_| is_newcomer).map(|from| self.places.take(from)) {
             Some(None) => {
-                self.turned_away.fetch_add(1, Ordering::Relaxed);
+                self.refuse(Reason::Address);
                 Err(Refused::Crowded)
             }
             place => Ok(place.flatten()),
         }
     }
 
+    /// Counts somebody who stays outside; how many there are for this reason.
+    pub fn refuse(&self, reason: Reason) -> u64 {
+        self.refused[reason as usize].fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// How many stayed outside for this reason.
+    #[must_use]
+    pub fn refused(&self, reason: Reason) -> u64 {
+        self.refused[reason as usize].load(Ordering::Relaxed)
+    }
+
     /// A handshake failed. The log is told at most once a second, for anybody can make handshakes fail.
     pub fn handshake_failed(&self, peer: &str, why: &dyn std::fmt::Display, now_ns: u64) {
-        let failed = self.handshakes_failed.fetch_add(1, Ordering::Relaxed) + 1;
+        let failed = self.refuse(Reason::Handshake);
         let told = self.told_ns.load(Ordering::Relaxed);
         if now_ns.saturating_sub(told) >= 1_000_000_000 || told == 0 {
             self.told_ns.store(now_ns.max(1), Ordering::Relaxed);
@@ -165,15 +212,10 @@ impl Newcomers {
         }
     }
 
-    /// What became of those who stayed outside: names and counts.
+    /// What became of those who stayed outside: names for INFO and `stats`, and counts.
     #[must_use]
-    pub fn counts(&self) -> [(&'static str, u64); 3] {
-        let count = |value: &AtomicU64| value.load(Ordering::Relaxed);
-        [
-            ("handshakes_failed", count(&self.handshakes_failed)),
-            ("newcomers_late", count(&self.late)),
-            ("newcomers_turned_away", count(&self.turned_away)),
-        ]
+    pub fn counts(&self) -> [(&'static str, u64); Reason::ALL.len()] {
+        Reason::ALL.map(|reason| (reason.stat(), self.refused(reason)))
     }
 }
 

@@ -37,6 +37,7 @@ use self::office::{Office, Visitor};
 pub(crate) use self::problem::Problem;
 pub(crate) use self::visitor::{Guest, refuse_foreign_pages};
 use self::words::Words;
+use crate::front::gate::Gate;
 use crate::house::House;
 
 /// A body in JSON may be so much longer than the message in it: every byte escaped as `\\u00xx`, and names beside it.
@@ -51,11 +52,16 @@ pub struct Http {
 }
 
 impl Http {
-    /// Listens and serves these paths, encrypted if `tls` is there.
+    /// Listens and serves these paths, encrypted if `tls` is there; the gate counts whom it does not let in.
     ///
     /// # Errors
     /// The system's, when the address cannot be listened on.
-    pub fn start(listener: TcpListener, tls: Option<Arc<Acceptor>>, routes: Router) -> io::Result<Self> {
+    pub fn start(
+        listener: TcpListener,
+        tls: Option<Arc<Acceptor>>,
+        routes: Router,
+        gate: Arc<Gate>,
+    ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
@@ -63,7 +69,7 @@ impl Http {
         let thread = Builder::new().name("http".into()).spawn(move || {
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener)?;
-                serve::serve(listener, tls, routes, stopped).await
+                serve::serve(listener, tls, routes, &gate, stopped).await
             })
         })?;
         Ok(Self { address, stop, thread })

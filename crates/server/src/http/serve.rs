@@ -24,7 +24,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use crate::front::newcomers::Places;
+use crate::front::gate::Gate;
+use crate::front::newcomers::{Places, Reason};
 
 /// Connections at once, and of one address.
 const CONNECTIONS_MAX: u32 = 1024;
@@ -58,6 +59,7 @@ pub(super) async fn serve(
     listener: TcpListener,
     tls: Option<Arc<Acceptor>>,
     routes: Router,
+    gate: &Arc<Gate>,
     mut stop: watch::Receiver<()>,
 ) -> io::Result<()> {
     let (free, places) =
@@ -71,8 +73,12 @@ pub(super) async fn serve(
             sleep(ACCEPT_AGAIN).await;
             continue;
         };
-        let Some(place) = places.take(peer.ip()) else { continue };
-        let guest = Guest { origin: Origin(peer.ip()), routes: routes.clone(), stop: stop.clone() };
+        let Some(place) = places.take(peer.ip()) else {
+            gate.newcomers.refuse(Reason::Address);
+            continue;
+        };
+        let (origin, gate) = (Origin(peer.ip()), Arc::clone(gate));
+        let guest = Guest { origin, gate, routes: routes.clone(), stop: stop.clone() };
         let tls = tls.clone();
         tokio::spawn(async move {
             guest.receive(stream, tls).await;
@@ -98,6 +104,7 @@ async fn accept(
 /// One connection's client.
 struct Guest {
     origin: Origin,
+    gate: Arc<Gate>,
     routes: Router,
     stop: watch::Receiver<()>,
 }
@@ -118,8 +125,16 @@ impl Guest {
         };
         match timeout(HANDSHAKE, accept).await {
             Ok(Ok(Some(stream))) => self.converse(stream).await,
-            Ok(Ok(None)) | Err(_) => {}
-            Ok(Err(error)) => tracing::debug!(peer = %self.origin.0, "TLS handshake of HTTP failed: {error}"),
+            Ok(Ok(None)) => {
+                self.gate.newcomers.refuse(Reason::Handshake);
+            }
+            Err(_) => {
+                self.gate.newcomers.refuse(Reason::Late);
+            }
+            Ok(Err(error)) => {
+                self.gate.newcomers.refuse(Reason::Handshake);
+                tracing::debug!(peer = %self.origin.0, "TLS handshake of HTTP failed: {error}");
+            }
         }
     }
 

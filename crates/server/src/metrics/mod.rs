@@ -8,6 +8,8 @@ pub mod requests; // what was answered, of any tier
 
 pub mod process; // the process, of any tier
 
+pub mod entrance; // who was let in, of any tier
+
 pub mod tier; // what the queue tier has
 
 pub mod store; // what its stores tell

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Head, process, requests, router, tier};
+use super::{Head, entrance, process, requests, router, tier};
 
 const BEGIN: &str = "# Metrics
 
@@ -24,9 +24,9 @@ see them. Rules and a dashboard that use these metrics are in `deploy/prometheus
 #[must_use]
 pub fn page() -> String {
     let mut text = BEGIN.to_owned();
-    let common: Vec<&str> = process::heads().chain(requests::HEADS).map(|head| head.name).collect();
-    let own = |head: &&Head| !common.contains(&head.name);
-    section(&mut text, "Both tiers", process::heads().chain(requests::HEADS));
+    let common = || process::heads().chain([&entrance::REFUSED]).chain(requests::HEADS);
+    let own = |head: &&Head| !common().any(|other| other.name == head.name);
+    section(&mut text, "Both tiers", common());
     section(&mut text, "posthaste queue", tier::heads().filter(own));
     section(&mut text, "posthaste cache", router::heads().filter(own));
     text

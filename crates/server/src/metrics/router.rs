@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Head, Kind, Page, Single, process, requests};
+use super::{Head, Kind, Page, Single, entrance, process, requests};
 use crate::cache::fleet::Server;
 use crate::cache::hall::Hall;
 
@@ -128,6 +128,7 @@ static PER_SERVER: [PerServer; 5] = [
 /// The table's rows, in the order of the page.
 pub fn heads() -> impl Iterator<Item = &'static Head> {
     process::heads()
+        .chain([&entrance::REFUSED])
         .chain(SINGLES.iter().map(|single| &single.head))
         .chain(requests::HEADS)
         .chain(PER_SERVER.iter().map(|row| &row.head))
@@ -139,6 +140,7 @@ pub fn page(hall: &Hall) -> Page {
     let mut page = Page::default();
     process::write(&mut page, &hall.clock);
     page.singles(&SINGLES, hall);
+    entrance::write(&mut page, &hall.gate.newcomers, None);
     requests::write(&mut page, &hall.meter);
     let table = hall.fleet.table();
     for PerServer { head, read } in &PER_SERVER {

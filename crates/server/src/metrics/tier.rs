@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rustix::fs::{StatVfs, statvfs};
 
-use super::{Head, Kind, Page, Single, process, queues, requests, store};
+use super::{Head, Kind, Page, Single, entrance, process, queues, requests, store};
 use crate::house::House;
 
 static SINGLES: [Single<House>; 10] = [
@@ -89,7 +89,9 @@ fn disk(dir: Option<&Path>) -> Option<StatVfs> {
 /// The table's rows, in the order of the page.
 pub fn heads() -> impl Iterator<Item = &'static Head> {
     process::heads()
+        .chain([&entrance::REFUSED])
         .chain(SINGLES.iter().map(|single| &single.head))
+        .chain([&entrance::LOGINS])
         .chain(store::heads())
         .chain(requests::HEADS)
         .chain(queues::heads())
@@ -101,6 +103,7 @@ pub fn page(house: &House) -> Page {
     let mut page = Page::default();
     process::write(&mut page, &house.clock);
     page.singles(&SINGLES, house);
+    entrance::write(&mut page, &house.gate.newcomers, house.logins());
     store::write(&mut page, &house.store.figures());
     requests::write(&mut page, &house.meter);
     page

@@ -17,6 +17,7 @@ use super::limits::{OUTPUT_BYTES_PAUSE, UNAUTHENTICATED_BYTES_MAX};
 use super::session::{Session, Step};
 use super::turn::Turn;
 use crate::clients::Client;
+use crate::front::newcomers::Reason;
 use crate::front::peer::{Life, Peer};
 use crate::queue::answer::Answer;
 use crate::queue::rules::{Ask, Outcome};
@@ -180,6 +181,7 @@ impl Connection {
             Decoded::NeedBytes(more) => {
                 let held = input.len() - (parsing.at - parsing.base) + more;
                 if !self.session.is_admitted() && held > UNAUTHENTICATED_BYTES_MAX {
+                    turn.house.gate.newcomers.refuse(Reason::Oversized);
                     let fault = Fault::new(Word::NoAuth, "log in before sending this much");
                     self.refuse_for_good(&fault, true, turn);
                 }

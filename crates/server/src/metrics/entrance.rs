@@ -1,0 +1,38 @@
+//! Who was let in and who was not: connections refused, of any tier; logins, of the queue tier.
+
+use super::{Head, Kind, Page};
+use crate::authenticator::{LoginEnding, Logins};
+use crate::front::newcomers::{Newcomers, Reason};
+
+/// Connections that stayed outside.
+pub const REFUSED: Head = Head {
+    name: "posthaste_connections_refused_total",
+    kind: Kind::Counter,
+    labels: &["reason"],
+    help: "Connections closed before they were let in, those of HTTP too: full (--max-clients), address (too many \
+           newcomers from one), handshake (it failed), late (with a handshake or a login), oversized (more than a login \
+           needs).",
+};
+
+/// Logins by how they ended.
+pub const LOGINS: Head = Head {
+    name: "posthaste_logins_total",
+    kind: Kind::Counter,
+    labels: &["ending"],
+    help: "Logins over RESP and HTTP by how they ended: ok, wrong (no such account, or another secret), busy (too many \
+           waited to be checked); absent while accounts are open.",
+};
+
+/// Writes them; without `logins` anybody may log in.
+pub fn write(page: &mut Page, newcomers: &Newcomers, logins: Option<&Logins>) {
+    page.head(&REFUSED);
+    for reason in Reason::ALL {
+        page.value(&REFUSED, &[reason.name()], newcomers.refused(reason));
+    }
+    if let Some(logins) = logins {
+        page.head(&LOGINS);
+        for ending in LoginEnding::ALL {
+            page.value(&LOGINS, &[ending.name()], logins.count(ending));
+        }
+    }
+}
