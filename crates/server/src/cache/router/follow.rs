@@ -2,8 +2,8 @@
 
 use posthaste_wire::memcached::request::{Request, Verb};
 
-use super::Shape;
 use super::expiry::Most;
+use super::lane::Shape;
 
 /// Writes the command that makes a replica do what the decider did.
 pub(super) fn follow(request: &Request, bytes: &[u8], most: Option<Most>, output: &mut Vec<u8>) -> Shape {

@@ -12,9 +12,10 @@ use std::sync::atomic::Ordering;
 use posthaste_wire::memcached::request::{Request, Verb};
 use posthaste_wire::span::Span;
 
+use super::Router;
 use super::exchange::{Aim, Plan, Share};
+use super::lane::{ASIDE, Shape};
 use super::writes::hash;
-use super::{ASIDE, Router, Shape};
 use crate::cache::limits;
 use crate::cache::pool::plain_key;
 

@@ -10,9 +10,10 @@ use std::os::fd::OwnedFd;
 use posthaste_measure::Ending;
 use posthaste_wire::memcached::request::Verb;
 
+use super::Router;
 use super::exchange::{Plan, Reply, Share, Verdict};
+use super::lane::{ASIDE, Expected};
 use super::reads::owner_share;
-use super::{ASIDE, Expected, Router};
 use crate::cache::health::Missed;
 use crate::cache::pool::plain_key;
 

@@ -6,7 +6,9 @@ use posthaste_wire::memcached::request::{Request, Verb};
 use posthaste_wire::span::Span;
 
 use super::exchange::{Aim, Plan, Share};
-use super::{ASIDE, Asked, BAD_FORMAT, NO_ROUTE, Router, Shape, expiry, writes};
+use super::lane::{ASIDE, Shape};
+use super::taking::{BAD_FORMAT, NO_ROUTE};
+use super::{Asked, Router, expiry, writes};
 use crate::cache::costs::Way;
 use crate::cache::limits;
 use crate::cache::pool::plain_key;

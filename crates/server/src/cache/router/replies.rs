@@ -9,7 +9,8 @@ use posthaste_wire::memcached::reply::{self, Piece};
 use posthaste_wire::memcached::request::Verb;
 
 use super::exchange::{NOBODY, Plan, Reply, Verdict};
-use super::{ASIDE, Expected, Router, Shape, follow, prefix};
+use super::lane::{ASIDE, Expected, Shape};
+use super::{Router, follow, prefix};
 use crate::cache::limits;
 
 /// A server said something that is no answer to what it was asked: the connection is of no more use.

@@ -3,9 +3,10 @@
 
 use posthaste_wire::memcached::request::Request;
 
+use super::Router;
 use super::exchange::Plan;
+use super::lane::{ASIDE, Shape};
 use super::writes::{self, hash};
-use super::{ASIDE, Router, Shape};
 use crate::cache::limits;
 use crate::cache::pool::plain_key;
 

@@ -11,7 +11,8 @@ use posthaste_wire::memcached::request::{Request, Verb};
 
 use super::exchange::{Aim, Plan};
 use super::expiry::{self, Most};
-use super::{Asked, Router, Shape};
+use super::lane::Shape;
+use super::{Asked, Router};
 use crate::cache::health::Missed;
 use crate::cache::pool::plain_key;
 

@@ -1,0 +1,108 @@
+//! The way to one server: what is to be sent to it, and which replies are to come.
+//!
+//! Commands are written one behind the other and leave together; each has a place in the line of those whose reply is
+//! waited for. A server answers in order, so that line is all that is needed to know whose a reply is.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+use super::{Router, follow};
+use crate::cache::limits;
+
+/// How the reply to a command looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// One line.
+    Line,
+    /// Values and END.
+    Values,
+    /// A line, or a value.
+    Meta,
+    /// The same or nothing, and MN: a quiet command has an `mn` sent after it.
+    Quiet,
+}
+
+/// A reply that is to come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Expected {
+    pub(super) exchange: u32,
+    pub(super) part: u16,
+    pub(super) shape: Shape,
+    pub(super) since: u64,
+}
+
+/// The part of a command whose reply nobody waits to read.
+pub(super) const ASIDE: u16 = u16::MAX;
+
+/// The way to one server.
+#[derive(Default)]
+pub(super) struct Lane {
+    pub(super) output: Vec<u8>,
+    pub(super) expected: VecDeque<Expected>,
+}
+
+impl Router {
+    /// Whether a server has something to be sent.
+    #[must_use]
+    pub fn unsent(&self, server: usize) -> &[u8] {
+        &self.lanes[server].output
+    }
+
+    /// So many bytes were sent to a server.
+    pub fn sent(&mut self, server: usize, bytes: usize) {
+        let output = &mut self.lanes[server].output;
+        if bytes == output.len() {
+            output.clear();
+            output.shrink_to(limits::READ_BYTES);
+        } else {
+            output.drain(..bytes);
+        }
+    }
+
+    /// Everything asked so far is on its way to the servers.
+    pub fn stamp_sent(&mut self, sent: u64) {
+        for id in self.unsent.drain(..) {
+            let stamps = &mut self.exchanges[id as usize].stamps;
+            if stamps.sent == 0 {
+                stamps.sent = sent;
+            }
+        }
+    }
+
+    /// Since when the server has owed its next reply.
+    #[must_use]
+    pub fn waiting_since(&self, server: usize) -> Option<u64> {
+        self.lanes[server].expected.front().map(|expected| expected.since)
+    }
+
+    /// How many replies are to come from a server.
+    #[must_use]
+    pub fn expected(&self, server: usize) -> usize {
+        self.lanes[server].expected.len()
+    }
+
+    /// Whether a server of the present table has so much to be sent that clients should wait.
+    pub(super) fn is_any_crowded(&self) -> bool {
+        self.table().in_use().iter().any(|server| self.is_crowded(*server))
+    }
+
+    /// Whether a server has so much to be sent that its clients should wait.
+    pub(super) fn is_crowded(&self, server: usize) -> bool {
+        self.lanes[server].output.len() > limits::LANE_BYTES_PAUSE
+    }
+
+    /// A command for this exchange was written to a server's lane: its reply will come.
+    pub(super) fn expect(&mut self, id: u32, server: usize, part: u16, shape: Shape) {
+        let since = self.now;
+        self.lanes[server].expected.push_back(Expected { exchange: id, part, shape, since });
+        self.exchanges[id as usize].pending += 1;
+        self.servers[server].counts.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn send_delete(&mut self, id: u32, server: usize) {
+        let exchange = &self.exchanges[id as usize];
+        let Some(request) = exchange.request else { return };
+        let shape = follow::delete(&request, &exchange.bytes, &mut self.lanes[server].output);
+        self.expect(id, server, ASIDE, shape);
+    }
+}

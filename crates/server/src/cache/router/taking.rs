@@ -1,0 +1,194 @@
+//! A request as it comes: what needs no server is answered here, anything else is put on its route.
+//!
+//! A route may take its prefix off the key. Then everything that follows sees the shorter request, and the answer has the
+//! prefix put back.
+
+use std::sync::atomic::Ordering;
+
+use posthaste_measure::{Ending, Stamps};
+use posthaste_wire::memcached::decode::TOO_LARGE;
+use posthaste_wire::memcached::request::{Request, Verb};
+
+use super::exchange::{Aim, Plan};
+use super::{Asked, Finished, Router, prefix};
+use crate::cache::pool::plain_key;
+use crate::cache::{kind, mock, stats};
+
+/// What is answered for a key that no route takes.
+pub(super) const NO_ROUTE: &[u8] = b"SERVER_ERROR no route for this key and command\r\n";
+
+/// What is answered where nothing is left of a key.
+pub(super) const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
+
+impl Router {
+    /// Takes a request of a client: all of `input`.
+    pub fn ask(&mut self, client: usize, request: &Request, input: &[u8], received: u64) -> Asked {
+        self.asked_bytes = input.len() as u32;
+        let silent = request.noreply.is_some();
+        let settings = self.table().settings;
+        let answer: &[u8] = match request.verb {
+            Verb::Quit => return Asked::Quit,
+            Verb::MetaNoop => b"MN\r\n",
+            Verb::Version => concat!("VERSION ", env!("CARGO_PKG_VERSION"), "-posthaste\r\n").as_bytes(),
+            Verb::Verbosity if silent => b"",
+            Verb::Verbosity => b"OK\r\n",
+            Verb::Stats => {
+                let text = stats::answer(request, input, &self.fleet);
+                self.say(client, text.as_bytes(), received);
+                return Asked::Taken;
+            }
+            Verb::FlushAll if !settings.flush_all => {
+                if silent {
+                    b""
+                } else {
+                    b"CLIENT_ERROR flush_all not allowed\r\n"
+                }
+            }
+            _ if settings.mock.is_some() => {
+                self.mock(client, request, input, settings.mock.unwrap_or_default(), received);
+                return Asked::Taken;
+            }
+            Verb::FlushAll => return self.flush_all(client, request, input, received),
+            Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats => {
+                return self.get(client, request, input, received);
+            }
+            _ => return self.ask_one_key(client, request, input, received),
+        };
+        self.say(client, answer, received);
+        Asked::Taken
+    }
+
+    /// A request with one key: its route is found, and what the route takes off the key is taken off.
+    fn ask_one_key(&mut self, client: usize, request: &Request, input: &[u8], received: u64) -> Asked {
+        let table = self.table();
+        let found = plain_key(request, input, |key| table.route(request.verb, key));
+        let Some(route) = found else {
+            self.say(client, if request.noreply.is_some() { b"" } else { NO_ROUTE }, received);
+            return Asked::Taken;
+        };
+        let strip = table.routes[route].strip;
+        if strip == 0 {
+            return self.ask_on_route(client, route, request, input, received);
+        }
+        let mut changed = std::mem::take(&mut self.changed);
+        let asked = match prefix::strip(request, input, strip, &mut changed) {
+            Some(shorter) => self.ask_on_route(client, route, &shorter, &changed, received),
+            None => {
+                self.say(client, if request.noreply.is_some() { b"" } else { BAD_FORMAT }, received);
+                Asked::Taken
+            }
+        };
+        self.changed = changed;
+        asked
+    }
+
+    fn ask_on_route(
+        &mut self,
+        client: usize,
+        route: usize,
+        request: &Request,
+        input: &[u8],
+        received: u64,
+    ) -> Asked {
+        let asked = match request.verb {
+            Verb::MetaGet | Verb::MetaDebug => self.meta_get(client, route, request, input, received),
+            _ => self.write(client, route, request, input, received),
+        };
+        if asked == Asked::Taken {
+            self.table().routes[route].requests.fetch_add(1, Ordering::Relaxed);
+            self.shadow(route, request, input);
+        }
+        asked
+    }
+
+    /// Answers a client's request of so many bytes in its turn with these words, which need no server.
+    pub fn say_to(&mut self, client: usize, answer: &[u8], request_bytes: usize, received: u64) {
+        self.asked_bytes = request_bytes as u32;
+        self.say(client, answer, received);
+    }
+
+    /// The same for the request that is being taken.
+    pub(super) fn say(&mut self, client: usize, answer: &[u8], received: u64) {
+        let is_error = posthaste_wire::memcached::reply::is_error(answer);
+        let ending = if is_error { Ending::Error } else { Ending::Ok };
+        self.answer_here(client, kind::OTHER, ending, received, |out| out.extend_from_slice(answer));
+    }
+
+    /// A value too large was announced, which does not come; what is stored under the key is no longer what the client wants there.
+    pub fn refuse_too_large(&mut self, client: usize, request: &Request, input: &[u8], received: u64) {
+        self.asked_bytes = request.line.len;
+        let silent = request.noreply.is_some();
+        let table = self.table();
+        let route = plain_key(request, input, |key| table.route(request.verb, key));
+        let stores = matches!(request.verb, Verb::Set | Verb::MetaSet) && table.settings.mock.is_none();
+        let (line, mut changed) = (&input[..request.line.len as usize], Vec::new());
+        let shorter =
+            route.and_then(|route| prefix::strip(request, line, table.routes[route].strip, &mut changed));
+        let (Some(route), Some(shorter), true) = (route, shorter, stores) else {
+            return self.say(client, if silent { b"" } else { TOO_LARGE }, received);
+        };
+        let id = self.begin(client, &shorter, &changed, received);
+        self.aim(id, route);
+        let exchange = self.exchange(id);
+        exchange.plan = Plan::Clean;
+        exchange.error.extend_from_slice(TOO_LARGE);
+        for server in self.targets(id) {
+            self.send_delete(id, server);
+        }
+        self.forget_elsewhere(id);
+        self.line_up(id);
+        self.step_on(id);
+    }
+
+    /// Aims an exchange for one key at its route and the pool that takes it now.
+    fn aim(&mut self, id: u32, route: usize) {
+        let exchange = &self.exchanges[id as usize];
+        let Some(request) = exchange.request else { return };
+        let table = self.table_of(id);
+        let pool = table.routes[route].pool;
+        let taker = plain_key(&request, &exchange.bytes, |key| table.taker(pool, key, false, self.now));
+        let aim = Aim { route: route as u16, pool: taker.pool as u16, expiry_s: taker.expiry_s };
+        self.exchange(id).aim = aim;
+    }
+
+    fn mock(&mut self, client: usize, request: &Request, input: &[u8], bytes: usize, received: u64) {
+        self.answer_here(client, kind::kind(request), Ending::Ok, received, |out| {
+            mock::answer(request, input, bytes, out);
+        });
+    }
+
+    fn answer_here(
+        &mut self,
+        client: usize,
+        kind: u8,
+        ending: Ending,
+        received: u64,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let bytes = if self.answers.is_waiting(client) {
+            let id = self.new_exchange();
+            let exchange = self.exchange(id);
+            (exchange.client, exchange.done, exchange.over) = (client, true, true);
+            write(&mut exchange.answer);
+            let bytes = exchange.answer.len();
+            self.answers.line_up(client, id, 0);
+            bytes
+        } else {
+            let out = self.answers.output(client);
+            let before = out.len();
+            write(out);
+            out.len() - before
+        };
+        self.answers.hold(client, bytes);
+        self.finished.push(Finished {
+            kind,
+            ending,
+            stamps: Stamps { received, ..Stamps::default() },
+            slot: Some(client),
+            client: self.answers.number(client),
+            request_bytes: self.asked_bytes,
+            answer_bytes: bytes as u32,
+            server_reads: 0,
+        });
+    }
+}
