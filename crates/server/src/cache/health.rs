@@ -215,18 +215,19 @@ impl Health {
     }
 
     /// A connection was lost with the writes of these keys under way (None: of everything); `socket` is the connection
-    /// if the server may still read what it was sent.
-    pub fn lose(&self, keys: Vec<Option<Missed>>, socket: Option<OwnedFd>) {
+    /// if the server may still read what it was sent. True: this is news, it was there before.
+    pub fn lose(&self, keys: Vec<Option<Missed>>, socket: Option<OwnedFd>) -> bool {
         self.losses.fetch_add(1, Ordering::Relaxed);
         if !self.ejects && self.is_live() {
-            return;
+            return false;
         }
         let mut journal = self.journal();
         keys.into_iter().for_each(|key| journal.note(key));
         journal.given_up.extend(socket);
-        self.away.store(true, Ordering::Release);
+        let is_news = !self.away.swap(true, Ordering::AcqRel);
         drop(journal);
         self.watch.wake();
+        is_news
     }
 
     /// Notes a write (None: of everything) that it does not get. False: it is there again and must get it.

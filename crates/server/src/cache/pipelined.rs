@@ -45,7 +45,6 @@ impl Pipelined {
         if !link.is_open() {
             let its = &self.router.servers()[server];
             link.open(&its.backend, self.hall.server_timeout, Token(FIRST_OF_TIER + server), registry)?;
-            its.health.enter();
         }
         let sent = link.send(self.router.unsent(server))?;
         self.router.sent(server, sent);
@@ -74,19 +73,18 @@ impl Pipelined {
         Ok(())
     }
 
-    /// The connection to a server is of no more use; `is_there`: the server has not closed it.
-    fn lose(&mut self, server: usize, is_there: bool, why: &dyn Display, registry: &Registry) {
-        let was_open = self.links[server].is_open();
+    /// The connection to a server is of no more use. Whatever the server still does with what it got, it must be done before
+    /// it is asked again: what is left of the connection is read to its end.
+    fn lose(&mut self, server: usize, why: &dyn Display, registry: &Registry) {
         let rest = self.links[server].close(registry);
         // Nothing was to come over it? Servers may close what is idle. The next request finds out more.
-        if self.router.expected(server) > 0 || !self.router.unsent(server).is_empty() {
+        if self.router.expected(server) == 0 {
+            return self.router.let_go(server);
+        }
+        if self.router.lose(server, rest) {
             tracing::warn!(server = %self.router.servers()[server].name(), "connection lost: {why}");
-            self.router.lose(server, rest.filter(|_| is_there));
             // Others may sleep with connections to it on which nothing is under way.
             self.hall.tell_retry();
-        }
-        if was_open {
-            self.router.servers()[server].health.leave();
         }
     }
 
@@ -94,11 +92,8 @@ impl Pipelined {
     fn close_unused(&mut self, registry: &Registry) {
         for server in 0..self.links.len() {
             let is_unused = self.links[server].is_open() && self.router.expected(server) == 0;
-            if is_unused
-                && !self.router.servers()[server].health.is_live()
-                && self.router.unsent(server).is_empty()
-            {
-                self.lose(server, false, &"nobody uses it", registry);
+            if is_unused && !self.router.servers()[server].health.is_live() {
+                self.lose(server, &"nobody uses it", registry);
             }
         }
     }
@@ -162,13 +157,13 @@ impl Engine for Pipelined {
 
     fn send(&mut self, registry: &Registry) {
         for (server, error) in std::mem::take(&mut self.broken) {
-            self.lose(server, false, &error, registry);
+            self.lose(server, &error, registry);
         }
         for server in 0..self.links.len() {
             if !self.router.unsent(server).is_empty()
                 && let Err(error) = self.send_to(server, registry)
             {
-                self.lose(server, false, &error, registry);
+                self.lose(server, &error, registry);
             }
         }
         self.router.stamp_sent(self.hall.clock.stamp());
@@ -180,11 +175,10 @@ impl Engine for Pipelined {
             if self.links[server].can_read
                 && let Err(error) = self.receive_from(server, buffer)
             {
-                // Whatever the server still does with what it got, it must be done before the server is asked again.
-                self.lose(server, true, &error, registry);
+                self.lose(server, &error, registry);
             }
             if let Some(late) = self.late(server, now) {
-                self.lose(server, true, &late, registry);
+                self.lose(server, &late, registry);
             }
         }
         self.close_unused(registry);

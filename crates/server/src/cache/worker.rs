@@ -33,8 +33,6 @@ pub struct Worker {
     router: Router,
     links: Vec<Option<Dialed>>,
     inputs: Vec<Vec<u8>>,
-    /// Servers that were sent something for the request under way.
-    used: Vec<usize>,
     buffer: Vec<u8>,
 }
 
@@ -44,8 +42,8 @@ impl Worker {
     pub fn new(number: usize, hall: Arc<Hall>) -> Self {
         let mut router = Router::new(Arc::clone(&hall.fleet), number as u16);
         router.enter(CLIENT, 0);
-        let (links, inputs, used) = (Vec::new(), Vec::new(), Vec::new());
-        Self { hall, router, links, inputs, used, buffer: vec![0; limits::READ_BYTES] }
+        let (links, inputs) = (Vec::new(), Vec::new());
+        Self { hall, router, links, inputs, buffer: vec![0; limits::READ_BYTES] }
     }
 
     /// Works until the line is closed and empty.
@@ -68,7 +66,7 @@ impl Worker {
                 if !self.router.unsent(server).is_empty()
                     && let Err(error) = self.send(server)
                 {
-                    self.lose(server, false, &error);
+                    self.lose(server, &error);
                 }
             }
             self.router.stamp_sent(self.hall.clock.stamp());
@@ -81,8 +79,8 @@ impl Worker {
             self.router.resume();
         }
         self.drain_output(task);
-        for server in self.used.drain(..) {
-            self.router.servers()[server].health.leave();
+        for server in 0..self.links.len() {
+            self.router.let_go(server);
         }
         if std::mem::take(&mut self.router.claim_released) {
             self.hall.tell_retry();
@@ -127,10 +125,6 @@ impl Worker {
             let backend = &self.router.servers()[server].backend;
             self.links[server] = Some(backend.dial(self.hall.server_timeout)?);
         }
-        if !self.used.contains(&server) {
-            self.used.push(server);
-            self.router.servers()[server].health.enter();
-        }
         let Some(link) = &mut self.links[server] else { return Ok(()) };
         let bytes = self.router.unsent(server).len();
         link.write_all(self.router.unsent(server))?;
@@ -157,21 +151,24 @@ impl Worker {
                 input.extend_from_slice(&self.buffer[..n]);
                 match self.router.feed(server, input) {
                     Ok(used) => drop(input.drain(..used)),
-                    Err(broken) => self.lose(server, true, &io::Error::from(broken)),
+                    Err(broken) => self.lose(server, &io::Error::from(broken)),
                 }
             }
-            Ok(_) => self.lose(server, false, &link::closed()),
+            Ok(_) => self.lose(server, &link::closed()),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                self.lose(server, true, &LATE);
+                self.lose(server, &LATE);
             }
-            Err(error) => self.lose(server, true, &error),
+            Err(error) => self.lose(server, &error),
         }
     }
 
-    fn lose(&mut self, server: usize, is_there: bool, why: &dyn Display) {
+    /// Gives a connection up. Whatever the server still does with what it got, it must be done before it is asked again:
+    /// what is left of the connection is read to its end.
+    fn lose(&mut self, server: usize, why: &dyn Display) {
         self.inputs[server].clear();
         let rest = self.links[server].take().map(Dialed::shut);
-        tracing::warn!(server = %self.router.servers()[server].name(), "connection lost: {why}");
-        self.router.lose(server, rest.filter(|_| is_there));
+        if self.router.lose(server, rest) {
+            tracing::warn!(server = %self.router.servers()[server].name(), "connection lost: {why}");
+        }
     }
 }

@@ -3,11 +3,12 @@
 //! Whatever the rule, all of them are heard to the end: the key stays claimed until then, and where one did not do what
 //! the answer says, the key is deleted.
 
+use std::borrow::Cow;
+
 use posthaste_wire::memcached::request::Verb;
 
 use super::Router;
 use super::exchange::{Plan, Reply, Verdict};
-use super::replies::ending;
 use crate::cache::rules::Answer;
 
 /// What a client is told whose write nobody was there for.
@@ -24,9 +25,9 @@ impl Router {
     /// A write was sent to all that are to have it: where nobody is waited for, it is answered.
     pub(super) fn answer_at_once(&mut self, id: u32) {
         if self.rule(id) == Answer::None {
-            let exchange = &self.exchanges[id as usize];
-            let answer = exchange.request.map_or(&b""[..], |request| done(request.verb, request.quiet));
-            self.answer_early(id, answer.to_vec());
+            let request = self.exchanges[id as usize].request;
+            self.answer(id, request.map_or(b"", |request| done(request.verb, request.quiet)));
+            self.conclude(id);
         }
     }
 
@@ -41,8 +42,9 @@ impl Router {
             Answer::First => exchange.replies.iter().find(|reply| reply.server == exchange.first),
             rule => rule.needed(usize::from(exchange.copies)).and_then(|needed| self.agreed(id, needed)),
         };
-        if let Some(answer) = answer.map(|reply| exchange.reply(reply).to_vec()) {
-            self.answer_early(id, answer);
+        if let Some(reply) = answer.copied() {
+            self.answer_with(id, reply);
+            self.conclude(id);
         }
     }
 
@@ -54,28 +56,21 @@ impl Router {
         if well().count() >= needed { done.or_else(|| well().next()) } else { None }
     }
 
-    fn answer_early(&mut self, id: u32, answer: Vec<u8>) {
-        self.exchange(id).ending = Some(ending(&answer));
-        self.reply_to_client(id, &answer);
-        self.conclude(id);
-    }
-
-    /// The answer to a write that all have been heard about.
-    pub(super) fn last_answer(&self, id: u32) -> Vec<u8> {
+    /// The answer to a write that all have been heard about: what a server said, or words of our own.
+    pub(super) fn last_answer(&self, id: u32) -> Result<Reply, Cow<'static, [u8]>> {
         let exchange = &self.exchanges[id as usize];
         let error = exchange.replies.iter().rev().find(|reply| reply.verdict == Verdict::Error);
         let done = exchange.replies.iter().find(|reply| reply.verdict == Verdict::Done);
-        let answer = match self.rule(id).needed(usize::from(exchange.copies)) {
-            Some(needed) if error.is_none() && self.agreed(id, needed).is_none() => {
-                let there = exchange.replies.len();
-                return format!(
-                    "SERVER_ERROR {there} of the {needed} servers that must answer are there\r\n"
-                )
-                .into_bytes();
-            }
-            _ => error.or(done).or(exchange.replies.first()),
-        };
-        answer.map_or_else(|| NOBODY_THERE.to_vec(), |reply| exchange.reply(reply).to_vec())
+        if let Some(needed) = self.rule(id).needed(usize::from(exchange.copies))
+            && error.is_none()
+            && self.agreed(id, needed).is_none()
+        {
+            let there = exchange.replies.len();
+            let words =
+                format!("SERVER_ERROR {there} of the {needed} servers that must answer are there\r\n");
+            return Err(words.into_bytes().into());
+        }
+        error.or(done).or(exchange.replies.first()).copied().ok_or(NOBODY_THERE.into())
     }
 }
 

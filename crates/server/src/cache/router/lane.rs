@@ -39,6 +39,8 @@ pub(super) const ASIDE: u16 = u16::MAX;
 pub(super) struct Lane {
     pub(super) output: Vec<u8>,
     pub(super) expected: VecDeque<Expected>,
+    /// This thread is counted among the server's users.
+    pub(super) used: bool,
 }
 
 impl Router {
@@ -91,17 +93,31 @@ impl Router {
         self.lanes[server].output.len() > limits::LANE_BYTES_PAUSE
     }
 
-    /// A command for this exchange was written to a server's lane: its reply will come.
+    /// A command for this exchange was written to a server's lane: its reply will come. From now on the server has us as
+    /// its user, though nothing is sent yet: it does not come back before what we have for it is done or given up.
     pub(super) fn expect(&mut self, id: u32, server: usize, part: u16, shape: Shape) {
-        let since = self.now;
-        self.lanes[server].expected.push_back(Expected { exchange: id, part, shape, since });
+        let (lane, its) = (&mut self.lanes[server], &self.servers[server]);
+        if !std::mem::replace(&mut lane.used, true) {
+            its.health.enter();
+        }
+        lane.expected.push_back(Expected { exchange: id, part, shape, since: self.now });
+        its.counts.requests.fetch_add(1, Ordering::Relaxed);
         self.exchanges[id as usize].pending += 1;
-        self.servers[server].counts.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn send_delete(&mut self, id: u32, server: usize) {
+    /// A server's connection was closed, or is left alone for now, with nothing to come over it.
+    pub fn let_go(&mut self, server: usize) {
+        if std::mem::take(&mut self.lanes[server].used) {
+            self.servers[server].health.leave();
+        }
+    }
+
+    /// Deletes the key of an exchange on a server: now, or before it takes part again.
+    pub(super) fn delete(&mut self, id: u32, server: usize) {
+        let Some(request) = self.exchanges[id as usize].request.filter(|_| self.receives(id, server)) else {
+            return;
+        };
         let exchange = &self.exchanges[id as usize];
-        let Some(request) = exchange.request else { return };
         let shape = follow::delete(&request, &exchange.bytes, &mut self.lanes[server].output);
         self.expect(id, server, ASIDE, shape);
     }

@@ -18,20 +18,32 @@ use crate::cache::health::Missed;
 use crate::cache::pool::plain_key;
 
 impl Router {
-    /// The connection to a server is lost; `socket` is what is left of it if the server may still read from it.
-    pub fn lose(&mut self, server: usize, socket: Option<OwnedFd>) {
-        let expected = std::mem::take(&mut self.lanes[server].expected);
-        self.lanes[server].output = Vec::new();
-        self.servers[server].health.lose(self.unknown(&expected), socket);
-        for expected in expected {
+    /// The connection to a server is lost; `socket` is what is left of it if the server may still read from it. True: with
+    /// it the server is, which was there before.
+    pub fn lose(&mut self, server: usize, socket: Option<OwnedFd>) -> bool {
+        let lane = std::mem::take(&mut self.lanes[server]);
+        let is_news = self.servers[server].health.lose(self.unknown(&lane.expected), socket);
+        for expected in lane.expected {
             self.give_up(server, expected);
         }
+        // Only now may it come back: what was given up went by its being away.
+        if lane.used {
+            self.servers[server].health.leave();
+        }
+        is_news
     }
 
-    /// Keys whose writes were under way, so that nobody knows what the server holds.
+    /// Keys that were being changed, so that nobody knows what the server holds.
     fn unknown(&self, expected: &VecDeque<Expected>) -> Vec<Option<Missed>> {
-        let writes = expected.iter().filter(|expected| self.exchanges[expected.exchange as usize].changes());
-        writes.map(|expected| self.missed(expected.exchange)).collect()
+        let mut keys = Vec::new();
+        for Expected { exchange: id, .. } in expected {
+            if self.exchanges[*id as usize].changes() {
+                keys.push(self.missed(*id));
+            } else {
+                self.each_touched(*id, &mut |key| keys.push(Some(key)));
+            }
+        }
+        keys
     }
 
     fn give_up(&mut self, server: usize, expected: Expected) {

@@ -124,6 +124,8 @@ pub struct Router {
     routes_of_keys: Vec<u16>,
     /// Places of the keys of one of those.
     places: Vec<u32>,
+    /// Servers that were found for a request.
+    found: Vec<usize>,
     /// A request or reply whose key is changed.
     changed: Vec<u8>,
     /// Values that are on their way from one pool to another.
@@ -155,6 +157,7 @@ impl Router {
             share_of_server: Vec::new(),
             routes_of_keys: Vec::new(),
             places: Vec::new(),
+            found: Vec::new(),
             changed: Vec::new(),
             fills: 0,
         };

@@ -10,6 +10,7 @@ use super::lane::{ASIDE, Shape};
 use super::taking::{BAD_FORMAT, NO_ROUTE};
 use super::{Asked, Router, expiry, writes};
 use crate::cache::costs::Way;
+use crate::cache::health::Missed;
 use crate::cache::limits;
 use crate::cache::pool::plain_key;
 use crate::cache::rules::Multiget;
@@ -259,14 +260,47 @@ impl Router {
             let strip = table.routes[usize::from(target.route)].strip;
             let key = &exchange.keys[*place as usize].of(&exchange.bytes)[strip..];
             let touch = [b"touch ", key, b" ", expiry, b"\r\n"].concat();
+            let missed = Missed { key: key.to_vec(), base64: false };
             let mut others = Vec::new();
             table.each_copy(usize::from(target.pool), key, &mut |other| others.push(other.slot));
-            for other in others {
-                if other != server && self.servers[other].health.is_live() {
-                    self.lanes[other].output.extend_from_slice(&touch);
-                    self.expect(id, other, ASIDE, Shape::Line);
+            others.retain(|other| *other != server);
+            self.touch(id, &others, &touch, Shape::Line, &missed);
+        }
+    }
+
+    /// Sends these copies what moves a key's expiry; those that are away have it noted.
+    fn touch(&mut self, id: u32, others: &[usize], command: &[u8], shape: Shape, key: &Missed) {
+        for other in others {
+            let health = &self.servers[*other].health;
+            if health.is_live() || !health.miss(Some(key.clone())) {
+                self.lanes[*other].output.extend_from_slice(command);
+                self.expect(id, *other, ASIDE, shape);
+            }
+        }
+    }
+
+    /// Calls `each` with the keys of which an exchange moves the expiry on several copies.
+    pub(super) fn each_touched(&self, id: u32, each: &mut impl FnMut(Missed)) {
+        let exchange = &self.exchanges[id as usize];
+        let (Some(request), table) = (exchange.request, self.table_of(id)) else { return };
+        match request.verb {
+            Verb::Gat | Verb::Gats => {
+                for (number, share) in exchange.shares.iter().enumerate() {
+                    let strip = table.routes[usize::from(share.route)].strip;
+                    let places = exchange.gather.keys(number as u16).iter();
+                    let keys = places.map(|place| exchange.keys[*place as usize].of(&exchange.bytes));
+                    if table.has_copies(usize::from(share.pool)) {
+                        keys.for_each(|key| each(Missed { key: key[strip..].to_vec(), base64: false }));
+                    }
                 }
             }
+            Verb::MetaGet if new_expiry(&request, &exchange.bytes).is_some() => {
+                self.missed(id)
+                    .into_iter()
+                    .filter(|_| table.has_copies(usize::from(exchange.aim.pool)))
+                    .for_each(each);
+            }
+            _ => {}
         }
     }
 
@@ -314,24 +348,22 @@ impl Router {
     fn meta_touch_others(&mut self, id: u32, server: usize) {
         let exchange = &self.exchanges[id as usize];
         let Some(request) = exchange.request else { return };
-        let is_expiry = |word: &Span| word.of(&exchange.bytes).starts_with(b"T");
-        let Some(expiry) = request.words_after_key(&exchange.bytes).find(is_expiry) else { return };
+        let Some(expiry) = new_expiry(&request, &exchange.bytes) else { return };
         let base64: &[u8] = if request.base64 { b" b" } else { b"" };
         let key = request.key.of(&exchange.bytes);
         let touch = [b"mg ", key, b" ", expiry.of(&exchange.bytes), base64, b"\r\n"].concat();
-        for other in self.copies(id) {
-            if other != server && self.servers[other].health.is_live() {
-                self.lanes[other].output.extend_from_slice(&touch);
-                self.expect(id, other, ASIDE, Shape::Meta);
-            }
-        }
+        let missed = Missed { key: key.to_vec(), base64: request.base64 };
+        let mut others = Vec::new();
+        self.each_copy(id, |_, other| others.push(other));
+        others.retain(|other| *other != server);
+        self.touch(id, &others, &touch, Shape::Meta, &missed);
     }
 
     /// Sends the whole request to a server, or notes that the server is not there.
     pub(super) fn send_whole(&mut self, id: u32, server: usize, part: u16) {
         let exchange = &self.exchanges[id as usize];
         let Some(request) = exchange.request else { return };
-        if !self.servers[server].health.is_live() && !self.must_send(id, server) {
+        if !self.receives(id, server) {
             return self.fail_part(id, part, server);
         }
         let exchange = &self.exchanges[id as usize];
@@ -339,6 +371,11 @@ impl Router {
         let shape = writes::command(&request, &exchange.bytes, most, &mut self.lanes[server].output);
         self.expect(id, server, part, shape);
     }
+}
+
+/// The flag by which an `mg` sets a new time to live.
+fn new_expiry(request: &Request, bytes: &[u8]) -> Option<Span> {
+    request.words_after_key(bytes).find(|word| word.of(bytes).starts_with(b"T"))
 }
 
 /// Tokens of gets are good only on the server that decides cas.

@@ -191,9 +191,8 @@ impl Router {
             Plan::Fetch => self.store_fetched(id, bytes),
             Plan::Follow => {
                 let is_number = bytes.first().is_some_and(u8::is_ascii_digit);
-                let decided = exchange.replies.first().map(|reply| exchange.reply(reply).to_vec());
-                let agrees =
-                    verdict(bytes) == Verdict::Done && (!is_number || decided.as_deref() == Some(bytes));
+                let decided = exchange.replies.first().map(|reply| exchange.reply(reply));
+                let agrees = verdict(bytes) == Verdict::Done && (!is_number || decided == Some(bytes));
                 // A replica that does not have the key has nothing to put right.
                 if !agrees && !bytes.starts_with(b"NOT_FOUND") && !bytes.starts_with(b"NF") {
                     let start = exchange.reply_bytes.len();
@@ -327,31 +326,51 @@ impl Router {
 
     /// All copies have spoken. Where one did not do what the answer says the key is deleted.
     fn end_fan(&mut self, id: u32) -> bool {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = self.exchange(id);
+        exchange.plan = Plan::Clean;
         let was_answered = exchange.done;
-        let failed = |reply: &&Reply| reply.verdict == Verdict::Error;
-        let failures: Vec<usize> =
-            exchange.replies.iter().filter(failed).map(|reply| usize::from(reply.server)).collect();
-        let differ =
-            !failures.is_empty() && exchange.replies.iter().any(|reply| reply.verdict == Verdict::Done);
+        let any = |verdict: Verdict| exchange.replies.iter().any(|reply| reply.verdict == verdict);
+        let differ = any(Verdict::Error) && any(Verdict::Done);
         let stores =
             exchange.request.is_some_and(|request| matches!(request.verb, Verb::Set | Verb::MetaSet));
         if !was_answered {
-            let answer = self.last_answer(id);
-            self.exchange(id).ending = Some(ending(&answer));
-            self.reply_to_client(id, &answer);
+            match self.last_answer(id) {
+                Ok(reply) => self.answer_with(id, reply),
+                Err(words) => self.answer(id, &words),
+            }
         }
-        self.exchange(id).plan = Plan::Clean;
         if differ && stores {
             // Who was told that it is stored finds it where it is; who was told of an error finds nothing.
-            let servers = if was_answered { failures } else { self.targets(id) };
-            for server in servers {
-                if self.servers[server].health.is_live() {
-                    self.send_delete(id, server);
-                }
+            if was_answered {
+                self.delete_where(id, 0, |reply| reply.verdict == Verdict::Error);
+            } else {
+                self.each_copy(id, |router, server| router.delete(id, server));
             }
         }
         true
+    }
+
+    /// Answers an exchange with what a server said.
+    pub(super) fn answer_with(&mut self, id: u32, reply: Reply) {
+        let bytes = std::mem::take(&mut self.exchange(id).reply_bytes);
+        self.answer(id, &bytes[reply.start..reply.end]);
+        self.exchange(id).reply_bytes = bytes;
+    }
+
+    /// Answers an exchange.
+    pub(super) fn answer(&mut self, id: u32, words: &[u8]) {
+        self.exchange(id).ending = Some(ending(words));
+        self.reply_to_client(id, words);
+    }
+
+    /// Deletes the key on the servers that replied so, leaving out the first replies.
+    fn delete_where(&mut self, id: u32, skipped: usize, is_it: impl Fn(&Reply) -> bool) {
+        for place in skipped..self.exchanges[id as usize].replies.len() {
+            let reply = self.exchanges[id as usize].replies[place];
+            if is_it(&reply) {
+                self.delete(id, usize::from(reply.server));
+            }
+        }
     }
 
     /// One replica has decided; the others follow if it did it.
@@ -364,34 +383,26 @@ impl Router {
             self.exchange(id).plan = Plan::Clean;
             return true;
         };
-        let bytes = exchange.reply(&reply).to_vec();
-        self.exchange(id).ending = Some(ending(&bytes));
-        self.reply_to_client(id, &bytes);
+        self.answer_with(id, reply);
         let exchange = self.exchange(id);
         exchange.plan = Plan::Follow;
         let Some(request) = exchange.request.filter(|_| reply.verdict == Verdict::Done) else { return true };
         let most = self.most(self.exchanges[id as usize].aim.expiry_s);
-        for server in self.targets(id) {
-            if server != usize::from(reply.server) {
-                let exchange = &self.exchanges[id as usize];
-                let shape = follow::follow(&request, &exchange.bytes, most, &mut self.lanes[server].output);
-                self.expect(id, server, server as u16, shape);
+        self.each_copy(id, |router, server| {
+            if server != usize::from(reply.server) && router.receives(id, server) {
+                let bytes = &router.exchanges[id as usize].bytes;
+                let shape = follow::follow(&request, bytes, most, &mut router.lanes[server].output);
+                router.expect(id, server, server as u16, shape);
             }
-        }
+        });
         self.forget_elsewhere(id);
         true
     }
 
-    /// Replicas that did not do as decided hold something else now: it is deleted there.
+    /// Replicas that did not do as decided hold something else now: it is deleted there, at once or when they are back.
     fn end_following(&mut self, id: u32) -> bool {
-        let strays: Vec<u16> =
-            self.exchanges[id as usize].replies.iter().skip(1).map(|reply| reply.server).collect();
         self.exchange(id).plan = Plan::Clean;
-        for server in strays {
-            if self.servers[usize::from(server)].health.is_live() {
-                self.send_delete(id, usize::from(server));
-            }
-        }
+        self.delete_where(id, 1, |_| true);
         true
     }
 }
@@ -408,7 +419,7 @@ fn verdict(bytes: &[u8]) -> Verdict {
 }
 
 /// How a request ended, by its answer.
-pub(super) fn ending(bytes: &[u8]) -> Ending {
+fn ending(bytes: &[u8]) -> Ending {
     match verdict(bytes) {
         Verdict::Done => Ending::Ok,
         Verdict::Not => Ending::Null,

@@ -132,9 +132,7 @@ impl Router {
         let exchange = self.exchange(id);
         exchange.plan = Plan::Clean;
         exchange.error.extend_from_slice(TOO_LARGE);
-        for server in self.targets(id) {
-            self.send_delete(id, server);
-        }
+        self.each_copy(id, |router, server| router.delete(id, server));
         self.forget_elsewhere(id);
         self.line_up(id);
         self.step_on(id);

@@ -57,7 +57,10 @@ impl Router {
             self.exchange(id).plan = Plan::Decide;
             // What comes next may read another replica, which has not heard of this yet.
             self.answers.fence(client, true);
-            self.note_missed(id);
+            // Those that are away have it noted. Who is there again by then gets the decision with the others.
+            self.each_copy(id, |router, server| {
+                let _ = router.receives(id, server);
+            });
             self.send_whole(id, decider, decider as u16);
         } else {
             self.fan_out(id, input);
@@ -74,14 +77,17 @@ impl Router {
         exchange.plan = Plan::Fan;
         let Some(request) = exchange.request else { return };
         let most = self.most(self.exchanges[id as usize].aim.expiry_s);
-        let copies = if request.verb == Verb::FlushAll { 0 } else { self.copies(id).len() };
-        let targets = self.targets(id);
+        let (mut copies, mut first) = (0, None);
+        self.each_copy(id, |router, server| {
+            copies += 1;
+            if router.receives(id, server) {
+                first.get_or_insert(server);
+                let shape = command(&request, input, most, &mut router.lanes[server].output);
+                router.expect(id, server, server as u16, shape);
+            }
+        });
         let exchange = self.exchange(id);
-        (exchange.copies, exchange.first) = (copies as u16, targets.first().map_or(0, |first| *first as u16));
-        for server in targets {
-            let shape = command(&request, input, most, &mut self.lanes[server].output);
-            self.expect(id, server, server as u16, shape);
-        }
+        (exchange.copies, exchange.first) = (copies, first.unwrap_or_default() as u16);
     }
 
     /// Another pool takes a write: the key is noted where it belongs. False: somebody is there again.
@@ -112,7 +118,7 @@ impl Router {
         let exchange = self.exchange(id);
         (exchange.plan, exchange.tries, exchange.aim) = (Plan::Relay, usize::MAX, aim);
         self.line_up(id);
-        if self.servers[owner].health.is_live() || self.must_send(id, owner) {
+        if self.receives(id, owner) {
             let most = self.most(aim.expiry_s);
             let shape = command(request, input, most, &mut self.lanes[owner].output);
             self.expect(id, owner, 0, shape);
@@ -138,50 +144,57 @@ impl Router {
         Asked::Taken
     }
 
-    /// The servers that are to hold the key of an exchange, whether they are there or not.
-    pub(super) fn copies(&self, id: u32) -> Vec<usize> {
-        let exchange = &self.exchanges[id as usize];
-        let Some(request) = exchange.request else { return Vec::new() };
-        let (table, mut servers) = (self.table_of(id), Vec::new());
-        if request.verb == Verb::FlushAll {
-            return table.in_use().to_vec();
-        }
-        plain_key(&request, &exchange.bytes, |key| {
-            let pool = usize::from(exchange.aim.pool);
-            table.each_copy(pool, key, &mut |server| servers.push(server.slot));
+    /// Calls `each` with every server that is to hold the key of an exchange, whether it is there or not.
+    pub(super) fn each_copy(&mut self, id: u32, each: impl FnMut(&mut Self, usize)) {
+        self.each_server(id, each, |router, request, servers| {
+            let table = router.table_of(id);
+            if request.verb == Verb::FlushAll {
+                return servers.extend(table.in_use());
+            }
+            let exchange = &router.exchanges[id as usize];
+            plain_key(request, &exchange.bytes, |key| {
+                let pool = usize::from(exchange.aim.pool);
+                table.each_copy(pool, key, &mut |server| servers.push(server.slot));
+            });
         });
-        servers
-    }
-
-    /// The servers that a write goes to; those that are away and would get it too have it noted.
-    pub(super) fn targets(&self, id: u32) -> Vec<usize> {
-        let mut servers = self.copies(id);
-        servers.retain(|server| self.servers[*server].health.is_live() || self.must_send(id, *server));
-        servers
     }
 
     /// Deletes the key of a write where another pool may hold it.
     pub(super) fn forget_elsewhere(&mut self, id: u32) {
-        let exchange = &self.exchanges[id as usize];
-        let Some(request) = exchange.request.filter(|request| request.verb != Verb::Touch) else { return };
-        let (table, mut servers) = (self.table_of(id), Vec::new());
-        plain_key(&request, &exchange.bytes, |key| {
-            let pool = usize::from(exchange.aim.pool);
-            table.each_stray(pool, key, self.now, &mut |server| servers.push(server.slot));
-        });
-        for server in servers {
-            if self.servers[server].health.is_live() || self.must_send(id, server) {
-                self.send_delete(id, server);
-            }
+        if self.exchanges[id as usize].request.is_some_and(|request| request.verb == Verb::Touch) {
+            return;
         }
+        self.each_server(
+            id,
+            |router, server| router.delete(id, server),
+            |router, request, servers| {
+                let (table, exchange) = (router.table_of(id), &router.exchanges[id as usize]);
+                plain_key(request, &exchange.bytes, |key| {
+                    let pool = usize::from(exchange.aim.pool);
+                    table.each_stray(pool, key, router.now, &mut |server| servers.push(server.slot));
+                });
+            },
+        );
     }
 
-    /// Notes a write for the copies that are away.
-    fn note_missed(&self, id: u32) {
-        for server in self.copies(id) {
-            // If it is there again, it gets the decision with the others.
-            let _ = self.servers[server].health.is_live() || self.must_send(id, server);
-        }
+    /// Calls `each` with every server that `find` finds for the request of an exchange.
+    fn each_server(
+        &mut self,
+        id: u32,
+        mut each: impl FnMut(&mut Self, usize),
+        find: impl FnOnce(&Self, &Request, &mut Vec<usize>),
+    ) {
+        let Some(request) = self.exchanges[id as usize].request else { return };
+        let mut servers = std::mem::take(&mut self.found);
+        find(self, &request, &mut servers);
+        servers.iter().for_each(|server| each(self, *server));
+        servers.clear();
+        self.found = servers;
+    }
+
+    /// Whether a server receives this write. If only because it is away it does not, it is noted.
+    pub(super) fn receives(&self, id: u32, server: usize) -> bool {
+        self.servers[server].health.is_live() || self.must_send(id, server)
     }
 
     /// Notes the key of a write for a server that is away, unless it is there again.

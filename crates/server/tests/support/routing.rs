@@ -1,0 +1,515 @@
+//! Routers without sockets: two threads that share a fleet, their clients, three servers and the network in between, and
+//! whatever can happen to them, step by step.
+//!
+//! A step is three bytes, so a fuzzer can write a story as well as a property test can.
+//!
+//! What is checked of every story: each request has one answer, in its client's order, with nothing that belongs to
+//! another. Where every server holds every key and those that are lost leave: nobody reads what was overwritten or deleted
+//! before he asked, and in the end no server holds a value that another does not agree with.
+
+#![allow(dead_code, reason = "each program uses its own part of this")]
+
+use std::collections::{HashMap, VecDeque};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use posthaste_server::cache::fleet::Fleet;
+use posthaste_server::cache::health::Before;
+use posthaste_server::cache::layout::{Layout, Seat};
+use posthaste_server::cache::router::{Asked, Router};
+use posthaste_server::cache::rules::{Multiget, Reads, Rules, Writes};
+use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
+use posthaste_wire::memcached::request::Verb;
+
+pub(crate) const NAMES: [&str; 3] = ["10.0.0.1:11211", "10.0.0.2:11211", "10.0.0.3:11211"];
+pub(crate) const SERVERS: usize = NAMES.len();
+const THREADS: usize = 2;
+const CLIENTS: usize = 4;
+pub(crate) const KEYS: u8 = 6;
+const LIMITS: Limits = Limits { value_bytes: 1000, line_bytes: 100_000 };
+
+/// Rules of a pool of all servers, and whether servers that are lost leave, chosen by one byte.
+pub(crate) fn rules(choice: u8) -> (Rules, bool) {
+    let (writes, reads) = match choice % 3 {
+        0 => (Writes::All, Reads::RoundRobin),
+        1 => (Writes::All, Reads::Nearest),
+        _ => (Writes::Owner, Reads::Owner),
+    };
+    let multiget = [Multiget::Whole, Multiget::Split, Multiget::Auto][usize::from(choice / 3 % 3)];
+    (Rules { writes, reads, multiget, ..Rules::default() }, !(choice / 9).is_multiple_of(4))
+}
+
+/// One pool by these rules.
+pub(crate) fn one_pool(rules: &Rules) -> Layout {
+    Layout::of_one_pool(NAMES.map(Seat::of).into(), rules.clone())
+}
+
+/// What a client asks.
+#[derive(Clone, Debug)]
+enum Ask {
+    Get(Vec<u8>),
+    Set(u8),
+    Add(u8),
+    Append(u8),
+    Delete(u8),
+}
+
+/// What happens next.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    /// A client asks something.
+    Ask(usize, Asking),
+    /// What a thread has for a server goes out.
+    Send(usize, usize),
+    /// The server does what has arrived from a thread.
+    Work(usize, usize),
+    /// A thread reads so many bytes of what the server said.
+    Reply(usize, usize, usize),
+    /// The next step to bring a server back that is away.
+    Return(usize),
+    /// A server does what has arrived over a connection that was given up.
+    Haunt(usize),
+    /// A server is late: a thread gives its connection up, and the server may still do what it was sent.
+    Late(usize, usize),
+    /// A server ends, and starts again empty.
+    Crash(usize),
+}
+
+/// A request, not numbered yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Asking(Ask);
+
+impl Event {
+    /// One of all events.
+    pub(crate) fn from_bytes([what, who, how]: [u8; 3]) -> Self {
+        let (server, thread) = (usize::from(who) % SERVERS, usize::from(who) / SERVERS % THREADS);
+        match what % 24 {
+            0..=6 => Self::Ask(usize::from(who) % CLIENTS, Asking::from_bytes(who / CLIENTS as u8, how)),
+            7..=10 => Self::Send(server, thread),
+            11..=13 => Self::Work(server, thread),
+            14..=17 => Self::Reply(server, thread, 1 + usize::from(how) % 64),
+            18..=20 => Self::Return(server),
+            21 => Self::Haunt(server),
+            22 => Self::Late(server, thread),
+            _ => Self::Crash(server),
+        }
+    }
+
+    /// Whether somebody loses something by it.
+    pub(crate) fn is_loss(&self) -> bool {
+        matches!(self, Self::Late(..) | Self::Crash(_))
+    }
+}
+
+impl Asking {
+    fn from_bytes(what: u8, how: u8) -> Self {
+        let key = how % KEYS;
+        Self(match what % 8 {
+            0..=2 => Ask::Get((0..=how / KEYS % 7).map(|i| (how ^ i.wrapping_mul(how | 5)) % KEYS).collect()),
+            3..=4 => Ask::Set(key),
+            5 => Ask::Add(key),
+            6 => Ask::Append(key),
+            _ => Ask::Delete(key),
+        })
+    }
+}
+
+/// The server's end of a connection.
+#[derive(Default)]
+struct Link {
+    /// Arrived and not done yet.
+    input: Vec<u8>,
+    /// Said and not read yet.
+    output: Vec<u8>,
+}
+
+/// A server that knows what clients ask here, and what values are brought from one server to another by.
+#[derive(Default)]
+struct Memcached {
+    values: Values,
+    links: [Link; THREADS],
+    /// Connections that a thread gave up, with what may still be done.
+    given_up: Vec<Link>,
+}
+
+/// What a server holds: data blocks with their line ends.
+pub(crate) type Values = HashMap<Vec<u8>, Vec<u8>>;
+
+/// Does what has arrived over a connection.
+fn work(values: &mut Values, link: &mut Link) {
+    while let Decoded::Request(request, end) = decode(&link.input, &LIMITS) {
+        let input: Vec<u8> = link.input.drain(..end).collect();
+        let (key, data) = (request.key.of(&input).to_vec(), request.data.of(&input).to_vec());
+        let held = values.get(&key).cloned();
+        let stored = match (request.verb, held) {
+            (Verb::Get, _) => {
+                request.key_spans(&input).for_each(|key| tell(values, key.of(&input), &mut link.output));
+                link.output.extend(b"END\r\n");
+                continue;
+            }
+            (Verb::MetaGet, Some(value)) => {
+                link.output.extend(format!("VA {} f0 t-1\r\n", value.len() - 2).as_bytes());
+                link.output.extend(value);
+                continue;
+            }
+            (Verb::MetaGet, None) => {
+                link.output.extend(b"EN\r\n");
+                continue;
+            }
+            (Verb::MetaSet, held) => {
+                assert!(input.windows(4).any(|words| words == b" ME\r"), "nothing may be overwritten");
+                link.output.extend(if held.is_none() { b"HD\r\n" } else { b"NS\r\n" });
+                values.entry(key).or_insert(data);
+                continue;
+            }
+            (Verb::Delete, held) => {
+                values.remove(&key);
+                link.output.extend(if held.is_some() { &b"DELETED\r\n"[..] } else { b"NOT_FOUND\r\n" });
+                continue;
+            }
+            (Verb::Set, _) | (Verb::Add, None) => data,
+            (Verb::Append, Some(old)) => [&old[..old.len() - 2], &data].concat(),
+            (Verb::Add | Verb::Append, _) => {
+                link.output.extend(b"NOT_STORED\r\n");
+                continue;
+            }
+            (verb, _) => panic!("{verb:?} was not sent by this test"),
+        };
+        values.insert(key, stored);
+        link.output.extend(b"STORED\r\n");
+    }
+}
+
+fn tell(values: &Values, key: &[u8], output: &mut Vec<u8>) {
+    if let Some(value) = values.get(key) {
+        let head = format!("VALUE {} 0 {}\r\n", String::from_utf8_lossy(key), value.len() - 2);
+        output.extend([head.as_bytes(), value].concat());
+    }
+}
+
+/// What a client has to do with the router.
+#[derive(Default)]
+struct Client {
+    /// What it asked and was not answered yet, with the request's number.
+    open: VecDeque<(Ask, u64)>,
+    /// What could not be taken yet.
+    later: VecDeque<(Ask, u64)>,
+    /// What it got and has not understood yet.
+    heard: Vec<u8>,
+}
+
+/// What clients know of time: when each request was answered, by requests' numbers, which grow with time.
+#[derive(Default)]
+struct History {
+    /// The highest number that was asked when this one was answered.
+    answered_at: HashMap<u64, u64>,
+    /// Sets and deletions that were answered to be done, by key: their numbers.
+    done: HashMap<u8, Vec<u64>>,
+}
+
+impl History {
+    fn note(&mut self, ask: &Ask, number: u64, is_done: bool, now: u64) {
+        self.answered_at.insert(number, now);
+        if let (Ask::Set(key) | Ask::Delete(key), true) = (ask, is_done) {
+            self.done.entry(*key).or_default().push(number);
+        }
+    }
+
+    /// A value of a key, read by the request of this number: what it was begun with was not over when the last write began
+    /// that was done before the read was asked.
+    fn check(&self, key: u8, value: &str, read: u64) {
+        let mut writes = value.trim_end().split('k').skip(1).filter_map(|part| part.split('-').nth(1)?.parse().ok());
+        let Some(begun_with) = writes.next() else { panic!("{value:?} is no value") };
+        let over_at = self.answered_at.get(&begun_with).copied().unwrap_or(u64::MAX);
+        for done in self.done.get(&key).into_iter().flatten() {
+            let was_before_read = self.answered_at[done] < read;
+            let is_stale = was_before_read && *done != begun_with && over_at < *done;
+            assert!(!is_stale, "k{key}: request {read} read {value:?}, which {done} had replaced");
+        }
+    }
+}
+
+/// All of it.
+pub(crate) struct World {
+    pub(crate) fleet: Arc<Fleet>,
+    routers: [Router; THREADS],
+    servers: [Memcached; SERVERS],
+    /// In the slots of their numbers; each belongs to one thread.
+    clients: [Client; CLIENTS],
+    history: History,
+    /// Whether what is read can be held against the history, and what is left against each other.
+    is_replicated: bool,
+    next: u64,
+    pub(crate) errors: usize,
+}
+
+impl World {
+    pub(crate) fn new(layout: &Layout, ejects: bool) -> Self {
+        let fleet = Arc::new(Fleet::new(layout, ejects).expect("addresses"));
+        let mut routers = [0, 1].map(|who| Router::new(Arc::clone(&fleet), who));
+        for client in 0..CLIENTS {
+            routers[client % THREADS].enter(client, client as u64);
+        }
+        let is_replicated = ejects && layout.pools.len() == 1 && layout.pools[0].rules.writes == Writes::All;
+        Self {
+            fleet,
+            routers,
+            servers: Default::default(),
+            clients: Default::default(),
+            history: History::default(),
+            is_replicated,
+            next: 0,
+            errors: 0,
+        }
+    }
+
+    /// What a server holds.
+    pub(crate) fn values(&mut self, server: usize) -> &mut Values {
+        &mut self.servers[server].values
+    }
+
+    /// Whether all servers hold the same, and nothing less.
+    pub(crate) fn servers_are_equal(&self) -> bool {
+        self.servers.iter().all(|server| server.values == self.servers[0].values)
+    }
+
+    pub(crate) fn happen(&mut self, event: &Event) {
+        match event {
+            Event::Ask(client, Asking(ask)) => {
+                self.next += 1;
+                self.clients[*client].later.push_back((ask.clone(), self.next));
+            }
+            Event::Send(server, thread) => self.send(*server, *thread),
+            Event::Work(server, thread) => {
+                let Memcached { values, links, .. } = &mut self.servers[*server];
+                work(values, &mut links[*thread]);
+            }
+            Event::Reply(server, thread, bytes) => self.reply(*server, *thread, *bytes),
+            Event::Return(server) => self.bring_back(*server),
+            Event::Haunt(server) => {
+                let Memcached { values, given_up, .. } = &mut self.servers[*server];
+                given_up.iter_mut().for_each(|link| work(values, link));
+            }
+            Event::Late(server, thread) => self.give_up(*server, *thread, true),
+            Event::Crash(server) => {
+                self.servers[*server].values.clear();
+                self.servers[*server].given_up.clear();
+                (0..THREADS).for_each(|thread| self.give_up(*server, thread, false));
+            }
+        }
+        (0..CLIENTS).for_each(|client| self.ask(client));
+        (0..CLIENTS).for_each(|client| self.listen(client));
+    }
+
+    /// Another table is in force.
+    pub(crate) fn load(&mut self, layout: &Layout) {
+        self.fleet.load(layout).expect("addresses");
+        self.routers.iter_mut().for_each(Router::take_up);
+        self.is_replicated = false;
+    }
+
+    /// A client is gone, and another takes its place.
+    pub(crate) fn leave(&mut self, client: usize) {
+        let client = client % CLIENTS;
+        let router = &mut self.routers[client % THREADS];
+        router.leave(client);
+        router.enter(client, self.next);
+        self.clients[client] = Client::default();
+    }
+
+    fn send(&mut self, server: usize, thread: usize) {
+        let router = &mut self.routers[thread];
+        let bytes = router.unsent(server).to_vec();
+        router.sent(server, bytes.len());
+        self.servers[server].links[thread].input.extend(bytes);
+    }
+
+    fn reply(&mut self, server: usize, thread: usize, bytes: usize) {
+        let (router, output) = (&mut self.routers[thread], &mut self.servers[server].links[thread].output);
+        let heard = bytes.min(output.len());
+        let used = router.feed(server, &output[..heard]).expect("a server that speaks well");
+        output.drain(..used);
+        router.resume();
+    }
+
+    /// A thread gives its connection to a server up; `is_there`: the server may still do what it was sent.
+    fn give_up(&mut self, server: usize, thread: usize, is_there: bool) {
+        let link = std::mem::take(&mut self.servers[server].links[thread]);
+        let router = &mut self.routers[thread];
+        if router.expected(server) == 0 {
+            return router.let_go(server);
+        }
+        // Any descriptor will do: nobody reads it here.
+        let socket = UnixStream::pair().expect("two sockets").0.into();
+        let _ = router.lose(server, Some(socket).filter(|_| is_there));
+        if is_there {
+            self.servers[server].given_up.push(link);
+        }
+    }
+
+    /// One step of what the prober does, when every thread has closed what it does not use.
+    fn bring_back(&mut self, server: usize) {
+        let health = &self.fleet.table().servers[server].health;
+        if health.is_live() {
+            return;
+        }
+        for router in self.routers.iter_mut().filter(|router| router.expected(server) == 0) {
+            router.let_go(server);
+        }
+        let memcached = &mut self.servers[server];
+        match health.before() {
+            Before::Drain(_) => {
+                for mut link in memcached.given_up.drain(..) {
+                    work(&mut memcached.values, &mut link);
+                }
+            }
+            Before::Delete(missed) => {
+                missed.iter().for_each(|missed| drop(memcached.values.remove(&missed.key)));
+            }
+            Before::Flush => memcached.values.clear(),
+            Before::Wait | Before::Nothing => {}
+        }
+    }
+
+    /// A client asks what it has to ask, as far as it is let.
+    fn ask(&mut self, client: usize) {
+        let router = &mut self.routers[client % THREADS];
+        let Client { open, later, .. } = &mut self.clients[client];
+        while let Some((ask, number)) = later.front()
+            && router.answers.may_ask(client)
+        {
+            let text = ask.text(*number);
+            let Decoded::Request(request, _) = decode(text.as_bytes(), &LIMITS) else { panic!("{text}") };
+            if router.ask(client, &request, text.as_bytes(), 0) == Asked::Later {
+                return;
+            }
+            open.extend(later.pop_front());
+        }
+    }
+
+    /// Reads what a client was answered, and checks each answer against the request it must belong to.
+    fn listen(&mut self, client: usize) {
+        let answers = &mut self.routers[client % THREADS].answers;
+        let Client { open, heard, .. } = &mut self.clients[client];
+        let output = answers.unwritten(client);
+        let bytes = output.len();
+        heard.extend(output);
+        answers.written(client, bytes);
+        answers.keep_output(client);
+        while let Some(line_end) = heard.windows(2).position(|two| two == b"\r\n") {
+            let line = String::from_utf8(heard.drain(..line_end + 2).collect()).expect("text");
+            let (ask, number) = open.front_mut().unwrap_or_else(|| panic!("{line:?} was not asked for"));
+            self.errors += usize::from(line.starts_with("SERVER_ERROR"));
+            if line.starts_with("VALUE ") {
+                let (key, value) = ask.take_value(&line, heard);
+                if self.is_replicated {
+                    self.history.check(key, &value, *number);
+                }
+            } else {
+                let is_done = ask.is_answered(&line);
+                self.history.note(ask, *number, is_done, self.next);
+                open.pop_front();
+            }
+        }
+    }
+
+    /// Lets everything that is under way come to its end, and looks at what is left.
+    pub(crate) fn finish(&mut self) {
+        for _ in 0..400 {
+            if self.is_quiet() {
+                break;
+            }
+            for server in 0..SERVERS {
+                for thread in 0..THREADS {
+                    self.happen(&Event::Send(server, thread));
+                    self.happen(&Event::Work(server, thread));
+                    self.happen(&Event::Reply(server, thread, 10_000));
+                }
+                self.happen(&Event::Return(server));
+            }
+        }
+        for client in &self.clients {
+            let (open, later) = (&client.open, &client.later);
+            assert!(open.is_empty() && later.is_empty(), "not answered: {open:?} {later:?}");
+            assert!(client.heard.is_empty(), "said without being asked");
+        }
+        let held: usize = self.routers.iter().map(|router| router.answers.held()).sum();
+        assert_eq!(held, 0, "bytes are counted that nobody holds");
+        assert!(self.is_quiet(), "somebody is still away, or owes a reply");
+        if self.is_replicated {
+            self.check_replicas();
+        }
+    }
+
+    /// Nothing is under way, and nobody is away.
+    fn is_quiet(&self) -> bool {
+        let idle = |client: &Client| client.open.is_empty() && client.later.is_empty();
+        let owes = |router: &Router| (0..SERVERS).any(|server| router.expected(server) > 0);
+        let table = self.fleet.table();
+        let all_there = table.servers.iter().all(|server| server.health.is_live());
+        self.clients.iter().all(idle) && !self.routers.iter().any(owes) && all_there
+    }
+
+    /// A replica may have forgotten a key, but what it has is what the others have, and nothing that was replaced.
+    fn check_replicas(&self) {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        for one in &self.servers {
+            for (key, value) in &one.values {
+                for other in self.servers.iter().filter_map(|other| other.values.get(key)) {
+                    assert_eq!(value, other, "{}: {} and {}", text(key), text(value), text(other));
+                }
+                self.history.check(key[1] - b'0', &text(value), u64::MAX);
+            }
+        }
+    }
+}
+
+impl Ask {
+    /// As it is sent; values tell the key and the request.
+    fn text(&self, number: u64) -> String {
+        let store = |verb: &str, key: u8| {
+            let value = format!("k{key}-{number}");
+            format!("{verb} k{key} 0 0 {}\r\n{value}\r\n", value.len())
+        };
+        match self {
+            Self::Get(keys) => {
+                let keys: Vec<String> = keys.iter().map(|key| format!("k{key}")).collect();
+                format!("get {}\r\n", keys.join(" "))
+            }
+            Self::Set(key) => store("set", *key),
+            Self::Add(key) => store("add", *key),
+            Self::Append(key) => store("append", *key),
+            Self::Delete(key) => format!("delete k{key}\r\n"),
+        }
+    }
+
+    /// Takes a value whose first line is `line` from `rest`: its key, and what it is.
+    fn take_value(&mut self, line: &str, rest: &mut Vec<u8>) -> (u8, String) {
+        let Self::Get(keys) = self else { panic!("{line:?} answers {self:?}") };
+        let key = line.split(' ').nth(1).expect("a key");
+        let place = keys.iter().position(|asked| format!("k{asked}") == key);
+        let Some(place) = place else { panic!("{line:?} answers {keys:?}") };
+        let number = keys[place];
+        // Keys before it were missed; each may come once more for each time it was asked.
+        keys.drain(..=place);
+        let end = rest.windows(2).position(|two| two == b"\r\n").expect("values come whole");
+        let value = String::from_utf8(rest.drain(..end + 2).collect()).expect("text");
+        assert!(value.starts_with(&format!("{key}-")), "{line:?} with {value:?}");
+        (number, value)
+    }
+
+    /// Checks the last line of an answer; whether it says that what was asked is done.
+    fn is_answered(&self, line: &str) -> bool {
+        if line.starts_with("SERVER_ERROR") {
+            return false;
+        }
+        let fits: &[&str] = match self {
+            Self::Get(_) => &["END"],
+            Self::Set(_) => &["STORED"],
+            Self::Add(_) | Self::Append(_) => &["STORED", "NOT_STORED"],
+            Self::Delete(_) => &["DELETED", "NOT_FOUND"],
+        };
+        assert!(fits.contains(&line.trim_end()), "{line:?} answers {self:?}");
+        true
+    }
+}
