@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::client::{Client, router};
 use crate::memcached::Memcached;
@@ -80,6 +80,62 @@ fn it_says_what_it_is_and_what_its_servers_did() {
         "posthaste_requests_total{kind=\"set\",ending=\"ok\"} ".into(),
     ] {
         assert!(figures.lines().any(|figure| figure.starts_with(&line)), "{line} in {figures}");
+    }
+}
+
+/// Waits until the tier says that it is ready, or that it is not.
+fn wait_for_readiness(server: &Server, status: u16) {
+    let start = Instant::now();
+    while server.readiness().0 != status {
+        assert!(start.elapsed() < Duration::from_secs(20), "{}", server.log());
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn of_each_server_it_is_told_once_whether_it_is_there_and_again_when_that_changes() {
+    for eject in ["on", "off"] {
+        let mut servers = Memcached::several::<2>();
+        let names = [servers[0].name(), servers[1].name()];
+        servers.iter_mut().for_each(Memcached::kill);
+        let server = router(&[&names[0], &names[1]], &["--eject", eject]);
+        assert_eq!(server.readiness().0, 503, "it is known before anybody has asked for a key");
+        servers[0].restart();
+        wait_for_readiness(&server, 200);
+        server.wait_for_log("it takes part again");
+        servers[0].kill();
+        while server.readiness().0 == 200 {
+            Client::to(server.addr()).ask("get a\r\n");
+        }
+        server.wait_for_log("lost: ");
+        let log = server.log();
+        for (name, said) in
+            names.iter().zip([["not there: ", "it takes part again", "lost: "].as_slice(), &["not there: "]])
+        {
+            let lines: Vec<&str> =
+                log.lines().filter(|line| line.contains(&format!("server={name}"))).collect();
+            assert_eq!(lines.len(), said.len(), "{eject}: {log}");
+            assert!(lines.iter().zip(said).all(|(line, words)| line.contains(words)), "{eject}: {log}");
+        }
+    }
+}
+
+#[test]
+fn servers_that_are_there_are_told_of_too() {
+    let servers = Memcached::several::<2>();
+    let names = [servers[0].name(), servers[1].name()];
+    let server = router(&[&names[0], &names[1]], &[]);
+    assert_eq!(server.readiness().0, 200);
+    for name in &names {
+        let start = Instant::now();
+        let is_told = |log: String| {
+            log.lines()
+                .any(|line| line.contains(&format!("server={name}")) && line.contains("it takes connections"))
+        };
+        while !is_told(server.log()) {
+            assert!(start.elapsed() < Duration::from_secs(20), "{}", server.log());
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 

@@ -36,7 +36,8 @@ pub(super) fn routes(hall: &Arc<Hall>, is_local: bool) -> Routes {
 
 /// What the tier is and how it is.
 async fn status(_: Guest, State(hall): State<Arc<Hall>>) -> Json<Value> {
-    let trouble = (!hall.is_ready()).then_some("no server answers: see the log, and whether they run");
+    let trouble =
+        (hall.is_ready() == Some(false)).then_some("no server answers: see the log, and whether they run");
     let table = hall.fleet.table();
     Json(json!({
         "tier": "cache",

@@ -140,6 +140,7 @@ impl Fleet {
         *servers = grown;
         *lock(&self.table) = Arc::new(Table::new(layout, servers.clone()));
         self.generation.fetch_add(1, Ordering::Release);
+        self.watch.wake();
         Ok(())
     }
 

@@ -89,11 +89,11 @@ impl Hall {
         self.line.claims_released();
     }
 
-    /// Whether there is a server to ask.
+    /// Whether there is a server to ask; None: nobody knows yet, since the tier has just started.
     #[must_use]
-    pub fn is_ready(&self) -> bool {
+    pub fn is_ready(&self) -> Option<bool> {
         let table = self.fleet.table();
-        table.settings.mock.is_some() || table.live() > 0
+        if table.settings.mock.is_some() { Some(true) } else { table.answers() }
     }
 
     /// The lines that stand in `stats` beside the fleet's.

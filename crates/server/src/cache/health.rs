@@ -9,6 +9,9 @@
 //! does when it has done all that it was sent. And threads whose connection still works keep the server away until
 //! they have closed it: they are counted as its users.
 //!
+//! Beside that it is known whether the server answered when it was last asked: for the log, for readiness, and so that one that
+//! stays in every answer though it is lost is asked after too.
+//!
 //! People can take a server out too (`down`), or ask that it be spared (`drain`). Out is like lost, and back is the same
 //! way back.
 
@@ -16,7 +19,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -80,6 +83,11 @@ impl fmt::Display for State {
     }
 }
 
+/// What came of asking a server, kept as a number: nobody has yet; it answered; it did not.
+const UNTRIED: u8 = 0;
+const ANSWERS: u8 = 1;
+const SILENT: u8 = 2;
+
 /// Where who brings servers back waits for news of any of them.
 #[derive(Default)]
 pub struct Watch {
@@ -106,6 +114,7 @@ impl Watch {
 pub struct Health {
     ejects: bool,
     watch: Arc<Watch>,
+    contact: AtomicU8,
     away: AtomicBool,
     spared: AtomicBool,
     out: AtomicBool,
@@ -145,6 +154,7 @@ impl Health {
         Self {
             ejects,
             watch,
+            contact: AtomicU8::new(UNTRIED),
             away: AtomicBool::new(false),
             spared: AtomicBool::new(false),
             out: AtomicBool::new(false),
@@ -164,6 +174,29 @@ impl Health {
     #[must_use]
     pub fn is_readable(&self) -> bool {
         self.is_live() && !self.spared.load(Ordering::Relaxed)
+    }
+
+    /// Nobody has asked it yet.
+    #[must_use]
+    pub fn is_untried(&self) -> bool {
+        self.contact.load(Ordering::Acquire) == UNTRIED
+    }
+
+    /// Whether it takes part and answered when it was last asked.
+    #[must_use]
+    pub fn answers(&self) -> bool {
+        self.is_live() && self.contact.load(Ordering::Acquire) == ANSWERS
+    }
+
+    /// It answers.
+    pub fn found(&self) {
+        self.contact.store(ANSWERS, Ordering::Release);
+    }
+
+    /// What it means for requests that it does not answer.
+    #[must_use]
+    pub fn meaning(&self) -> &'static str {
+        if self.ejects { "it is left out until it answers" } else { "its part of every answer is an error" }
     }
 
     /// Whether it was taken out.
@@ -218,15 +251,25 @@ impl Health {
     /// if the server may still read what it was sent. True: this is news, it was there before.
     pub fn lose(&self, keys: Vec<Option<Missed>>, socket: Option<OwnedFd>) -> bool {
         self.losses.fetch_add(1, Ordering::Relaxed);
-        if !self.ejects && self.is_live() {
-            return false;
+        self.leave_out(keys, socket)
+    }
+
+    /// It was not there when it was first asked. True: that is news.
+    pub fn absent(&self) -> bool {
+        self.leave_out(Vec::new(), None)
+    }
+
+    fn leave_out(&self, keys: Vec<Option<Missed>>, socket: Option<OwnedFd>) -> bool {
+        let is_news = self.contact.swap(SILENT, Ordering::AcqRel) != SILENT;
+        if self.ejects || !self.is_live() {
+            let mut journal = self.journal();
+            keys.into_iter().for_each(|key| journal.note(key));
+            journal.given_up.extend(socket);
+            self.away.store(true, Ordering::Release);
         }
-        let mut journal = self.journal();
-        keys.into_iter().for_each(|key| journal.note(key));
-        journal.given_up.extend(socket);
-        let is_news = !self.away.swap(true, Ordering::AcqRel);
-        drop(journal);
-        self.watch.wake();
+        if is_news {
+            self.watch.wake();
+        }
         is_news
     }
 
@@ -258,6 +301,7 @@ impl Health {
         if !journal.keys.is_empty() {
             return Before::Delete(journal.keys.drain().collect());
         }
+        self.found();
         self.away.store(false, Ordering::Release);
         Before::Nothing
     }
@@ -346,8 +390,23 @@ mod tests {
     #[test]
     fn without_ejection_a_lost_server_stays() {
         let health = health(false);
-        health.lose(vec![key("a")], None);
+        assert!(health.lose(vec![key("a")], None));
         assert!(health.is_live() && health.losses() == 1);
+    }
+
+    #[test]
+    fn that_a_server_is_lost_is_news_once() {
+        for ejects in [true, false] {
+            let health = health(ejects);
+            assert!(health.is_untried() && !health.answers());
+            health.found();
+            assert!(health.answers());
+            assert!(health.lose(Vec::new(), None) && !health.lose(Vec::new(), None));
+            assert!(!health.answers());
+            health.found();
+            assert!(matches!(health.before(), Before::Nothing));
+            assert!(health.answers() && health.lose(Vec::new(), None));
+        }
     }
 
     #[test]

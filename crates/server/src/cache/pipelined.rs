@@ -82,7 +82,8 @@ impl Pipelined {
             return self.router.let_go(server);
         }
         if self.router.lose(server, rest) {
-            tracing::warn!(server = %self.router.servers()[server].name(), "connection lost: {why}");
+            let its = &self.router.servers()[server];
+            tracing::warn!(server = %its.name(), "connection lost: {why}; {}", its.health.meaning());
             // Others may sleep with connections to it on which nothing is under way.
             self.hall.tell_retry();
         }

@@ -1,5 +1,7 @@
-//! Brings servers back that were lost: one thread for the process, so that a server that recovers is asked once and not
-//! by everybody.
+//! Tells whether servers are there, and brings those back that were lost: one thread for the process, so that a server that
+//! recovers is asked once and not by everybody.
+//!
+//! A server that is new is connected to, so that the log and readiness can say at once whether it is there.
 //!
 //! It asks each server that is away again and again, less and less often, at random moments. When the server answers,
 //! what was given up to it is read to its end, what it missed is deleted on it, and then it takes part again.
@@ -70,7 +72,10 @@ fn run(fleet: &Fleet, stop: &AtomicBool) {
         let table = fleet.table();
         schedules.resize(table.servers.len(), None);
         for (server, schedule) in table.servers.iter().zip(&mut schedules) {
-            if server.health.is_live() || server.health.is_out() {
+            if server.health.is_untried() {
+                introduce(server);
+            }
+            if server.health.answers() || server.health.is_out() {
                 *schedule = None;
                 continue;
             }
@@ -103,10 +108,29 @@ fn jittered(wait: Duration) -> Duration {
     wait + wait.mul_f64(0.05 + 0.45 * fastrand::f64())
 }
 
+/// Looks whether a new server takes connections, and asks it nothing.
+fn introduce(server: &Server) {
+    match server.backend.dial(PATIENCE) {
+        Ok(_) => {
+            server.health.found();
+            tracing::info!(server = %server.name(), "it takes connections");
+        }
+        Err(error) => {
+            if server.health.absent() {
+                tracing::warn!(server = %server.name(), "not there: {error}; {}", server.health.meaning());
+            }
+        }
+    }
+}
+
 /// Asks a server, makes it forget what it missed, and lets it take part. False: threads still use it.
 fn bring_back(server: &Server, stop: &AtomicBool) -> io::Result<bool> {
     let mut link = BufReader::new(server.backend.dial(PATIENCE)?);
     ask(&mut link, b"version\r\n", 1, "VERSION")?;
+    if server.health.is_live() {
+        server.health.found();
+        return Ok(true);
+    }
     while !stop.load(Ordering::Relaxed) {
         let before = server.health.before();
         let done = match &before {

@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicU64;
 use posthaste_wire::memcached::request::Verb;
 
 use super::fleet::Server;
+use super::health::Health;
 use super::layout::{Layout, RoutePlan, Settings, ShadowPlan, Source, Verbs};
 use super::pool::{Pool, StandIn};
 
@@ -80,6 +81,16 @@ impl Table {
     #[must_use]
     pub fn live(&self) -> usize {
         self.in_use.iter().filter(|slot| self.servers[**slot].health.is_live()).count()
+    }
+
+    /// Whether one of them takes part and answered when it was last asked; None: not all have been asked yet.
+    #[must_use]
+    pub fn answers(&self) -> Option<bool> {
+        let mut health = self.in_use.iter().map(|slot| &self.servers[*slot].health);
+        if health.clone().any(Health::answers) {
+            return Some(true);
+        }
+        (!health.any(Health::is_untried)).then_some(false)
     }
 
     /// The only route, if it takes every key with every command.

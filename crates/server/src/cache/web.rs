@@ -2,6 +2,7 @@
 //! of a key, and the states of servers, which can be set.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, Method, StatusCode};
@@ -19,6 +20,9 @@ use crate::http::metrics::page;
 use crate::http::{self, Back, Problem};
 use crate::metrics::router;
 
+/// When to look again whether it is known if a server is there.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
 /// The paths of the cache tier.
 ///
 /// `is_local`: only this machine can ask.
@@ -26,7 +30,7 @@ pub(super) fn routes(hall: &Arc<Hall>, is_local: bool) -> Routes {
     let (for_ready, for_figures, meter) = (Arc::clone(hall), Arc::clone(hall), Arc::clone(&hall.meter));
     Routes::new()
         .route("/healthz", get(http::alive))
-        .route("/readyz", get(async move || ready(&for_ready)))
+        .route("/readyz", get(async move || ready(&for_ready).await))
         .route("/metrics", get(async move || page(router::page(&for_figures))))
         .route("/v1/windows", get(async move |back: Query<Back>| http::windows_of(&meter, &back)))
         .merge(office(hall))
@@ -102,11 +106,16 @@ async fn set_state(
     Ok(servers(&hall))
 }
 
-/// Ready means that there is a server to ask.
-fn ready(hall: &Hall) -> (StatusCode, &'static str) {
-    if hall.is_ready() {
-        (StatusCode::OK, "ready\n")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "no server answers: see the log, and whether they run\n")
+/// Ready means that there is a server to ask. A tier that has just started waits until it knows.
+async fn ready(hall: &Hall) -> (StatusCode, &'static str) {
+    loop {
+        match hall.is_ready() {
+            Some(true) => return (StatusCode::OK, "ready\n"),
+            Some(false) => {
+                let why = "no server answers: see the log, and whether they run\n";
+                return (StatusCode::SERVICE_UNAVAILABLE, why);
+            }
+            None => tokio::time::sleep(LOOK_AGAIN).await,
+        }
     }
 }

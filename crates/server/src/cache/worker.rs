@@ -168,7 +168,8 @@ impl Worker {
         self.inputs[server].clear();
         let rest = self.links[server].take().map(Dialed::shut);
         if self.router.lose(server, rest) {
-            tracing::warn!(server = %self.router.servers()[server].name(), "connection lost: {why}");
+            let its = &self.router.servers()[server];
+            tracing::warn!(server = %its.name(), "connection lost: {why}; {}", its.health.meaning());
         }
     }
 }

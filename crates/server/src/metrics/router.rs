@@ -44,8 +44,12 @@ static SINGLES: [Single<Hall>; 10] = [
         read: |hall| Some(hall.line.len() as f64),
     },
     Single {
-        head: Head::plain("posthaste_ready", Kind::Gauge, "1 while a server takes part, as /readyz says."),
-        read: |hall| Some(f64::from(u8::from(hall.is_ready()))),
+        head: Head::plain(
+            "posthaste_ready",
+            Kind::Gauge,
+            "1 while a server takes part and answers, as /readyz says.",
+        ),
+        read: |hall| Some(f64::from(u8::from(hall.is_ready() == Some(true)))),
     },
     Single {
         head: Head::plain(

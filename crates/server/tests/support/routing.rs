@@ -218,7 +218,8 @@ impl History {
     /// A value of a key, read by the request of this number: what it was begun with was not over when the last write began
     /// that was done before the read was asked.
     fn check(&self, key: u8, value: &str, read: u64) {
-        let mut writes = value.trim_end().split('k').skip(1).filter_map(|part| part.split('-').nth(1)?.parse().ok());
+        let mut writes =
+            value.trim_end().split('k').skip(1).filter_map(|part| part.split('-').nth(1)?.parse().ok());
         let Some(begun_with) = writes.next() else { panic!("{value:?} is no value") };
         let over_at = self.answered_at.get(&begun_with).copied().unwrap_or(u64::MAX);
         for done in self.done.get(&key).into_iter().flatten() {
