@@ -10,7 +10,7 @@ use posthaste_server::cache::explain::explain;
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::layout::{Layout, Seat, Settings};
 use posthaste_server::cache::limits::SERVERS_MAX;
-use posthaste_server::cache::rules::{Reads, Rules, Writes};
+use posthaste_server::cache::rules::{ReadRepair, Reads, Rules, Writes};
 use posthaste_server::cache::server::{Options, Server};
 use posthaste_server::front::lifecycle::RunNote;
 use posthaste_tls::{Check, Trust};
@@ -146,8 +146,12 @@ fn meaning(options: &Options) -> Result<String, Misuse> {
             Writes::All if pool.seats.len() > 1 => {
                 let rules = &pool.rules;
                 let (reads, multiget, answer) = (rules.reads, rules.multiget, rules.answer);
+                let repair = match rules.read_repair {
+                    ReadRepair::AfterLoss => String::new(),
+                    other => format!(", read-repair: {other}"),
+                };
                 format!(
-                    "every key is on every server; reads: {reads}, multi-gets: {multiget}, answer: {answer}\n"
+                    "every key is on every server; reads: {reads}, multi-gets: {multiget}, answer: {answer}{repair}\n"
                 )
             }
             Writes::All => "every key is on its server\n".into(),

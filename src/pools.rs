@@ -11,7 +11,7 @@ use posthaste_server::cache::layout::{
     DEFAULT_POOL, Fallback, Layout, PoolPlan, RoutePlan, Seat, ShadowPlan, Source, Verbs,
 };
 use posthaste_server::cache::pool::LONGEST_EXPIRY_S;
-use posthaste_server::cache::rules::{Answer, KeyPart, Reads, Rules, Writes};
+use posthaste_server::cache::rules::{Answer, KeyPart, ReadRepair, Reads, Rules, Writes};
 
 use crate::flags::some_time;
 use crate::placed::{Fields, Placed, Wrong, parse};
@@ -20,7 +20,7 @@ use crate::placed::{Fields, Placed, Wrong, parse};
 pub(crate) const POOLS: &str = "pools";
 pub(crate) const ROUTES: &str = "routes";
 
-const POOL_FIELDS: [&str; 14] = [
+const POOL_FIELDS: [&str; 15] = [
     "servers",
     "writes",
     "reads",
@@ -29,6 +29,7 @@ const POOL_FIELDS: [&str; 14] = [
     "hash-tag",
     "hash-stop",
     "answer",
+    "read-repair",
     "failover",
     "failover-limit",
     "gutter",
@@ -249,7 +250,18 @@ fn rules(fields: &Fields<'_, '_>, defaults: &Rules) -> Result<Rules, Wrong> {
         } else {
             Answer::All
         }),
+        read_repair: read_repair(fields, writes)?,
     })
+}
+
+fn read_repair(fields: &Fields<'_, '_>, writes: Writes) -> Result<ReadRepair, Wrong> {
+    match fields.parsed("read-repair")? {
+        Some(_) if writes == Writes::Owner => {
+            let what = "read-repair: with writes = \"owner\" no other server of the pool has a key";
+            Err(Wrong::new(fields.place("read-repair"), what))
+        }
+        read_repair => Ok(read_repair.unwrap_or_default()),
+    }
 }
 
 fn seats(fields: &Fields<'_, '_>, rules: &Rules) -> Result<Vec<Seat>, Wrong> {
@@ -416,6 +428,7 @@ gutter-expiry = "30s"
 [cache.pools.spare]
 servers = ["127.0.0.1:3", "127.0.0.1:4"]
 answer = "majority"
+read-repair = "always"
 
 [cache.pools.gutter]
 servers = "127.0.0.1:5"
@@ -450,6 +463,7 @@ pool = "spare"
         assert_eq!((users.failover_limit, users.fallbacks.len()), (Some(1000), 2));
         assert_eq!(users.fallbacks[1], Fallback { pool: 3, expiry: Some(Duration::from_secs(30)) });
         assert_eq!(layout.pools[2].rules.answer, Answer::Majority);
+        assert_eq!(layout.pools[2].rules.read_repair, ReadRepair::Always);
         assert_eq!(layout.routes.len(), 3, "the one of the flags takes what no route takes");
         assert_eq!(layout.routes[0].shadow, Some(ShadowPlan { pool: 2, share: 0.25 }));
         assert_eq!(layout.routes[1].verbs.names(), ["touch", "delete", "md"]);
@@ -480,6 +494,10 @@ pool = "spare"
             (
                 "[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\nwrites = \"owner\"\n▸answer = \"any\"\n",
                 "one server has the key",
+            ),
+            (
+                "[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\nwrites = \"owner\"\n▸read-repair = \"always\"\n",
+                "no other server of the pool has a key",
             ),
             ("[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n▸failover = [\"b\"]\n", "there is no pool b"),
             ("[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n▸gutter = \"a\"\n", "stand in for itself"),

@@ -8,6 +8,7 @@ use fastrand::Rng;
 
 use crate::client::{Client, router};
 use crate::memcached::Memcached;
+use crate::routes::Routed;
 use crate::support::Server;
 
 const MODES: [&[&str]; 2] = [&["--threads", "2"], &["--threads", "2", "--workers", "4", "--eject", "on"]];
@@ -202,6 +203,101 @@ fn a_server_that_missed_a_flush_or_too_much_is_flushed() {
     servers[1].signal("CONT");
     wait_for_live(&mut client, 2);
     assert_eq!(Client::to(servers[1].addr).ask("get a\r\n"), "END\r\n");
+}
+
+/// Waits until a server answers this, asked directly.
+fn wait_for_answer(memcached: &Memcached, request: &str, good: impl Fn(&str) -> bool) {
+    let start = Instant::now();
+    loop {
+        let answer = Client::to(memcached.addr).ask(request);
+        if good(&answer) {
+            return;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "{request}: {answer}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn expiries_that_a_server_missed_do_not_keep_a_value_alive_there() {
+    for mode in MODES {
+        let servers = Memcached::several::<2>();
+        let server = start(&servers, &[mode, &["--server-timeout", "200ms"]].concat());
+        let mut client = Client::to(server.addr());
+        for key in ["a", "b", "c", "d"] {
+            assert_eq!(client.ask(&format!("set {key} 0 0 1\r\nx\r\n")), "STORED\r\n");
+        }
+        servers[1].signal("STOP");
+        // Whichever of them it gets and does not read, and whichever comes when it is away.
+        for request in ["gat -1 a b\r\n", "mg c T-1\r\n", "gat -1 d\r\n", "mg d T-1\r\n"] {
+            client.ask(request);
+        }
+        wait_for_live(&mut client, 1);
+        servers[1].signal("CONT");
+        wait_for_live(&mut client, 2);
+        for memcached in &servers {
+            assert_eq!(Client::to(memcached.addr).ask("get a b c d\r\n"), "END\r\n");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_came_back_empty_is_filled_from_the_others_with_what_is_asked_of_it() {
+    for mode in MODES {
+        let mut servers = Memcached::several::<3>();
+        let server = start(&servers, mode);
+        let mut client = Client::to(server.addr());
+        for key in 0..8 {
+            assert_eq!(client.ask(&format!("set k{key} 5 1000 1\r\n{key}\r\n")), "STORED\r\n");
+        }
+        servers[1].kill();
+        // Somebody must meet it to know.
+        while client.stat("", "servers_live") == 3 {
+            client.ask("get k0\r\n");
+        }
+        servers[1].restart();
+        wait_for_live(&mut client, 3);
+        for key in 0..4 {
+            for _ in 0..3 {
+                assert_eq!(
+                    client.ask(&format!("get k{key}\r\n")),
+                    format!("VALUE k{key} 5 1\r\n{key}\r\nEND\r\n")
+                );
+                assert_eq!(client.ask(&format!("mg k{key} v\r\n")), format!("VA 1\r\n{key}\r\n"));
+            }
+        }
+        for _ in 0..4 {
+            let all: String = (4..8).map(|key| format!("VALUE k{key} 5 1\r\n{key}\r\n")).collect();
+            assert_eq!(client.ask("get k4 nowhere k5 k6 k7\r\n"), format!("{all}END\r\n"));
+        }
+        for key in 0..4 {
+            wait_for_answer(&servers[1], &format!("mg k{key} f t\r\n"), |answer| {
+                let left =
+                    answer.trim_end().strip_prefix("HD f5 t").and_then(|left| left.parse::<u32>().ok());
+                left.is_some_and(|left| (1..=1000).contains(&left))
+            });
+        }
+        assert!(client.stat(" routes", "filled") >= 4);
+    }
+}
+
+#[test]
+fn without_a_loss_what_one_replica_misses_is_missed_unless_the_file_says_otherwise() {
+    for (word, hits) in [("after-loss", 2), ("never", 2), ("always", 4)] {
+        let servers = Memcached::several::<2>();
+        let text = format!("[cache.pools.a]\nservers = [\"$0\", \"$1\"]\nread-repair = \"{word}\"\n");
+        let routed = Routed::start(&text, &servers, &[]);
+        let mut client = routed.client();
+        client.ask("set k 0 0 1\r\nx\r\n");
+        Client::to(servers[0].addr).ask("delete k\r\n");
+        let answers: String = (0..4).map(|_| client.ask("get k\r\n")).collect();
+        assert_eq!(answers.matches("VALUE").count(), hits, "{word}: {answers}");
+        let asked: u64 = servers.iter().map(|memcached| Client::to(memcached.addr).stat("", "cmd_get")).sum();
+        assert!(word == "always" || asked == 4, "{word}: asked {asked} times");
+        if word == "always" {
+            wait_for_answer(&servers[0], "get k\r\n", |answer| answer.starts_with("VALUE"));
+        }
+    }
 }
 
 #[test]

@@ -80,6 +80,8 @@ pub struct PoolCard {
     pub key_part: Option<String>,
     /// When a write is answered.
     pub answer: String,
+    /// When a miss of one replica is looked for on another.
+    pub read_repair: String,
     /// Other pools that stand in for it, the first first.
     pub failover: Vec<StandInCard>,
     /// Most requests in a second that they do so for.
@@ -92,7 +94,7 @@ pub struct PoolCard {
     pub failovers: u64,
     /// Requests that another pool was not allowed to take.
     pub failovers_refused: u64,
-    /// Keys looked for in the second pool.
+    /// Keys looked for in the second pool, or on another replica.
     pub looked_up: u64,
     /// Keys filled from there.
     pub filled: u64,
@@ -177,6 +179,7 @@ fn pool_card(table: &Table, pool: &Pool) -> PoolCard {
         hash: pool.rules.hash.to_string(),
         key_part: key_part(&pool.rules.key_part),
         answer: pool.rules.answer.to_string(),
+        read_repair: pool.rules.read_repair.to_string(),
         failover: pool.stand_ins.iter().map(stand_in).collect(),
         failover_limit: pool.failover_limit,
         below,

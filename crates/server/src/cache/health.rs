@@ -19,12 +19,15 @@ use std::collections::HashSet;
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Keys noted for one server; one more, and it is flushed.
 const MISSED_KEYS_MAX: usize = 16 * 1024;
+
+/// A server that came back counts as cold until so many keys in a row, which it missed, were on no other replica either.
+const COLD_KEYS: u32 = 1000;
 
 /// A key as it is written in a command.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -119,6 +122,8 @@ pub struct Health {
     spared: AtomicBool,
     out: AtomicBool,
     losses: AtomicU64,
+    /// How many more keys must be missed for good before it counts as warm.
+    cold: AtomicU32,
     /// Threads whose requests it may still be reading.
     users: AtomicUsize,
     journal: Mutex<Journal>,
@@ -159,6 +164,7 @@ impl Health {
             spared: AtomicBool::new(false),
             out: AtomicBool::new(false),
             losses: AtomicU64::new(0),
+            cold: AtomicU32::new(0),
             users: AtomicUsize::new(0),
             journal: Mutex::default(),
         }
@@ -191,6 +197,24 @@ impl Health {
     /// It answers.
     pub fn found(&self) {
         self.contact.store(ANSWERS, Ordering::Release);
+    }
+
+    /// Whether it may lack what other replicas have, since it was away.
+    #[must_use]
+    pub fn is_cold(&self) -> bool {
+        self.cold.load(Ordering::Relaxed) > 0
+    }
+
+    /// So many keys that it missed are looked for on another replica.
+    pub fn missed_keys(&self, keys: u32) {
+        let fewer = |cold: u32| Some(cold.saturating_sub(keys));
+        // It is always let.
+        let _ = self.cold.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
+    }
+
+    /// A key that it missed was there.
+    pub fn lacked_key(&self) {
+        self.cold.store(COLD_KEYS, Ordering::Relaxed);
     }
 
     /// What it means for requests that it does not answer.
@@ -302,6 +326,7 @@ impl Health {
             return Before::Delete(journal.keys.drain().collect());
         }
         self.found();
+        self.cold.store(COLD_KEYS, Ordering::Relaxed);
         self.away.store(false, Ordering::Release);
         Before::Nothing
     }
@@ -392,6 +417,20 @@ mod tests {
         let health = health(false);
         assert!(health.lose(vec![key("a")], None));
         assert!(health.is_live() && health.losses() == 1);
+    }
+
+    #[test]
+    fn a_server_that_came_back_is_cold_until_what_it_misses_is_nowhere() {
+        let health = health(true);
+        assert!(!health.is_cold());
+        health.lose(Vec::new(), None);
+        assert!(matches!(health.before(), Before::Nothing) && health.is_cold());
+        health.missed_keys(COLD_KEYS - 1);
+        health.lacked_key();
+        health.missed_keys(COLD_KEYS - 1);
+        assert!(health.is_cold());
+        health.missed_keys(2);
+        assert!(!health.is_cold());
     }
 
     #[test]

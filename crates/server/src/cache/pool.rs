@@ -10,7 +10,7 @@ use super::costs::Costs;
 use super::fleet::Server;
 use super::layout::{Fallback, PoolPlan, Seat, Source};
 use super::placement::Placement;
-use super::rules::{Reads, Rules, Writes};
+use super::rules::{ReadRepair, Reads, Rules, Writes};
 
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -178,6 +178,27 @@ impl Pool {
         .unwrap_or(&self.members[turn].server)
     }
 
+    /// Whether what this replica misses is looked for on another one.
+    #[must_use]
+    pub fn repairs(&self, server: &Server) -> bool {
+        let may_lack = match self.rules.read_repair {
+            ReadRepair::AfterLoss => server.health.is_cold(),
+            ReadRepair::Always => true,
+            ReadRepair::Never => false,
+        };
+        may_lack && self.is_replicated()
+    }
+
+    /// The replica to look on for what the one in this slot missed: the next one, rather one that is not cold itself.
+    #[must_use]
+    pub fn other(&self, slot: usize) -> Option<&Server> {
+        let place = self.members.iter().position(|member| member.server.slot == slot)?;
+        let (before, behind) = self.members.split_at(place);
+        let others = behind[1..].iter().chain(before).map(|member| &*member.server);
+        let mut readable = others.filter(|server| server.health.is_readable());
+        readable.clone().find(|server| !server.health.is_cold()).or_else(|| readable.next())
+    }
+
     /// Whether somebody here can take a key now.
     #[must_use]
     pub fn can_take(&self, key: &[u8], reads: bool) -> bool {
@@ -249,6 +270,23 @@ mod tests {
         table.servers[2].health.wish(Wish::Down);
         assert_eq!(pool.reader(|_| 0).slot, 1);
         assert_eq!((pool.owner_to_read(b"any").slot, pool.owner(b"any").slot), (1, 1));
+    }
+
+    #[test]
+    fn what_a_cold_replica_misses_is_looked_for_on_the_next_one_that_is_not() {
+        let fleet = fleet(3, Rules::default());
+        let table = fleet.table();
+        let (pool, servers) = (&table.pools[0], &table.servers);
+        let other = |slot| pool.other(slot).map(|server| server.slot);
+        assert_eq!([other(0), other(1), other(2)], [Some(1), Some(2), Some(0)]);
+        assert!(!pool.repairs(&servers[2]));
+        servers[2].health.lacked_key();
+        assert!(pool.repairs(&servers[2]));
+        assert_eq!(other(1), Some(0));
+        servers[0].health.wish(Wish::Down);
+        assert_eq!((other(1), other(2)), (Some(2), Some(1)));
+        servers[1].health.wish(Wish::Drain);
+        assert_eq!(other(2), None);
     }
 
     #[test]

@@ -39,6 +39,18 @@ pub enum Multiget {
     Auto,
 }
 
+/// When a key that one replica misses is looked for on another, and brought from there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadRepair {
+    /// While a replica that was lost may lack what others have.
+    #[default]
+    AfterLoss,
+    /// Always.
+    Always,
+    /// Never: what one replica misses is missed.
+    Never,
+}
+
 /// Gives an enumeration of words its names, both ways.
 macro_rules! words {
     ($kind:ty: $($value:path = $word:literal),+) => {
@@ -63,6 +75,11 @@ macro_rules! words {
 
 words!(Writes: Writes::All = "all", Writes::Owner = "owner");
 words!(Reads: Reads::RoundRobin = "round-robin", Reads::Owner = "owner", Reads::Nearest = "nearest");
+words!(
+    ReadRepair: ReadRepair::AfterLoss = "after-loss",
+    ReadRepair::Always = "always",
+    ReadRepair::Never = "never"
+);
 words!(Multiget: Multiget::Whole = "whole", Multiget::Split = "split", Multiget::Auto = "auto");
 
 /// When a write that goes to several servers is answered, and how.
@@ -170,6 +187,8 @@ pub struct Rules {
     pub key_part: KeyPart,
     /// When a write is answered.
     pub answer: Answer,
+    /// When a miss of one replica is looked for on another.
+    pub read_repair: ReadRepair,
 }
 
 #[cfg(test)]

@@ -66,6 +66,7 @@ fn routes(fleet: &Fleet, text: &mut String) {
             ("hash", &card.hash),
             ("multiget", &card.multiget),
             ("answer", &card.answer),
+            ("read_repair", &card.read_repair),
         ] {
             stat(text, format_args!("{named}{name}"), value);
         }

@@ -52,8 +52,17 @@ pub(super) struct Share {
     pub(super) pool: u16,
     /// What a `gat` sets lives at most so many seconds.
     pub(super) expiry_s: Option<u32>,
-    /// Another pool has missed these keys.
-    pub(super) is_second: bool,
+    /// Who has missed these keys already.
+    pub(super) missed_by: Option<MissedBy>,
+}
+
+/// Who has missed what is looked up elsewhere, and gets what is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MissedBy {
+    /// The pool of the route.
+    Pool,
+    /// One of the pool's replicas.
+    Replica(u16),
 }
 
 /// A reply to a write.
@@ -119,10 +128,10 @@ pub(super) struct Exchange {
     /// Of a get: whom each share is asked of.
     pub(super) shares: Vec<Share>,
     pub(super) gather: Gather,
-    /// Of a meta get: a miss is to be looked up in another pool.
+    /// Of a meta get: a miss is to be looked up elsewhere.
     pub(super) falls_through: bool,
-    /// Of a meta get: it is being looked up there.
-    pub(super) is_second: bool,
+    /// Of a meta get: it is being looked up there. Of a fetch: for whom.
+    pub(super) missed_by: Option<MissedBy>,
     /// Of a multi-get whose way was chosen by its cost.
     pub(super) way: Option<Way>,
     /// Of a write: how many servers are to hold the key, and the first that was asked.
@@ -147,7 +156,7 @@ impl Exchange {
         self.gather.clear(limits::BUFFER_BYTES_KEPT);
         (self.request, self.claim, self.way) = (None, None, None);
         (self.pending, self.tries, self.done, self.over, self.is_own) = (0, 0, false, false, false);
-        (self.falls_through, self.is_second, self.copies, self.aim) = (false, false, 0, Aim::default());
+        (self.falls_through, self.missed_by, self.copies, self.aim) = (false, None, 0, Aim::default());
         (self.plan, self.ending, self.stamps) = (Plan::Gather, None, Stamps::default());
         (self.answer_bytes, self.reads, self.last_read) = (0, 0, 0);
     }

@@ -1,8 +1,9 @@
-//! What one pool missed and another may have: looked up there, and brought back with the time it has left to live.
+//! What one server missed and another may have: looked up there, and brought back with the time it has left to live.
 //!
-//! The client's answer is the second pool's. The first pool is filled beside it, by a fetch of its own that holds the
-//! key's claim from before the value is read until it is stored: a write of the key comes before or after, never between. It
-//! is stored by `add`, so what the first pool got meanwhile stays. A key that somebody is writing is not filled.
+//! The other one is in a second pool, or another replica of a server that came back and may lack what the others have. Either way
+//! the client's answer is what was found there. Who missed it is filled beside it, by a fetch of its own that holds the key's
+//! claim from before the value is read until it is stored: a write of the key comes before or after, never between. It is stored
+//! by `add`, so what came there meanwhile stays. A key that somebody is writing is not filled.
 //!
 //! Which requests are looked up: `get`, `gat`, and `mg` as far as any copy can answer. What needs the server that decides
 //! (`gets`, tokens, leases) asks that one alone.
@@ -13,27 +14,62 @@ use posthaste_wire::memcached::request::{Request, Verb};
 use posthaste_wire::span::Span;
 
 use super::Router;
-use super::exchange::{Aim, Plan, Share};
+use super::exchange::{Aim, MissedBy, Plan, Share};
 use super::lane::{ASIDE, Shape};
 use super::writes::hash;
 use crate::cache::limits;
 use crate::cache::pool::plain_key;
 
 impl Router {
-    /// Whether a get of this pool's keys goes on elsewhere with what it misses.
-    pub(super) fn falls_through(&self, id: u32, pool: usize, verb: Verb) -> bool {
-        matches!(verb, Verb::Get | Verb::Gat | Verb::MetaGet)
-            && self.table_of(id).pools[pool].source.is_some()
+    /// Whether a get of this pool's keys goes on in a second one with what it misses.
+    pub(super) fn has_source(&self, id: u32, pool: usize, verb: Verb) -> bool {
+        can_look_up(verb) && self.table_of(id).pools[pool].source.is_some()
     }
 
-    /// Looks up these keys of a get where the share's pool gets what it misses.
+    /// Whether what this server of a pool misses is looked up elsewhere.
+    pub(super) fn falls_through(&self, id: u32, pool: usize, server: usize, verb: Verb) -> bool {
+        let pool = &self.table_of(id).pools[pool];
+        can_look_up(verb) && (pool.source.is_some() || pool.repairs(&self.servers[server]))
+    }
+
+    /// Has the shares of a get from `first` on collect what they miss, as far as it is looked up elsewhere.
+    pub(super) fn collect_misses(&mut self, id: u32, first: usize, verb: Verb) {
+        for number in first..self.exchanges[id as usize].shares.len() {
+            let share = self.exchanges[id as usize].shares[number];
+            let pool = usize::from(share.pool);
+            let is_own = self.table_of(id).routes[usize::from(share.route)].pool == pool;
+            if is_own && self.falls_through(id, pool, usize::from(share.server), verb) {
+                self.exchange(id).gather.collect_misses(number as u16);
+            }
+        }
+    }
+
+    /// Looks up these keys of a share elsewhere.
     pub(super) fn look_up(&mut self, id: u32, share: Share, places: &[u32]) {
+        let pool = &self.table_of(id).pools[usize::from(share.pool)];
+        pool.counts.looked_up.fetch_add(places.len() as u64, Ordering::Relaxed);
+        if pool.source.is_some() {
+            return self.look_up_below(id, share, places);
+        }
+        let Some(other) = pool.other(usize::from(share.server)).map(|other| other.slot as u16) else {
+            return self.miss(id, share, places);
+        };
+        self.servers[usize::from(share.server)].health.missed_keys(places.len() as u32);
+        let missed_by = Some(MissedBy::Replica(share.server));
+        let exchange = self.exchange(id);
+        let number = exchange.gather.share();
+        exchange.shares.push(Share { server: other, missed_by, ..share });
+        places.iter().for_each(|place| exchange.gather.assign(*place, number));
+        self.send_share(id, number);
+    }
+
+    /// The same in the second pool.
+    fn look_up_below(&mut self, id: u32, share: Share, places: &[u32]) {
         let first = self.exchanges[id as usize].shares.len();
         let exchange = &mut self.exchanges[id as usize];
         let table = &self.tables[usize::from(exchange.table)].table;
         let own = &table.pools[usize::from(share.pool)];
         let Some(source) = own.source else { return };
-        own.counts.looked_up.fetch_add(places.len() as u64, Ordering::Relaxed);
         let pool = &table.pools[source.pool()];
         let strip = table.routes[usize::from(share.route)].strip;
         let lanes = &self.lanes;
@@ -54,7 +90,7 @@ impl Router {
                     let second = Share {
                         server: server.slot as u16,
                         pool: source.pool() as u16,
-                        is_second: true,
+                        missed_by: Some(MissedBy::Pool),
                         ..share
                     };
                     exchange.shares.push(second);
@@ -69,42 +105,54 @@ impl Router {
         }
     }
 
-    /// Looks up the key of a meta get in the second pool. False: there is none for it.
-    pub(super) fn look_up_whole(&mut self, id: u32) -> bool {
+    /// Looks up the key of a meta get elsewhere, which `missed` misses (None: nobody could be asked). False: it cannot be.
+    pub(super) fn look_up_whole(&mut self, id: u32, missed: Option<usize>) -> bool {
         let exchange = &mut self.exchanges[id as usize];
-        let Some(request) = exchange.request.filter(|_| std::mem::take(&mut exchange.falls_through)) else {
-            return false;
-        };
+        let Some(request) = exchange.request.filter(|_| exchange.falls_through) else { return false };
         let table = &self.tables[usize::from(exchange.table)].table;
         let own = &table.pools[usize::from(exchange.aim.pool)];
-        let Some(source) = own.source else { return false };
+        let (server, missed_by) = match (own.source, missed) {
+            (Some(source), _) => {
+                let second = &table.pools[source.pool()];
+                let owner = plain_key(&request, &exchange.bytes, |key| second.owner_to_read(key).slot);
+                (owner, MissedBy::Pool)
+            }
+            (None, Some(missed)) => {
+                let Some(other) = own.other(missed) else { return false };
+                self.servers[missed].health.missed_keys(1);
+                (other.slot, MissedBy::Replica(missed as u16))
+            }
+            (None, None) => return false,
+        };
         own.counts.looked_up.fetch_add(1, Ordering::Relaxed);
-        exchange.is_second = true;
-        let server =
-            plain_key(&request, &exchange.bytes, |key| table.pools[source.pool()].owner_to_read(key).slot);
+        (exchange.falls_through, exchange.missed_by) = (false, Some(missed_by));
         self.send_whole(id, server, 0);
         true
     }
 
-    /// The second pool has the key of a meta get.
+    /// `server` has the key of a meta get that another one missed, if one did.
     pub(super) fn fill_whole(&mut self, id: u32, server: usize) {
         let exchange = &self.exchanges[id as usize];
-        let Some(request) = exchange.request.filter(|_| exchange.is_second) else { return };
+        let (Some(request), Some(missed_by)) = (exchange.request, exchange.missed_by) else { return };
         let key = request.key.of(&exchange.bytes).to_vec();
-        self.fill(id, &key, request.base64, exchange.aim, server);
+        self.fill(id, &key, request.base64, exchange.aim, server, missed_by);
     }
 
-    /// The second pool has a key of a get.
+    /// A share has brought a key of a get that was missed before.
     pub(super) fn fill_share(&mut self, id: u32, share: Share, key: &[u8]) {
+        let Some(missed_by) = share.missed_by else { return };
         let table = self.table_of(id);
         // The share's pool is where the key was found; the route's, where it was missed.
         let pool = table.routes[usize::from(share.route)].pool as u16;
         let aim = Aim { route: share.route, pool, expiry_s: None };
-        self.fill(id, key, false, aim, usize::from(share.server));
+        self.fill(id, key, false, aim, usize::from(share.server), missed_by);
     }
 
-    /// Brings a key from `server` to the pool that missed it.
-    fn fill(&mut self, id: u32, key: &[u8], base64: bool, aim: Aim, server: usize) {
+    /// Brings a key from `server` to who missed it.
+    fn fill(&mut self, id: u32, key: &[u8], base64: bool, aim: Aim, server: usize, missed_by: MissedBy) {
+        if let MissedBy::Replica(replica) = missed_by {
+            self.servers[usize::from(replica)].health.lacked_key();
+        }
         if self.fills >= limits::FILLS_MAX
             || self.is_crowded(server)
             || !self.servers[server].health.is_live()
@@ -124,6 +172,7 @@ impl Router {
         self.tables[usize::from(table)].exchanges += 1;
         let exchange = self.exchange(fill);
         (exchange.claim, exchange.aim, exchange.request) = (Some(claim), aim, Some(request));
+        exchange.missed_by = Some(missed_by);
         exchange.bytes.extend_from_slice(key);
         self.fills += 1;
         let output = &mut self.lanes[server].output;
@@ -140,7 +189,9 @@ impl Router {
         let table = self.table_of(id);
         let pool = &table.pools[usize::from(exchange.aim.pool)];
         let mut servers = Vec::new();
-        if pool.is_replicated() {
+        if let Some(MissedBy::Replica(replica)) = exchange.missed_by {
+            servers.push(usize::from(replica));
+        } else if pool.is_replicated() {
             servers.extend(pool.members.iter().map(|member| member.server.slot));
         } else {
             plain_key(&request, &exchange.bytes, |key| servers.push(pool.owner(key).slot));
@@ -160,6 +211,11 @@ impl Router {
         }
         self.exchange(id).plan = Plan::Clean;
     }
+}
+
+/// Whether any copy can answer this.
+fn can_look_up(verb: Verb) -> bool {
+    matches!(verb, Verb::Get | Verb::Gat | Verb::MetaGet)
 }
 
 /// The request that stands for a fetch: its key is all of its bytes.

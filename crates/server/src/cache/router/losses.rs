@@ -75,11 +75,11 @@ impl Router {
             return self.ask_others(id, &places, &others);
         }
         let pool = usize::from(failed.pool);
-        if !failed.is_second && self.falls_through(id, pool, verb) && self.fleet.ejects() {
+        if failed.missed_by.is_none() && self.has_source(id, pool, verb) && self.fleet.ejects() {
             return self.look_up(id, failed, &places);
         }
-        // Nobody can say whether a second pool had them: they are missed, as the first pool said.
-        if !failed.is_second {
+        // Nobody can say whether they were there: they are missed, as was said before.
+        if failed.missed_by.is_none() {
             self.note_absence(id, server);
         }
         let exchange = self.exchange(id);
@@ -91,7 +91,7 @@ impl Router {
     /// Whom the keys of a share can be asked of instead, if there is somebody for each.
     fn stand_ins(&self, id: u32, failed: Share, places: &[u32], verb: Verb) -> Option<Vec<Share>> {
         let exchange = &self.exchanges[id as usize];
-        if exchange.tries >= self.lanes.len() || !self.fleet.ejects() || failed.is_second {
+        if exchange.tries >= self.lanes.len() || !self.fleet.ejects() || failed.missed_by.is_some() {
             return None;
         }
         let table = self.table_of(id);
@@ -123,12 +123,8 @@ impl Router {
         }
         let (last, verb) =
             (exchange.shares.len(), exchange.request.map_or(Verb::Get, |request| request.verb));
+        self.collect_misses(id, first, verb);
         for number in first..last {
-            let share = self.exchanges[id as usize].shares[number];
-            let own = self.table_of(id).routes[usize::from(share.route)].pool;
-            if usize::from(share.pool) == own && self.falls_through(id, own, verb) {
-                self.exchange(id).gather.collect_misses(number as u16);
-            }
             self.send_share(id, number as u16);
         }
     }
@@ -143,8 +139,8 @@ impl Router {
                     self.exchange(id).tries += 1;
                     self.send_whole(id, other, part);
                 }
-                None if self.exchanges[id as usize].is_second => self.miss_whole(id),
-                None if self.look_up_whole(id) => {}
+                None if self.exchanges[id as usize].missed_by.is_some() => self.miss_whole(id),
+                None if self.look_up_whole(id, None) => {}
                 None => self.note_absence(id, server),
             },
             // A replica that left is no longer asked: its key is noted.
@@ -165,7 +161,7 @@ impl Router {
     /// now.
     fn stand_in(&self, id: u32, server: usize) -> Option<usize> {
         let exchange = &self.exchanges[id as usize];
-        if exchange.tries >= self.lanes.len() || !self.fleet.ejects() || exchange.is_second {
+        if exchange.tries >= self.lanes.len() || !self.fleet.ejects() || exchange.missed_by.is_some() {
             return None;
         }
         let (request, table) = (exchange.request?, self.table_of(id));
@@ -176,7 +172,7 @@ impl Router {
         (other.slot != server && other.health.is_live()).then_some(other.slot)
     }
 
-    /// Nobody can say whether the second pool had the key of a meta get: it is missed, as the first pool said.
+    /// Nobody can say whether the key of a meta get was there: it is missed, as was said before.
     fn miss_whole(&mut self, id: u32) {
         let is_quiet = self.exchanges[id as usize].request.is_some_and(|request| request.quiet);
         self.exchange(id).ending = Some(Ending::Null);

@@ -18,7 +18,7 @@
 //! | `lane.rs` | the way to one server: what is to be sent, which replies are to come |
 //! | `replies.rs` | what comes back |
 //! | `agree.rs` | when several servers have said enough for an answer |
-//! | `lookup.rs` | what one pool missed and another may have |
+//! | `lookup.rs` | what one server missed and another may have |
 //! | `shadow.rs` | requests repeated where nobody waits for the answers |
 //! | `losses.rs` | what does not come back |
 //!
@@ -128,7 +128,7 @@ pub struct Router {
     found: Vec<usize>,
     /// A request or reply whose key is changed.
     changed: Vec<u8>,
-    /// Values that are on their way from one pool to another.
+    /// Values that are on their way from one server to another.
     fills: usize,
 }
 

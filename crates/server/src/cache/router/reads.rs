@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use posthaste_wire::memcached::request::{Request, Verb};
 use posthaste_wire::span::Span;
 
-use super::exchange::{Aim, Plan, Share};
+use super::exchange::{Aim, MissedBy, Plan, Share};
 use super::lane::{ASIDE, Shape};
 use super::taking::{BAD_FORMAT, NO_ROUTE};
 use super::{Asked, Router, expiry, writes};
@@ -106,7 +106,6 @@ impl Router {
         let table = self.table_of(id);
         table.routes[route].requests.fetch_add(places.len() as u64, Ordering::Relaxed);
         let pool = table.routes[route].pool;
-        let falls_through = self.falls_through(id, pool, verb);
         let first_share = self.exchanges[id as usize].shares.len();
         let own = &self.table_of(id).pools[pool];
         let free = !needs_decider(verb) && !own.reads_owner();
@@ -115,14 +114,7 @@ impl Router {
         } else {
             self.assign_to_owners(id, route, pool, places, verb);
         }
-        if falls_through {
-            let exchange = self.exchange(id);
-            for share in first_share..exchange.shares.len() {
-                if usize::from(exchange.shares[share].pool) == pool {
-                    exchange.gather.collect_misses(share as u16);
-                }
-            }
-        }
+        self.collect_misses(id, first_share, verb);
         if self.table_of(id).routes[route].shadow.is_some()
             && self.exchanges[id as usize].table == self.current
         {
@@ -142,7 +134,7 @@ impl Router {
     /// Keys that any server of the pool can answer: all to one, or evenly to all.
     fn assign_freely(&mut self, id: u32, route: usize, pool: usize, places: &[u32]) {
         let target =
-            Share { server: 0, route: route as u16, pool: pool as u16, expiry_s: None, is_second: false };
+            Share { server: 0, route: route as u16, pool: pool as u16, expiry_s: None, missed_by: None };
         if places.len() > 1 && self.splits(id, pool, places.len()) {
             return self.assign_evenly(id, target, places);
         }
@@ -243,6 +235,7 @@ impl Router {
         self.expect(id, server, share, Shape::Values);
         if matches!(request.verb, Verb::Gat | Verb::Gats)
             && self.table_of(id).has_copies(usize::from(target.pool))
+            && !matches!(target.missed_by, Some(MissedBy::Replica(_)))
         {
             self.touch_others(id, share, server);
         }
@@ -329,7 +322,8 @@ impl Router {
             return Asked::Later;
         }
         let id = self.begin(client, request, &input[..request.line.len as usize], received);
-        let falls_through = !decides && taker.pool == pool && self.falls_through(id, pool, request.verb);
+        let falls_through =
+            !decides && taker.pool == pool && self.falls_through(id, pool, server, request.verb);
         let exchange = self.exchange(id);
         exchange.aim = Aim { route: route as u16, pool: taker.pool as u16, expiry_s: taker.expiry_s };
         // A read that may be asked of any replica may be asked again.
@@ -403,6 +397,6 @@ pub(super) fn owner_share(
         route: route as u16,
         pool: taker.pool as u16,
         expiry_s: taker.expiry_s,
-        is_second: false,
+        missed_by: None,
     }
 }

@@ -8,7 +8,7 @@ use posthaste_measure::Ending;
 use posthaste_wire::memcached::reply::{self, Piece};
 use posthaste_wire::memcached::request::Verb;
 
-use super::exchange::{NOBODY, Plan, Reply, Verdict};
+use super::exchange::{NOBODY, Plan, Reply, Share, Verdict};
 use super::lane::{ASIDE, Expected, Shape};
 use super::{Router, follow, prefix};
 use crate::cache::limits;
@@ -130,7 +130,7 @@ impl Router {
             self.answers.hold(client, bytes.len());
             self.answers.note_value(client, bytes.len());
         }
-        if share.is_second {
+        if share.missed_by.is_some() {
             self.fill_share(id, share, key);
         }
         Ok(())
@@ -149,9 +149,15 @@ impl Router {
             return self.look_up(id, target, &misses);
         }
         // The answer is an error already, or nobody wants it.
+        self.miss(id, target, &misses);
+    }
+
+    /// Keys of a share are missed for good.
+    pub(super) fn miss(&mut self, id: u32, share: Share, places: &[u32]) {
+        let exchange = self.exchange(id);
         let last = exchange.gather.share();
-        exchange.shares.push(target);
-        misses.into_iter().for_each(|place| exchange.gather.assign(place, last));
+        exchange.shares.push(share);
+        places.iter().for_each(|place| exchange.gather.assign(*place, last));
         self.settle_share(id, last);
     }
 
@@ -173,7 +179,7 @@ impl Router {
         if reply::is_error(bytes) {
             self.servers[server].counts.errors.fetch_add(1, Ordering::Relaxed);
         }
-        if bytes == b"EN\r\n" && self.look_up_whole(id) {
+        if bytes == b"EN\r\n" && self.look_up_whole(id, Some(server)) {
             return;
         }
         let exchange = &mut self.exchanges[id as usize];
@@ -216,7 +222,7 @@ impl Router {
         let exchange = &mut self.exchanges[id as usize];
         if exchange.plan == Plan::Relay && expected.part != ASIDE && exchange.ending.is_none() {
             // A get that says nothing is a miss.
-            self.look_up_whole(id);
+            self.look_up_whole(id, Some(server));
             return;
         }
         let server = server as u16;
