@@ -102,7 +102,7 @@ crash: ## Kill the server again and again under load and account for every messa
 	KILLS=$(KILLS) cargo test --release --locked --test crash -- --nocapture
 
 .PHONY: fuzz
-fuzz: ## Feed hostile bytes to the parsers (SECONDS_PER_TARGET=60)
+fuzz: ## Feed hostile bytes to the parsers and the router (SECONDS_PER_TARGET=60)
 	scripts/fuzz.sh $(SECONDS_PER_TARGET)
 
 .PHONY: docs

@@ -2,6 +2,8 @@
 //! back, every request is answered once, in its client's order, with nothing that belongs to another; and no replica is left
 //! with what was replaced elsewhere.
 
+#[path = "support/noise.rs"]
+mod noise;
 #[path = "support/routing.rs"]
 mod routing;
 
@@ -10,7 +12,7 @@ use std::time::Duration;
 use posthaste_server::cache::layout::{Fallback, Layout, PoolPlan, Seat, Source};
 use posthaste_server::cache::rules::{Reads, Rules, Writes};
 use proptest::prelude::*;
-use routing::{Event, KEYS, NAMES, World, one_pool, rules};
+use routing::{Asking, Event, KEYS, NAMES, World, one_pool, rules};
 
 /// What happens, each event as three bytes.
 fn stories() -> impl Strategy<Value = Vec<[u8; 3]>> {
@@ -49,6 +51,33 @@ fn two_pools_of_any_kind() -> impl Strategy<Value = Layout> {
         Just(two_pools(None, vec![Fallback { pool: 1, expiry }])),
         Just(two_pools(None, vec![Fallback { pool: 1, expiry: None }])),
     ]
+}
+
+/// What a thread has for a server goes there, is done, and is answered.
+fn pass(world: &mut World, server: usize, thread: usize) {
+    let steps =
+        [Event::Send(server, thread), Event::Work(server, thread), Event::Reply(server, thread, 10_000)];
+    steps.iter().for_each(|step| world.happen(step));
+}
+
+#[test]
+fn a_server_does_not_come_back_while_a_thread_has_an_older_write_for_it() {
+    for is_sent in [false, true] {
+        let mut world = World::new(&one_pool(&Rules::default()), true);
+        // Clients 0 and 1 are at threads 0 and 1.
+        world.happen(&Event::Ask(1, Asking::set(0)));
+        if is_sent {
+            world.happen(&Event::Send(0, 1));
+        }
+        [1, 2].into_iter().for_each(|server| pass(&mut world, server, 1));
+        world.happen(&Event::Ask(0, Asking::set(1)));
+        world.happen(&Event::Late(0, 0));
+        world.happen(&Event::Ask(1, Asking::set(0)));
+        [1, 2].into_iter().for_each(|server| pass(&mut world, server, 1));
+        (0..6).for_each(|_| world.happen(&Event::Return(0)));
+        assert!(!world.fleet.table().servers[0].health.is_live());
+        world.finish();
+    }
 }
 
 proptest! {
@@ -127,4 +156,42 @@ proptest! {
         world.leave(client);
         tell(&mut world, after.to_vec(), true);
     }
+
+    #[test]
+    fn whatever_peers_say_nothing_is_held_when_they_are_gone(steps in prop::collection::vec(noises(), 0..60), pools: [u8; 2]) {
+        noise::make(&[&pools[..], &steps.concat()].concat());
+    }
+}
+
+/// A step among untrusted peers: something that a client says, a reply, or any other bytes.
+fn noises() -> impl Strategy<Value = Vec<u8>> {
+    let requests = [
+        "get a\r\n",
+        "get b c a\r\n",
+        "gets b\r\n",
+        "gat 5 b a\r\n",
+        "set b 0 0 1\r\nx\r\n",
+        "set a 1 9 1 noreply\r\nx\r\n",
+        "add b 0 0 1\r\nx\r\n",
+        "cas b 0 0 1 7\r\nx\r\n",
+        "append c 0 0 1\r\nx\r\n",
+        "incr b 1\r\n",
+        "delete a\r\n",
+        "touch b 7\r\n",
+        "mg b v t\r\n",
+        "mg YQ== b v q\r\n",
+        "ms b 1 q\r\nx\r\n",
+        "ma b N5\r\n",
+        "md c q\r\n",
+        "mn\r\n",
+        "flush_all\r\n",
+        "set b 0 0 999\r\n",
+        "quit\r\n",
+    ];
+    let said = (0..2_u8, prop::sample::select(requests.to_vec()))
+        .prop_map(|(client, text)| [&[client * 8, text.len() as u8], text.as_bytes()].concat());
+    let replied = (0..4_u8, any::<u8>()).prop_map(|(server, which)| vec![server * 8 + 2, which]);
+    let any = (any::<u8>(), prop::collection::vec(any::<u8>(), 0..20))
+        .prop_map(|(what, bytes)| [&[what, bytes.len() as u8][..], &bytes].concat());
+    prop_oneof![4 => said, 6 => replied, 1 => any]
 }

@@ -27,11 +27,17 @@ pub struct Reads {
     pub calls: AtomicU64,
 }
 
+/// A connection, and how often its server had been lost when it was made.
+struct Link {
+    dialed: Dialed,
+    losses: u64,
+}
+
 /// One worker.
 pub struct Worker {
     hall: Arc<Hall>,
     router: Router,
-    links: Vec<Option<Dialed>>,
+    links: Vec<Option<Link>>,
     inputs: Vec<Vec<u8>>,
     buffer: Vec<u8>,
 }
@@ -60,6 +66,7 @@ impl Worker {
         self.router.take_up();
         self.links.resize_with(self.router.servers().len(), || None);
         self.inputs.resize_with(self.router.servers().len(), Vec::new);
+        self.close_outdated();
         self.ask(task);
         while self.router.answers.is_waiting(CLIENT) || self.is_under_way() {
             for server in 0..self.links.len() {
@@ -89,6 +96,13 @@ impl Worker {
         for done in self.router.finished.drain(..) {
             (task.ending, task.server_reads) = (done.ending, done.server_reads);
             (task.stamps.sent, task.stamps.answered) = (done.stamps.sent, done.stamps.answered);
+        }
+    }
+
+    /// Closes connections to servers that somebody has lost since: most likely they are dead, and would be lost again.
+    fn close_outdated(&mut self) {
+        for (server, link) in self.router.servers().iter().zip(&mut self.links) {
+            link.take_if(|link| link.losses != server.health.losses());
         }
     }
 
@@ -122,13 +136,14 @@ impl Worker {
 
     fn send(&mut self, server: usize) -> io::Result<()> {
         if self.links[server].is_none() {
-            let backend = &self.router.servers()[server].backend;
-            self.links[server] = Some(backend.dial(self.hall.server_timeout)?);
+            let its = &self.router.servers()[server];
+            let losses = its.health.losses();
+            self.links[server] = Some(Link { dialed: its.backend.dial(self.hall.server_timeout)?, losses });
         }
         let Some(link) = &mut self.links[server] else { return Ok(()) };
         let bytes = self.router.unsent(server).len();
-        link.write_all(self.router.unsent(server))?;
-        link.flush()?;
+        link.dialed.write_all(self.router.unsent(server))?;
+        link.dialed.flush()?;
         self.router.sent(server, bytes);
         Ok(())
     }
@@ -137,7 +152,7 @@ impl Worker {
     fn receive(&mut self, server: usize) {
         let begin = Instant::now();
         let read = match &mut self.links[server] {
-            Some(link) => link.read(&mut self.buffer),
+            Some(link) => link.dialed.read(&mut self.buffer),
             None => Err(ErrorKind::NotConnected.into()),
         };
         let waited = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -166,7 +181,7 @@ impl Worker {
     /// what is left of the connection is read to its end.
     fn lose(&mut self, server: usize, why: &dyn Display) {
         self.inputs[server].clear();
-        let rest = self.links[server].take().map(Dialed::shut);
+        let rest = self.links[server].take().map(|link| link.dialed.shut());
         if self.router.lose(server, rest) {
             let its = &self.router.servers()[server];
             tracing::warn!(server = %its.name(), "connection lost: {why}; {}", its.health.meaning());

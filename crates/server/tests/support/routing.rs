@@ -102,6 +102,11 @@ impl Event {
 }
 
 impl Asking {
+    /// To store something under a key.
+    pub(crate) fn set(key: u8) -> Self {
+        Self(Ask::Set(key))
+    }
+
     fn from_bytes(what: u8, how: u8) -> Self {
         let key = how % KEYS;
         Self(match what % 8 {
@@ -350,7 +355,8 @@ impl World {
 
     /// One step of what the prober does, when every thread has closed what it does not use.
     fn bring_back(&mut self, server: usize) {
-        let health = &self.fleet.table().servers[server].health;
+        let table = self.fleet.table();
+        let health = &table.servers[server].health;
         if health.is_live() {
             return;
         }
