@@ -290,8 +290,13 @@ def test_an_interrupt_gives_the_message_back_at_once(client: Client) -> None:
     """Whoever comes next need not wait for the lease to run out."""
     client.send("orders", "x")
     consumer = Consumer(client, "orders", pause=lambda _: 3600.0)
-    with pytest.raises(KeyboardInterrupt):
-        consumer.run(lambda _: signal.raise_signal(signal.SIGINT))
+    # A shell's background job begins with this signal ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            consumer.run(lambda _: signal.raise_signal(signal.SIGINT))
+    finally:
+        signal.signal(signal.SIGINT, before)
     again = client.pop("orders")
     assert again is not None
     assert again.deliveries == 2
