@@ -19,7 +19,7 @@ export function svg(tag, attributes = {}, ...children) {
 }
 
 export function count(number) {
-  return Math.round(number).toLocaleString("en-US");
+  return (number < 10 ? Number(number.toFixed(1)) : Math.round(number)).toLocaleString("en-US");
 }
 
 // `1 message`, `2 messages`.
@@ -28,10 +28,11 @@ export function many(number, word) {
 }
 
 export function micros(us) {
+  const digits = (number) => Number(number.toPrecision(3));
   if (us < 1) return `${Math.round(us * 1e3)} ns`;
-  if (us < 1000) return `${us.toPrecision(3).replace(/\.?0+$/, "")} µs`;
-  if (us < 1e6) return `${(us / 1e3).toPrecision(3)} ms`;
-  return `${(us / 1e6).toPrecision(3)} s`;
+  if (us < 1000) return `${digits(us)} µs`;
+  if (us < 1e6) return `${digits(us / 1e3)} ms`;
+  return `${digits(us / 1e6)} s`;
 }
 
 export function age(ms) {

@@ -1,0 +1,15 @@
+// How the console writes numbers.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { count, micros } from "../../../console/dom.js";
+
+test("a time has three digits, and no zero is lost before the point", () => {
+  const written = [0.5, 8, 100, 110, 999.9, 1340, 120_000, 2_500_000].map(micros);
+  assert.deepEqual(written, ["500 ns", "8 µs", "100 µs", "110 µs", "1000 µs", "1.34 ms", "120 ms", "2.5 s"]);
+});
+
+test("a small number keeps its tenths, a large one none", () => {
+  assert.deepEqual([0, 1.5, 3, 10.4, 1234.5].map(count), ["0", "1.5", "3", "10", "1,235"]);
+});
