@@ -1,4 +1,4 @@
-//! A batch as one call of `posthaste.apply`: its requests in steps, their values in columns. See sql/0006_batch.sql.
+//! A batch as one call of `posthaste.apply`: its requests in steps, their values in columns. See sql/0007_batch.sql.
 
 use posthaste_wire::operation::{Handle, LIST_PIECE, Operation, Pop, Recipient, Selection, Send};
 use posthaste_wire::span::Span;

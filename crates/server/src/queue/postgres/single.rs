@@ -1,7 +1,7 @@
 //! One request, one statement, one commit: a store that does not batch, for experiments with pop strategies.
 //!
 //! The plain requests have statements of their own, which take no lock that a neighbour needs; the others go through
-//! `apply`, as a batch of one. See sql/0008_singles.sql.
+//! `apply`, as a batch of one. See sql/0009_singles.sql.
 //!
 //! A pop that lost its message to a faster one tries again. Without a back-off that loop runs in the database, where
 //! it costs no round trip; REPEATABLE READ, whose failed transaction must end first, is tried again from here. With

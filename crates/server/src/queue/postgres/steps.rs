@@ -1,7 +1,7 @@
 //! The steps of a batch: which request goes with which, and in what order.
 //!
 //! Requests of different connections are concurrent, so they are ordered by kind; those of one connection keep their
-//! order, which may take several rounds of steps. See sql/0005_steps.sql.
+//! order, which may take several rounds of steps. See sql/0006_steps.sql.
 
 use posthaste_wire::operation::{Operation, Recipient, Selection, Send};
 use posthaste_wire::span::Span;

@@ -107,8 +107,7 @@ BEGIN
         END IF;
     WHEN 'i' THEN RETURN NEXT describe_queue(op, at_ms, q);
     WHEN 'l' THEN
-        -- In FROM, where it is called once for a queue and not once for each column.
-        RETURN QUERY SELECT d.* FROM queue AS every, LATERAL describe_queue(op, at_ms, every) AS d ORDER BY every.id;
+        RETURN QUERY SELECT * FROM list_queues(op, at_ms, coalesce(a, 0), b);
     WHEN 'b' THEN RETURN QUERY SELECT * FROM browse(op, q.id, a, b);
     WHEN 't' THEN
         RETURN QUERY SELECT op, 'a'::"char", id::bigint, null::bigint, null::int, null::int, null::bigint, null::int,

@@ -18,28 +18,6 @@ END $$;
 COMMENT ON FUNCTION put(bigint, smallint, int, int, queue, bytea, bytea, bigint, bigint, int) IS
 'Stores one message. Only what is ready at once and has no priority may stand in the ring.';
 
-CREATE FUNCTION refused_for_room(op int, q queue, messages bigint, bytes bigint) RETURNS answer LANGUAGE plpgsql AS $$
-DECLARE
-    -- The queue that was counted last in this transaction, and what may still be sent to it.
-    known bigint[] := string_to_array(nullif(current_setting('posthaste.room', true), ''), ' ');
-    room_messages bigint := known[2];
-    room_bytes bigint := known[3];
-BEGIN
-    IF known[1] IS DISTINCT FROM q.id OR room_messages < messages OR room_bytes < bytes THEN
-        SELECT q.messages_max - s.messages, q.bytes_max - s.bytes INTO room_messages, room_bytes FROM stock(q.id) AS s;
-        IF room_messages < messages THEN
-            RETURN refused(op, 'full_messages', q.messages_max);
-        ELSIF room_bytes < bytes THEN
-            RETURN refused(op, 'full_bytes', q.bytes_max);
-        END IF;
-    END IF;
-    PERFORM set_config('posthaste.room', concat_ws(' ', q.id, coalesce(room_messages - messages, 9223372036854775807),
-        coalesce(room_bytes - bytes, 9223372036854775807)), true);
-    RETURN null;
-END $$;
-COMMENT ON FUNCTION refused_for_room(int, queue, bigint, bigint) IS
-'Null when so much may be sent to a queue with limits, else the refusal. Counts what the queue holds, but for many sends of a transaction once. Plan: stock().';
-
 CREATE FUNCTION refusal(op int, q queue, sender int, recipient text, messages bigint, bytes bigint) RETURNS answer
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -148,6 +126,7 @@ BEGIN
     IF grave IS NOT NULL THEN
         UPDATE message SET queue_id = grave, due_ms = null, holder_id = null, receipt = null,
             first_queue = coalesce(first_queue, home.name), reason = why WHERE ring = 2 AND id = m.id;
+        PERFORM note_arrival(grave, 1, octet_length(m.body));
         RETURN NEXT available(grave, m.sender_id, m.recipient_id);
     ELSE
         UPDATE message SET due_ms = CASE WHEN delay_ms > 0 THEN least(at_ms + delay_ms, expires_ms) END,
@@ -237,7 +216,7 @@ DECLARE
         SELECT id FROM message WHERE ring = 2 AND queue_id = from_queue AND due_ms IS NOT NULL AND holder_id IS NULL
             AND first_queue IS NOT NULL);
 BEGIN
-    FOR letter IN SELECT id, sender_id, recipient_id, first_queue FROM message
+    FOR letter IN SELECT id, sender_id, recipient_id, first_queue, octet_length(body) AS bytes FROM message
         WHERE ring = 2 AND id = ANY(letters) AND queue_id = from_queue AND holder_id IS NULL AND first_queue IS NOT NULL
         ORDER BY id FOR UPDATE SKIP LOCKED
     LOOP
@@ -249,6 +228,7 @@ BEGIN
         UPDATE message SET queue_id = target, deliveries = 0, due_ms = null, first_queue = null, reason = null
             WHERE ring = 2 AND id = letter.id;
         moved := moved + 1;
+        PERFORM note_arrival(target, 1, letter.bytes);
         RETURN NEXT available(target, letter.sender_id, letter.recipient_id);
     END LOOP;
     RETURN NEXT numbered(op, moved);

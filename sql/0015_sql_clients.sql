@@ -268,7 +268,8 @@ BEGIN
     IF q.forbid_self AND recipient = sender THEN
         refused := refused(null, 'forbidden_self');
     ELSIF q.guarded THEN
-        refused := refusal(null, q, from_id, recipient, cardinality(copies), cardinality(copies)::bigint * octet_length(body));
+        refused := refusal_beside(null, q, from_id, recipient, cardinality(copies),
+            cardinality(copies)::bigint * octet_length(body));
     END IF;
     IF refused.kind IS NOT NULL THEN
         PERFORM refuse_as(refused, queue, recipient);
