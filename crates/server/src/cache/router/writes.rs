@@ -36,7 +36,8 @@ impl Router {
         if taker.pool != pool && !self.miss_at_home(pool, request, input) {
             return Asked::Later;
         }
-        if table.is_simple(taker.pool, self.now) {
+        // Who stands in may give a key back at any time: what both may hold is claimed.
+        if taker.pool == pool && table.is_simple(pool, self.now) {
             return self.write_to_one(client, aim, request, input, received, decider);
         }
         if self.is_any_crowded() {
