@@ -95,6 +95,12 @@ pub struct MemtierOptions {
     /// No histogram is printed anyway
     #[arg(long)]
     hide_histogram: bool,
+    /// Refused: the table goes to standard output, --json writes a file
+    #[arg(short, long, value_name = "FILE")]
+    out_file: Option<PathBuf>,
+    /// Refused: --json and --record have more percentiles than the table
+    #[arg(long, value_name = "LIST")]
+    print_percentiles: Option<String>,
     /// 1 is the only one
     #[arg(short = 'x', long, value_name = "N", action = ArgAction::Set)]
     run_count: Option<u32>,
@@ -118,18 +124,30 @@ impl CacheBench {
 impl MemtierOptions {
     fn refuse(&self) -> Result<(), LoadError> {
         let refused = |text: &str| Err(LoadError::Usage(text.to_owned()));
-        match (self.protocol.as_deref(), self.data_size_pattern.as_deref(), self.run_count) {
-            (Some(other), ..) if other != "memcache_text" => Err(LoadError::Usage(format!(
+        if let Some(other) = self.protocol.as_deref().filter(|protocol| *protocol != "memcache_text") {
+            return refused(&format!(
                 "bench cache speaks memcache_text, not {other}; queues over RESP are loaded with bench queue"
-            ))),
-            (_, Some(other), _) if other != "R" => {
-                refused("--data-size-pattern S is not there; sizes are drawn at random, see --value-bytes")
-            }
-            (.., Some(runs)) if runs != 1 => refused(
-                "--run-count is not there; run it as often as you like, each with a --json file of its own",
-            ),
-            _ => Ok(()),
+            ));
         }
+        if self.data_size_pattern.as_deref().is_some_and(|pattern| pattern != "R") {
+            return refused(
+                "--data-size-pattern S is not there; sizes are drawn at random, see --value-bytes",
+            );
+        }
+        if self.run_count.is_some_and(|runs| runs != 1) {
+            return refused(
+                "--run-count is not there; run it as often as you like, each with a --json file of its own",
+            );
+        }
+        if self.out_file.is_some() {
+            return refused("--out-file is not there; redirect standard output, or have --json write a file");
+        }
+        if self.print_percentiles.is_some() {
+            return refused(
+                "--print-percentiles is not there; the table has 50, 90, 99 and 99.9, and any other is in latency.hlog of --record",
+            );
+        }
+        Ok(())
     }
 
     fn address(&self) -> Option<Address> {
@@ -277,6 +295,8 @@ mod tests {
             ("--key-pattern Z:Z --key-zipf-exp 0", "zipf"),
             ("--data-size-pattern S", "--value-bytes"),
             ("-x 3", "run it as often"),
+            ("-o out.txt", "--json"),
+            ("--print-percentiles 50,99.99", "latency.hlog"),
             ("--key-minimum 5 --key-maximum 4", "below"),
         ] {
             let refusal = parse(words).expect_err(words);
