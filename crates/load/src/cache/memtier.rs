@@ -96,10 +96,10 @@ pub struct MemtierOptions {
     #[arg(long)]
     hide_histogram: bool,
     /// Refused: the table goes to standard output, --json writes a file
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", hide = true)]
     out_file: Option<PathBuf>,
     /// Refused: --json and --record have more percentiles than the table
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, value_name = "LIST", hide = true)]
     print_percentiles: Option<String>,
     /// 1 is the only one
     #[arg(short = 'x', long, value_name = "N", action = ArgAction::Set)]
