@@ -1,0 +1,78 @@
+//! Messages in the order of some key, and for the first so many of them the one that stood longest.
+//!
+//! That turns "is there a message that was acknowledged before this time and that nobody touched until after that
+//! time?" into one binary search.
+
+use crate::Time;
+use crate::names::Name;
+
+/// How long a message certainly stood where it was sent, for everybody it was for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stand {
+    /// Up to this time nobody can have touched it.
+    pub(crate) until: Time,
+    /// Who sent it.
+    pub(crate) sender: Name,
+    /// Which.
+    pub(crate) message: u32,
+}
+
+/// A row; `K` is what it is in order of.
+#[derive(Debug)]
+pub(crate) struct Row<K> {
+    places: Vec<Place<K>>,
+}
+
+#[derive(Debug)]
+struct Place<K> {
+    key: K,
+    /// The longest of this place and all before it; until [`Row::finish`] this place's own.
+    longest: Stand,
+    /// The longest of those whose sender is another than that one's.
+    other: Option<Stand>,
+}
+
+impl<K> Default for Row<K> {
+    fn default() -> Self {
+        Self { places: Vec::new() }
+    }
+}
+
+impl<K: Ord + Copy> Row<K> {
+    /// Adds one.
+    pub(crate) fn push(&mut self, key: K, stand: Stand) {
+        self.places.push(Place { key, longest: stand, other: None });
+    }
+
+    /// All are there.
+    pub(crate) fn finish(&mut self) {
+        self.places.sort_by_key(|place| place.key);
+        for i in 1..self.places.len() {
+            let (before, own) = (&self.places[i - 1], self.places[i].longest);
+            let (longest, other) = lengthened(before.longest, before.other, own);
+            (self.places[i].longest, self.places[i].other) = (longest, other);
+        }
+    }
+
+    /// How many come before `key`.
+    pub(crate) fn before(&self, key: K) -> usize {
+        self.places.partition_point(|place| place.key < key)
+    }
+
+    /// The one of the first `count` that stood longest; none that `not_from` sent.
+    pub(crate) fn longest(&self, count: usize, not_from: Option<Name>) -> Option<Stand> {
+        let place = self.places.get(count.checked_sub(1)?)?;
+        if not_from == Some(place.longest.sender) { place.other } else { Some(place.longest) }
+    }
+}
+
+fn lengthened(longest: Stand, other: Option<Stand>, new: Stand) -> (Stand, Option<Stand>) {
+    if new.until > longest.until {
+        let other = if new.sender == longest.sender { other } else { Some(longest) };
+        (new, other)
+    } else if new.sender != longest.sender && other.is_none_or(|other| new.until > other.until) {
+        (longest, Some(new))
+    } else {
+        (longest, other)
+    }
+}

@@ -1,0 +1,92 @@
+//! Rule H, of the depth of queues.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::message::Fate;
+use crate::names::Name;
+use crate::operation::{Answer, Call, Outcome};
+use crate::story::{Op, Story};
+use crate::verdict::{Rule, Verdict};
+use crate::{NEVER, Time};
+
+/// **H. Counters, depth.** The number of messages that a queue says it holds lies between those that were certainly there
+/// all through the question and those that can have been there at some time of it. When nothing is under way the two are
+/// the same.
+pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
+    let mut figures: HashMap<Name, Figures> = HashMap::new();
+    for (op, queue, _) in readings(story) {
+        if op.end < story.known_until {
+            figures.entry(queue).or_default();
+        }
+    }
+    for queue in dead_letter_queues(story) {
+        figures.remove(&queue);
+    }
+    for message in &story.messages {
+        if let Some(figures) = figures.get_mut(&message.send.queue) {
+            figures.come.push(message.there_by);
+            let refused = message.fate() == Fate::Refused;
+            figures.come_possibly.push(if refused { NEVER } else { message.begun });
+            let certain = message.there_by < NEVER;
+            figures.gone_possibly.push(if certain { message.removed_from } else { NEVER });
+            figures.gone.push(message.removed_by);
+        }
+    }
+    figures.values_mut().for_each(Figures::finish);
+    for (op, queue, depth) in readings(story) {
+        let Some(figures) = figures.get(&queue).filter(|_| op.end < story.known_until) else { continue };
+        verdict.counts.figures_judged += 1;
+        let hidden = story.limbo.covers(Some(queue), op.begin, op.end);
+        let least = if hidden { 0 } else { figures.least(op.begin, op.end) };
+        let most = figures.most(op.begin, op.end);
+        if !(least..=most).contains(&depth) {
+            verdict.blame(Rule::H, &[op.at], || {
+                let queue = story.names.word(queue);
+                format!("queue {queue} says it holds {depth} messages, where there are {least} to {most}")
+            });
+        }
+    }
+}
+
+/// Every QINFO that was answered: its queue and its depth.
+fn readings<'s>(story: &'s Story<'_>) -> impl Iterator<Item = (&'s Op<'s>, Name, u64)> {
+    story.ops.iter().filter_map(|op| match (op.call, op.outcome) {
+        (Call::Info { queue }, Outcome::Ok(Answer::Depth(depth))) => Some((op, *queue, *depth)),
+        _ => None,
+    })
+}
+
+/// Queues that messages came to in ways that nobody saw.
+fn dead_letter_queues(story: &Story<'_>) -> HashSet<Name> {
+    let moved = story.shown.iter().filter(|shown| shown.delivery.first_queue.is_some());
+    moved.map(|shown| shown.delivery.queue).collect()
+}
+
+/// When messages came to a queue and went, each in order of time.
+#[derive(Default)]
+struct Figures {
+    come: Vec<Time>,
+    come_possibly: Vec<Time>,
+    gone_possibly: Vec<Time>,
+    gone: Vec<Time>,
+}
+
+impl Figures {
+    fn finish(&mut self) {
+        for times in [&mut self.come, &mut self.come_possibly, &mut self.gone_possibly, &mut self.gone] {
+            times.sort_unstable();
+        }
+    }
+
+    fn least(&self, begin: Time, end: Time) -> u64 {
+        before(&self.come, begin).saturating_sub(before(&self.gone_possibly, end))
+    }
+
+    fn most(&self, begin: Time, end: Time) -> u64 {
+        before(&self.come_possibly, end).saturating_sub(before(&self.gone, begin))
+    }
+}
+
+fn before(times: &[Time], time: Time) -> u64 {
+    times.partition_point(|at| *at < time) as u64
+}

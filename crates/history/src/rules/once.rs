@@ -1,0 +1,53 @@
+//! Rule C: each message to one.
+
+use crate::delivery::Handed;
+use crate::message::Message;
+use crate::story::Story;
+use crate::verdict::{Rule, Verdict};
+
+/// **C. Exactly once.** At most one answered pop takes a message for good, over all middlewares and restarts. A leased
+/// message is with nobody else until its lease has ended or it was given back, each time it is handed out counts one more
+/// delivery, and it is acknowledged once. What was taken is not found in its queue in the end.
+pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
+    for message in &story.messages {
+        let handed = story.handed(message);
+        for pair in handed.windows(2) {
+            let operations = [message.at, story.ops[pair[0].op].at, story.ops[pair[1].op].at];
+            if pair[0].delivery.id != pair[1].delivery.id {
+                verdict.blame(Rule::G, &operations, || {
+                    format!("{} was sent again under its key and is there twice", story.describe(message))
+                });
+            } else if let Some(what) = clash(story, &pair[0], &pair[1]) {
+                verdict.blame(Rule::C, &operations, || format!("{} {what}", story.describe(message)));
+            }
+        }
+        still_there(story, message, verdict);
+    }
+}
+
+/// What is wrong with one delivery being followed by another.
+fn clash(story: &Story<'_>, first: &Handed<'_>, second: &Handed<'_>) -> Option<&'static str> {
+    let dead_letter = first.delivery.first_queue.is_some() || second.delivery.first_queue.is_some();
+    let numbered_alike = first.delivery.deliveries == second.delivery.deliveries;
+    let second_op = &story.ops[second.op];
+    match first.taken_by() {
+        Some(_) if first.lease.is_none() => Some("was popped twice"),
+        Some(ack) if story.ops[ack].begin > second_op.end => {
+            Some("was acknowledged under a lease that had ended, when somebody else held it")
+        }
+        Some(_) => Some("was acknowledged and handed out again"),
+        None if second_op.end < first.free_from() => Some("was handed out again while its lease lasted"),
+        None if numbered_alike && !dead_letter => Some("was handed out twice as the same delivery"),
+        None => None,
+    }
+}
+
+fn still_there(story: &Story<'_>, message: &Message<'_>, verdict: &mut Verdict) {
+    let Some(left) = message.left.map(|shown| &story.ops[story.shown[shown].op]) else { return };
+    let taken = story.handed(message).iter().find_map(Handed::taken_by).map(|op| &story.ops[op]);
+    if let Some(taken) = taken.filter(|taken| taken.end < left.begin) {
+        verdict.blame(Rule::C, &[message.at, taken.at, left.at], || {
+            format!("{} was taken and is still in its queue", story.describe(message))
+        });
+    }
+}

@@ -1,0 +1,73 @@
+//! Sends of one connection take effect in its order, even when they were under way at the same time.
+
+use std::collections::HashMap;
+
+use crate::message::Message;
+use crate::names::Name;
+use crate::operation::Select;
+use crate::row::{Row, Stand};
+use crate::story::Op;
+use crate::{Time, message};
+
+/// What one connection sent, as far as a reader sees it alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Line {
+    client: u32,
+    queue: Name,
+    to: Option<Name>,
+    priority: u8,
+}
+
+/// A place in a connection's order: operation, body.
+type Place = (u32, u32);
+
+/// All connections' messages, in their order.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    rows: HashMap<Line, Sent>,
+}
+
+#[derive(Debug, Default)]
+struct Sent {
+    row: Row<Place>,
+    /// When each was acknowledged, in the same order; answers come in the order of requests.
+    acked: Vec<Time>,
+}
+
+impl Lines {
+    /// Of all messages. What was sent twice under a key took effect at one of two places, so it has none here.
+    pub(super) fn of(messages: &[Message<'_>]) -> Self {
+        let mut lines = Self::default();
+        for (number, message) in (0..).zip(messages) {
+            if message.attempts == 1 && message.stands() {
+                let stand = Stand { until: message.hidden_from, sender: message.sender, message: number };
+                let sent = lines.rows.entry(line(message, message.send.to)).or_default();
+                sent.row.push(place(message), stand);
+                let last = sent.acked.last().copied().unwrap_or(0);
+                sent.acked.push(message.acked.max(last));
+            }
+        }
+        lines.rows.values_mut().for_each(|sent| sent.row.finish());
+        lines
+    }
+
+    /// A message that the connection sent before `message`, and that a read cannot have missed.
+    pub(super) fn overtaken(&self, message: &Message<'_>, op: &Op<'_>, select: &Select) -> Option<u32> {
+        let recipients = [Some(None), (!select.broadcast).then_some(Some(op.account))];
+        recipients.into_iter().flatten().find_map(|to| {
+            let sent = self.rows.get(&line(message, to)).filter(|_| message.attempts == 1)?;
+            let sent_before = sent.row.before(place(message));
+            let acked_before = sent.acked.partition_point(|acked| *acked < op.begin);
+            let stand = sent.row.longest(sent_before.min(acked_before), None)?;
+            (stand.until > op.end).then_some(stand.message)
+        })
+    }
+}
+
+fn line(message: &message::Message<'_>, to: Option<Name>) -> Line {
+    Line { client: message.at.client, queue: message.send.queue, to, priority: message.send.priority }
+}
+
+fn place(message: &Message<'_>) -> Place {
+    (message.at.number, message.index)
+}
