@@ -9,8 +9,10 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON := .venv/bin/python
 # How long each fuzz target runs.
 SECONDS_PER_TARGET ?= 60
-# How often `make crash` kills the server: until you stop it.
-KILLS ?= 1000000000
+# How many lives of simulated disks and stores `make faults` cuts off.
+LIVES ?= 20000
+# How long `make soak` goes on.
+MINUTES ?= 60
 
 .PHONY: help
 help: ## List these targets
@@ -28,13 +30,15 @@ build: ## Build target/release/posthaste
 	cargo build --release --locked
 
 .PHONY: test
-test: test-rust test-clients test-lab ## Run every test but the long campaigns (crash, fuzz, bench)
+test: test-rust test-clients test-lab ## Run every test but the long campaigns (crash, faults, soak, limits, fuzz, bench)
 
 .PHONY: test-rust
 test-rust:
 	scripts/ensure-packages.sh psql=postgresql openssl=openssl pgbouncer=pgbouncer memcached=memcached
 	@# Of the version that is there by now. Without it tests/scale_out.rs says that it skips.
 	scripts/ensure-packages.sh extension:plproxy=postgresql-%-plproxy || true
+	@# Without them no clock jumps and no power fails in tests/faults, and they say so.
+	scripts/ensure-packages.sh faketime=faketime mkfs.ext4=e2fsprogs || true
 	cargo test --workspace --locked
 
 .PHONY: test-clients
@@ -99,7 +103,28 @@ bench: ## Measure against the peers, side by side (takes a while; wants a quiet 
 
 .PHONY: crash
 crash: ## Kill the server again and again under load and account for every message (KILLS=n)
-	KILLS=$(KILLS) cargo test --release --locked --test crash -- --nocapture
+	KILLS=$(or $(KILLS),1000000000) cargo test --release --locked --test crash -- --nocapture
+
+# One after another: a campaign wants the machine for itself. FAULT_SECONDS=n ends each of them after that time.
+.PHONY: faults
+faults: ## Kill, stop, cut and fill under load and account for every message (KILLS=1000, ONLY=name); rows in target/faults.md
+	scripts/ensure-packages.sh psql=postgresql memcached=memcached
+	scripts/ensure-packages.sh faketime=faketime mkfs.ext4=e2fsprogs || true
+	$(if $(ONLY),,LIVES=$(LIVES) cargo test --release --locked -p posthaste-server crash -- --nocapture)
+	KILLS=$(or $(KILLS),1000) ROWS=$(abspath $(TARGET))/faults.md \
+	  cargo test --release --locked --test faults -- --nocapture --test-threads 1 --skip soak:: $(ONLY)
+
+.PHONY: soak
+soak: ## Both stores and the cache at full speed for MINUTES=60, which must leave them as large as they were; target/soak.md
+	scripts/ensure-packages.sh psql=postgresql memcached=memcached
+	MINUTES=$(MINUTES) ROWS=$(abspath $(TARGET))/soak.md \
+	  cargo test --release --locked --test faults -- --nocapture soak::
+
+.PHONY: limits
+limits: ## Bear as much as is promised: connections, floods, queues, messages, waiting pops; rows in target/limits.md
+	scripts/ensure-packages.sh psql=postgresql
+	LIMITS=full ROWS=$(abspath $(TARGET))/limits.md \
+	  cargo test --release --locked --test limits -- --nocapture --test-threads 1 $(ONLY)
 
 .PHONY: fuzz
 fuzz: ## Feed hostile bytes to the parsers and the router (SECONDS_PER_TARGET=60)

@@ -8,6 +8,9 @@ mod client;
 #[path = "support/crew.rs"]
 mod crew;
 
+#[path = "support/pair.rs"]
+mod pair;
+
 #[path = "support/postgres.rs"]
 mod postgres;
 
@@ -17,28 +20,16 @@ use std::time::{Duration, Instant};
 
 use client::{Answer, Client};
 use crew::Crew;
+use pair::{primary, standby_of, url};
 use postgres::Postgres;
 use support::Server;
 
 /// Two servers, the second of which has everything that the first one acknowledged; and a database.
 fn pair() -> (Postgres, Postgres, String) {
-    let primary = Postgres::start(&["wal_level=replica", "synchronous_commit=on"]);
+    let primary = primary();
     let database = primary.create_database();
-    let standby = Postgres::standby_of(&primary, &["hot_standby=on"]);
-    // Commits wait for the standby from now on.
-    primary.psql("postgres", "ALTER SYSTEM SET synchronous_standby_names = '*'");
-    primary.psql("postgres", "SELECT pg_reload_conf()");
-    let start = Instant::now();
-    while primary.psql("postgres", "SELECT sync_state FROM pg_stat_replication") != "sync" {
-        assert!(start.elapsed() < Duration::from_secs(20), "the standby does not follow:\n{}", standby.log());
-        sleep(Duration::from_millis(20));
-    }
+    let standby = standby_of(&primary);
     (primary, standby, database)
-}
-
-fn url(servers: [&Postgres; 2], database: &str) -> String {
-    let [first, second] = servers.map(Postgres::port);
-    format!("postgres://postgres@127.0.0.1:{first},127.0.0.1:{second}/{database}")
 }
 
 #[test]

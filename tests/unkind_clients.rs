@@ -6,13 +6,16 @@ mod support;
 #[path = "support/client.rs"]
 mod client;
 
-use std::fs;
+#[path = "support/process.rs"]
+mod process;
+
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use client::{Answer, Client};
+use process::{allow_files, resident};
 use support::Server;
 
 fn server(arguments: &[&str]) -> (Server, tempfile::TempDir) {
@@ -30,9 +33,7 @@ fn ask(client: &mut Client, words: &[&str]) -> Answer {
 
 /// Resident memory of a process in MiB.
 fn resident_mib(server: &Server) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("the server runs");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS stands there");
-    line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).expect("a number of kB") / 1024
+    resident(server.pid()) >> 20
 }
 
 #[test]
@@ -243,13 +244,7 @@ fn a_full_waiting_line_says_busy_and_drops_nothing() {
 fn ten_thousand_connections_cost_less_than_300_mib_and_all_are_served() {
     const CONNECTIONS: usize = 10_000;
     let (server, _dir) = server(&[]);
-    let allowed = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.unwrap_or(u64::MAX);
-    assert!(
-        allowed > CONNECTIONS as u64 + 100,
-        "this test needs {CONNECTIONS} open files, allowed are {allowed}"
-    );
-    let limit = rustix::process::Rlimit { current: Some(allowed), maximum: Some(allowed) };
-    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).expect("the soft limit may rise");
+    allow_files(CONNECTIONS as u64 + 100);
     let mut clients: Vec<Client> = (0..CONNECTIONS).map(|_| connect(&server)).collect();
     ask(&mut clients[0], &["QCREATE", "q"]);
     for client in &mut clients {

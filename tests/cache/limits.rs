@@ -1,20 +1,12 @@
 //! Nobody can make the router hold more than it should, and who tries harms only himself.
 
-use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use crate::client::{Client, allow_files, router};
+use crate::client::{Client, router};
 use crate::memcached::Memcached;
-use crate::support::Server;
-
-/// Memory of the router's process in bytes, as the kernel counts what is resident.
-fn resident(server: &Server) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
-    line.trim().split(' ').next().and_then(|kb| kb.parse::<u64>().ok()).expect("a number") * 1024
-}
+use crate::process::{allow_files, resident};
 
 #[test]
 fn clients_that_ask_for_much_and_read_nothing_stay_small_and_others_are_served() {
@@ -28,7 +20,7 @@ fn clients_that_ask_for_much_and_read_nothing_stay_small_and_others_are_served()
             .collect();
         client.ask(&sets);
     }
-    let before = resident(&server);
+    let before = resident(server.pid());
     let keys: String = (0..10_000).map(|i| format!(" key{i}")).collect();
     let request = format!("get{keys}\r\n");
     let mut slow: Vec<TcpStream> = (0..30)
@@ -40,7 +32,7 @@ fn clients_that_ask_for_much_and_read_nothing_stay_small_and_others_are_served()
         .collect();
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(client.ask("get key1\r\n").len(), "VALUE key1 0 1024\r\n\r\nEND\r\n".len() + 1024);
-    let grown = resident(&server).saturating_sub(before);
+    let grown = resident(server.pid()).saturating_sub(before);
     assert!(grown < 30 * 3 * 1024 * 1024, "30 clients that do not read took {grown} bytes");
     // And who reads at last gets all of it.
     let mut last = Client(slow.pop().expect("a client"));
@@ -62,7 +54,7 @@ fn an_idle_client_takes_at_most_600_bytes_and_ten_thousand_fit_into_150_mib() {
             assert_eq!(client.ask("get a\r\n"), "VALUE a 0 1\r\nx\r\nEND\r\n");
             clients.push(client);
         }
-        resident(&server)
+        resident(server.pid())
     };
     let (thousand, all) = (grow_to(1000), grow_to(CLIENTS));
     let each = all.saturating_sub(thousand) / (CLIENTS as u64 - 1000);

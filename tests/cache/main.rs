@@ -6,8 +6,12 @@ mod support;
 #[path = "../support/certificates.rs"]
 mod certificates;
 
+#[path = "../support/process.rs"]
+mod process;
+
 mod client;
 mod memcached;
+mod talk;
 
 mod differential;
 mod draining;

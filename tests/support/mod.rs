@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a server may take until it listens.
-const START: Duration = Duration::from_secs(20);
+/// How long a server may take until it listens. Machines that are shared stand still at times.
+const START: Duration = Duration::from_secs(180);
 
 /// A running server.
 pub(crate) struct Server {
@@ -26,24 +26,30 @@ type Log = Arc<Mutex<String>>;
 impl Server {
     /// Starts `posthaste queue` on `store` with further arguments and waits until it listens.
     pub(crate) fn start(store: &str, arguments: &[&str]) -> Self {
-        Self::launch(&["queue", "--http", "off", "--store", store], arguments)
+        Self::launch(&["queue", "--http", "off", "--store", store], arguments, &[])
+    }
+
+    /// The same with more in its environment.
+    pub(crate) fn start_with(store: &str, environment: &[(String, String)]) -> Self {
+        Self::launch(&["queue", "--http", "off", "--store", store], &[], environment)
     }
 
     /// The same with HTTP on a free port.
     pub(crate) fn start_with_http(store: &str, arguments: &[&str]) -> Self {
-        Self::launch(&["queue", "--http", "127.0.0.1:0", "--store", store], arguments)
+        Self::launch(&["queue", "--http", "127.0.0.1:0", "--store", store], arguments, &[])
     }
 
     /// Starts `posthaste cache` with these arguments, HTTP on a free port, and waits until it listens.
     pub(crate) fn start_cache(arguments: &[&str]) -> Self {
-        Self::launch(&["cache", "--http", "127.0.0.1:0"], arguments)
+        Self::launch(&["cache", "--http", "127.0.0.1:0"], arguments, &[])
     }
 
-    fn launch(command: &[&str], arguments: &[&str]) -> Self {
+    fn launch(command: &[&str], arguments: &[&str], environment: &[(String, String)]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_posthaste"))
             .args(command)
             .args(["--listen", "127.0.0.1:0"])
             .args(arguments)
+            .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

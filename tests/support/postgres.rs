@@ -21,10 +21,11 @@ use rustix::process::{Pid, Signal, getuid, kill_process};
 
 /// Where Debian and its relatives put one directory for each major version.
 const VERSIONS: &str = "/usr/lib/postgresql";
-/// Short, for a socket's path has at most 107 bytes, and open to the user that the server runs as.
+/// Short, for a socket's path has at most 107 bytes, and open to the user that the server runs as. `POSTGRES_BELOW` names
+/// another such directory: one in memory spares long campaigns the pauses of a disk.
 const BELOW: &str = "/tmp";
 /// How long a server may take until it accepts connections, recovery included.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_secs(300);
 /// The database that the others are copies of.
 const TEMPLATE: &str = "posthaste_template";
 
@@ -46,6 +47,7 @@ rm -rf "$1"
 pub(crate) struct Postgres {
     dir: PathBuf,
     settings: Vec<String>,
+    environment: Vec<(String, String)>,
     port: u16,
     postmaster: Option<Child>,
     guard: Child,
@@ -74,7 +76,12 @@ pub(crate) fn shared() -> &'static Postgres {
 impl Postgres {
     /// Makes and starts one with the given settings (`name=value`). It trusts everybody on this machine.
     pub(crate) fn start(settings: &[&str]) -> Self {
-        let mut server = Self::prepare(settings);
+        Self::start_below(&below(), settings)
+    }
+
+    /// The same with all of it in a directory of its own below this one.
+    pub(crate) fn start_below(place: &Path, settings: &[&str]) -> Self {
+        let mut server = Self::prepare(place, settings);
         let mut initdb = server.command("initdb");
         initdb.args(["--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C"]);
         finish(initdb.arg("--pgdata").arg(server.data()));
@@ -82,9 +89,16 @@ impl Postgres {
         server
     }
 
+    /// Starts it again with more in the environment of its processes.
+    pub(crate) fn restart_with(&mut self, environment: Vec<(String, String)>) {
+        self.environment = environment;
+        self.stop(Stop::Fast);
+        self.start_again();
+    }
+
     /// Makes and starts a standby that follows `primary`, over its unix socket.
     pub(crate) fn standby_of(primary: &Self, settings: &[&str]) -> Self {
-        let mut standby = Self::prepare(settings);
+        let mut standby = Self::prepare(&below(), settings);
         let mut backup = standby.command("pg_basebackup");
         backup.args(["--no-sync", "--checkpoint=fast", "--write-recovery-conf", "--username=postgres"]);
         backup.arg("--host").arg(&primary.dir).args(["--port", &primary.port.to_string()]);
@@ -100,6 +114,17 @@ impl Postgres {
 
     /// Stops every process of it where it stands; `SIGCONT` as the other word lets them go on.
     pub(crate) fn signal_all(&self, signal: Signal) {
+        let send = |pid: u32| {
+            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process id");
+            let _ = kill_process(pid, signal); // it may have ended by itself
+        };
+        // First the one that starts others.
+        send(self.pid());
+        self.children().into_iter().for_each(send);
+    }
+
+    /// The processes that its postmaster has started.
+    pub(crate) fn children(&self) -> Vec<u32> {
         let postmaster = self.pid();
         let processes = fs::read_dir("/proc").expect("/proc").flatten();
         let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -107,15 +132,12 @@ impl Postgres {
             let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
             text.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
         };
-        for pid in numbers.filter(|pid| *pid == postmaster || parent(*pid) == Some(postmaster)) {
-            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process id");
-            let _ = kill_process(pid, signal); // it may have ended by itself
-        }
+        numbers.filter(|pid| parent(*pid) == Some(postmaster)).collect()
     }
 
     /// A directory with a guard, and nothing in it.
-    fn prepare(settings: &[&str]) -> Self {
-        let dir = tempfile::Builder::new().prefix("posthaste-pg-").tempdir_in(BELOW);
+    fn prepare(place: &Path, settings: &[&str]) -> Self {
+        let dir = tempfile::Builder::new().prefix("posthaste-pg-").tempdir_in(place);
         // From here the guard removes it.
         let dir = dir.expect("a temporary directory").keep();
         let mut guard = Command::new("sh");
@@ -124,6 +146,7 @@ impl Postgres {
         let server = Self {
             dir,
             settings: settings.iter().map(ToString::to_string).collect(),
+            environment: Vec::new(),
             port: free_port(),
             postmaster: None,
             guard: guard.expect("sh can be run"),
@@ -302,6 +325,11 @@ impl Postgres {
         }
     }
 
+    /// Whether it has ended by itself.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.postmaster.as_mut().is_none_or(|it| it.try_wait().expect("a child can be asked").is_some())
+    }
+
     fn end(&mut self, signal: Signal) {
         if let Some(mut postmaster) = self.postmaster.take() {
             let pid = i32::try_from(postmaster.id()).ok().and_then(Pid::from_raw).expect("a process id");
@@ -349,16 +377,14 @@ impl Postgres {
 
     /// A program of the server, as a user it accepts: it refuses to run as root.
     fn command(&self, name: &str) -> Command {
-        let mut command = match unprivileged() {
-            Some((user, group)) => {
-                let mut command = Command::new("setpriv");
-                command.args(["--reuid", &user, "--regid", &group, "--clear-groups", "--"]);
-                command.arg(program(name));
-                command
-            }
-            None => Command::new(program(name)),
-        };
-        command.current_dir(&self.dir).env("LC_ALL", "C").stdin(Stdio::null());
+        let mut command = Command::new("env");
+        if let Some((user, group)) = unprivileged() {
+            command = Command::new("setpriv");
+            command.args(["--reuid", &user, "--regid", &group, "--clear-groups", "--", "env"]);
+        }
+        // Given to the program alone: what is preloaded may make things that must belong to its user.
+        command.args(self.environment.iter().map(|(name, value)| format!("{name}={value}")));
+        command.arg(program(name)).current_dir(&self.dir).env("LC_ALL", "C").stdin(Stdio::null());
         command
     }
 
@@ -400,6 +426,10 @@ fn program(name: &str) -> PathBuf {
     let mut there: Vec<u32> = numbered.filter(|version| path(*version).is_file()).collect();
     there.sort_unstable();
     there.last().map_or_else(|| PathBuf::from(name), |newest| path(*newest))
+}
+
+fn below() -> PathBuf {
+    std::env::var_os("POSTGRES_BELOW").map_or_else(|| BELOW.into(), PathBuf::from)
 }
 
 fn free_port() -> u16 {

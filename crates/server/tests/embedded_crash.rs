@@ -4,6 +4,8 @@
 //! truth: after a crash it is built anew from the history up to the last commit that reached the disk. Every answer
 //! must be the same byte by byte, receipts included. A failing life is repeated from its seed, with as few of its
 //! steps as still fail. Segments are tiny, so all the while old ones are swept and dropped.
+//!
+//! `LIVES=n` sets the number of lives.
 
 use std::path::Path;
 
@@ -17,7 +19,7 @@ use posthaste_wire::encode::Protocol;
 use posthaste_wire::operation::Operation;
 use posthaste_wire::span::Span;
 
-const LIVES: u64 = if cfg!(debug_assertions) { 100 } else { 3_000 };
+const FEW: u64 = if cfg!(debug_assertions) { 100 } else { 3_000 };
 const STEPS: u64 = 300;
 const SEED: u64 = 7;
 const ACCOUNTS: [&str; 3] = ["ann", "bob", "cy"];
@@ -29,7 +31,8 @@ fn a_store_that_crashed_is_as_it_was_at_its_last_commit() {
     let memory = Path::new("/dev/shm");
     let home = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     let home = home.expect("a temporary directory");
-    for seed in 0..LIVES {
+    let lives = std::env::var("LIVES").map_or(FEW, |text| text.parse().expect("LIVES is a number"));
+    for seed in 0..lives {
         if let Err(failure) = live(home.path(), seed, |_| true) {
             let steps = fewest_steps(home.path(), seed);
             panic!(

@@ -1,5 +1,8 @@
 //! Power cuts and kills at random instants under random work: everything acknowledged is there afterwards, and
 //! of what was not acknowledged whole commits or nothing.
+//!
+//! `LIVES=n` has a log cut off so many times in all, instead of the few that fit into `make test`; a row says how many
+//! records were acknowledged meanwhile.
 
 use std::collections::HashMap;
 
@@ -22,24 +25,32 @@ struct Model {
     next: u64,
     /// Segments below hold nothing that matters.
     floor: u32,
+    /// Records acknowledged in all its lives.
+    acknowledged: usize,
 }
+
+/// Lives of one log.
+const LIVES: u64 = 8;
 
 #[test]
 fn a_power_cut_at_any_instant_loses_nothing_acknowledged() {
-    for seed in 0..150 {
-        run(seed, true);
-    }
+    run_all("power cut", 150, true);
 }
 
 #[test]
 fn a_kill_at_any_instant_loses_nothing_acknowledged() {
-    for seed in 0..50 {
-        run(seed, false);
-    }
+    run_all("kill", 50, false);
 }
 
-/// Several lives of one log, each ended at a random change of the disk.
-fn run(seed: u64, power: bool) {
+fn run_all(name: &str, few: u64, power: bool) {
+    let lives = std::env::var("LIVES").ok().map(|text| text.parse::<u64>().expect("LIVES is a number"));
+    let seeds = lives.map_or(few, |lives| lives.div_ceil(LIVES));
+    let acknowledged: usize = (0..seeds).map(|seed| run(seed, power)).sum();
+    println!("| {name}, simulated disk | {} | {acknowledged} records | 0 lost |", seeds * LIVES);
+}
+
+/// Several lives of one log, each ended at a random change of the disk; how many records were acknowledged.
+fn run(seed: u64, power: bool) -> usize {
     let mut model = Model {
         rng: Rng::with_seed(seed),
         durable: Records::new(),
@@ -48,9 +59,10 @@ fn run(seed: u64, power: bool) {
         living: HashMap::new(),
         next: 0,
         floor: 1,
+        acknowledged: 0,
     };
     let mut disk = SimulatedDisk::new();
-    for life in 0..8 {
+    for life in 0..LIVES {
         disk.cut_after(model.rng.u64(1..600));
         match open_simulated(&disk) {
             Ok((log, found)) => {
@@ -64,6 +76,7 @@ fn run(seed: u64, power: bool) {
     }
     let (_, found) = open_simulated(&disk).unwrap();
     model.check(&found, &format!("seed {seed}, end"));
+    model.acknowledged
 }
 
 impl Model {
@@ -138,7 +151,9 @@ impl Model {
         let result = frame.sync();
         log.committed(frame, &result);
         result?;
+        let before = self.durable.len();
         self.durable.extend(self.doubtful.drain(..covered).flatten());
+        self.acknowledged += self.durable.len() - before;
         Ok(())
     }
 

@@ -1,0 +1,74 @@
+//! One fault, again and again, and what was counted meanwhile.
+//!
+//! `make test` does a few of each, so that the campaigns themselves stay in order. `make faults` does `KILLS` of each
+//! (or those that fit into `FAULT_SECONDS`), and leaves a row for every campaign: the tables in docs/trust.md are made of
+//! these rows. A campaign ends at the first broken promise, with a row that says so.
+
+use std::time::{Duration, Instant};
+
+use crate::rows::{commit, leave, number};
+use crate::verdict::Tally;
+
+/// A campaign.
+pub(crate) struct Campaign {
+    name: &'static str,
+    wanted: u64,
+    until: Option<Instant>,
+    begun: Instant,
+    done: u64,
+    tally: Tally,
+}
+
+impl Campaign {
+    /// Begins one that does `few` faults when nobody says how many.
+    pub(crate) fn new(name: &'static str, few: u64) -> Self {
+        let begun = Instant::now();
+        let until = number("FAULT_SECONDS").map(|seconds| begun + Duration::from_secs(seconds));
+        let wanted = number("KILLS").unwrap_or(few);
+        Self { name, wanted, until, begun, done: 0, tally: Tally::default() }
+    }
+
+    /// How many faults may still be done, at most so many.
+    pub(crate) fn more(&self, most: u64) -> u64 {
+        let is_over = self.until.is_some_and(|until| Instant::now() >= until);
+        if is_over { 0 } else { most.min(self.wanted - self.done) }
+    }
+
+    /// Counts faults and what they left; ends the campaign if a promise was broken.
+    pub(crate) fn count(&mut self, faults: u64, tally: &Tally) {
+        self.done += faults;
+        self.tally.add(tally);
+        if !tally.broken.is_empty() {
+            self.report();
+            panic!("{}: after {} faults: {}", self.name, self.done, tally.broken.join("\n"));
+        }
+    }
+
+    /// Leaves the row.
+    pub(crate) fn finish(self) {
+        assert!(
+            self.done > 0 && self.tally.acknowledged > 0,
+            "{}: there was no load, or no fault",
+            self.name
+        );
+        self.report();
+    }
+
+    fn report(&self) {
+        let tally = &self.tally;
+        let counts = [
+            self.done,
+            tally.acknowledged,
+            tally.lost,
+            tally.doubled,
+            tally.invented,
+            tally.reordered,
+            tally.wrong_nulls,
+            tally.judged,
+            tally.in_doubt,
+            self.begun.elapsed().as_secs(),
+        ];
+        let counts = counts.map(|count| count.to_string()).join(" | ");
+        leave(&format!("| {} | {counts} | {} |", self.name, commit()));
+    }
+}

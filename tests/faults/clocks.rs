@@ -1,0 +1,160 @@
+//! Clocks that jump by an hour, forth and back: the middleware's and the database's.
+//!
+//! libfaketime stands between a program and the wall clock of its machine; the file that it reads says how wrong that
+//! is. The monotonic clock stays as it is, as on a real machine. Without libfaketime these tests say so and are skipped.
+//!
+//! The embedded store counts on the monotonic clock while it runs, and so does the middleware over PostgreSQL, whose
+//! time is the database's: there is nothing that a jump may change. When the database's own clock jumps, leases end
+//! early or late by the hour and keys are forgotten early, which no program can tell from an hour that passed; nothing
+//! may be lost, doubled or out of order for that.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+
+use crate::campaign::Campaign;
+use crate::client::{Answer, Client};
+use crate::crew::rounds;
+use crate::postgres::{self, Postgres};
+use crate::support::Server;
+use crate::tier::Tier;
+
+/// A lease, and when it must have ended whatever the clock does: 200 ms late, and what a busy machine adds.
+const LEASE_MS: &str = "300";
+const ENDED: Duration = Duration::from_secs(180);
+
+/// The wall clock of some processes.
+struct WallClock {
+    library: PathBuf,
+    home: tempfile::TempDir,
+}
+
+impl WallClock {
+    /// A right one; `None` where libfaketime is not installed.
+    fn new() -> Option<Self> {
+        let places = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+        let library = places.map(|place| place.path().join("faketime/libfaketimeMT.so.1"));
+        let Some(library) = library.into_iter().find(|library| library.is_file()) else {
+            println!("skipped: no libfaketime; install it with: apt-get install libfaketime");
+            return None;
+        };
+        let clock = Self { library, home: tempfile::tempdir_in("/tmp").expect("a temporary directory") };
+        clock.set("+0");
+        open_to_all(clock.home.path());
+        Some(clock)
+    }
+
+    /// What processes need in their environment to read it.
+    fn environment(&self) -> Vec<(String, String)> {
+        let path = |path: &Path| path.display().to_string();
+        let pairs = [
+            ("LD_PRELOAD", path(&self.library)),
+            ("FAKETIME_TIMESTAMP_FILE", path(&self.file())),
+            ("FAKETIME_NO_CACHE", "1".to_owned()),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+            ("NO_FAKE_STAT", "1".to_owned()),
+        ];
+        pairs.map(|(name, value)| (name.to_owned(), value)).to_vec()
+    }
+
+    /// Sets it so many seconds ahead (`+3600`) or back (`-3600`), for everybody at once.
+    fn set(&self, offset: &str) {
+        let new = self.home.path().join("new");
+        fs::write(&new, offset).and_then(|()| fs::rename(&new, self.file())).expect("a file");
+    }
+
+    /// A jump, time in which something may go wrong, and the jump back.
+    fn jump(&self, dice: &mut Rng, meanwhile: impl FnOnce()) {
+        self.set(if dice.bool() { "+3600" } else { "-3600" });
+        sleep(Duration::from_millis(dice.u64(50..300)));
+        meanwhile();
+        self.set("+0");
+    }
+
+    fn file(&self) -> PathBuf {
+        self.home.path().join("clock")
+    }
+}
+
+#[test]
+fn clocks_of_middlewares_over_the_embedded_store_jump() {
+    let Some(clock) = WallClock::new() else { return };
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = format!("embedded:{}", dir.path().display());
+    let tier = Tier::start_with(&store, 1, &clock.environment());
+    let mut campaign = Campaign::new("middleware's clock jumps by an hour, embedded store", 6);
+    rounds(&mut campaign, 5, &tier.setting, |dice| clock.jump(dice, || a_lease_ends(tier.server(0))));
+    campaign.finish();
+}
+
+#[test]
+fn clocks_of_middlewares_over_postgresql_jump() {
+    let Some(clock) = WallClock::new() else { return };
+    let postgres = postgres::shared();
+    let tier = Tier::start_with(&postgres.url(&postgres.create_database()), 1, &clock.environment());
+    let mut campaign = Campaign::new("middleware's clock jumps by an hour, PostgreSQL", 6);
+    rounds(&mut campaign, 5, &tier.setting, |dice| clock.jump(dice, || a_lease_ends(tier.server(0))));
+    campaign.finish();
+}
+
+#[test]
+fn clocks_of_databases_jump() {
+    let Some(clock) = WallClock::new() else { return };
+    let mut postgres = Postgres::start(&[]);
+    let database = postgres.create_database();
+    postgres.restart_with(clock.environment());
+    let tier = Tier::start(&postgres.url(&database), 2).without_leases();
+    let mut campaign = Campaign::new("database's clock jumps by an hour (no leases)", 6);
+    rounds(&mut campaign, 5, &tier.setting, |dice| clock.jump(dice, || a_lease_ends(tier.server(0))));
+    campaign.finish();
+}
+
+/// A store that was killed and is opened under a clock that is an hour wrong has everything, in its order.
+#[test]
+fn stores_opened_under_a_wrong_clock_are_whole() {
+    let Some(clock) = WallClock::new() else { return };
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = format!("embedded:{}", dir.path().display());
+    let mut last = 0;
+    let mut tier = Tier::start_with(&store, 1, &clock.environment());
+    ask(tier.server(0), &["QCREATE", "q"]);
+    for offset in ["-3600", "+3600", "+0", "+3600", "-3600", "+0"] {
+        let sent = ask(tier.server(0), &["SEND", "q", offset]).integer().expect("an id");
+        assert!(sent > last, "an id after {last}: {sent}");
+        last = sent;
+        tier.kill(0);
+        clock.set(offset);
+        tier.start_again(0);
+        a_lease_ends(tier.server(0));
+    }
+    let bodies: Vec<Answer> = (0..6).map(|_| ask(tier.server(0), &["POP", "QUEUE", "q"])).collect();
+    let bodies: Vec<&str> = bodies.iter().filter_map(Answer::body).collect();
+    assert_eq!(bodies, ["-3600", "+3600", "+0", "+3600", "-3600", "+0"]);
+    assert_eq!(ask(tier.server(0), &["POP", "QUEUE", "q"]), Answer::Null);
+}
+
+/// Leases a message of its own, and waits until it is back.
+fn a_lease_ends(server: &Server) {
+    ask(server, &["QCREATE", "leases"]);
+    ask(server, &["SEND", "leases", "x"]);
+    let leased = ask(server, &["POP", "QUEUE", "leases", "LEASE", LEASE_MS]);
+    assert_eq!(leased.body(), Some("x"), "{leased:?}");
+    let start = Instant::now();
+    while ask(server, &["POP", "QUEUE", "leases"]) == Answer::Null {
+        assert!(start.elapsed() < ENDED, "a lease of {LEASE_MS} ms does not end");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+fn ask(server: &Server, words: &[&str]) -> Answer {
+    Client::connect(server.addr()).expect("it runs").ask(words).expect("it runs")
+}
+
+/// PostgreSQL runs as another user, who must be able to read the time.
+fn open_to_all(dir: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).expect("a directory of ours");
+}

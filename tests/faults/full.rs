@@ -1,0 +1,87 @@
+//! Full disks: what is refused did not happen, what can be taken is given, and with room the service returns by itself.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::campaign::Campaign;
+use crate::client::{Answer, Client};
+use crate::crew::rounds;
+use crate::disk::Disk;
+use crate::postgres::Postgres;
+use crate::support::Server;
+use crate::tier::Tier;
+
+/// How long it may take until a full disk is noticed, or the room that came back.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+#[test]
+fn disks_filled_below_the_embedded_store() {
+    let Some(disk) = Disk::of_mib(192) else { return };
+    let mut tier = Tier::start(&format!("embedded:{}", disk.path().join("store").display()), 1);
+    let setting = tier.setting.clone();
+    let mut campaign = Campaign::new("disk full, embedded store", 2);
+    rounds(&mut campaign, 2, &setting, |dice| {
+        disk.fill(dice.u64(..100_000));
+        fill(tier.server(0));
+        // What is there can be taken.
+        let popped = ask(tier.server(0), &["POP", "QUEUE", "filling"]);
+        assert!(popped.body().is_some(), "{popped:?}");
+        if dice.bool() {
+            tier.kill(0);
+            tier.start_again(0);
+        }
+        disk.give_room();
+        empty(tier.server(0));
+    });
+    campaign.finish();
+}
+
+#[test]
+fn disks_filled_below_postgresql() {
+    let Some(disk) = Disk::of_mib(384) else { return };
+    let mut postgres = Postgres::start_below(disk.path(), &["max_wal_size=64MB"]);
+    let tier = Tier::start(&postgres.url(&postgres.create_database()), 1);
+    let mut campaign = Campaign::new("disk full, PostgreSQL", 1);
+    rounds(&mut campaign, 2, &tier.setting, |_| {
+        disk.fill(0);
+        fill(tier.server(0));
+        disk.give_room();
+        // Without room for its log PostgreSQL stops, and its operator starts it again.
+        if postgres.has_ended() {
+            postgres.start_again();
+        }
+        tier.wait_until_back();
+        empty(tier.server(0));
+    });
+    campaign.finish();
+}
+
+/// Sends until that is refused, many at once and then one by one.
+fn fill(server: &Server) {
+    ask(server, &["QCREATE", "filling"]);
+    let body = "x".repeat(60_000);
+    let many = [&["SENDMANY", "filling"][..], &[body.as_str(); 16]].concat();
+    let start = Instant::now();
+    for words in [&many[..], &["SEND", "filling", &body]] {
+        while !matches!(ask(server, words), Answer::Error(_)) {
+            assert!(start.elapsed() < PATIENCE, "the disk does not fill");
+        }
+    }
+}
+
+/// Takes out what `fill` sent, and waits until as much can be sent again.
+fn empty(server: &Server) {
+    let start = Instant::now();
+    let insist = |words: &[&str]| {
+        while ask(server, words).integer().is_none() {
+            assert!(start.elapsed() < PATIENCE, "there is room again, and {words:?} is refused");
+            sleep(Duration::from_millis(10));
+        }
+    };
+    insist(&["QPURGE", "filling"]);
+    insist(&["SEND", "filling", "x"]);
+}
+
+fn ask(server: &Server, words: &[&str]) -> Answer {
+    Client::connect(server.addr()).expect("it runs").ask(words).expect("it runs")
+}

@@ -1,0 +1,52 @@
+//! Syncs that fail while the file system goes on: the page cache may lie then, so the store acknowledges nothing more
+//! until it is opened again. It stays readable.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::campaign::Campaign;
+use crate::client::{Answer, Client};
+use crate::crew::rounds;
+use crate::disk::Disk;
+use crate::support::Server;
+use crate::tier::Tier;
+
+/// How long it may take until a sync has failed.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+#[test]
+fn syncs_failed_below_the_embedded_store() {
+    let Some(below) = Disk::of_mib(512) else { return };
+    let Some(disk) = Disk::upon(&below, 256) else { return };
+    let mut tier =
+        Tier::start(&format!("embedded:{}", disk.path().join("store").display()), 1).without_limbo();
+    Client::connect(tier.server(0).addr()).expect("it runs").ask(&["QCREATE", "probe"]).expect("it runs");
+    let setting = tier.setting.clone();
+    let mut campaign = Campaign::new("fdatasync fails (EIO), embedded store", 2);
+    rounds(&mut campaign, 2, &setting, |_| {
+        below.cut_power();
+        refuses_changes_and_can_be_read(tier.server(0));
+        tier.kill(0);
+        disk.unmount();
+        below.restart();
+        disk.mount().expect("a disk that was there before");
+        tier.start_again(0);
+    });
+    campaign.finish();
+}
+
+fn refuses_changes_and_can_be_read(server: &Server) {
+    let mut client = Client::connect(server.addr()).expect("it runs");
+    let mut send = || client.ask(&["SEND", "probe", "x"]).expect("it runs");
+    let start = Instant::now();
+    while !send().is_error("STORE") {
+        assert!(start.elapsed() < PATIENCE, "no sync fails:\n{}", server.log());
+        sleep(Duration::from_millis(5));
+    }
+    for _ in 0..10 {
+        let answer = send();
+        assert!(answer.is_error("STORE"), "after a failed sync: {answer:?}");
+    }
+    let peeked = client.ask(&["QINFO", "probe"]).expect("it runs");
+    assert!(!matches!(peeked, Answer::Error(_)), "{peeked:?}");
+}
