@@ -1,5 +1,7 @@
 //! Servers that share the keys: each key lives where clients of its placement expect it, and stays there.
 
+use std::io::Write;
+
 use crate::client::{Client, router};
 use crate::memcached::Memcached;
 
@@ -56,4 +58,29 @@ fn keys_of_a_server_that_is_gone_stay_where_they_are() {
     let moved = Client::to(servers[1].addr).stat("", "curr_items") as usize;
     assert_eq!(refused + moved, 40, "no key moved to the other server");
     assert!(refused > 5 && moved > 5);
+}
+
+#[test]
+fn an_answer_waits_for_one_asked_together_with_it_but_not_for_a_frozen_server() {
+    let servers = Memcached::several::<2>();
+    let names: Vec<String> = servers.iter().map(Memcached::name).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let server = router(&names, &["--writes", "owner", "--server-timeout", "1m"]);
+    let mut client = Client::to(server.addr());
+    let items = || Client::to(servers[1].addr).stat("", "curr_items");
+    let mut key_of = |its: u64| {
+        let lands = |key: &usize| {
+            let before = items();
+            assert_eq!(client.ask(&format!("set key{key} 0 0 1\r\nx\r\n")), "STORED\r\n");
+            items() - before == its
+        };
+        (its as usize..100).step_by(2).find(lands).expect("each server has some keys")
+    };
+    let (here, frozen) = (key_of(0), key_of(1));
+    servers[1].signal("STOP");
+    let asked = format!("get key{here}\r\nget key{frozen}\r\n");
+    client.0.write_all(asked.as_bytes()).expect("the router listens");
+    assert_eq!(client.read_until(b"END\r\n"), format!("VALUE key{here} 0 1\r\nx\r\n").as_bytes());
+    servers[1].signal("CONT");
+    assert_eq!(client.read_until(b"END\r\n"), format!("VALUE key{frozen} 0 1\r\nx\r\n").as_bytes());
 }

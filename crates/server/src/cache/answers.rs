@@ -16,6 +16,8 @@ struct Client {
     /// Its number, which is never used twice.
     number: u64,
     line: VecDeque<u32>,
+    /// So many of those in line were taken together, and their answers leave together.
+    burst: usize,
     output: Vec<u8>,
     held: usize,
     keys: usize,
@@ -111,8 +113,23 @@ impl Answers {
         self.touch(slot);
         let client = &mut self.clients[slot];
         client.line.pop_front();
+        client.burst = client.burst.saturating_sub(1);
         client.keys -= keys;
         client.line.front().copied()
+    }
+
+    /// What is in line now was taken together, unless others before it are not answered yet.
+    pub fn close_burst(&mut self, slot: usize) {
+        let client = &mut self.clients[slot];
+        if client.burst == 0 {
+            client.burst = client.line.len();
+        }
+    }
+
+    /// Whether more of what was taken together is to be answered.
+    #[must_use]
+    pub fn is_amid_burst(&self, slot: usize) -> bool {
+        self.clients[slot].burst > 0
     }
 
     /// So many bytes more are held for a client, wherever they are.

@@ -1,6 +1,7 @@
 //! One client of the cache tier: its peer, and how far it is with what it says. Its answers stand in the thread's
 //! [`super::answers::Answers`], where the router writes them.
 
+use super::router::Finished;
 use crate::front::peer::Peer;
 
 /// One client.
@@ -12,11 +13,15 @@ pub struct Client {
     pub(super) swallow: usize,
     /// Bytes of the output that are written.
     pub(super) written: usize,
+    /// Since when its answers wait for more of them, see [`super::cork`].
+    pub(super) held_since_ns: Option<u64>,
+    /// What those answer, to be counted when they leave.
+    pub(super) held: Vec<Finished>,
 }
 
 impl Client {
     pub(super) fn new(peer: Peer) -> Self {
-        Self { peer, later: false, swallow: 0, written: 0 }
+        Self { peer, later: false, swallow: 0, written: 0, held_since_ns: None, held: Vec::new() }
     }
 }
 

@@ -59,6 +59,7 @@ pub mod hall; // what its threads share
 pub mod tier; // between reading and writing, on each network thread
 
 mod client;
+mod cork;
 
 pub mod engine; // what takes requests: one of the next two
 

@@ -14,11 +14,12 @@ use posthaste_measure::{Noted, Recorder};
 use posthaste_wire::memcached::decode::{Decoded, decode};
 
 use super::client::Client;
+use super::cork::{Cork, WAITING_BYTES_MAX};
 use super::engine::{Asker, Engine};
 use super::hall::{Card, Hall, Mail};
 use super::kind;
 use super::limits::OUTPUT_BYTES_MAX;
-use super::router::Asked;
+use super::router::{Asked, Finished};
 use crate::front::connections::Connections;
 use crate::front::gate::Refused;
 use crate::front::peer::{Life, Peer};
@@ -33,6 +34,7 @@ pub struct CacheTier<E> {
     recorder: Recorder,
     /// Clients whose request could not be taken.
     later: Vec<usize>,
+    cork: Cork,
 }
 
 impl<E: Engine> Tier for CacheTier<E> {
@@ -48,11 +50,14 @@ impl<E: Engine> Tier for CacheTier<E> {
         Client::new(peer)
     }
 
-    fn leave(&mut self, slot: usize, _: &Client) {
+    fn leave(&mut self, slot: usize, client: &Client) {
         self.engine.leave(slot);
+        let held = client.held.iter().map(|done| Finished { slot: None, ..*done });
+        self.engine.finished().extend(held);
     }
 
     fn begin(&mut self, now_ns: u64) {
+        self.cork.begin(now_ns);
         self.engine.begin(now_ns);
     }
 
@@ -99,6 +104,7 @@ impl<E: Engine> Tier for CacheTier<E> {
             }
             client.peer.requests += 1;
         }
+        self.engine.answers_mut().close_burst(slot);
         at
     }
 
@@ -108,6 +114,9 @@ impl<E: Engine> Tier for CacheTier<E> {
         self.engine.receive(registry, buffer);
         self.ask_again(connections);
         self.engine.send(connections.lend().0);
+        for slot in self.cork.due(connections) {
+            self.engine.answers_mut().touch(slot);
+        }
     }
 
     fn touched(&mut self) -> &mut Slots {
@@ -115,7 +124,12 @@ impl<E: Engine> Tier for CacheTier<E> {
     }
 
     fn write(&mut self, slot: usize, client: &mut Client) {
+        if self.may_wait(slot, client) && self.cork.hold(slot, client) {
+            return;
+        }
+        self.cork.release(client, self.engine.finished());
         let answers = self.engine.answers_mut();
+        answers.close_burst(slot);
         let output = answers.unwritten(slot);
         let written = client.peer.write(&output[client.written..]);
         client.written += written;
@@ -140,7 +154,7 @@ impl<E: Engine> Tier for CacheTier<E> {
     }
 
     fn patience(&self) -> Option<Duration> {
-        self.engine.patience()
+        self.engine.patience().into_iter().chain(self.cork.patience()).min()
     }
 
     fn is_idle(&self) -> bool {
@@ -152,7 +166,15 @@ impl<E: Engine> CacheTier<E> {
     /// With this engine.
     #[must_use]
     pub fn new(hall: Arc<Hall>, engine: E) -> Self {
-        Self { recorder: hall.meter.recorder(), hall, engine, later: Vec::new() }
+        Self { recorder: hall.meter.recorder(), hall, engine, later: Vec::new(), cork: Cork::default() }
+    }
+
+    /// Whether there are answers for a client that may wait for more of them.
+    fn may_wait(&self, slot: usize, client: &Client) -> bool {
+        let answers = self.engine.answers();
+        let bytes = answers.unwritten(slot).len();
+        let is_new = client.written == 0 && client.peer.life == Life::Open;
+        answers.is_amid_burst(slot) && is_new && bytes > 0 && bytes < WAITING_BYTES_MAX
     }
 
     /// Hands on the request at the beginning of `input`; how many bytes it took. None: it has to wait.
@@ -244,12 +266,17 @@ impl<E: Engine> CacheTier<E> {
     }
 
     /// Counts everything whose answer was handed to the network in this turn.
-    fn count(&mut self, connections: &Connections<Self>) {
+    fn count(&mut self, connections: &mut Connections<Self>) {
         if self.engine.finished().is_empty() {
             return;
         }
         let replied = self.hall.clock.stamp();
         for mut done in self.engine.finished().drain(..) {
+            let mut client = done.slot.and_then(|slot| connections.get_mut(slot));
+            if let Some(client) = client.as_mut().filter(|client| client.held_since_ns.is_some()) {
+                self.cork.hold_count(client, done);
+                continue;
+            }
             done.stamps.replied = replied;
             let noted = Noted {
                 client: done.client,
@@ -259,7 +286,7 @@ impl<E: Engine> CacheTier<E> {
                 ..Noted::new(done.kind, done.ending, done.stamps)
             };
             if let Some(slow) = &self.hall.slow {
-                tell_slow(slow, done.slot.and_then(|slot| connections.get(slot)), &noted);
+                tell_slow(slow, client.as_deref(), &noted);
             }
             self.recorder.note(noted);
         }

@@ -4,6 +4,7 @@
 //! waited for. A server answers in order, so that line is all that is needed to know whose a reply is.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use super::{Router, follow};
@@ -16,6 +17,8 @@ pub(super) enum Shape {
     Line,
     /// Values and END.
     Values,
+    /// A value or nothing: the next key was asked for in the same command, see `joined.rs`.
+    Joined,
     /// A line, or a value.
     Meta,
     /// The same or nothing, and MN: a quiet command has an `mn` sent after it.
@@ -38,6 +41,8 @@ pub(super) const ASIDE: u16 = u16::MAX;
 #[derive(Default)]
 pub(super) struct Lane {
     pub(super) output: Vec<u8>,
+    /// Where the `get` stands in it that was written last.
+    pub(super) last_get: Range<usize>,
     pub(super) expected: VecDeque<Expected>,
     /// This thread is counted among the server's users.
     pub(super) used: bool,
@@ -52,7 +57,8 @@ impl Router {
 
     /// So many bytes were sent to a server.
     pub fn sent(&mut self, server: usize, bytes: usize) {
-        let output = &mut self.lanes[server].output;
+        let Lane { output, last_get, .. } = &mut self.lanes[server];
+        *last_get = 0..0;
         if bytes == output.len() {
             output.clear();
             output.shrink_to(limits::READ_BYTES);

@@ -16,6 +16,7 @@
 //! | `prefix.rs`, `expiry.rs` | what is changed of a request that goes there |
 //! | `follow.rs` | what replicas are told after one of them has decided |
 //! | `lane.rs` | the way to one server: what is to be sent, which replies are to come |
+//! | `joined.rs` | gets of several requests in one command |
 //! | `replies.rs` | what comes back |
 //! | `agree.rs` | when several servers have said enough for an answer |
 //! | `lookup.rs` | what one server missed and another may have |
@@ -28,6 +29,7 @@ mod agree;
 mod exchange;
 mod expiry;
 mod follow;
+mod joined;
 mod lane;
 mod lookup;
 mod losses;

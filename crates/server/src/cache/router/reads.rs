@@ -214,7 +214,14 @@ impl Router {
         }
         let strip = self.tables[usize::from(exchange.table)].table.routes[usize::from(target.route)].strip;
         let places = exchange.gather.keys(share);
+        let is_one = request.verb == Verb::Get && places.len() == 1 && most.is_none();
+        if is_one && self.join_get(id, server, share) {
+            return;
+        }
+        let exchange = &self.exchanges[id as usize];
+        let places = exchange.gather.keys(share);
         let output = &mut self.lanes[server].output;
+        let start = output.len();
         if places.len() == exchange.keys.len() && strip == 0 && most.is_none() {
             output.extend_from_slice(request.line.of(&exchange.bytes));
         } else {
@@ -231,6 +238,9 @@ impl Router {
             }
         }
         output.extend_from_slice(b"\r\n");
+        if is_one {
+            self.lanes[server].last_get = start..self.lanes[server].output.len();
+        }
         self.servers[server].counts.keys.fetch_add(places.len() as u64, Ordering::Relaxed);
         self.expect(id, server, share, Shape::Values);
         if matches!(request.verb, Verb::Gat | Verb::Gats)

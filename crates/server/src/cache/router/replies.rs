@@ -49,7 +49,7 @@ impl Router {
     }
 
     fn take_piece(&mut self, server: usize, piece: Piece, bytes: &[u8]) -> Result<(), Broken> {
-        let expected = *self.lanes[server].expected.front().ok_or(Broken)?;
+        let expected = self.next_expected(server, piece, bytes)?;
         self.exchanges[expected.exchange as usize].note_read(self.reads);
         let is_value = matches!(piece, Piece::Value { .. });
         let is_aside = expected.part == ASIDE;
@@ -57,6 +57,12 @@ impl Router {
             // Nobody reads it.
             (Shape::Values, Piece::Value { .. }) if is_aside => false,
             (Shape::Values, _) if is_aside && (bytes == b"END\r\n" || reply::is_error(bytes)) => true,
+            (Shape::Joined, Piece::Value { key, .. }) => {
+                self.take_value(expected, key.of(bytes), bytes)?;
+                self.end_share(expected.exchange, expected.part);
+                true
+            }
+            (Shape::Joined, _) => return Err(Broken),
             (Shape::Values, Piece::Value { key, .. }) => {
                 self.take_value(expected, key.of(bytes), bytes)?;
                 false
@@ -87,11 +93,16 @@ impl Router {
             }
         };
         if is_whole {
-            self.lanes[server].expected.pop_front();
-            self.servers[server].counts.latency.note(self.now.saturating_sub(expected.since));
-            self.settle(expected.exchange);
+            self.complete(server, expected);
         }
         Ok(())
+    }
+
+    /// The first reply to come from a server has come.
+    pub(super) fn complete(&mut self, server: usize, expected: Expected) {
+        self.lanes[server].expected.pop_front();
+        self.servers[server].counts.latency.note(self.now.saturating_sub(expected.since));
+        self.settle(expected.exchange);
     }
 
     /// One reply fewer is to come.

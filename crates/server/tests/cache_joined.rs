@@ -1,0 +1,142 @@
+//! Gets that wait to be sent to the same server go there as one command, and each client has its own answer.
+
+use std::sync::Arc;
+
+use posthaste_server::cache::fleet::Fleet;
+use posthaste_server::cache::layout::{Layout, Seat};
+use posthaste_server::cache::router::{Asked, Router};
+use posthaste_server::cache::rules::Rules;
+use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
+
+const LIMITS: Limits = Limits { value_bytes: 1000, line_bytes: 100_000 };
+
+/// A router before one server, and so many clients.
+fn router(clients: usize) -> Router {
+    let layout = Layout::of_one_pool(vec![Seat::of("10.0.0.1:11211")], Rules::default());
+    let mut router = Router::new(Arc::new(Fleet::new(&layout, false).expect("addresses")), 0);
+    (0..clients).for_each(|client| router.enter(client, client as u64));
+    router
+}
+
+fn ask(router: &mut Router, client: usize, text: &str) {
+    let Decoded::Request(request, end) = decode(text.as_bytes(), &LIMITS) else { panic!("{text:?}") };
+    assert_eq!(router.ask(client, &request, &text.as_bytes()[..end], 1), Asked::Taken);
+}
+
+/// What is to be sent, and it is.
+fn sent(router: &mut Router) -> String {
+    let text = String::from_utf8(router.unsent(0).to_vec()).unwrap();
+    router.sent(0, text.len());
+    text
+}
+
+/// What a client has got since it was asked last.
+fn answer(router: &mut Router, client: usize) -> String {
+    let text = String::from_utf8(router.answers.unwritten(client).to_vec()).unwrap();
+    router.answers.written(client, text.len());
+    router.answers.keep_output(client);
+    text
+}
+
+fn value(key: &str) -> String {
+    format!("VALUE {key} 0 1\r\nx\r\n")
+}
+
+fn hit(key: &str) -> String {
+    value(key) + "END\r\n"
+}
+
+#[test]
+fn gets_of_several_clients_are_one_command_and_each_has_its_answer() {
+    let said = value("b") + &value("d") + "END\r\n";
+    // However it is cut.
+    for cut in 0..said.len() {
+        let mut router = router(5);
+        ["a", "b", "c", "d", "e"].iter().enumerate().for_each(|(client, key)| {
+            ask(&mut router, client, &format!("get {key}\r\n"));
+        });
+        assert_eq!(sent(&mut router), "get a b c d e\r\n");
+        let used = router.feed(0, &said.as_bytes()[..cut]).unwrap();
+        router.feed(0, &said.as_bytes()[used..]).unwrap();
+        let answers: Vec<String> = (0..5).map(|client| answer(&mut router, client)).collect();
+        assert_eq!(
+            answers,
+            ["END\r\n".to_owned(), hit("b"), "END\r\n".to_owned(), hit("d"), "END\r\n".to_owned()]
+        );
+        assert_eq!((router.expected(0), router.answers.held()), (0, 0));
+    }
+}
+
+#[test]
+fn an_answer_does_not_wait_for_those_behind_it_in_the_command() {
+    let mut router = router(2);
+    ask(&mut router, 0, "get a\r\n");
+    ask(&mut router, 1, "get b\r\n");
+    sent(&mut router);
+    router.feed(0, value("a").as_bytes()).unwrap();
+    assert_eq!((answer(&mut router, 0), answer(&mut router, 1)), (hit("a"), String::new()));
+    router.feed(0, b"END\r\n").unwrap();
+    assert_eq!(answer(&mut router, 1), "END\r\n");
+}
+
+#[test]
+fn one_key_is_asked_for_twice_by_two_commands() {
+    let mut router = router(3);
+    (0..3).for_each(|client| ask(&mut router, client, ["get a\r\n", "get a\r\n", "get b\r\n"][client]));
+    assert_eq!(sent(&mut router), "get a\r\nget a b\r\n");
+    router.feed(0, b"END\r\n").unwrap();
+    router.feed(0, (value("a") + "END\r\n").as_bytes()).unwrap();
+    let answers: Vec<String> = (0..3).map(|client| answer(&mut router, client)).collect();
+    assert_eq!(answers, ["END\r\n".to_owned(), hit("a"), "END\r\n".to_owned()]);
+}
+
+#[test]
+fn only_gets_that_stand_together_and_wait_are_joined() {
+    let mut router = router(1);
+    for text in ["get a\r\n", "set b 0 0 1\r\nx\r\n", "get b\r\n", "gets c\r\n", "get d\r\n", "get e f\r\n"] {
+        ask(&mut router, 0, text);
+    }
+    let commands = "get a\r\nset b 0 0 1\r\nx\r\nget b\r\ngets c\r\nget d\r\nget e f\r\n";
+    assert_eq!(sent(&mut router), commands);
+    ask(&mut router, 0, "get g\r\n");
+    assert_eq!(sent(&mut router), "get g\r\n", "what is sent takes nothing along");
+    ask(&mut router, 0, "get h\r\n");
+    router.sent(0, 1);
+    ask(&mut router, 0, "get i\r\n");
+    assert_eq!(sent(&mut router), "et h\r\nget i\r\n", "nor does what is sent in part");
+}
+
+#[test]
+fn a_line_is_no_longer_than_any_server_takes() {
+    let mut router = router(1);
+    let keys: Vec<String> = (0..20).map(|number| format!("{number:0>100}")).collect();
+    keys.iter().for_each(|key| ask(&mut router, 0, &format!("get {key}\r\n")));
+    let text = sent(&mut router);
+    assert!(text.lines().count() > 1 && text.lines().all(|line| line.len() < 1024), "{text}");
+    let asked: Vec<&str> = text.lines().flat_map(|line| line.split(' ').skip(1)).collect();
+    assert_eq!(asked, keys);
+}
+
+#[test]
+fn an_error_is_the_answer_to_all_that_are_not_answered_yet() {
+    let mut router = router(3);
+    ["a", "b", "c"].iter().enumerate().for_each(|(client, key)| {
+        ask(&mut router, client, &format!("get {key}\r\n"));
+    });
+    sent(&mut router);
+    let error = "SERVER_ERROR out of memory writing get response\r\n";
+    router.feed(0, (value("a") + error).as_bytes()).unwrap();
+    let answers: Vec<String> = (0..3).map(|client| answer(&mut router, client)).collect();
+    assert_eq!(answers, [hit("a"), error.to_owned(), error.to_owned()]);
+}
+
+#[test]
+fn what_was_not_asked_breaks_the_connection() {
+    for said in [value("z"), "STORED\r\n".to_owned()] {
+        let mut router = router(2);
+        ask(&mut router, 0, "get a\r\n");
+        ask(&mut router, 1, "get b\r\n");
+        sent(&mut router);
+        assert!(router.feed(0, said.as_bytes()).is_err(), "{said}");
+    }
+}
