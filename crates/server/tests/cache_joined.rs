@@ -91,12 +91,28 @@ fn one_key_is_asked_for_twice_by_two_commands() {
 }
 
 #[test]
+fn gets_of_many_keys_are_joined_too_and_keep_their_keys_apart() {
+    let said = value("b") + &value("b") + &value("c") + "END\r\n" + &value("d") + "END\r\n";
+    for cut in 0..said.len() {
+        let mut router = router(4);
+        for (client, keys) in ["a b b", "c d", "d", "e f"].into_iter().enumerate() {
+            ask(&mut router, client, &format!("get {keys}\r\n"));
+        }
+        assert_eq!(sent(&mut router), "get a b b c d\r\nget d e f\r\n");
+        let used = router.feed(0, &said.as_bytes()[..cut]).unwrap();
+        router.feed(0, &said.as_bytes()[used..]).unwrap();
+        let answers: Vec<String> = (0..4).map(|client| answer(&mut router, client)).collect();
+        assert_eq!(answers, [value("b") + &hit("b"), hit("c"), hit("d"), "END\r\n".to_owned()]);
+    }
+}
+
+#[test]
 fn only_gets_that_stand_together_and_wait_are_joined() {
     let mut router = router(1);
-    for text in ["get a\r\n", "set b 0 0 1\r\nx\r\n", "get b\r\n", "gets c\r\n", "get d\r\n", "get e f\r\n"] {
+    for text in ["get a\r\n", "set b 0 0 1\r\nx\r\n", "get b\r\n", "gets c\r\n", "get d\r\n", "gat 5 e\r\n"] {
         ask(&mut router, 0, text);
     }
-    let commands = "get a\r\nset b 0 0 1\r\nx\r\nget b\r\ngets c\r\nget d\r\nget e f\r\n";
+    let commands = "get a\r\nset b 0 0 1\r\nx\r\nget b\r\ngets c\r\nget d\r\ngat 5 e\r\n";
     assert_eq!(sent(&mut router), commands);
     ask(&mut router, 0, "get g\r\n");
     assert_eq!(sent(&mut router), "get g\r\n", "what is sent takes nothing along");

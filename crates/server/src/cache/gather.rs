@@ -106,6 +106,13 @@ impl Gather {
         &self.shares[usize::from(share)].keys
     }
 
+    /// Those of them that are not settled.
+    #[must_use]
+    pub fn unsettled(&self, share: u16) -> &[u32] {
+        let part = &self.shares[usize::from(share)];
+        &part.keys[part.settled..]
+    }
+
     /// Values that came.
     #[must_use]
     pub fn hits(&self) -> u32 {

@@ -23,7 +23,7 @@ pub const VALUE_BYTES_UNKNOWN: usize = 64 * 1024;
 /// under way of a client that stopped reading may be large; it is rarely this large.
 pub const OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Longest command into which gets of single keys are joined. Some servers take no longer line than 2 KiB at once.
+/// Longest command into which gets are joined. Some servers take no longer line than 2 KiB at once.
 pub const JOINED_BYTES_MAX: usize = 1024;
 
 /// Unsent bytes for a server above which requests for it are not taken: its clients wait, unread.

@@ -1,13 +1,11 @@
 //! Gets of several requests in one command.
 //!
-//! memcached writes the answer to each `get` by itself, but that to a `get` of many keys at once. So a `get` of one key that
-//! stands unsent at the end of a lane takes the keys of those behind it along: both sides read and write once for all of
-//! them. Nothing overtakes anything, and nothing waits: keys are joined only while they wait to be sent anyway.
+//! memcached writes the answer to each `get` by itself, but that to a `get` of many keys at once. So a `get` that stands
+//! unsent at the end of a lane takes the keys of those behind it along: both sides read and write once for all of them.
+//! Nothing overtakes anything, and nothing waits: keys are joined only while they wait to be sent anyway.
 //!
 //! The server answers hits only, in the order of the keys, so a value for one key tells that those before it are missed.
-//! No key stands twice in a command, for then a single value would not say whose it is.
-
-use std::sync::atomic::Ordering;
+//! No two requests ask for the same key in one command, for then a single value would not say whose it is.
 
 use posthaste_wire::memcached::reply::{self, Piece};
 
@@ -17,33 +15,37 @@ use super::replies::Broken;
 use crate::cache::limits::JOINED_BYTES_MAX;
 
 impl Router {
-    /// Has the key of a share of one be asked for by the `get` before it. False: there is none that could.
+    /// Has the keys of a share be asked for by the `get` before it. False: there is none that could.
     pub(super) fn join_get(&mut self, id: u32, server: usize, share: u16) -> bool {
-        let key = self.key_of(id, share);
         let lane = &self.lanes[server];
         let get = lane.last_get.clone();
-        let is_last = get.end == lane.output.len() && !get.is_empty();
-        if !is_last || get.len() + 1 + key.len() > JOINED_BYTES_MAX {
+        let mut bytes = get.len();
+        if get.is_empty() || get.end != lane.output.len() {
             return false;
         }
-        let mut words = lane.output[get.clone()].trim_ascii_end().split(|byte| *byte == b' ');
-        if words.any(|word| word == key) {
-            return false;
+        for key in self.keys_of(id, share) {
+            bytes += 1 + key.len();
+            let mut words = lane.output[get.clone()].trim_ascii_end().split(|byte| *byte == b' ');
+            if bytes > JOINED_BYTES_MAX || words.any(|word| word == key) {
+                return false;
+            }
         }
         let mut output = std::mem::take(&mut self.lanes[server].output);
         output.truncate(get.end - b"\r\n".len());
-        [b" ", self.key_of(id, share), b"\r\n"].iter().for_each(|part| output.extend_from_slice(part));
+        for key in self.keys_of(id, share) {
+            output.push(b' ');
+            output.extend_from_slice(key);
+        }
+        output.extend_from_slice(b"\r\n");
         let lane = &mut self.lanes[server];
         (lane.last_get, lane.output) = (get.start..output.len(), output);
         if let Some(before) = lane.expected.back_mut() {
             before.shape = Shape::Joined;
         }
-        self.servers[server].counts.keys.fetch_add(1, Ordering::Relaxed);
-        self.expect(id, server, share, Shape::Values);
         true
     }
 
-    /// Whose reply a piece belongs to. Of joined gets those are done that it tells to be missed.
+    /// Whose reply a piece belongs to. Of joined gets those are done whose other keys it tells to be missed.
     ///
     /// # Errors
     /// Nobody waits for it.
@@ -55,10 +57,10 @@ impl Router {
     ) -> Result<Expected, Broken> {
         loop {
             let expected = *self.lanes[server].expected.front().ok_or(Broken)?;
+            self.exchanges[expected.exchange as usize].note_read(self.reads);
             if expected.shape != Shape::Joined || !self.tells_of_later(expected, piece, bytes) {
                 return Ok(expected);
             }
-            self.exchanges[expected.exchange as usize].note_read(self.reads);
             if reply::is_error(bytes) {
                 self.note_error(expected.exchange, server, bytes);
             }
@@ -69,18 +71,17 @@ impl Router {
 
     /// Whether a piece is not for this joined get but for one behind it, or for all of them.
     fn tells_of_later(&self, expected: Expected, piece: Piece, bytes: &[u8]) -> bool {
-        match piece {
-            Piece::Value { key, .. } => key.of(bytes) != self.key_of(expected.exchange, expected.part),
-            _ => bytes == b"END\r\n" || reply::is_error(bytes),
-        }
+        let Piece::Value { key, .. } = piece else { return bytes == b"END\r\n" || reply::is_error(bytes) };
+        let mut keys = self.keys_of(expected.exchange, expected.part);
+        keys.all(|asked| asked != key.of(bytes))
     }
 
-    /// The key of a share that has one, as its server knows it.
-    fn key_of(&self, id: u32, share: u16) -> &[u8] {
+    /// The keys of a share that are not settled, as its server knows them.
+    fn keys_of(&self, id: u32, share: u16) -> impl Iterator<Item = &[u8]> {
         let exchange = &self.exchanges[id as usize];
         let route = usize::from(exchange.shares[usize::from(share)].route);
         let strip = self.table_of(id).routes[route].strip;
-        let place = exchange.gather.keys(share).first().copied().unwrap_or_default();
-        &exchange.keys[place as usize].of(&exchange.bytes)[strip..]
+        let places = exchange.gather.unsettled(share).iter();
+        places.map(move |place| &exchange.keys[*place as usize].of(&exchange.bytes)[strip..])
     }
 }

@@ -17,7 +17,7 @@ pub(super) enum Shape {
     Line,
     /// Values and END.
     Values,
-    /// A value or nothing: the next key was asked for in the same command, see `joined.rs`.
+    /// Values: the next keys were asked for in the same command, see `joined.rs`.
     Joined,
     /// A line, or a value.
     Meta,

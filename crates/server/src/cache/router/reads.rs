@@ -204,24 +204,39 @@ impl Router {
 
     /// Sends a share of a get to its server.
     pub(super) fn send_share(&mut self, id: u32, share: u16) {
-        let most = self.most(self.exchanges[id as usize].shares[usize::from(share)].expiry_s);
-        let exchange = &mut self.exchanges[id as usize];
+        let exchange = &self.exchanges[id as usize];
         let Some(request) = exchange.request else { return };
         let target = exchange.shares[usize::from(share)];
         let server = usize::from(target.server);
         if !self.servers[server].health.is_live() {
             return self.fail_share(id, share, server);
         }
-        let strip = self.tables[usize::from(exchange.table)].table.routes[usize::from(target.route)].strip;
-        let places = exchange.gather.keys(share);
-        let is_one = request.verb == Verb::Get && places.len() == 1 && most.is_none();
-        if is_one && self.join_get(id, server, share) {
-            return;
+        let keys = exchange.gather.keys(share).len();
+        if request.verb != Verb::Get {
+            self.write_share(id, server, share, &request);
+        } else if !self.join_get(id, server, share) {
+            let start = self.lanes[server].output.len();
+            self.write_share(id, server, share, &request);
+            self.lanes[server].last_get = start..self.lanes[server].output.len();
         }
+        self.servers[server].counts.keys.fetch_add(keys as u64, Ordering::Relaxed);
+        self.expect(id, server, share, Shape::Values);
+        if matches!(request.verb, Verb::Gat | Verb::Gats)
+            && self.table_of(id).has_copies(usize::from(target.pool))
+            && !matches!(target.missed_by, Some(MissedBy::Replica(_)))
+        {
+            self.touch_others(id, share, server);
+        }
+    }
+
+    /// Writes the command of a share.
+    fn write_share(&mut self, id: u32, server: usize, share: u16, request: &Request) {
         let exchange = &self.exchanges[id as usize];
+        let target = exchange.shares[usize::from(share)];
+        let most = self.most(target.expiry_s);
+        let strip = self.table_of(id).routes[usize::from(target.route)].strip;
         let places = exchange.gather.keys(share);
         let output = &mut self.lanes[server].output;
-        let start = output.len();
         if places.len() == exchange.keys.len() && strip == 0 && most.is_none() {
             output.extend_from_slice(request.line.of(&exchange.bytes));
         } else {
@@ -238,17 +253,6 @@ impl Router {
             }
         }
         output.extend_from_slice(b"\r\n");
-        if is_one {
-            self.lanes[server].last_get = start..self.lanes[server].output.len();
-        }
-        self.servers[server].counts.keys.fetch_add(places.len() as u64, Ordering::Relaxed);
-        self.expect(id, server, share, Shape::Values);
-        if matches!(request.verb, Verb::Gat | Verb::Gats)
-            && self.table_of(id).has_copies(usize::from(target.pool))
-            && !matches!(target.missed_by, Some(MissedBy::Replica(_)))
-        {
-            self.touch_others(id, share, server);
-        }
     }
 
     /// A gat moves the expiry on the server that answers; the other copies must hear of it.

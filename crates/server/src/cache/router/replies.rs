@@ -50,7 +50,6 @@ impl Router {
 
     fn take_piece(&mut self, server: usize, piece: Piece, bytes: &[u8]) -> Result<(), Broken> {
         let expected = self.next_expected(server, piece, bytes)?;
-        self.exchanges[expected.exchange as usize].note_read(self.reads);
         let is_value = matches!(piece, Piece::Value { .. });
         let is_aside = expected.part == ASIDE;
         let is_whole = match (expected.shape, piece) {
@@ -59,8 +58,11 @@ impl Router {
             (Shape::Values, _) if is_aside && (bytes == b"END\r\n" || reply::is_error(bytes)) => true,
             (Shape::Joined, Piece::Value { key, .. }) => {
                 self.take_value(expected, key.of(bytes), bytes)?;
-                self.end_share(expected.exchange, expected.part);
-                true
+                let is_whole = self.exchange(expected.exchange).gather.unsettled(expected.part).is_empty();
+                if is_whole {
+                    self.end_share(expected.exchange, expected.part);
+                }
+                is_whole
             }
             (Shape::Joined, _) => return Err(Broken),
             (Shape::Values, Piece::Value { key, .. }) => {
