@@ -4,9 +4,9 @@
 //! waited for. A server answers in order, so that line is all that is needed to know whose a reply is.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::atomic::Ordering;
 
+use super::joined::LastGet;
 use super::{Router, follow};
 use crate::cache::limits;
 
@@ -41,8 +41,7 @@ pub(super) const ASIDE: u16 = u16::MAX;
 #[derive(Default)]
 pub(super) struct Lane {
     pub(super) output: Vec<u8>,
-    /// Where the `get` stands in it that was written last.
-    pub(super) last_get: Range<usize>,
+    pub(super) last_get: LastGet,
     pub(super) expected: VecDeque<Expected>,
     /// This thread is counted among the server's users.
     pub(super) used: bool,
@@ -58,7 +57,7 @@ impl Router {
     /// So many bytes were sent to a server.
     pub fn sent(&mut self, server: usize, bytes: usize) {
         let Lane { output, last_get, .. } = &mut self.lanes[server];
-        *last_get = 0..0;
+        *last_get = LastGet::default();
         if bytes == output.len() {
             output.clear();
             output.shrink_to(limits::READ_BYTES);

@@ -217,7 +217,7 @@ impl Router {
         } else if !self.join_get(id, server, share) {
             let start = self.lanes[server].output.len();
             self.write_share(id, server, share, &request);
-            self.lanes[server].last_get = start..self.lanes[server].output.len();
+            self.note_get(id, server, share, start);
         }
         self.servers[server].counts.keys.fetch_add(keys as u64, Ordering::Relaxed);
         self.expect(id, server, share, Shape::Values);
