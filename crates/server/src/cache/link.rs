@@ -11,6 +11,7 @@ use super::backend::Backend;
 use super::limits;
 use super::router::Broken;
 use crate::front::accept::Socket;
+use crate::front::buffers::empty;
 
 /// A server has ended a connection, with a word or without one.
 pub(super) fn closed() -> io::Error {
@@ -126,8 +127,7 @@ impl Link {
     /// So many bytes of the input are done with.
     pub(super) fn used(&mut self, bytes: usize) {
         if bytes == self.input.len() {
-            self.input.clear();
-            self.input.shrink_to(limits::READ_BYTES);
+            empty(&mut self.input, limits::READ_BYTES);
         } else {
             self.input.drain(..bytes);
         }

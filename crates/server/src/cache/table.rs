@@ -103,6 +103,9 @@ impl Table {
     /// The route of a key that is asked for by this command.
     #[must_use]
     pub fn route(&self, verb: Verb, key: &[u8]) -> Option<usize> {
+        if let Some(only) = self.only_route() {
+            return Some(only);
+        }
         let after = self.routes.partition_point(|route| *route.prefix <= *key);
         let mut next = after.checked_sub(1);
         while let Some(place) = next {

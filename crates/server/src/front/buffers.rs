@@ -2,6 +2,16 @@
 
 use super::limits::{BUFFER_BYTES, BUFFER_BYTES_KEPT, BUFFERS_KEPT};
 
+/// Empties a buffer. Memory is given back only where it is far more than what was in it needed, so that a buffer filled
+/// alike again and again is not cut and grown each time.
+pub fn empty(buffer: &mut Vec<u8>, kept_bytes: usize) {
+    let enough = buffer.len().max(kept_bytes);
+    buffer.clear();
+    if buffer.capacity() / 4 > enough {
+        buffer.shrink_to(enough);
+    }
+}
+
 /// Some of them.
 #[derive(Default)]
 pub struct Buffers(Vec<Vec<u8>>);
@@ -20,5 +30,20 @@ impl Buffers {
             buffer.shrink_to(BUFFER_BYTES_KEPT);
             self.0.push(buffer);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::empty;
+
+    #[test]
+    fn memory_stays_while_it_is_used_and_goes_when_it_is_not() {
+        let mut buffer = vec![1; 1000];
+        empty(&mut buffer, 10);
+        assert!(buffer.is_empty() && buffer.capacity() >= 1000, "it was all needed");
+        buffer.extend([1; 100]);
+        empty(&mut buffer, 10);
+        assert!((100..1000).contains(&buffer.capacity()), "a tenth of it was needed: {}", buffer.capacity());
     }
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use super::joined::LastGet;
 use super::{Router, follow};
 use crate::cache::limits;
+use crate::front::buffers::empty;
 
 /// How the reply to a command looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +60,7 @@ impl Router {
         let Lane { output, last_get, .. } = &mut self.lanes[server];
         *last_get = LastGet::default();
         if bytes == output.len() {
-            output.clear();
-            output.shrink_to(limits::READ_BYTES);
+            empty(output, limits::READ_BYTES);
         } else {
             output.drain(..bytes);
         }
