@@ -28,22 +28,23 @@ impl Router {
     ) -> Asked {
         let table = self.table();
         let pool = table.routes[route].pool;
-        let (taker, decider, hash) = plain_key(request, input, |key| {
-            let taker = table.taker(pool, key, false, self.now);
-            (taker, table.decider(taker.pool, key).slot, hash(key))
-        });
+        let (taker, hash) =
+            plain_key(request, input, |key| (table.taker(pool, key, false, self.now), hash(key)));
+        let decider = || plain_key(request, input, |key| table.decider(taker.pool, key).slot);
         let aim = Aim { route: route as u16, pool: taker.pool as u16, expiry_s: taker.expiry_s };
         if taker.pool != pool && !self.miss_at_home(pool, request, input) {
             return Asked::Later;
         }
         // Who stands in may give a key back at any time: what both may hold is claimed.
         if taker.pool == pool && table.is_simple(pool, self.now) {
-            return self.write_to_one(client, aim, request, input, received, decider);
+            let owner = decider();
+            return self.write_to_one(client, aim, request, input, received, owner);
         }
         if self.is_any_crowded() {
             return Asked::Later;
         }
-        let decides = decides(request, input);
+        let decider = decides(request, input).then(decider);
+        let decides = decider.is_some();
         let Some(claim) = self.fleet.claims.claim(hash, self.who, decides) else { return Asked::Later };
         // What follows a decision repeats the data.
         let kept = if decides {
@@ -54,7 +55,7 @@ impl Router {
         let id = self.begin(client, request, &input[..kept as usize], received);
         (self.exchange(id).claim, self.exchange(id).aim) = (Some(claim), aim);
         self.line_up(id);
-        if decides {
+        if let Some(decider) = decider {
             self.exchange(id).plan = Plan::Decide;
             // What comes next may read another replica, which has not heard of this yet.
             self.answers.fence(client, true);
