@@ -145,20 +145,22 @@ impl Router {
 
     /// Cuts keys into equal parts, the remainder one each to the first: 5 keys on 3 servers are 2, 2 and 1.
     fn assign_evenly(&mut self, id: u32, target: Share, places: &[u32]) {
+        let mut servers = std::mem::take(&mut self.found);
         let members = &self.table_of(id).pools[usize::from(target.pool)].members;
         let readable = members.iter().filter(|member| member.server.health.is_readable());
-        let mut servers: Vec<usize> = readable.map(|member| member.server.slot).collect();
+        servers.extend(readable.map(|member| member.server.slot));
         if servers.is_empty() {
             servers.push(members[0].server.slot);
         }
         let parts = servers.len().min(places.len()).max(1);
         let mut rest = places;
-        for (part, server) in servers.into_iter().take(parts).enumerate() {
+        for (part, server) in servers.drain(..).take(parts).enumerate() {
             let size = places.len() / parts + usize::from(part < places.len() % parts);
             let (mine, others) = rest.split_at(size);
             self.assign_to(id, Share { server: server as u16, ..target }, mine);
             rest = others;
         }
+        self.found = servers;
     }
 
     fn assign_to(&mut self, id: u32, target: Share, places: &[u32]) {
