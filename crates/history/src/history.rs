@@ -10,8 +10,9 @@ use crate::operation::{Answer, Call, Delivery, Kind, Outcome, Send};
 /// What is to be judged.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// For so long after a pop of unknown outcome ended, what it may have taken can still be hidden from others: a
-    /// transaction that the database has not rolled back yet. Nulls and orders of that time are not judged.
+    /// For so long after an operation of unknown outcome was given up it may still take effect, or be undone: a transaction
+    /// that the database has not noticed the end of yet. What a pop may hold is hidden from others meanwhile, so nulls and
+    /// orders of that time are not judged. 0 where nothing outlives the process that was killed.
     pub limbo: Time,
     names: Names,
     journals: Vec<Record>,

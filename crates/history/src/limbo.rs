@@ -20,12 +20,12 @@ pub(crate) struct Limbo {
 }
 
 impl Limbo {
-    /// Of these pops, each with `after` beyond its end.
-    pub(crate) fn of<'a>(pops: impl Iterator<Item = &'a Op<'a>>, after: Time) -> Self {
+    /// Of these pops.
+    pub(crate) fn of<'a>(pops: impl Iterator<Item = &'a Op<'a>>) -> Self {
         let mut limbo = Self::default();
         for op in pops {
             let Call::Pop(select) = op.call else { continue };
-            let span = (op.begin, op.end.saturating_add(after));
+            let span = (op.begin, op.end);
             limbo.all.0.push(span);
             match select.queue {
                 Some(queue) => limbo.queues.entry(queue).or_default().0.push(span),

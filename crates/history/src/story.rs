@@ -60,8 +60,12 @@ impl<'a> Story<'a> {
     /// Of a history.
     pub(crate) fn of(history: &'a History) -> Self {
         let known_until = history.known_until();
-        let mut ops: Vec<_> =
-            history.journals().iter().flat_map(operations).filter(|op| op.begin < known_until).collect();
+        let mut ops: Vec<_> = history
+            .journals()
+            .iter()
+            .flat_map(|record| operations(record, history.limbo))
+            .filter(|op| op.begin < known_until)
+            .collect();
         pops::join(&mut ops);
         let (mut messages, by_body) = sends(&ops);
         let shown = shown(&ops, &by_body);
@@ -74,7 +78,7 @@ impl<'a> Story<'a> {
             }
         }
         // A pop that was asked again may have held on to something else the first time.
-        let limbo = Limbo::of(ops.iter().filter(|op| ended_unknown(op)), history.limbo);
+        let limbo = Limbo::of(ops.iter().filter(|op| ended_unknown(op)));
         let lives = lives(&ops);
         let (names, whole) = (history.names(), history.is_whole());
         let mut story =
@@ -191,12 +195,14 @@ impl<'a> Story<'a> {
     }
 }
 
-fn operations(record: &Record) -> impl Iterator<Item = Op<'_>> {
-    record.entries.iter().zip(0..).map(|(entry, number)| Op {
+/// What nobody knows the end of may still take effect for a while after its client gave it up.
+fn operations(record: &Record, limbo: Time) -> impl Iterator<Item = Op<'_>> {
+    let after = move |outcome: &Outcome| if *outcome == Outcome::Info { limbo } else { 0 };
+    record.entries.iter().zip(0..).map(move |(entry, number)| Op {
         at: At { client: record.client, number },
         account: record.account,
         begin: entry.begin,
-        end: entry.end,
+        end: entry.end.saturating_add(after(&entry.outcome)),
         call: &entry.call,
         outcome: &entry.outcome,
         drain: record.drain,

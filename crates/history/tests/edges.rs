@@ -99,6 +99,12 @@ impl Tale {
         self
     }
 
+    fn lost_delete(mut self, times: (Time, Time)) -> Self {
+        let call = |journal: &mut Journal| Call::Delete { queue: journal.name("q") };
+        self.tell("alice", times, call, |_| Outcome::Info);
+        self
+    }
+
     /// Nothing is left.
     fn end(mut self) -> Verdict {
         let mut journal = Journal::new(1000, "drain");
@@ -129,6 +135,13 @@ fn a_missing_message_is_explained_by_what_can_have_taken_it_and_by_nothing_else(
     broken(sent().delete(1, (10, 11)), &[Rule::A]);
     // It had ended before anything was sent.
     broken(Tale::new().delete(1, (0, 1)).send(1, (2, 3)), &[Rule::A, Rule::I]);
+}
+
+#[test]
+fn what_was_given_up_may_still_happen_for_ten_more() {
+    let tale = |times| Tale::new().lost_delete((6, 7)).send(1, times);
+    broken(tale((17, 18)), &[]);
+    broken(tale((18, 19)), &[Rule::A]);
 }
 
 #[test]
