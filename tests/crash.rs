@@ -1,9 +1,10 @@
 //! `kill -9` in a loop: whatever the server had acknowledged is still true after it.
 //!
 //! Clients send, pop, lease and acknowledge, create and delete queues while the server is killed and started again
-//! on the same store. Every client keeps a journal of what was acknowledged. On the queue `exact` a request cut
-//! off by a kill is repeated under its DEDUP or REQID key, so not one message may be missing there or come twice. On
-//! `plain` nothing is repeated: a message may be missing only for each pop whose answer was cut off.
+//! on the same store. Every client keeps a journal, and the history checker decides in the end whether every promise was
+//! kept. On the queue `exact` a request cut off by a kill is repeated under its DEDUP or REQID key until it is answered, so
+//! nothing is left in doubt there. On `plain` nothing is repeated: a message may be missing only for each pop whose answer
+//! was cut off.
 //!
 //! `KILLS=n` sets the number of kills, `CRASH_SECONDS=n` a time after which no further kill is begun.
 
@@ -15,6 +16,9 @@ mod client;
 #[path = "support/postgres.rs"]
 mod postgres;
 
+#[path = "support/witness.rs"]
+mod witness;
+
 use std::collections::BTreeMap;
 use std::env;
 use std::net::SocketAddr;
@@ -23,80 +27,29 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use client::{Answer, Broken, Client};
+use posthaste_history::{History, check};
 use support::Server;
+use witness::Witness;
 
 const KILLS: u64 = 25;
 const CLIENTS: u64 = 4;
 
-/// What all clients of a queue know together in the end.
-#[derive(Default)]
-struct Journal {
-    /// Messages whose SEND was acknowledged.
-    sent: Vec<String>,
-    /// Messages whose SEND was cut off.
-    sent_in_doubt: Vec<String>,
-    /// Messages popped, or leased and acknowledged.
-    taken: Vec<String>,
-    /// Messages whose ACK was cut off.
-    ack_in_doubt: Vec<String>,
-    /// Pops that were cut off.
-    pops_in_doubt: usize,
-}
-
-impl Journal {
-    fn merge(&mut self, other: Self) {
-        self.sent.extend(other.sent);
-        self.sent_in_doubt.extend(other.sent_in_doubt);
-        self.taken.extend(other.taken);
-        self.ack_in_doubt.extend(other.ack_in_doubt);
-        self.pops_in_doubt += other.pops_in_doubt;
-    }
-
-    /// Every acknowledged message exactly once; the others at most once; nothing that was never sent.
-    fn check(&self, queue: &str) {
-        let mut count: BTreeMap<&str, usize> =
-            self.sent.iter().chain(&self.sent_in_doubt).map(|body| (body.as_str(), 0)).collect();
-        for body in &self.taken {
-            *count.get_mut(body.as_str()).unwrap_or_else(|| panic!("{queue}: {body} was never sent")) += 1;
-        }
-        let doubled: Vec<_> = count.iter().filter(|(_, times)| **times > 1).collect();
-        assert!(doubled.is_empty(), "{queue}: delivered more than once: {doubled:?}");
-        let lost: Vec<_> = self
-            .sent
-            .iter()
-            .filter(|body| count[body.as_str()] == 0 && !self.ack_in_doubt.contains(body))
-            .collect();
-        assert!(
-            lost.len() <= self.pops_in_doubt,
-            "{queue}: {} acknowledged messages are missing, {} pops were cut off: {lost:?}",
-            lost.len(),
-            self.pops_in_doubt
-        );
-        println!(
-            "{queue}: {} acknowledged, {} in doubt, {} taken, {} missing for {} pops cut off",
-            self.sent.len(),
-            self.sent_in_doubt.len(),
-            self.taken.len(),
-            lost.len(),
-            self.pops_in_doubt
-        );
-    }
-}
-
 #[test]
 fn what_was_acknowledged_before_a_kill_is_true_after_it() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    kill_again_and_again(&format!("embedded:{}", dir.path().display()));
+    // What a process had taken when it was killed is back as soon as the next one has read the log.
+    kill_again_and_again(&format!("embedded:{}", dir.path().display()), Duration::ZERO);
 }
 
 /// The middleware is killed, not the database: transactions end halfway, and answers are lost on the way.
 #[test]
 fn what_was_acknowledged_before_a_kill_is_true_after_it_on_postgresql() {
     let postgres = postgres::shared();
-    kill_again_and_again(&postgres.url(&postgres.create_database()));
+    // What a killed middleware had begun ends when the database notices.
+    kill_again_and_again(&postgres.url(&postgres.create_database()), Duration::from_secs(1));
 }
 
-fn kill_again_and_again(store: &str) {
+fn kill_again_and_again(store: &str, limbo: Duration) {
     let kills = number("KILLS").unwrap_or(KILLS);
     let until = number("CRASH_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let (mut exact, mut plain, mut queues) = (Exact::crew(), Plain::crew(), Queues::default());
@@ -109,10 +62,31 @@ fn kill_again_and_again(store: &str) {
     }
     let server = Server::start(store, &[]);
     queues.check(server.addr());
-    let exact = exact.into_iter().map(|client| client.finish(server.addr()));
-    settle(exact, server.addr(), "exact").check("exact");
-    settle(plain.into_iter().map(|client| client.journal), server.addr(), "plain").check("plain");
+    exact.iter_mut().for_each(|client| client.finish(server.addr()));
+    let witnesses =
+        exact.into_iter().map(|client| client.witness).chain(plain.into_iter().map(|client| client.witness));
+    judge(witnesses.collect(), server.addr(), limbo);
     println!("{done} kills");
+}
+
+/// Has the history checker decide, once everything that is left has been taken.
+fn judge(witnesses: Vec<Witness>, server: SocketAddr, limbo: Duration) {
+    // Leases of clients that were cut off must run out first.
+    thread::sleep(Duration::from_millis(LEASE_MS) + TIMERS_LATE);
+    let mut history = History::with_limbo(limbo.as_nanos() as u64);
+    witnesses.iter().for_each(|witness| history.add(witness.journal()));
+    let mut auditor = Witness::login(server, 1000, "auditor").expect("the server runs");
+    for queue in ["exact", "plain"] {
+        auditor.ask(&["QINFO", queue]).expect("the server runs");
+    }
+    history.add(auditor.journal());
+    for journal in witness::drain(server, 2000, &["drain".to_owned()], &["exact", "plain"]) {
+        history.drain(&journal);
+    }
+    let verdict = check(&history);
+    println!("{verdict}");
+    assert!(verdict.is_valid() && verdict.undecided.is_empty(), "{verdict}");
+    assert!(verdict.counts.popped > 0 && verdict.counts.reads_judged > 0, "{verdict}");
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -126,164 +100,136 @@ fn prepare(server: &Server) {
     }
 }
 
-/// One life of the server, and its end.
+/// One life of the server, and its end: after some time, and not before something has come of it.
 fn live(server: Server, millis: u64, exact: &mut [Exact], plain: &mut [Plain], queues: &mut Queues) {
-    let addr = server.addr();
+    let (addr, answered) = (server.addr(), &AtomicU64::new(0));
     thread::scope(|scope| {
         for client in exact {
-            scope.spawn(|| client.live(addr));
+            scope.spawn(move || client.live(addr, answered));
         }
         for client in plain {
-            scope.spawn(|| client.live(addr));
+            scope.spawn(move || client.live(addr, answered));
         }
         scope.spawn(|| queues.live(addr));
         thread::sleep(Duration::from_millis(millis));
+        let start = Instant::now();
+        while answered.load(Ordering::Relaxed) < ANSWERED_MIN && start.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_millis(1));
+        }
         server.kill9();
     });
 }
 
-/// Adds everything that is left in the queue to the journal.
-fn settle(journals: impl Iterator<Item = Journal>, server: SocketAddr, queue: &str) -> Journal {
-    let mut whole = Journal::default();
-    journals.for_each(|journal| whole.merge(journal));
-    // Leases of clients that were cut off must run out first.
-    thread::sleep(Duration::from_millis(LEASE_MS + 300));
-    let mut client = Client::login(server, "drain").expect("the server runs");
-    while let Some(body) = taken(&client.ask(&["POP", "QUEUE", queue]).expect("the server runs")) {
-        whole.taken.push(body);
-    }
-    whole
-}
+/// A machine that is busy with other things may not get far in the time of a life.
+const ANSWERED_MIN: u64 = 4 * CLIENTS;
+const PATIENCE: Duration = Duration::from_secs(20);
 
 const LEASE_MS: u64 = 400;
 
-/// The body of a message answer.
-fn taken(answer: &Answer) -> Option<String> {
-    answer.body().map(str::to_owned)
-}
+/// The checker gives timers of a busy machine a second.
+const TIMERS_LATE: Duration = Duration::from_millis(1100);
 
 fn fresh(prefix: &str) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("{prefix}{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A client that repeats what was cut off, under the same key.
+/// A client that repeats what was cut off, under the same key: in its journal that is one operation.
 struct Exact {
-    account: String,
-    journal: Journal,
-    /// The request whose answer is still owed: its key and, for a SEND, its body.
-    owed: Option<(String, Option<String>)>,
+    witness: Witness,
+    /// The request whose answer is still owed.
+    owed: Option<(usize, Vec<String>)>,
     turn: u64,
 }
 
 impl Exact {
     fn crew() -> Vec<Self> {
-        let one = |n| Self { account: format!("exact{n}"), journal: Journal::default(), owed: None, turn: n };
+        let one = |n| Self { witness: Witness::new(n as u32, &format!("exact{n}")), owed: None, turn: n };
         (0..CLIENTS).map(one).collect()
     }
 
-    fn live(&mut self, server: SocketAddr) {
+    fn live(&mut self, server: SocketAddr, answered: &AtomicU64) {
         // The server's end ends this life; what was cut off is owed to the next.
-        let _: Result<(), Broken> = Client::login(server, &self.account).and_then(|mut client| {
+        let _: Result<(), Broken> = self.witness.connect(server).and_then(|()| {
             loop {
-                self.step(&mut client)?;
+                self.step()?;
+                answered.fetch_add(1, Ordering::Relaxed);
             }
         });
     }
 
-    fn step(&mut self, client: &mut Client) -> Result<(), Broken> {
+    fn step(&mut self) -> Result<(), Broken> {
         if self.owed.is_none() {
             self.turn += 1;
-            let body = self.turn.is_multiple_of(2).then(|| fresh("exact-"));
-            self.owed = Some((fresh("key-"), body));
+            let (body, key) = (fresh("exact-"), fresh("key-"));
+            let words: &[&str] = if self.turn.is_multiple_of(2) {
+                &["SEND", "exact", &body, "DEDUP", &key]
+            } else {
+                &["POP", "QUEUE", "exact", "REQID", &key]
+            };
+            let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+            self.owed = Some((self.witness.begin(&borrowed(&words)), words));
         }
-        self.settle_owed(client)
+        self.settle_owed()
     }
 
-    fn settle_owed(&mut self, client: &mut Client) -> Result<(), Broken> {
-        let Some((key, body)) = self.owed.clone() else { return Ok(()) };
-        match body {
-            Some(body) => match client.ask(&["SEND", "exact", &body, "DEDUP", &key])? {
-                Answer::Integer(_) => self.journal.sent.push(body),
-                other => panic!("SEND answered {other:?}"),
-            },
-            None => {
-                let answer = client.ask(&["POP", "QUEUE", "exact", "REQID", &key])?;
-                self.journal.taken.extend(taken(&answer));
-            }
-        }
+    fn settle_owed(&mut self) -> Result<(), Broken> {
+        let Some((number, words)) = &self.owed else { return Ok(()) };
+        let answer = self.witness.attempt(*number, &borrowed(words))?;
+        assert!(!matches!(answer, Answer::Error(_)), "{words:?} was answered with {answer:?}");
         self.owed = None;
         Ok(())
     }
 
-    fn finish(mut self, server: SocketAddr) -> Journal {
-        let mut client = Client::login(server, &self.account).expect("the server runs");
-        self.settle_owed(&mut client).expect("the server runs");
-        self.journal
+    fn finish(&mut self, server: SocketAddr) {
+        self.witness.connect(server).and_then(|()| self.settle_owed()).expect("the server runs");
     }
+}
+
+fn borrowed(words: &[String]) -> Vec<&str> {
+    words.iter().map(String::as_str).collect()
 }
 
 /// A client that repeats nothing; it pops, or leases and acknowledges.
 struct Plain {
-    account: String,
-    journal: Journal,
+    witness: Witness,
     turn: u64,
 }
 
 impl Plain {
     fn crew() -> Vec<Self> {
-        let one = |n| Self { account: format!("plain{n}"), journal: Journal::default(), turn: n };
+        let one = |n| Self { witness: Witness::new((100 + n) as u32, &format!("plain{n}")), turn: n };
         (0..CLIENTS).map(one).collect()
     }
 
-    fn live(&mut self, server: SocketAddr) {
-        let _: Result<(), Broken> = Client::login(server, &self.account).and_then(|mut client| {
+    fn live(&mut self, server: SocketAddr, answered: &AtomicU64) {
+        let _: Result<(), Broken> = self.witness.connect(server).and_then(|()| {
             loop {
                 self.turn += 1;
                 match self.turn % 4 {
-                    0 => self.pop(&mut client)?,
-                    1 => self.lease(&mut client)?,
-                    _ => self.send(&mut client)?,
+                    0 => self.must(&["POP", "QUEUE", "plain"]).map(drop)?,
+                    1 => self.lease()?,
+                    _ => self.must(&["SEND", "plain", &fresh("plain-")]).map(drop)?,
                 }
+                answered.fetch_add(1, Ordering::Relaxed);
             }
         });
     }
 
-    fn send(&mut self, client: &mut Client) -> Result<(), Broken> {
-        let body = fresh("plain-");
-        match client.ask(&["SEND", "plain", &body]) {
-            Ok(Answer::Integer(_)) => self.journal.sent.push(body),
-            Ok(other) => panic!("SEND answered {other:?}"),
-            Err(Broken) => {
-                self.journal.sent_in_doubt.push(body);
-                return Err(Broken);
-            }
-        }
-        Ok(())
-    }
-
-    fn pop(&mut self, client: &mut Client) -> Result<(), Broken> {
-        let answer =
-            client.ask(&["POP", "QUEUE", "plain"]).inspect_err(|_| self.journal.pops_in_doubt += 1)?;
-        self.journal.taken.extend(taken(&answer));
-        Ok(())
+    /// A request that no server refuses.
+    fn must(&mut self, words: &[&str]) -> Result<Answer, Broken> {
+        let answer = self.witness.ask(words)?;
+        assert!(!matches!(answer, Answer::Error(_)), "{words:?} was answered with {answer:?}");
+        Ok(answer)
     }
 
     /// A message leased and not acknowledged comes back; one whose ACK was cut off may or may not.
-    fn lease(&mut self, client: &mut Client) -> Result<(), Broken> {
-        let answer = client.ask(&["POP", "QUEUE", "plain", "LEASE", &LEASE_MS.to_string()])?;
-        let Some(body) = taken(&answer) else { return Ok(()) };
-        let receipt = answer.get("receipt").and_then(Answer::text).expect("a leased message has a receipt");
-        match client.ask(&["ACK", receipt]) {
-            Ok(Answer::Integer(1)) => self.journal.taken.push(body),
-            Ok(Answer::Integer(0)) => {}
-            Ok(other) => panic!("ACK answered {other:?}"),
-            Err(Broken) => {
-                self.journal.ack_in_doubt.push(body);
-                return Err(Broken);
-            }
+    fn lease(&mut self) -> Result<(), Broken> {
+        let answer = self.must(&["POP", "QUEUE", "plain", "LEASE", &LEASE_MS.to_string()])?;
+        match answer.get("receipt").and_then(Answer::text) {
+            Some(receipt) => self.must(&["ACK", receipt]).map(drop),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -63,6 +63,24 @@ impl Witness {
         answer
     }
 
+    /// Asks several requests at once and writes down. With the connection gone nobody knows how those without an answer end.
+    pub(crate) fn ask_all(&mut self, requests: &[Vec<String>]) -> Result<Vec<Answer>, Broken> {
+        let requests: Vec<Vec<&str>> =
+            requests.iter().map(|words| words.iter().map(String::as_str).collect()).collect();
+        let numbers: Vec<_> = requests.iter().map(|words| self.begin(words)).collect();
+        let client = self.client.as_mut().ok_or(Broken)?;
+        let mut answers = requests.iter().try_for_each(|words| client.send(words)).map(|()| Vec::new());
+        for (number, words) in numbers.into_iter().zip(&requests) {
+            let answer = if answers.is_ok() { client.answer() } else { Err(Broken) };
+            let mut name = |name: &str| self.journal.name(name);
+            let outcome =
+                answer.as_ref().map_or(Outcome::Info, |answer| outcome(words[0], answer, &mut name));
+            self.journal.end(number, now(), outcome);
+            answers = answers.and_then(|mut all| answer.map(|answer| all.push(answer)).map(|()| all));
+        }
+        answers
+    }
+
     /// What it wrote down.
     pub(crate) fn journal(&self) -> &Journal {
         &self.journal
@@ -104,6 +122,10 @@ pub(crate) fn call(words: &[&str], name: &mut dyn FnMut(&str) -> Name) -> Call {
                 delay_ms: number("DELAY"),
                 ttl_ms: number("TTL"),
                 key: option("DEDUP").and_then(key),
+                headers: words
+                    .iter()
+                    .position(|word| *word == "HEADER")
+                    .and_then(|at| headers(&words[at + 1..])),
                 ..Send::new(queue, Body::of(words[2].as_bytes()))
             })
         }
@@ -134,6 +156,11 @@ pub(crate) fn call(words: &[&str], name: &mut dyn FnMut(&str) -> Name) -> Call {
         "QBROWSE" => Call::Browse { queue: name(words[1]) },
         other => panic!("{other} is no request that journals have"),
     }
+}
+
+/// Headers, which stand last in a request.
+fn headers(words: &[&str]) -> Option<Key> {
+    fingerprint(words.join("\n").as_bytes())
 }
 
 fn key(text: &str) -> Option<Key> {
@@ -178,7 +205,10 @@ fn delivery(message: &Answer, name: &mut dyn FnMut(&str) -> Name) -> Delivery {
         to: name("to"),
         priority: u8::try_from(number(message, "priority")).expect("a priority"),
         deliveries: u32::try_from(number(message, "deliveries")).expect("a count"),
-        headers: None,
+        headers: message.get("headers").and_then(|all| {
+            let Answer::List(words) = all else { return None };
+            headers(&words.iter().filter_map(Answer::text).collect::<Vec<_>>())
+        }),
         body: Body::of(message.body().expect("a message has a body").as_bytes()),
         receipt: text("receipt").and_then(key),
         first_queue: name("first_queue"),
