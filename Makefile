@@ -13,6 +13,8 @@ SECONDS_PER_TARGET ?= 60
 LIVES ?= 20000
 # How long `make soak` goes on.
 MINUTES ?= 60
+# How long `make history` drives each store.
+HISTORY_SECONDS ?= 60
 
 .PHONY: help
 help: ## List these targets
@@ -30,7 +32,7 @@ build: ## Build target/release/posthaste
 	cargo build --release --locked
 
 .PHONY: test
-test: test-rust test-clients test-lab ## Run every test but the long campaigns (crash, faults, soak, limits, fuzz, bench)
+test: test-rust test-clients test-lab ## Run every test but the long campaigns (crash, history, faults, soak, limits, fuzz, bench)
 
 .PHONY: test-rust
 test-rust:
@@ -125,6 +127,10 @@ limits: ## Bear as much as is promised: connections, floods, queues, messages, w
 	scripts/ensure-packages.sh psql=postgresql
 	LIMITS=full ROWS=$(abspath $(TARGET))/limits.md \
 	  cargo test --release --locked --test limits -- --nocapture --test-threads 1 $(ONLY)
+
+.PHONY: history
+history: ## Let clients ask for everything at random, and judge their journals (HISTORY_SECONDS=60)
+	HISTORY_SECONDS=$(HISTORY_SECONDS) cargo test --release --locked --test histories -- --nocapture --test-threads 1
 
 .PHONY: fuzz
 fuzz: ## Feed hostile bytes to the parsers and the router (SECONDS_PER_TARGET=60)
