@@ -3,8 +3,12 @@
 //! A stamp is a `u64` instead of an `Instant`, so that it is cheap to store, to subtract and to write down.
 //! The start is kept on the wall clock and on the machine's monotonic clock: with the second, records of
 //! several programs on one machine are aligned exactly, whatever the wall clock did meanwhile.
+//!
+//! A clock can be driven by hand instead. Whoever asks it does not know, so a whole tier runs on simulated time; a
+//! program with the machine's clock pays one comparison for it, next to a reading that costs fifty.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -14,6 +18,39 @@ use serde::Serialize;
 pub struct Clock {
     started_monotonic_ns: u64,
     started_unix_ns: u64,
+    hand: Option<&'static Hand>,
+}
+
+/// What drives a clock that does not go by itself. It stands until it is moved.
+#[derive(Debug)]
+pub struct Hand {
+    began: Instant,
+    now_ns: AtomicU64,
+}
+
+impl Hand {
+    /// A clock that shows zero. It lives as long as the program, since clocks are copied freely.
+    #[must_use]
+    pub fn at_zero() -> &'static Self {
+        Box::leak(Box::new(Self { began: Instant::now(), now_ns: AtomicU64::new(0) }))
+    }
+
+    /// What it shows, in nanoseconds.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        self.now_ns.load(Ordering::Relaxed)
+    }
+
+    /// Has it show another time.
+    pub fn set(&self, now_ns: u64) {
+        self.now_ns.store(now_ns, Ordering::Relaxed);
+    }
+
+    /// What it will show at an instant of its own.
+    #[must_use]
+    pub fn at(&self, instant: Instant) -> u64 {
+        u64::try_from(instant.saturating_duration_since(self.began).as_nanos()).unwrap_or(u64::MAX)
+    }
 }
 
 /// The wall clock and the machine's monotonic clock at one instant: with two of these, of the start and of the end,
@@ -53,14 +90,32 @@ impl Clock {
     #[must_use]
     pub fn start() -> Self {
         let pair = ClockPair::now();
-        Self { started_monotonic_ns: pair.monotonic_ns, started_unix_ns: pair.unix_ns }
+        Self { started_monotonic_ns: pair.monotonic_ns, started_unix_ns: pair.unix_ns, hand: None }
+    }
+
+    /// A clock that shows what `hand` does, and that was started at this time on the wall clock.
+    #[must_use]
+    pub fn by_hand(hand: &'static Hand, started_unix_ns: u64) -> Self {
+        Self { started_monotonic_ns: 0, started_unix_ns, hand: Some(hand) }
     }
 
     /// Nanoseconds since the start.
     #[inline]
     #[must_use]
     pub fn now(&self) -> u64 {
-        monotonic_ns() - self.started_monotonic_ns
+        match self.hand {
+            None => monotonic_ns() - self.started_monotonic_ns,
+            Some(hand) => hand.now(),
+        }
+    }
+
+    /// Now, for whoever reckons with instants of the system.
+    #[must_use]
+    pub fn instant(&self) -> Instant {
+        match self.hand {
+            None => Instant::now(),
+            Some(hand) => hand.began + Duration::from_nanos(hand.now()),
+        }
     }
 
     /// The same for a stamp. In a build made to show what measuring costs (feature `unmeasured`) it is 0 for nothing.
@@ -98,6 +153,16 @@ fn monotonic_ns() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_driven_by_hand_shows_what_it_is_told_in_both_ways() {
+        let hand = Hand::at_zero();
+        let clock = Clock::by_hand(hand, 7_000_000);
+        let before = clock.instant();
+        hand.set(5);
+        assert_eq!((clock.now(), clock.instant() - before), (5, Duration::from_nanos(5)));
+        assert_eq!((hand.at(clock.instant()), clock.started_unix_ms()), (5, 7));
+    }
 
     #[test]
     fn time_advances_by_what_was_slept_and_copies_agree() {

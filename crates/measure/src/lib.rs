@@ -26,7 +26,7 @@ mod summary;
 mod tally;
 
 pub use backlog::Backlog;
-pub use clock::{Clock, ClockPair};
+pub use clock::{Clock, ClockPair, Hand};
 pub use distribution::{Distribution, LatencySummary};
 pub use figures::{Figures, KindFigures, Named, Window};
 pub use meter::{Meter, Turn};

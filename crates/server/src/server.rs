@@ -118,7 +118,7 @@ impl Server {
         let accounts = options.accounts.as_deref().map(AccountsFile::open).transpose();
         let accounts = accounts.map_err(StartError::Accounts)?;
         let tls = lifecycle::encryption(&options.front, SPEAK_TLS)?;
-        let store = options.store.open(options.memory_limit, options.singly, Time::start(), clock);
+        let store = options.store.open(options.memory_limit, options.singly, Time::of(clock), clock);
         let store = store.map_err(StartError::Store)?;
         let scheme = Scheme::tier(Kind::NAMES, store.tells());
         let prepared = Prepared::open(&options.front, tls, scheme, clock, accounts.is_some())?;
@@ -191,7 +191,7 @@ fn furnish(
     let tracer = options.traces.as_deref().map(|url| Tracer::start(url, clock)).transpose()?;
     Ok(House {
         store,
-        line: Arc::new(WaitingLine::new(options.line_requests_max, options.priority_kinds.clone())),
+        line: Arc::new(WaitingLine::new(clock, options.line_requests_max, options.priority_kinds.clone())),
         clock,
         meter: Arc::clone(&prepared.meter),
         clients: Clients::default(),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use posthaste_measure::Clock;
 use posthaste_server::path::bundle::{Address, Bundle, Request};
 use posthaste_server::path::waiting_line::{Taken, WaitingLine};
 use posthaste_wire::command::Kind;
@@ -23,7 +24,7 @@ fn clients(batch: &[Box<Bundle>]) -> Vec<u64> {
 
 #[test]
 fn bundles_are_taken_in_the_order_they_came_up_to_the_batch_size() {
-    let line = WaitingLine::new(100, Vec::new());
+    let line = WaitingLine::new(Clock::start(), 100, Vec::new());
     line.push_all(&mut (1..=4).map(|client| bundle(client, 3, Kind::Send)).collect());
     let mut batch = Vec::new();
     assert_eq!(line.take(7, None, &mut batch), Taken::Some);
@@ -36,7 +37,7 @@ fn bundles_are_taken_in_the_order_they_came_up_to_the_batch_size() {
 
 #[test]
 fn a_bundle_larger_than_the_batch_is_taken_alone() {
-    let line = WaitingLine::new(100, Vec::new());
+    let line = WaitingLine::new(Clock::start(), 100, Vec::new());
     line.push_all(&mut vec![bundle(1, 9, Kind::Send), bundle(2, 1, Kind::Send)]);
     let mut batch = Vec::new();
     assert_eq!(line.take(1, None, &mut batch), Taken::Some);
@@ -45,7 +46,7 @@ fn a_bundle_larger_than_the_batch_is_taken_alone() {
 
 #[test]
 fn what_finds_the_line_full_stays_with_its_owner_and_nothing_is_dropped() {
-    let line = WaitingLine::new(5, Vec::new());
+    let line = WaitingLine::new(Clock::start(), 5, Vec::new());
     let mut bundles = vec![bundle(1, 3, Kind::Send), bundle(2, 3, Kind::Send), bundle(3, 2, Kind::Send)];
     line.push_all(&mut bundles);
     assert_eq!(clients(&bundles), [2]);
@@ -59,7 +60,7 @@ fn what_finds_the_line_full_stays_with_its_owner_and_nothing_is_dropped() {
 
 #[test]
 fn chosen_kinds_go_first() {
-    let line = WaitingLine::new(100, vec![Kind::Peek]);
+    let line = WaitingLine::new(Clock::start(), 100, vec![Kind::Peek]);
     line.push_all(&mut vec![bundle(1, 1, Kind::Send), bundle(2, 1, Kind::Peek), bundle(3, 1, Kind::Send)]);
     let mut batch = Vec::new();
     line.take(10, None, &mut batch);
@@ -68,7 +69,7 @@ fn chosen_kinds_go_first() {
 
 #[test]
 fn a_worker_waits_no_longer_than_its_deadline() {
-    let line = WaitingLine::new(100, Vec::new());
+    let line = WaitingLine::new(Clock::start(), 100, Vec::new());
     let start = Instant::now();
     let mut batch = Vec::new();
     assert_eq!(line.take(10, Some(start + Duration::from_millis(30)), &mut batch), Taken::Nothing);
@@ -77,7 +78,7 @@ fn a_worker_waits_no_longer_than_its_deadline() {
 
 #[test]
 fn a_closed_line_is_emptied_before_workers_stop() {
-    let line = WaitingLine::new(100, Vec::new());
+    let line = WaitingLine::new(Clock::start(), 100, Vec::new());
     line.push_all(&mut vec![bundle(1, 1, Kind::Send)]);
     line.close();
     let mut batch = Vec::new();
@@ -89,7 +90,7 @@ fn a_closed_line_is_emptied_before_workers_stop() {
 fn every_bundle_pushed_by_any_thread_is_taken_once_by_some_worker() {
     const PRODUCERS: u64 = 4;
     const EACH: u64 = 2_000;
-    let line = Arc::new(WaitingLine::new(64, Vec::new()));
+    let line = Arc::new(WaitingLine::new(Clock::start(), 64, Vec::new()));
     let workers: Vec<_> = (0..3)
         .map(|_| {
             let line = Arc::clone(&line);

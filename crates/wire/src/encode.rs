@@ -24,6 +24,18 @@ impl<'a> Encoder<'a> {
         Self { out, protocol }
     }
 
+    /// What it appends to, as far as it is written.
+    #[must_use]
+    pub fn written(&self) -> &[u8] {
+        self.out
+    }
+
+    /// The protocol it writes.
+    #[must_use]
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
     /// `+text`; a line break in it is replaced by a space.
     pub fn simple(&mut self, text: &str) {
         self.out.push(b'+');

@@ -140,6 +140,6 @@ impl Link {
         // It leaves the poll in any case when it is closed.
         let _ = registry.deregister(&mut socket);
         socket.shut_write();
-        was_open.then(|| socket.into_fd())
+        was_open.then(|| socket.into_fd()).flatten()
     }
 }

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -159,6 +159,17 @@ pub enum Socket {
     Unix(mio::net::UnixStream),
     /// TCP, encrypted.
     Tls(Box<Tls<mio::net::TcpStream>>),
+    /// No socket of the system.
+    Wire(Box<dyn Wire>),
+}
+
+/// What else bytes may come and go over: a simulation's connections, of which its own scheduler tells.
+pub trait Wire: Read + Write + Send {
+    /// A network thread has it, under this token.
+    fn register(&mut self, token: Token);
+
+    /// Tells the peer that nothing more comes.
+    fn shut_write(&mut self);
 }
 
 impl Socket {
@@ -167,6 +178,7 @@ impl Socket {
     pub fn peer(&self) -> String {
         match self.tcp() {
             Some(stream) => stream.peer_addr().map_or_else(|_| "?".into(), |peer| peer.to_string()),
+            None if matches!(self, Self::Wire(_)) => "wire".into(),
             None => "unix".into(),
         }
     }
@@ -183,7 +195,7 @@ impl Socket {
         match self {
             Self::Tcp(stream) => Some(stream),
             Self::Tls(tls) => Some(tls.socket()),
-            Self::Unix(_) => None,
+            Self::Unix(_) | Self::Wire(_) => None,
         }
     }
 
@@ -232,17 +244,19 @@ impl Socket {
             Self::Tcp(stream) => (stream.take_error()?, stream.peer_addr().is_ok()),
             Self::Unix(stream) => (stream.take_error()?, stream.peer_addr().is_ok()),
             Self::Tls(tls) => (tls.socket().take_error()?, tls.socket().peer_addr().is_ok()),
+            Self::Wire(_) => (None, true),
         };
         error.map_or(Ok(connected), Err)
     }
 
-    /// The descriptor, for somebody who does not wait for events.
+    /// The descriptor, for somebody who does not wait for events; None: it has none.
     #[must_use]
-    pub fn into_fd(self) -> OwnedFd {
+    pub fn into_fd(self) -> Option<OwnedFd> {
         match self {
-            Self::Tcp(stream) => stream.into(),
-            Self::Unix(stream) => stream.into(),
-            Self::Tls(tls) => tls.into_socket().into(),
+            Self::Tcp(stream) => Some(stream.into()),
+            Self::Unix(stream) => Some(stream.into()),
+            Self::Tls(tls) => Some(tls.into_socket().into()),
+            Self::Wire(_) => None,
         }
     }
 
@@ -256,6 +270,10 @@ impl Socket {
                 tls.say_end();
                 tls.socket().shutdown(Shutdown::Write)
             }
+            Self::Wire(wire) => {
+                wire.shut_write();
+                Ok(())
+            }
         };
     }
 }
@@ -266,6 +284,7 @@ impl Read for Socket {
             Self::Tcp(stream) => stream.read(buffer),
             Self::Unix(stream) => stream.read(buffer),
             Self::Tls(tls) => tls.read(buffer),
+            Self::Wire(wire) => wire.read(buffer),
         }
     }
 }
@@ -276,21 +295,12 @@ impl Write for Socket {
             Self::Tcp(stream) => stream.write(bytes),
             Self::Unix(stream) => stream.write(bytes),
             Self::Tls(tls) => tls.write(bytes),
+            Self::Wire(wire) => wire.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(stream) => stream.as_fd(),
-            Self::Unix(stream) => stream.as_fd(),
-            Self::Tls(tls) => tls.socket().as_fd(),
-        }
     }
 }
 
@@ -300,6 +310,10 @@ impl Source for Socket {
             Self::Tcp(stream) => stream.register(registry, token, interests),
             Self::Unix(stream) => stream.register(registry, token, interests),
             Self::Tls(tls) => tls.socket_mut().register(registry, token, interests),
+            Self::Wire(wire) => {
+                wire.register(token);
+                Ok(())
+            }
         }
     }
 
@@ -308,6 +322,10 @@ impl Source for Socket {
             Self::Tcp(stream) => stream.reregister(registry, token, interests),
             Self::Unix(stream) => stream.reregister(registry, token, interests),
             Self::Tls(tls) => tls.socket_mut().reregister(registry, token, interests),
+            Self::Wire(wire) => {
+                wire.register(token);
+                Ok(())
+            }
         }
     }
 
@@ -316,6 +334,7 @@ impl Source for Socket {
             Self::Tcp(stream) => stream.deregister(registry),
             Self::Unix(stream) => stream.deregister(registry),
             Self::Tls(tls) => tls.socket_mut().deregister(registry),
+            Self::Wire(_) => Ok(()),
         }
     }
 }

@@ -7,7 +7,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mio::event::Event;
 use mio::{Interest, Poll, Registry, Token};
 use posthaste_measure::Clock;
 use slab::Slab;
@@ -17,6 +16,7 @@ use super::gate::{Arrival, Gate};
 use super::limits::{FIRST_REQUEST, LINGER, READ_BYTES};
 use super::newcomers::{LOOK_EVERY, Newcomer, Reason};
 use super::peer::{Life, Peer};
+use super::readiness::Readiness;
 use super::slots::Slots;
 use super::tier::Tier;
 
@@ -129,20 +129,20 @@ impl<T: Tier> Connections<T> {
         let mut connection = tier.enter(slot, Peer::new(number, socket, self.now_ns), origin);
         if is_handshaking || !tier.is_admitted(&connection) {
             connection.as_mut().newcomer = Some(Newcomer::new(self.now_ns, place));
-            self.look_at.get_or_insert_with(|| Instant::now() + LOOK_EVERY);
+            self.look_at.get_or_insert(self.clock.instant() + LOOK_EVERY);
         }
         entry.insert(connection);
         self.ready.add(slot);
     }
 
-    /// Takes note of an event on the connection in this slot.
-    pub(super) fn note(&mut self, tier: &mut T, slot: usize, event: &Event) {
+    /// Takes note of what was told of the connection in this slot.
+    pub(super) fn note(&mut self, tier: &mut T, slot: usize, told: Readiness) {
         let Some(connection) = self.slab.get_mut(slot) else { return };
-        connection.as_mut().note(event);
-        if event.is_writable() {
+        connection.as_mut().note(told);
+        if told.is_writable {
             tier.touched().add(slot);
         }
-        if event.is_read_closed() {
+        if told.is_read_closed {
             tier.hung_up(slot, self);
         }
         self.ready.add(slot);
@@ -235,7 +235,7 @@ impl<T: Tier> Connections<T> {
         if peer.life == Life::Closing && is_settled {
             peer.end(self.now_ns);
             if peer.life == Life::Lingering {
-                self.later.push_back((Instant::now() + LINGER, slot, peer.number));
+                self.later.push_back((self.clock.instant() + LINGER, slot, peer.number));
             }
         }
         if peer.life == Life::Over {
@@ -250,7 +250,7 @@ impl<T: Tier> Connections<T> {
         if self.later.is_empty() {
             return;
         }
-        let now = Instant::now();
+        let now = self.clock.instant();
         while let Some(&(_, slot, number)) = self.later.front().filter(|(end, ..)| *end <= now) {
             self.later.pop_front();
             match self.find(slot, number).map(|connection| connection.as_ref().life) {
@@ -263,7 +263,7 @@ impl<T: Tier> Connections<T> {
 
     /// Closes connections whose peers have not shown in time who they are.
     pub(super) fn look_after_newcomers(&mut self, tier: &mut T) {
-        if self.look_at.is_none_or(|at| at > Instant::now()) {
+        if self.look_at.is_none_or(|at| at > self.clock.instant()) {
             return;
         }
         let mut late = Vec::new();
@@ -276,7 +276,7 @@ impl<T: Tier> Connections<T> {
                 None => {}
             }
         }
-        self.look_at = are_there.then(|| Instant::now() + LOOK_EVERY);
+        self.look_at = are_there.then(|| self.clock.instant() + LOOK_EVERY);
         for slot in late {
             self.gate.newcomers.refuse(Reason::Late);
             self.remove(tier, slot);
@@ -298,7 +298,7 @@ impl<T: Tier> Connections<T> {
     /// Reads what is there already and nothing more; what was asked is answered. Who has just come may still ask what he
     /// came for.
     pub(super) fn stop(&mut self, tier: &mut T) {
-        let spared_until = Instant::now() + FIRST_REQUEST;
+        let spared_until = self.clock.instant() + FIRST_REQUEST;
         let slots: Vec<usize> = self.slab.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
             self.slab[slot].as_mut().can_read = true;
@@ -320,7 +320,7 @@ impl<T: Tier> Connections<T> {
         }
         let later = self.later.front().map(|(end, ..)| *end);
         let next = later.into_iter().chain(self.look_at).min()?;
-        Some(next.saturating_duration_since(Instant::now()))
+        Some(next.saturating_duration_since(self.clock.instant()))
     }
 }
 

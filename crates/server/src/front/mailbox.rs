@@ -55,6 +55,12 @@ impl<M> Mailbox<M> {
         self.put(Letter::Stop);
     }
 
+    /// Whether the owner sleeps, or is about to: whoever posts next wakes it.
+    #[must_use]
+    pub fn sleeps(&self) -> bool {
+        self.sleeping.load(Ordering::SeqCst)
+    }
+
     /// For the owner, before it sleeps: from now on posting wakes it. False: there is mail, do not sleep.
     pub(super) fn may_sleep(&self) -> bool {
         self.sleeping.store(true, Ordering::SeqCst);

@@ -24,6 +24,8 @@ pub mod mailbox; // what reaches a network thread from others
 
 pub mod buffers; // kept for reuse
 
+pub mod readiness; // what a thread is told of a socket
+
 pub mod slots; // lists in which a connection stands once
 
 pub mod peer; // the socket's side of one client

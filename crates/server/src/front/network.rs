@@ -3,6 +3,8 @@
 //! A turn takes the mail, reads every ready socket once and has the tier take all whole requests, lets the tier work,
 //! then writes each connection that has something once. Sockets are written before the thread asks whether they can be,
 //! and a short read needs no second one. It never waits for anything but the kernel's events and its mail.
+//!
+//! A simulation turns it by hand instead ([`Network::turn_by_hand`]): the same turn, without the wait before it.
 
 use std::io::{self, ErrorKind, Write as _};
 use std::sync::Arc;
@@ -17,6 +19,7 @@ use super::connections::Connections;
 use super::gate::Gate;
 use super::limits::{ACCEPT_AGAIN, EVENTS_PER_TURN};
 use super::mailbox::{Letter, Mailbox};
+use super::readiness::Readiness;
 use super::tier::Tier;
 
 const WAKER: Token = Token(usize::MAX);
@@ -101,12 +104,21 @@ impl<T: Tier> Network<T> {
         Ok(())
     }
 
-    fn is_over(&self) -> bool {
+    /// Whether it was told to stop and has nothing left to do.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
         self.connections.is_stopping() && self.connections.is_empty() && self.tier.is_idle()
     }
 
-    /// How long to wait for events.
-    fn patience(&self) -> Option<Duration> {
+    /// Its connections.
+    #[must_use]
+    pub fn connections(&self) -> &Connections<T> {
+        &self.connections
+    }
+
+    /// How long to wait for events; None: until there is one. From now on mail wakes the thread.
+    #[must_use]
+    pub fn patience(&self) -> Option<Duration> {
         let patience = self.connections.patience();
         if patience.is_some_and(|patience| patience.is_zero()) || !self.mailboxes[self.thread].may_sleep() {
             return Some(Duration::ZERO);
@@ -115,17 +127,37 @@ impl<T: Tier> Network<T> {
         patience.into_iter().chain(stalled).chain(self.tier.patience()).min()
     }
 
+    /// One turn, for whoever turns the thread by hand and knows what has happened on the connections in these slots.
+    pub fn turn_by_hand(&mut self, told: &[(usize, Readiness)]) {
+        let now_ns = self.begin();
+        for (slot, told) in told {
+            self.connections.note(&mut self.tier, *slot, *told);
+        }
+        self.serve(now_ns);
+    }
+
     fn turn(&mut self, events: &Events) {
-        let mut mail = std::mem::take(&mut self.mail);
-        self.mailboxes[self.thread].collect(&mut mail);
+        let now_ns = self.begin();
+        for event in events {
+            self.note(event);
+        }
+        self.serve(now_ns);
+    }
+
+    /// A turn begins: the mail is taken.
+    fn begin(&mut self) -> u64 {
+        self.mailboxes[self.thread].collect(&mut self.mail);
         let now_ns = self.connections.begin();
         for listener in std::mem::take(&mut self.stalled) {
             self.accept(listener);
         }
-        for event in events {
-            self.note(event);
-        }
+        now_ns
+    }
+
+    /// The turn itself, once it is known what has happened.
+    fn serve(&mut self, now_ns: u64) {
         self.tier.begin(now_ns);
+        let mut mail = std::mem::take(&mut self.mail);
         for letter in mail.drain(..) {
             self.receive(letter);
         }
@@ -144,7 +176,7 @@ impl<T: Tier> Network<T> {
             WAKER => {}
             Token(listener) if listener >= FIRST_LISTENER => self.accept(listener - FIRST_LISTENER),
             Token(own) if own >= FIRST_OF_TIER => self.tier.note(own - FIRST_OF_TIER, event),
-            Token(slot) => self.connections.note(&mut self.tier, slot, event),
+            Token(slot) => self.connections.note(&mut self.tier, slot, event.into()),
         }
     }
 

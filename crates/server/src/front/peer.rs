@@ -8,11 +8,10 @@
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::time::Duration;
 
-use mio::event::Event;
-
 use super::accept::Socket;
 use super::limits::{FIRST_REQUEST, LINGER};
 use super::newcomers::Newcomer;
+use super::readiness::Readiness;
 
 /// Where a connection is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,11 +110,11 @@ impl Peer {
         }
     }
 
-    /// Takes note of an event.
-    pub(super) fn note(&mut self, event: &Event) {
-        self.hung_up |= event.is_read_closed();
-        self.can_read |= event.is_readable() || self.hung_up;
-        if event.is_writable() {
+    /// Takes note of what was told of its socket.
+    pub(super) fn note(&mut self, told: Readiness) {
+        self.hung_up |= told.is_read_closed;
+        self.can_read |= told.is_readable || self.hung_up;
+        if told.is_writable {
             self.can_write = true;
             self.socket.now_writable();
         }

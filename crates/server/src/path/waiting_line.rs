@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
+use posthaste_measure::Clock;
 use posthaste_wire::command::Kind;
 
 use super::bundle::Bundle;
@@ -26,6 +27,18 @@ pub enum Taken {
     Nothing,
     /// The line is closed and empty.
     Closed,
+}
+
+/// A worker's wait: it has looked, there was nothing to take, and it sleeps until it is called.
+#[derive(Debug)]
+#[must_use = "a worker that waits is counted until it gets up"]
+pub struct Pause {
+    /// When it looks again in any case; None: when it is called.
+    pub until: Option<Instant>,
+    /// When it looked.
+    since: Instant,
+    /// It watches how long the first of those that wait has waited.
+    watches: bool,
 }
 
 /// A worker's turn at the store; it ends when this is dropped.
@@ -49,6 +62,7 @@ impl Drop for Turn {
 pub struct WaitingLine {
     state: Mutex<State>,
     arrival: Condvar,
+    clock: Clock,
     requests_max: usize,
     first_kinds: Vec<Kind>,
 }
@@ -69,14 +83,16 @@ struct State {
     /// The batch size that workers last asked for.
     batch: usize,
     nudged: bool,
+    /// How often a worker that waits was called.
+    calls: u64,
     closed: bool,
 }
 
 impl WaitingLine {
     /// A line for at most `requests_max` requests; bundles that begin with one of `first_kinds` go first.
     #[must_use]
-    pub fn new(requests_max: usize, first_kinds: Vec<Kind>) -> Self {
-        Self { state: Mutex::default(), arrival: Condvar::new(), requests_max, first_kinds }
+    pub fn new(clock: Clock, requests_max: usize, first_kinds: Vec<Kind>) -> Self {
+        Self { state: Mutex::default(), arrival: Condvar::new(), clock, requests_max, first_kinds }
     }
 
     /// Most requests that may wait.
@@ -106,10 +122,15 @@ impl WaitingLine {
         let batch = state.batch;
         if state.idle_workers > 0
             && state.requests > 0
-            && (state.may_take(batch).is_ok() || !std::mem::replace(&mut state.watched, true))
+            && (state.may_take(batch, self.clock).is_ok() || !std::mem::replace(&mut state.watched, true))
         {
-            self.arrival.notify_one();
+            self.call_one(state);
         }
+    }
+
+    fn call_one(&self, state: &mut State) {
+        state.calls += 1;
+        self.arrival.notify_one();
     }
 
     /// A worker is done with the batch it took, as far as the others need care: the next batch may be taken.
@@ -122,34 +143,67 @@ impl WaitingLine {
     /// Takes bundles in order until they hold `requests` requests; waits for the first one, at most until `until`.
     pub fn take(&self, requests: usize, until: Option<Instant>, batch: &mut Vec<Box<Bundle>>) -> Taken {
         let mut state = self.lock();
-        state.batch = requests;
         loop {
-            let reserve_by = match state.may_take(requests) {
-                Ok(()) => break,
-                Err(reserve_by) => reserve_by,
+            let pause = match self.look(&mut state, requests, until, batch) {
+                Ok(taken) => return taken,
+                Err(pause) => pause,
             };
-            if state.closed && state.requests == 0 {
-                return Taken::Closed;
-            }
-            if std::mem::take(&mut state.nudged) {
-                return Taken::Nothing;
-            }
-            let now = Instant::now();
-            if until.is_some_and(|until| until <= now) {
-                return Taken::Nothing;
-            }
-            let by = until.into_iter().chain(reserve_by).min();
-            state.idle_workers += 1;
-            state.awake_by = by;
-            state.watched |= reserve_by.is_some();
-            state = match by.map(|by| by.saturating_duration_since(now)) {
+            state = match pause.until.map(|until| until.saturating_duration_since(pause.since)) {
                 None => self.arrival.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(wait) => {
                     self.arrival.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0
                 }
             };
-            state.idle_workers -= 1;
-            state.watched &= reserve_by.is_none();
+            state.get_up(&pause);
+        }
+    }
+
+    /// The same for a worker that is driven by hand: instead of waiting it says how it would. Whoever drives it lets it
+    /// [`get up`](Self::get_up) when it is called or its time has come, and try again.
+    ///
+    /// # Errors
+    /// Its wait.
+    pub fn try_take(
+        &self,
+        requests: usize,
+        until: Option<Instant>,
+        batch: &mut Vec<Box<Bundle>>,
+    ) -> Result<Taken, Pause> {
+        self.look(&mut self.lock(), requests, until, batch)
+    }
+
+    /// The wait of a worker that is driven by hand is over.
+    pub fn get_up(&self, pause: &Pause) {
+        self.lock().get_up(pause);
+    }
+
+    /// How often one of the workers that wait was called, whichever it was.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.lock().calls
+    }
+
+    /// Takes what may be taken, or lies down.
+    fn look(
+        &self,
+        state: &mut State,
+        requests: usize,
+        until: Option<Instant>,
+        batch: &mut Vec<Box<Bundle>>,
+    ) -> Result<Taken, Pause> {
+        state.batch = requests;
+        if let Err(reserve_by) = state.may_take(requests, self.clock) {
+            if state.closed && state.requests == 0 {
+                return Ok(Taken::Closed);
+            }
+            if std::mem::take(&mut state.nudged) {
+                return Ok(Taken::Nothing);
+            }
+            let now = self.clock.instant();
+            if until.is_some_and(|until| until <= now) {
+                return Ok(Taken::Nothing);
+            }
+            return Err(state.lie_down(now, until, reserve_by));
         }
         let mut taken = 0;
         while let Some(bundle) = state.pop_within(requests.saturating_sub(taken), taken == 0) {
@@ -157,9 +211,9 @@ impl WaitingLine {
             batch.push(bundle);
         }
         state.working += 1;
-        state.waiting_since = (state.requests > 0).then(Instant::now);
-        self.call_worker(&mut state);
-        Taken::Some
+        state.waiting_since = (state.requests > 0).then(|| self.clock.instant());
+        self.call_worker(state);
+        Ok(Taken::Some)
     }
 
     /// Something is due at `deadline` that the waiting workers do not know of: one wakes if it would sleep longer.
@@ -167,7 +221,7 @@ impl WaitingLine {
         let mut state = self.lock();
         if state.idle_workers > 0 && state.awake_by.is_none_or(|by| deadline < by) {
             state.nudged = true;
-            self.arrival.notify_one();
+            self.call_one(&mut state);
         }
     }
 
@@ -196,16 +250,33 @@ impl WaitingLine {
 
 impl State {
     /// Whether one more worker may take now; if not, when it may if nothing else happens.
-    fn may_take(&mut self, batch: usize) -> Result<(), Option<Instant>> {
+    fn may_take(&mut self, batch: usize, clock: Clock) -> Result<(), Option<Instant>> {
         if self.requests == 0 {
             return Err(None);
         }
         if self.working == 0 || self.requests >= batch || self.closed {
             return Ok(());
         }
-        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        let now = clock.instant();
+        let since = *self.waiting_since.get_or_insert(now);
         let reserve_by = since + limits::RESERVE_AFTER * u32::try_from(self.working).unwrap_or(u32::MAX);
-        if reserve_by <= Instant::now() { Ok(()) } else { Err(Some(reserve_by)) }
+        if reserve_by <= now { Ok(()) } else { Err(Some(reserve_by)) }
+    }
+
+    /// One more worker waits.
+    fn lie_down(&mut self, now: Instant, until: Option<Instant>, reserve_by: Option<Instant>) -> Pause {
+        let until = until.into_iter().chain(reserve_by).min();
+        let pause = Pause { until, since: now, watches: reserve_by.is_some() };
+        self.idle_workers += 1;
+        self.awake_by = pause.until;
+        self.watched |= pause.watches;
+        pause
+    }
+
+    /// It waits no more.
+    fn get_up(&mut self, pause: &Pause) {
+        self.idle_workers -= 1;
+        self.watched &= !pause.watches;
     }
 
     fn push(&mut self, bundle: Box<Bundle>, first_kinds: &[Kind]) {

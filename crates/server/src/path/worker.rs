@@ -8,7 +8,7 @@ use posthaste_wire::operation::Operation;
 
 use super::bundle::{Address, Bundle};
 use super::mail::{Mail, Mailbox};
-use super::waiting_line::{Taken, Turn, WaitingLine};
+use super::waiting_line::{Pause, Taken, Turn, WaitingLine};
 use crate::queue::answer::Answer;
 use crate::queue::rules::{Ask, Outcome};
 
@@ -117,12 +117,25 @@ impl Worker {
             if self.line.take(requests, until, &mut self.batch.waiting) == Taken::Closed {
                 return;
             }
-            self.batch.turn = (!self.batch.waiting.is_empty()).then(|| Turn::of(&self.line));
-            self.stamp();
-            self.store.run(&mut self.batch);
-            self.batch.turn = None;
-            self.send_home(None);
+            self.work();
         }
+    }
+
+    /// For whoever drives the worker by hand: takes like `run`, but does not wait.
+    ///
+    /// # Errors
+    /// How it would wait.
+    pub fn try_take(&mut self, requests: usize) -> Result<Taken, Pause> {
+        self.line.try_take(requests, self.store.deadline(), &mut self.batch.waiting)
+    }
+
+    /// Has the store do what was taken, and sends the answers home.
+    pub fn work(&mut self) {
+        self.batch.turn = (!self.batch.waiting.is_empty()).then(|| Turn::of(&self.line));
+        self.stamp();
+        self.store.run(&mut self.batch);
+        self.batch.turn = None;
+        self.send_home(None);
     }
 
     /// For the network thread `thread` when nobody else waits for it: does `bundles` here and now, unless the store

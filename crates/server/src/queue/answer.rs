@@ -107,6 +107,18 @@ impl<'a> Answer<'a> {
         Self { encoder: Encoder::new(out, protocol) }
     }
 
+    /// What stands where it goes, earlier answers included.
+    #[must_use]
+    pub fn written(&self) -> &[u8] {
+        self.encoder.written()
+    }
+
+    /// The protocol it is written in.
+    #[must_use]
+    pub fn protocol(&self) -> Protocol {
+        self.encoder.protocol()
+    }
+
     /// A refusal.
     pub fn fault(&mut self, fault: &Fault) -> Outcome {
         self.encoder.error(fault);

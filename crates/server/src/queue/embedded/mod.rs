@@ -36,6 +36,7 @@ mod selection;
 mod stock;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use fastrand::Rng;
 use posthaste_wire::fault::{Fault, Word};
@@ -43,6 +44,7 @@ use posthaste_wire::fault::{Fault, Word};
 use self::effect::Effect;
 use self::found::Found;
 pub use self::log::OpenError;
+use self::log::disk::Disk;
 use self::log::{Frame, Location, Log, LogError, Options};
 use self::message::Home;
 use self::reclaim::Reclaim;
@@ -64,6 +66,12 @@ pub struct EmbeddedOptions {
 impl Default for EmbeddedOptions {
     fn default() -> Self {
         Self { memory_limit: None, segment_bytes: Options::default().segment_bytes, seed: None }
+    }
+}
+
+impl EmbeddedOptions {
+    fn log(&self) -> Options {
+        Options { segment_bytes: self.segment_bytes, ..Options::default() }
     }
 }
 
@@ -126,8 +134,24 @@ impl Embedded {
     /// The directory is in use, damaged or of another version, or the disk refused. Nothing was changed.
     pub fn open(directory: &Path, options: EmbeddedOptions) -> Result<Self, OpenError> {
         let mut stock = Stock::default();
-        let log_options = Options { segment_bytes: options.segment_bytes, ..Options::default() };
-        let log = Log::open(directory, log_options, &mut |at, bytes| replay(&mut stock, at, bytes))?;
+        let log = Log::open(directory, options.log(), &mut |at, bytes| replay(&mut stock, at, bytes))?;
+        Self::of(log, stock, directory, options)
+    }
+
+    /// The same on a disk that need not be the system's, without a thread of its own.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn open_on(disk: Arc<dyn Disk>, options: EmbeddedOptions) -> Result<Self, OpenError> {
+        let mut stock = Stock::default();
+        let directory = disk.path("");
+        let mut replay = |at, bytes: &[u8]| replay(&mut stock, at, bytes);
+        let log = Log::open_on(disk, options.log(), false, None, &mut replay)?;
+        Self::of(log, stock, &directory, options)
+    }
+
+    /// The store whose log this is, with what was read from it.
+    fn of(log: Log, stock: Stock, directory: &Path, options: EmbeddedOptions) -> Result<Self, OpenError> {
         if stock.queues.all().any(|queue| queue.home.is_none()) {
             let what = "it holds messages of a queue that it does not name".to_owned();
             return Err(OpenError::Damaged { file: directory.to_owned(), offset: 0, what });

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use rustix::fs::{FallocateFlags, fallocate};
 
 /// An open file.
-pub(super) type Handle = Arc<dyn DiskFile>;
+pub type Handle = Arc<dyn DiskFile>;
 
 /// A flat directory of files.
-pub(super) trait Disk: Send + Sync {
+pub trait Disk: Send + Sync {
     /// Where the file of that name lies.
     fn path(&self, name: &str) -> PathBuf;
     /// The names of all files.
@@ -33,7 +33,7 @@ pub(super) trait Disk: Send + Sync {
 }
 
 /// One open file, read and written by position.
-pub(super) trait DiskFile: Send + Sync {
+pub trait DiskFile: Send + Sync {
     /// Its size in bytes.
     fn size(&self) -> io::Result<u64>;
     /// Reads up to `buffer.len()` bytes; fewer only at the end of the file.

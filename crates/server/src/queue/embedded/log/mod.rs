@@ -24,7 +24,7 @@
 
 mod blocks;
 mod closing;
-mod disk;
+pub mod disk;
 mod error;
 mod frame;
 mod lock;

@@ -35,7 +35,10 @@ impl Log {
 
     /// Opens a log on any disk; without a thread segments are prepared by whoever needs them. `closed_at` is the last
     /// frame that must be there.
-    pub(super) fn open_on(
+    ///
+    /// # Errors
+    /// As [`Log::open`].
+    pub fn open_on(
         disk: Arc<dyn Disk>,
         options: Options,
         threaded: bool,
