@@ -1,21 +1,22 @@
 //! The front alone, with the smallest tier there can be: it says every line again, and `quit` ends the connection.
 
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use mio::Poll;
-use posthaste_measure::Clock;
-use posthaste_server::front::accept::ListenAddress;
+use mio::{Poll, Token};
+use posthaste_measure::{Clock, Hand};
+use posthaste_server::front::accept::{ListenAddress, Socket, Wire};
 use posthaste_server::front::binder;
 use posthaste_server::front::connections::Connections;
 use posthaste_server::front::gate::{Gate, Refused};
-use posthaste_server::front::limits::OUTPUT_BYTES_PAUSE;
+use posthaste_server::front::limits::{FIRST_REQUEST, LINGER, OUTPUT_BYTES_PAUSE};
 use posthaste_server::front::mailbox::Mailbox;
 use posthaste_server::front::network::{Network, Seat, mailbox};
 use posthaste_server::front::peer::{Life, Peer};
+use posthaste_server::front::readiness::Readiness;
 use posthaste_server::front::slots::Slots;
 use posthaste_server::front::tier::Tier;
 
@@ -263,4 +264,88 @@ fn a_stop_answers_what_was_asked_before_and_ends_every_connection() {
     }
     drop(clients);
     running.stop();
+}
+
+/// What a client in the test's hands has said and heard.
+#[derive(Default)]
+struct Talk {
+    /// Not read yet.
+    sent: Vec<u8>,
+    heard: Vec<u8>,
+    /// Bytes that it still takes.
+    room: usize,
+}
+
+/// Such a client.
+#[derive(Clone, Default)]
+struct Held(Arc<Mutex<Talk>>);
+
+impl Held {
+    fn talk(&self) -> MutexGuard<'_, Talk> {
+        self.0.lock().expect("nobody panicked")
+    }
+}
+
+impl Wire for Held {
+    fn register(&mut self, _: Token) {}
+
+    fn shut_write(&mut self) {}
+}
+
+impl Read for Held {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut talk = self.talk();
+        if talk.sent.is_empty() {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        talk.sent.drain(..).as_slice().read(buffer)
+    }
+}
+
+impl Write for Held {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut talk = self.talk();
+        let taken = bytes.len().min(talk.room);
+        talk.room -= taken;
+        talk.heard.extend_from_slice(&bytes[..taken]);
+        if taken == 0 { Err(ErrorKind::WouldBlock.into()) } else { Ok(taken) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn whom_a_stop_spared_for_its_first_request_gets_the_answer_however_slowly_it_reads() {
+    let (hand, poll) = (Hand::at_zero(), Poll::new().expect("events"));
+    let clock = Clock::by_hand(hand, 0);
+    let (gate, mailboxes) = (Arc::new(Gate::new(1, false)), vec![mailbox(&poll).expect("a waker")]);
+    let seat = Seat {
+        thread: 0,
+        poll,
+        listeners: Vec::new(),
+        mailboxes: mailboxes.clone(),
+        gate: Arc::clone(&gate),
+        clock,
+    };
+    let mut network =
+        Network::new(seat, Echo { thread: 0, touched: Slots::default() }).expect("nothing listens");
+    let client = Held::default();
+    let Ok(arrival) = gate.admit(Socket::Wire(Box::new(client.clone()))) else { panic!("there is room") };
+    mailboxes[0].adopt(arrival);
+    mailboxes[0].stop();
+    network.turn_by_hand(&[]);
+    client.talk().sent = b"hello\n".to_vec();
+    network.turn_by_hand(&[(0, Readiness { is_readable: true, ..Readiness::default() })]);
+
+    hand.set(u64::try_from(FIRST_REQUEST.as_nanos()).expect("short") + 1);
+    network.turn_by_hand(&[]);
+    client.talk().room = 100;
+    network.turn_by_hand(&[(0, Readiness { is_writable: true, ..Readiness::default() })]);
+    assert_eq!(client.talk().heard, b"0hello\n");
+
+    hand.set(hand.now() + u64::try_from(LINGER.as_nanos()).expect("short"));
+    network.turn_by_hand(&[]);
+    assert!(network.is_over(), "and then it is let go");
 }

@@ -30,7 +30,7 @@ pub struct Connections<T: Tier> {
     slab: Slab<T::Connection>,
     ready: Slots,
     /// Those to look at again at some time.
-    later: VecDeque<(Instant, usize, u64)>,
+    later: VecDeque<Later>,
     /// When to look after newcomers, if there are any.
     look_at: Option<Instant>,
     read_buffer: Vec<u8>,
@@ -38,6 +38,15 @@ pub struct Connections<T: Tier> {
     /// Bytes that were read and are not understood yet, of all.
     input_bytes: usize,
     is_stopping: bool,
+}
+
+/// A connection to look at again.
+struct Later {
+    at: Instant,
+    slot: usize,
+    number: u64,
+    /// It has lingered until then. Else it was spared by a stop until then, and may be anywhere in its life.
+    has_lingered: bool,
 }
 
 impl<T: Tier> Connections<T> {
@@ -235,7 +244,8 @@ impl<T: Tier> Connections<T> {
         if peer.life == Life::Closing && is_settled {
             peer.end(self.now_ns);
             if peer.life == Life::Lingering {
-                self.later.push_back((self.clock.instant() + LINGER, slot, peer.number));
+                let (at, number) = (self.clock.instant() + LINGER, peer.number);
+                self.later.push_back(Later { at, slot, number, has_lingered: true });
             }
         }
         if peer.life == Life::Over {
@@ -251,12 +261,14 @@ impl<T: Tier> Connections<T> {
             return;
         }
         let now = self.clock.instant();
-        while let Some(&(_, slot, number)) = self.later.front().filter(|(end, ..)| *end <= now) {
-            self.later.pop_front();
+        while let Some(Later { slot, number, has_lingered, .. }) =
+            self.later.pop_front_if(|later| later.at <= now)
+        {
             match self.find(slot, number).map(|connection| connection.as_ref().life) {
                 Some(Life::Open) => tier.touched().add(slot),
-                Some(_) => self.remove(tier, slot),
-                None => {}
+                Some(Life::Lingering) if has_lingered => self.remove(tier, slot),
+                // Its last answers are still to be written, or it lingers since and has a time of its own.
+                _ => {}
             }
         }
     }
@@ -305,7 +317,8 @@ impl<T: Tier> Connections<T> {
             self.serve_one(tier, slot);
             let Some(connection) = self.slab.get(slot) else { continue };
             if connection.as_ref().may_still_ask(self.now_ns) {
-                self.later.push_back((spared_until, slot, connection.as_ref().number));
+                let (at, number) = (spared_until, connection.as_ref().number);
+                self.later.push_back(Later { at, slot, number, has_lingered: false });
             } else {
                 tier.touched().add(slot);
             }
@@ -318,7 +331,7 @@ impl<T: Tier> Connections<T> {
         if !self.ready.is_empty() {
             return Some(Duration::ZERO);
         }
-        let later = self.later.front().map(|(end, ..)| *end);
+        let later = self.later.front().map(|later| later.at);
         let next = later.into_iter().chain(self.look_at).min()?;
         Some(next.saturating_duration_since(self.clock.instant()))
     }
