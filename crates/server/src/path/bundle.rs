@@ -198,6 +198,13 @@ impl Bundle {
         }
     }
 
+    /// Whether the next request may repeat an earlier one.
+    #[must_use]
+    pub fn may_repeat(&self) -> bool {
+        let request = self.requests.get(self.answered).map(|request| &request.operation);
+        matches!(request, Some(Operation::Pop(Pop { request_id: Some(_), .. })))
+    }
+
     /// Whether every request has its answer.
     #[must_use]
     pub fn is_done(&self) -> bool {

@@ -60,8 +60,8 @@ impl<R: Rules> Local<R> {
             news,
             finished: &mut batch.finished,
         };
-        turn.give_up();
         turn.tick();
+        turn.give_up();
         for bundle in batch.waiting.drain(..) {
             turn.run(bundle);
         }
@@ -199,19 +199,22 @@ impl<R: Rules> Turn<'_, R> {
         self.news.clear();
     }
 
-    /// One message satisfies one pop; the end of a queue concerns all.
+    /// A message goes to the pop that has waited longest for it; the end of a queue concerns all.
+    ///
+    /// Most news is of one message, which the first pop takes. But a pop may prefer another message that is news as well,
+    /// or repeat an earlier one and take nothing; so the next one is asked, until one that the message suits finds
+    /// nothing: then it is gone.
     fn serve(&mut self, news: News) {
-        let mut after = None;
-        while let Some((ticket, mut waiting)) = self.waiters.take_match(news, after) {
+        let is_message = matches!(news, News::Available { .. });
+        let is_only_news = self.news.len() == 1;
+        while let Some((ticket, mut waiting)) = self.waiters.take_match(news) {
+            let takes_it = is_message && is_only_news && !waiting.bundle.may_repeat();
             match self.execute(&mut waiting.bundle) {
-                Flow::Waits(_) => {
-                    self.waiters.put_back(ticket, waiting);
-                    after = Some(ticket);
-                }
+                Flow::Waits(_) => return self.waiters.put_back(ticket, waiting),
                 Flow::Done(outcome) => {
                     waiting.bundle.finish_one(outcome);
                     self.finished.push(waiting.bundle);
-                    if matches!(news, News::Available { .. }) {
+                    if takes_it && outcome == Outcome::Ok {
                         return;
                     }
                 }

@@ -52,14 +52,13 @@ impl Waiters {
         self.insert(ticket, waiting);
     }
 
-    /// Takes out the longest waiting pop that the news may satisfy and that came after `after`.
-    pub fn take_match(&mut self, news: News, after: Option<Ticket>) -> Option<(Ticket, Waiting)> {
-        let from = after.map_or(0, |ticket| ticket + 1);
+    /// Takes out the longest waiting pop that the news may satisfy.
+    pub fn take_match(&mut self, news: News) -> Option<(Ticket, Waiting)> {
         let ticket = keys_for(news)
             .iter()
             .flatten()
             .filter_map(|key| self.by_key.get(key))
-            .filter_map(|list| list.range(from..).copied().find(|ticket| self.suits(*ticket, news)))
+            .filter_map(|list| list.iter().copied().find(|ticket| self.suits(*ticket, news)))
             .min()?;
         self.remove(ticket).map(|waiting| (ticket, waiting))
     }

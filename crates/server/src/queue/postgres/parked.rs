@@ -106,7 +106,7 @@ impl Parked {
         if self.under_way > 0 {
             self.recent.push_back(news);
         }
-        while let Some((ticket, waiting)) = self.waiters.take_match(news, None) {
+        while let Some((ticket, waiting)) = self.waiters.take_match(news) {
             self.woken.push(seated(ticket, waiting));
             if matches!(news, News::Available { .. }) {
                 break;
@@ -122,8 +122,7 @@ impl Parked {
             return None;
         }
         let queue = self.awaited.get(queue).copied().unwrap_or(0);
-        let (ticket, waiting) =
-            self.waiters.take_match(News::Available { queue, sender, recipient }, None)?;
+        let (ticket, waiting) = self.waiters.take_match(News::Available { queue, sender, recipient })?;
         Some(seated(ticket, waiting))
     }
 

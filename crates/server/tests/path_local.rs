@@ -1,0 +1,100 @@
+//! A store of this process behind the path: nobody goes on waiting while there is a message for him.
+//!
+//! The clock is driven by hand, and each batch is run by hand, so that messages become available together.
+
+mod support;
+
+use std::sync::Arc;
+
+use posthaste_measure::{Clock, Hand};
+use posthaste_server::path::bundle::{Address, Bundle, Request};
+use posthaste_server::path::local::Local;
+use posthaste_server::path::worker::{Batch, Store};
+use posthaste_server::queue::memory::Memory;
+use posthaste_server::time::Time;
+use posthaste_wire::encode::Protocol;
+
+use support::{Got, decoded, parsed};
+
+const MS: u64 = 1_000_000;
+
+/// The store, and who has asked so far.
+struct Desk {
+    store: Arc<Local<Memory>>,
+    hand: &'static Hand,
+    clients: u64,
+    batch: Batch,
+}
+
+impl Desk {
+    /// With a queue `q`.
+    fn new() -> Self {
+        let hand = Hand::at_zero();
+        let clock = Clock::by_hand(hand, 0);
+        let store = Local::new(Memory::new(1), Time::of(clock), clock);
+        let mut desk = Self { store, hand, clients: 0, batch: Batch::default() };
+        desk.ask("ann", "QCREATE q");
+        desk
+    }
+
+    /// Asks, each time on a connection of its own; who is answered what.
+    fn ask(&mut self, account: &str, request: &str) -> Vec<(u64, Got)> {
+        self.clients += 1;
+        let mut bundle = Box::new(Bundle::new(Address { thread: 0, slot: 0, client: self.clients }));
+        let (bytes, operation) = parsed(request);
+        let kind = operation.kind();
+        (bundle.bytes, bundle.protocol) = (bytes, Protocol::Resp3);
+        bundle.account = self.store.account(account.as_bytes());
+        bundle.requests.push(Request::new(operation, kind, 0));
+        self.batch.waiting.push(bundle);
+        self.run()
+    }
+
+    /// Lets time pass until it is so late, and has the store look around; who is answered what.
+    fn look(&mut self, ms: u64) -> Vec<(u64, Got)> {
+        self.hand.set(ms * MS);
+        self.run()
+    }
+
+    fn run(&mut self) -> Vec<(u64, Got)> {
+        self.store.run(&mut self.batch);
+        let answered = |bundle: Box<Bundle>| (bundle.address.client, decoded(&bundle.answers));
+        self.batch.finished.drain(..).map(answered).collect()
+    }
+
+    /// The same for messages: who got which body.
+    fn bodies(answers: &[(u64, Got)]) -> Vec<(u64, &str)> {
+        answers.iter().map(|(client, message)| (*client, message.text("body"))).collect()
+    }
+}
+
+#[test]
+fn of_two_messages_that_come_at_once_each_goes_to_somebody_who_waits_for_it() {
+    let mut desk = Desk::new();
+    desk.ask("ann", "SEND q low DELAY 10");
+    desk.ask("dan", "SEND q high DELAY 10 PRIORITY 9");
+    assert_eq!(desk.ask("bob", "POP QUEUE q BLOCK 1000"), [], "client 4 waits for anything");
+    assert_eq!(desk.ask("cy", "POP FROM ann BLOCK 1000"), [], "client 5 for what ann sends");
+    let answers = desk.look(10);
+    assert_eq!(Desk::bodies(&answers), [(4, "high"), (5, "low")]);
+}
+
+#[test]
+fn a_pop_that_repeats_an_earlier_one_leaves_the_message_to_the_next_who_waits() {
+    let mut desk = Desk::new();
+    assert_eq!(desk.ask("bob", "POP QUEUE q REQID k BLOCK 1000"), [], "client 2");
+    assert_eq!(desk.ask("bob", "POP QUEUE q REQID k BLOCK 1000"), [], "client 3 asks the same again");
+    assert_eq!(desk.ask("cy", "POP QUEUE q BLOCK 1000"), [], "client 4");
+    desk.ask("ann", "QCREATE other");
+    let answers = desk.ask("ann", "SENDMANY q one two");
+    assert_eq!(Desk::bodies(&answers[..3]), [(2, "one"), (3, "one"), (4, "two")]);
+}
+
+#[test]
+fn a_message_that_came_in_time_is_given_to_a_wait_that_is_ended_late() {
+    let mut desk = Desk::new();
+    desk.ask("ann", "SEND q late DELAY 10");
+    assert_eq!(desk.ask("bob", "POP QUEUE q BLOCK 15"), [], "client 3 waits for longer than the delay");
+    let answers = desk.look(20);
+    assert_eq!(Desk::bodies(&answers), [(3, "late")]);
+}
