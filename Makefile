@@ -9,6 +9,8 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON := .venv/bin/python
 # How long each fuzz target runs.
 SECONDS_PER_TARGET ?= 60
+# How many seeds `make simulate` lives through; SEED=n is one alone, and tells its story.
+SEEDS ?= 10000
 # How many lives of simulated disks and stores `make faults` cuts off.
 LIVES ?= 20000
 # How long `make soak` goes on.
@@ -32,7 +34,7 @@ build: ## Build target/release/posthaste
 	cargo build --release --locked
 
 .PHONY: test
-test: test-rust test-clients test-lab ## Run every test but the long campaigns (crash, history, faults, soak, limits, fuzz, bench)
+test: test-rust test-clients test-lab ## Run every test but the long campaigns (crash, history, faults, soak, limits, simulate, fuzz, bench)
 
 .PHONY: test-rust
 test-rust:
@@ -131,6 +133,10 @@ limits: ## Bear as much as is promised: connections, floods, queues, messages, w
 .PHONY: history
 history: ## Let clients ask for everything at random, and judge their journals (HISTORY_SECONDS=60)
 	HISTORY_SECONDS=$(HISTORY_SECONDS) cargo test --release --locked --test histories -- --nocapture --test-threads 1
+
+.PHONY: simulate
+simulate: ## Simulate lives of the server, each from a seed that replays (SEEDS=n, FIRST_SEED=n; SEED=n tells one)
+	SEEDS=$(SEEDS) cargo test --release --locked -p posthaste-server --test simulation whatever_the_seed -- --nocapture
 
 .PHONY: fuzz
 fuzz: ## Feed hostile bytes to the parsers and the router (SECONDS_PER_TARGET=60)
