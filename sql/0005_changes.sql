@@ -99,12 +99,13 @@ COMMENT ON FUNCTION send_all(int, bigint, smallint, int, queue, bytea[]) IS 'SEN
 -- Leases -----------------------------------------------------------------------------------------------------------
 
 CREATE FUNCTION held(at_ms bigint, account int, message_id bigint, receipt_shown bigint) RETURNS message
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET lock_timeout = '300ms' AS $$
 DECLARE m message;
 BEGIN
+    -- Waited for, as in ack_step.
     SELECT * INTO m FROM message WHERE ring = 2 AND id = message_id AND due_ms > at_ms AND holder_id IS NOT NULL
         AND CASE WHEN receipt_shown IS NULL THEN holder_id = account ELSE receipt = receipt_shown END
-        FOR UPDATE SKIP LOCKED;
+        FOR UPDATE;
     RETURN m;
 END $$;
 COMMENT ON FUNCTION held(bigint, int, bigint, bigint) IS

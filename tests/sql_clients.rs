@@ -381,6 +381,28 @@ fn an_open_transaction_keeps_no_middleware_waiting() {
     assert_eq!(place.as_owner("SELECT count(*) FROM posthaste.newcomer"), "0");
 }
 
+/// A POP that comes too late for a message may lock the row that the winner's lease made of it, until it commits.
+#[test]
+fn what_a_holder_does_is_never_refused_because_somebody_has_the_row_locked() {
+    let place = Place::new();
+    let server = place.middleware(&[]);
+    let mut bob = login(&server, "bob");
+    ask(&mut bob, &["QCREATE", "q"]);
+    ask(&mut bob, &["SEND", "q", "x"]);
+    let leased = ask(&mut bob, &["POP", "QUEUE", "q", "LEASE", "600000"]);
+    let receipt = leased.get("receipt").and_then(Answer::text).expect("a receipt");
+    let mut late = Session::open(shared(), &place.database, "postgres");
+    late.run("BEGIN; SELECT id FROM posthaste.message WHERE holder_id IS NOT NULL FOR UPDATE");
+    let requests = [&["EXTEND", receipt, "600000"][..], &["NACK", receipt], &["ACK", receipt]];
+    for words in requests {
+        let answer = ask(&mut bob, words);
+        assert!(answer.is_error("STORE"), "{words:?} while it is locked: {answer:?}");
+    }
+    late.run("ROLLBACK");
+    assert_eq!(ask(&mut bob, &["EXTEND", receipt, "600000"]), Answer::Integer(1));
+    assert_eq!(ask(&mut bob, &["ACK", receipt]), Answer::Integer(1));
+}
+
 #[test]
 fn who_makes_the_same_queue_takes_turns_and_gives_up_in_time() {
     let place = Place::new();
