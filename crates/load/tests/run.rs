@@ -34,7 +34,9 @@ fn assert_clean(report: &Report) {
     let check = report.check.as_ref().expect("--check");
     assert_eq!(check.acknowledged, check.popped, "{report}");
     assert_eq!((check.refused, check.unknown, check.foreign, check.missing), (0, 0, 0, 0), "{report}");
-    assert!(report.counts.ok > 100 && report.counts.errors == 0, "{report}");
+    let judged = check.history.as_ref().is_some_and(|history| history.whole && history.reads_in_doubt == 0);
+    assert!(judged || check.acknowledged == 0, "{report}");
+    assert!(report.counts.ok > 0 && report.counts.errors == 0, "{report}");
 }
 
 #[test]
@@ -87,6 +89,7 @@ fn a_constant_size_is_kept() {
 fn every_broken_promise_is_found() {
     let pairs = "--clients 4 --workload pairs";
     let twelve = "--clients 4";
+    let filled = "--clients 2 --workload pairs --preload 500";
     let addressed = "--clients 4 --workload mix:send=0.5,pop=0.5 --broadcast-share 0";
     for (mutant, words, about) in [
         (Mutant::Twice, pairs, "twice"),
@@ -97,12 +100,19 @@ fn every_broken_promise_is_found() {
         (Mutant::Refused, pairs, "although it was refused"),
         (Mutant::Reordered, "--clients 1 --workload pairs --preload 500", "came after"),
         (Mutant::Blind, "--clients 1", "found nothing"),
+        // What only the times of all clients' requests tell.
+        (Mutant::Swapped, filled, "E: message"),
+        (Mutant::Blind, filled, "F: "),
+        (Mutant::Miscounted, pairs, "H: queue 1 says it holds 1 messages"),
         (Mutant::Unlisted, twelve, "not listed"),
         (Mutant::Backwards, pairs, "ids grow"),
     ] {
-        let report = checked(mutant, words);
+        // So many that the mutant has its chances, however slow the machine is.
+        let address = serve(mutant);
+        let report =
+            run(bench(&format!("--connect {address} --requests 600 --check {words}"))).expect("a report");
         let check = report.check.as_ref().expect("--check");
-        assert!(check.violations > 0, "{mutant:?} was not noticed");
+        assert!(check.violations > 0, "{mutant:?} was not noticed: {report}");
         assert!(check.first_violations.iter().any(|v| v.contains(about)), "{mutant:?}: {report}");
         assert!(matches!(report.verdict(), Err(LoadError::Failed(_))));
     }

@@ -9,6 +9,7 @@ use crate::dialogue::{Answer, Dialogue, Outcome};
 use crate::numbers::Numbers;
 use crate::queue::check::inspector::{Answered, Inspector};
 use crate::queue::check::ledger::Ledger;
+use crate::queue::check::witness::Witness;
 use crate::queue::program::{Ask, Program};
 use crate::queue::request::{Account, Kind, Queue, Request};
 use crate::queue::stamp::Stamp;
@@ -72,6 +73,8 @@ pub struct QueueDialogue {
     next_sequence: u64,
     /// For sizes, so that they leave alone what the program draws.
     rng: Rng,
+    /// In a checked run: keeps what is asked and told.
+    witness: Option<Witness>,
 }
 
 /// A request that waits for its answer.
@@ -79,13 +82,15 @@ pub struct QueueDialogue {
 pub struct Asked {
     ask: Ask,
     sequence: u64,
+    /// Its number in the journal.
+    journaled: Option<usize>,
 }
 
 impl QueueDialogue {
     /// A client whose messages are numbered from `next_sequence`.
     #[must_use]
     pub fn new(account: Account, program: Program, next_sequence: u64) -> Self {
-        Self { account, program, next_sequence, rng: Rng::with_seed(account.into()) }
+        Self { account, program, next_sequence, rng: Rng::with_seed(account.into()), witness: None }
     }
 
     /// With other sizes of messages under another seed.
@@ -93,6 +98,18 @@ impl QueueDialogue {
     pub(crate) fn seeded(mut self, seed: u64) -> Self {
         self.rng = Rng::with_seed(seed.rotate_left(32) ^ u64::from(self.account));
         self
+    }
+
+    /// With a journal.
+    #[must_use]
+    pub(crate) fn witnessed(mut self, witness: Option<Witness>) -> Self {
+        self.witness = witness;
+        self
+    }
+
+    /// Its journal.
+    pub(crate) fn into_witness(self) -> Option<Witness> {
+        self.witness
     }
 
     /// Its account.
@@ -136,13 +153,16 @@ impl QueueDialogue {
         measured: bool,
         desk: &mut Desk,
     ) -> Outcome {
-        let Asked { ask, sequence } = asked;
+        let Asked { ask, sequence, journaled } = asked;
         let outcome = outcome(ask.request.kind(), item);
         if let (true, Some(step)) = (measured, ask.step.checked_sub(1)) {
             desk.steps[usize::from(step)].add(outcome, 1);
         }
         if let Some(audit) = &mut desk.audit {
             audit.inspector.inspect(&Answered { reader: self.account, ask, sequence, outcome, item, bytes });
+        }
+        if let (Some(witness), Some(number)) = (&mut self.witness, journaled) {
+            witness.told(number, ask.request, item, bytes);
         }
         let number = match item {
             Item::Scalar(value) => value.as_integer(),
@@ -163,8 +183,10 @@ impl Dialogue for QueueDialogue {
         let ask = self.program.next_ask()?;
         let len = if ask.request.has_body() { desk.sizes.draw(&mut self.rng) as usize } else { 0 };
         let sequence = self.stamp(ask.request, len, desk);
-        ask.request.encode(&desk.body[..len], out);
-        Some(Asked { ask, sequence })
+        let body = &desk.body[..len];
+        let journaled = self.witness.as_mut().and_then(|witness| witness.asks(ask.request, body));
+        ask.request.encode(body, out);
+        Some(Asked { ask, sequence, journaled })
     }
 
     fn kind(asked: &Asked) -> usize {

@@ -16,6 +16,7 @@ pub mod stamp;
 pub mod twelve_step;
 pub mod workload;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
@@ -29,6 +30,7 @@ use crate::tally::Counts;
 use check::CheckReport;
 use check::inspector::Inspector;
 use check::ledger::Ledger;
+use check::witness::Witness;
 use dialogue::{Audit, Desk, QueueDialogue};
 use mix::{Mix, Recipe};
 pub use options::QueueBench;
@@ -84,8 +86,14 @@ impl Bench for QueueBench {
     }
 
     fn prepare(&self, run: u32) -> Result<Ground, LoadError> {
-        let mut ground =
-            Ground { run, sent: vec![0; accounts(self) as usize], ledger: None, recipe: recipe(self) };
+        let mut ground = Ground {
+            run,
+            sent: vec![0; accounts(self) as usize],
+            ledger: None,
+            room: None,
+            preloaded: BTreeMap::new(),
+            recipe: recipe(self),
+        };
         let foreign = if self.workload.needs_queues() { setup::prepare(self, &mut ground)? } else { 0 };
         if self.check {
             let mut ledger = Ledger::new(accounts(self), foreign);
@@ -110,8 +118,10 @@ impl Bench for QueueBench {
             None => Program::twelve_step(account),
             Some(recipe) => Program::Mix(Mix::new(Arc::clone(recipe), self.run.seed, account)),
         };
-        let dialogue =
-            QueueDialogue::new(account, program, ground.sent[number as usize - 1]).seeded(self.run.seed);
+        let witness = ground.room.as_ref().and_then(|room| Witness::new(room, account, account));
+        let dialogue = QueueDialogue::new(account, program, ground.sent[number as usize - 1])
+            .seeded(self.run.seed)
+            .witnessed(witness);
         Ok((session.into_stream(), dialogue))
     }
 

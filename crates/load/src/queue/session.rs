@@ -109,18 +109,21 @@ impl Session {
         }
     }
 
-    /// Waits for the answer to `request` and refuses to go on when it is an error, unless it begins with `but`.
+    /// Waits for the answer to `request` and refuses to go on when it is an error, unless it begins with `but`. Gives the
+    /// number that it was, if it was one.
     ///
     /// # Errors
     /// The answer is an error, or there is none.
-    fn accept_but(&mut self, request: &str, but: &str) -> Result<(), LoadError> {
-        let refusal = self.answer(|item, _| match item {
-            Item::Scalar(Value::Error(text)) => Some(String::from_utf8_lossy(text).into_owned()),
-            _ => None,
+    fn accept_but(&mut self, request: &str, but: &str) -> Result<Option<i64>, LoadError> {
+        let answer = self.answer(|item, _| match item {
+            Item::Scalar(Value::Error(text)) => Err(String::from_utf8_lossy(text).into_owned()),
+            Item::Scalar(value) => Ok(value.as_integer()),
+            Item::Compound(..) => Ok(None),
         })?;
-        match refusal.filter(|answer| answer.split(' ').next() != Some(but)) {
-            None => Ok(()),
-            Some(answer) => Err(LoadError::SetUp {
+        match answer {
+            Ok(number) => Ok(number),
+            Err(refusal) if refusal.split(' ').next() == Some(but) => Ok(None),
+            Err(answer) => Err(LoadError::SetUp {
                 address: self.address.to_string(),
                 request: request.to_owned(),
                 answer,
@@ -128,11 +131,11 @@ impl Session {
         }
     }
 
-    /// Waits for the answer to `request` and refuses to go on when it is an error.
+    /// Waits for the answer to `request` and refuses to go on when it is an error. Gives the number that it was, if any.
     ///
     /// # Errors
     /// The answer is an error, or there is none.
-    pub(crate) fn accept(&mut self, request: &str) -> Result<(), LoadError> {
+    pub(crate) fn accept(&mut self, request: &str) -> Result<Option<i64>, LoadError> {
         self.accept_but(request, "")
     }
 
@@ -195,7 +198,7 @@ impl Session {
     pub(crate) fn log_in(&mut self, account: Account) -> Result<(), LoadError> {
         self.push_log_in(account);
         self.flush()?;
-        self.accept(&format!("LOGIN {account}"))
+        self.accept(&format!("LOGIN {account}")).map(drop)
     }
 
     /// Queues the log-in of an account of the run.

@@ -2,13 +2,18 @@
 
 use std::sync::{Arc, PoisonError};
 
+use posthaste_history::History;
+
 use crate::bench::Played;
 use crate::error::LoadError;
 use crate::queue::QueueBench;
 use crate::queue::check::CheckReport;
-use crate::queue::check::drain::{Territory, drain};
+use crate::queue::check::drain::{Audience, Territory, drain};
 use crate::queue::check::inspector::{Findings, Inspector};
+use crate::queue::check::judgment::{Judgment, ask_depths, judge};
 use crate::queue::check::ledger::Ledger;
+use crate::queue::check::witness::{AUDIT, Room, Witness};
+use crate::queue::dialogue::QueueDialogue;
 use crate::queue::request::{Account, Queue};
 use crate::queue::session::Session;
 use crate::queue::setup::{Ground, accounts, shared_queues};
@@ -22,20 +27,24 @@ pub(crate) struct Leavings {
     /// Queues made and not deleted.
     queues: Vec<Queue>,
     findings: Vec<Findings>,
+    /// The journals, with `--check`.
+    witnesses: Vec<Witness>,
 }
 
 impl Leavings {
     /// Collects them.
     pub(crate) fn of(played: Played<QueueBench>) -> Self {
+        let dialogues = &played.dialogues;
         Self {
-            sent: played.dialogues.iter().map(|d| (d.account(), d.sent())).collect(),
-            queues: played.dialogues.iter().flat_map(|d| d.leftovers()).collect(),
+            sent: dialogues.iter().map(|d| (d.account(), d.sent())).collect(),
+            queues: dialogues.iter().flat_map(|d| d.leftovers()).collect(),
             findings: played
                 .shared
                 .into_iter()
                 .filter_map(|desk| desk.audit)
                 .map(|audit| audit.inspector.findings())
                 .collect(),
+            witnesses: played.dialogues.into_iter().filter_map(QueueDialogue::into_witness).collect(),
         }
     }
 }
@@ -44,24 +53,56 @@ impl Leavings {
 pub(crate) fn settle(bench: &QueueBench, ground: Ground, leavings: &mut Leavings) -> Option<CheckReport> {
     let ledger = Arc::into_inner(ground.ledger?)?;
     let mut ledger = ledger.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut violations = Violations::default();
+    let mut history = History::default();
+    let witnesses = std::mem::take(&mut leavings.witnesses).into_iter().chain(ground.preloaded.into_values());
+    for mut witness in witnesses {
+        witness.close();
+        witness.testify(&mut history);
+    }
+    let room = ground.room.as_ref();
+    if let Some(room) = room.filter(|_| bench.workload.needs_queues() && !ledger.allows_foreign()) {
+        audit(bench, room, &mut history, &mut violations);
+    }
     let shared = shared_queues(bench);
     let territory = Territory { shared, own: leavings.queues.iter().copied().collect() };
     let mut inspector = Inspector::new(ground.run, shared, ledger.allows_foreign());
-    let mut violations = Violations::default();
     let mut drained = 0;
     if bench.workload.needs_queues() {
+        let (mut witnesses, mut undrained) = (Vec::new(), false);
+        let mut audience =
+            Audience { inspector: &mut inspector, ledger: &mut ledger, room, witnesses: &mut witnesses };
         for address in &bench.connect {
             let session = Session::connect(address, bench.secret_file.as_ref());
-            let popped = session
-                .and_then(|session| drain(session, accounts(bench), &territory, &mut inspector, &mut ledger));
-            match popped {
+            match session.and_then(|session| drain(session, accounts(bench), &territory, &mut audience)) {
                 Ok(popped) => drained += popped,
-                Err(error) => violations.add(|| format!("what is left cannot be popped: {error}")),
+                Err(error) => {
+                    violations.add(|| {
+                        format!("what is left cannot be popped, so nobody knows what is lost: {error}")
+                    });
+                    undrained = true;
+                }
             }
         }
         inspector.hand_over(&mut ledger);
+        if undrained {
+            ledger.excuse(u64::MAX);
+        }
+        witnesses.iter().for_each(|witness| witness.testify_of_drain(&mut history));
     }
-    Some(close(ledger, ground.sent, leavings, inspector, violations, drained))
+    let judgment = room.map(|room| judge(&mut history, room));
+    Some(close(ledger, ground.sent, leavings, inspector, violations, drained, judgment))
+}
+
+/// Compares the depths of queues with what should be there.
+fn audit(bench: &QueueBench, room: &Arc<Room>, history: &mut History, violations: &mut Violations) {
+    let Some(mut witness) = Witness::new(room, AUDIT, 1) else { return };
+    let session = Session::connect(&bench.connect[0], bench.secret_file.as_ref());
+    let asked = session.and_then(|mut session| ask_depths(&mut session, shared_queues(bench), &mut witness));
+    if let Err(error) = asked {
+        violations.add(|| format!("the depths of queues cannot be asked for: {error}"));
+    }
+    witness.testify(history);
 }
 
 fn close(
@@ -71,6 +112,7 @@ fn close(
     inspector: Inspector,
     mut violations: Violations,
     drained: u64,
+    judged: Option<(Judgment, Violations)>,
 ) -> CheckReport {
     for (account, count) in &leavings.sent {
         sent[*account as usize - 1] = *count;
@@ -82,7 +124,15 @@ fn close(
         check.order_unchecked += findings.order_unchecked;
         violations.absorb(findings.violations);
     }
-    CheckReport { drained, violations: violations.count, first_violations: violations.first, ..check }
+    let (history, told) = judged.unzip();
+    violations.absorb(told.unwrap_or_default());
+    CheckReport {
+        drained,
+        history,
+        violations: violations.count,
+        first_violations: violations.first,
+        ..check
+    }
 }
 
 /// Deletes queues that clients made and left behind; a server that has gone cannot be swept, and need not be.

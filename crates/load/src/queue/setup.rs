@@ -1,9 +1,13 @@
 //! What stands on the server before the first measured request: queues, accounts, messages.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex};
 
+use crate::address::Address;
 use crate::error::LoadError;
 use crate::queue::check::ledger::{Event, Fate, Ledger};
+use crate::queue::check::witness::{PRELOAD, REQUESTS_MAX, Room, Witness};
 use crate::queue::dialogue::filler;
 use crate::queue::mix::Recipe;
 use crate::queue::options::{Dataset, QueueBench};
@@ -11,6 +15,7 @@ use crate::queue::request::{Account, Queue, Request};
 use crate::queue::session::{IN_FLIGHT, Session};
 use crate::queue::stamp::Stamp;
 use fastrand::Rng;
+use posthaste_history::{Answer, Outcome};
 use posthaste_wire::reply::Value;
 
 const DATASET_QUEUES: Queue = 30;
@@ -28,6 +33,10 @@ pub struct Ground {
     pub(crate) sent: Vec<u64>,
     /// With `--check`: the book of all messages.
     pub(crate) ledger: Option<Arc<Mutex<Ledger>>>,
+    /// With `--check`, where the servers have one store: room for all clients' journals.
+    pub(crate) room: Option<Arc<Room>>,
+    /// What was sent before the run, by sender.
+    pub(crate) preloaded: BTreeMap<Account, Witness>,
     /// What the clients draw from; None: twelve-step.
     pub(crate) recipe: Option<Arc<Recipe>>,
 }
@@ -77,9 +86,34 @@ pub(crate) fn prepare(bench: &QueueBench, ground: &mut Ground) -> Result<u64, Lo
             foreign += session.call(&["QLIST"], |queues| messages(&queues))?;
         }
     }
+    if bench.check && have_one_store(bench, ground.run)? {
+        ground.room = Some(Arc::new(Room::new(REQUESTS_MAX)));
+    }
     let mut session = Session::connect(&bench.connect[0], bench.secret_file.as_ref())?;
     send_all(&mut session, bench, ground)?;
     Ok(foreign)
+}
+
+/// Whether all servers know a queue that is made at the first. There is no order between messages of several stores.
+fn have_one_store(bench: &QueueBench, run: u32) -> Result<bool, LoadError> {
+    let name = format!("bench-check-{run:08x}");
+    let [first, others @ ..] = &bench.connect[..] else { return Ok(true) };
+    if others.is_empty() {
+        return Ok(true);
+    }
+    let connect = |address: &Address| -> Result<Session, LoadError> {
+        let mut session = Session::connect(address, bench.secret_file.as_ref())?;
+        session.log_in(1)?;
+        Ok(session)
+    };
+    let mut first = connect(first)?;
+    first.accept_all(std::iter::once(vec!["QCREATE".to_owned(), name.clone()]))?;
+    let mut all = true;
+    for address in others {
+        all &= connect(address)?.call(&["QINFO", &name], |info| info.get(b"messages").is_some())?;
+    }
+    first.accept_all(std::iter::once(vec!["QDELETE".to_owned(), name]))?;
+    Ok(all)
 }
 
 /// All messages of a QLIST; 0 when the server does not tell.
@@ -103,6 +137,7 @@ fn send_all(session: &mut Session, bench: &QueueBench, ground: &mut Ground) -> R
     let mut sender = None;
     while letters.peek().is_some() {
         let mut asked = Vec::with_capacity(2 * IN_FLIGHT);
+        let mut journaled = Vec::new();
         for letter in letters.by_ref().take(IN_FLIGHT) {
             if sender.replace(letter.sender) != Some(letter.sender) {
                 session.push_log_in(letter.sender);
@@ -116,13 +151,41 @@ fn send_all(session: &mut Session, bench: &QueueBench, ground: &mut Ground) -> R
                     .write(&mut body[..len]);
             }
             *sequence += 1;
-            session.push_request(Request::Send { queue: letter.queue, to: letter.to }, &body[..len]);
+            let request = Request::Send { queue: letter.queue, to: letter.to };
+            let witness = witness(&ground.room, &mut ground.preloaded, letter.sender);
+            let number = witness.and_then(|witness| witness.asks(request, &body[..len]));
+            journaled.push(number.map(|number| (letter.sender, number)));
+            session.push_request(request, &body[..len]);
             asked.push("SEND");
         }
         session.flush()?;
-        asked.iter().try_for_each(|request| session.accept(request))?;
+        let mut ids = Vec::with_capacity(IN_FLIGHT);
+        for request in asked {
+            let id = session.accept(request)?;
+            ids.extend((request == "SEND").then_some(id));
+        }
+        for ((sender, number), id) in
+            journaled.into_iter().zip(ids).filter_map(|(sent, id)| Some((sent?, id?)))
+        {
+            let witness = witness(&ground.room, &mut ground.preloaded, sender);
+            let answer = Answer::Ids([id.cast_unsigned()].into());
+            witness.into_iter().for_each(|witness| witness.end(number, Outcome::Ok(answer.clone())));
+        }
     }
     Ok(())
+}
+
+/// Who keeps what `sender` sends before the run.
+fn witness<'a>(
+    room: &Option<Arc<Room>>,
+    preloaded: &'a mut BTreeMap<Account, Witness>,
+    sender: Account,
+) -> Option<&'a mut Witness> {
+    match (preloaded.entry(sender), room) {
+        (Entry::Occupied(known), _) => Some(known.into_mut()),
+        (Entry::Vacant(new), Some(room)) => Some(new.insert(Witness::new(room, PRELOAD + sender, sender)?)),
+        (Entry::Vacant(_), None) => None,
+    }
 }
 
 /// The messages of the data set, then those of the preload.

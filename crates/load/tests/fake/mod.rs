@@ -29,12 +29,16 @@ pub(crate) enum Mutant {
     Refused,
     /// POP takes the newest message.
     Reordered,
+    /// A POP takes the message behind the first now and then.
+    Swapped,
     /// One POP finds nothing.
     Blind,
     /// One QREADABLE lists nothing.
     Unlisted,
     /// The id of one SEND goes back.
     Backwards,
+    /// QINFO counts one message too many.
+    Miscounted,
 }
 
 /// The call at which a mutant shows itself; in a lone twelve-step loop, a POP that must find something.
@@ -108,11 +112,12 @@ fn option<'a>(words: &[&'a [u8]], name: &[u8]) -> Option<&'a [u8]> {
 }
 
 impl Store {
-    /// Whether this is the call at which the mutant shows itself.
+    /// Whether this is the call at which the mutant shows itself; for one that others may hide, it is one of several.
     fn strikes(&mut self, mutant: Mutant, call: &'static str) -> bool {
         let calls = self.calls.entry(call).or_default();
         *calls += 1;
-        self.mutant == mutant && *calls == STRIKE
+        let again = mutant == Mutant::Swapped && calls.is_multiple_of(STRIKE);
+        self.mutant == mutant && (again || *calls == STRIKE)
     }
 
     fn answer(&mut self, words: &[&[u8]], account: &mut String, out: &mut Vec<u8>) {
@@ -143,12 +148,23 @@ impl Store {
                 e.bulk(b"messages");
                 e.integer(self.messages.len() as i64);
             }
+            [b"QINFO", queue] => self.depth(&text(queue), &mut e),
             [b"QREADABLE"] => self.readable(account, &mut e),
             [b"SEND", queue, body, rest @ ..] => self.send(queue, body, option(rest, b"TO"), account, &mut e),
             [b"PEEK", rest @ ..] => self.read(false, rest, account, &mut e),
             [b"POP", rest @ ..] => self.read(true, rest, account, &mut e),
             _ => e.error(&Fault::new(Word::Err, "what?")),
         }
+    }
+
+    fn depth(&self, queue: &str, e: &mut Encoder<'_>) {
+        if !self.queues.contains_key(queue) {
+            return e.error(&Fault::new(Word::NoQueue, "no such queue"));
+        }
+        let depth = self.messages.values().filter(|m| m.queue == queue).count();
+        e.map(1);
+        e.bulk(b"messages");
+        e.integer(depth as i64 + i64::from(self.mutant == Mutant::Miscounted));
     }
 
     fn readable(&mut self, account: &str, e: &mut Encoder<'_>) {
@@ -204,6 +220,10 @@ impl Store {
         let mut ids = self.messages.iter().filter(|(_, m)| fits(m)).map(|(id, _)| *id);
         let newest_first = remove && self.mutant == Mutant::Reordered;
         let mut chosen = if newest_first { ids.next_back() } else { ids.next() };
+        let second = ids.next();
+        if remove && self.strikes(Mutant::Swapped, "swap") {
+            chosen = second.or(chosen);
+        }
         if remove && self.strikes(Mutant::Blind, "blind") {
             chosen = None;
         }

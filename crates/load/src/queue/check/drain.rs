@@ -3,11 +3,13 @@
 //! Each account of the run asks for what it may read in the run's own queues; other queues are left alone.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use posthaste_wire::reply::{Item, Value};
 
 use super::inspector::{Answered, Inspector};
 use super::ledger::Ledger;
+use super::witness::{DRAIN, Room, Witness};
 use crate::dialogue::Outcome;
 use crate::error::LoadError;
 use crate::queue::program::{Ask, Expect};
@@ -29,6 +31,17 @@ impl Territory {
     }
 }
 
+/// Who hears of what is popped.
+#[derive(Debug)]
+pub(crate) struct Audience<'a> {
+    pub(crate) inspector: &'a mut Inspector,
+    pub(crate) ledger: &'a mut Ledger,
+    /// Where journals are kept.
+    pub(crate) room: Option<&'a Arc<Room>>,
+    /// The journals.
+    pub(crate) witnesses: &'a mut Vec<Witness>,
+}
+
 /// Pops everything that accounts 1 to `accounts` may read at one server. Returns how many messages there were.
 ///
 /// # Errors
@@ -37,18 +50,20 @@ pub(crate) fn drain(
     mut session: Session,
     accounts: Account,
     territory: &Territory,
-    inspector: &mut Inspector,
-    ledger: &mut Ledger,
+    audience: &mut Audience<'_>,
 ) -> Result<u64, LoadError> {
     let mut popped = 0;
     for reader in 1..=accounts {
         session.log_in(reader)?;
+        let client = DRAIN + audience.witnesses.len() as u32;
+        let mut witness = audience.room.and_then(|room| Witness::new(room, client, reader));
         for queue in session.call(&["QREADABLE"], |names| queues(&names))? {
             if territory.holds(queue) {
-                popped += drain_queue(&mut session, reader, queue, inspector)?;
-                inspector.hand_over(ledger);
+                popped += drain_queue(&mut session, reader, queue, audience.inspector, witness.as_mut())?;
+                audience.inspector.hand_over(audience.ledger);
             }
         }
+        audience.witnesses.extend(witness);
     }
     Ok(popped)
 }
@@ -63,17 +78,20 @@ fn drain_queue(
     reader: Account,
     queue: Queue,
     inspector: &mut Inspector,
+    mut witness: Option<&mut Witness>,
 ) -> Result<u64, LoadError> {
     let request = Request::Read(Read { remove: true, queue: Some(queue), ..Read::default() });
     let ask = Ask { request, step: 0, expect: Expect::Any };
     let mut popped = 0;
     loop {
-        for _ in 0..IN_FLIGHT {
+        let mut numbers = [None; IN_FLIGHT];
+        for number in &mut numbers {
+            *number = witness.as_mut().and_then(|witness| witness.asks(request, &[]));
             session.push_request(request, &[]);
         }
         session.flush()?;
         let mut ended = false;
-        for _ in 0..IN_FLIGHT {
+        for number in numbers {
             let outcome = session.answer(|item, bytes| {
                 let outcome = match item {
                     Item::Scalar(Value::Null) => Outcome::Null,
@@ -81,6 +99,9 @@ fn drain_queue(
                     Item::Scalar(_) => Outcome::Error,
                 };
                 inspector.inspect(&Answered { reader, ask, sequence: 0, outcome, item, bytes });
+                if let (Some(witness), Some(number)) = (&mut witness, number) {
+                    witness.told(number, request, item, bytes);
+                }
                 outcome
             })?;
             popped += u64::from(outcome == Outcome::Ok);

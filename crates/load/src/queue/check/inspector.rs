@@ -301,7 +301,7 @@ impl Inspector {
 }
 
 /// Whether an error says that nothing was done; after `STORE`, or an answer nobody understands, it may have been.
-fn was_refused(item: &Item<'_>) -> bool {
+pub(crate) fn was_refused(item: &Item<'_>) -> bool {
     match item {
         Item::Scalar(value) => value.error_word().is_some_and(|word| word != b"STORE"),
         Item::Compound(..) => false,

@@ -92,7 +92,7 @@ impl Ledger {
 
     /// Up to `count` messages may be missing for a known reason.
     pub fn excuse(&mut self, count: u64) {
-        self.excused += count;
+        self.excused = self.excused.saturating_add(count);
     }
 
     /// Closes the books: `sent` holds, by account from 1, how many messages were written to a server.

@@ -4,16 +4,23 @@
 //! threads together can know (twice, never sent, lost) goes to one [`ledger::Ledger`], in batches, once per
 //! turn of a thread's loop. A checker that compared a log after the run would find the same, but its
 //! memory would grow with the run; the ledger's grows with what is under way.
+//!
+//! What depends on when things happened, which of two clients came first and whether a null was honest, takes the
+//! times of all requests: each client's [`witness`] keeps them for the history checker, as long as there is room, and
+//! [`judgment`] says what that found.
 
 pub(crate) mod drain;
 pub mod inspector;
+pub mod judgment;
 pub mod ledger;
+pub(crate) mod witness;
 
 use std::fmt;
 
 use serde::Serialize;
 
 use crate::bench::Check;
+use judgment::Judgment;
 
 /// What `--check` found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -38,6 +45,8 @@ pub struct CheckReport {
     pub explained: u64,
     /// Pops whose place in their sender's order was not checked, for want of memory.
     pub order_unchecked: u64,
+    /// What the times of all requests say; None where nobody kept them, since the servers have several stores.
+    pub history: Option<Judgment>,
     /// Broken promises.
     pub violations: u64,
     /// The first ten of them.
@@ -50,7 +59,8 @@ impl fmt::Display for CheckReport {
             f,
             "{} messages acknowledged, {} popped ({} of them by the drain), {} missing ({} explained), {} peeked",
             self.acknowledged, self.popped, self.drained, self.missing, self.explained, self.peeked
-        )
+        )?;
+        self.history.iter().try_for_each(|history| write!(f, "; {history}"))
     }
 }
 

@@ -1,0 +1,113 @@
+//! What the history checker says of a checked run.
+//!
+//! It decides all rules; those that the inspector and the ledger decide for every request of the run, however long, are
+//! told by them alone, so that a broken promise is told once.
+
+use std::fmt;
+
+use posthaste_history::{Answer, At, Call, History, Name, Outcome, Rule, Violation, check};
+use posthaste_wire::reply::Value;
+use serde::Serialize;
+
+use super::witness::{AUDIT, DRAIN, PRELOAD, Room, Witness};
+use crate::error::LoadError;
+use crate::queue::request::{Account, Queue};
+use crate::queue::session::Session;
+use crate::violations::Violations;
+
+/// Order over senders, honest nulls, counters, life of queues: what only times can tell.
+const TOLD: [Rule; 4] = [Rule::E, Rule::F, Rule::H, Rule::I];
+
+/// Queues whose depth is asked for in the end.
+const DEPTHS_MAX: Queue = 1000;
+
+/// What the history checker judged.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Judgment {
+    /// Requests in the journals.
+    pub requests: u64,
+    /// Whether these are all of the run; if not, those of its beginning.
+    pub whole: bool,
+    /// Reads whose order, or whose null, was judged.
+    pub reads_judged: u64,
+    /// Reads that were not: a pop whose answer was lost may have hidden something.
+    pub reads_in_doubt: u64,
+    /// Depths of queues that were compared with the truth.
+    pub depths_judged: u64,
+}
+
+impl fmt::Display for Judgment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = if self.whole { "" } else { " from the beginning of the run" };
+        write!(
+            f,
+            "order and nulls of {} reads judged among {} requests{part}",
+            self.reads_judged, self.requests
+        )?;
+        match self.reads_in_doubt {
+            0 => Ok(()),
+            doubt => write!(f, ", {doubt} in doubt"),
+        }
+    }
+}
+
+/// Has a history judged.
+pub(crate) fn judge(history: &mut History, room: &Room) -> (Judgment, Violations) {
+    let full_since = room.full_since();
+    full_since.into_iter().for_each(|since| history.cut(since));
+    let verdict = check(history);
+    let mut violations = Violations::default();
+    let judged = verdict.violations.iter().filter(|violation| TOLD.contains(&violation.rule));
+    judged.for_each(|violation| violations.add(|| told(violation)));
+    // Of each rule the verdict names the first thousand and counts all.
+    violations.count = TOLD.iter().map(|rule| verdict.broken(*rule)).sum();
+    let judgment = Judgment {
+        requests: verdict.counts.operations,
+        whole: full_since.is_none(),
+        reads_judged: verdict.counts.reads_judged,
+        reads_in_doubt: verdict.counts.reads_in_doubt,
+        depths_judged: verdict.counts.figures_judged,
+    };
+    (judgment, violations)
+}
+
+/// A broken promise, with the requests that show it.
+fn told(violation: &Violation) -> String {
+    let places: Vec<_> = violation.operations.iter().map(place).collect();
+    let places = if places.is_empty() { String::new() } else { format!(" ({})", places.join(", ")) };
+    format!("rule {:?}: {}{places}", violation.rule, violation.text)
+}
+
+/// Which of whose requests.
+fn place(at: &At) -> String {
+    let At { client, number } = *at;
+    match client {
+        ..PRELOAD => format!("request {number} of client {client}"),
+        PRELOAD..DRAIN => format!("request {number} of the preload by {}", client - PRELOAD),
+        DRAIN..AUDIT => format!("request {number} of drain {}", client - DRAIN),
+        AUDIT.. => format!("request {number} of the audit"),
+    }
+}
+
+/// Asks how many messages each shared queue holds, now that nothing is under way.
+///
+/// # Errors
+/// The connection failed.
+pub(crate) fn ask_depths(
+    session: &mut Session,
+    shared: Queue,
+    witness: &mut Witness,
+) -> Result<(), LoadError> {
+    let first: Account = 1;
+    session.log_in(first)?;
+    for queue in 1..=shared.min(DEPTHS_MAX) {
+        let Some(number) = Name::number(queue).and_then(|queue| witness.begin(Call::Info { queue })) else {
+            break;
+        };
+        let depth = session
+            .call(&["QINFO", &queue.to_string()], |info| info.get(b"messages").and_then(Value::as_integer))?;
+        let answered = |depth: i64| Outcome::Ok(Answer::Depth(depth.cast_unsigned()));
+        witness.end(number, depth.map_or(Outcome::Fail, answered));
+    }
+    Ok(())
+}

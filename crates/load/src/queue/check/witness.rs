@@ -1,0 +1,225 @@
+//! What a client of a checked run asked and was told, kept for the history checker.
+//!
+//! The ledger accounts for every message of a run of any length, but cannot say which of two came first when two clients
+//! sent them. That takes the times of all requests, so they are kept in memory, as many as there is [`Room`] for. When
+//! it is full every client stops writing, and the run is judged up to then: a beginning of which everything is known.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use posthaste_history::{Answer, Body, Call, Delivery, History, Journal, Name, Outcome, Select, Send};
+use posthaste_measure::Clock;
+use posthaste_wire::reply::{Item, Value, pairs};
+
+use crate::queue::check::inspector::was_refused;
+use crate::queue::request::{Account, Read, Request};
+
+/// Requests that are kept; about 200 bytes each.
+pub(crate) const REQUESTS_MAX: u64 = 1 << 20;
+
+/// Clients of a history are the run's, by account; these are those of what comes before and after it, likewise.
+pub(crate) const PRELOAD: u32 = 1 << 30;
+pub(crate) const DRAIN: u32 = 2 << 30;
+pub(crate) const AUDIT: u32 = 3 << 30;
+
+/// Room for the requests of all clients, and the clock of their journals.
+#[derive(Debug)]
+pub(crate) struct Room {
+    clock: Clock,
+    left: AtomicU64,
+    /// From here on requests were not kept.
+    full_since: AtomicU64,
+}
+
+impl Room {
+    /// Room for so many.
+    pub(crate) fn new(requests: u64) -> Self {
+        Self { clock: Clock::start(), left: AtomicU64::new(requests), full_since: AtomicU64::new(u64::MAX) }
+    }
+
+    /// A new request's time, while there is room for it.
+    fn enter(&self) -> Option<u64> {
+        let now = self.clock.now();
+        let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        if taken.is_err() {
+            self.full_since.fetch_min(now, Ordering::Relaxed);
+        }
+        taken.ok().map(|_| now)
+    }
+
+    /// Up to when every request was kept; None: to the end.
+    pub(crate) fn full_since(&self) -> Option<u64> {
+        Some(self.full_since.load(Ordering::Relaxed)).filter(|since| *since < u64::MAX)
+    }
+
+    /// Nanoseconds since the room was made.
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.now()
+    }
+}
+
+/// One client's journal.
+#[derive(Debug)]
+pub(crate) struct Witness {
+    room: Arc<Room>,
+    journal: Journal,
+    /// It has stopped writing.
+    silent: bool,
+}
+
+impl Witness {
+    /// Client number `client` of the history. None for an account that is no name.
+    pub(crate) fn new(room: &Arc<Room>, client: u32, account: Account) -> Option<Self> {
+        let journal = Journal::numbered(client, Name::number(account.into())?);
+        Some(Self { room: Arc::clone(room), journal, silent: false })
+    }
+
+    /// A request is about to leave: its number, if it is kept.
+    pub(crate) fn asks(&mut self, request: Request, body: &[u8]) -> Option<usize> {
+        let call = call(request, body)?;
+        self.begin(call)
+    }
+
+    /// The same for what no workload asks.
+    pub(crate) fn begin(&mut self, call: Call) -> Option<usize> {
+        if self.silent {
+            return None;
+        }
+        match self.room.enter() {
+            Some(now) => Some(self.journal.begin(now, call)),
+            None => {
+                self.silent = true;
+                None
+            }
+        }
+    }
+
+    /// Request `number` was answered.
+    pub(crate) fn told(&mut self, number: usize, request: Request, item: &Item<'_>, bytes: &[u8]) {
+        self.end(number, outcome(request, item, bytes));
+    }
+
+    /// Request `number` has ended.
+    pub(crate) fn end(&mut self, number: usize, outcome: Outcome) {
+        self.journal.end(number, self.room.now(), outcome);
+    }
+
+    /// Adds what was written.
+    pub(crate) fn testify(&self, history: &mut History) {
+        history.add(&self.journal);
+    }
+
+    /// Adds it as part of the final drain.
+    pub(crate) fn testify_of_drain(&self, history: &mut History) {
+        history.drain(&self.journal);
+    }
+
+    /// Nobody waits any longer for answers: what is still under way may take effect until now.
+    pub(crate) fn close(&mut self) {
+        self.journal.close(self.room.now());
+    }
+}
+
+/// A request as journals have it; None for those that no rule is about.
+fn call(request: Request, body: &[u8]) -> Option<Call> {
+    let account = |account: Option<Account>| account.map(|account| Name::number(account.into()));
+    Some(match request {
+        Request::Send { queue, to } => {
+            let queue = Name::number(queue)?;
+            Call::Send(Send {
+                to: to.and_then(|to| Name::number(to.into())),
+                ..Send::new(queue, Body::of(body))
+            })
+        }
+        Request::Read(Read { remove, queue, from, broadcast }) => {
+            let queue = queue.and_then(Name::number);
+            let select = Select { queue, from: account(from).flatten(), broadcast, ..Select::default() };
+            if remove { Call::Pop(select) } else { Call::Peek(select) }
+        }
+        Request::Create => Call::Create { queue: None },
+        Request::Delete { queue } => Call::Delete { queue: Name::number(queue)? },
+        Request::Readable | Request::Echo => return None,
+    })
+}
+
+/// An answer as journals have it. What nobody understands may mean anything.
+fn outcome(request: Request, item: &Item<'_>, bytes: &[u8]) -> Outcome {
+    match (request, item) {
+        (_, item) if was_refused(item) => Outcome::Fail,
+        (Request::Send { .. }, Item::Scalar(Value::Integer(id))) => {
+            Outcome::Ok(Answer::Ids([id.cast_unsigned()].into()))
+        }
+        (Request::Read(_), Item::Scalar(Value::Null)) => Outcome::Ok(Answer::Messages([].into())),
+        (Request::Read(read), Item::Compound(..)) => match delivery(bytes, read.remove) {
+            Some(delivery) => Outcome::Ok(Answer::Messages([delivery].into())),
+            None => Outcome::Info,
+        },
+        (Request::Create | Request::Delete { .. }, Item::Scalar(Value::Integer(number))) => {
+            Outcome::Ok(Answer::Number(number.cast_unsigned()))
+        }
+        _ => Outcome::Info,
+    }
+}
+
+/// A message map; None when it is no message of numbered accounts in a numbered queue.
+fn delivery(bytes: &[u8], handed_out: bool) -> Option<Delivery> {
+    let (mut queue, mut from, mut body) = (None, None, None);
+    let (mut id, mut to, mut deliveries) = (0, None, u32::from(handed_out));
+    for (name, value) in pairs(bytes) {
+        match name {
+            b"id" => id = value.as_integer()?.cast_unsigned(),
+            b"queue" => queue = self::name(&value),
+            b"from" => from = self::name(&value),
+            b"to" => to = self::name(&value),
+            b"deliveries" => deliveries = u32::try_from(value.as_integer()?).ok()?,
+            b"body" => body = value.as_bytes().map(Body::of),
+            _ => {}
+        }
+    }
+    Some(Delivery {
+        id,
+        queue: queue?,
+        from: from?,
+        to,
+        priority: 0,
+        deliveries,
+        headers: None,
+        body: body?,
+        receipt: None,
+        first_queue: None,
+    })
+}
+
+fn name(value: &Value<'_>) -> Option<Name> {
+    Name::number(std::str::from_utf8(value.as_bytes()?).ok()?.parse().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_room_ends_every_journal_and_says_since_when() {
+        let room = Arc::new(Room::new(2));
+        let mut witnesses = [1, 2].map(|account| Witness::new(&room, account, account).expect("a number"));
+        for witness in &mut witnesses {
+            assert_eq!(witness.asks(Request::Readable, &[]), None, "no rule is about it");
+            assert_eq!(witness.asks(Request::Create, &[]), Some(0));
+        }
+        assert_eq!(room.full_since(), None);
+        let before = room.now();
+        assert_eq!(witnesses[0].asks(Request::Create, &[]), None);
+        let since = room.full_since().expect("it is full");
+        assert!((before..=room.now()).contains(&since));
+        assert_eq!(witnesses[1].asks(Request::Create, &[]), None);
+        assert_eq!(room.full_since(), Some(since));
+    }
+
+    #[test]
+    fn an_answer_nobody_understands_may_mean_anything() {
+        let read = Request::Read(Read { remove: true, queue: Some(1), ..Read::default() });
+        assert_eq!(outcome(read, &Item::Scalar(Value::Integer(5)), b":5\r\n"), Outcome::Info);
+        assert_eq!(outcome(read, &Item::Scalar(Value::Error(b"STORE x")), b"-STORE x\r\n"), Outcome::Info);
+        assert_eq!(outcome(read, &Item::Scalar(Value::Error(b"BUSY x")), b"-BUSY x\r\n"), Outcome::Fail);
+    }
+}
