@@ -99,7 +99,7 @@ COMMENT ON FUNCTION send_all(int, bigint, smallint, int, queue, bytea[]) IS 'SEN
 -- Leases -----------------------------------------------------------------------------------------------------------
 
 CREATE FUNCTION held(at_ms bigint, account int, message_id bigint, receipt_shown bigint) RETURNS message
-LANGUAGE plpgsql SET lock_timeout = '300ms' AS $$
+LANGUAGE plpgsql SET lock_timeout = '2s' AS $$
 DECLARE m message;
 BEGIN
     -- Waited for, as in ack_step.

@@ -306,7 +306,7 @@ COMMENT ON FUNCTION peek_by_sender(bigint, int, int, int[], int[], int[], bigint
 'The same by sender alone. Plan: message_by_sender, queue_pkey.';
 
 CREATE FUNCTION ack_step(at_ms bigint, ops int[], accounts int[], messages bigint[], receipts bigint[]) RETURNS SETOF answer
-LANGUAGE plpgsql SET lock_timeout = '300ms' AS $$
+LANGUAGE plpgsql SET lock_timeout = '2s' AS $$
 BEGIN
     -- Waited for, in the order of ids: a POP that came too late for a message may have locked the row that the lease made of
     -- it, and does so until it commits.
@@ -327,7 +327,7 @@ BEGIN
     FROM (SELECT DISTINCT op FROM unnest(ops) AS o(op)) AS u LEFT JOIN matched m ON m.op = u.op GROUP BY u.op;
 END $$;
 COMMENT ON FUNCTION ack_step(bigint, int[], int[], bigint[], bigint[]) IS
-'ACKs: of several for one message the first counts. Fails when somebody else holds a row for longer than 300 ms: shorter than deadlock_timeout. Plan: message_aside_by_id.';
+'ACKs: of several for one message the first counts. Fails when somebody else holds a row for longer than 2 s. Plan: message_aside_by_id.';
 
 CREATE FUNCTION queues_with(at_ms bigint, recipients int[], from_place bigint)
 RETURNS TABLE (recipient int, queue bigint) LANGUAGE sql STABLE AS $$
