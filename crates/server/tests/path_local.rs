@@ -80,12 +80,22 @@ fn of_two_messages_that_come_at_once_each_goes_to_somebody_who_waits_for_it() {
 }
 
 #[test]
+fn of_two_messages_that_come_at_once_the_one_for_whom_has_waited_longest_is_not_given_to_another() {
+    let mut desk = Desk::new();
+    desk.ask("ann", "SEND q low DELAY 10");
+    desk.ask("dan", "SEND q high DELAY 10 PRIORITY 9");
+    assert_eq!(desk.ask("cy", "POP FROM dan BLOCK 1000"), [], "client 4 waits for what dan sends");
+    assert_eq!(desk.ask("bob", "POP QUEUE q BLOCK 1000"), [], "client 5 for anything");
+    let answers = desk.look(10);
+    assert_eq!(Desk::bodies(&answers), [(4, "high"), (5, "low")]);
+}
+
+#[test]
 fn a_pop_that_repeats_an_earlier_one_leaves_the_message_to_the_next_who_waits() {
     let mut desk = Desk::new();
     assert_eq!(desk.ask("bob", "POP QUEUE q REQID k BLOCK 1000"), [], "client 2");
     assert_eq!(desk.ask("bob", "POP QUEUE q REQID k BLOCK 1000"), [], "client 3 asks the same again");
     assert_eq!(desk.ask("cy", "POP QUEUE q BLOCK 1000"), [], "client 4");
-    desk.ask("ann", "QCREATE other");
     let answers = desk.ask("ann", "SENDMANY q one two");
     assert_eq!(Desk::bodies(&answers[..3]), [(2, "one"), (3, "one"), (4, "two")]);
 }

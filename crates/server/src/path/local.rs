@@ -4,6 +4,7 @@
 //! answered by the network threads in the meantime. One batch at a time: a frame on its way to the disk is followed
 //! by the next only when it is there.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -12,7 +13,7 @@ use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::Operation;
 
 use super::bundle::{Address, Bundle};
-use super::waiters::{Waiters, Waiting};
+use super::waiters::{Ticket, Waiters, Waiting};
 use super::worker::{Batch, Store};
 use crate::queue::answer::Answer;
 use crate::queue::rules::{Ask, Commit, Flow, Millis, News, Outcome, Rules};
@@ -189,35 +190,47 @@ impl<R: Rules> Turn<'_, R> {
         }
     }
 
-    /// Gives what became available to the pops that wait for it, before anybody else can take it.
+    /// Gives what became available to the pops that wait for it, before anybody else can take it: the longest waiting
+    /// first.
+    ///
+    /// Each piece of news calls the first pop that it suits. That one need not take what the news is of: it may prefer
+    /// another message that came at the same time, or repeat an earlier answer. So the news calls the next one, until one
+    /// that it suits finds nothing: then its message is gone.
     fn serve_waiters(&mut self) {
-        let mut told = 0;
-        while !self.waiters.is_empty() && told < self.news.len() {
-            self.serve(self.news[told]);
-            told += 1;
+        if !self.waiters.is_empty() && !self.news.is_empty() {
+            let is_one_message = self.news.len() == 1;
+            self.news.sort_unstable();
+            self.news.dedup();
+            let first = |(place, news): (usize, &News)| Some((self.waiters.first_match(*news, 0)?, place));
+            let mut calls: BTreeSet<(Ticket, usize)> =
+                self.news.iter().enumerate().filter_map(first).collect();
+            let mut last = None;
+            while let Some((ticket, place)) = calls.pop_first() {
+                let is_gone = match last {
+                    Some((served, is_gone)) if served == ticket => is_gone,
+                    _ => self.serve(ticket, is_one_message),
+                };
+                last = Some((ticket, is_gone));
+                let next = || self.waiters.first_match(self.news[place], ticket + 1);
+                calls.extend((!is_gone).then(next).flatten().map(|next| (next, place)));
+            }
         }
         self.news.clear();
     }
 
-    /// A message goes to the pop that has waited longest for it; the end of a queue concerns all.
-    ///
-    /// Most news is of one message, which the first pop takes. But a pop may prefer another message that is news as well,
-    /// or repeat an earlier one and take nothing; so the next one is asked, until one that the message suits finds
-    /// nothing: then it is gone.
-    fn serve(&mut self, news: News) {
-        let is_message = matches!(news, News::Available { .. });
-        let is_only_news = self.news.len() == 1;
-        while let Some((ticket, mut waiting)) = self.waiters.take_match(news) {
-            let takes_it = is_message && is_only_news && !waiting.bundle.may_repeat();
-            match self.execute(&mut waiting.bundle) {
-                Flow::Waits(_) => return self.waiters.put_back(ticket, waiting),
-                Flow::Done(outcome) => {
-                    waiting.bundle.finish_one(outcome);
-                    self.finished.push(waiting.bundle);
-                    if takes_it && outcome == Outcome::Ok {
-                        return;
-                    }
-                }
+    /// Asks for a pop that waits; whether what it was called for is gone then.
+    fn serve(&mut self, ticket: Ticket, is_one_message: bool) -> bool {
+        let Some(mut waiting) = self.waiters.take(ticket) else { return false };
+        let takes_it = is_one_message && !waiting.bundle.may_repeat();
+        match self.execute(&mut waiting.bundle) {
+            Flow::Waits(_) => {
+                self.waiters.put_back(ticket, waiting);
+                true
+            }
+            Flow::Done(outcome) => {
+                waiting.bundle.finish_one(outcome);
+                self.finished.push(waiting.bundle);
+                takes_it && outcome == Outcome::Ok
             }
         }
     }

@@ -52,15 +52,21 @@ impl Waiters {
         self.insert(ticket, waiting);
     }
 
-    /// Takes out the longest waiting pop that the news may satisfy.
-    pub fn take_match(&mut self, news: News) -> Option<(Ticket, Waiting)> {
-        let ticket = keys_for(news)
+    /// The longest waiting pop that the news may satisfy, from this place on.
+    #[must_use]
+    pub fn first_match(&self, news: News, from: Ticket) -> Option<Ticket> {
+        keys_for(news)
             .iter()
             .flatten()
             .filter_map(|key| self.by_key.get(key))
-            .filter_map(|list| list.iter().copied().find(|ticket| self.suits(*ticket, news)))
-            .min()?;
-        self.remove(ticket).map(|waiting| (ticket, waiting))
+            .filter_map(|list| list.range(from..).copied().find(|ticket| self.suits(*ticket, news)))
+            .min()
+    }
+
+    /// Takes out the longest waiting pop that the news may satisfy.
+    pub fn take_match(&mut self, news: News) -> Option<(Ticket, Waiting)> {
+        let ticket = self.first_match(news, 0)?;
+        self.take(ticket).map(|waiting| (ticket, waiting))
     }
 
     /// Puts a pop back in its old place.
@@ -71,22 +77,19 @@ impl Waiters {
     /// Takes out every pop, the longest waiting first.
     pub fn take_all(&mut self) -> Vec<(Ticket, Waiting)> {
         let tickets: Vec<Ticket> = self.parked.keys().copied().collect();
-        tickets
-            .into_iter()
-            .filter_map(|ticket| self.remove(ticket).map(|waiting| (ticket, waiting)))
-            .collect()
+        tickets.into_iter().filter_map(|ticket| self.take(ticket).map(|waiting| (ticket, waiting))).collect()
     }
 
     /// Takes out one pop whose time is over.
     pub fn take_expired(&mut self, now: Millis) -> Option<Waiting> {
         let &(until, ticket) = self.by_deadline.first()?;
-        if until > now { None } else { self.remove(ticket) }
+        if until > now { None } else { self.take(ticket) }
     }
 
     /// A connection left: its pop is taken out, or will not be parked when it comes.
     pub fn leave(&mut self, address: Address) -> Option<Waiting> {
         match self.by_address.get(&address) {
-            Some(&ticket) => self.remove(ticket),
+            Some(&ticket) => self.take(ticket),
             None => {
                 self.left.insert(address);
                 None
@@ -136,7 +139,8 @@ impl Waiters {
         self.parked.insert(ticket, waiting);
     }
 
-    fn remove(&mut self, ticket: Ticket) -> Option<Waiting> {
+    /// Takes out the pop in this place.
+    pub fn take(&mut self, ticket: Ticket) -> Option<Waiting> {
         let waiting = self.parked.remove(&ticket)?;
         for key in keys_of(&waiting.interest).into_iter().flatten() {
             if let Some(list) = self.by_key.get_mut(&key) {

@@ -63,7 +63,7 @@ pub struct Interest {
 }
 
 /// Something that waiting pops want to know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum News {
     /// A message can now be read.
     Available {
