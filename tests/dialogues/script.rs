@@ -9,6 +9,7 @@
 //! bob< {id: $id, body: "hello\n", ...}
 //! bob< (blocks)               nothing is answered yet
 //! bob< (closed)               the server closed the connection
+//! bob< (silent)               the request before this wants no answer: what is read next answers a later one
 //! @ 300ms                     time passes
 //! ```
 //!
@@ -36,6 +37,8 @@ pub(crate) enum Step {
     Blocks(String),
     /// The connection ends.
     Closed(String),
+    /// One request is not answered at all.
+    Silent(String),
     /// Nothing for a while.
     Wait(Duration),
 }
@@ -81,6 +84,7 @@ impl Step {
             (">", request) => Self::Say(connection, words(request)?),
             (_, "(blocks)") => Self::Blocks(connection),
             (_, "(closed)") => Self::Closed(connection),
+            (_, "(silent)") => Self::Silent(connection),
             (_, answer) => Self::Hear(connection, Pattern::parse(answer)?, answer.to_owned()),
         })
     }

@@ -67,6 +67,11 @@ impl Room {
             Step::Hear(name, pattern, written) => self.connection(name)?.hear(pattern, written, variables),
             Step::Blocks(name) => self.connection(name)?.expect_silence(),
             Step::Closed(name) => self.connection(name)?.expect_end(),
+            Step::Silent(name) => {
+                let connection = self.connection(name)?;
+                connection.unread = connection.unread.saturating_sub(1);
+                Ok(())
+            }
         }
     }
 

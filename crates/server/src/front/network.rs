@@ -95,13 +95,24 @@ impl<T: Tier> Network<T> {
     pub fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
         while !self.is_over() {
-            let patience = self.patience();
-            match self.connections.poll.poll(&mut events, patience) {
-                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
-                _ => self.turn(&events),
-            }
+            self.step(&mut events, None)?;
         }
         Ok(())
+    }
+
+    /// One turn, for which it waits at most so long: for whoever drives a thread by hand.
+    ///
+    /// # Errors
+    /// The system's, when it gives no more events.
+    pub fn step(&mut self, events: &mut Events, longest: Option<Duration>) -> io::Result<()> {
+        let patience = self.patience().into_iter().chain(longest).min();
+        match self.connections.poll.poll(events, patience) {
+            Err(error) if error.kind() != ErrorKind::Interrupted => Err(error),
+            _ => {
+                self.turn(events);
+                Ok(())
+            }
+        }
     }
 
     /// Whether it was told to stop and has nothing left to do.

@@ -86,6 +86,12 @@ impl Peer {
         self.input.len()
     }
 
+    /// Whether it sends no more, and may have stopped listening too. Of this an event tells only once.
+    #[must_use]
+    pub fn has_hung_up(&self) -> bool {
+        self.hung_up || self.is_done
+    }
+
     /// Writes as much of `output` as the peer takes; how many bytes that was.
     pub fn write(&mut self, output: &[u8]) -> usize {
         let mut written = 0;

@@ -276,12 +276,15 @@ impl Connection {
         }
     }
 
-    /// An error answer, that no station counted, to a request of so many bytes.
+    /// An error answer, that no station counted, to a request of so many bytes. Whoever wants no answers (CLIENT REPLY)
+    /// wants none of these: he would take it for that of another request.
     pub fn refuse(&mut self, fault: &Fault, request_bytes: usize, turn: &mut Turn<'_>) {
-        let protocol = self.session.protocol;
+        let (protocol, is_wanted) = (self.session.protocol, self.session.answers());
         let output = self.output(turn);
         let before = output.len();
-        Encoder::new(output, protocol).error(fault);
+        if is_wanted {
+            Encoder::new(output, protocol).error(fault);
+        }
         let bytes = [request_bytes, output.len() - before];
         turn.answered_at_once(self.last_request(), Kind::Session, Outcome::Error, bytes);
     }

@@ -62,6 +62,8 @@ struct Arriving {
     greeting: Greeting,
     name: Vec<u8>,
     grants: Option<Arc<Grants>>,
+    /// Whether its answer is wanted (CLIENT REPLY).
+    is_wanted: bool,
 }
 
 /// CLIENT REPLY.
@@ -222,7 +224,9 @@ impl Session {
                     self.mute = Mute::No;
                 }
                 ClientReply::Off => self.mute = Mute::Always,
-                ClientReply::Skip => self.mute = Mute::Once,
+                ClientReply::Skip if self.mute == Mute::No => self.mute = Mute::Once,
+                // It asks for less silence than there is.
+                ClientReply::Skip => {}
             },
             _ => encoder.simple("OK"),
         }
@@ -230,20 +234,25 @@ impl Session {
 
     /// The store gave the account's number: the login is done.
     pub fn logged_in(&mut self, account: AccountId, client: &Client, out: &mut Vec<u8>) {
-        let Some(Arriving { greeting, name, grants }) = self.arriving.take() else { return };
+        let Some(Arriving { greeting, name, grants, is_wanted }) = self.arriving.take() else { return };
         (self.account, self.grants) = (Some(account), grants);
+        let before = out.len();
         client.about().account = String::from_utf8_lossy(&name).into_owned();
         match greeting {
             Greeting::Id => self.encoder(out).integer(i64::from(account)),
             Greeting::Ok => self.encoder(out).simple("OK"),
             Greeting::Hello(protocol, name) => self.greet(protocol, name, client, out),
         }
+        if !is_wanted {
+            out.truncate(before);
+        }
     }
 
     /// The login failed.
     pub fn refused(&mut self, fault: &Fault, out: &mut Vec<u8>) {
-        self.arriving = None;
-        self.encoder(out).error(fault);
+        if self.arriving.take().is_none_or(|arriving| arriving.is_wanted) {
+            self.encoder(out).error(fault);
+        }
     }
 
     /// The name of the account that is logging in.
@@ -290,7 +299,8 @@ impl Session {
     }
 
     fn log_in(&mut self, greeting: Greeting, account: &[u8], secret: &[u8]) -> Step {
-        self.arriving = Some(Arriving { greeting, name: account.to_vec(), grants: None });
+        let is_wanted = self.answers();
+        self.arriving = Some(Arriving { greeting, name: account.to_vec(), grants: None, is_wanted });
         Step::Login { account: account.to_vec(), secret: secret.to_vec() }
     }
 

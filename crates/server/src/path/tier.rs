@@ -250,6 +250,19 @@ impl QueueTier {
         refuse_login(connection, &fault, &mut self.bench.turn(&self.house));
     }
 
+    /// A pop whose client has hung up before it was read does not wait: nobody tells of that once more, and the message it
+    /// waited for would be lost.
+    fn keep_from_waiting(&self, bundle: &Bundle, connections: &Connections<Self>) {
+        let has_left = || {
+            let connection = connections.get(bundle.address.slot);
+            connection.is_some_and(|connection| connection.peer.has_hung_up())
+        };
+        if bundle.may_wait() && has_left() {
+            // It is not parked yet, so nothing comes of this but the note that its client has left.
+            let _ = self.house.store.leave(bundle.address);
+        }
+    }
+
     /// Lines up this turn's bundles; those that find the line full are told so.
     fn line_up(&mut self, connections: &mut Connections<Self>) {
         self.bench.outgoing.append(&mut self.going_on);
@@ -260,6 +273,7 @@ impl QueueTier {
         let enqueued = self.house.clock.stamp();
         for bundle in &mut outgoing {
             bundle.stamp(|stamps| stamps.enqueued = enqueued);
+            self.keep_from_waiting(bundle, connections);
         }
         if connections.len() == 1 {
             // Nobody else waits for this thread, so the way to a worker and back can be saved.

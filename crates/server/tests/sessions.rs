@@ -1,0 +1,101 @@
+//! Sessions over the real network thread and worker, in one thread: whatever clients send, and however it is cut, each request
+//! has one answer in its place.
+
+#[path = "support/by_hand.rs"]
+mod by_hand;
+#[path = "support/sessions.rs"]
+mod sessions;
+
+use by_hand::Tier;
+use proptest::prelude::*;
+use sessions::{ESCAPE, Expected, cut, tell};
+
+/// What clients say, whole and half, well and badly.
+const WORDS: [&[u8]; 30] = [
+    b"PING\r\n",
+    b"ECHO hello\r\n",
+    b"SEND q one\r\n",
+    b"SEND q two PRIORITY 3\r\n",
+    b"SENDMANY q 2 a b\r\n",
+    b"POP QUEUE q\r\n",
+    b"POP QUEUE q LEASE 1000\r\n",
+    b"POP QUEUE q COUNT 3\r\n",
+    b"POP QUEUE q BLOCK 60000\r\n",
+    b"PEEK QUEUE q COUNT 10\r\n",
+    b"QCREATE q\r\n",
+    b"QDELETE q\r\n",
+    b"QLIST\r\n",
+    b"QINFO q\r\n",
+    b"LOGIN alice\r\n",
+    b"HELLO 3\r\n",
+    b"HELLO 3 AUTH bob secret\r\n",
+    b"HELLO 9\r\n",
+    b"CLIENT REPLY OFF\r\n",
+    b"CLIENT REPLY SKIP\r\n",
+    b"CLIENT REPLY ON\r\n",
+    b"CLIENT KILL ADDR unix\r\n",
+    b"RESET\r\n",
+    b"QUIT\r\n",
+    b"NOSUCH\r\n",
+    b"SEND q\r\n",
+    b"*2\r\n$4\r\nECHO\r\n$2\r\n\r\n\r\n",
+    b"*1\r\n$4\r\nPI",
+    b"*1\r\n:4\r\n",
+    b"\r\n",
+];
+
+fn words() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        20 => prop::sample::select(&WORDS[..]).prop_map(<[u8]>::to_vec),
+        1 => prop::collection::vec(any::<u8>(), 0..20),
+    ]
+}
+
+fn events() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![3 => words(), 1 => any::<u8>().prop_map(|what| vec![ESCAPE, what])]
+}
+
+/// On a tier of its own: of one that went wrong nothing can be expected.
+fn on_a_tier(check: impl FnOnce(&mut Tier)) {
+    check(&mut Tier::new());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn each_request_has_one_answer(story in prop::collection::vec(events(), 1..60)) {
+        on_a_tier(|tier| tell(tier, &story.concat()));
+    }
+
+    #[test]
+    fn however_it_is_cut(said in prop::collection::vec(words(), 1..40), pieces in prop::collection::vec(1..30usize, 1..200)) {
+        on_a_tier(|tier| cut(tier, &said.concat(), pieces.into_iter()));
+    }
+}
+
+#[test]
+fn answers_that_nobody_wants_are_counted() {
+    for (said, answers) in [
+        (&b"PING\r\nNOSUCH\r\nSEND q\r\n"[..], 3),
+        (b"CLIENT REPLY SKIP\r\nNOSUCH\r\nPING\r\n", 1),
+        (b"CLIENT REPLY OFF\r\nCLIENT REPLY SKIP\r\nPING\r\nPING\r\nCLIENT REPLY ON\r\nPING\r\n", 2),
+        (b"CLIENT REPLY SKIP\r\nHELLO 3 AUTH a b\r\nPING\r\n", 1),
+        (b"CLIENT REPLY SKIP\r\nPOP QUEUE q\r\nPING\r\n*x\r\nPING\r\n", 2),
+        (b"PING\r\nQUIT\r\nPING\r\n", 2),
+    ] {
+        assert_eq!(Expected::of(said).answers, answers, "{}", String::from_utf8_lossy(said));
+        on_a_tier(|tier| {
+            tell(tier, said);
+            cut(tier, said, std::iter::repeat(1));
+        });
+    }
+}
+
+/// Its client has hung up before it was read, of which nobody is told again: it would take the next message along.
+#[test]
+fn a_pop_behind_another_does_not_wait_for_who_has_left() {
+    let pops = [b"QCREATE q\r\n", &b"POP QUEUE q BLOCK 60000\r\n".repeat(2)[..], &[ESCAPE, 6][..]].concat();
+    assert_eq!(Expected::of(&pops[..pops.len() - 2]).answers, 3);
+    on_a_tier(|tier| tell(tier, &pops));
+}

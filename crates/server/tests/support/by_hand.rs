@@ -1,0 +1,211 @@
+//! A queue tier in one thread, driven by hand: the real network thread, line and worker, over socket pairs, with the plain
+//! store, whose clock stands still until it is told. So what happens depends on bytes alone, and a story that went wrong goes
+//! wrong again.
+//!
+//! Only a pop that waits is let go by the real clock.
+
+#![allow(dead_code, reason = "each program uses its own part of this")]
+
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use mio::{Events, Poll};
+use posthaste_measure::{Clock, Meter, Scheme};
+use posthaste_server::clients::Clients;
+use posthaste_server::front::accept::Socket;
+use posthaste_server::front::gate::Gate;
+use posthaste_server::front::network::{Network, Seat, mailbox};
+use posthaste_server::house::{Entrance, House};
+use posthaste_server::path::bundle::Bundle;
+use posthaste_server::path::local::Local;
+use posthaste_server::path::mail::Mail;
+use posthaste_server::path::tier::QueueTier;
+use posthaste_server::path::waiting_line::{Taken, Turn, WaitingLine};
+use posthaste_server::path::worker::{Store as _, Worker};
+use posthaste_server::queue::answer::Answer;
+use posthaste_server::queue::memory::Memory;
+use posthaste_server::queue::rules::{AccountId, Ask, Flow, Millis, News, Outcome, Rules};
+use posthaste_server::time::Time;
+use posthaste_wire::command::Kind;
+use posthaste_wire::fault::Fault;
+
+/// Largest body.
+pub(crate) const MESSAGE_BYTES: usize = 1000;
+/// Requests of one connection that travel together: few, so that pipelines are cut.
+const BUNDLE_REQUESTS: usize = 8;
+/// Requests that may wait: few, so that some are told that the line is full.
+const LINE_REQUESTS: usize = 20;
+/// What a worker takes at once.
+const BATCH: usize = 16;
+const CONNECTIONS: usize = 16;
+/// Turns in which the longest story of requests, one at a time, is over.
+const TURNS: usize = 10_000;
+/// One o'clock, so to speak.
+const MORNING: Millis = 1_000_000;
+const RECEIPTS: u64 = 7;
+
+/// The plain store with a clock of its own; it can be emptied.
+#[derive(Clone)]
+struct Standing {
+    store: Arc<Mutex<Memory>>,
+    now: Arc<AtomicU64>,
+}
+
+impl Standing {
+    fn new() -> Self {
+        Self { store: Arc::new(Mutex::new(Memory::new(RECEIPTS))), now: Arc::new(AtomicU64::new(MORNING)) }
+    }
+
+    fn empty(&self) {
+        *self.store.lock().unwrap_or_else(PoisonError::into_inner) = Memory::new(RECEIPTS);
+        self.now.store(MORNING, Ordering::Relaxed);
+    }
+
+    fn with<T>(&self, ask: impl FnOnce(&mut Memory, Millis) -> T) -> T {
+        ask(&mut self.store.lock().expect("no panic"), self.now.load(Ordering::Relaxed))
+    }
+}
+
+impl Rules for Standing {
+    type Commit = <Memory as Rules>::Commit;
+
+    fn prepare(&mut self, requests: usize, bytes: usize) -> Result<(), Fault> {
+        self.with(|store, _| store.prepare(requests, bytes))
+    }
+
+    fn execute(&mut self, _: Millis, ask: Ask<'_>, answer: &mut Answer<'_>, news: &mut Vec<News>) -> Flow {
+        self.with(|store, now| store.execute(now, ask, answer, news))
+    }
+
+    fn read(&mut self, _: Millis, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {
+        self.with(|store, now| store.read(now, ask, answer))
+    }
+
+    fn tick(&mut self, _: Millis, news: &mut Vec<News>) {
+        self.with(|store, now| store.tick(now, news));
+    }
+
+    fn deadline(&self) -> Option<Millis> {
+        self.with(|store, _| store.deadline())
+    }
+
+    fn seal(&mut self) -> Option<Self::Commit> {
+        self.with(|store, _| store.seal())
+    }
+
+    fn committed(&mut self, commit: Self::Commit, result: &Result<(), Fault>) {
+        self.with(|store, _| store.committed(commit, result));
+    }
+
+    fn account(&mut self, name: &[u8]) -> AccountId {
+        self.with(|store, _| store.account(name))
+    }
+
+    fn figures(&self) -> Vec<(&'static str, u64)> {
+        self.with(|store, _| store.figures())
+    }
+}
+
+/// The tier.
+pub(crate) struct Tier {
+    pub(crate) house: Arc<House>,
+    store: Standing,
+    network: Network<QueueTier>,
+    events: Events,
+    worker: Worker,
+    taken: Vec<Box<Bundle>>,
+}
+
+impl Tier {
+    pub(crate) fn new() -> Self {
+        let (poll, clock, store) = (Poll::new().expect("events"), Clock::start(), Standing::new());
+        let mailboxes = vec![mailbox(&poll).expect("a waker")];
+        let gate = Arc::new(Gate::new(CONNECTIONS, false));
+        let local = Local::new(store.clone(), Time::start(), clock);
+        let house = Arc::new(House {
+            entrance: Entrance::Open(local.account(b"default")),
+            store: local,
+            line: Arc::new(WaitingLine::new(clock, LINE_REQUESTS, Vec::new())),
+            meter: Meter::new(Scheme::tier(Kind::NAMES, None), Duration::from_secs(1), clock, None),
+            clock,
+            clients: Clients::default(),
+            gate: Arc::clone(&gate),
+            mailboxes: mailboxes.clone(),
+            message_bytes_max: MESSAGE_BYTES,
+            bundle_requests_max: BUNDLE_REQUESTS,
+            store_name: "memory:".into(),
+            store_dir: None,
+            metrics_queues: 10,
+            slow: None,
+            tracer: None,
+        });
+        let seat = Seat { thread: 0, poll, listeners: Vec::new(), mailboxes, gate, clock };
+        let network = Network::new(seat, QueueTier::new(0, Arc::clone(&house))).expect("nothing to register");
+        let worker = house.worker();
+        Self { house, store, network, events: Events::with_capacity(64), worker, taken: Vec::new() }
+    }
+
+    /// A client, if there is a place for him.
+    pub(crate) fn connect(&self) -> Option<UnixStream> {
+        let (ours, theirs) = UnixStream::pair().expect("two sockets");
+        for end in [&ours, &theirs] {
+            end.set_nonblocking(true).expect("a setting");
+        }
+        let socket = Socket::Unix(mio::net::UnixStream::from_std(theirs));
+        self.house.mailboxes[0].adopt(self.house.gate.admit_inside(socket, None)?);
+        Some(ours)
+    }
+
+    /// A turn of the network thread.
+    pub(crate) fn turn(&mut self) {
+        self.network.step(&mut self.events, Some(Duration::ZERO)).expect("events");
+    }
+
+    /// The worker takes a batch, if anything waits, and lets time pass in the store.
+    pub(crate) fn work(&mut self) {
+        let taken = self.house.line.take(BATCH, Some(Instant::now()), &mut self.taken);
+        let turn = (taken == Taken::Some).then(|| Turn::of(&self.house.line));
+        self.worker.do_here(&mut self.taken, 0);
+        assert!(self.taken.is_empty(), "nobody else is at the store");
+        drop(turn);
+        while let Some(bundle) = self.worker.next_done_here() {
+            self.house.mailboxes[0].post(Mail::Answered(bundle));
+        }
+    }
+
+    /// So many milliseconds pass in the store.
+    pub(crate) fn pass(&self, millis: Millis) {
+        self.store.now.fetch_add(millis, Ordering::Relaxed);
+    }
+
+    /// Pops that wait.
+    pub(crate) fn waiting(&self) -> u64 {
+        let figures = self.house.store.figures();
+        figures.iter().find(|(name, _)| *name == "blocked_clients").map_or(0, |(_, waiting)| *waiting)
+    }
+
+    /// Requests read from those who are connected.
+    pub(crate) fn requests(&self) -> u64 {
+        let clients = self.house.clients.find(|_| true);
+        clients.iter().map(|client| client.requests.load(Ordering::Relaxed)).sum()
+    }
+
+    /// All clients are gone: nothing is left of them, and the store is emptied for others.
+    pub(crate) fn begin_anew(&mut self) {
+        for _ in 0..TURNS {
+            self.turn();
+            self.work();
+            if self.house.gate.connections() == 0 {
+                break;
+            }
+        }
+        assert_eq!(self.house.gate.connections(), 0, "whoever was let in has left");
+        assert!(self.house.clients.is_empty(), "and has no card");
+        assert_eq!(self.waiting(), 0, "nobody waits who is not there");
+        assert!(self.house.line.is_empty(), "nor does anything in the line");
+        self.store.empty();
+        self.house.store.account(b"default");
+    }
+}
