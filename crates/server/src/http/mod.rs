@@ -35,6 +35,7 @@ use tokio::sync::watch;
 pub(crate) use self::console::{file as console_file, page as console_page};
 use self::office::{Office, Visitor};
 pub(crate) use self::problem::Problem;
+pub use self::serve::converse;
 pub(crate) use self::visitor::{Guest, refuse_foreign_pages};
 use self::words::Words;
 use crate::front::gate::Gate;

@@ -138,21 +138,31 @@ impl Guest {
         }
     }
 
-    async fn converse<S: AsyncRead + AsyncWrite + Unpin>(mut self, stream: S) {
-        let routes = TowerToHyperService::new(self.routes);
-        let service = service_fn(move |mut request: hyper::Request<Incoming>| {
-            request.extensions_mut().insert(self.origin);
-            let answer = routes.call(request.map(Body::new));
-            async move { Ok::<_, Infallible>(answer.await.unwrap_or_else(|never| match never {})) }
-        });
-        let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(HEAD);
-        let mut conversation = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
-        // A conversation that breaks off is the client's affair.
-        tokio::select! {
-            _ = conversation.as_mut() => return,
-            _ = self.stop.changed() => conversation.as_mut().graceful_shutdown(),
-        }
-        let _ = conversation.await;
+    async fn converse<S: AsyncRead + AsyncWrite + Unpin>(self, stream: S) {
+        converse(stream, self.origin.0, self.routes, self.stop).await;
     }
+}
+
+/// One connection, over any stream: answers what its client at `origin` asks, until he goes or `stop` changes or is dropped.
+pub async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    origin: IpAddr,
+    routes: Router,
+    mut stop: watch::Receiver<()>,
+) {
+    let routes = TowerToHyperService::new(routes);
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(Origin(origin));
+        let answer = routes.call(request.map(Body::new));
+        async move { Ok::<_, Infallible>(answer.await.unwrap_or_else(|never| match never {})) }
+    });
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD);
+    let mut conversation = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+    // A conversation that breaks off is the client's affair.
+    tokio::select! {
+        _ = conversation.as_mut() => return,
+        _ = stop.changed() => conversation.as_mut().graceful_shutdown(),
+    }
+    let _ = conversation.await;
 }

@@ -1,0 +1,62 @@
+//! HTTP in one thread: requests in any pieces, well made and not, are answered as they are when they come whole, and no bytes
+//! make the server say that it failed.
+
+#[path = "support/by_hand.rs"]
+mod by_hand;
+#[path = "support/pages.rs"]
+mod pages;
+
+use by_hand::Tier;
+use pages::{answers, ask, runtime};
+
+const HOST: &str = "Host: localhost\r\n";
+
+fn post(path: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "POST {path} HTTP/1.1\r\n{HOST}Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\n{HOST}\r\n")
+}
+
+#[test]
+fn requests_are_answered_in_order_however_they_are_cut() {
+    let said = [
+        get("/healthz"),
+        post("/v1/queues", r#"{"name": "q"}"#),
+        post("/v1/queues/q/messages", r#"{"body": "hello"}"#),
+        post("/v1/queues/q/pop", "{}"),
+        post("/v1/queues/q/pop", r#"{"nonsense": 1}"#),
+        get("/v1/queues"),
+        get("/nowhere"),
+        "BAD\r\n\r\n".to_owned(),
+    ]
+    .concat();
+    let (runtime, mut tier) = (runtime(), Tier::new());
+    let statuses = |heard: &[u8]| answers(heard).iter().map(|(status, _)| *status).collect::<Vec<_>>();
+    let whole = statuses(&ask(&runtime, &mut tier, &[said.as_bytes()]));
+    assert_eq!(whole.len(), 8, "{whole:?}");
+    assert_eq!((whole[0], whole[3], whole[6], whole[7]), (200, 200, 404, 400), "{whole:?}");
+    for piece in [1, 7, 64] {
+        let pieces: Vec<&[u8]> = said.as_bytes().chunks(piece).collect();
+        assert_eq!(statuses(&ask(&runtime, &mut tier, &pieces)), whole, "in pieces of {piece}");
+    }
+}
+
+#[test]
+fn who_sends_half_a_request_is_let_go() {
+    let (runtime, mut tier) = (runtime(), Tier::new());
+    for said in ["", "GET / HT", "POST /v1/queues HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{"]
+    {
+        assert!(answers(&ask(&runtime, &mut tier, &[said.as_bytes()])).len() <= 1, "{said}");
+    }
+    let wait = post("/v1/queues", r#"{"name": "q"}"#) + &post("/v1/queues/q/pop", r#"{"block_ms": 60000}"#);
+    assert_eq!(
+        answers(&ask(&runtime, &mut tier, &[wait.as_bytes()])).len(),
+        1,
+        "the pop waits, and ends with him"
+    );
+}
