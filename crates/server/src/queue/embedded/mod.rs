@@ -27,6 +27,7 @@ mod live;
 pub mod log;
 mod merge;
 mod message;
+mod plausible;
 mod queues;
 mod reader;
 mod reclaim;
@@ -35,6 +36,7 @@ mod remembered;
 mod selection;
 mod stock;
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -133,9 +135,10 @@ impl Embedded {
     /// # Errors
     /// The directory is in use, damaged or of another version, or the disk refused. Nothing was changed.
     pub fn open(directory: &Path, options: EmbeddedOptions) -> Result<Self, OpenError> {
-        let mut stock = Stock::default();
-        let log = Log::open(directory, options.log(), &mut |at, bytes| replay(&mut stock, at, bytes))?;
-        Self::of(log, stock, directory, options)
+        let stock = RefCell::new(Stock::default());
+        let mut replay = |at, bytes: &[u8]| replay(&mut stock.borrow_mut(), at, bytes);
+        let log = Log::open(directory, options.log(), &mut replay, &|| stock.borrow().is_whole())?;
+        Ok(Self::of(log, stock.into_inner(), options))
     }
 
     /// The same on a disk that need not be the system's, without a thread of its own.
@@ -143,20 +146,15 @@ impl Embedded {
     /// # Errors
     /// The same.
     pub fn open_on(disk: Arc<dyn Disk>, options: EmbeddedOptions) -> Result<Self, OpenError> {
-        let mut stock = Stock::default();
-        let directory = disk.path("");
-        let mut replay = |at, bytes: &[u8]| replay(&mut stock, at, bytes);
-        let log = Log::open_on(disk, options.log(), false, None, &mut replay)?;
-        Self::of(log, stock, &directory, options)
+        let stock = RefCell::new(Stock::default());
+        let mut replay = |at, bytes: &[u8]| replay(&mut stock.borrow_mut(), at, bytes);
+        let log = Log::open_on(disk, options.log(), false, None, &mut replay, &|| stock.borrow().is_whole())?;
+        Ok(Self::of(log, stock.into_inner(), options))
     }
 
     /// The store whose log this is, with what was read from it.
-    fn of(log: Log, stock: Stock, directory: &Path, options: EmbeddedOptions) -> Result<Self, OpenError> {
-        if stock.queues.all().any(|queue| queue.home.is_none()) {
-            let what = "it holds messages of a queue that it does not name".to_owned();
-            return Err(OpenError::Damaged { file: directory.to_owned(), offset: 0, what });
-        }
-        Ok(Self {
+    fn of(log: Log, stock: Stock, options: EmbeddedOptions) -> Self {
+        Self {
             log,
             receipts: options.seed.map_or_else(Rng::new, Rng::with_seed),
             memory_limit: options.memory_limit,
@@ -172,7 +170,7 @@ impl Embedded {
             head: Vec::new(),
             found: Found::default(),
             stock,
-        })
+        }
     }
 
     /// The seed with which another store would draw the same receipts from now on.
@@ -217,6 +215,7 @@ impl Embedded {
 /// Applies one record while the log is opened.
 fn replay(stock: &mut Stock, at: Location, bytes: &[u8]) -> Result<(), String> {
     let effect = Effect::decode(bytes)?;
+    stock.can_be(&effect)?;
     let len = u32::try_from(bytes.len()).map_err(|_| "a record beyond 4 GiB".to_owned())?;
     stock.apply(&effect, Home { at, len });
     Ok(())

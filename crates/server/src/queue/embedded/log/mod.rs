@@ -53,7 +53,7 @@ use sweep::{Oldest, Sealed};
 use tail::{Piece, Seal, Tail};
 
 pub use error::{LogError, OpenError};
-pub use recovery::Replay;
+pub use recovery::{Replay, Whole};
 pub use sweep::Sweep;
 pub use tail::Frame;
 

@@ -20,6 +20,9 @@ use super::tail::Tail;
 /// Takes a record's place and payload; a text says why it makes no sense.
 pub type Replay<'a> = dyn FnMut(Location, &[u8]) -> Result<(), String> + 'a;
 
+/// Says why all records together make no sense.
+pub type Whole<'a> = dyn Fn() -> Result<(), String> + 'a;
+
 /// A log as it was found.
 pub(super) struct Recovered {
     pub(super) identity: u64,

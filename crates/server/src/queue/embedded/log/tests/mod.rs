@@ -20,19 +20,21 @@ type Records = Vec<(Location, Vec<u8>)>;
 
 fn open(directory: &Path) -> Result<(Log, Records), OpenError> {
     let mut records = Records::new();
-    let log = Log::open(directory, SMALL, &mut |at, record| {
+    let mut replay = |at, record: &[u8]| {
         records.push((at, record.to_vec()));
         Ok(())
-    })?;
+    };
+    let log = Log::open(directory, SMALL, &mut replay, &|| Ok(()))?;
     Ok((log, records))
 }
 
 fn open_simulated(disk: &SimulatedDisk) -> Result<(Log, Records), OpenError> {
     let mut records = Records::new();
-    let log = Log::open_on(Arc::new(disk.clone()), SMALL, false, None, &mut |at, record| {
+    let mut replay = |at, record: &[u8]| {
         records.push((at, record.to_vec()));
         Ok(())
-    })?;
+    };
+    let log = Log::open_on(Arc::new(disk.clone()), SMALL, false, None, &mut replay, &|| Ok(()))?;
     Ok((log, records))
 }
 

@@ -145,11 +145,30 @@ fn a_record_the_owner_cannot_use_stops_the_opening_at_its_place() {
     let (mut log, _) = open(directory.path()).unwrap();
     let written = fill(&mut log, 3, 100);
     drop(log);
-    let refused = Log::open(directory.path(), SMALL, &mut |at, _| {
-        if at == written[1].0 { Err("unknown kind 7".to_owned()) } else { Ok(()) }
-    });
-    let error = refused.err().unwrap().to_string();
+    let mut replay = |at, _: &[u8]| match at == written[1].0 {
+        true => Err("unknown kind 7".to_owned()),
+        false => Ok(()),
+    };
+    let error = Log::open(directory.path(), SMALL, &mut replay, &|| Ok(())).err().unwrap().to_string();
     assert!(error.contains(&format!("offset {}: unknown kind 7", written[1].0.offset)), "{error}");
+}
+
+#[test]
+fn records_that_make_no_sense_together_stop_the_opening_and_nothing_is_changed() {
+    let directory = tempdir().unwrap();
+    let (mut log, _) = open(directory.path()).unwrap();
+    fill(&mut log, 3, 100);
+    drop(log);
+    let files = || {
+        let entries = std::fs::read_dir(directory.path()).unwrap().map(Result::unwrap);
+        let read = entries.map(|entry| (entry.file_name(), std::fs::read(entry.path()).unwrap()));
+        read.filter(|(name, _)| name != "lock").collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let before = files();
+    let whole = || Err("they do not add up".to_owned());
+    let error = Log::open(directory.path(), SMALL, &mut |_, _| Ok(()), &whole).err().unwrap().to_string();
+    assert!(error.contains("they do not add up"), "{error}");
+    assert!(files() == before);
 }
 
 #[test]

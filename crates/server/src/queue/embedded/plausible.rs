@@ -1,0 +1,70 @@
+//! What a log cannot say, though each of its records can be read: numbers that were never given out, and messages of queues
+//! that nobody made.
+//!
+//! The checksums were right, so another program wrote this, or a defect. Taken at its word it would go wrong later: the next
+//! number would be one too high to be counted, an answer would be missing its queue's name. So it is refused, with its place.
+
+use super::effect::Effect;
+use super::stock::Stock;
+use crate::queue::rules::{AccountId, MessageId, QueueId};
+
+/// Numbers given out stay below this; see [`MessageId`].
+const ID_END: u64 = 1 << 53;
+
+/// How far an account's number may be ahead of those met so far. Numbers are given out without gaps, but the record of an
+/// early one may have been written again behind those of later ones.
+const ACCOUNTS_AHEAD: usize = 1 << 24;
+
+impl Stock {
+    /// Whether a record can be true.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn can_be(&self, effect: &Effect<'_>) -> Result<(), String> {
+        match effect {
+            Effect::Account { id, .. } => self.can_be_account(*id),
+            Effect::Queue { id, .. } => can_be_queue(*id),
+            Effect::Message(written) => {
+                can_be_message(written.place.id())?;
+                can_be_queue(written.place.lane.queue)
+            }
+            Effect::Moved { to, .. } => can_be_queue(*to),
+            Effect::Counters { message, queue } if *message >= ID_END || *queue >= ID_END => {
+                Err(format!("the numbers {message} and {queue} cannot have been given out"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether all records together can be true.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn is_whole(&self) -> Result<(), String> {
+        match self.queues.all().any(|queue| queue.home.is_none()) {
+            true => Err("it holds messages of a queue that it does not name".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    fn can_be_account(&self, id: AccountId) -> Result<(), String> {
+        match (id as usize) <= self.accounts.len() + ACCOUNTS_AHEAD {
+            true => Ok(()),
+            false => Err(format!("an account cannot have the number {id}")),
+        }
+    }
+}
+
+fn can_be_message(id: MessageId) -> Result<(), String> {
+    match (1..ID_END).contains(&id) {
+        true => Ok(()),
+        false => Err(format!("a message cannot have the number {id}")),
+    }
+}
+
+fn can_be_queue(id: QueueId) -> Result<(), String> {
+    match (1..ID_END).contains(&id) {
+        true => Ok(()),
+        false => Err(format!("a queue cannot have the number {id}")),
+    }
+}
