@@ -3,28 +3,34 @@
 //! The file has one account a line, `name:hash`, the hash in PHC form (`$argon2id$…`), and behind it, with blanks between
 //! them, what the account may do (`send=orders receive=orders.*`); nothing there is everything. It is read again when it
 //! has changed, so an account added by `posthaste admin account add` works at once.
+//!
+//! A hash that cannot be checked, or only in minutes and gigabytes, is refused when the file is read, not when somebody logs
+//! in: secrets are checked one after the other.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use argon2::Argon2;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
+use argon2::{Algorithm, Argon2, MIN_SALT_LEN, Params, Version};
 
 use crate::grants::Grants;
 
-/// The accounts file, as last read.
-pub struct AccountsFile {
-    path: PathBuf,
-    read_at: Option<SystemTime>,
-    entries: Entries,
-}
+/// Memory that one check may take, in KiB, and memory times passes: some ten seconds.
+const MEMORY_KIB_MAX: u32 = 1 << 20;
+const WORK_KIB_MAX: u64 = 1 << 24;
 
-type Entries = BTreeMap<Vec<u8>, Entry>;
+/// Accounts with their hashes and what they may do: the text of a file.
+#[derive(Default)]
+pub struct Accounts {
+    entries: BTreeMap<String, Entry>,
+}
 
 /// An account's line.
 struct Entry {
@@ -33,56 +39,10 @@ struct Entry {
     grants: Option<Arc<Grants>>,
 }
 
-impl AccountsFile {
-    /// Reads the file.
-    ///
-    /// # Errors
-    /// A sentence that names the file, the line and what is wrong with it.
-    pub fn open(path: &Path) -> Result<Self, String> {
-        let mut file = Self { path: path.to_owned(), read_at: None, entries: Entries::new() };
-        file.refresh()?;
-        Ok(file)
-    }
-
-    /// The account names.
-    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
-        self.entries.keys().map(Vec::as_slice)
-    }
-
-    /// Adds an account or gives it a new secret; what it may do stays as it is unless `grants` says it anew. The file is
-    /// replaced in one step and readable by its owner only.
-    ///
-    /// # Errors
-    /// A sentence that says what could not be done.
-    pub fn set(path: &Path, name: &str, secret: &str, grants: Option<Grants>) -> Result<(), String> {
-        if !is_name(name) {
-            return Err(format!(
-                "{name:?} cannot be an account: 1 to 255 bytes, no control characters, not * or -"
-            ));
-        }
-        let mut entries = if path.exists() { Self::open(path)?.entries } else { Entries::new() };
-        let before = entries.remove(name.as_bytes()).and_then(|entry| entry.grants);
-        let entry = Entry { hash: hash(secret)?, grants: grants.map(Arc::new).or(before) };
-        entries.insert(name.as_bytes().to_vec(), entry);
-        write(path, &entries).map_err(|error| format!("cannot write {}: {error}", path.display()))
-    }
-
-    /// Takes an account out; whether it was there.
-    ///
-    /// # Errors
-    /// A sentence that says what could not be done.
-    pub fn remove(path: &Path, name: &str) -> Result<bool, String> {
-        let mut entries = Self::open(path)?.entries;
-        let found = entries.remove(name.as_bytes()).is_some();
-        write(path, &entries).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-        Ok(found)
-    }
-
+impl Accounts {
     /// What the account may do, if the secret is its own. An unknown account costs as much time as a wrong secret.
-    pub fn verify(&mut self, name: &[u8], secret: &[u8]) -> Option<Option<Arc<Grants>>> {
-        // A file that cannot be read now leaves the accounts as they were.
-        let _ = self.refresh();
-        match self.entries.get(name) {
+    fn verify(&self, name: &[u8], secret: &[u8]) -> Option<Option<Arc<Grants>>> {
+        match std::str::from_utf8(name).ok().and_then(|name| self.entries.get(name)) {
             Some(entry) => matches(&entry.hash, secret).then(|| entry.grants.clone()),
             None => {
                 if let Some(any) = self.entries.values().next() {
@@ -93,6 +53,98 @@ impl AccountsFile {
         }
     }
 
+    fn add(&mut self, line: &str) -> Result<(), String> {
+        // Names may hold colons, hashes may not begin otherwise.
+        let (name, rest) = line.rsplit_once(":$").ok_or("it is not `name:$argon2id$…`")?;
+        let (hash, grants) = rest.split_once(' ').unwrap_or((rest, ""));
+        check_name(name)?;
+        let hash = format!("${hash}");
+        check(&PasswordHash::new(&hash).map_err(|error| error.to_string())?)?;
+        let grants = Grants::parse(grants)?.map(Arc::new);
+        match self.entries.insert(name.to_owned(), Entry { hash, grants }) {
+            None => Ok(()),
+            Some(_) => Err(format!("account {name:?} is there already")),
+        }
+    }
+}
+
+impl FromStr for Accounts {
+    type Err = String;
+
+    /// Which line is wrong, and what is wrong with it.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut accounts = Self::default();
+        for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.is_empty()) {
+            accounts.add(line).map_err(|why| format!("line {number}: {why}"))?;
+        }
+        Ok(accounts)
+    }
+}
+
+impl fmt::Display for Accounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.entries.iter().try_for_each(|(name, Entry { hash, grants })| match grants {
+            Some(grants) => writeln!(f, "{name}:{hash} {grants}"),
+            None => writeln!(f, "{name}:{hash}"),
+        })
+    }
+}
+
+/// The accounts file, as last read.
+pub struct AccountsFile {
+    path: PathBuf,
+    read_at: Option<SystemTime>,
+    accounts: Accounts,
+}
+
+impl AccountsFile {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// A sentence that names the file, the line and what is wrong with it.
+    pub fn open(path: &Path) -> Result<Self, String> {
+        let mut file = Self { path: path.to_owned(), read_at: None, accounts: Accounts::default() };
+        file.refresh()?;
+        Ok(file)
+    }
+
+    /// The account names.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.accounts.entries.keys().map(String::as_bytes)
+    }
+
+    /// Adds an account or gives it a new secret; what it may do stays as it is unless `grants` says it anew. The file is
+    /// replaced in one step and readable by its owner only.
+    ///
+    /// # Errors
+    /// A sentence that says what could not be done.
+    pub fn set(path: &Path, name: &str, secret: &str, grants: Option<Grants>) -> Result<(), String> {
+        check_name(name)?;
+        let mut accounts = if path.exists() { Self::open(path)?.accounts } else { Accounts::default() };
+        let before = accounts.entries.remove(name).and_then(|entry| entry.grants);
+        let entry = Entry { hash: hash(secret)?, grants: grants.map(Arc::new).or(before) };
+        accounts.entries.insert(name.to_owned(), entry);
+        write(path, &accounts).map_err(|error| format!("cannot write {}: {error}", path.display()))
+    }
+
+    /// Takes an account out; whether it was there.
+    ///
+    /// # Errors
+    /// A sentence that says what could not be done.
+    pub fn remove(path: &Path, name: &str) -> Result<bool, String> {
+        let mut accounts = Self::open(path)?.accounts;
+        let found = accounts.entries.remove(name).is_some();
+        write(path, &accounts).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        Ok(found)
+    }
+
+    /// What the account may do, if the secret is its own. An unknown account costs as much time as a wrong secret.
+    pub fn verify(&mut self, name: &[u8], secret: &[u8]) -> Option<Option<Arc<Grants>>> {
+        // A file that cannot be read now leaves the accounts as they were.
+        let _ = self.refresh();
+        self.accounts.verify(name, secret)
+    }
+
     fn refresh(&mut self) -> Result<(), String> {
         let shown = self.path.display();
         let cannot = |error: io::Error| format!("cannot read the accounts file {shown}: {error}");
@@ -100,49 +152,55 @@ impl AccountsFile {
         if self.read_at == Some(changed) {
             return Ok(());
         }
-        self.entries = parse(&fs::read_to_string(&self.path).map_err(cannot)?)
-            .map_err(|error| format!("{}: {error}", self.path.display()))?;
+        let text = fs::read_to_string(&self.path).map_err(cannot)?;
+        self.accounts = text.parse().map_err(|error| format!("{}: {error}", self.path.display()))?;
         self.read_at = Some(changed);
         Ok(())
     }
 }
 
 /// The rule for names on the wire.
-fn is_name(name: &str) -> bool {
-    (1..=255).contains(&name.len()) && !name.contains(char::is_control) && name != "*" && name != "-"
-}
-
-fn parse(text: &str) -> Result<Entries, String> {
-    let mut entries = Entries::new();
-    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
-        let wrong = |why: &dyn std::fmt::Display| format!("line {}: {why}", number + 1);
-        // Names may hold colons, hashes may not begin otherwise.
-        let (name, rest) =
-            line.rsplit_once(":$").ok_or_else(|| format!("line {} is not `name:$argon2id$…`", number + 1))?;
-        let (hash, grants) = rest.split_once(' ').unwrap_or((rest, ""));
-        let hash = format!("${hash}");
-        let parsed = PasswordHash::new(&hash).map_err(|error| wrong(&error))?;
-        if parsed.hash.is_none() {
-            return Err(wrong(&"it has no hash; `posthaste admin account add` writes one"));
-        }
-        let grants = Grants::parse(grants).map_err(|error| wrong(&error))?.map(Arc::new);
-        entries.insert(name.as_bytes().to_vec(), Entry { hash, grants });
+fn check_name(name: &str) -> Result<(), String> {
+    let is_name =
+        (1..=255).contains(&name.len()) && !name.contains(char::is_control) && name != "*" && name != "-";
+    match is_name && !name.contains(":$") {
+        true => Ok(()),
+        false => Err(format!(
+            "{name:?} cannot be an account: 1 to 255 bytes, no control characters, no `:$`, not * or -"
+        )),
     }
-    Ok(entries)
 }
 
-fn write(path: &Path, entries: &Entries) -> io::Result<()> {
+/// Whether a secret can be checked with a hash, in reasonable time.
+fn check(hash: &PasswordHash) -> Result<(), String> {
+    if hash.hash.is_none() {
+        return Err("it has no hash; `posthaste admin account add` writes one".into());
+    }
+    let is_known = Algorithm::from_str(hash.algorithm.as_str()).is_ok()
+        && hash.version.is_none_or(|version| Version::try_from(version).is_ok());
+    let params = Params::try_from(hash).ok().filter(|_| is_known);
+    let params =
+        params.ok_or("its hash is not of argon2; `posthaste admin account add` writes one that is")?;
+    if hash.salt.as_ref().is_none_or(|salt| salt.len() < MIN_SALT_LEN) {
+        return Err(format!("the salt of its hash is shorter than {MIN_SALT_LEN} bytes"));
+    }
+    let work_kib = u64::from(params.m_cost()) * u64::from(params.t_cost());
+    if params.m_cost() > MEMORY_KIB_MAX || work_kib > WORK_KIB_MAX {
+        return Err(format!(
+            "its hash asks for m={}, t={}: m may be {MEMORY_KIB_MAX}, and m times t {WORK_KIB_MAX}",
+            params.m_cost(),
+            params.t_cost()
+        ));
+    }
+    Ok(())
+}
+
+fn write(path: &Path, accounts: &Accounts) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let beside = path.with_extension("new");
     let mut file =
         fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    for (name, Entry { hash, grants }) in entries {
-        file.write_all(name)?;
-        match grants {
-            Some(grants) => writeln!(file, ":{hash} {grants}")?,
-            None => writeln!(file, ":{hash}")?,
-        }
-    }
+    write!(file, "{accounts}")?;
     file.sync_all()?;
     fs::rename(beside, path)
 }
@@ -178,13 +236,25 @@ mod tests {
     #[test]
     fn a_wrong_line_is_named() {
         let good = format!("a:{}", hash("x").expect("a hash"));
-        assert_eq!(parse(&good).expect("it is good").len(), 1);
+        assert_eq!(good.parse::<Accounts>().expect("it is good").to_string(), format!("{good}\n"));
+        const HASH: &str = "c2FsdHNhbHQ$aGFzaGhhc2hoYXNo";
         for (text, said) in [
-            ("alice".to_owned(), "line 1 is not"),
-            (format!("{good}\nb:$nothing"), "line 2: "),
+            ("alice".to_owned(), "line 1: it is not"),
+            (format!("{good}\n\nb:$nothing"), "line 3: "),
+            (format!("{good}\n{good}"), "line 2: account \"a\" is there already"),
             (format!("{good} sned=a"), "line 1: \"sned=a\" is no grant"),
+            (format!("*{}", &good[1..]), "line 1: \"*\" cannot be an account"),
+            (format!("a:$pbkdf2$i=1${HASH}"), "line 1: its hash is not of argon2"),
+            (format!("a:$argon2id$v=7$m=64,t=1,p=1${HASH}"), "line 1: its hash is not of argon2"),
+            (format!("a:$argon2id$v=19$m=64,t=1,p=1,x=1${HASH}"), "line 1: its hash is not of argon2"),
+            ("a:$argon2id$v=19$m=64,t=1,p=1".to_owned(), "line 1: it has no hash"),
+            (
+                format!("a:$argon2id$v=19$m=4294967295,t=1,p=1${HASH}"),
+                "line 1: its hash asks for m=4294967295",
+            ),
+            (format!("a:$argon2id$v=19$m=64,t=4000000000,p=1${HASH}"), "t=4000000000: m may be"),
         ] {
-            let error = parse(&text).err().expect("it is wrong");
+            let error = text.parse::<Accounts>().err().expect("it is wrong");
             assert!(error.contains(said), "{error}");
         }
     }
