@@ -131,6 +131,9 @@ fn places(pairs: &[(String, String)]) -> Result<Vec<Place>, String> {
     if count == 0 || hosts.iter().any(|host| host.is_empty()) {
         return Err("the PostgreSQL URL names no host: write postgres://user@HOST/database".into());
     }
+    if hosts.iter().any(|host| host.contains(char::is_control)) {
+        return Err("wrong PostgreSQL URL: a host has a character that cannot be seen".into());
+    }
     if !fits(hosts.len()) || !fits(ips.len()) || !(fits(ports.len()) || ports.len() == 1) {
         return Err("the PostgreSQL URL does not name as many ports or addresses as hosts".into());
     }
@@ -162,17 +165,17 @@ impl fmt::Display for PostgresAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("postgres://")?;
         if let Some(user) = self.config.get_user() {
-            write!(f, "{user}@")?;
+            write!(f, "{}@", url::encode(user))?;
         }
-        for (index, place) in self.places.iter().enumerate() {
+        for (index, Place { host, port, .. }) in self.places.iter().enumerate() {
             f.write_str(if index == 0 { "" } else { "," })?;
-            if place.is_unix() {
-                write!(f, "{}:{}", place.host.replace('/', "%2F"), place.port)?;
-            } else {
-                write!(f, "{place}")?;
+            let shown = url::encode(host);
+            match host.starts_with('/') || !host.contains(':') {
+                true => write!(f, "{shown}:{port}")?,
+                false => write!(f, "[{}]:{port}", shown.replace("%3A", ":"))?,
             }
         }
-        self.config.get_dbname().map_or(Ok(()), |database| write!(f, "/{database}"))
+        self.config.get_dbname().map_or(Ok(()), |database| write!(f, "/{}", url::encode(database)))
     }
 }
 
@@ -201,7 +204,9 @@ mod tests {
             ("postgres:///x?host=/tmp&port=5433", "postgres://%2Ftmp:5433/x"),
             ("postgres://a,b/x?port=7", "postgres://a:7,b:7/x"),
             ("postgres:///x?hostaddr=10.0.0.1", "postgres://10.0.0.1:5432/x"),
+            ("postgres://a%40b%0A:sesame@db/x%2Fy%3Fz", "postgres://a%40b%0A@db:5432/x%2Fy%3Fz"),
         ] {
+            assert_eq!(address(shown).to_string(), shown, "what is shown is a URL again");
             let address = address(url);
             assert_eq!(address.to_string(), shown);
             assert!(!format!("{address:?}").contains("sesame"), "{address:?}");
@@ -239,6 +244,7 @@ mod tests {
             ("postgres://app:sesame@db/x?target_session_attrs=any-will-do", "target_session_attrs"),
             ("postgres://app:sesame@a,b:1/x?hostaddr=10.0.0.1", "as many"),
             ("postgres://app:sesame@db/x?tcp_user_timeout=soon", "milliseconds"),
+            ("postgres://app:sesame@d%0Ab/x", "cannot be seen"),
         ] {
             let error = url.parse::<PostgresAddress>().expect_err(url);
             assert!(error.contains(names), "{url}: {error}");

@@ -74,6 +74,16 @@ fn decode(text: &str) -> Result<String, String> {
     String::from_utf8(decoded).map_err(|_| "the URL is not UTF-8 after decoding".into())
 }
 
+/// Percent-encoding of all that means something in a URL, or cannot be seen.
+pub(super) fn encode(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let shown = |byte: u8| match plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    text.bytes().map(shown).collect()
+}
+
 fn hex(high: Option<u8>, low: Option<u8>) -> Result<u8, String> {
     let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
     let byte = digit(high).zip(digit(low)).and_then(|(high, low)| u8::try_from(high * 16 + low).ok());
