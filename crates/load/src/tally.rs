@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::dialogue::Outcome;
 
 /// Response times above this are counted as this: 1 hour, in nanoseconds.
-const LATENCY_MAX: u64 = 3_600_000_000_000;
+pub(crate) const LATENCY_MAX: u64 = 3_600_000_000_000;
 
 /// Distinct first words of errors that are counted each for itself.
 const WORDS_MAX: usize = 64;

@@ -5,6 +5,7 @@
 //! different things. Each record counts with the windows that lie within the common stretch, so a generator that
 //! began a second earlier adds nothing from that second.
 
+mod histogram;
 mod read;
 mod report;
 mod timeline;

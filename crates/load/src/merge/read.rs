@@ -4,14 +4,19 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
-use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry, LogIteratorError};
 use serde_json::Value;
 
+use super::histogram;
 use crate::error::LoadError;
+
+/// A clock that is further off is none: a century, in microseconds.
+const OFFSET_MAX_US: f64 = 3.2e15;
+
+/// More requests than that are in no window.
+const COUNT_MAX: u64 = 1 << 40;
 
 /// One generator's record.
 #[derive(Debug)]
@@ -52,7 +57,9 @@ impl ReadRecord {
             windows: windows(&dir.join("windows.csv"))?,
             responses: responses(&dir.join("latency.hlog"))?,
         };
-        if record.measured().is_none() || record.start_ns("start_unix_ns").is_none() {
+        let has_clocks =
+            ["start_unix_ns", "start_monotonic_ns"].iter().all(|clock| record.start_ns(clock).is_some());
+        if record.measured().is_none() || !has_clocks {
             let path = dir.join("run.json");
             return Err(unreadable(&path, "it is not of a bench that ran to its end"));
         }
@@ -81,7 +88,8 @@ impl ReadRecord {
         for relation in self.run["clock_relations"].as_array().into_iter().flatten() {
             let figure = |name: &str| relation[name].as_f64();
             let Some(server) = relation["server"].as_str() else { continue };
-            let Some(found) = figure("offset_us").zip(figure("error_us")) else { continue };
+            let found = figure("offset_us").zip(figure("error_us"));
+            let Some(found) = found.filter(|(offset, _)| offset.abs() <= OFFSET_MAX_US) else { continue };
             let best = surest.entry(server).or_insert(found);
             if found.1 < best.1 {
                 *best = found;
@@ -148,18 +156,29 @@ fn windows(path: &Path) -> Result<Vec<WindowRow>, LoadError> {
             let row = || {
                 Some(WindowRow {
                     kind: (*cells.get("kind")?).to_owned(),
-                    start_s: cells.get("start_s")?.parse().ok()?,
-                    length_s: cells.get("length_s")?.parse().ok()?,
-                    ok: cells.get("ok")?.parse().ok()?,
-                    null: cells.get("null")?.parse().ok()?,
-                    errors: cells.get("errors")?.parse().ok()?,
-                    // Empty where there was no request.
-                    response_mean_us: cells.get("response_mean_us")?.parse().unwrap_or(0.0),
+                    start_s: number(cells.get("start_s")?)?,
+                    length_s: number(cells.get("length_s")?)?,
+                    ok: count(cells.get("ok")?)?,
+                    null: count(cells.get("null")?)?,
+                    errors: count(cells.get("errors")?)?,
+                    response_mean_us: match *cells.get("response_mean_us")? {
+                        // There was no request.
+                        "" => 0.0,
+                        mean => number(mean)?,
+                    },
                 })
             };
-            row().ok_or_else(|| unreadable(path, format_args!("no window: {line}")))
+            row().ok_or_else(|| unreadable(path, format_args!("no window: {}", line.escape_debug())))
         })
         .collect()
+}
+
+fn number(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+fn count(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|count| *count <= COUNT_MAX)
 }
 
 fn responses(path: &PathBuf) -> Result<Vec<(String, f64, Histogram<u64>)>, LoadError> {
@@ -167,13 +186,19 @@ fn responses(path: &PathBuf) -> Result<Vec<(String, f64, Histogram<u64>)>, LoadE
     let mut found = Vec::new();
     let mut deserializer = Deserializer::new();
     for entry in IntervalLogIterator::new(&log) {
-        let Ok(LogEntry::Interval(interval)) = entry else { continue };
+        let entry = entry.map_err(|error| match error {
+            LogIteratorError::ParseError { offset } => {
+                unreadable(path, format_args!("at byte {offset} it is no histogram log"))
+            }
+        })?;
+        let LogEntry::Interval(interval) = entry else { continue };
         let tag = interval.tag().map(|tag| tag.as_str().to_owned()).unwrap_or_default();
         let Some(kind) = tag.strip_suffix("/response") else { continue };
-        let bytes = STANDARD.decode(interval.encoded_histogram()).map_err(|error| unreadable(path, error))?;
-        let histogram = deserializer
-            .deserialize(&mut bytes.as_slice())
-            .map_err(|error| unreadable(path, format_args!("{error:?}")))?;
+        let histogram = histogram::read(&mut deserializer, interval.encoded_histogram());
+        let histogram = histogram.map_err(|why| {
+            let start_s = interval.start_timestamp().as_secs_f64();
+            unreadable(path, format_args!("{kind}/response from {start_s:.3} s on: {why}"))
+        })?;
         found.push((kind.to_owned(), interval.start_timestamp().as_secs_f64(), histogram));
     }
     Ok(found)

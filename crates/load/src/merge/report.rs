@@ -177,7 +177,9 @@ fn add(
             |row: &&&super::read::WindowRow| row.kind == *kind && (row.start_s - start_s).abs() < 0.002;
         if counting.iter().any(|row| is_its_own(&row)) {
             let sum = kinds.entry(kind.clone()).or_insert_with(Sum::new);
-            sum.responses.add(responses).expect("all histograms have the same bounds");
+            sum.responses.add(responses).map_err(|error| {
+                LoadError::Failed(format!("{}: a histogram of {kind} is none of ours: {error}", record.name))
+            })?;
         }
     }
     let (from, to) = record.measured().unwrap_or_default();

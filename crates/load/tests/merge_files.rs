@@ -1,0 +1,82 @@
+//! Records that were damaged, or are of something else: each is refused with the name of the file and what is wrong with it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use posthaste_load::merge::merge;
+
+const RUN: &str = r#"{"process_id": PID, "start_unix_ns": 1000000000, "start_monotonic_ns": 5000,
+    "machine": {"boot_id": "BOOT"}, "options": {"clients": 4, "rate": null},
+    "measured": {"start_s": 1.0, "end_s": 3.0},
+    "clock_relations": [{"server": "s", "offset_us": 1.5, "error_us": 2.0}]}"#;
+const SUMMARY: &str = r#"{"invalid_because": []}"#;
+const WINDOWS: &str = "kind,start_s,length_s,ok,null,errors,response_mean_us\n\
+    all,1.0,1.0,2,1,0,5.5\npop,1.0,1.0,2,1,0,5.5\nall,2.0,1.0,0,0,0,\n";
+/// One of a second, with 3 values.
+const LOG: &str = "#[Histogram log format version 1.3]\n";
+
+/// Two records, of which one file of the second is another.
+fn records(dir: &Path, file: &str, content: impl AsRef<[u8]>) -> Vec<PathBuf> {
+    let write = |name: &str, number: &str| {
+        let record = dir.join(name);
+        fs::create_dir(&record).expect("a directory");
+        let run = RUN.replace("PID", number).replace("BOOT", "same");
+        let files = [
+            ("run.json", &run[..]),
+            ("summary.json", SUMMARY),
+            ("windows.csv", WINDOWS),
+            ("latency.hlog", LOG),
+        ];
+        files.iter().for_each(|(name, text)| fs::write(record.join(name), text).expect("a file"));
+        record
+    };
+    let records = vec![write("a", "1"), write("b", "2")];
+    fs::write(records[1].join(file), content).expect("a file");
+    records
+}
+
+fn refusal(file: &str, content: impl AsRef<[u8]>) -> String {
+    let dir = tempfile::tempdir().expect("a directory");
+    match merge(&records(dir.path(), file, content)) {
+        Err(error) => error.to_string(),
+        Ok(merged) => panic!("{file} was believed: {merged}"),
+    }
+}
+
+#[test]
+fn good_records_are_merged() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let merged = merge(&records(dir.path(), "summary.json", SUMMARY)).expect("two good records");
+    assert_eq!((merged.clients, merged.counts.ok, merged.counts.nulls), (8, 4, 2));
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_with_its_name() {
+    let number = |cell: &str| WINDOWS.replacen("2,1,0,5.5", cell, 1);
+    let interval = |histogram: &str| format!("{LOG}Tag=pop/response,1.000,1.000,1.0,{histogram}\n");
+    for (file, content, said) in [
+        ("run.json", "{".to_owned(), "cannot read"),
+        ("run.json", "[1]".to_owned(), "not of a bench that ran to its end"),
+        ("run.json", RUN.replace("start_monotonic_ns", "x").replace("PID", "2"), "ran to its end"),
+        ("windows.csv", number("-2,1,0,5.5"), "no window: all,1.0,1.0,-2"),
+        ("windows.csv", number("2,1,0,NaN"), "no window"),
+        ("windows.csv", number("18446744073709551615,1,0,5.5"), "no window"),
+        ("windows.csv", WINDOWS.replacen("1.0", "inf", 1), "no window"),
+        ("windows.csv", number("2,1\u{1},0,5.5"), "no window: all,1.0,1.0,2,1\\u{1}"),
+        ("latency.hlog", format!("{LOG}Tag=pop/response,1.0,1.0\n"), "at byte"),
+        ("latency.hlog", interval("AAAA"), "pop/response from 1.000 s on: it is no compressed histogram"),
+        ("latency.hlog", interval("%%%%"), "pop/response from 1.000 s on: "),
+    ] {
+        let refusal = refusal(file, &content);
+        assert!(refusal.contains(&format!("/b/{file}")) && refusal.contains(said), "{content}: {refusal}");
+        assert_eq!(refusal.lines().count(), 1, "{refusal}");
+    }
+}
+
+#[test]
+fn a_clock_that_is_centuries_off_relates_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = RUN.replace("PID", "2").replace("BOOT", "other").replace("1.5", "1e300");
+    let merged = merge(&records(dir.path(), "run.json", run)).expect("their own clocks will do");
+    assert_eq!(merged.clock_error_us, None);
+}
