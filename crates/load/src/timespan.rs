@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use serde::Serializer;
 
-/// Reads a number with its unit: `us`, `ms`, `s`, `m` or `h`; `0` needs none.
+/// Reads a number with its unit: `us`, `ms`, `s`, `m` or `h`; `0` needs none. Also as reports write times: `1.5µs`, `7ns`.
 ///
 /// # Errors
 /// A sentence that says what is accepted.
 pub fn parse(text: &str) -> Result<Duration, String> {
-    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let split = text.find(char::is_alphabetic).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let seconds_each = match unit {
-        "us" => 1e-6,
+        "ns" => 1e-9,
+        "us" | "µs" => 1e-6,
         "ms" => 1e-3,
         "s" => 1.0,
         "m" => 60.0,
@@ -68,6 +69,10 @@ mod tests {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
         }
         assert_eq!(parse("250us"), Ok(Duration::from_micros(250)));
+        for nanos in [7, 1_500, 999_999_999, 123_456_789_000] {
+            let time = Duration::from_nanos(nanos);
+            assert_eq!(parse(&format!("{time:?}")), Ok(time), "as it is written");
+        }
     }
 
     #[test]
