@@ -18,7 +18,7 @@ use posthaste_tls::{Check, Trust};
 use crate::config::{self, Misuse};
 use crate::flags::{CacheFlags, Program, ServerTlsFlags, Switch};
 use crate::import;
-use crate::pools;
+use crate::pools::{self, Names};
 use crate::tier::{CommonFlags, begin, end, tell_of_http, wait_for_end};
 
 /// Runs it; returns when it has stopped.
@@ -97,7 +97,7 @@ pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
         Some(path) => {
             let shown = path.display();
             let text = fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
-            pools::layout(&text, seats, &rules).map_err(|wrong| wrong.tell(shown, &text))?
+            pools::layout(&text, seats, &rules, Names::Known).map_err(|wrong| wrong.tell(shown, &text))?
         }
         None if seats.is_empty() => Layout::default(),
         None => Layout::of_one_pool(seats, rules),

@@ -4,19 +4,20 @@
 //! in the table `[queue]`. Nothing is listed twice: environment and file are derived from the flags.
 
 use std::error::Error;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::process::ExitCode;
 
 use clap::builder::OsStr as ClapStr;
 use clap::error::ErrorKind;
-use clap::{Arg, Command, CommandFactory as _, FromArgMatches as _};
+use clap::{Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _};
 use toml::de::{DeTable, DeValue};
 
 use crate::flags::Program;
 use crate::placed::{Placed, Wrong, parse, plain};
 use crate::pools;
+use crate::reference::{NOT_IN_FILE, WITH_FILE};
 
 /// Why there is nothing to run.
 pub(crate) enum Refusal {
@@ -71,10 +72,25 @@ pub(crate) fn commands() -> Command {
 
 /// Reads the command line, with the environment and the file behind it.
 pub(crate) fn program(args: Vec<OsString>) -> Result<Program, Refusal> {
-    let mut command = commands();
-    if let Some(path) = config_path(&args) {
-        command = with_file(command, &path).map_err(Refusal::File)?;
-    }
+    let Some(path) = config_path(&args) else { return understood(commands(), args) };
+    let shown = path.to_string_lossy();
+    let text =
+        fs::read_to_string(&path).map_err(|error| Refusal::File(format!("cannot read {shown}: {error}")))?;
+    from_text(args, &shown, &text)
+}
+
+/// Reads the command line, with the environment and this text of a file behind it.
+pub(crate) fn from_text(args: Vec<OsString>, shown: &str, text: &str) -> Result<Program, Refusal> {
+    let command = parse(text).and_then(|table| with_table(commands(), table.get_ref(), &[]));
+    understood(command.map_err(|wrong| Refusal::File(wrong.tell(shown, text)))?, args)
+}
+
+/// Whether the options of a file's text have values that they can have.
+pub(crate) fn check(text: &str) -> Result<(), Wrong> {
+    parse(text).and_then(|table| with_table(commands(), table.get_ref(), &[])).map(drop)
+}
+
+fn understood(command: Command, args: Vec<OsString>) -> Result<Program, Refusal> {
     let matches = command.try_get_matches_from(args).map_err(Refusal::Flags)?;
     Program::from_arg_matches(&matches).map_err(Refusal::Flags)
 }
@@ -125,15 +141,7 @@ fn config_path(args: &[OsString]) -> Option<OsString> {
     std::env::var_os(format!("POSTHASTE_{}_CONFIG", command.to_uppercase()))
 }
 
-/// Makes the file's values the defaults of the flags they name.
-fn with_file(command: Command, path: &OsStr) -> Result<Command, String> {
-    let shown = path.to_string_lossy();
-    let text = fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
-    let command = parse(&text).and_then(|table| with_table(command, table.get_ref(), &[]));
-    command.map_err(|wrong| wrong.tell(&shown, &text))
-}
-
-/// `path` is the way to the table: the commands that it belongs to.
+/// Makes a file's values the defaults of the flags they name. `path` is the way to the table: the commands that it belongs to.
 pub(crate) fn with_table(mut command: Command, table: &DeTable<'_>, path: &[&str]) -> Result<Command, Wrong> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(name, _)| name.span().start);
@@ -148,16 +156,38 @@ pub(crate) fn with_table(mut command: Command, table: &DeTable<'_>, path: &[&str
             }
             // These are read when the flags are known.
             _ if path == ["cache"] && [pools::POOLS, pools::ROUTES].contains(&key) => command,
+            _ if is_of_command_line(path, key) => {
+                let what = format!("{key} can stand on the command line only");
+                return Err(Wrong::new(name.span().start, what));
+            }
             _ => with_default(command, key, name.span().start, value)?,
         };
     }
     Ok(command)
 }
 
+/// Whether an option says what to do with a file, and so cannot stand in one.
+fn is_of_command_line(path: &[&str], key: &str) -> bool {
+    matches!(path, [command] if WITH_FILE.contains(command)) && NOT_IN_FILE.contains(&key)
+}
+
+/// A flag is true or false, only what may be repeated has a list, and nothing has a table.
+fn check_shape(arg: &Arg, key: &str, value: &Placed<'_>) -> Result<(), Wrong> {
+    let wanted = match (arg.get_action(), value.get_ref()) {
+        (ArgAction::SetTrue, DeValue::Boolean(_)) => return Ok(()),
+        (ArgAction::SetTrue, _) => "true or false",
+        (ArgAction::Append, DeValue::Array(values)) if !values.is_empty() => return Ok(()),
+        (_, DeValue::Array(_) | DeValue::Table(_)) => "a value",
+        _ => return Ok(()),
+    };
+    Err(Wrong::new(value.span().start, format!("{key}: write {wanted}")))
+}
+
 fn with_default(command: Command, key: &str, at: usize, value: &Placed<'_>) -> Result<Command, Wrong> {
     let found = command.get_arguments().find(|arg| arg.get_long() == Some(key));
-    let id = found.map(|arg| arg.get_id().clone());
-    let id = id.ok_or_else(|| Wrong::new(at, format!("unknown option {key}")))?;
+    let found = found.ok_or_else(|| Wrong::new(at, format!("unknown option {key}")))?;
+    check_shape(found, key, value)?;
+    let id = found.get_id().clone();
     let values: Vec<String> = match value.get_ref() {
         DeValue::Array(values) => values.iter().map(|value| plain(value.get_ref())).collect(),
         value => vec![plain(value)],

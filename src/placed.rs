@@ -24,8 +24,17 @@ impl Wrong {
     /// `FILE:LINE: what is wrong`.
     pub(crate) fn tell(&self, file: impl Display, text: &str) -> String {
         let line = text.bytes().take(self.at).filter(|byte| *byte == b'\n').count() + 1;
-        format!("{file}:{line}: {}", self.what)
+        one_line(&format!("{file}:{line}: {}", self.what))
     }
+}
+
+/// Words of a file as they can stand in a line, of an error or of a comment, whatever they hold.
+pub(crate) fn one_line(text: &str) -> String {
+    let shown = |line: String, letter: char| match letter.is_control() {
+        true => line + &letter.escape_debug().to_string(),
+        false => line + letter.encode_utf8(&mut [0; 4]),
+    };
+    text.chars().fold(String::new(), shown)
 }
 
 /// Reads a file.

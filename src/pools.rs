@@ -46,9 +46,18 @@ const GUTTER_EXPIRY: Duration = Duration::from_secs(10);
 /// Heaviest server.
 const WEIGHT_MAX: u32 = 1000;
 
+/// Whether servers must be there by name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Names {
+    /// Somebody must know where they are.
+    Known,
+    /// The file is for another machine: their names are believed.
+    Believed,
+}
+
 /// Reads the pools and routes of a file's text. `seats` are the servers of the flags, `rules` what holds for pools that
 /// do not say otherwise.
-pub(crate) fn layout(text: &str, seats: Vec<Seat>, rules: &Rules) -> Result<Layout, Wrong> {
+pub(crate) fn layout(text: &str, seats: Vec<Seat>, rules: &Rules, names: Names) -> Result<Layout, Wrong> {
     let file = parse(text)?;
     let cache = file.get_ref().get("cache").and_then(|cache| cache.get_ref().as_table());
     let pools = cache.and_then(|cache| cache.get(POOLS));
@@ -72,7 +81,7 @@ pub(crate) fn layout(text: &str, seats: Vec<Seat>, rules: &Rules) -> Result<Layo
         layout.pools.iter().map(|pool| pool.name.clone()).zip(0..).collect();
     for (name, _, table) in &tables {
         let fields = Fields::of(table, &POOL_FIELDS)?;
-        layout.pools[numbers[*name]] = pool(name, &fields, &numbers, rules)?;
+        layout.pools[numbers[*name]] = pool(name, &fields, &numbers, rules, names)?;
     }
     check_sources(&layout, &tables)?;
     if let Some(routes) = routes {
@@ -133,9 +142,10 @@ fn pool(
     fields: &Fields<'_, '_>,
     numbers: &BTreeMap<String, usize>,
     defaults: &Rules,
+    names: Names,
 ) -> Result<PoolPlan, Wrong> {
     let rules = rules(fields, defaults)?;
-    let seats = seats(fields, &rules)?;
+    let seats = seats(fields, &rules, names)?;
     let other = |field: &str, name: &str, at: usize| match numbers.get(name) {
         Some(number) => Ok(*number),
         None => Err(Wrong::new(at, format!("{field}: there is no pool {name}"))),
@@ -264,15 +274,21 @@ fn read_repair(fields: &Fields<'_, '_>, writes: Writes) -> Result<ReadRepair, Wr
     }
 }
 
-fn seats(fields: &Fields<'_, '_>, rules: &Rules) -> Result<Vec<Seat>, Wrong> {
+fn seats(fields: &Fields<'_, '_>, rules: &Rules, names: Names) -> Result<Vec<Seat>, Wrong> {
     let mut seats: Vec<Seat> = Vec::new();
+    let mut taken: Vec<String> = Vec::new();
     for value in fields.list("servers") {
         let at = value.span().start;
         let seat = seat(value)?;
-        let backend = Backend::parse(&seat.address).map_err(|error| Wrong::new(at, error))?;
-        if seats.iter().any(|other| backend.is_named(&other.address)) {
+        let name = match names {
+            Names::Known => Backend::parse(&seat.address).map(|backend| backend.name),
+            Names::Believed => Backend::named(&seat.address),
+        };
+        let name = name.map_err(|error| Wrong::new(at, error))?;
+        if taken.contains(&name) {
             return Err(Wrong::new(at, format!("server {} is in this pool already", seat.address)));
         }
+        taken.push(name);
         if seat.name.is_some() && seats.iter().any(|other| other.name == seat.name) {
             return Err(Wrong::new(at, "two servers of a pool cannot have one name"));
         }
@@ -448,7 +464,7 @@ pool = "spare"
 
     fn read(text: &str, servers: &[&str]) -> Result<Layout, String> {
         let seats = servers.iter().map(|server| Seat::of(server)).collect();
-        layout(text, seats, &Rules::default()).map_err(|wrong| wrong.tell("cache.toml", text))
+        layout(text, seats, &Rules::default(), Names::Known).map_err(|wrong| wrong.tell("cache.toml", text))
     }
 
     #[test]

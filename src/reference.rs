@@ -15,9 +15,9 @@ use crate::flags::{CompletionsFlags, ManFlags, ReferenceFlags, Topic};
 type Done = Result<(), Box<dyn Error>>;
 
 /// Commands whose options may stand in a file.
-const WITH_FILE: [&str; 2] = ["queue", "cache"];
+pub(crate) const WITH_FILE: [&str; 2] = ["queue", "cache"];
 /// Options that make no sense there.
-const NOT_IN_FILE: [&str; 6] = ["config", "check", "import", "pool", "help", "version"];
+pub(crate) const NOT_IN_FILE: [&str; 6] = ["config", "check", "import", "pool", "help", "version"];
 /// What stands behind an option that has no default.
 const NO_DEFAULT: &str = "# no default";
 

@@ -17,7 +17,7 @@ pub(super) fn without_comments(text: &str) -> String {
                 continue;
             }
             '/' if !in_string && rest.starts_with("/*") => {
-                rest = rest.find("*/").map_or("", |end| &rest[end + 2..]);
+                rest = rest[2..].find("*/").map_or("", |end| &rest[2 + end + 2..]);
                 continue;
             }
             letter => letter.len_utf8(),

@@ -15,8 +15,9 @@ use std::path::Path;
 
 use posthaste_server::cache::rules::Rules;
 
-use crate::config::Misuse;
-use crate::pools;
+use crate::config::{self, Misuse};
+use crate::placed::one_line;
+use crate::pools::{self, Names};
 
 /// A pool to be written.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -59,15 +60,29 @@ struct Import {
 pub(crate) fn run(path: &Path, pool: Option<&str>) -> Result<(), Box<dyn Error>> {
     let shown = path.display();
     let text = fs::read_to_string(path).map_err(|error| Misuse(format!("cannot read {shown}: {error}")))?;
-    let import = read(&text, pool).map_err(|error| Misuse(format!("{shown}: {error}")))?;
-    for what in &import.left_out {
+    let (toml, left_out) = translate(&text, pool, &shown.to_string()).map_err(Misuse)?;
+    for what in &left_out {
         eprintln!("left out: {what}");
     }
-    let toml = import.toml(&shown.to_string());
-    // What is written must be what we read; anything else would be a mistake of ours.
-    pools::layout(&toml, Vec::new(), &Rules::default())
-        .map_err(|wrong| wrong.tell("the translation", &toml))?;
     Ok(std::io::stdout().write_all(toml.as_bytes())?)
+}
+
+/// The text of a file, named `shown`, as one of ours, and what was left out. What is written is what we read. The servers may
+/// be known only where the file is for.
+///
+/// # Errors
+/// What cannot be translated, in one line.
+pub(crate) fn translate(
+    text: &str,
+    pool: Option<&str>,
+    shown: &str,
+) -> Result<(String, Vec<String>), String> {
+    let import = read(text, pool).map_err(|error| format!("{shown}: {}", one_line(&error)))?;
+    let toml = import.toml(shown);
+    config::check(&toml)
+        .and_then(|()| pools::layout(&toml, Vec::new(), &Rules::default(), Names::Believed).map(drop))
+        .map_err(|wrong| wrong.tell(format_args!("{shown}, translated"), &toml))?;
+    Ok((toml, import.left_out))
 }
 
 fn read(text: &str, pool: Option<&str>) -> Result<Import, String> {
@@ -77,14 +92,14 @@ fn read(text: &str, pool: Option<&str>) -> Result<Import, String> {
 
 impl Import {
     fn leave_out(&mut self, what: impl Into<String>) {
-        let what = what.into();
+        let what = one_line(&what.into());
         if !self.left_out.contains(&what) {
             self.left_out.push(what);
         }
     }
 
     fn toml(&self, from: &str) -> String {
-        let mut text = format!("# Translated from {from}.\n");
+        let mut text = format!("# Translated from {}.\n", one_line(from));
         for what in &self.left_out {
             let _ = writeln!(text, "# Left out: {what}");
         }
@@ -152,10 +167,24 @@ mod tests {
     fn imported(text: &str) -> (String, Vec<String>) {
         let import = read(text, None).unwrap();
         let toml = import.toml("x");
-        if let Err(wrong) = pools::layout(&toml, Vec::new(), &Rules::default()) {
+        if let Err(wrong) = pools::layout(&toml, Vec::new(), &Rules::default(), Names::Known) {
             panic!("{}", wrong.tell("x", &toml));
         }
         (toml, import.left_out)
+    }
+
+    #[test]
+    fn what_a_file_calls_things_stays_in_its_comment() {
+        let text = r#"{ "pools": { "a": { "servers": ["db.example:1"] } }, "route": { "type": "Odd\n[cache.pools.b]",
+            "child": "PoolRoute|a" }, "x\ny": 1 }"#;
+        let (toml, left_out) = translate(text, None, "a\nfile").unwrap();
+        assert!(
+            toml.contains("# Translated from a\\nfile.\n# Left out: Odd\\n[cache.pools.b]: it"),
+            "{toml}"
+        );
+        assert!(left_out.iter().all(|what| what.lines().count() == 1), "{left_out:?}");
+        let error = translate("{ \"route\": \"PoolRoute|a\\nb\" }", None, "x").unwrap_err();
+        assert_eq!(error, "x: pool a\\nb has no servers");
     }
 
     #[test]
@@ -241,7 +270,7 @@ mod tests {
     #[test]
     fn mcrouters_routes_are_translated_as_far_as_they_have_counterparts() {
         let (toml, left_out) = imported(MCROUTER);
-        let layout = pools::layout(&toml, Vec::new(), &Rules::default()).unwrap();
+        let layout = pools::layout(&toml, Vec::new(), &Rules::default(), Names::Known).unwrap();
         let pool = |name: &str| {
             layout.pools.iter().find(|pool| pool.name == name).unwrap_or_else(|| panic!("{toml}"))
         };

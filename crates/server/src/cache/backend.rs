@@ -44,13 +44,36 @@ impl Backend {
     /// # Errors
     /// A sentence that names the server and what to write instead.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let (text, speaks_tls) = text.strip_prefix("tls:").map_or((text, false), |text| (text, true));
-        if speaks_tls && text.starts_with("unix:") {
-            return Err(format!("server tls:{text}: TLS is spoken over TCP; a unix socket needs none"));
-        }
-        let name = full_name(text);
+        let name = Self::named(text)?;
         let address = resolve(&name)?;
+        let speaks_tls = text.starts_with("tls:");
         Ok(Self { name, speaks_tls, address: Mutex::new(address), tls: Mutex::default() })
+    }
+
+    /// The name of the server that such a text means. Nobody is asked where it is.
+    ///
+    /// # Errors
+    /// It has another form, in a sentence that names the server and what to write instead.
+    pub fn named(text: &str) -> Result<String, String> {
+        let name = full_name(text);
+        let wrong =
+            |why: &str| Err(format!("server {}: {why}; write HOST:PORT or unix:PATH", name.escape_debug()));
+        let is_blank = |letter: char| letter.is_whitespace() && !name.starts_with("unix:");
+        if name.contains(|letter: char| is_blank(letter) || letter.is_control()) {
+            return wrong("there is a blank in it");
+        }
+        match name.strip_prefix("unix:") {
+            Some("") => Err("server unix: needs a path, for example unix:/run/memcached.sock".into()),
+            Some(_) if text.starts_with("tls:") => {
+                Err(format!("server tls:{name}: TLS is spoken over TCP; a unix socket needs none"))
+            }
+            Some(_) => Ok(name),
+            None => match name.rsplit_once(':') {
+                Some(("", _)) => wrong("it names no host"),
+                Some((_, port)) if port.parse::<u16>().is_err() => wrong("the port is a number up to 65535"),
+                _ => Ok(name),
+            },
+        }
     }
 
     /// What encrypts connections made from now on; None: nothing does.
@@ -136,7 +159,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// With memcached's own port if there is none.
 fn full_name(text: &str) -> String {
     let text = text.strip_prefix("tls:").unwrap_or(text);
-    let has_port = text.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+    let has_port =
+        text.starts_with("unix:") || text.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
     if has_port { text.to_owned() } else { format!("{text}:{PORT}") }
 }
 
@@ -184,10 +208,7 @@ impl Write for Dialed {
 
 fn resolve(name: &str) -> Result<Address, String> {
     if let Some(path) = name.strip_prefix("unix:") {
-        return match path {
-            "" => Err("server unix: needs a path, for example unix:/run/memcached.sock".into()),
-            path => Ok(Address::Unix(PathBuf::from(path))),
-        };
+        return Ok(Address::Unix(PathBuf::from(path)));
     }
     let wrong = |why: &dyn std::fmt::Display| format!("server {name}: {why}; write HOST:PORT or unix:PATH");
     let mut found = name.to_socket_addrs().map_err(|error| wrong(&error))?;
@@ -209,12 +230,15 @@ mod tests {
         assert_eq!(Backend::parse("127.0.0.1").unwrap().name, "127.0.0.1:11211");
         assert_eq!(Backend::parse("[::1]").unwrap().name, "[::1]:11211");
         assert_eq!(Backend::parse("127.0.0.1:7").unwrap().name, "127.0.0.1:7");
-        assert_eq!(Backend::parse("unix:/x").unwrap().address(), Address::Unix("/x".into()));
+        for path in ["/x", "/x y", "/x]"] {
+            let backend = Backend::parse(&format!("unix:{path}")).unwrap();
+            assert_eq!(backend.address(), Address::Unix(path.into()));
+        }
     }
 
     #[test]
     fn what_is_no_address_is_named_with_what_to_write() {
-        for wrong in ["unix:", "127.0.0.1:port"] {
+        for wrong in ["unix:", "127.0.0.1:port", ":11211", "127.0.0.1:65536", "10.0.0.1 :7"] {
             let error = Backend::parse(wrong).err().expect(wrong);
             assert!(error.contains(wrong) && error.contains("unix:"), "{error}");
         }

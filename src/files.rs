@@ -1,0 +1,67 @@
+//! What the program makes of the text of files that people write, without running anything: for whoever checks such files, or
+//! feeds it hostile ones. Errors are one line, with the line of the file where it has one.
+
+use posthaste_server::cache::layout::Layout;
+use posthaste_server::cache::rules::Rules;
+
+use crate::config;
+use crate::import;
+use crate::pools::{self, Names};
+
+/// Reads a file as `--config` of a command would; its options are then those of that command without further arguments.
+/// Pools and routes are not looked at.
+///
+/// # Errors
+/// What is wrong with it, or that the command wants more than the file says.
+pub fn options(command: &str, text: &str) -> Result<(), String> {
+    config::from_text(vec!["posthaste".into(), command.into()], "FILE", text)
+        .map(drop)
+        .map_err(|refusal| refusal.to_string())
+}
+
+/// Reads pools and routes as `posthaste cache --config` would, but believes the names of servers.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn pools(text: &str) -> Result<Layout, String> {
+    pools::layout(text, Vec::new(), &Rules::default(), Names::Believed)
+        .map_err(|wrong| wrong.tell("FILE", text))
+}
+
+/// Translates a configuration of mcrouter or twemproxy as `posthaste cache --import` would: the file, and what was left out.
+/// `pool` chooses one of several.
+///
+/// # Errors
+/// What cannot be translated.
+pub fn import(text: &str, pool: Option<&str>) -> Result<(String, Vec<String>), String> {
+    import::translate(text, pool, "FILE")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_that_cannot_be_are_told_with_their_line() {
+        for (text, said) in [
+            ("[queue]\nrecord-requests = \"yes\"\n", "FILE:2: record-requests: write true or false"),
+            ("[queue]\n\nstore = [\"memory:\", \"mock:1\"]\n", "FILE:3: store: write a value"),
+            ("[queue]\nlisten = []\n", "FILE:2: listen: write a value"),
+            ("[queue]\nstore = { a = 1 }\n", "FILE:2: store: write a value"),
+            ("[queue]\nconfig = \"x\"\n", "FILE:2: config can stand on the command line only"),
+            ("[queue]\n\"a\\nb\" = 1\n", "FILE:2: unknown option a\\nb"),
+            ("[queue]\nbatch = 0\n", "FILE:2: "),
+        ] {
+            let error = options("queue", text).expect_err(text);
+            assert!(error.starts_with(said) && error.lines().count() == 1, "{text}: {error}");
+        }
+        assert_eq!(
+            options("cache", "[cache]\nimport = \"x\"\n").map_err(|error| error.starts_with("FILE:2: ")),
+            Err(true)
+        );
+        assert_eq!(
+            options("queue", "[queue]\nlisten = [\"a:1\", \"b:2\"]\nrecord-requests = true\n"),
+            Ok(())
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! The one program: flags in, an exit code out.
+//!
+//! Exit code 0: done. 1: it failed. 2: it was used wrongly. An error is one line on stderr.
+//!
+//! A library, so that what it makes of files can be asked without running it ([`files`]).
+
+mod admin;
+mod admin_cache;
+mod admin_doctor;
+mod admin_doctor_clock;
+mod admin_doctor_memcached;
+mod admin_doctor_rules;
+mod admin_store;
+mod admin_top;
+mod admin_top_frame;
+mod bench;
+mod bench_store;
+mod bench_store_postgres;
+mod cache;
+mod config;
+pub mod files;
+mod flags;
+mod import;
+mod lab;
+mod logging;
+mod migrate;
+mod placed;
+mod pools;
+mod queue;
+mod reference;
+mod resp;
+mod secrets;
+mod tier;
+mod web;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use posthaste_load::LoadError;
+
+use config::Misuse;
+use flags::{Admin, Bench, Program};
+
+/// Does what the command line says.
+#[must_use]
+pub fn main() -> ExitCode {
+    secrets::hide();
+    let program = match config::program(std::env::args_os().collect()) {
+        Ok(program) => program,
+        Err(refusal) => return refusal.tell(),
+    };
+    let result = match program {
+        Program::Queue(flags) => queue::run(&flags),
+        Program::Cache(flags) => cache::run(&flags),
+        Program::Bench(Bench::Queue(flags)) => bench::run(*flags),
+        Program::Bench(Bench::Cache(flags)) => bench::run_cache(*flags),
+        Program::Bench(Bench::Merge(flags)) => bench::merge(&flags),
+        Program::Bench(Bench::Store(flags)) => bench_store::run(&flags),
+        Program::Admin(Admin { command }) => admin::run(&command),
+        Program::Migrate(flags) => migrate::run(&flags),
+        Program::Lab(flags) => lab::run(&flags),
+        Program::Completions(flags) => reference::completions(&flags),
+        Program::Man(flags) => reference::man(&flags),
+        Program::Reference(flags) => reference::run(&flags),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("posthaste: {error}");
+            exit_code(error.as_ref())
+        }
+    }
+}
+
+/// 2 when the user must say it differently, 1 when it failed all the same.
+fn exit_code(error: &(dyn Error + 'static)) -> ExitCode {
+    let misused = error.is::<Misuse>() || error.downcast_ref().is_some_and(LoadError::is_usage);
+    ExitCode::from(if misused { 2 } else { 1 })
+}
