@@ -2,6 +2,7 @@
 
     ValueError
     └── BadArgument          an argument that no answer exists for; names it, its value, and the rule
+        ├── BadFile          a file that is not as our programs leave it
         └── UnstableQueue    more work arrives than can be done, so that every mean is infinite
     ArithmeticError
     └── NumericalError       a solver's own checks failed: a defect here, never a wrong answer out there
@@ -18,6 +19,10 @@ class BadArgument(ValueError):  # noqa: N818 - read aloud, it is one
         super().__init__(f"{argument} = {value!r}: {rule}")
         self.argument = argument
         self.value = value
+
+
+class BadFile(BadArgument):
+    """A file that is not as our programs leave it."""
 
 
 class UnstableQueue(BadArgument):

@@ -249,7 +249,7 @@ def load(path: Path) -> Experiment:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadExperiment(str(path), [f"cannot be read: {error.strerror}"]) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadExperiment(str(path), [f"is not TOML: {error}"]) from None
     return _checked(content, str(path))
 

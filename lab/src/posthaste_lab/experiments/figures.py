@@ -6,12 +6,13 @@ zero would be a measurement.
 """
 
 import csv
-import json
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from posthaste_lab.files import read_json, reading
 
 Row = dict[str, Any]
 PERCENTILES = ("p50", "p90", "p99", "p99.9")
@@ -29,7 +30,9 @@ class LoadFigures:
 
 def read_summary(reader: str, path: Path) -> LoadFigures:
     """Read what a load left. Raises OSError or ValueError when it is not there or not whole."""
-    return READERS[reader](json.loads(path.read_text("utf-8")))
+    summary = read_json(path)
+    with reading(path):
+        return READERS[reader](summary)
 
 
 def _bench(summary: dict[str, Any]) -> LoadFigures:
@@ -153,8 +156,8 @@ def read_stages(records: Iterable[Path], measured: tuple[float, float] | None) -
     """
     sums: dict[str, dict[str, float]] = {}
     for record in records:
-        start_unix_s = json.loads((record / "run.json").read_text("utf-8"))["start_unix_ms"] / 1e3
-        with (record / "windows.csv").open(newline="") as lines:
+        start_unix_s = _start(record)
+        with reading(record / "windows.csv"), (record / "windows.csv").open(newline="") as lines:
             for window in csv.DictReader(lines):
                 begin = start_unix_s + float(window["start_s"])
                 end = begin + float(window["length_s"])
@@ -162,6 +165,12 @@ def read_stages(records: Iterable[Path], measured: tuple[float, float] | None) -
                 if measured is None or measured[0] <= middle <= measured[1]:
                     _add(sums.setdefault(window["kind"], {}), window)
     return {kind: _stage_means(total) for kind, total in sums.items() if total.get("requests")}
+
+
+def _start(record: Path) -> float:
+    run = read_json(record / "run.json")
+    with reading(record / "run.json"):
+        return float(run["start_unix_ms"]) / 1e3
 
 
 def _add(total: dict[str, float], window: dict[str, str]) -> None:
@@ -190,9 +199,9 @@ def _stage_means(total: dict[str, float]) -> Row:
 
 def cpu_seconds(record: Path, measured: tuple[float, float] | None) -> float:
     """CPU time a recorded program used in the measured time; NaN when its record does not tell."""
-    start_unix_s = json.loads((record / "run.json").read_text("utf-8"))["start_unix_ms"] / 1e3
+    start_unix_s = _start(record)
     total, seen = 0.0, False
-    with (record / "system.csv").open(newline="") as lines:
+    with reading(record / "system.csv"), (record / "system.csv").open(newline="") as lines:
         for row in csv.DictReader(lines):
             middle = start_unix_s + float(row["start_s"]) + float(row["length_s"]) / 2
             if row["cpu_s"] and (measured is None or measured[0] <= middle <= measured[1]):

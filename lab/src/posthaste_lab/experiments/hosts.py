@@ -178,7 +178,7 @@ def load_hosts(path: Path | None, local: Local) -> dict[str, Host]:
         tables = TypeAdapter(dict[str, RemoteTable]).validate_python(tomllib.loads(path.read_text("utf-8")))
     except OSError as error:
         raise BadExperiment(str(path), [f"cannot be read: {error.strerror}"]) from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadExperiment(str(path), [f"is not TOML: {error}"]) from None
     except ValidationError as error:
         said = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]

@@ -1,14 +1,65 @@
 """A run's directory, read: what was asked, what was done, and a row of figures for each trial."""
 
-import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from posthaste_lab.errors import BadArgument
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+
+from posthaste_lab.errors import BadArgument, BadFile
 from posthaste_lab.experiments.description import Experiment, Factor, Level, load
 from posthaste_lab.experiments.figures import Row
+from posthaste_lab.files import read_json
+
+Figure = bool | int | float | str | None
+
+
+class _File(BaseModel):
+    """A file of a run: what is read of it; there may be more."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+F = TypeVar("F", bound=_File)
+
+
+class _PlannedTrial(_File):
+    name: Annotated[str, Field(pattern=r"^[\w.-]+$")]
+    cell: int
+
+
+class _Environment(_File):
+    started: str
+    programs: dict[str, str]
+    laboratory: str
+    python: str
+    libraries: dict[str, str]
+    hosts: dict[str, dict[str, Any]]
+
+
+class _PlanFile(_File):
+    seed: int
+    quick: bool
+    trials: list[_PlannedTrial]
+    experiment_sha256: str
+    environment: _Environment
+
+
+class _TrialFile(_File):
+    name: str
+    place: int
+    cell: int
+    repetition: int
+    levels: dict[str, Level]
+    status: str
+    reason: str
+    figures: dict[str, Figure]
+    kinds: dict[str, dict[str, Figure]]
+    measured_unix_s: tuple[FiniteFloat, FiniteFloat] | None
+    objections: list[str]
+    links: list[dict[str, Any]] = []
+    commands: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -28,6 +79,7 @@ class Result:
     directory: Path
     objections: tuple[str, ...] = ()
     links: tuple[dict[str, Any], ...] = ()
+    commands: dict[str, str] = field(default_factory=dict)
 
     def record(self, role: str) -> Path | None:
         """The record of its first load or tier, if it left one: `role` is "load" or "tier"."""
@@ -92,7 +144,7 @@ def read_run(directory: Path) -> Run:
     """Read a run. Raises BadArgument when the directory holds none."""
     if not (directory / "plan.json").exists():
         raise BadArgument("DIR", str(directory), "holds no run (no plan.json); posthaste-lab run makes one")
-    plan = json.loads((directory / "plan.json").read_text("utf-8"))
+    plan = _read(_PlanFile, directory / "plan.json", "plan").model_dump()
     experiment = load(directory / "experiment.toml")
     experiment = experiment.quickly() if plan["quick"] else experiment
     results = []
@@ -104,29 +156,33 @@ def read_run(directory: Path) -> Run:
 
 
 def _read_trial(path: Path) -> Result:
-    try:
-        return _result(json.loads(path.read_text("utf-8")), path.parent)
-    except (KeyError, ValueError) as error:
-        raise BadArgument("DIR", str(path), f"is no trial as this version leaves them ({error!r})") from None
-
-
-def _result(held: dict[str, Any], directory: Path) -> Result:
-    measured = held["measured_unix_s"]
+    held = _read(_TrialFile, path, "trial")
     return Result(
-        name=held["name"],
-        place=held["place"],
-        cell=held["cell"],
-        repetition=held["repetition"],
-        levels=held["levels"],
-        finished=held["status"] == "finished",
-        reason=held["reason"],
-        figures=held["figures"],
-        kinds=held["kinds"],
-        measured_unix_s=(measured[0], measured[1]) if measured else None,
-        directory=directory,
-        objections=tuple(held["objections"]),
-        links=tuple(held.get("links", ())),
+        name=held.name,
+        place=held.place,
+        cell=held.cell,
+        repetition=held.repetition,
+        levels=held.levels,
+        finished=held.status == "finished",
+        reason=held.reason,
+        figures=held.figures,
+        kinds=held.kinds,
+        measured_unix_s=held.measured_unix_s,
+        directory=path.parent,
+        objections=tuple(held.objections),
+        links=tuple(held.links),
+        commands=held.commands,
     )
+
+
+def _read(kind: type[F], path: Path, name: str) -> F:
+    try:
+        return kind.model_validate(read_json(path))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        said = f"is no {name} as this version leaves them ({where}: {first['msg']})"
+        raise BadFile("DIR", str(path), said) from None
 
 
 def spoken_levels(levels: dict[str, Level]) -> str:

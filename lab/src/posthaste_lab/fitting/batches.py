@@ -6,9 +6,9 @@ request was there) to its answer: so the turns between batches and the waking of
 the response time. With several, no stamp says which of them took it, and it is taken from the line to its answer.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -16,6 +16,7 @@ from scipy.optimize import isotonic_regression, nnls
 
 from posthaste_lab.checks import FloatArray
 from posthaste_lab.errors import BadArgument
+from posthaste_lab.files import read_json, reading
 
 LEAST_S = 1e-7  # nothing is done in no time
 SAME = 1.01  # sizes nearer to each other than this tell nothing of what a request takes
@@ -77,7 +78,12 @@ def read_batches(record: Path, measured_unix_s: tuple[float, float], workers: in
         raise BadArgument(
             "DIR", str(record), "holds no requests.parquet: give the tier record-requests = true in the experiment"
         )
-    run = json.loads((record / "run.json").read_text("utf-8"))
+    run = read_json(record / "run.json")
+    with reading(record):
+        return _batches(record, run, measured_unix_s, workers)
+
+
+def _batches(record: Path, run: dict[str, Any], measured_unix_s: tuple[float, float], workers: int) -> Batches:
     if run.get("requests_not_recorded"):
         raise BadArgument(
             "DIR",
@@ -85,7 +91,7 @@ def read_batches(record: Path, measured_unix_s: tuple[float, float], workers: in
             f"lacks {run['requests_not_recorded']} requests, as the disk did not keep up: batches would be too small",
         )
     begin, end = ((at - run["start_unix_ms"] / 1e3) * 1e9 for at in measured_unix_s)
-    requests = pl.scan_parquet(path).filter(pl.col("replied_ns").is_between(begin, end))
+    requests = pl.scan_parquet(record / "requests.parquet").filter(pl.col("replied_ns").is_between(begin, end))
     # A request answered on the spot has no time in the line: its stamps are empty or the same.
     lined = pl.col("dequeued_ns") > pl.col("enqueued_ns")
     total, in_line = requests.select(pl.len(), lined.sum().alias("lined")).collect().row(0)

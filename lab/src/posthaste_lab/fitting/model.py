@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from posthaste_lab.errors import BadArgument
+from posthaste_lab.files import read_json
 from posthaste_lab.fitting.system import Figures, Kind, Setting
 
 FORMAT: Literal["posthaste-lab model"] = "posthaste-lab model"
@@ -172,7 +173,7 @@ def read_model(directory: Path) -> FittedModel:
     if not path.exists():
         raise BadArgument("DIR", str(directory), f"holds no {FILE}; posthaste-lab fit makes one")
     try:
-        return FittedModel.model_validate_json(path.read_text("utf-8"))
+        return FittedModel.model_validate(read_json(path))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

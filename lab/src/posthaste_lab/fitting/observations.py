@@ -1,6 +1,5 @@
 """What a trial says about the system: its load, what the clients saw, and how long workers took."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.description import Level
 from posthaste_lab.experiments.results import Result, Run
+from posthaste_lab.files import read_json, reading
 from posthaste_lab.fitting.batches import Batches, merged, of_single_requests, read_batches
 from posthaste_lab.fitting.system import Kind, Setting
 
@@ -36,7 +36,11 @@ def observations(run: Run) -> list[Observation]:
     accepted = [result for result in run.finished if not result.objections]
     if not accepted:
         raise BadArgument("DIR", str(run.directory), "holds no trial that is finished and accepted")
-    return [_observation(run, result) for result in accepted]
+    found = []
+    for result in accepted:
+        with reading(result.directory / "trial.json"):
+            found.append(_observation(run, result))
+    return found
 
 
 def left_out(run: Run) -> list[str]:
@@ -116,5 +120,6 @@ def _setting(tiers: list[Path], think_time_s: float) -> Setting:
 
 
 def _options(record: Path) -> dict[str, Any]:
-    options: dict[str, Any] = json.loads((record / "run.json").read_text("utf-8"))["options"]
-    return options
+    run = read_json(record / "run.json")
+    with reading(record / "run.json"):
+        return dict(run["options"])

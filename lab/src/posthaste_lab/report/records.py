@@ -1,7 +1,6 @@
 """What the programs of a trial recorded: windows over time, events, histograms."""
 
 import csv
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +10,9 @@ import polars as pl
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
-from posthaste_lab.checks import FloatArray
+from posthaste_lab.checks import FloatArray, number
 from posthaste_lab.experiments.results import Result
+from posthaste_lab.files import read_json, reading
 
 # What a load generator leaves in its record about itself; the shading shows it already.
 PHASES = ("warm-up", "measured", "cool-down")
@@ -84,19 +84,21 @@ def trace(result: Result, head_s: float, tail_s: float) -> Trace | None:
     if view is None or result.measured_unix_s is None:
         return None
     record, seen_by = view
-    windows = pl.read_csv(record / "windows.csv", infer_schema_length=None).filter(pl.col("kind") == "all")
     begin, end = result.measured_unix_s
-    windows = windows.with_columns(middle_s=pl.col("start_s") + pl.col("length_s") / 2 + _origin(record) - begin)
-    windows = windows.filter(pl.col("middle_s").is_between(-head_s, end - begin + tail_s))
-    if windows.is_empty():
-        return None
-    return Trace(
-        windows["middle_s"].to_numpy(),
-        windows["requests_per_s"].cast(pl.Float64).to_numpy(),
-        windows["response_mean_us"].cast(pl.Float64, strict=False).to_numpy() / 1e6,
-        end - begin,
-        seen_by,
-    )
+    zero = origin(record) - begin
+    with reading(record / "windows.csv"):
+        windows = pl.read_csv(record / "windows.csv", infer_schema_length=None).filter(pl.col("kind") == "all")
+        windows = windows.with_columns(middle_s=pl.col("start_s") + pl.col("length_s") / 2 + zero)
+        windows = windows.filter(pl.col("middle_s").is_between(-head_s, end - begin + tail_s))
+        if windows.is_empty():
+            return None
+        return Trace(
+            windows["middle_s"].to_numpy(),
+            windows["requests_per_s"].cast(pl.Float64).to_numpy(),
+            windows["response_mean_us"].cast(pl.Float64, strict=False).to_numpy() / 1e6,
+            end - begin,
+            seen_by,
+        )
 
 
 def events(result: Result) -> list[Happening]:
@@ -105,7 +107,7 @@ def events(result: Result) -> list[Happening]:
     if not path.exists() or result.measured_unix_s is None:
         return []
     end_s = result.measured_unix_s[1] - result.measured_unix_s[0]
-    with path.open(newline="") as lines:
+    with reading(path), path.open(newline="") as lines:
         found = [
             Happening(float(row["start_s"]), float(row["duration_ms"]) / 1e3, row["source"], row["kind"])
             for row in csv.DictReader(lines)
@@ -137,15 +139,20 @@ def response_times(results: tuple[Result, ...]) -> Spread | None:
 def _histograms(record: Path, measured: tuple[float, float]) -> list[HdrHistogram]:
     """Response times of every kind in windows whose middle lies in the measured time."""
     found = []
-    reader = HistogramLogReader(str(record / "latency.hlog"), HdrHistogram(1, NANOSECONDS_MAX, 2))
-    while (histogram := reader.get_next_interval_histogram()) is not None:
-        middle = (histogram.get_start_time_stamp() + histogram.get_end_time_stamp()) / 2e3
-        kind, _, stage = histogram.get_tag().partition("/")
-        if kind != "all" and stage == "response" and measured[0] <= middle <= measured[1]:
-            found.append(histogram)
-    reader.close()
+    path = record / "latency.hlog"
+    with reading(path):
+        reader = HistogramLogReader(str(path), HdrHistogram(1, NANOSECONDS_MAX, 2))
+        while (histogram := reader.get_next_interval_histogram()) is not None:
+            middle = (histogram.get_start_time_stamp() + histogram.get_end_time_stamp()) / 2e3
+            kind, _, stage = histogram.get_tag().partition("/")
+            if kind != "all" and stage == "response" and measured[0] <= middle <= measured[1]:
+                found.append(histogram)
+        reader.close()
     return found
 
 
-def _origin(record: Path) -> float:
-    return float(json.loads((record / "run.json").read_text("utf-8"))["start_unix_ms"]) / 1e3
+def origin(record: Path) -> float:
+    """When the clock of a record began, in seconds since 1970."""
+    run = read_json(record / "run.json")
+    with reading(record / "run.json"):
+        return number("start_unix_ms", run["start_unix_ms"]) / 1e3

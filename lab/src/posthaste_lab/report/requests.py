@@ -15,6 +15,7 @@ import polars as pl
 
 from posthaste_lab.checks import FloatArray
 from posthaste_lab.errors import BadArgument
+from posthaste_lab.files import reading
 from posthaste_lab.report.records import Spread
 
 TIER = ("received_ns", "enqueued_ns", "dequeued_ns", "sent_ns", "answered_ns", "replied_ns")
@@ -102,7 +103,11 @@ def read_requests(path: Path, measured_ns: tuple[float, float] | None = None) ->
     file = path / FILE if path.is_dir() else path
     if not file.exists():
         raise BadArgument("RECORD", str(path), f"holds no {FILE}: records have it with --record-requests")
-    rows = pl.scan_parquet(file)
+    with reading(file, "RECORD"):
+        return _summed_up(pl.scan_parquet(file), file, measured_ns)
+
+
+def _summed_up(rows: pl.LazyFrame, file: Path, measured_ns: tuple[float, float] | None) -> Requests:
     is_tier = TIER[0] in rows.collect_schema().names()
     stamps, stages, seen_by = (
         (TIER, TIER_STAGES, "the middle tier") if is_tier else (CLIENTS, CLIENT_STAGES, "the clients")

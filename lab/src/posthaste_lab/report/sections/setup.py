@@ -1,6 +1,5 @@
 """How it was run: placement, programs, versions, machine, commands; so that somebody else can do it again."""
 
-import json
 from typing import Any
 
 from posthaste_lab.experiments.description import LINKS
@@ -67,9 +66,8 @@ def _environment_table(around: dict[str, Any]) -> TableItem:
 
 def _commands_table(run: Run) -> TableItem:
     last = max(run.finished, key=lambda result: result.cell)
-    commands = json.loads((last.directory / "trial.json").read_text("utf-8"))["commands"]
-    rows = [[name, command] for name, command in commands.items()]
-    raw = [{"part": name, "command": command} for name, command in commands.items()]
+    rows = [[name, command] for name, command in last.commands.items()]
+    raw = [{"part": name, "command": command} for name, command in last.commands.items()]
     caption = f"The command lines of trial {last.name}; those of the others are in their trial.json."
     return TableItem("commands", caption, "trials/*/trial.json", ["part", "command"], rows, raw)
 

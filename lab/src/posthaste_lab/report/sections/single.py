@@ -1,13 +1,13 @@
 """Single requests of one trial: by the time they were answered at, and by kind. There where a program recorded them."""
 
-import json
 from pathlib import Path
 
-from posthaste_lab.errors import BadArgument
+from posthaste_lab.errors import BadArgument, BadFile
 from posthaste_lab.experiments.results import Result, Run, spoken_levels
 from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.charts import heat_chart, percentile_chart
 from posthaste_lab.report.quantities import time
+from posthaste_lab.report.records import origin
 from posthaste_lab.report.requests import FILE, Requests, read_requests
 from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem
 
@@ -23,6 +23,8 @@ def single_section(_run: Run, cells: list[Cell]) -> Section | None:
     result, record = max(recorded, key=lambda pair: float(pair[0].figures.get("throughput_per_s", 0.0)))
     try:
         found = read_requests(record, _measured_ns(result, record))
+    except BadFile:
+        raise
     except BadArgument:  # none ended in the measured time
         return None
     section = Section("single", "Request by request")
@@ -65,7 +67,7 @@ def _record(result: Result) -> Path | None:
 def _measured_ns(result: Result, record: Path) -> tuple[float, float] | None:
     if result.measured_unix_s is None:
         return None
-    start_s = float(json.loads((record / "run.json").read_text("utf-8"))["start_unix_ms"]) / 1e3
+    start_s = origin(record)
     begin, end = result.measured_unix_s
     return (begin - start_s) * 1e9, (end - start_s) * 1e9
 
