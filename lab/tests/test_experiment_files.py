@@ -33,6 +33,11 @@ def problems(tmp_path: Path, old: str, new: str) -> list[str]:
         ("levels = [2, 8]", "levels = []", "factors.clients.levels = []: "),
         ('sets = "load.clients"', "", "factors.clients: needs either sets"),
         ('sets = "load.clients"', 'sets = "lead.clients"', "factors.clients sets 'lead.clients': must be PART.OPTION"),
+        (
+            'sets = "load.clients"',
+            'settings = { 2 = { "load.clients" = 2 } }',
+            "factors.clients.settings: has no table for the level 8",
+        ),
         ("at_least = 0.0001", "", "claims.0: needs at_least or at_most"),
         ("where = { clients = 8 }", "where = { clients = 9 }", "claims.0.where.clients = 9: is no level"),
         ("where = { clients = 8 }", "where = { servers = 8 }", "claims.0.where.servers: is none of the factors"),

@@ -87,9 +87,9 @@ class Factor(Strict):
     unit: str = ""
 
     def assignments(self, level: Level) -> dict[str, Value]:
-        """What a level sets: values by "part.option"."""
+        """What a level sets: values by "part.option". One without a table, which is refused, sets nothing."""
         if self.settings is not None:
-            return self.settings[str(level)]
+            return self.settings.get(str(level), {})
         targets = [self.sets] if isinstance(self.sets, str) else self.sets or []
         return dict.fromkeys(targets, level)
 
