@@ -1,7 +1,7 @@
 //! Decides from the journals of clients whether a queue kept its promises.
 //!
 //! Each client writes down what it asked, what it was told and when; nothing of the server is believed but its
-//! answers. [`check`] puts the journals together and decides rules [A to I](Rule), each in time that grows little
+//! answers. [`mod@check`] puts the journals together and decides rules [A to I](Rule), each in time that grows little
 //! faster than the number of operations. A search for an order of all operations that explains every answer (as
 //! checkers of linearizability do) would decide more, but needs exponential time for queues; these rules need only the
 //! intervals in which operations took place, because every message is unique.
