@@ -79,6 +79,10 @@ table() {
         END { row(); printf "| all | %.2f | %d | | %d | | | |\n", all / 3600, total, NR }'
 }
 
+bytes_of() {
+    find "fuzz/seeds/$1" -type f -printf '%s\n' | awk '{ bytes += $1 } END { print bytes + 0 }'
+}
+
 # What adds coverage to the seeds, the smallest first, as far as there is room.
 keep() {
     local target=$1 new file held
@@ -86,7 +90,7 @@ keep() {
     mkdir -p "fuzz/seeds/$target"
     cp "fuzz/seeds/$target"/* "$new" 2>/dev/null || true
     "$(program "$target")" -merge=1 -rss_limit_mb=2048 "$new" "fuzz/corpus/$target" > "$new.log" 2>&1
-    held=$(cat "fuzz/seeds/$target"/* 2>/dev/null | wc -c)
+    held=$(bytes_of "$target")
     while read -r file; do
         if [ ! -e "fuzz/seeds/$target/$file" ]; then
             held=$((held + $(stat -c %s "$new/$file")))
@@ -95,7 +99,7 @@ keep() {
         fi
     done < <(ls -rS "$new")
     rm -r "$new" "$new.log"
-    echo "$target: $(ls "fuzz/seeds/$target" | wc -l) seeds, $(cat "fuzz/seeds/$target"/* | wc -c) bytes"
+    echo "$target: $(ls "fuzz/seeds/$target" | wc -l) seeds, $(bytes_of "$target") bytes"
 }
 
 case ${1:-60} in

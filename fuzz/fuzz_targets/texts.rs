@@ -84,6 +84,10 @@ fn same<T: FromStr + Display>(text: &str) {
 /// Behind the password, and before it.
 fn url(text: &str) {
     let (before, behind) = text.split_once('\n').unwrap_or(("app", text));
+    // Behind one of these it is no password but part of a path, which is shown.
+    if before.contains(['/', '?', '#']) {
+        return;
+    }
     let url = format!("postgres://{before}:{PASSWORD}{behind}");
     match url.parse::<PostgresAddress>() {
         Ok(address) => {
