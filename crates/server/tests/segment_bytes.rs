@@ -8,7 +8,7 @@ use std::path::Path;
 
 use posthaste_server::queue::rules::Rules as _;
 use proptest::prelude::*;
-use segments::{ask, build, check, describe, open};
+use segments::{ask, build, check, close_frame, describe, open, tell_record};
 
 /// Who lives there.
 const ACCOUNT: u32 = 1;
@@ -56,6 +56,35 @@ fn what_a_store_wrote_is_understood_by_another_description_of_it() {
         ["QLIST", "QINFO r", "ACCOUNTS", "QBROWSE r"].map(|request| ask(&mut store, ACCOUNT, 6000, request))
     };
     assert_eq!(all(one.path()), all(other.path()));
+}
+
+/// A store whose log holds records of accounts with these numbers, in this order.
+fn with_accounts(numbers: &[u32]) -> (tempfile::TempDir, Result<Vec<u8>, String>) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut story = Vec::new();
+    for number in numbers {
+        let name = format!("account {number}");
+        tell_record(&mut story, &[&[1, 1][..], &number.to_le_bytes(), name.as_bytes()].concat());
+    }
+    close_frame(&mut story);
+    for (name, bytes) in build(&story) {
+        std::fs::write(directory.path().join(name), bytes).expect("a file");
+    }
+    let opened = open(directory.path()).map_err(|error| error.to_string());
+    (directory, opened.map(|mut store| ask(&mut store, ACCOUNT, 1, "ACCOUNTS")))
+}
+
+#[test]
+fn accounts_are_numbered_without_gaps_in_whatever_order_they_are_recorded() {
+    let (_one, in_order) = with_accounts(&[1, 2, 3, 4]);
+    let (_other, out_of_order) = with_accounts(&[3, 1, 3, 4, 2, 1]);
+    let listed = in_order.expect("a sound store");
+    assert!(String::from_utf8_lossy(&listed).contains("account 4"), "{}", String::from_utf8_lossy(&listed));
+    assert_eq!(out_of_order.expect("a sound store"), listed);
+    // Refused at once, whatever room so many would take.
+    let (_gap, refused) = with_accounts(&[1, 2, u32::MAX]);
+    let sentence = refused.expect_err("nobody was numbered 3");
+    assert!(sentence.contains("names accounts with numbers above 3 and none with 3"), "{sentence}");
 }
 
 proptest! {

@@ -166,6 +166,11 @@ pub(crate) fn tell_record(story: &mut Vec<u8>, record: &[u8]) {
     story.extend_from_slice(record);
 }
 
+/// The story of what was told so far being committed.
+pub(crate) fn close_frame(story: &mut Vec<u8>) {
+    story.push(step::FRAME);
+}
+
 /// The story of the records in a directory that a store has left, all in one segment.
 pub(crate) fn describe(directory: &Path) -> Vec<u8> {
     let mut story = Vec::new();

@@ -3,7 +3,7 @@
 //! A name gets its number when it is first met, be it as a recipient that does not exist yet: so it finds its
 //! messages when it logs in. Only then is it known, which `TO *`, `STRICT` and `ACCOUNTS` ask for. Accounts never go.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::message::Home;
@@ -14,16 +14,17 @@ use crate::queue::rules::AccountId;
 pub(super) struct Accounts {
     ids: HashMap<Arc<[u8]>, AccountId>,
     entries: Vec<Account>,
+    /// While the log is replayed: accounts whose record, written again behind later ones, comes before that of the account
+    /// numbered just below.
+    early: BTreeMap<AccountId, Account>,
 }
 
 /// One name.
-#[derive(Clone, Default)]
 pub(super) struct Account {
     pub(super) name: Arc<[u8]>,
     /// Whether it ever logged in.
     pub(super) known: bool,
-    /// None only while the log is replayed and other records name the account before its own does.
-    pub(super) home: Option<Home>,
+    pub(super) home: Home,
 }
 
 impl Accounts {
@@ -62,18 +63,24 @@ impl Accounts {
         self.entries.len()
     }
 
+    /// A number that was never given out although one above it was.
+    pub(super) fn gap(&self) -> Option<AccountId> {
+        (!self.early.is_empty()).then(|| self.next_id())
+    }
+
     /// Sets what a number stands for. Answers where that was recorded before.
     pub(super) fn set(&mut self, id: AccountId, name: &[u8], known: bool, home: Home) -> Option<Home> {
-        let index = (id as usize).saturating_sub(1);
-        if index >= self.entries.len() {
-            self.entries.resize(index + 1, Account::default());
+        let index = (id as usize).checked_sub(1)?;
+        if let Some(account) = self.entries.get_mut(index).or(self.early.get_mut(&id)) {
+            account.known |= known;
+            return Some(std::mem::replace(&mut account.home, home));
         }
-        let account = &mut self.entries[index];
-        if account.home.is_none() {
-            account.name = name.into();
-            self.ids.insert(Arc::clone(&account.name), id);
+        let name: Arc<[u8]> = name.into();
+        self.ids.insert(Arc::clone(&name), id);
+        self.early.insert(id, Account { name, known, home });
+        while let Some(account) = self.early.remove(&self.next_id()) {
+            self.entries.push(account);
         }
-        account.known |= known;
-        account.home.replace(home)
+        None
     }
 }

@@ -109,7 +109,7 @@ impl Embedded {
     /// Whether this record is the home of something.
     fn lives(&self, at: Location, record: &[u8]) -> bool {
         let home = match Effect::decode(record) {
-            Ok(Effect::Account { id, .. }) => self.stock.accounts.get(id).and_then(|account| account.home),
+            Ok(Effect::Account { id, .. }) => self.stock.accounts.get(id).map(|account| account.home),
             Ok(Effect::Queue { id, .. }) => self.stock.queues.get(id).and_then(|queue| queue.home),
             Ok(Effect::Message(written)) => self.stock.look(&written.place).map(|message| message.entry.home),
             Ok(Effect::Answered { key, .. } | Effect::Handed { key, .. }) => {
