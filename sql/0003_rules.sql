@@ -319,6 +319,11 @@ BEGIN
         END IF;
         given := '{}';
         names := '{}';
+        -- A queue's row is locked by whoever pops there; of all queues none is.
+        IF queue IS NULL AND NOT pg_try_advisory_xact_lock(hashtextextended(encode(request_key, 'hex'), reader)) THEN
+            RETURN NEXT refused(op, 'under_way');
+            RETURN;
+        END IF;
     END IF;
     -- What somebody else has locked is passed over, and as many more are looked at.
     LOOP
@@ -345,7 +350,11 @@ BEGIN
     IF cardinality(given) = 0 THEN
         RETURN NEXT nothing(op, queue, sender);
     ELSIF request_key IS NOT NULL THEN
-        INSERT INTO remembered_pop VALUES (reader, coalesce(queue, 0), request_key, at_ms + remembered_ms(), given, names, counted);
+        -- One whose time is over may still be there.
+        INSERT INTO remembered_pop AS r
+            VALUES (reader, coalesce(queue, 0), request_key, at_ms + remembered_ms(), given, names, pop_one.counted)
+            ON CONFLICT (account_id, queue_id, key) DO UPDATE SET ends_ms = excluded.ends_ms, messages = excluded.messages,
+                queue_names = excluded.queue_names, counted = excluded.counted;
     END IF;
 END $$;
 COMMENT ON FUNCTION pop_one(int, bigint, int, bigint, int, boolean, boolean, bigint, bigint, bytea, boolean) IS

@@ -111,6 +111,18 @@ END $$;
 COMMENT ON FUNCTION held(bigint, int, bigint, bigint) IS
 'A leased message, locked, if the handle names the lease under way: by receipt, or by id for the holder. Plan: message_aside_by_id.';
 
+CREATE FUNCTION lock_leases(at_ms bigint, kinds "char"[], named bigint[], acknowledged bigint[]) RETURNS void
+LANGUAGE plpgsql SET lock_timeout = '2s' AS $$
+BEGIN
+    PERFORM FROM (
+        SELECT id FROM unnest(kinds, named) AS u(kind, id) WHERE kind IN ('n', 'x') UNION SELECT id FROM unnest(acknowledged) AS u(id)
+        ORDER BY id) AS asked, LATERAL (
+            SELECT FROM message WHERE ring = 2 AND message.id = asked.id AND due_ms > at_ms AND holder_id IS NOT NULL
+            FOR UPDATE) AS l;
+END $$;
+COMMENT ON FUNCTION lock_leases(bigint, "char"[], bigint[], bigint[]) IS
+'Locks the leases that NACKs, EXTENDs and ACKs name, in one order. Plan: message_aside_by_id.';
+
 CREATE FUNCTION give_back(m message, at_ms bigint, delay_ms bigint, why text) RETURNS SETOF answer LANGUAGE plpgsql AS $$
 DECLARE
     home queue;
@@ -144,18 +156,52 @@ COMMENT ON FUNCTION give_back(message, bigint, bigint, text) IS
 
 CREATE FUNCTION empty_queue(queue bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
+    newest bigint := newest_id();
+    patience_ends timestamptz;
     tids tid[];
-    removed bigint := 0;
+    ready bigint := 0;
+    leased bigint;
 BEGIN
-    FOR p IN 0..2 LOOP
-        tids := ARRAY(SELECT ctid FROM message WHERE ring = p AND queue_id = queue AND due_ms IS NULL FOR UPDATE SKIP LOCKED);
-        removed := removed + remove_rows(p, tids);
+    LOOP
+        -- Nobody waits for messages that are ready, so they may be held while others end.
+        FOR p IN 0..2 LOOP
+            tids := ARRAY(SELECT ctid FROM message WHERE ring = p AND queue_id = queue AND due_ms IS NULL FOR UPDATE SKIP LOCKED);
+            ready := ready + remove_rows(p, tids);
+        END LOOP;
+        BEGIN
+            tids := ARRAY(SELECT ctid FROM message WHERE ring = 2 AND queue_id = queue AND due_ms IS NOT NULL
+                FOR UPDATE SKIP LOCKED);
+            leased := remove_rows(2, tids);
+            IF is_empty(queue, newest) THEN
+                RETURN ready + leased;
+            END IF;
+            RAISE lock_not_available;
+        EXCEPTION WHEN lock_not_available THEN
+            -- Leased ones are let go until the next attempt: whoever waits for one, to ACK it, may hold what is missing here.
+            patience_ends := coalesce(patience_ends, clock_timestamp() + interval '300 ms');
+            IF clock_timestamp() > patience_ends THEN
+                RETURN null;
+            END IF;
+            PERFORM pg_sleep(0.002);
+        END;
     END LOOP;
-    tids := ARRAY(SELECT ctid FROM message WHERE ring = 2 AND queue_id = queue AND due_ms IS NOT NULL FOR UPDATE SKIP LOCKED);
-    RETURN removed + remove_rows(2, tids);
 END $$;
 COMMENT ON FUNCTION empty_queue(bigint) IS
-'Removes every message that nobody else is taking just now. Plan: message_by_both on each part; message_aside_by_queue_due.';
+'Removes every message that was sent before. Null when somebody else''s transaction, which takes one or gives one back, does not end within 300 ms; what is removed by then is to be rolled back. Plan: message_by_both on each part; message_aside_by_queue_due.';
+
+CREATE FUNCTION purge_queue(queue bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE removed bigint;
+BEGIN
+    removed := empty_queue(queue);
+    IF removed IS NULL THEN
+        RAISE lock_not_available;
+    END IF;
+    RETURN removed;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN null;
+END $$;
+COMMENT ON FUNCTION purge_queue(bigint) IS
+'QPURGE: how many messages it removed. Null, with nothing changed, as empty_queue.';
 
 CREATE FUNCTION remove_rows(part int, tids tid[]) RETURNS bigint LANGUAGE plpgsql
 SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
@@ -168,11 +214,13 @@ END $$;
 COMMENT ON FUNCTION remove_rows(int, tid[]) IS
 'Removes rows that are locked. Plan: Tid Scan, even where a table looks empty when this is planned.';
 
-CREATE FUNCTION is_empty(queue bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION is_empty(queue bigint, newest bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN NOT EXISTS (SELECT FROM message WHERE queue_id = queue AND due_ms IS NULL)
-        AND NOT EXISTS (SELECT FROM message WHERE ring = 2 AND queue_id = queue AND due_ms IS NOT NULL);
+    RETURN NOT EXISTS (SELECT FROM message WHERE queue_id = queue AND due_ms IS NULL AND id <= newest)
+        AND NOT EXISTS (SELECT FROM message WHERE ring = 2 AND queue_id = queue AND due_ms IS NOT NULL AND id <= newest);
 END $$;
+COMMENT ON FUNCTION is_empty(bigint, bigint) IS
+'Whether a queue holds no message up to this one. Plan: message_by_both on each part; message_aside_by_queue_due.';
 
 CREATE FUNCTION remove_queue(queue bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -180,21 +228,16 @@ DECLARE
     patience text := current_setting('lock_timeout');
 BEGIN
     PERFORM FROM posthaste.queue q WHERE q.id = remove_queue.queue FOR UPDATE SKIP LOCKED;
-    IF NOT FOUND OR NOT is_empty(queue) THEN
+    IF NOT FOUND OR NOT is_empty(queue, newest_id()) THEN
         BEGIN
             -- Batches are over in no time; an application's transaction need not be. Shorter than deadlock_timeout.
             PERFORM set_config('lock_timeout', '300ms', true);
             PERFORM FROM posthaste.queue q WHERE q.id = remove_queue.queue FOR UPDATE;
+            PERFORM set_config('lock_timeout', patience, true);
             removed := empty_queue(queue);
-            IF NOT is_empty(queue) THEN
-                PERFORM FROM message WHERE queue_id = queue AND due_ms IS NULL FOR UPDATE;
-                PERFORM FROM message WHERE ring = 2 AND queue_id = queue AND due_ms IS NOT NULL FOR UPDATE;
-                removed := removed + empty_queue(queue);
-            END IF;
-            IF NOT is_empty(queue) THEN
+            IF removed IS NULL THEN
                 RAISE lock_not_available;
             END IF;
-            PERFORM set_config('lock_timeout', patience, true);
         EXCEPTION WHEN lock_not_available THEN
             RETURN null;
         END;

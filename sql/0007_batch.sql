@@ -52,12 +52,7 @@ BEGIN
     WHEN 'p', 'k' THEN
         IF who IS NOT NULL THEN
             sender := (SELECT id FROM account WHERE name = who);
-            -- Its first message must find who waits for it.
-            IF sender IS NULL AND flags & 4 <> 0 THEN
-                sender := meet(who);
-            ELSIF sender IS NULL THEN
-                sender := 0;
-            END IF;
+            sender := coalesce(sender, 0);
         END IF;
         IF kind = 'p' THEN
             RETURN QUERY SELECT * FROM pop_one(op, at_ms, account, q.id, sender, flags & 1 <> 0, flags & 2 <> 0, a, b, key,
@@ -98,7 +93,9 @@ BEGIN
             PERFORM set_config('posthaste.room', '', true); -- it was counted for other limits
         END IF;
         RETURN NEXT numbered(op, number);
-    WHEN 'u' THEN RETURN NEXT numbered(op, empty_queue(q.id));
+    WHEN 'u' THEN
+        number := purge_queue(q.id);
+        RETURN NEXT CASE WHEN number IS NULL THEN refused(op, 'in_use') ELSE numbered(op, number) END;
     WHEN 'v' THEN
         IF other_name IS NOT NULL AND NOT EXISTS (SELECT FROM queue WHERE id = other_id) THEN
             RETURN NEXT refused(op, 'no_other_queue');
@@ -172,7 +169,7 @@ BEGIN
     IF met <> '{}' THEN
         PERFORM meet(who) FROM (
             SELECT DISTINCT u.who FROM unnest(met_at, met) AS u(queue, who)
-            WHERE names[u.queue] = ANY(made) OR EXISTS (SELECT FROM queue WHERE name = names[u.queue] AND NOT only_known)
+            WHERE u.queue = 0 OR names[u.queue] = ANY(made) OR EXISTS (SELECT FROM queue WHERE name = names[u.queue] AND NOT only_known)
             ORDER BY u.who) AS sorted;
     END IF;
     IF made <> '{}' THEN
@@ -191,6 +188,10 @@ BEGIN
     FOREACH f IN ARRAY to_find LOOP
         ids[f] := queue_named(names[f]);
     END LOOP;
+    -- Leases that several steps or requests name, in the order of ids: two batches may name the same ones.
+    IF ARRAY['n', 'x']::"char"[] && o_kind OR cardinality(array_positions(step_kinds, 'a')) > 1 THEN
+        PERFORM lock_leases(at_ms, o_kind, o_a, a_message);
+    END IF;
     part := current_part();
     high := newest_id();
 

@@ -78,7 +78,7 @@ BEGIN
         RETURN;
     END IF;
     -- A message may change its state between two statements, and is met by the next round then.
-    WHILE NOT is_empty(queue) LOOP
+    WHILE NOT is_empty(queue, newest_id()) LOOP
         DELETE FROM message WHERE queue_id = queue AND due_ms IS NULL;
         GET DIAGNOSTICS gone = ROW_COUNT;
         removed := removed + gone;

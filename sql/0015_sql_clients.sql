@@ -227,8 +227,13 @@ SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
 DECLARE
     number bigint := find_queue(queue);
-    removed bigint := remove_queue(number);
+    removed bigint;
 BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM refuse('PHBAD', 'in this transaction nobody sees what has been sent to the queue meanwhile',
+            'Delete it in a transaction with the isolation level READ COMMITTED.');
+    END IF;
+    removed := remove_queue(number);
     IF removed IS NULL THEN
         PERFORM refuse_as(refused(null, 'in_use'), queue, null);
     END IF;

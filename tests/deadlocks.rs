@@ -11,6 +11,7 @@ mod postgres;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -34,13 +35,33 @@ impl Dice {
     }
 }
 
+/// Receipts that connections pass to each other, as a consumer does that extends its leases on a second connection.
+static SHARED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Several receipts that other connections have too, in any order.
+fn shared(dice: &mut Dice) -> Vec<String> {
+    let mut receipts = SHARED.lock().expect("nobody panicked");
+    let len = receipts.len();
+    let mut some: Vec<String> = receipts.iter().skip(len.saturating_sub(4)).cloned().collect();
+    if dice.below(2) == 0 {
+        some.reverse();
+    }
+    receipts.drain(..len.saturating_sub(64));
+    some
+}
+
 /// A request at random, some of them with the receipt of an earlier answer.
 fn request(dice: &mut Dice, receipts: &mut Vec<String>) -> String {
     let queue = format!("q{}", dice.below(QUEUES));
     let other = format!("q{}", dice.below(QUEUES));
     let account = format!("client{}", dice.below(CONNECTIONS));
+    let stranger = format!("stranger{}", dice.below(2_000));
     let receipt = receipts.pop().unwrap_or_else(|| "1".into());
-    match dice.below(24) {
+    match dice.below(28) {
+        24 => format!("POP QUEUE {queue} FROM {stranger} BLOCK 5"),
+        25 => format!("SEND {queue} body TO {stranger}"),
+        26 => format!("ACK 1 {}", shared(dice).join(" ")).trim_end().into(),
+        27 => format!("POP QUEUE {queue} LEASE 5000 COUNT 3"),
         0..5 => format!("SEND {queue} body"),
         5 => format!("SEND {queue} body TO {account} PRIORITY 3"),
         6 => format!("SEND {queue} body TO *"),
@@ -57,10 +78,10 @@ fn request(dice: &mut Dice, receipts: &mut Vec<String>) -> String {
         20 => format!("PEEK QUEUE {queue} NOTOWN"),
         21 => "QREADABLE".into(),
         22 => format!("QREDRIVE {queue} {other}"),
-        _ => match dice.below(6) {
+        _ => match dice.below(8) {
             0 => format!("QDELETE {queue}"),
-            1 => format!("QPURGE {queue}"),
-            2 => format!("QCREATE {queue}"),
+            1..4 => format!("QPURGE {queue}"),
+            4 => format!("QCREATE {queue}"),
             _ if other != queue => format!("QCREATE {queue} DEADLETTER {other} AFTER 1"),
             _ => format!("QINFO {queue}"),
         },
@@ -73,7 +94,10 @@ fn work(server: SocketAddr, number: usize, until: Instant) -> BTreeMap<String, u
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15 ^ (number as u64 + 1) << 20);
     let (mut receipts, mut counts) = (Vec::new(), BTreeMap::new());
     while Instant::now() < until {
-        let asked: Vec<String> = (0..=dice.below(8)).map(|_| request(&mut dice, &mut receipts)).collect();
+        let mut asked: Vec<String> = (0..=dice.below(8)).map(|_| request(&mut dice, &mut receipts)).collect();
+        if dice.below(4) == 0 {
+            asked.extend(shared(&mut dice).iter().map(|receipt| format!("EXTEND {receipt} 5000")));
+        }
         for request in &asked {
             client.send(&request.split(' ').collect::<Vec<_>>()).expect("it runs");
         }
@@ -84,12 +108,12 @@ fn work(server: SocketAddr, number: usize, until: Instant) -> BTreeMap<String, u
             }
             let done = if matches!(answer, Answer::Error(_)) { "refused" } else { "done" };
             *counts.entry(done.to_owned()).or_default() += 1;
-            receipts.extend(
-                answer
-                    .list()
-                    .iter()
-                    .filter_map(|message| message.get("receipt").and_then(Answer::text).map(str::to_owned)),
-            );
+            let got = answer.list();
+            let new = got.iter().filter_map(|message| message.get("receipt").and_then(Answer::text));
+            match request.contains("LEASE 5000") {
+                true => SHARED.lock().expect("nobody panicked").extend(new.map(str::to_owned)),
+                false => receipts.extend(new.map(str::to_owned)),
+            }
         }
     }
     counts

@@ -50,8 +50,6 @@ struct Plan<'a> {
     servers: usize,
     /// How often all of them are killed and started again.
     kills: u32,
-    /// Whether clients purge queues. Over PostgreSQL that passes over what somebody is being given just then.
-    purges: bool,
     /// For how long requests outlive who asked for them.
     limbo: Duration,
 }
@@ -69,7 +67,7 @@ impl Plan<'_> {
         let seed = number("HISTORY_SEED").unwrap_or(1);
         let mut servers = self.start();
         prepare(servers[0].addr());
-        let mut mixers: Vec<_> = (0..CLIENTS).map(|client| Mixer::new(client, seed, self.purges)).collect();
+        let mut mixers: Vec<_> = (0..CLIENTS).map(|client| Mixer::new(client, seed)).collect();
         for _ in 0..self.kills {
             let at: Vec<_> = servers.iter().map(Server::addr).collect();
             self.live(&mut mixers, &at, Some(servers));
@@ -142,26 +140,19 @@ fn prepare(server: SocketAddr) {
 fn embedded(arguments: &[&str], kills: u32) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let store = format!("embedded:{}", dir.path().display());
-    Plan { store: &store, arguments, servers: 1, kills, purges: true, limbo: Duration::ZERO }.hold();
+    Plan { store: &store, arguments, servers: 1, kills, limbo: Duration::ZERO }.hold();
 }
 
 fn postgresql(arguments: &[&str], servers: usize, kills: u32) {
     let postgres = postgres::shared();
     let store = postgres.url(&postgres.create_database());
-    Plan { store: &store, arguments, servers, kills, purges: false, limbo: Duration::from_secs(1) }.hold();
+    Plan { store: &store, arguments, servers, kills, limbo: Duration::from_secs(1) }.hold();
 }
 
 #[test]
 fn of_the_memory_store_keeps_all_rules() {
-    Plan {
-        store: "memory:",
-        arguments: &["--workers", "4"],
-        servers: 1,
-        kills: 0,
-        purges: true,
-        limbo: Duration::ZERO,
-    }
-    .hold();
+    Plan { store: "memory:", arguments: &["--workers", "4"], servers: 1, kills: 0, limbo: Duration::ZERO }
+        .hold();
 }
 
 #[test]

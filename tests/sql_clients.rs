@@ -178,6 +178,90 @@ fn a_message_popped_in_a_transaction_returns_with_its_rollback_and_nobody_waits_
 }
 
 #[test]
+fn a_queue_is_purged_of_all_that_was_there_or_not_at_all() {
+    let place = Place::new();
+    let (server, mut app) = (place.middleware(&[]), place.app());
+    let mut bob = login(&server, "bob");
+    ask(&mut bob, &["QCREATE", "q"]);
+    for body in ["1", "2", "3", "4"] {
+        ask(&mut bob, &["SEND", "q", body]);
+    }
+    app.run("BEGIN");
+    assert_eq!(app.run(&brief("pop('app', 'q')")), "1|bob||1");
+    assert!(ask(&mut bob, &["QPURGE", "q"]).is_error("BUSY"), "1 may come back");
+    let leased = ask(&mut bob, &["POP", "QUEUE", "q", "LEASE", "600000"]);
+    assert_eq!(leased.body(), Some("2"), "nothing was removed");
+    app.run("ROLLBACK");
+    let mut holder = Session::open(shared(), &place.database, "postgres");
+    holder.run("BEGIN; SELECT id FROM posthaste.message WHERE holder_id IS NOT NULL FOR UPDATE");
+    assert!(ask(&mut bob, &["QPURGE", "q"]).is_error("BUSY"), "2 may come back");
+    assert_eq!(pop(&mut bob).as_deref(), Some("1"), "nothing was removed");
+    holder.run("ROLLBACK");
+    assert_eq!(ask(&mut bob, &["QPURGE", "q"]), Answer::Integer(3), "2 is leased, 3 and 4 are ready");
+    let receipt = leased.get("receipt").and_then(Answer::text).expect("a receipt");
+    assert_eq!(ask(&mut bob, &["ACK", receipt]), Answer::Integer(0));
+}
+
+#[test]
+fn whoever_waits_for_a_transaction_keeps_nobody_else_waiting() {
+    let place = Place::new();
+    let (server, mut app) = (place.middleware(&[]), place.app());
+    let mut bob = login(&server, "bob");
+    ask(&mut bob, &["QCREATE", "q"]);
+    app.run("BEGIN; SELECT posthaste.delete_queue('q')");
+    bob.send(&["SEND", "q", "x"]).expect("it runs");
+    // The SEND waits by now, or will without harm; the newcomer's number is noted while it does.
+    sleep(Duration::from_millis(200));
+    drop(login(&server, "newcomer"));
+    let mut ann = login(&server, "bob");
+    assert_eq!(ask(&mut ann, &["PING"]).text(), Some("PONG"));
+    app.run("COMMIT");
+    assert!(bob.answer().expect("it runs").is_error("NOQUEUE"));
+}
+
+#[test]
+fn a_queue_is_not_deleted_by_who_cannot_see_what_was_sent_to_it() {
+    let place = Place::new();
+    let (server, mut app) = (place.middleware(&[]), place.app());
+    let mut bob = login(&server, "bob");
+    ask(&mut bob, &["QCREATE", "q"]);
+    app.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT posthaste.readable('app')");
+    ask(&mut bob, &["SEND", "q", "x"]);
+    let refused = app.run("SELECT posthaste.delete_queue('q')");
+    assert!(refused.starts_with("ERROR:  PHBAD:"), "{refused}");
+    app.run("ROLLBACK");
+    assert_eq!(pop(&mut bob).as_deref(), Some("x"));
+}
+
+#[test]
+fn a_pop_that_is_repeated_while_it_is_being_done_is_told_so_and_then_gets_the_same() {
+    let place = Place::new();
+    let servers = [place.middleware(&[]), place.middleware(&[])];
+    let [mut here, mut there] = [&servers[0], &servers[1]].map(|server| login(server, "ann"));
+    let mut bob = login(&servers[0], "bob");
+    ask(&mut bob, &["QCREATE", "q"]);
+    ask(&mut bob, &["SEND", "q", "1"]);
+    ask(&mut bob, &["SEND", "q", "2"]);
+    // It has given the message, and keeps it and its note until this ends.
+    let mut slow = Session::open(shared(), &place.database, "postgres");
+    slow.run("BEGIN; LOCK TABLE posthaste.remembered_pop IN SHARE MODE");
+    let words = ["POP", "FROM", "bob", "REQID", "k"];
+    here.send(&words).expect("it runs");
+    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+    while place.as_owner(waits) == "0" {
+        sleep(Duration::from_millis(10));
+    }
+    assert!(ask(&mut there, &words).is_error("BUSY"));
+    slow.run("COMMIT");
+    assert_eq!(here.answer().expect("it runs").body(), Some("1"));
+    assert_eq!(ask(&mut there, &words).body(), Some("1"), "the same again");
+    // Its time is over, and it has not been cleared away yet.
+    slow.run("BEGIN; UPDATE posthaste.remembered_pop SET ends_ms = 0; COMMIT");
+    let again = ask(&mut there, &words);
+    assert!(again.body() == Some("2"), "{again:?}");
+}
+
+#[test]
 fn a_blocked_pop_is_woken_by_the_commit_and_not_before() {
     let place = Place::new();
     let (server, mut app) = (place.middleware(&[]), place.app());

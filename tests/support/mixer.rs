@@ -25,7 +25,6 @@ const PIPELINE: usize = 4;
 pub(crate) struct Mixer {
     pub(crate) witness: Witness,
     client: u32,
-    purges: bool,
     rng: Rng,
     made: u64,
     /// Leases that it may still hold.
@@ -35,12 +34,11 @@ pub(crate) struct Mixer {
 }
 
 impl Mixer {
-    /// Client number `client` of its history; whether it purges queues.
-    pub(crate) fn new(client: u32, seed: u64, purges: bool) -> Self {
+    /// Client number `client` of its history.
+    pub(crate) fn new(client: u32, seed: u64) -> Self {
         Self {
             witness: Witness::new(client, ACCOUNTS[client as usize % ACCOUNTS.len()]),
             client,
-            purges,
             rng: Rng::with_seed(seed << 32 | u64::from(client)),
             made: 0,
             receipts: Vec::new(),
@@ -101,8 +99,7 @@ impl Mixer {
             950..=984 => vec![word("QINFO"), queue],
             985..=989 => vec![word("QDELETE"), word(FLEETING)],
             990..=997 => vec![word("QCREATE"), word(FLEETING)],
-            _ if self.purges => vec![word("QPURGE"), queue],
-            _ => self.read("POP", queue),
+            _ => vec![word("QPURGE"), queue],
         }
     }
 

@@ -77,6 +77,24 @@ fn a_worker_waits_no_longer_than_its_deadline() {
 }
 
 #[test]
+fn what_is_due_is_not_missed_by_a_worker_that_is_about_to_wait() {
+    let line = WaitingLine::new(Clock::start(), 100, Vec::new());
+    // It has asked its store when to wake, and something is due since.
+    line.come_by(Instant::now());
+    let mut batch = Vec::new();
+    assert_eq!(line.try_take(1, None, &mut batch).expect("it looks around first"), Taken::Nothing);
+    let first = line.try_take(1, None, &mut batch).expect_err("there is nothing to do");
+    let second = line.try_take(1, None, &mut batch).expect_err("there is nothing to do");
+    let calls = line.calls();
+    line.come_by(Instant::now());
+    assert_eq!(line.calls(), calls + 1, "one is called");
+    line.get_up(&first);
+    line.come_by(Instant::now() + Duration::from_secs(1));
+    assert_eq!(line.calls(), calls + 2, "who got up does not wake in time");
+    line.get_up(&second);
+}
+
+#[test]
 fn a_closed_line_is_emptied_before_workers_stop() {
     let line = WaitingLine::new(Clock::start(), 100, Vec::new());
     line.push_all(&mut vec![bundle(1, 1, Kind::Send)]);

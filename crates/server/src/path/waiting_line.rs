@@ -216,10 +216,13 @@ impl WaitingLine {
         Ok(Taken::Some)
     }
 
-    /// Something is due at `deadline` that the waiting workers do not know of: one wakes if it would sleep longer.
+    /// Something is due at `deadline` that the waiting workers do not know of: one wakes if it would sleep longer. If none
+    /// waits, the first that is about to looks around before, for it may have asked when to wake before this was due.
     pub fn come_by(&self, deadline: Instant) {
         let mut state = self.lock();
-        if state.idle_workers > 0 && state.awake_by.is_none_or(|by| deadline < by) {
+        if state.idle_workers == 0 {
+            state.nudged = true;
+        } else if state.awake_by.is_none_or(|by| deadline < by) {
             state.nudged = true;
             self.call_one(&mut state);
         }
@@ -276,6 +279,7 @@ impl State {
     /// It waits no more.
     fn get_up(&mut self, pause: &Pause) {
         self.idle_workers -= 1;
+        self.awake_by = None;
         self.watched &= !pause.watches;
     }
 

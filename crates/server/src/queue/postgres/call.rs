@@ -292,11 +292,11 @@ impl<'a> Call<'a> {
         self.queue(name, true)
     }
 
-    /// An account that may be made, for the sake of a request to this queue.
-    fn met(&mut self, queue: i32, name: &'a [u8]) -> Option<&'a str> {
+    /// An account that may be made, for the sake of a request to this queue; 0: in any case.
+    fn met(&mut self, queue: i32, name: &'a [u8]) -> &'a str {
         self.columns.met_at.push(queue);
         self.columns.met.push(text(name));
-        Some(text(name))
+        text(name)
     }
 
     /// A request that no step takes.
@@ -352,7 +352,7 @@ impl<'a> Call<'a> {
         let who = match send.to {
             Recipient::Anyone => None,
             Recipient::Everyone => Some("*"),
-            Recipient::Account(name) => self.met(queue, name.of(ask.bytes)),
+            Recipient::Account(name) => Some(self.met(queue, name.of(ask.bytes))),
         };
         Other {
             kind: b's',
@@ -374,7 +374,10 @@ impl<'a> Call<'a> {
     fn special_read(&mut self, ask: Ask<'a>, select: &Selection, pop: Option<&Pop>) -> Other<'a> {
         let queue = select.queue.map_or(0, |queue| self.queue(queue.of(ask.bytes), pop.is_some()));
         let waits = pop.is_some_and(|pop| pop.block_ms > 0);
-        let who = select.sender.map(|sender| text(sender.of(ask.bytes)));
+        let who = select.sender.map(|sender| match waits {
+            true => self.met(0, sender.of(ask.bytes)),
+            false => text(sender.of(ask.bytes)),
+        });
         Other {
             kind: if pop.is_some() { b'p' } else { b'k' },
             queue,

@@ -21,6 +21,8 @@ const BEHIND_MAX: i64 = 500;
 /// What this middleware knows.
 #[derive(Default)]
 pub(super) struct Floors {
+    /// The server that said so: how many connections had been made then.
+    server: u64,
     /// The highest place it has met.
     newest: i64,
     /// Of the ring as a whole.
@@ -82,8 +84,20 @@ impl Floors {
         self.lanes += lanes.len() - before;
     }
 
-    /// Forgets everything: another server may have taken over, and with it an earlier state.
+    /// Forgets everything.
     pub(super) fn forget(&mut self) {
-        *self = Self::default();
+        *self = Self { server: self.server, ..Self::default() };
+    }
+
+    /// Forgets everything if it was not this server that said so: another may have taken over, and with it an earlier state.
+    pub(super) fn belong_to(&mut self, server: u64) {
+        if self.server != server {
+            *self = Self { server, ..Self::default() };
+        }
+    }
+
+    /// Whether this server said so.
+    pub(super) fn are_of(&self, server: u64) -> bool {
+        self.server == server
     }
 }

@@ -3,8 +3,15 @@
 //! A pop is parked after the database said that there is nothing for it. What became available between that and the
 //! parking would be missed, so news is kept for as long as calls are under way, and a pop is parked only if none of
 //! the news since its call began concerns it.
+//!
+//! A piece of news calls the first pop that it suits. It may be of several messages, and that pop may take another one
+//! than the news is of; so when it got something, the same news calls the next ones, until those that it suits find
+//! nothing.
 
-use std::collections::VecDeque;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::FxHashMap;
 
@@ -16,13 +23,45 @@ use crate::queue::rules::{Interest, Millis, News, QueueId};
 /// A bundle that is to be executed; with its place among those that wait, if it had one.
 pub(super) type Called = (Option<Seat>, Box<Bundle>);
 
-/// What a pop that waited keeps while it is executed: its place, what it waits for, and when it gives up.
+/// What a pop that waited keeps while it is executed: its place, what it waits for, when it gives up, and what called it.
 #[derive(Clone, Copy)]
 pub(super) struct Seat {
     ticket: Ticket,
     interest: Interest,
     until: Millis,
+    call: Option<Call>,
 }
+
+impl Seat {
+    /// Whom to call now that the pop got something.
+    pub(super) fn passes_on(&self) -> Option<Call> {
+        self.call
+    }
+}
+
+/// The news that calls pops, and how many it calls at once: more each time, for who gets nothing costs less than who
+/// waits for a long row of others.
+#[derive(Clone, Copy)]
+pub(super) struct Call {
+    pub(super) news: News,
+    pops: usize,
+}
+
+impl Call {
+    fn first(news: News) -> Self {
+        Self { news, pops: 1 }
+    }
+
+    fn next(self) -> Self {
+        Self { pops: (self.pops * 2).min(CALLED_MAX), ..self }
+    }
+}
+
+/// Pops that are called at once because one got something.
+const CALLED_MAX: usize = 8;
+
+/// Names of queues that are kept beyond those that are waited for; then all are forgotten, and come back with each wait.
+const AWAITED_SPARE: usize = 4096;
 
 /// How far the news had come when a call began.
 #[derive(Clone, Copy)]
@@ -36,24 +75,32 @@ pub(super) struct Parked {
     recent: VecDeque<News>,
     /// Number of the first of `recent`.
     first_recent: u64,
-    under_way: usize,
+    /// How many calls are under way, by the news at which they began.
+    under_way: BTreeMap<u64, usize>,
     awaited: FxHashMap<Box<[u8]>, QueueId>,
 }
 
 impl Parked {
     /// A call begins.
     pub(super) fn begin(&mut self) -> Since {
-        self.under_way += 1;
-        Since(self.first_recent + self.recent.len() as u64)
+        let since = self.first_recent + self.recent.len() as u64;
+        *self.under_way.entry(since).or_default() += 1;
+        Since(since)
     }
 
     /// A call has ended, and what it found missing is parked.
-    pub(super) fn end(&mut self) {
-        self.under_way -= 1;
-        if self.under_way == 0 {
-            self.first_recent += self.recent.len() as u64;
-            self.recent.clear();
+    pub(super) fn end(&mut self, since: Since) {
+        if let Some(calls) = self.under_way.get_mut(&since.0) {
+            *calls -= 1;
+            if *calls == 0 {
+                self.under_way.remove(&since.0);
+            }
         }
+        // Nobody asks for what is older than the oldest call.
+        let newest = self.first_recent + self.recent.len() as u64;
+        let oldest = self.under_way.first_key_value().map_or(newest, |(since, _)| *since);
+        self.recent.drain(..(oldest - self.first_recent) as usize);
+        self.first_recent = oldest;
     }
 
     /// Parks a bundle whose next request is a pop that found nothing, or calls it again if there was news; `until` is
@@ -80,6 +127,9 @@ impl Parked {
             .get(bundle.answered)
             .and_then(|request| queue_named(&request.operation))
             .map(|queue| queue.of(&bundle.bytes));
+        if self.awaited.len() > self.waiters.len() + AWAITED_SPARE {
+            self.awaited.clear();
+        }
         if let (Some(name), Some(queue)) = (name, interest.queue) {
             self.awaited.insert(name.into(), queue);
         }
@@ -96,40 +146,64 @@ impl Parked {
         if self.waiters.has_left(bundle.address) {
             return Some(bundle);
         }
-        let Seat { ticket, interest, until } = seat;
+        let Seat { ticket, interest, until, .. } = seat;
         self.waiters.put_back(ticket, Waiting { bundle, interest, until });
         None
     }
 
+    /// Has a bundle executed whose pop was answered.
+    pub(super) fn go_on(&mut self, bundle: Box<Bundle>) {
+        self.woken.push((None, bundle));
+    }
+
+    /// Whether anybody wants to know what happened: who waits, or a call under way that may come to wait.
+    pub(super) fn is_curious(&self, calls_of_mine: usize) -> bool {
+        !self.waiters.is_empty() || self.under_way.values().sum::<usize>() > calls_of_mine
+    }
+
     /// Something became available, or a queue is gone: whom it concerns is called.
     pub(super) fn tell(&mut self, news: News) {
-        if self.under_way > 0 {
+        if !self.under_way.is_empty() {
             self.recent.push_back(news);
         }
-        while let Some((ticket, waiting)) = self.waiters.take_match(news) {
-            self.woken.push(seated(ticket, waiting));
-            if matches!(news, News::Available { .. }) {
-                break;
+        match news {
+            News::Available { .. } => self.call(Call::first(news)),
+            News::QueueGone(_) => while self.call_one(news, None) {},
+        }
+    }
+
+    /// Somebody who was called got something, or will not come: others may.
+    pub(super) fn pass_on(&mut self, call: Call) {
+        self.call(call);
+    }
+
+    fn call(&mut self, call: Call) {
+        for _ in 0..call.pops {
+            if !self.call_one(call.news, Some(call.next())) {
+                return;
             }
         }
+    }
+
+    fn call_one(&mut self, news: News, next: Option<Call>) -> bool {
+        let Some((ticket, waiting)) = self.waiters.take_match(news) else { return false };
+        self.woken.push(seated(ticket, waiting, next));
+        true
     }
 
     /// The longest waiting pop that a SEND about to be executed would satisfy: it goes along, so that nobody comes
     /// before it.
     pub(super) fn called_by(&mut self, queue: &[u8], sender: u32, recipient: Option<u32>) -> Option<Called> {
-        if self.waiters.is_empty() {
-            self.awaited.clear();
-            return None;
-        }
         let queue = self.awaited.get(queue).copied().unwrap_or(0);
-        let (ticket, waiting) = self.waiters.take_match(News::Available { queue, sender, recipient })?;
-        Some(seated(ticket, waiting))
+        let news = News::Available { queue, sender, recipient };
+        let (ticket, waiting) = self.waiters.take_match(news)?;
+        Some(seated(ticket, waiting, Some(Call::first(news))))
     }
 
     /// Calls everybody who waits, in case news was lost.
     pub(super) fn call_all(&mut self) {
         let all = self.waiters.take_all();
-        self.woken.extend(all.into_iter().map(|(ticket, waiting)| seated(ticket, waiting)));
+        self.woken.extend(all.into_iter().map(|(ticket, waiting)| seated(ticket, waiting, None)));
     }
 
     /// Those called since this was last asked.
@@ -150,7 +224,11 @@ impl Parked {
     /// A connection left: its pop, unless it is just being executed and will be asked for when it comes to be parked.
     pub(super) fn leave(&mut self, address: Address) -> Option<Box<Bundle>> {
         if let Some(at) = self.woken.iter().position(|(_, bundle)| bundle.address == address) {
-            return Some(self.woken.swap_remove(at).1);
+            let (seat, bundle) = self.woken.remove(at);
+            if let Some(call) = seat.and_then(|seat| seat.passes_on()) {
+                self.pass_on(call);
+            }
+            return Some(bundle);
         }
         self.waiters.leave(address).map(|waiting| waiting.bundle)
     }
@@ -171,7 +249,7 @@ impl Parked {
     }
 }
 
-fn seated(ticket: Ticket, waiting: Waiting) -> Called {
+fn seated(ticket: Ticket, waiting: Waiting, call: Option<Call>) -> Called {
     let Waiting { bundle, interest, until } = waiting;
-    (Some(Seat { ticket, interest, until }), bundle)
+    (Some(Seat { ticket, interest, until, call }), bundle)
 }

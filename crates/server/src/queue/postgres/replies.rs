@@ -399,6 +399,9 @@ fn fault(row: &Row, ask: Ask<'_>) -> Fault {
             Operation::Redrive { to: Some(to), .. } => faults::no_queue(name(*to)),
             _ => faults::no_queue(queue),
         },
+        "under_way" => {
+            Fault::about(Word::Busy, "a request with this REQID is being done; try again".to_owned())
+        }
         "in_use" => Fault::about(
             Word::Busy,
             format!(

@@ -191,23 +191,20 @@ impl Postgres {
         Ok(id)
     }
 
-    /// Executes bundles until each is finished or parked.
+    /// Executes bundles: each is finished or parked then. Whoever is called by what they did has the next turn, so that no
+    /// answer waits for it.
     fn execute(&self, mut called: Vec<Called>, batch: &mut Batch) {
-        while !called.is_empty() {
-            self.log_in(&mut called, &mut batch.finished);
-            self.call_waiters(&mut called);
-            if called.is_empty() {
-                return;
-            }
-            let since = self.shared.parked().begin();
-            match self.singly {
-                None => self.attempt(called, since, batch),
-                Some(_) => called.into_iter().for_each(|one| self.attempt(vec![one], since, batch)),
-            }
-            let mut parked = self.shared.parked();
-            parked.end();
-            called = parked.take_woken();
+        self.log_in(&mut called, &mut batch.finished);
+        self.call_waiters(&mut called);
+        if called.is_empty() {
+            return;
         }
+        let since = self.shared.parked().begin();
+        match self.singly {
+            None => self.attempt(called, since, batch),
+            Some(_) => called.into_iter().for_each(|one| self.attempt(vec![one], since, batch)),
+        }
+        self.shared.parked().end(since);
     }
 
     /// Takes along the waiting pops that the batch's SENDs would satisfy.
@@ -220,15 +217,16 @@ impl Postgres {
         let mut along = Vec::new();
         for (_, bundle) in &*called {
             for request in &bundle.requests[bundle.answered..] {
-                let Operation::Send(send) = &request.operation else { continue };
-                let recipient = match send.to {
-                    Recipient::Account(name) => accounts.id(name.of(&bundle.bytes)),
-                    Recipient::Anyone | Recipient::Everyone => None,
+                let (queue, recipient, messages) = match &request.operation {
+                    Operation::Send(send) if send.delay_ms == 0 => match send.to {
+                        Recipient::Account(name) => (send.queue, accounts.id(name.of(&bundle.bytes)), 1),
+                        Recipient::Anyone | Recipient::Everyone => (send.queue, None, 1),
+                    },
+                    Operation::SendMany { queue, bodies } => (*queue, None, bodies.len()),
+                    _ => continue,
                 };
-                if send.delay_ms == 0 {
-                    let queue = send.queue.of(&bundle.bytes);
-                    along.extend(parked.called_by(queue, bundle.account, recipient));
-                }
+                let called_by = || parked.called_by(queue.of(&bundle.bytes), bundle.account, recipient);
+                along.extend(std::iter::from_fn(called_by).take(messages));
             }
         }
         // Those who waited go before those who come now.
@@ -265,11 +263,11 @@ impl Postgres {
                 for (seat, mut bundle) in called {
                     if let Some(seat) = seat.filter(|_| undone) {
                         // Nothing of it happened, so it goes on waiting; its client need not know.
-                        if let Some(mut left) = self.shared.parked().put_back(seat, bundle) {
-                            left.answer_empty();
-                            batch.finished.push(left);
-                        }
-                        continue;
+                        let Some(left) = self.shared.parked().put_back(seat, bundle) else { continue };
+                        bundle = left;
+                        bundle.answer_empty();
+                    } else if let Some(call) = seat.and_then(|seat| seat.passes_on()) {
+                        self.shared.parked().pass_on(call);
                     }
                     while !bundle.is_done() {
                         bundle.refuse_one(&fault);
@@ -283,22 +281,23 @@ impl Postgres {
     fn call(&self, link: &mut Link, called: &mut [Called]) -> Result<(Replies, Vec<Place>), Failure> {
         let mut again = true;
         loop {
-            if link.ready()? {
-                self.shared.floors().forget(); // it may be another server
-            }
+            link.ready()?;
+            let server = self.shared.reach.connections_made();
             if let Some(answered) = self.call_singly(link, called) {
                 return answered;
             }
             let outcome = {
-                let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
                 let bundles: Vec<&Bundle> = called.iter().map(|(_, bundle)| &**bundle).collect();
                 let call = {
-                    let known = Knowledge { accounts: &accounts, floors: &self.shared.floors() };
+                    let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+                    let mut floors = self.shared.floors();
+                    floors.belong_to(server);
+                    let known = Knowledge { accounts: &accounts, floors: &floors };
                     Call::new(&bundles, &known, self.shared.now_ms())
                 };
                 link.ask(&self.apply, &call.columns.arguments(), true).map(|rows| {
                     let replies = Replies::new(rows, &call.columns.sends.op, &call.columns.reads.op);
-                    self.raise_floors(&call, &replies);
+                    self.raise_floors(&call, &replies, server);
                     (replies, call.places)
                 })
             };
@@ -335,8 +334,12 @@ impl Postgres {
         Some(answered)
     }
 
-    fn raise_floors(&self, call: &Call<'_>, replies: &Replies) {
+    fn raise_floors(&self, call: &Call<'_>, replies: &Replies, server: u64) {
         let mut floors = self.shared.floors();
+        // What one server says is not true of the next, which may have taken over from an earlier state.
+        if self.shared.reach.connections_made() != server || !floors.are_of(server) {
+            return;
+        }
         floors.meet(replies.newest);
         for (lane, floor) in &replies.floors {
             if let Some(lane) = call.lanes.get(lane - 1) {
@@ -345,7 +348,8 @@ impl Postgres {
         }
     }
 
-    /// Takes note of the names of accounts met for the first time.
+    /// Takes note of the names of accounts met for the first time. What was asked before is done by now, whatever fails
+    /// here.
     fn learn(&self, link: &mut Link, replies: &Replies) -> Result<(), Failure> {
         let strangers = {
             let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
@@ -354,7 +358,7 @@ impl Postgres {
         if strangers.is_empty() {
             return Ok(());
         }
-        let rows = self.names(link, &strangers)?;
+        let rows = self.names(link, &strangers).map_err(|failure| Failure::Broken(failure.to_string()))?;
         let mut accounts = self.accounts.write().unwrap_or_else(PoisonError::into_inner);
         for row in rows {
             accounts.learn(row.get::<_, i32>(0).cast_unsigned(), row.get::<_, &str>(1).as_bytes());
@@ -390,17 +394,21 @@ impl Postgres {
         let now = self.shared.time.millis();
         let mut parked = self.shared.parked();
         let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
-        let mut news = replies.news.clone();
-        for (number, (ticket, mut bundle)) in called.into_iter().enumerate() {
+        let mut sent_here = Vec::new();
+        let mut passed_on = Vec::new();
+        for (number, (mut seat, mut bundle)) in called.into_iter().enumerate() {
             let mut waits = None;
             while !bundle.is_done() {
                 let Some(&op) = ops.get(&(number, bundle.answered)) else { break };
                 if let Some(queue) = replies.sent_to(op) {
-                    news.extend(sent(&bundle, queue, &accounts));
+                    sent_here.extend(sent(&bundle, queue, &accounts));
                 }
                 let Some((ask, mut answer)) = bundle.next_ask() else { break };
                 match replies.write(op, ask, &accounts, &mut answer) {
-                    Flow::Done(outcome) => bundle.finish_one(outcome),
+                    Flow::Done(outcome) => {
+                        passed_on.extend(seat.take().and_then(|seat| seat.passes_on()));
+                        bundle.finish_one(outcome);
+                    }
                     Flow::Waits(interest) => {
                         waits = Some(interest);
                         break;
@@ -412,17 +420,24 @@ impl Postgres {
                 continue;
             };
             let until = now.saturating_add(bundle.block_ms());
-            if let Some(mut left) = parked.park((ticket, bundle), interest, until, since) {
-                left.answer_empty();
-                finished.push(left);
+            if let Some(mut over) = parked.park((seat, bundle), interest, until, since) {
+                over.answer_empty();
+                match over.is_done() {
+                    true => finished.push(over),
+                    false => parked.go_on(over),
+                }
             }
         }
-        if parked.len() > 0 {
-            news.iter().for_each(|news| parked.tell(*news));
-        }
-        drop(parked);
         if let Some(keeper) = &self.keeper {
-            keeper.publish(&news);
+            keeper.publish(&replies.news);
+            keeper.publish(&sent_here);
+        }
+        if parked.is_curious(1) {
+            // Of several alike the first is enough: who gets something passes it on.
+            sent_here.sort_unstable();
+            sent_here.dedup();
+            replies.news.iter().chain(&sent_here).for_each(|news| parked.tell(*news));
+            passed_on.into_iter().for_each(|call| parked.pass_on(call));
         }
     }
 }
@@ -525,7 +540,13 @@ impl Store for Postgres {
     }
 
     fn leave(&self, address: Address) -> Option<Box<Bundle>> {
-        let mut bundle = self.shared.parked().leave(address)?;
+        let mut parked = self.shared.parked();
+        let mut bundle = parked.leave(address)?;
+        let called = parked.has_woken();
+        drop(parked);
+        if called {
+            self.shared.nudge();
+        }
         bundle.answer_empty();
         Some(bundle)
     }
