@@ -104,6 +104,30 @@ fn a_key_goes_where_its_prefix_and_its_command_lead() {
 }
 
 #[test]
+fn a_key_that_is_no_base64_is_refused_where_its_beginning_is_taken_off() {
+    let refused = "CLIENT_ERROR bad command line format\r\n";
+    for mode in MODES {
+        let servers = Memcached::several::<3>();
+        let routed = Routed::start(PREFIXES, &servers, mode);
+        let (mut client, mut other) = (routed.client(), routed.client());
+        assert_eq!(other.ask("set user:7 0 0 1\r\nx\r\n"), "STORED\r\n");
+        let key = format!("user:{}", "x".repeat(240));
+        // In base64 this key is longer than it was, and the data has words in it.
+        let store = format!("ms {key} 1000 b\r\n{:1000}\r\n", "x\r\nversion\r\n");
+        assert_eq!(client.ask(&store), refused);
+        for command in ["md user:! b", "mg user:! b v", "ma user:! b", "me user:! b"] {
+            assert_eq!(client.ask(&format!("{command}\r\n")), refused, "{command}");
+        }
+        for _ in 0..10 {
+            assert_eq!(other.ask("get user:7\r\n"), "VALUE user:7 0 1\r\nx\r\nEND\r\n");
+        }
+        let value = "x".repeat(1_100_000);
+        let answer = client.ask(&format!("ms a! 1100000 b\r\n{value}\r\n"));
+        assert_eq!(answer, "SERVER_ERROR object too large for cache\r\n");
+    }
+}
+
+#[test]
 fn a_get_over_several_routes_is_one_answer_in_the_order_asked() {
     for mode in MODES {
         let servers = Memcached::several::<3>();

@@ -5,24 +5,23 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use posthaste_wire::memcached::request::{Request, Verb};
+use posthaste_wire::memcached::{KEY_BYTES_MAX, decode_base64};
 use posthaste_wire::span::Span;
 
-use crate::cache::pool::plain_key;
-
-/// Writes the request to `out` without the first `strip` bytes of its key. None: nothing of the key would be left.
+/// Writes the request to `out` without the first `strip` bytes of its key. None: nothing of the key would be left, or it is to
+/// be base64 and is not, so that nobody can say how it begins.
 pub(super) fn strip(request: &Request, input: &[u8], strip: usize, out: &mut Vec<u8>) -> Option<Request> {
-    let key = plain_key(request, input, |key| key.get(strip..).unwrap_or_default().to_vec());
-    let key = if request.base64 { STANDARD.encode(key).into_bytes() } else { key };
-    if key.is_empty() {
-        return None;
-    }
+    let (written, mut space) = (request.key.of(input), [0; KEY_BYTES_MAX]);
+    let plain = if request.base64 { decode_base64(written, &mut space)? } else { written };
+    let rest = plain.get(strip..).filter(|rest| !rest.is_empty())?;
+    let key: Cow<[u8]> = if request.base64 { STANDARD.encode(rest).into_bytes().into() } else { rest.into() };
     let Span { start, len } = request.key;
     let end = (start + len) as usize;
     out.clear();
     out.extend_from_slice(&input[..start as usize]);
     out.extend_from_slice(&key);
     out.extend_from_slice(&input[end..]);
-    let shorter = len - key.len() as u32;
+    let shorter = len.checked_sub(key.len() as u32)?;
     let moved = |span: Span| Span { start: span.start.saturating_sub(shorter), ..span };
     Some(Request {
         line: Span { len: request.line.len - shorter, ..request.line },
@@ -102,6 +101,7 @@ mod tests {
             assert_eq!(stripped(whole).as_deref(), Some(shorter));
         }
         assert_eq!(stripped("delete user:\r\n"), None);
+        assert_eq!(stripped("ms user:! 2 b\r\nhi\r\n"), None, "no base64, though it begins as it should");
     }
 
     #[test]
