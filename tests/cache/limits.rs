@@ -132,3 +132,60 @@ fn a_line_without_an_end_is_not_collected() {
         assert_eq!(String::from_utf8_lossy(&answer), last_words);
     }
 }
+
+#[test]
+fn a_line_that_servers_would_hang_up_on_costs_only_the_client_that_sent_it() {
+    let memcached = Memcached::several::<3>();
+    let names: Vec<String> = memcached.iter().map(Memcached::name).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    for arguments in [&[][..], &["--writes", "owner"], &["--workers", "2", "--eject", "on"]] {
+        let server = router(&names, arguments);
+        let mut other = Client::to(server.addr());
+        assert_eq!(other.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+        for (begin, end) in [("set k 0 0 2", "\r\nhi\r\n"), ("md k", "\r\n"), ("", "get k\r\n")] {
+            let mut stream = TcpStream::connect(server.addr()).expect("the router listens");
+            let text = format!("{begin}{:20000}{end}quit\r\n", "");
+            let _ = stream.write_all(text.as_bytes()); // it hangs up in between
+            let mut answer = Vec::new();
+            let _ = stream.read_to_end(&mut answer); // in whichever way the system tells of the end
+            assert_eq!(String::from_utf8_lossy(&answer), "", "{begin:?}");
+        }
+        assert_eq!(other.ask("get k\r\n"), "VALUE k 0 1\r\nx\r\nEND\r\n");
+        for name in &names {
+            assert_eq!(other.stat(" servers", &format!("{name}:losses")), 0, "{arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn a_gat_may_have_as_many_keys_as_a_get() {
+    let memcached = Memcached::several::<3>();
+    let names: Vec<String> = memcached.iter().map(Memcached::name).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let keys: Vec<String> = (0..600).map(|number| format!("{number:0>70}")).collect();
+    for arguments in [
+        &["--multiget", "split"][..],
+        &["--multiget", "whole"],
+        &["--writes", "owner"],
+        &["--workers", "2", "--eject", "on"],
+    ] {
+        let server = router(&names, arguments);
+        let mut client = Client::to(server.addr());
+        let stored = || keys.iter().step_by(3);
+        let sets: String = stored().map(|key| format!("set {key} 0 0 2 noreply\r\nhi\r\n")).collect();
+        assert_eq!(client.ask(&sets), "");
+        let hits: String = stored().map(|key| format!("VALUE {key} 0 2\r\nhi\r\n")).collect();
+        for command in ["get", "bget", "gat 600", "gat 0000600\t8"] {
+            let answer = client.ask(&format!("{command} {}\r\n", keys.join(" ")));
+            assert_eq!(answer, format!("{hits}END\r\n"), "{command}, {arguments:?}");
+        }
+        let answer = client.ask(&format!("gats 900 {}\r\n", keys.join(" ")));
+        assert_eq!(answer.matches("VALUE ").count(), 200, "{arguments:?}");
+        let left = client.ask(&format!("mg {} t\r\n", keys[0]));
+        let left: u64 = left[4..].trim().parse().expect("seconds");
+        assert!((700..=900).contains(&left), "{left} s, {arguments:?}");
+        for name in &names {
+            assert_eq!(client.stat(" servers", &format!("{name}:losses")), 0, "{arguments:?}");
+        }
+    }
+}

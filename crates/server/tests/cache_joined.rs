@@ -134,6 +134,27 @@ fn a_line_is_no_longer_than_any_server_takes() {
 }
 
 #[test]
+fn a_gat_of_many_keys_is_several_commands_that_any_server_takes() {
+    let keys: Vec<String> = (0..250).map(|number| format!("{number:0>70}")).collect();
+    let mut router = router(1);
+    ask(&mut router, 0, &format!("gat  60  {}\r\n", keys.join(" ")));
+    let text = sent(&mut router);
+    assert!(text.lines().count() > 9 && text.lines().all(|line| line.len() < 2000), "{text}");
+    let asked: Vec<&str> =
+        text.lines().flat_map(|line| line.strip_prefix("gat 60 ").expect(line).split(' ')).collect();
+    assert_eq!(asked, keys);
+    let said: String = text.lines().map(|line| hit(line.rsplit(' ').next().unwrap())).collect();
+    router.feed(0, said.as_bytes()).unwrap();
+    assert_eq!(answer(&mut router, 0), said.replace("END\r\n", "") + "END\r\n");
+    ask(&mut router, 0, &format!("bget {}\r\n", keys.join(" ")));
+    assert_eq!(
+        sent(&mut router),
+        format!("get {}\r\n", keys.join(" ")),
+        "of which no server minds the length"
+    );
+}
+
+#[test]
 fn an_error_is_the_answer_to_all_that_are_not_answered_yet() {
     let mut router = router(3);
     ["a", "b", "c"].iter().enumerate().for_each(|(client, key)| {

@@ -83,6 +83,15 @@ fn only_multi_gets_may_have_long_lines_and_those_have_an_end_too() {
     assert_eq!(decode(&long("delete ", 5000), &LIMITS), Decoded::Close { answer: None });
     assert!(matches!(decode(&long("get ", 200_000), &LIMITS), Decoded::Close { answer: Some(_) }));
     assert_eq!(decode(b"GET / HTTP/1.1\r\n", &LIMITS), Decoded::Close { answer: None });
+    for multiget in ["get", "gets", "bget", "gat 60", "  gats  60 "] {
+        let line = [&long(&format!("{multiget} "), 5000)[..], b"\r\n"].concat();
+        assert_eq!(keys(&line).len(), 2500);
+    }
+    let late_keys = format!("gat {}60 k", "0".repeat(5000));
+    for other in ["set k 0 0 2", "md k", "", &late_keys] {
+        let line = format!("{other}{:5000}\r\nhi\r\n", "");
+        assert_eq!(decode(line.as_bytes(), &LIMITS), Decoded::Close { answer: None }, "{other}");
+    }
 }
 
 #[test]

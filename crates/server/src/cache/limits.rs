@@ -26,6 +26,9 @@ pub const OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Longest command into which gets are joined. Some servers take no longer line than 2 KiB at once.
 pub const JOINED_BYTES_MAX: usize = 1024;
 
+/// Keys of one `gat`, in bytes: servers hang up on a line over 2 KiB that is not a `get`.
+pub const GAT_BYTES_MAX: usize = 1800;
+
 /// Unsent bytes for a server above which requests for it are not taken: its clients wait, unread.
 pub const LANE_BYTES_PAUSE: usize = 4 * 1024 * 1024;
 

@@ -49,6 +49,9 @@ pub enum Decoded {
     },
 }
 
+/// Bytes of a long line that its words before the keys must fit in.
+const WORDS_BEFORE_KEYS: usize = 100;
+
 /// What a client is told whose value is too large.
 pub const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
 
@@ -71,6 +74,9 @@ pub fn decode(input: &[u8], limits: &Limits) -> Decoded {
     let Some(newline) = memchr(b'\n', &input[..input.len().min(limits.line_bytes)]) else {
         return unfinished(input, limits);
     };
+    if newline > LINE_BYTES_MAX && !may_be_long(input) {
+        return Decoded::Close { answer: None };
+    }
     let line = without_end(&input[..newline]);
     let end = newline + 1;
     let tokens = Tokens::of(line, 0);
@@ -104,15 +110,25 @@ fn unfinished(input: &[u8], limits: &Limits) -> Decoded {
     if input.len() <= LINE_BYTES_MAX {
         return Decoded::NeedBytes(1);
     }
-    let spaces = input.iter().take_while(|byte| **byte == b' ').count();
-    let text = &input[spaces..];
-    if spaces > 100 || !(text.starts_with(b"get ") || text.starts_with(b"gets ")) {
+    if !may_be_long(input) {
         return Decoded::Close { answer: None };
     }
     if input.len() >= limits.line_bytes {
         return Decoded::Close { answer: Some(b"CLIENT_ERROR line is too long\r\n") };
     }
     Decoded::NeedBytes(1)
+}
+
+/// Whether a line that begins so may be long: that of a multi-get, if its keys begin soon.
+fn may_be_long(line: &[u8]) -> bool {
+    let begin = &line[..line.len().min(WORDS_BEFORE_KEYS)];
+    let mut words = begin.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+    match words.next() {
+        Some(b"get" | b"gets" | b"bget") => true,
+        // The expiry, and something behind it.
+        Some(b"gat" | b"gats") => words.count() > 1,
+        _ => false,
+    }
 }
 
 fn with_data(request: Request, length: usize, input: &[u8], end: usize, limits: &Limits) -> Decoded {

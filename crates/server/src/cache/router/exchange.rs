@@ -54,6 +54,8 @@ pub(super) struct Share {
     pub(super) expiry_s: Option<u32>,
     /// Who has missed these keys already.
     pub(super) missed_by: Option<MissedBy>,
+    /// What its keys take in a line.
+    pub(super) bytes: u32,
 }
 
 /// Who has missed what is looked up elsewhere, and gets what is found.
@@ -159,6 +161,30 @@ impl Exchange {
         (self.falls_through, self.missed_by, self.copies, self.aim) = (false, None, 0, Aim::default());
         (self.plan, self.ending, self.stamps) = (Plan::Gather, None, Stamps::default());
         (self.answer_bytes, self.reads, self.last_read) = (0, 0, 0);
+    }
+
+    /// A new share of a get, without keys.
+    pub(super) fn open_share(&mut self, target: Share) -> u16 {
+        self.shares.push(Share { bytes: 0, ..target });
+        self.gather.share()
+    }
+
+    /// Puts a key into this share, or into a new one like it when there is no room for it in a command: into which.
+    pub(super) fn assign(&mut self, place: u32, share: u16) -> u16 {
+        let may_be_long = self.request.is_some_and(|request| matches!(request.verb, Verb::Get | Verb::Gets));
+        let bytes = 1 + self.keys[place as usize].len;
+        let target = self.shares[usize::from(share)];
+        let fits = may_be_long || (target.bytes + bytes) as usize <= limits::GAT_BYTES_MAX;
+        let share = if fits { share } else { self.open_share(target) };
+        self.shares[usize::from(share)].bytes += bytes;
+        self.gather.assign(place, share);
+        share
+    }
+
+    /// The expiry that a `gat` sets, as it is written.
+    pub(super) fn new_expiry(&self) -> Option<&[u8]> {
+        let request = self.request.filter(|request| matches!(request.verb, Verb::Gat | Verb::Gats))?;
+        self.bytes[..request.key.start as usize].trim_ascii_end().rsplit(|byte| *byte == b' ').next()
     }
 
     /// Whether it changes what servers hold under its key.

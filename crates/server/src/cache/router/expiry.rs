@@ -62,18 +62,6 @@ pub(super) fn line(request: &Request, bytes: &[u8], end: usize, most: Most, out:
     }
 }
 
-/// The beginning of a `gat` up to its keys, with its expiry cut down.
-pub(super) fn touching(head: &[u8], most: Most, out: &mut Vec<u8>) {
-    for (place, word) in head.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).enumerate() {
-        if place == 0 {
-            out.extend_from_slice(word)
-        } else {
-            out.extend(most.cap(word))
-        }
-        out.push(b' ');
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
@@ -109,8 +97,5 @@ mod tests {
         ] {
             assert_eq!(capped(asked), sent);
         }
-        let mut out = Vec::new();
-        touching(b"gat 100 ", MOST, &mut out);
-        assert_eq!(out, b"gat 10 ");
     }
 }

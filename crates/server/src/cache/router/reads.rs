@@ -8,7 +8,7 @@ use posthaste_wire::span::Span;
 use super::exchange::{Aim, MissedBy, Plan, Share};
 use super::lane::{ASIDE, Shape};
 use super::taking::{BAD_FORMAT, NO_ROUTE};
-use super::{Asked, Router, expiry, writes};
+use super::{Asked, Router, writes};
 use crate::cache::costs::Way;
 use crate::cache::health::Missed;
 use crate::cache::limits;
@@ -133,8 +133,14 @@ impl Router {
 
     /// Keys that any server of the pool can answer: all to one, or evenly to all.
     fn assign_freely(&mut self, id: u32, route: usize, pool: usize, places: &[u32]) {
-        let target =
-            Share { server: 0, route: route as u16, pool: pool as u16, expiry_s: None, missed_by: None };
+        let target = Share {
+            server: 0,
+            route: route as u16,
+            pool: pool as u16,
+            expiry_s: None,
+            missed_by: None,
+            bytes: 0,
+        };
         if places.len() > 1 && self.splits(id, pool, places.len()) {
             return self.assign_evenly(id, target, places);
         }
@@ -165,9 +171,8 @@ impl Router {
 
     fn assign_to(&mut self, id: u32, target: Share, places: &[u32]) {
         let exchange = self.exchange(id);
-        let share = exchange.gather.share();
-        exchange.shares.push(target);
-        places.iter().for_each(|place| exchange.gather.assign(*place, share));
+        let first = exchange.open_share(target);
+        places.iter().fold(first, |share, place| exchange.assign(*place, share));
     }
 
     /// Keys that only one server each can answer, or is to.
@@ -183,10 +188,9 @@ impl Router {
             let is_same =
                 exchange.shares.get(usize::from(*known)).is_some_and(|share| share.pool == target.pool);
             if !is_same {
-                *known = exchange.gather.share();
-                exchange.shares.push(target);
+                *known = exchange.open_share(target);
             }
-            exchange.gather.assign(*place, *known);
+            *known = exchange.assign(*place, *known);
         }
     }
 
@@ -237,22 +241,23 @@ impl Router {
         let target = exchange.shares[usize::from(share)];
         let most = self.most(target.expiry_s);
         let strip = self.table_of(id).routes[usize::from(target.route)].strip;
-        let places = exchange.gather.keys(share);
         let output = &mut self.lanes[server].output;
-        if places.len() == exchange.keys.len() && strip == 0 && most.is_none() {
-            output.extend_from_slice(request.line.of(&exchange.bytes));
-        } else {
-            let head = &exchange.bytes[..request.key.start as usize];
+        output.extend_from_slice(match request.verb {
+            Verb::Gets => b"gets",
+            Verb::Gat => b"gat",
+            Verb::Gats => b"gats",
+            _ => b"get",
+        });
+        if let Some(expiry) = exchange.new_expiry() {
+            output.push(b' ');
             match most {
-                Some(most) if matches!(request.verb, Verb::Gat | Verb::Gats) => {
-                    expiry::touching(head, most, output)
-                }
-                _ => output.extend_from_slice(head),
+                Some(most) => output.extend(most.cap(expiry)),
+                None => output.extend_from_slice(expiry),
             }
-            for place in places {
-                output.extend_from_slice(&exchange.keys[*place as usize].of(&exchange.bytes)[strip..]);
-                output.push(b' ');
-            }
+        }
+        for place in exchange.gather.keys(share) {
+            output.push(b' ');
+            output.extend_from_slice(&exchange.keys[*place as usize].of(&exchange.bytes)[strip..]);
         }
         output.extend_from_slice(b"\r\n");
     }
@@ -414,5 +419,6 @@ pub(super) fn owner_share(
         pool: taker.pool as u16,
         expiry_s: taker.expiry_s,
         missed_by: None,
+        bytes: 0,
     }
 }
