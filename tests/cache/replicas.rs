@@ -192,6 +192,22 @@ fn a_server_that_was_stopped_serves_nothing_that_it_missed() {
 }
 
 #[test]
+fn a_server_comes_back_though_it_missed_a_key_that_is_none() {
+    for mode in MODES {
+        let mut servers = Memcached::several::<2>();
+        let router = start(&servers, mode);
+        let mut client = Client::to(router.addr());
+        servers[0].kill();
+        assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+        wait_for_live(&mut client, 1);
+        let refused = client.ask("md !!!! b\r\nms !!!! 2 b\r\nhi\r\n");
+        assert_eq!(refused.matches("CLIENT_ERROR ").count(), 2, "{refused}");
+        servers[0].restart();
+        wait_for_live(&mut client, 2);
+    }
+}
+
+#[test]
 fn a_server_that_missed_a_flush_or_too_much_is_flushed() {
     let servers = Memcached::several::<2>();
     let server = start(&servers, &["--server-timeout", "200ms"]);
