@@ -62,6 +62,24 @@ fn a_gutter_takes_what_a_lost_server_cannot_and_for_a_short_time() {
 }
 
 #[test]
+fn a_value_that_is_too_large_takes_the_old_one_with_it_where_the_server_is_away_too() {
+    for mode in MODES {
+        let servers = Memcached::several::<2>();
+        let arguments = [mode, &["--max-value", "1000", "--server-timeout", "200ms"]].concat();
+        let routed = Routed::start(GUTTER, &servers, &arguments);
+        let mut client = routed.client();
+        assert_eq!(client.ask("set k 0 0 3\r\nold\r\n"), "STORED\r\n");
+        servers[0].signal("STOP");
+        wait_until("the loss is noticed", || client.ask("get k\r\n") == "END\r\n");
+        let answer = client.ask(&format!("set k 0 0 2000\r\n{}\r\n", "x".repeat(2000)));
+        assert_eq!(answer, "SERVER_ERROR object too large for cache\r\n");
+        servers[0].signal("CONT");
+        live(&mut client, 2);
+        assert_eq!(client.ask("get k\r\n"), "END\r\n", "it came back with what was to be replaced");
+    }
+}
+
+#[test]
 fn failover_has_a_limit() {
     let mut servers = Memcached::several::<2>();
     let text = GUTTER

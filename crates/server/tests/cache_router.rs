@@ -7,10 +7,15 @@ mod noise;
 #[path = "support/routing.rs"]
 mod routing;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use posthaste_server::cache::fleet::Fleet;
+use posthaste_server::cache::health::Before;
 use posthaste_server::cache::layout::{Fallback, Layout, PoolPlan, Seat, Source};
+use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::{Reads, Rules, Writes};
+use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
 use proptest::prelude::*;
 use routing::{Asking, Event, KEYS, NAMES, World, one_pool, rules};
 
@@ -78,6 +83,56 @@ fn a_server_does_not_come_back_while_a_thread_has_an_older_write_for_it() {
         assert!(!world.fleet.table().servers[0].health.is_live());
         world.finish();
     }
+}
+
+/// A router of its own with one client, over these servers.
+fn alone(layout: &Layout) -> (Arc<Fleet>, Router) {
+    let fleet = Arc::new(Fleet::new(layout, true).expect("addresses"));
+    let mut router = Router::new(Arc::clone(&fleet), 0);
+    router.enter(0, 0);
+    (fleet, router)
+}
+
+fn ask(router: &mut Router, text: &str) -> Asked {
+    match decode(text.as_bytes(), &Limits { value_bytes: 100, line_bytes: 2000 }) {
+        Decoded::Request(request, _) => router.ask(0, &request, text.as_bytes(), 0),
+        Decoded::TooLarge { request, .. } => router.refuse_too_large(0, &request, text.as_bytes(), 0),
+        other => panic!("{text:?}: {other:?}"),
+    }
+}
+
+/// What a server is to be sent, and is.
+fn sent(router: &mut Router, server: usize) -> String {
+    let text = String::from_utf8(router.unsent(server).to_vec()).expect("text");
+    router.sent(server, text.len());
+    text
+}
+
+#[test]
+fn a_value_that_is_too_large_waits_until_its_key_is_filled() {
+    let (fleet, mut router) =
+        alone(&Layout::of_one_pool(NAMES[..2].iter().map(|name| Seat::of(name)).collect(), Rules::default()));
+    let health = &fleet.table().servers[0].health;
+    health.lose(Vec::new(), None);
+    assert!(matches!(health.before(), Before::Nothing) && health.is_cold());
+    while sent(&mut router, 0).is_empty() {
+        assert_eq!(ask(&mut router, "mg k v\r\n"), Asked::Taken);
+        if !sent(&mut router, 1).is_empty() {
+            assert_eq!(router.feed(1, b"VA 1\r\nx\r\n"), Ok(9));
+        }
+    }
+    // Missed there, found here, and on its way from here to there.
+    assert_eq!(router.feed(0, b"EN\r\n"), Ok(4));
+    assert_eq!(sent(&mut router, 1), "mg k v\r\n");
+    assert_eq!(router.feed(1, b"VA 1\r\nx\r\n"), Ok(9));
+    assert_eq!(sent(&mut router, 1), "mg k v f t\r\n");
+    assert_eq!(ask(&mut router, "set k 0 0 999\r\n"), Asked::Later);
+    assert_eq!(router.feed(1, b"VA 1 f0 t-1\r\nx\r\n"), Ok(16));
+    assert_eq!(sent(&mut router, 0), "ms k 1 F0 ME\r\nx\r\n");
+    assert_eq!(ask(&mut router, "set k 0 0 999\r\n"), Asked::Later);
+    assert_eq!(router.feed(0, b"HD\r\n"), Ok(4));
+    assert_eq!(ask(&mut router, "set k 0 0 999\r\n"), Asked::Taken);
+    assert_eq!([0, 1].map(|server| sent(&mut router, server)), ["delete k\r\n", "delete k\r\n"]);
 }
 
 proptest! {

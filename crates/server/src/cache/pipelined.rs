@@ -140,8 +140,7 @@ impl Engine for Pipelined {
     }
 
     fn refuse_too_large(&mut self, asker: Asker, request: &Request, input: &[u8]) -> Asked {
-        self.router.refuse_too_large(asker.slot, request, input, self.router.now);
-        Asked::Taken
+        self.router.refuse_too_large(asker.slot, request, input, self.router.now)
     }
 
     fn say(&mut self, asker: Asker, words: &[u8], request_bytes: usize) {

@@ -108,13 +108,18 @@ impl Worker {
 
     /// Gives the request to the router, when the claim it needs is free.
     fn ask(&mut self, task: &Task) {
-        self.router.now = self.hall.clock.now();
-        if task.is_too_large {
-            return self.router.refuse_too_large(CLIENT, &task.request, &task.bytes, task.stamps.received);
-        }
-        while self.router.ask(CLIENT, &task.request, &task.bytes, task.stamps.received) == Asked::Later {
-            self.hall.line.wait_for_claim();
+        let Task { request, bytes, stamps, .. } = task;
+        loop {
             self.router.now = self.hall.clock.now();
+            let asked = if task.is_too_large {
+                self.router.refuse_too_large(CLIENT, request, bytes, stamps.received)
+            } else {
+                self.router.ask(CLIENT, request, bytes, stamps.received)
+            };
+            if asked != Asked::Later {
+                return;
+            }
+            self.hall.line.wait_for_claim();
         }
     }
 

@@ -183,7 +183,9 @@ impl Noise {
                     end
                 }
                 Decoded::TooLarge { request, end, swallow: rest } => {
-                    router.refuse_too_large(client, &request, input, now);
+                    if router.refuse_too_large(client, &request, input, now) == Asked::Later {
+                        return;
+                    }
                     *swallow = rest;
                     end
                 }

@@ -9,7 +9,6 @@ use posthaste_measure::{Ending, Stamps};
 use posthaste_wire::memcached::decode::TOO_LARGE;
 use posthaste_wire::memcached::request::{Request, Verb};
 
-use super::exchange::{Aim, Plan};
 use super::{Asked, Finished, Router, prefix};
 use crate::cache::pool::plain_key;
 use crate::cache::{kind, mock, stats};
@@ -19,6 +18,9 @@ pub(super) const NO_ROUTE: &[u8] = b"SERVER_ERROR no route for this key and comm
 
 /// What is answered where nothing is left of a key.
 pub(super) const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
+
+/// Puts a request of a client on a route.
+type Put = fn(&mut Router, usize, usize, &Request, &[u8], u64) -> Asked;
 
 impl Router {
     /// Takes a request of a client: all of `input`.
@@ -52,14 +54,21 @@ impl Router {
             Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats => {
                 return self.get(client, request, input, received);
             }
-            _ => return self.ask_one_key(client, request, input, received),
+            _ => return self.ask_one_key(client, request, input, received, Self::ask_on_route),
         };
         self.say(client, answer, received);
         Asked::Taken
     }
 
-    /// A request with one key: its route is found, and what the route takes off the key is taken off.
-    fn ask_one_key(&mut self, client: usize, request: &Request, input: &[u8], received: u64) -> Asked {
+    /// A request with one key, which is `put` on its route: that is found, and what the route takes off the key is taken off.
+    fn ask_one_key(
+        &mut self,
+        client: usize,
+        request: &Request,
+        input: &[u8],
+        received: u64,
+        put: Put,
+    ) -> Asked {
         let table = self.table();
         let found = plain_key(request, input, |key| table.route(request.verb, key));
         let Some(route) = found else {
@@ -68,11 +77,11 @@ impl Router {
         };
         let strip = table.routes[route].strip;
         if strip == 0 {
-            return self.ask_on_route(client, route, request, input, received);
+            return put(self, client, route, request, input, received);
         }
         let mut changed = std::mem::take(&mut self.changed);
         let asked = match prefix::strip(request, input, strip, &mut changed) {
-            Some(shorter) => self.ask_on_route(client, route, &shorter, &changed, received),
+            Some(shorter) => put(self, client, route, &shorter, &changed, received),
             None => {
                 self.say(client, if request.noreply.is_some() { b"" } else { BAD_FORMAT }, received);
                 Asked::Taken
@@ -115,38 +124,20 @@ impl Router {
     }
 
     /// A value too large was announced, which does not come; what is stored under the key is no longer what the client wants there.
-    pub fn refuse_too_large(&mut self, client: usize, request: &Request, input: &[u8], received: u64) {
+    pub fn refuse_too_large(
+        &mut self,
+        client: usize,
+        request: &Request,
+        input: &[u8],
+        received: u64,
+    ) -> Asked {
         self.asked_bytes = request.line.len;
-        let silent = request.noreply.is_some();
-        let table = self.table();
-        let route = plain_key(request, input, |key| table.route(request.verb, key));
-        let stores = matches!(request.verb, Verb::Set | Verb::MetaSet) && table.settings.mock.is_none();
-        let (line, mut changed) = (&input[..request.line.len as usize], Vec::new());
-        let shorter =
-            route.and_then(|route| prefix::strip(request, line, table.routes[route].strip, &mut changed));
-        let (Some(route), Some(shorter), true) = (route, shorter, stores) else {
-            return self.say(client, if silent { b"" } else { TOO_LARGE }, received);
-        };
-        let id = self.begin(client, &shorter, &changed, received);
-        self.aim(id, route);
-        let exchange = self.exchange(id);
-        exchange.plan = Plan::Clean;
-        exchange.error.extend_from_slice(TOO_LARGE);
-        self.each_copy(id, |router, server| router.delete(id, server));
-        self.forget_elsewhere(id);
-        self.line_up(id);
-        self.step_on(id);
-    }
-
-    /// Aims an exchange for one key at its route and the pool that takes it now.
-    fn aim(&mut self, id: u32, route: usize) {
-        let exchange = &self.exchanges[id as usize];
-        let Some(request) = exchange.request else { return };
-        let table = self.table_of(id);
-        let pool = table.routes[route].pool;
-        let taker = plain_key(&request, &exchange.bytes, |key| table.taker(pool, key, false, self.now));
-        let aim = Aim { route: route as u16, pool: taker.pool as u16, expiry_s: taker.expiry_s };
-        self.exchange(id).aim = aim;
+        let line = &input[..request.line.len as usize];
+        if matches!(request.verb, Verb::Set | Verb::MetaSet) && self.table().settings.mock.is_none() {
+            return self.ask_one_key(client, request, line, received, Self::forget);
+        }
+        self.say(client, if request.noreply.is_some() { b"" } else { TOO_LARGE }, received);
+        Asked::Taken
     }
 
     fn mock(&mut self, client: usize, request: &Request, input: &[u8], bytes: usize, received: u64) {

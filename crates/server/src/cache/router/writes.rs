@@ -7,12 +7,14 @@
 //! Copies of a key may be in several pools: those of the pool that takes it, and those of a pool below it. Where it must
 //! not be any more (in a pool whose place this one takes, in one that stood in for it) it is deleted.
 
+use posthaste_wire::memcached::decode::TOO_LARGE;
 use posthaste_wire::memcached::request::{Request, Verb};
 
 use super::exchange::{Aim, Plan};
 use super::expiry::{self, Most};
 use super::lane::Shape;
 use super::{Asked, Router};
+use crate::cache::claims::Claim;
 use crate::cache::health::Missed;
 use crate::cache::pool::plain_key;
 
@@ -26,26 +28,13 @@ impl Router {
         input: &[u8],
         received: u64,
     ) -> Asked {
-        let table = self.table();
-        let pool = table.routes[route].pool;
-        let (taker, hash) =
-            plain_key(request, input, |key| (table.taker(pool, key, false, self.now), hash(key)));
-        let decider = || plain_key(request, input, |key| table.decider(taker.pool, key).slot);
-        let aim = Aim { route: route as u16, pool: taker.pool as u16, expiry_s: taker.expiry_s };
-        if taker.pool != pool && !self.miss_at_home(pool, request, input) {
-            return Asked::Later;
+        let (table, pool) = (self.table(), self.table().routes[route].pool);
+        let stands_in = plain_key(request, input, |key| table.stand_in(pool, key, false).is_some());
+        if !stands_in && table.is_simple(pool, self.now) {
+            return self.write_to_one(client, route, request, input, received);
         }
-        // Who stands in may give a key back at any time: what both may hold is claimed.
-        if taker.pool == pool && table.is_simple(pool, self.now) {
-            let owner = decider();
-            return self.write_to_one(client, aim, request, input, received, owner);
-        }
-        if self.is_any_crowded() {
-            return Asked::Later;
-        }
-        let decider = decides(request, input).then(decider);
-        let decides = decider.is_some();
-        let Some(claim) = self.fleet.claims.claim(hash, self.who, decides) else { return Asked::Later };
+        let decides = decides(request, input);
+        let Some((claim, aim)) = self.claim(route, request, input, decides) else { return Asked::Later };
         // What follows a decision repeats the data.
         let kept = if decides {
             (request.data.start + request.data.len).max(request.line.len)
@@ -55,7 +44,9 @@ impl Router {
         let id = self.begin(client, request, &input[..kept as usize], received);
         (self.exchange(id).claim, self.exchange(id).aim) = (Some(claim), aim);
         self.line_up(id);
-        if let Some(decider) = decider {
+        if decides {
+            let (table, pool) = (self.table(), usize::from(aim.pool));
+            let decider = plain_key(request, input, |key| table.decider(pool, key).slot);
             self.exchange(id).plan = Plan::Decide;
             // What comes next may read another replica, which has not heard of this yet.
             self.answers.fence(client, true);
@@ -71,6 +62,44 @@ impl Router {
         }
         self.step_on(id);
         Asked::Taken
+    }
+
+    /// Deletes the key of a request, the rest of which nobody gets, wherever it may be.
+    pub(super) fn forget(
+        &mut self,
+        client: usize,
+        route: usize,
+        request: &Request,
+        line: &[u8],
+        received: u64,
+    ) -> Asked {
+        let Some((claim, aim)) = self.claim(route, request, line, false) else { return Asked::Later };
+        let id = self.begin(client, request, line, received);
+        let exchange = self.exchange(id);
+        (exchange.claim, exchange.aim, exchange.plan) = (Some(claim), aim, Plan::Clean);
+        exchange.error.extend_from_slice(TOO_LARGE);
+        self.line_up(id);
+        self.each_copy(id, |router, server| router.delete(id, server));
+        self.forget_elsewhere(id);
+        self.step_on(id);
+        Asked::Taken
+    }
+
+    /// Claims the key of a write, and finds who takes it. What two pools may hold is claimed too: who stands in may give a key
+    /// back at any time. None: not now.
+    fn claim(&mut self, route: usize, request: &Request, input: &[u8], alone: bool) -> Option<(Claim, Aim)> {
+        if self.is_any_crowded() {
+            return None;
+        }
+        let claim = self.fleet.claims.claim(plain_key(request, input, hash), self.who, alone)?;
+        let (table, pool) = (self.table(), self.table().routes[route].pool);
+        // Who takes it is asked last, when nothing else keeps the request waiting: it is counted.
+        let taker = plain_key(request, input, |key| table.taker(pool, key, false, self.now));
+        if taker.pool != pool && !self.miss_at_home(pool, request, input) {
+            self.claim_released |= self.fleet.claims.release(claim);
+            return None;
+        }
+        Some((claim, Aim { route: route as u16, pool: taker.pool as u16, expiry_s: taker.expiry_s }))
     }
 
     /// Sends a write to all that are to have it.
@@ -107,22 +136,23 @@ impl Router {
     fn write_to_one(
         &mut self,
         client: usize,
-        aim: Aim,
+        route: usize,
         request: &Request,
         input: &[u8],
         received: u64,
-        owner: usize,
     ) -> Asked {
+        let (table, pool) = (self.table(), self.table().routes[route].pool);
+        let owner = plain_key(request, input, |key| table.decider(pool, key).slot);
         if self.is_crowded(owner) {
             return Asked::Later;
         }
         let id = self.begin(client, request, &input[..request.line.len as usize], received);
         let exchange = self.exchange(id);
-        (exchange.plan, exchange.tries, exchange.aim) = (Plan::Relay, usize::MAX, aim);
+        exchange.aim = Aim { route: route as u16, pool: pool as u16, expiry_s: None };
+        (exchange.plan, exchange.tries) = (Plan::Relay, usize::MAX);
         self.line_up(id);
         if self.receives(id, owner) {
-            let most = self.most(aim.expiry_s);
-            let shape = command(request, input, most, &mut self.lanes[owner].output);
+            let shape = command(request, input, None, &mut self.lanes[owner].output);
             self.expect(id, owner, 0, shape);
         } else {
             self.fail_part(id, 0, owner);
