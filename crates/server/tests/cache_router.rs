@@ -8,10 +8,11 @@ mod noise;
 mod routing;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use posthaste_server::cache::fleet::Fleet;
-use posthaste_server::cache::health::Before;
+use posthaste_server::cache::health::{Before, Wish};
 use posthaste_server::cache::layout::{Fallback, Layout, PoolPlan, Seat, Source};
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::{Reads, Rules, Writes};
@@ -133,6 +134,29 @@ fn a_value_that_is_too_large_waits_until_its_key_is_filled() {
     assert_eq!(router.feed(0, b"HD\r\n"), Ok(4));
     assert_eq!(ask(&mut router, "set k 0 0 999\r\n"), Asked::Taken);
     assert_eq!([0, 1].map(|server| sent(&mut router, server)), ["delete k\r\n", "delete k\r\n"]);
+}
+
+#[test]
+fn a_write_that_waits_is_counted_once_as_taken_by_another_pool() {
+    let mut layout = two_pools(None, vec![Fallback { pool: 1, expiry: None }]);
+    layout.pools[0].failover_limit = Some(5);
+    let (fleet, mut router) = alone(&layout);
+    let table = fleet.table();
+    table.servers[..2].iter().for_each(|server| server.health.wish(Wish::Down));
+    let claims: Vec<_> = (0..8192).filter_map(|place| fleet.claims.claim(place, 9, true)).collect();
+    for _ in 0..100 {
+        assert_eq!(ask(&mut router, "set k 0 0 1\r\nx\r\n"), Asked::Later);
+    }
+    // Only the one that was waited for is wanted.
+    assert_eq!(
+        claims.into_iter().map(|claim| fleet.claims.release(claim)).filter(|wanted| *wanted).count(),
+        1
+    );
+    assert_eq!(ask(&mut router, "set k 0 0 1\r\nx\r\n"), Asked::Taken);
+    assert_eq!(sent(&mut router, 2), "set k 0 0 1\r\nx\r\n");
+    let counts = &table.pools[0].counts;
+    let counted = [&counts.failovers, &counts.failovers_refused].map(|count| count.load(Ordering::Relaxed));
+    assert_eq!(counted, [1, 0]);
 }
 
 proptest! {

@@ -1,5 +1,7 @@
 //! Every bound of the cache tier on one page, with its reason. Those of sockets and connections are the front's.
 
+use std::time::Duration;
+
 pub use crate::front::limits::{BUFFER_BYTES_KEPT, OUTPUT_BYTES_PAUSE, READ_BYTES};
 
 /// Requests of one client that may be under way: beyond it the client is not read.
@@ -31,6 +33,10 @@ pub const GAT_BYTES_MAX: usize = 1800;
 
 /// Unsent bytes for a server above which requests for it are not taken: its clients wait, unread.
 pub const LANE_BYTES_PAUSE: usize = 4 * 1024 * 1024;
+
+/// After so long, requests that could not be taken are tried again though nothing has happened: that a server is there again
+/// is told to nobody.
+pub const LATER_PATIENCE: Duration = Duration::from_millis(5);
 
 /// Values that a thread brings from one pool to another at the same time; one more is left where it is.
 pub const FILLS_MAX: usize = 256;

@@ -167,6 +167,10 @@ impl Engine for Pipelined {
             }
         }
         self.router.stamp_sent(self.hall.clock.stamp());
+        // Here, and not where replies come in: what cannot be sent gives its claims back too.
+        if std::mem::take(&mut self.router.claim_released) {
+            self.hall.tell_retry();
+        }
     }
 
     fn receive(&mut self, registry: &Registry, buffer: &mut [u8]) {
@@ -183,9 +187,6 @@ impl Engine for Pipelined {
         }
         self.close_unused(registry);
         self.router.resume();
-        if std::mem::take(&mut self.router.claim_released) {
-            self.hall.tell_retry();
-        }
     }
 
     fn finished(&mut self) -> &mut Vec<Finished> {

@@ -18,7 +18,7 @@ use super::cork::{Cork, WAITING_BYTES_MAX};
 use super::engine::{Asker, Engine};
 use super::hall::{Card, Hall, Mail};
 use super::kind;
-use super::limits::OUTPUT_BYTES_MAX;
+use super::limits::{LATER_PATIENCE, OUTPUT_BYTES_MAX};
 use super::router::{Asked, Finished};
 use crate::front::connections::Connections;
 use crate::front::gate::Refused;
@@ -154,7 +154,8 @@ impl<E: Engine> Tier for CacheTier<E> {
     }
 
     fn patience(&self) -> Option<Duration> {
-        self.engine.patience().into_iter().chain(self.cork.patience()).min()
+        let later = (!self.later.is_empty()).then_some(LATER_PATIENCE);
+        self.engine.patience().into_iter().chain(self.cork.patience()).chain(later).min()
     }
 
     fn is_idle(&self) -> bool {

@@ -327,6 +327,10 @@ impl Router {
         input: &[u8],
         received: u64,
     ) -> Asked {
+        // Before it is asked who takes it, since that is counted.
+        if self.is_any_crowded() {
+            return Asked::Later;
+        }
         let decides = request.verb == Verb::MetaDebug || writes::decides(request, input);
         let table = self.table();
         let pool = table.routes[route].pool;
@@ -339,9 +343,6 @@ impl Router {
         } else {
             taking.reader(|slot| self.lanes[slot].expected.len()).slot
         };
-        if self.is_crowded(server) {
-            return Asked::Later;
-        }
         let id = self.begin(client, request, &input[..request.line.len as usize], received);
         let falls_through =
             !decides && taker.pool == pool && self.falls_through(id, pool, server, request.verb);
