@@ -53,6 +53,14 @@ pub struct Gather {
 impl Gather {
     /// Forgets everything, keeps the memory unless it grew large.
     pub fn clear(&mut self, kept_bytes: usize) {
+        self.reuse_shares(kept_bytes);
+        self.share_of.clear();
+        self.share_of.shrink_to(kept_bytes);
+        (self.next, self.hits) = (0, 0);
+    }
+
+    /// All keys so far are answered: their shares, and the shares' numbers, are free for others.
+    pub fn reuse_shares(&mut self, kept_bytes: usize) {
         for share in &mut self.shares[..self.used] {
             share.keys.clear();
             share.settled = 0;
@@ -64,9 +72,6 @@ impl Gather {
             share.misses.clear();
         }
         self.used = 0;
-        self.share_of.clear();
-        self.share_of.shrink_to(kept_bytes);
-        (self.next, self.hits) = (0, 0);
     }
 
     /// A new share, without keys.
@@ -303,6 +308,24 @@ mod tests {
         assert_eq!(out, b"abc");
         gather.end(other, &mut out);
         assert_eq!((out, gather.hits()), (b"abc".to_vec(), 3));
+    }
+
+    #[test]
+    fn a_get_may_go_on_for_more_steps_than_shares_have_numbers() {
+        let (mut gather, mut out) = (Gather::default(), Vec::new());
+        for step in 0..1000 {
+            gather.reuse_shares(0);
+            gather.open(100);
+            for number in 0..100 {
+                let share = gather.share();
+                gather.assign(step * 100 + number, share);
+            }
+            for share in (0..100).rev() {
+                assert!(gather.value(share, |_| true, b"x", &mut out));
+                gather.end(share, &mut out);
+            }
+        }
+        assert_eq!((out.len(), gather.hits()), (100_000, 100_000));
     }
 
     #[test]

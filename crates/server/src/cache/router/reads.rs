@@ -56,8 +56,9 @@ impl Router {
         let Some(request) = exchange.request else { return };
         let from = exchange.gather.assigned();
         let keys = (exchange.keys.len() - from).min(limits::KEYS_PER_STEP);
+        exchange.shares.clear();
+        exchange.gather.reuse_shares(limits::BUFFER_BYTES_KEPT);
         exchange.gather.open(keys);
-        let first_share = exchange.shares.len();
         let mut places = std::mem::take(&mut self.places);
         if let Some(route) = self.table_of(id).only_route() {
             places.extend((from..from + keys).map(|place| place as u32));
@@ -67,7 +68,7 @@ impl Router {
             self.assign_by_route(id, from, keys, request.verb, &mut places);
         }
         self.places = places;
-        for share in first_share..self.exchanges[id as usize].shares.len() {
+        for share in 0..self.exchanges[id as usize].shares.len() {
             self.send_share(id, share as u16);
         }
     }
