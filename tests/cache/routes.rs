@@ -194,6 +194,34 @@ fn keys_with_one_tag_are_on_one_server() {
 }
 
 #[test]
+fn who_waits_for_nobody_gets_the_key_and_the_opaque_back() {
+    let servers = Memcached::several::<2>();
+    let text = r#"
+[cache.pools.a]
+servers = ["$0", "$1"]
+answer = "none"
+[[cache.routes]]
+prefix = "user:"
+strip = true
+pool = "a"
+[[cache.routes]]
+pool = "a"
+"#;
+    let routed = Routed::start(text, &servers, &[]);
+    let mut client = routed.client();
+    for (command, answer) in [
+        ("ms k 2 O123 k\r\nhi\r\n", "HD O123 kk\r\n"),
+        ("ms Zm9v 2 b O1 k F5\r\nhi\r\n", "HD O1 kZm9v b\r\n"),
+        ("ms user:7 2 k O1\r\nhi\r\n", "HD kuser:7 O1\r\n"),
+        ("ms dXNlcjpmb28= 2 k b\r\nhi\r\n", "HD kdXNlcjpmb28= b\r\n"),
+        ("ms k 2 q O123 k\r\nhi\r\n", ""),
+        ("md k q\r\nmd k O9 T5 k\r\n", "HD O9 kk\r\n"),
+    ] {
+        assert_eq!(client.ask(command), answer, "{command}");
+    }
+}
+
+#[test]
 fn a_write_is_answered_by_its_rule() {
     for (rule, stopped, answer) in [
         ("all", 1, "SERVER_ERROR out of memory storing object\r\n"),

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use posthaste_wire::memcached::request::Verb;
+use posthaste_wire::memcached::request::{Request, Verb};
 
 use super::Router;
 use super::exchange::{Plan, Reply, Verdict};
@@ -24,11 +24,16 @@ impl Router {
 
     /// A write was sent to all that are to have it: where nobody is waited for, it is answered.
     pub(super) fn answer_at_once(&mut self, id: u32) {
-        if self.rule(id) == Answer::None {
-            let request = self.exchanges[id as usize].request;
-            self.answer(id, request.map_or(b"", |request| done(request.verb, request.quiet)));
-            self.conclude(id);
-        }
+        let Some(request) = self.exchanges[id as usize].request.filter(|_| self.rule(id) == Answer::None)
+        else {
+            return;
+        };
+        let exchange = self.exchange(id);
+        let start = exchange.reply_bytes.len();
+        done(&request, &exchange.bytes, &mut exchange.reply_bytes);
+        let end = exchange.reply_bytes.len();
+        self.answer_with(id, Reply { server: 0, verdict: Verdict::Done, start, end });
+        self.conclude(id);
     }
 
     /// One more server has answered a write: perhaps that is enough.
@@ -74,13 +79,24 @@ impl Router {
     }
 }
 
-/// What a server says that did it.
-fn done(verb: Verb, quiet: bool) -> &'static [u8] {
-    match verb {
-        _ if quiet => b"",
-        Verb::Delete => b"DELETED\r\n",
-        Verb::Touch => b"TOUCHED\r\n",
-        verb if verb.is_meta() => b"HD\r\n",
-        _ => b"STORED\r\n",
+/// Writes what a server says that did it.
+fn done(request: &Request, bytes: &[u8], out: &mut Vec<u8>) {
+    let is_meta = request.verb.is_meta();
+    out.extend_from_slice(match request.verb {
+        _ if request.quiet => return,
+        Verb::Delete => b"DELETED",
+        Verb::Touch => b"TOUCHED",
+        _ if is_meta => b"HD",
+        _ => b"STORED",
+    });
+    for flag in request.words_after_key(bytes).map(|word| word.of(bytes)).filter(|_| is_meta) {
+        let (sign, word): (&[u8], _) = match flag {
+            [b'O', ..] => (b" ", flag),
+            [b'k', ..] => (b" k", request.key.of(bytes)),
+            _ => continue,
+        };
+        let base64: &[u8] = if flag[0] == b'k' && request.base64 { b" b" } else { b"" };
+        [sign, word, base64].iter().for_each(|part| out.extend_from_slice(part));
     }
+    out.extend_from_slice(b"\r\n");
 }
