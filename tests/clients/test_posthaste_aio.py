@@ -125,6 +125,22 @@ def test_work_longer_than_its_lease_keeps_its_message(tier: Tier) -> None:
     talk(tier.port, scenario)
 
 
+def test_a_lost_answer_to_an_acknowledgment_is_no_lost_lease(tier: Tier) -> None:
+    """The message is gone, so whoever did its work must not undo it."""
+    with LosingProxy(tier.port) as proxy:
+
+        async def scenario(client: Client) -> None:
+            await client.send("orders", "x")
+            async for delivery in Consumer(client, "orders"):
+                async with delivery:
+                    proxy.lose_next_answer()
+                break
+            assert proxy.lost == 1
+            assert await empty(client)
+
+        talk(proxy.port, scenario)
+
+
 def test_a_cancelled_consumer_gives_its_message_back_at_once(tier: Tier) -> None:
     """And one that only waits is given none."""
 

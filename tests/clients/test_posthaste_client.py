@@ -286,6 +286,20 @@ def test_work_that_hangs_loses_its_message(client: Client) -> None:
         hang()
 
 
+def test_a_lost_answer_to_an_acknowledgment_is_no_lost_lease(tier: Tier, connect: Connect) -> None:
+    """The message is gone, so whoever did its work must not undo it."""
+    with LosingProxy(tier.port) as proxy:
+        client = connect(proxy.port)
+        client.create_queue("orders")
+        client.send("orders", "x")
+        for delivery in Consumer(client, "orders"):
+            with delivery:
+                proxy.lose_next_answer()
+            break
+        assert proxy.lost == 1
+        assert client.queue("orders").messages == 0
+
+
 def test_an_interrupt_gives_the_message_back_at_once(client: Client) -> None:
     """Whoever comes next need not wait for the lease to run out."""
     client.send("orders", "x")

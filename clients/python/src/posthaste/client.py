@@ -130,7 +130,7 @@ class Client:
         return self._await(lambda piece: pop.many(count, piece), wait)
 
     def ack(self, *messages: Message | str) -> int:
-        """Remove leased messages; how many leases were still there."""
+        """Remove leased messages; how many leases were still there. After a lost answer, fewer than were removed."""
         return self.ask(requests.ack(tuple(requests.receipt(one) for one in messages)))
 
     def nack(self, message: Message | str, *, delay: float | None = None) -> bool:
@@ -145,21 +145,23 @@ class Client:
 
     def ask(self, request: Request[T]) -> T:
         """One request and its answer, tried again where that does no harm."""
+        in_doubt = False
         for pause in self._patience.pauses():
             try:
-                return self._try(request)
+                return self._try(request, in_doubt)
             except PosthasteError as error:
                 if not settings.may_repeat(request, error):
                     raise
+                in_doubt = in_doubt or settings.leaves_in_doubt(error)
             time.sleep(pause)
-        return self._try(request)
+        return self._try(request, in_doubt)
 
-    def _try(self, request: Request[T]) -> T:
+    def _try(self, request: Request[T], in_doubt: bool) -> T:
         try:
             answer = self._redis.execute_command(*request.words)
         except (redis.RedisError, OSError) as error:
             raise understood(error) from error
-        return request.read(answer)
+        return request.understand(answer, in_doubt=in_doubt)
 
     def _await(self, piece: Callable[[float], Request[T]], wait: float) -> T:
         """Wait in pieces until something is there or the time is over."""

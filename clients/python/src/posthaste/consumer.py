@@ -22,7 +22,7 @@ from posthaste.client import Client
 from posthaste.errors import Busy, ConnectionLost, LeaseLost, PosthasteError, StoreFailed
 from posthaste.message import Message
 from posthaste.renewal import Renewal
-from posthaste.requests import ReadOptions, receipt
+from posthaste.requests import ReadOptions, finish, receipt
 
 log = logging.getLogger("posthaste")
 
@@ -58,7 +58,7 @@ class Delivery:
         """End it. LeaseLost when it was done and somebody else may be doing it again."""
         self._renewal.end(receipt(self.message))
         if kind is None:
-            if self._client.ack(self.message) == 0:
+            if not self._client.ask(finish(receipt(self.message))):
                 raise LeaseLost(f"message {self.message.id}: its lease had run out before it was acknowledged")
         elif issubclass(kind, Exception):
             self._client.nack(self.message, delay=self._pause(self.message))

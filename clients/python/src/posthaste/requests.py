@@ -26,6 +26,13 @@ class Request(Generic[T]):
     words: tuple[Word, ...]
     read: Callable[[Any], T]
     repeatable: bool = True
+    read_in_doubt: Callable[[Any], T] | None = None
+    """How the answer is read when an earlier try may have happened. None: as ever."""
+
+    def understand(self, answer: Any, *, in_doubt: bool) -> T:  # noqa: ANN401 - whatever redis-py has read
+        """What the answer means. `in_doubt`: an earlier try may have happened."""
+        read = self.read_in_doubt if in_doubt and self.read_in_doubt else self.read
+        return read(answer)
 
 
 class QueueOptions(TypedDict, total=False):
@@ -174,6 +181,15 @@ class Pop:
 def ack(receipts: tuple[str, ...]) -> Request[int]:
     """ACK: how many leases were still there. A repetition may count fewer than the first try removed."""
     return Request(("ACK", *receipts), int)
+
+
+def finish(receipt: str) -> Request[bool]:
+    """ACK of one message, and whether its lease was still there.
+
+    A repetition that finds no lease counts as one that does: most likely the first try removed the message, and only
+    its answer was lost. Work that is done must not be undone for that.
+    """
+    return Request(("ACK", receipt), bool, read_in_doubt=lambda _: True)
 
 
 def nack(receipt: str, delay: float | None) -> Request[bool]:

@@ -64,4 +64,9 @@ def may_repeat(request: Request[Any], error: PosthasteError) -> bool:
     """Whether to try again after this error."""
     if isinstance(error, Busy):
         return True  # nothing happened
-    return request.repeatable and isinstance(error, (ConnectionLost, StoreFailed))
+    return request.repeatable and leaves_in_doubt(error)
+
+
+def leaves_in_doubt(error: PosthasteError) -> bool:
+    """Whether the request may have happened in spite of this error."""
+    return isinstance(error, (ConnectionLost, StoreFailed))

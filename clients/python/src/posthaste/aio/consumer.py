@@ -19,7 +19,7 @@ from posthaste.aio.client import Client
 from posthaste.consumer import PAUSE_S, PIECE_S, growing_pause
 from posthaste.errors import Busy, ConnectionLost, LeaseLost, PosthasteError, StoreFailed
 from posthaste.message import Message
-from posthaste.requests import ReadOptions
+from posthaste.requests import ReadOptions, finish, receipt
 
 log = logging.getLogger("posthaste")
 
@@ -48,7 +48,7 @@ class Delivery:
         """End it. LeaseLost when it was done and somebody else may be doing it again."""
         self._renewal.cancel()
         if kind is None:
-            if await self._client.ack(self.message) == 0:
+            if not await self._client.ask(finish(receipt(self.message))):
                 raise LeaseLost(f"message {self.message.id}: its lease had run out before it was acknowledged")
         elif issubclass(kind, Exception):
             await self._client.nack(self.message, delay=self._pause(self.message))
