@@ -207,3 +207,74 @@ fn gauges(hall: &Arc<Hall>) -> impl Fn() -> Vec<(&'static str, u64)> + Send + us
         gauges
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+
+    use posthaste_tls::Check;
+
+    use super::super::layout::Seat;
+    use super::super::rules::Rules;
+    use super::*;
+    use crate::front::accept::ListenAddress;
+
+    /// A tier of one network thread before two servers that are not there.
+    fn start() -> Server {
+        let here = SocketAddr::from(([127, 0, 0, 1], 0));
+        let front = lifecycle::Options {
+            listen: vec![ListenAddress::Tcp(here)],
+            http: None,
+            reuse_port: false,
+            tls: None,
+            threads: 1,
+            connections_max: 10,
+            slow: None,
+            window: Duration::from_secs(1),
+            record: None,
+            record_requests: false,
+        };
+        let seats = ["127.0.0.1:1", "127.0.0.1:2"].map(Seat::of).into();
+        let options = Options {
+            front,
+            layout: Layout::of_one_pool(seats, Rules::default()),
+            eject: true,
+            server_tls: Trust { check: Check::SignerAndName, roots: None, own: None },
+            workers: None,
+            line_requests_max: 10,
+            value_bytes_max: 1000,
+            memory_limit: 1_000_000,
+            server_timeout: Duration::from_secs(1),
+        };
+        Server::start(options).unwrap()
+    }
+
+    /// A client of it that has asked this.
+    fn client(server: &Server, text: &[u8]) -> TcpStream {
+        let [ListenAddress::Tcp(addr)] = server.running().addresses() else { panic!("one address") };
+        let mut client = TcpStream::connect(addr).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        client.write_all(text).unwrap();
+        client
+    }
+
+    #[test]
+    fn a_request_that_waits_is_tried_again_though_its_thread_hears_of_nothing() {
+        let server = start();
+        let claims = &server.hall.fleet.claims;
+        let held: Vec<_> = (0..8192).filter_map(|place| claims.claim(place, 9, true)).collect();
+        let mut waiting = client(&server, b"set k 0 0 1\r\nx\r\n");
+        let mut other = client(&server, b"mn\r\n");
+        let mut answer = [0; 4];
+        other.read_exact(&mut answer).unwrap();
+        // The thread has looked at both, and nothing happens to it any more.
+        let wanted = held.into_iter().map(|claim| claims.release(claim));
+        assert_eq!(wanted.filter(|wanted| *wanted).count(), 1);
+        let mut answer = [0; 12];
+        waiting.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"SERVER_ERROR");
+        drop((waiting, other));
+        let _ = server.stop(Duration::from_secs(1));
+    }
+}
