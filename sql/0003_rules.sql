@@ -61,7 +61,12 @@ COMMENT ON FUNCTION remembered_ms() IS 'How long a DEDUP or REQID key is remembe
 
 CREATE FUNCTION answer_bytes_max() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 8388608::bigint $$;
 COMMENT ON FUNCTION answer_bytes_max() IS
-'An answer of several messages ends before the one whose body would take it beyond this; the first always fits.';
+'An answer of several messages ends before the one whose body and headers would take it beyond this; the first always fits.';
+
+CREATE FUNCTION answer_bytes(m message) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT octet_length(m.body)::bigint + coalesce(octet_length(m.headers), 0)
+$$;
+COMMENT ON FUNCTION answer_bytes(message) IS 'What a message takes of that.';
 
 CREATE FUNCTION numbered(op int, number bigint) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
     SELECT ROW(op, 'i', number, null, null, null, null, null, null, null, null, null, null, null, null, null, null)::answer
@@ -243,7 +248,7 @@ BEGIN
     FOR head IN SELECT h.m, (SELECT q.name FROM posthaste.queue q WHERE q.id = (h.m).queue_id) AS name
         FROM heads(at_ms, reader, queue, sender, not_own, broadcast, want) h ORDER BY h.place
     LOOP
-        bytes := bytes + octet_length((head.m).body);
+        bytes := bytes + answer_bytes(head.m);
         EXIT WHEN given > 0 AND bytes > answer_bytes_max();
         RETURN NEXT shown(op, head.m, head.name);
         given := given + 1;
@@ -328,7 +333,7 @@ BEGIN
     -- What somebody else has locked is passed over, and as many more are looked at.
     LOOP
         passed := 0;
-        FOR head IN SELECT h.part, h.tid, octet_length((h.m).body) AS size
+        FOR head IN SELECT h.part, h.tid, answer_bytes(h.m) AS size
             FROM heads(at_ms, reader, queue, sender, not_own, broadcast, want - cardinality(given) + locked) h ORDER BY h.place
         LOOP
             enough := cardinality(given) = want OR cardinality(given) > 0 AND bytes + head.size > answer_bytes_max();

@@ -291,8 +291,8 @@ BEGIN
             SELECT id, message FROM message WHERE ring = 2 AND queue_id = queue AND due_ms IS NOT NULL AND id > after
         ) AS every, posthaste.queue q WHERE q.id = browse.queue ORDER BY every.id LIMIT want
     LOOP
-        EXIT WHEN bytes > 0 AND bytes + octet_length((listed.m).body) > answer_bytes_max();
-        bytes := bytes + octet_length((listed.m).body);
+        EXIT WHEN bytes > 0 AND bytes + answer_bytes(listed.m) > answer_bytes_max();
+        bytes := bytes + answer_bytes(listed.m);
         RETURN NEXT shown(op, listed.m, listed.name);
     END LOOP;
 END $$;

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use posthaste_server::queue::answer::Answer;
 use posthaste_server::queue::embedded::{Embedded, EmbeddedOptions};
+use posthaste_server::queue::memory::Memory;
 use posthaste_server::queue::rules::{Ask, Commit as _, Rules};
 use posthaste_wire::command::{self, Command};
 use posthaste_wire::encode::Protocol;
@@ -214,6 +215,10 @@ fn after_a_failed_sync_nothing_changes_and_the_durable_is_still_shown() {
     assert_eq!(execute(world, "a", "SEND q more").word(), "STORE");
     assert_eq!(execute(world, "a", "PEEK QUEUE q").text("body"), "durable");
     assert_eq!(execute(world, "a", "PEEK QUEUE r").word(), "STORE", "nobody knows");
+    for request in ["QBROWSE r", "ACCOUNTS"] {
+        assert_eq!(shown(world, "a", request), None, "{request}: not on the spot");
+        assert_eq!(execute(world, "a", request).word(), "STORE", "{request}: nobody knows");
+    }
     assert!(world.store.seal().is_none());
     assert_eq!(world.store.deadline(), None);
 }
@@ -226,8 +231,27 @@ fn a_send_beyond_the_memory_limit_is_refused_until_something_is_read() {
     world.ask("a", "QCREATE q");
     let accepted = (0..1000).take_while(|_| world.ask("a", "SEND q x") != full(8_000)).count();
     assert!((20..200).contains(&accepted), "{accepted}");
+    assert_eq!(world.ask("a", "QCREATE r"), full(8_000));
+    assert_eq!(world.ask("a", "POP FROM stranger BLOCK 1"), full(8_000), "it would have to be remembered");
     world.ask("a", "POP QUEUE q COUNT 2");
     world.send("a", "q y");
+}
+
+#[test]
+fn an_answer_ends_before_its_headers_are_too_much() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let header = format!(" HEADER name {}", "x".repeat(60_000));
+    let send = format!("SEND q x{}", header.repeat(16));
+    let given = |counts: Got| counts.items().len();
+    let mut embedded = World::new(open(home.path()));
+    let mut memory = World::new(Memory::new(1));
+    let requests = [vec!["QCREATE q"], vec![send.as_str(); 10]].concat();
+    for request in requests {
+        embedded.ask("a", request);
+        memory.ask("a", request);
+    }
+    assert_eq!(given(embedded.ask("a", "PEEK QUEUE q COUNT 10")), 8, "960,000 bytes each");
+    assert_eq!(given(memory.ask("a", "PEEK QUEUE q COUNT 10")), 8);
 }
 
 fn full(limit: u64) -> Got {

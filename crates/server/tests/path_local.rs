@@ -10,7 +10,9 @@ use posthaste_measure::{Clock, Hand};
 use posthaste_server::path::bundle::{Address, Bundle, Request};
 use posthaste_server::path::local::Local;
 use posthaste_server::path::worker::{Batch, Store};
+use posthaste_server::queue::embedded::{Embedded, EmbeddedOptions};
 use posthaste_server::queue::memory::Memory;
+use posthaste_server::queue::rules::Rules;
 use posthaste_server::time::Time;
 use posthaste_wire::encode::Protocol;
 
@@ -19,22 +21,28 @@ use support::{Got, decoded, parsed};
 const MS: u64 = 1_000_000;
 
 /// The store, and who has asked so far.
-struct Desk {
-    store: Arc<Local<Memory>>,
+struct Desk<R: Rules> {
+    store: Arc<Local<R>>,
     hand: &'static Hand,
     clients: u64,
     batch: Batch,
 }
 
-impl Desk {
+impl Desk<Memory> {
     /// With a queue `q`.
     fn new() -> Self {
-        let hand = Hand::at_zero();
-        let clock = Clock::by_hand(hand, 0);
-        let store = Local::new(Memory::new(1), Time::of(clock), clock);
-        let mut desk = Self { store, hand, clients: 0, batch: Batch::default() };
+        let mut desk = Self::of(Memory::new(1));
         desk.ask("ann", "QCREATE q");
         desk
+    }
+}
+
+impl<R: Rules> Desk<R> {
+    fn of(rules: R) -> Self {
+        let hand = Hand::at_zero();
+        let clock = Clock::by_hand(hand, 0);
+        let store = Local::new(rules, Time::of(clock), clock);
+        Self { store, hand, clients: 0, batch: Batch::default() }
     }
 
     /// Asks, each time on a connection of its own; who is answered what.
@@ -61,11 +69,11 @@ impl Desk {
         let answered = |bundle: Box<Bundle>| (bundle.address.client, decoded(&bundle.answers));
         self.batch.finished.drain(..).map(answered).collect()
     }
+}
 
-    /// The same for messages: who got which body.
-    fn bodies(answers: &[(u64, Got)]) -> Vec<(u64, &str)> {
-        answers.iter().map(|(client, message)| (*client, message.text("body"))).collect()
-    }
+/// Of answers that are messages: who got which body.
+fn bodies(answers: &[(u64, Got)]) -> Vec<(u64, &str)> {
+    answers.iter().map(|(client, message)| (*client, message.text("body"))).collect()
 }
 
 #[test]
@@ -76,7 +84,7 @@ fn of_two_messages_that_come_at_once_each_goes_to_somebody_who_waits_for_it() {
     assert_eq!(desk.ask("bob", "POP QUEUE q BLOCK 1000"), [], "client 4 waits for anything");
     assert_eq!(desk.ask("cy", "POP FROM ann BLOCK 1000"), [], "client 5 for what ann sends");
     let answers = desk.look(10);
-    assert_eq!(Desk::bodies(&answers), [(4, "high"), (5, "low")]);
+    assert_eq!(bodies(&answers), [(4, "high"), (5, "low")]);
 }
 
 #[test]
@@ -87,7 +95,7 @@ fn of_two_messages_that_come_at_once_the_one_for_whom_has_waited_longest_is_not_
     assert_eq!(desk.ask("cy", "POP FROM dan BLOCK 1000"), [], "client 4 waits for what dan sends");
     assert_eq!(desk.ask("bob", "POP QUEUE q BLOCK 1000"), [], "client 5 for anything");
     let answers = desk.look(10);
-    assert_eq!(Desk::bodies(&answers), [(4, "high"), (5, "low")]);
+    assert_eq!(bodies(&answers), [(4, "high"), (5, "low")]);
 }
 
 #[test]
@@ -97,7 +105,7 @@ fn a_pop_that_repeats_an_earlier_one_leaves_the_message_to_the_next_who_waits() 
     assert_eq!(desk.ask("bob", "POP QUEUE q REQID k BLOCK 1000"), [], "client 3 asks the same again");
     assert_eq!(desk.ask("cy", "POP QUEUE q BLOCK 1000"), [], "client 4");
     let answers = desk.ask("ann", "SENDMANY q one two");
-    assert_eq!(Desk::bodies(&answers[..3]), [(2, "one"), (3, "one"), (4, "two")]);
+    assert_eq!(bodies(&answers[..3]), [(2, "one"), (3, "one"), (4, "two")]);
 }
 
 #[test]
@@ -106,5 +114,27 @@ fn a_message_that_came_in_time_is_given_to_a_wait_that_is_ended_late() {
     desk.ask("ann", "SEND q late DELAY 10");
     assert_eq!(desk.ask("bob", "POP QUEUE q BLOCK 15"), [], "client 3 waits for longer than the delay");
     let answers = desk.look(20);
-    assert_eq!(Desk::bodies(&answers), [(3, "late")]);
+    assert_eq!(bodies(&answers), [(3, "late")]);
+}
+
+/// More than the store lets come back at once.
+#[test]
+fn what_comes_of_age_while_others_are_served_is_given_too() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let mut desk = Desk::of(Embedded::open(home.path(), EmbeddedOptions::default()).expect("a new store"));
+    let many = format!("SENDMANY a{}", " x".repeat(16_384));
+    for request in ["QCREATE a", "QCREATE b", many.as_str(), "SEND b y"] {
+        desk.ask("ann", request);
+    }
+    for request in
+        ["POP QUEUE a LEASE 10 COUNT 10000", "POP QUEUE a LEASE 10 COUNT 6384", "POP QUEUE b LEASE 11"]
+    {
+        desk.ask("ann", request);
+    }
+    assert!(desk.ask("ann", "POP QUEUE a BLOCK 60000").is_empty());
+    assert!(desk.ask("ann", "POP QUEUE b BLOCK 60000").is_empty());
+    let mut answers = desk.look(20);
+    answers.sort_by_key(|(client, _)| *client);
+    let got: Vec<&str> = bodies(&answers).into_iter().map(|(_, body)| body).collect();
+    assert_eq!(got, ["x", "y"]);
 }

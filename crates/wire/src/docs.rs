@@ -31,16 +31,21 @@ pub fn list(answer: &mut Encoder<'_>) {
     commands().for_each(|entry| answer.bulk(entry.name.as_bytes()));
 }
 
-/// Answers `COMMAND INFO`: null for each name that is unknown; without names, all commands.
+/// Answers `COMMAND INFO`: null for each name that is unknown or was named before; without names, all commands.
 pub fn info(answer: &mut Encoder<'_>, names: &[&[u8]]) {
     if names.is_empty() {
         return all(answer);
     }
     answer.array(names.len());
+    let mut told: Vec<&Entry> = Vec::new();
     for name in names {
         match find(name) {
-            Some(entry) => write_info(answer, entry),
-            None => answer.null_array(),
+            // A peer may name the same command thousands of times.
+            Some(entry) if !told.iter().any(|other| std::ptr::eq(*other, entry)) => {
+                told.push(entry);
+                write_info(answer, entry);
+            }
+            _ => answer.null_array(),
         }
     }
 }

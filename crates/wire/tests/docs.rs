@@ -110,3 +110,12 @@ fn send_is_described_with_its_options_in_order() {
         arguments.parts().iter().filter_map(|argument| argument.get(b"token")?.as_bytes()).collect();
     assert_eq!(tokens, [&b"TO"[..], b"DELAY", b"TTL", b"PRIORITY", b"DEDUP", b"HEADER"]);
 }
+
+/// A peer need not have logged in to ask, and may name one command thousands of times.
+#[test]
+fn a_name_is_told_once() {
+    let names = [&b"client"[..]; 2000];
+    let info = answer(Protocol::Resp2, |out| docs::info(out, &names));
+    let docs = answer(Protocol::Resp2, |out| docs::docs(out, &names));
+    assert!(info.len() < 20_000 && docs.len() < 20_000, "{} and {} bytes", info.len(), docs.len());
+}

@@ -230,7 +230,7 @@ impl Connection {
             bundle.number = number;
             bundle
         });
-        self.blocked = matches!(&operation, Operation::Pop(pop) if pop.block_ms > 0);
+        self.blocked = may_block(&operation);
         let request = Request::new(operation, kind, turn.parsed_at);
         bundle.requests.push(Request { request_bytes: length(request_bytes), ..request });
         parsing.at = parsing.base + end;
@@ -328,7 +328,13 @@ impl Connection {
 
 /// Whether a request may join those of its connection that are about to travel.
 fn travels_with_others(parsed: &Result<Command, Fault>) -> bool {
-    matches!(parsed, Ok(Command::Store(operation)) if !operation.comes_in_pieces())
+    matches!(parsed, Ok(Command::Store(operation)) if !operation.comes_in_pieces() && !may_block(operation))
+}
+
+/// Whether it may be parked. Such a pop travels alone: what came before it on its connection is answered when that is
+/// durable, not when the wait ends.
+fn may_block(operation: &Operation) -> bool {
+    matches!(operation, Operation::Pop(pop) if pop.block_ms > 0)
 }
 
 /// How far one go of parsing has come. Spans count from `base`, where the bundle's bytes begin.

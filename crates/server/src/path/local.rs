@@ -197,13 +197,14 @@ impl<R: Rules> Turn<'_, R> {
     /// another message that came at the same time, or repeat an earlier answer. So the news calls the next one, until one
     /// that it suits finds nothing: then its message is gone.
     fn serve_waiters(&mut self) {
-        if !self.waiters.is_empty() && !self.news.is_empty() {
-            let is_one_message = self.news.len() == 1;
-            self.news.sort_unstable();
-            self.news.dedup();
+        // What comes of age while pops are asked is news too.
+        while !self.waiters.is_empty() && !self.news.is_empty() {
+            let mut news = std::mem::take(self.news);
+            let is_one_message = news.len() == 1;
+            news.sort_unstable();
+            news.dedup();
             let first = |(place, news): (usize, &News)| Some((self.waiters.first_match(*news, 0)?, place));
-            let mut calls: BTreeSet<(Ticket, usize)> =
-                self.news.iter().enumerate().filter_map(first).collect();
+            let mut calls: BTreeSet<(Ticket, usize)> = news.iter().enumerate().filter_map(first).collect();
             let mut last = None;
             while let Some((ticket, place)) = calls.pop_first() {
                 let is_gone = match last {
@@ -211,8 +212,12 @@ impl<R: Rules> Turn<'_, R> {
                     _ => self.serve(ticket, is_one_message),
                 };
                 last = Some((ticket, is_gone));
-                let next = || self.waiters.first_match(self.news[place], ticket + 1);
+                let next = || self.waiters.first_match(news[place], ticket + 1);
                 calls.extend((!is_gone).then(next).flatten().map(|next| (next, place)));
+            }
+            if self.news.is_empty() {
+                news.clear();
+                *self.news = news; // its room is kept
             }
         }
         self.news.clear();

@@ -10,7 +10,7 @@ use super::log::{Location, Log};
 use super::merge::Pick;
 use super::message::{Death, Message};
 use super::store_fault;
-use crate::queue::bounds::ANSWER_BODY_BYTES;
+use crate::queue::bounds::ANSWER_BYTES;
 
 /// The messages of one answer.
 #[derive(Default)]
@@ -24,11 +24,11 @@ impl Found {
     /// Chooses messages: the first `count`, as many as one answer may hold.
     pub(super) fn choose(&mut self, candidates: impl Iterator<Item = Pick>, count: u32) {
         self.picks.clear();
-        let mut bytes = 0;
+        let (mut bytes, mut first) = (0, true);
         let fits = |pick: &Pick| {
-            let first = bytes == 0;
-            bytes += pick.entry.body_len as usize;
-            first || bytes <= ANSWER_BODY_BYTES
+            // Body, headers, and what else its record says.
+            bytes += pick.entry.home.len as usize;
+            std::mem::take(&mut first) || bytes <= ANSWER_BYTES
         };
         self.picks.extend(candidates.take(count as usize).take_while(fits));
     }

@@ -86,6 +86,8 @@ pub struct Embedded {
     clock: Millis,
     /// Bytes of records that certainly fit on the disk.
     room: u64,
+    /// Bytes that a batch asks for ahead of its requests, at most.
+    ahead_max: u64,
     /// Why this batch may only remove things.
     refused: Option<Fault>,
     /// Why nothing can be changed any more.
@@ -160,6 +162,7 @@ impl Embedded {
             memory_limit: options.memory_limit,
             clock: 0,
             room: 0,
+            ahead_max: options.segment_bytes / 8,
             refused: None,
             failed: None,
             stalled: false,
@@ -243,8 +246,10 @@ impl Rules for Embedded {
             return Err(failed.clone());
         }
         (self.refused, self.stalled, self.room) = (None, false, 0);
-        // A disk without space is no reason to refuse the batch: each request says itself whether it needs any.
-        let _ = self.ensure(requests as u64 * REQUEST_BYTES + request_bytes as u64, false);
+        // A disk without space is no reason to refuse the batch: each request says itself whether it needs any. Nor does a
+        // large batch, or one before which many wait, take a new segment for what it may never write.
+        let ahead = (requests as u64 * REQUEST_BYTES + request_bytes as u64).min(self.ahead_max);
+        let _ = self.ensure(ahead, false);
         Ok(())
     }
 

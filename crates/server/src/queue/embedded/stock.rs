@@ -83,20 +83,21 @@ impl Stock {
     /// The messages of a queue with ids above `after`, in every state, by id.
     pub(super) fn by_id(&self, queue: QueueId, after: MessageId) -> impl Iterator<Item = Pick> {
         let mut ready = self.lanes.by_id(queue, after).peekable();
-        let special = self.queues.get(queue).into_iter();
         let above = (Bound::Excluded(after), Bound::Unbounded);
-        let mut apart = special
-            .flat_map(move |queue| queue.special.range(above))
-            .filter_map(|id| self.special(*id))
-            .filter(|message| !message.is_ready())
-            .map(|message| Pick { place: message.place, entry: message.entry })
-            .peekable();
+        let special = self.queues.get(queue).into_iter().flat_map(move |queue| queue.special.range(above));
+        let mut special = special.copied().peekable();
+        // Special ones may be ready too, all of them perhaps: so no step looks at more than one.
         std::iter::from_fn(move || {
-            let apart_first = match (ready.peek(), apart.peek()) {
-                (Some(ready), Some(apart)) => apart.place.id() < ready.place.id(),
-                (ready, _) => ready.is_none(),
-            };
-            if apart_first { apart.next() } else { ready.next() }
+            loop {
+                let first_ready = ready.peek().map(|pick| pick.place.id());
+                let Some(id) = special.next_if(|id| first_ready.is_none_or(|ready| *id <= ready)) else {
+                    return ready.next();
+                };
+                let message = self.special(id).filter(|message| !message.is_ready());
+                if let Some(Message { place, entry, .. }) = message {
+                    return Some(Pick { place: *place, entry: *entry });
+                }
+            }
         })
     }
 

@@ -13,7 +13,7 @@ use super::recent::Key;
 use super::stock::Queue;
 use super::{Memory, Reply, text};
 use crate::queue::answer::{Answer, Dead, Headers, MessageView};
-use crate::queue::bounds::ANSWER_BODY_BYTES;
+use crate::queue::bounds::ANSWER_BYTES;
 use crate::queue::rules::{AccountId, Ask, Interest, MessageId, Millis, News, Outcome, QueueId};
 
 /// What a POP answers, kept whole so that it can be answered again after the messages are gone.
@@ -169,11 +169,11 @@ impl Memory {
 
     /// As many of the messages, from the first, as one answer may hold.
     pub(super) fn within_one_answer(&self, ids: impl Iterator<Item = MessageId>) -> Vec<MessageId> {
-        let mut bytes = 0;
+        let (mut bytes, mut first) = (0, true);
         let fits = |id: &MessageId| {
-            let first = bytes == 0;
-            bytes += self.stock.indexed(*id).body.len();
-            first || bytes <= ANSWER_BODY_BYTES
+            let message = self.stock.indexed(*id);
+            bytes += message.body.len() + message.headers.len();
+            std::mem::take(&mut first) || bytes <= ANSWER_BYTES
         };
         ids.take_while(fits).collect()
     }

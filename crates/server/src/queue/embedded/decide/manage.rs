@@ -43,6 +43,7 @@ impl Embedded {
         if dead_letters.as_deref() == Some(&name) {
             return Err(faults::own_dead_letters(&name));
         }
+        self.has_memory()?;
         self.ensure(2 * REQUEST_BYTES, false)?;
         let id = found.unwrap_or(new_id);
         self.record(&Effect::Queue { id, name: &name, options });

@@ -54,11 +54,15 @@ impl Embedded {
             Operation::Redrive { from, to } => self.redrive(ask, *from, *to, answer, news),
             Operation::ListQueues { after } => self.list_queues(*after, answer),
             Operation::QueueInfo { queue } => self.queue_info(text(ask, *queue), answer),
+            Operation::Peek(_) | Operation::Readable => self.show_latest(ask, answer),
             Operation::Browse { queue, after, count } => {
+                self.is_sound()?;
                 self.browse(text(ask, *queue), *after, *count, answer)
             }
-            Operation::Accounts => self.list_accounts(answer),
-            Operation::Peek(_) | Operation::Readable => self.show_latest(ask, answer),
+            Operation::Accounts => {
+                self.is_sound()?;
+                self.list_accounts(answer)
+            }
         };
         outcome.map(Flow::Done)
     }
@@ -69,7 +73,8 @@ impl Embedded {
         ask: Ask<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Option<Outcome>, Fault> {
-        let settled = !self.unsettled && !self.in_flight;
+        // After a failed sync memory holds what never became durable.
+        let settled = !self.unsettled && !self.in_flight && self.failed.is_none();
         match ask.operation {
             Operation::Peek(selection) => self.peek(ask, selection, View::Durable, answer),
             Operation::Readable => Ok(self.readable(ask.account, View::Durable, answer)),
@@ -84,6 +89,11 @@ impl Embedded {
             }
             _ => Ok(None),
         }
+    }
+
+    /// Whether all that memory holds is durable, or will be before anybody is told.
+    fn is_sound(&self) -> Result<(), Fault> {
+        self.failed.clone().map_or(Ok(()), Err)
     }
 
     /// PEEK and QREADABLE in their turn. After a failed sync only what is durable can be shown.

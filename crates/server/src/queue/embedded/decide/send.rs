@@ -117,6 +117,11 @@ impl Embedded {
             (_, Some(max)) if bytes > max => return Err(faults::full_bytes(&queue.name, max)),
             _ => {}
         }
+        self.has_memory()
+    }
+
+    /// The memory limit.
+    pub(super) fn has_memory(&self) -> Result<(), Fault> {
         match self.memory_limit {
             Some(limit) if self.stock.bytes() > limit => Err(out_of_memory(limit)),
             _ => Ok(()),

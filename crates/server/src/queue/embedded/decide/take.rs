@@ -32,8 +32,11 @@ impl Embedded {
         if let Some(known) = key.as_ref().and_then(|key| self.stock.remembered.get(key)).copied() {
             return self.hand_out_again(known, answer).map(Flow::Done);
         }
-        if let (Some(sender), true) = (select.sender, pop.block_ms > 0) {
-            self.ensure(REQUEST_BYTES, true)?;
+        if let (Some(sender), true) = (select.sender, pop.block_ms > 0)
+            && self.stock.accounts.find(text(ask, sender)).is_none()
+        {
+            self.has_memory()?;
+            self.ensure(REQUEST_BYTES, false)?;
             self.meet(text(ask, sender)); // its first message must find who waits for it
         }
         let interest = self.interest(ask, select, queue);
