@@ -53,7 +53,6 @@ fn round(router: &mut Router, requests: &[&[u8]], said: &mut Vec<u8>) {
         let bytes = router.answers.unwritten(client).len();
         assert!(bytes > 0 && !router.answers.is_waiting(client), "every request has its answer");
         router.answers.written(client, bytes);
-        router.answers.keep_output(client);
     }
     let touched = router.answers.touched().take();
     router.answers.touched().give_back(touched);

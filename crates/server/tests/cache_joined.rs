@@ -34,7 +34,6 @@ fn sent(router: &mut Router) -> String {
 fn answer(router: &mut Router, client: usize) -> String {
     let text = String::from_utf8(router.answers.unwritten(client).to_vec()).unwrap();
     router.answers.written(client, text.len());
-    router.answers.keep_output(client);
     text
 }
 

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use super::limits;
-use crate::front::buffers::Buffers;
+use crate::front::buffers::{Buffers, shed};
 use crate::front::slots::Slots;
 
 /// One client's line.
@@ -19,6 +19,8 @@ struct Client {
     /// So many of those in line were taken together, and their answers leave together.
     burst: usize,
     output: Vec<u8>,
+    /// Bytes of the output that are written.
+    written: usize,
     held: usize,
     keys: usize,
     /// What its values take, lately; 0: no value yet.
@@ -168,19 +170,33 @@ impl Answers {
     /// What is to be written to a client, to be looked at.
     #[must_use]
     pub fn unwritten(&self, slot: usize) -> &[u8] {
-        &self.clients[slot].output
+        let client = &self.clients[slot];
+        &client.output[client.written..]
     }
 
-    /// So many bytes of a client's output were written.
+    /// Whether a part of a client's output was written, and a part was not.
+    #[must_use]
+    pub fn is_amid_write(&self, slot: usize) -> bool {
+        self.clients[slot].written > 0
+    }
+
+    /// So many bytes more of a client's output were written. When all are, its buffer may be used for somebody else.
     pub fn written(&mut self, slot: usize, bytes: usize) {
         let client = &mut self.clients[slot];
+        client.written += bytes;
         client.held -= bytes;
         self.held -= bytes;
+        if client.written == client.output.len() {
+            self.keep_output(slot);
+        } else {
+            shed(&mut client.output, &mut client.written);
+        }
     }
 
-    /// All of a client's output was written: its buffer may be used for somebody else.
-    pub fn keep_output(&mut self, slot: usize) {
-        self.buffers.keep(std::mem::take(&mut self.clients[slot].output));
+    fn keep_output(&mut self, slot: usize) {
+        let client = &mut self.clients[slot];
+        client.written = 0;
+        self.buffers.keep(std::mem::take(&mut client.output));
     }
 
     /// The clients about whom something has changed.

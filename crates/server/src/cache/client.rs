@@ -11,8 +11,6 @@ pub struct Client {
     pub(super) later: bool,
     /// Bytes that are still to come and mean nothing.
     pub(super) swallow: usize,
-    /// Bytes of the output that are written.
-    pub(super) written: usize,
     /// Since when its answers wait for more of them, see [`super::cork`].
     pub(super) held_since_ns: Option<u64>,
     /// What those answer, to be counted when they leave.
@@ -21,7 +19,7 @@ pub struct Client {
 
 impl Client {
     pub(super) fn new(peer: Peer) -> Self {
-        Self { peer, later: false, swallow: 0, written: 0, held_since_ns: None, held: Vec::new() }
+        Self { peer, later: false, swallow: 0, held_since_ns: None, held: Vec::new() }
     }
 }
 

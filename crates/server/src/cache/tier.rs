@@ -130,13 +130,7 @@ impl<E: Engine> Tier for CacheTier<E> {
         self.cork.release(client, self.engine.finished());
         let answers = self.engine.answers_mut();
         answers.close_burst(slot);
-        let output = answers.unwritten(slot);
-        let written = client.peer.write(&output[client.written..]);
-        client.written += written;
-        if client.written == output.len() {
-            client.written = 0;
-            answers.keep_output(slot);
-        }
+        let written = client.peer.write(answers.unwritten(slot));
         answers.written(slot, written);
         if answers.held_for(slot) > OUTPUT_BYTES_MAX {
             client.peer.life = Life::Over;
@@ -174,7 +168,7 @@ impl<E: Engine> CacheTier<E> {
     fn may_wait(&self, slot: usize, client: &Client) -> bool {
         let answers = self.engine.answers();
         let bytes = answers.unwritten(slot).len();
-        let is_new = client.written == 0 && client.peer.life == Life::Open;
+        let is_new = !answers.is_amid_write(slot) && client.peer.life == Life::Open;
         answers.is_amid_burst(slot) && is_new && bytes > 0 && bytes < WAITING_BYTES_MAX
     }
 

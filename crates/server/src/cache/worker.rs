@@ -133,7 +133,6 @@ impl Worker {
         let bytes = output.len();
         task.answer.extend_from_slice(output);
         self.router.answers.written(CLIENT, bytes);
-        self.router.answers.keep_output(CLIENT);
         let touched = self.router.answers.touched();
         let list = touched.take();
         touched.give_back(list);

@@ -12,6 +12,15 @@ pub fn empty(buffer: &mut Vec<u8>, kept_bytes: usize) {
     }
 }
 
+/// Gives up the beginning of a buffer, of which `done` bytes are done with, once it is the larger part: a peer that is always
+/// a little behind must not make us hold all that it ever got. No byte that is left moves unless another one was done with.
+pub fn shed(buffer: &mut Vec<u8>, done: &mut usize) {
+    if *done > BUFFER_BYTES_KEPT && *done >= buffer.len() / 2 {
+        buffer.drain(..*done);
+        *done = 0;
+    }
+}
+
 /// Some of them.
 #[derive(Default)]
 pub struct Buffers(Vec<Vec<u8>>);
@@ -35,7 +44,7 @@ impl Buffers {
 
 #[cfg(test)]
 mod tests {
-    use super::empty;
+    use super::{empty, shed};
 
     #[test]
     fn memory_stays_while_it_is_used_and_goes_when_it_is_not() {
@@ -45,5 +54,16 @@ mod tests {
         buffer.extend([1; 100]);
         empty(&mut buffer, 10);
         assert!((100..1000).contains(&buffer.capacity()), "a tenth of it was needed: {}", buffer.capacity());
+    }
+
+    #[test]
+    fn what_is_done_with_goes_when_it_is_the_larger_part() {
+        let mut buffer: Vec<u8> = [[1; 100_000], [2; 100_000]].concat();
+        let mut done = 99_999;
+        shed(&mut buffer, &mut done);
+        assert_eq!((buffer.len(), done), (200_000, 99_999), "more would move than goes");
+        done = 100_000;
+        shed(&mut buffer, &mut done);
+        assert_eq!((buffer, done), (vec![2; 100_000], 0));
     }
 }

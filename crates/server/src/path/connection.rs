@@ -17,6 +17,7 @@ use super::limits::{OUTPUT_BYTES_PAUSE, UNAUTHENTICATED_BYTES_MAX};
 use super::session::{Session, Step};
 use super::turn::Turn;
 use crate::clients::Client;
+use crate::front::buffers::shed;
 use crate::front::newcomers::Reason;
 use crate::front::peer::{Life, Peer};
 use crate::queue::answer::Answer;
@@ -126,6 +127,8 @@ impl Connection {
         if self.written == self.output.len() {
             self.written = 0;
             turn.buffers.keep(std::mem::take(&mut self.output));
+        } else {
+            shed(&mut self.output, &mut self.written);
         }
     }
 

@@ -156,7 +156,6 @@ impl Noise {
         for client in 0..CLIENTS {
             let bytes = self.router.answers.unwritten(client).len();
             self.router.answers.written(client, bytes);
-            self.router.answers.keep_output(client);
         }
         self.router.finished.clear();
         self.router.resume();

@@ -402,7 +402,6 @@ impl World {
         let bytes = output.len();
         heard.extend(output);
         answers.written(client, bytes);
-        answers.keep_output(client);
         while let Some(line_end) = heard.windows(2).position(|two| two == b"\r\n") {
             let line = String::from_utf8(heard.drain(..line_end + 2).collect()).expect("text");
             let (ask, number) = open.front_mut().unwrap_or_else(|| panic!("{line:?} was not asked for"));

@@ -1,0 +1,82 @@
+//! A network thread of the cache tier, turned by hand in the thread of the test: clients over socket pairs, servers where the
+//! layout says. So what happens depends on bytes alone, and on a clock that may be the test's.
+
+#![allow(dead_code, reason = "each program uses its own part of this")]
+
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use mio::{Events, Poll};
+use posthaste_measure::{Clock, Meter, Scheme};
+use posthaste_server::cache::fleet::Fleet;
+use posthaste_server::cache::hall::Hall;
+use posthaste_server::cache::kind;
+use posthaste_server::cache::layout::Layout;
+use posthaste_server::cache::line::Line;
+use posthaste_server::cache::pipelined::Pipelined;
+use posthaste_server::cache::tier::CacheTier;
+use posthaste_server::cache::worker::Reads;
+use posthaste_server::front::accept::Socket;
+use posthaste_server::front::gate::Gate;
+use posthaste_server::front::network::{Network, Seat, mailbox};
+use posthaste_wire::memcached::decode::Limits;
+
+/// Largest value.
+pub(crate) const VALUE_BYTES: usize = 1 << 20;
+/// How long servers may be silent.
+pub(crate) const SERVER_TIMEOUT: Duration = Duration::from_secs(1);
+const CLIENTS: usize = 16;
+
+/// The thread.
+pub(crate) struct Thread {
+    pub(crate) hall: Arc<Hall>,
+    network: Network<CacheTier<Pipelined>>,
+    events: Events,
+}
+
+impl Thread {
+    pub(crate) fn new(layout: &Layout, clock: Clock) -> Self {
+        let poll = Poll::new().expect("events");
+        let mailboxes = vec![mailbox(&poll).expect("a waker")];
+        let gate = Arc::new(Gate::new(CLIENTS, false));
+        let hall = Arc::new(Hall {
+            fleet: Arc::new(Fleet::new(layout, false).expect("addresses")),
+            line: Line::new(0),
+            meter: Meter::new(Scheme::tier(kind::NAMES, None), Duration::from_secs(1), clock, None),
+            clock,
+            mailboxes: mailboxes.clone(),
+            limits: Limits { value_bytes: VALUE_BYTES, line_bytes: VALUE_BYTES },
+            server_timeout: SERVER_TIMEOUT,
+            memory_per_thread: usize::MAX,
+            gate: Arc::clone(&gate),
+            reads: Reads::default(),
+            cut: AtomicU64::new(0),
+            slow: None,
+        });
+        let tier = CacheTier::new(Arc::clone(&hall), Pipelined::new(0, Arc::clone(&hall)));
+        let seat = Seat { thread: 0, poll, listeners: Vec::new(), mailboxes, gate, clock };
+        let network = Network::new(seat, tier).expect("nothing to register");
+        Self { hall, network, events: Events::with_capacity(64) }
+    }
+
+    /// A client, whose reads and writes do not wait.
+    pub(crate) fn connect(&self) -> UnixStream {
+        let (ours, theirs) = UnixStream::pair().expect("two sockets");
+        [&ours, &theirs].into_iter().for_each(|end| end.set_nonblocking(true).expect("a setting"));
+        let socket = Socket::Unix(mio::net::UnixStream::from_std(theirs));
+        self.hall.mailboxes[0].adopt(self.hall.gate.admit_inside(socket, None).expect("there is room"));
+        ours
+    }
+
+    /// A turn with what has happened until now.
+    pub(crate) fn turn(&mut self) {
+        self.network.step(&mut self.events, Some(Duration::ZERO)).expect("events");
+    }
+
+    /// A turn that goes on after nothing was told for a while.
+    pub(crate) fn turn_untold(&mut self) {
+        self.network.turn_by_hand(&[]);
+    }
+}
