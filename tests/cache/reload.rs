@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::memcached::Memcached;
 use crate::routes::{Routed, held};
+use crate::standins::{live, wait_until};
 
 const FIRST: &str = "[cache.pools.a]\nservers = [\"$0\", \"$1\"]\n";
 const SECOND: &str = "[cache.pools.a]\nservers = [\"$2\"]\n";
@@ -61,6 +62,36 @@ fn other_servers_take_over_while_clients_are_at_work_and_nobody_notices() {
         assert_eq!(client.ask("set last 0 0 1\r\nx\r\n"), "STORED\r\n");
         assert_eq!((held(&servers[0], "last"), held(&servers[2], "last").is_some()), (None, true));
         assert!(routed.server.stop().success());
+    }
+}
+
+#[test]
+fn what_another_pool_took_is_deleted_there_after_the_file_was_read_again_too() {
+    const SPARED: &str = r#"
+[cache.pools.a]
+servers = ["$0"]
+failover = "spare"
+[cache.pools.spare]
+servers = ["$1"]
+[[cache.routes]]
+pool = "a"
+"#;
+    for mode in [&[][..], &["--workers", "2", "--eject", "on"]] {
+        let mut servers = Memcached::several::<2>();
+        let routed = Routed::start(SPARED, &servers, mode);
+        let mut client = routed.client();
+        servers[0].kill();
+        wait_until("the loss is noticed", || client.ask("set k 0 0 3\r\nold\r\n") == "STORED\r\n");
+        assert_eq!(held(&servers[1], "k").as_deref(), Some("old"));
+        servers[0].restart();
+        live(&mut client, 2);
+        let unspared = SPARED.replace("failover = \"spare\"\n", "");
+        for text in [SPARED, &unspared, SPARED] {
+            routed.rewrite(text, &servers);
+            reload(&routed, DONE);
+        }
+        assert_eq!(client.ask("set k 0 0 3\r\nnew\r\n"), "STORED\r\n");
+        assert_eq!((held(&servers[0], "k").as_deref(), held(&servers[1], "k")), (Some("new"), None));
     }
 }
 

@@ -11,7 +11,7 @@ use crate::routes::{Routed, held};
 const MODES: [&[&str]; 2] = [&[], &["--workers", "2", "--eject", "on"]];
 
 /// Waits until something holds.
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < Duration::from_secs(20), "{what}");
@@ -19,7 +19,8 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-fn live(client: &mut Client, servers: u64) {
+/// Waits until so many servers take part.
+pub(crate) fn live(client: &mut Client, servers: u64) {
     wait_until("as many servers as wanted", || client.stat("", "servers_live") == servers);
 }
 

@@ -20,7 +20,7 @@ use super::health::{Health, Watch};
 use super::latency::Latency;
 use super::layout::{Layout, Seat};
 use super::limits::SERVERS_MAX;
-use super::table::Table;
+use super::table::{Strays, Table};
 
 /// What was done with one server.
 #[derive(Debug, Default)]
@@ -73,6 +73,7 @@ pub struct Fleet {
     ejects: bool,
     trust: Trust,
     servers: Mutex<Vec<Arc<Server>>>,
+    strays: Mutex<Strays>,
     table: Mutex<Arc<Table>>,
     generation: AtomicU64,
 }
@@ -102,6 +103,7 @@ impl Fleet {
             ejects,
             trust,
             servers: Mutex::default(),
+            strays: Mutex::default(),
             table: Mutex::default(),
             generation: AtomicU64::new(0),
         };
@@ -138,7 +140,7 @@ impl Fleet {
             }
         }
         *servers = grown;
-        *lock(&self.table) = Arc::new(Table::new(layout, servers.clone()));
+        *lock(&self.table) = Arc::new(Table::new(layout, servers.clone(), &mut lock(&self.strays)));
         self.generation.fetch_add(1, Ordering::Release);
         self.watch.wake();
         Ok(())

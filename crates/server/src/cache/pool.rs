@@ -37,8 +37,8 @@ pub struct StandIn {
     pub pool: usize,
     /// What is stored there lives at most so many seconds.
     pub expiry_s: Option<u32>,
-    /// Until when it may hold what was stored there for this pool, on the program's clock.
-    holds_until: AtomicU64,
+    /// Until when it may hold what was stored there for this pool, on the program's clock; shared by all tables.
+    holds_until: Arc<AtomicU64>,
 }
 
 impl StandIn {
@@ -93,9 +93,13 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool as planned; `server` finds the server of an address.
+    /// A pool as planned; `server` finds the server of an address, `holds_until` what is known of a pool that stands in.
     #[must_use]
-    pub fn new(plan: &PoolPlan, server: impl Fn(&str) -> Option<Arc<Server>>) -> Self {
+    pub fn new(
+        plan: &PoolPlan,
+        server: impl Fn(&str) -> Option<Arc<Server>>,
+        mut holds_until: impl FnMut(usize) -> Arc<AtomicU64>,
+    ) -> Self {
         let member = |seat: &Seat| {
             let server = server(&seat.address)?;
             let label = seat.name.clone().unwrap_or_else(|| server.name().to_owned());
@@ -107,7 +111,7 @@ impl Pool {
         let stand_in = |fallback: &Fallback| StandIn {
             pool: fallback.pool,
             expiry_s: fallback.expiry.map(|expiry| expiry.as_secs().clamp(1, LONGEST_EXPIRY_S) as u32),
-            holds_until: AtomicU64::new(0),
+            holds_until: holds_until(fallback.pool),
         };
         Self {
             name: plan.name.clone(),

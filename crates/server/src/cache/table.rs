@@ -4,6 +4,7 @@
 //! follows when it will not do (the same prefix for other commands, else the longest prefix of its prefix). The last
 //! route that is not behind the key begins with the key's longest prefix, so a search and a few steps up find it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -11,7 +12,7 @@ use posthaste_wire::memcached::request::Verb;
 
 use super::fleet::Server;
 use super::health::Health;
-use super::layout::{Layout, RoutePlan, Settings, ShadowPlan, Source, Verbs};
+use super::layout::{Layout, PoolPlan, RoutePlan, Settings, ShadowPlan, Source, Verbs};
 use super::pool::{Pool, StandIn};
 
 /// One route.
@@ -41,6 +42,10 @@ pub struct Taker {
     pub expiry_s: Option<u32>,
 }
 
+/// Until when pools may hold what they took for others, by the names of both (of whose it was first). It is the same through
+/// all tables: what is held does not go with the file that led there.
+pub type Strays = HashMap<(String, String), Arc<AtomicU64>>;
+
 /// Pools, routes, and all servers of all times by slot.
 #[derive(Default)]
 pub struct Table {
@@ -56,14 +61,21 @@ pub struct Table {
 }
 
 impl Table {
-    /// The table of a layout over these servers, which include all that it names.
+    /// The table of a layout over these servers, which include all that it names. Pools that stand in for others for the first
+    /// time are added to `strays`.
     #[must_use]
-    pub fn new(layout: &Layout, servers: Vec<Arc<Server>>) -> Self {
+    pub fn new(layout: &Layout, servers: Vec<Arc<Server>>, strays: &mut Strays) -> Self {
         let find = |address: &str| {
             let is_it = |server: &&Arc<Server>| server.backend.is_named(address);
             servers.iter().find(is_it).cloned()
         };
-        let pools: Vec<Pool> = layout.pools.iter().map(|plan| Pool::new(plan, find)).collect();
+        let mut pool = |plan: &PoolPlan| {
+            Pool::new(plan, find, |other| {
+                let names = (plan.name.clone(), layout.pools[other].name.clone());
+                Arc::clone(strays.entry(names).or_default())
+            })
+        };
+        let pools: Vec<Pool> = layout.pools.iter().map(&mut pool).collect();
         let mut in_use: Vec<usize> =
             pools.iter().flat_map(|pool| &pool.members).map(|member| member.server.slot).collect();
         in_use.sort_unstable();
@@ -216,7 +228,7 @@ mod tests {
 
     use super::super::fleet::Fleet;
     use super::super::health::Wish;
-    use super::super::layout::{Fallback, PoolPlan, Seat};
+    use super::super::layout::{Fallback, Seat};
     use super::super::rules::{Rules, Writes};
     use super::*;
 
