@@ -144,6 +144,15 @@ impl Table {
         }
     }
 
+    /// A request that this pool's taker gets gives what it reads another life: if that is another pool, it may hold it so much
+    /// longer.
+    pub fn prolong(&self, pool: usize, taker: Taker, now: u64) {
+        let other = self.pools[pool].stand_ins.iter().find(|other| other.pool == taker.pool);
+        if let Some(other) = other {
+            other.note(now);
+        }
+    }
+
     /// The pool that stands in for this one now, if one does for this key.
     #[must_use]
     pub fn stand_in(&self, pool: usize, key: &[u8], reads: bool) -> Option<&StandIn> {

@@ -1,5 +1,7 @@
 //! Shorter lives: what is stored where it does not belong must not stay there long.
 
+use std::borrow::Cow;
+
 use posthaste_wire::memcached::request::{Request, Verb};
 
 use crate::cache::pool::LONGEST_EXPIRY_S;
@@ -29,6 +31,11 @@ impl Most {
         };
         capped.to_string().into_bytes()
     }
+}
+
+/// The expiry to send for the one that a client wrote, if there is a `most`.
+pub(super) fn capped(expiry: &[u8], most: Option<Most>) -> Cow<'_, [u8]> {
+    most.map_or(Cow::Borrowed(expiry), |most| most.cap(expiry).into())
 }
 
 /// Writes the beginning of a request's line, up to `end`, with its expiry cut down.

@@ -11,9 +11,9 @@ use posthaste_measure::Ending;
 use posthaste_wire::memcached::request::Verb;
 
 use super::Router;
-use super::exchange::{Plan, Reply, Share, Verdict};
+use super::exchange::{Aim, Plan, Reply, Share, Verdict};
 use super::lane::{ASIDE, Expected};
-use super::reads::owner_share;
+use super::reads::{new_expiry, owner_share};
 use crate::cache::health::Missed;
 use crate::cache::pool::plain_key;
 
@@ -135,8 +135,11 @@ impl Router {
             // A quiet command may have been answered already, all but its end.
             Plan::Relay if self.exchanges[id as usize].ending.is_some() => {}
             Plan::Relay => match self.stand_in(id, server) {
-                Some(other) => {
-                    self.exchange(id).tries += 1;
+                Some((other, aim)) => {
+                    let exchange = self.exchange(id);
+                    exchange.tries += 1;
+                    exchange.falls_through &= exchange.aim.pool == aim.pool;
+                    exchange.aim = aim;
                     self.send_whole(id, other, part);
                 }
                 None if self.exchanges[id as usize].missed_by.is_some() => self.miss_whole(id),
@@ -157,19 +160,27 @@ impl Router {
         }
     }
 
-    /// Another server that can answer this read. Tokens for cas come from whoever decides, and that is the next one
-    /// now.
-    fn stand_in(&self, id: u32, server: usize) -> Option<usize> {
+    /// Another server that can answer this read, and where the read goes by that. Tokens for cas come from whoever decides, and
+    /// that is the next one now.
+    fn stand_in(&self, id: u32, server: usize) -> Option<(usize, Aim)> {
         let exchange = &self.exchanges[id as usize];
         if exchange.tries >= self.lanes.len() || !self.fleet.ejects() || exchange.missed_by.is_some() {
             return None;
         }
         let (request, table) = (exchange.request?, self.table_of(id));
-        let other = plain_key(&request, &exchange.bytes, |key| {
-            let taker = table.taker(usize::from(exchange.aim.pool), key, true, self.now);
-            table.pools[taker.pool].owner_to_read(key)
+        let pool = usize::from(exchange.aim.pool);
+        let (taker, other) = plain_key(&request, &exchange.bytes, |key| {
+            let taker = table.taker(pool, key, true, self.now);
+            (taker, table.pools[taker.pool].owner_to_read(key))
         });
-        (other.slot != server && other.health.is_live()).then_some(other.slot)
+        if other.slot == server || !other.health.is_live() {
+            return None;
+        }
+        if new_expiry(&request, &exchange.bytes).is_some() {
+            table.prolong(pool, taker, self.now);
+        }
+        let expiry_s = taker.expiry_s.or(exchange.aim.expiry_s);
+        Some((other.slot, Aim { pool: taker.pool as u16, expiry_s, ..exchange.aim }))
     }
 
     /// Nobody can say whether the key of a meta get was there: it is missed, as was said before.

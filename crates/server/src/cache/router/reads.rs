@@ -6,6 +6,7 @@ use posthaste_wire::memcached::request::{Request, Verb};
 use posthaste_wire::span::Span;
 
 use super::exchange::{Aim, MissedBy, Plan, Share};
+use super::expiry::capped;
 use super::lane::{ASIDE, Shape};
 use super::taking::{BAD_FORMAT, NO_ROUTE};
 use super::{Asked, Router, writes};
@@ -251,10 +252,7 @@ impl Router {
         });
         if let Some(expiry) = exchange.new_expiry() {
             output.push(b' ');
-            match most {
-                Some(most) => output.extend(most.cap(expiry)),
-                None => output.extend_from_slice(expiry),
-            }
+            output.extend_from_slice(&capped(expiry, most));
         }
         for place in exchange.gather.keys(share) {
             output.push(b' ');
@@ -268,13 +266,12 @@ impl Router {
         let places = self.exchanges[id as usize].gather.keys(share).to_vec();
         for place in &places {
             let exchange = &self.exchanges[id as usize];
-            let Some(request) = exchange.request else { return };
-            let words = &exchange.bytes[..request.key.start as usize];
-            let expiry = words.trim_ascii_end().rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+            let Some(expiry) = exchange.new_expiry() else { return };
             let (table, target) = (self.table_of(id), exchange.shares[usize::from(share)]);
+            let expiry = capped(expiry, self.most(target.expiry_s));
             let strip = table.routes[usize::from(target.route)].strip;
             let key = &exchange.keys[*place as usize].of(&exchange.bytes)[strip..];
-            let touch = [b"touch ", key, b" ", expiry, b"\r\n"].concat();
+            let touch = [b"touch ", key, b" ", &expiry, b"\r\n"].concat();
             let missed = Missed { key: key.to_vec(), base64: false };
             let mut others = Vec::new();
             table.each_copy(usize::from(target.pool), key, &mut |other| others.push(other.slot));
@@ -336,6 +333,9 @@ impl Router {
         let table = self.table();
         let pool = table.routes[route].pool;
         let taker = plain_key(request, input, |key| table.taker(pool, key, !decides, self.now));
+        if new_expiry(request, input).is_some() {
+            table.prolong(pool, taker, self.now);
+        }
         let taking = &table.pools[taker.pool];
         let server = if decides {
             plain_key(request, input, |key| table.decider(taker.pool, key).slot)
@@ -366,9 +366,10 @@ impl Router {
         let exchange = &self.exchanges[id as usize];
         let Some(request) = exchange.request else { return };
         let Some(expiry) = new_expiry(&request, &exchange.bytes) else { return };
+        let expiry = capped(&expiry.of(&exchange.bytes)[1..], self.most(exchange.aim.expiry_s));
         let base64: &[u8] = if request.base64 { b" b" } else { b"" };
         let key = request.key.of(&exchange.bytes);
-        let touch = [b"mg ", key, b" ", expiry.of(&exchange.bytes), base64, b"\r\n"].concat();
+        let touch = [b"mg ", key, b" T", &expiry, base64, b"\r\n"].concat();
         let missed = Missed { key: key.to_vec(), base64: request.base64 };
         let mut others = Vec::new();
         self.each_copy(id, |_, other| others.push(other));
@@ -391,7 +392,7 @@ impl Router {
 }
 
 /// The flag by which an `mg` sets a new time to live.
-fn new_expiry(request: &Request, bytes: &[u8]) -> Option<Span> {
+pub(super) fn new_expiry(request: &Request, bytes: &[u8]) -> Option<Span> {
     request.words_after_key(bytes).find(|word| word.of(bytes).starts_with(b"T"))
 }
 
@@ -411,6 +412,9 @@ pub(super) fn owner_share(
 ) -> Share {
     let decides = needs_decider(verb);
     let taker = table.taker(pool, key, !decides, now);
+    if verb == Verb::Gat {
+        table.prolong(pool, taker, now);
+    }
     let server = match decides {
         true => table.decider(taker.pool, key),
         false => table.pools[taker.pool].owner_to_read(key),
