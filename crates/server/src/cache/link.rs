@@ -34,6 +34,8 @@ pub(super) struct Link {
     can_write: bool,
     /// An event told that the server sends no more; what it sent before may still have to be read.
     hung_up: bool,
+    /// When it was last heard, on the clock of the stamps.
+    pub(super) heard_ns: u64,
     /// The beginning of a reply.
     pub(super) input: Vec<u8>,
 }

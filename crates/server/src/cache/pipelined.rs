@@ -61,6 +61,7 @@ impl Pipelined {
         if n == 0 {
             return Ok(());
         }
+        link.heard_ns = self.router.now;
         if kept == link.input.len() {
             link.used(kept);
             let used = self.router.feed(server, &buffer[..kept + n])?;
@@ -106,9 +107,13 @@ impl Pipelined {
             return Some("it does not connect in time (--server-timeout)");
         }
         let limit = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        let is_late =
-            self.router.waiting_since(server).is_some_and(|since| now.saturating_sub(since) > limit);
+        let is_late = self.silent_since(server).is_some_and(|since| now.saturating_sub(since) > limit);
         is_late.then_some(LATE)
+    }
+
+    /// Since when a server that owes something has said nothing. One that has much to say is not late as long as it says it.
+    fn silent_since(&self, server: usize) -> Option<u64> {
+        self.router.waiting_since(server).map(|since| since.max(self.links[server].heard_ns))
     }
 }
 
@@ -176,12 +181,12 @@ impl Engine for Pipelined {
     fn receive(&mut self, registry: &Registry, buffer: &mut [u8]) {
         let now = self.hall.clock.now();
         for server in 0..self.links.len() {
-            if self.links[server].can_read
-                && let Err(error) = self.receive_from(server, buffer)
-            {
+            // It may be we who were stopped, and what it said may wait to be read.
+            let is_due = self.links[server].can_read || self.late(server, now).is_some();
+            if is_due && let Err(error) = self.receive_from(server, buffer) {
                 self.lose(server, &error, registry);
             }
-            if let Some(late) = self.late(server, now) {
+            if let Some(late) = self.late(server, now).filter(|_| !self.links[server].can_read) {
                 self.lose(server, &late, registry);
             }
         }
@@ -199,7 +204,7 @@ impl Engine for Pipelined {
             return Some(Duration::ZERO);
         }
         let (now, timeout) = (self.hall.clock.now(), self.hall.server_timeout);
-        let answers = (0..self.links.len()).filter_map(|server| self.router.waiting_since(server));
+        let answers = (0..self.links.len()).filter_map(|server| self.silent_since(server));
         let answers =
             answers.map(|since| timeout.saturating_sub(Duration::from_nanos(now.saturating_sub(since))));
         let opening = self.links.iter().filter_map(Link::opening);

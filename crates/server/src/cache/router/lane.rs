@@ -76,7 +76,7 @@ impl Router {
         }
     }
 
-    /// Since when the server has owed its next reply.
+    /// When the command was asked whose reply is to come next from a server.
     #[must_use]
     pub fn waiting_since(&self, server: usize) -> Option<u64> {
         self.lanes[server].expected.front().map(|expected| expected.since)
