@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::client::{Client, router};
 use crate::memcached::Memcached;
-use crate::process::{allow_files, resident};
+use crate::process::{allow_files, resident, resident_at_most};
 
 #[test]
 fn clients_that_ask_for_much_and_read_nothing_stay_small_and_others_are_served() {
@@ -83,6 +83,24 @@ fn the_client_that_holds_most_is_cut_when_all_hold_too_much() {
     // It is told by the end of the connection, in whichever way the system tells it.
     let _ = greedy.read_to_end(&mut rest);
     assert!(rest.len() < 400 * 500_000);
+}
+
+#[test]
+fn with_workers_too_no_request_is_answered_by_more_than_can_be_held() {
+    let memcached = Memcached::start(&["-m", "256"]);
+    let server = router(&[&memcached.name()], &["--threads", "1", "--workers", "2"]);
+    let mut client = Client::to(server.addr());
+    let value = "x".repeat(1_000_000);
+    client.ask(&format!("set a 0 0 1000000\r\n{value}\r\n"));
+    let mut greedy = TcpStream::connect(server.addr()).expect("the router listens");
+    greedy.write_all(format!("get{}\r\n", " a".repeat(1000)).as_bytes()).expect("the router reads");
+    let mut heard = [0; 65536];
+    while greedy.read(&mut heard).is_ok_and(|n| n > 0) {}
+    assert_eq!(client.stat("", "connections_cut"), 1);
+    let most = resident_at_most(server.pid());
+    assert!(most < 400_000_000, "one request took {most} bytes");
+    let answer = client.ask(&format!("get{}\r\n", " a".repeat(20)));
+    assert_eq!(answer.len(), 20 * ("VALUE a 0 1000000\r\n\r\n".len() + 1_000_000) + "END\r\n".len());
 }
 
 #[test]

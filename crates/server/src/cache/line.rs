@@ -26,6 +26,8 @@ pub struct Task {
     pub bytes: Vec<u8>,
     /// Its answer.
     pub answer: Vec<u8>,
+    /// Its answer became more than may be held: it was given up, and its client is to be cut.
+    pub is_cut: bool,
     /// What it counts as.
     pub kind: u8,
     /// How it ended.
@@ -47,6 +49,7 @@ impl Task {
             is_too_large: false,
             bytes: Vec::new(),
             answer: Vec::new(),
+            is_cut: false,
             kind: 0,
             ending: Ending::Ok,
             stamps: Stamps::default(),
@@ -60,7 +63,7 @@ impl Task {
             buffer.clear();
             buffer.shrink_to(limits::BUFFER_BYTES_KEPT);
         }
-        self.server_reads = 0;
+        (self.server_reads, self.is_cut) = (0, false);
     }
 }
 
@@ -70,36 +73,49 @@ pub struct Line {
     arrival: Condvar,
     release: Condvar,
     tasks_max: usize,
+    bytes_max: usize,
 }
 
 #[derive(Default)]
 struct State {
     tasks: VecDeque<Box<Task>>,
+    /// Bytes of those requests.
+    bytes: usize,
     closed: bool,
 }
 
 impl Line {
-    /// A line for at most so many requests.
+    /// A line for at most so many requests of so many bytes altogether.
     #[must_use]
-    pub fn new(tasks_max: usize) -> Self {
-        Self { state: Mutex::default(), arrival: Condvar::new(), release: Condvar::new(), tasks_max }
+    pub fn new(tasks_max: usize, bytes_max: usize) -> Self {
+        let (arrival, release) = (Condvar::new(), Condvar::new());
+        Self { state: Mutex::default(), arrival, release, tasks_max, bytes_max }
     }
 
     /// Lines up the requests of one turn; those that find the line full stay in `tasks`.
     pub fn push_all(&self, tasks: &mut Vec<Box<Task>>) {
         let mut state = self.lock();
-        let room = self.tasks_max.saturating_sub(state.tasks.len()).min(tasks.len());
-        state.tasks.extend(tasks.drain(..room));
+        let mut taken = 0;
+        while let Some(task) = tasks.get(taken)
+            && state.tasks.len() + taken < self.tasks_max
+            && state.bytes + task.bytes.len() <= self.bytes_max
+        {
+            state.bytes += task.bytes.len();
+            taken += 1;
+        }
+        state.tasks.extend(tasks.drain(..taken));
         drop(state);
-        (0..room).for_each(|_| self.arrival.notify_one());
+        (0..taken).for_each(|_| self.arrival.notify_one());
     }
 
-    /// The next request; waits for one. None: the line is closed and empty.
+    /// The next request; waits for one. None: the line is closed.
     #[must_use]
     pub fn take(&self) -> Option<Box<Task>> {
         let waits = |state: &mut State| state.tasks.is_empty() && !state.closed;
         let mut state = self.arrival.wait_while(self.lock(), waits).unwrap_or_else(PoisonError::into_inner);
-        state.tasks.pop_front()
+        let task = state.tasks.pop_front()?;
+        state.bytes -= task.bytes.len();
+        Some(task)
     }
 
     /// For a worker that wants a claim: waits until one is released, but not long, as it may have just been.
@@ -137,5 +153,33 @@ impl Line {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
+
+    use super::*;
+
+    fn tasks(bytes: [usize; 3]) -> Vec<Box<Task>> {
+        let limits = Limits { value_bytes: 100, line_bytes: 100 };
+        let Decoded::Request(request, _) = decode(b"mn\r\n", &limits) else { panic!("it is one") };
+        let task = |bytes| Box::new(Task { bytes: vec![0; bytes], ..Task::new(request) });
+        bytes.map(task).into()
+    }
+
+    #[test]
+    fn a_line_is_full_of_requests_or_of_what_they_say() {
+        for (line, left) in [(Line::new(2, 100), 1), (Line::new(9, 29), 1), (Line::new(9, 20), 1)] {
+            let mut asked = tasks([10, 10, 10]);
+            line.push_all(&mut asked);
+            assert_eq!(asked.len(), left);
+            while !line.is_empty() {
+                assert!(line.take().is_some());
+            }
+            line.push_all(&mut asked);
+            assert!(asked.is_empty(), "there is room for as many again");
+        }
     }
 }

@@ -151,7 +151,7 @@ impl Server {
 fn furnish(options: &Options, fleet: Fleet, prepared: &Prepared<Mail>) -> io::Result<Hall> {
     Ok(Hall {
         fleet: Arc::new(fleet),
-        line: Line::new(options.line_requests_max),
+        line: Line::new(options.line_requests_max, options.memory_limit),
         clock: prepared.meter.clock(),
         meter: Arc::clone(&prepared.meter),
         mailboxes: prepared.mailboxes.clone(),

@@ -69,8 +69,11 @@ impl<E: Engine> Tier for CacheTier<E> {
         match mail {
             Mail::Answered(task) => {
                 let (slot, number) = task.client;
-                let is_there = connections.find(slot, number).is_some();
+                let (is_there, is_cut) = (connections.find(slot, number).is_some(), task.is_cut);
                 self.engine.take_back(task, is_there);
+                if is_there && is_cut {
+                    self.cut_one(slot, connections);
+                }
             }
             // Whoever waits is asked again in every turn.
             Mail::Retry => {}
@@ -255,9 +258,13 @@ impl<E: Engine> CacheTier<E> {
             let held =
                 |(slot, client): &(usize, &Client)| client.peer.input_bytes() + answers.held_for(*slot);
             let Some(slot) = connections.iter().max_by_key(held).map(|(slot, _)| slot) else { return };
-            self.hall.cut.fetch_add(1, Ordering::Relaxed);
-            connections.remove(self, slot);
+            self.cut_one(slot, connections);
         }
+    }
+
+    fn cut_one(&mut self, slot: usize, connections: &mut Connections<Self>) {
+        self.hall.cut.fetch_add(1, Ordering::Relaxed);
+        connections.remove(self, slot);
     }
 
     /// Counts everything whose answer was handed to the network in this turn.

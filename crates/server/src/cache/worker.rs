@@ -80,6 +80,7 @@ impl Worker {
             for server in 0..self.links.len() {
                 while self.router.expected(server) > 0 && self.router.unsent(server).is_empty() {
                     self.receive(server);
+                    self.cut_if_large(task);
                 }
             }
             self.drain_output(task);
@@ -125,6 +126,15 @@ impl Worker {
 
     fn is_under_way(&self) -> bool {
         (0..self.links.len()).any(|server| self.router.expected(server) > 0)
+    }
+
+    /// Nobody is given an answer that is too large to be held. What is still to come of it is read for nobody.
+    fn cut_if_large(&mut self, task: &mut Task) {
+        if task.answer.len() + self.router.answers.held_for(CLIENT) > limits::OUTPUT_BYTES_MAX {
+            (task.answer, task.is_cut) = (Vec::new(), true);
+            self.router.leave(CLIENT);
+            self.router.enter(CLIENT, 0);
+        }
     }
 
     /// Takes over what the router has for the client.

@@ -43,7 +43,7 @@ impl Thread {
         let gate = Arc::new(Gate::new(CLIENTS, false));
         let hall = Arc::new(Hall {
             fleet: Arc::new(Fleet::new(layout, false).expect("addresses")),
-            line: Line::new(0),
+            line: Line::new(0, 0),
             meter: Meter::new(Scheme::tier(kind::NAMES, None), Duration::from_secs(1), clock, None),
             clock,
             mailboxes: mailboxes.clone(),
