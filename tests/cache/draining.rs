@@ -2,10 +2,10 @@
 //! answer ends.
 
 use std::io::{Read as _, Write as _};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 
@@ -31,6 +31,45 @@ fn a_stop_under_load_answers_what_was_asked_and_cuts_no_answer() {
             assert!(server.stop().success(), "{mode:?}");
         });
     }
+}
+
+/// As long as a stop may take here that waits for nobody: far less than for everybody.
+const SOON: Duration = Duration::from_secs(20);
+
+#[test]
+fn a_stop_does_not_wait_for_those_who_wait_in_the_line() {
+    let memcached = Memcached::start(&[]);
+    let server = router(&[&memcached.name()], &["--workers", "1", "--server-timeout", "1s", "--drain", "1s"]);
+    memcached.signal("STOP");
+    let clients: Vec<Client> = (0..60)
+        .map(|_| {
+            let mut client = Client::to(server.addr());
+            client.0.write_all(b"get a\r\n").expect("the router reads");
+            client
+        })
+        .collect();
+    thread::sleep(Duration::from_millis(200));
+    let start = Instant::now();
+    server.stop();
+    assert!(start.elapsed() < SOON, "it took {:?}", start.elapsed());
+    drop(clients);
+}
+
+#[test]
+fn a_stop_does_not_wait_until_every_server_that_is_away_was_asked() {
+    // They take connections, and say nothing.
+    let silent: Vec<TcpListener> =
+        (0..30).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
+    let names: Vec<String> =
+        silent.iter().map(|listener| listener.local_addr().expect("an address").to_string()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let server = router(&names, &["--server-timeout", "200ms", "--drain", "1s"]);
+    let mut client = Client::to(server.addr());
+    client.ask("set a 0 0 1\r\nx\r\n");
+    assert_eq!(client.stat("", "servers_live"), 0);
+    let start = Instant::now();
+    server.stop();
+    assert!(start.elapsed() < SOON, "it took {:?}", start.elapsed());
 }
 
 /// Asks until the connection ends; nothing of what was asked before the stop may be missing then.

@@ -133,9 +133,9 @@ impl Line {
         self.release.notify_all();
     }
 
-    /// No more will come; workers finish what waits and stop.
+    /// Nobody waits for an answer any more: workers finish what they are at and stop.
     pub fn close(&self) {
-        self.lock().closed = true;
+        *self.lock() = State { closed: true, ..State::default() };
         self.arrival.notify_all();
     }
 

@@ -73,6 +73,9 @@ fn run(fleet: &Fleet, stop: &AtomicBool) {
         let table = fleet.table();
         schedules.resize(table.servers.len(), None);
         for (server, schedule) in table.servers.iter().zip(&mut schedules) {
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
             if server.health.is_untried() {
                 introduce(server);
             }

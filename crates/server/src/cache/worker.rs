@@ -52,7 +52,7 @@ impl Worker {
         Self { hall, router, links, inputs, buffer: vec![0; limits::READ_BYTES] }
     }
 
-    /// Works until the line is closed and empty.
+    /// Works until the line is closed.
     pub fn run(mut self) {
         let hall = Arc::clone(&self.hall);
         while let Some(mut task) = hall.line.take() {
