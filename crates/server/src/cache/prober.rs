@@ -136,11 +136,11 @@ fn bring_back(server: &Server, stop: &AtomicBool) -> io::Result<bool> {
         return Ok(true);
     }
     while !stop.load(Ordering::Relaxed) {
-        let before = server.health.before();
-        let done = match &before {
+        let mut before = server.health.before();
+        let done = match &mut before {
             Before::Nothing => return Ok(true),
             Before::Wait => return Ok(false),
-            Before::Drain(sockets) => sockets.iter().try_for_each(read_to_end),
+            Before::Drain(sockets) => drain(sockets),
             Before::Flush => ask(&mut link, b"flush_all\r\n", 1, |said| said.starts_with(b"OK")),
             Before::Delete(keys) => keys.chunks(DELETIONS).try_for_each(|keys| delete(&mut link, keys)),
         };
@@ -182,7 +182,28 @@ fn ask(
     Ok(())
 }
 
+/// Reads connections to their ends, and leaves those that have none yet.
+fn drain(sockets: &mut Vec<OwnedFd>) -> io::Result<()> {
+    let mut done = Ok(());
+    while let Some(socket) = sockets.pop() {
+        match read_to_end(&socket) {
+            Ok(()) => {}
+            // Nothing more of it reaches the server. What has may still be read there, but hardly so long as until it is asked
+            // again.
+            Err(error) if error.kind() == ErrorKind::TimedOut => done = Err(error),
+            Err(error) => {
+                sockets.push(socket);
+                return Err(error);
+            }
+        }
+    }
+    done
+}
+
 /// Reads until the server has closed a connection that was given up: then it has done all it was sent.
+///
+/// # Errors
+/// `TimedOut`: it was away for so long that the system gave the connection up. Others: it is not at its end.
 fn read_to_end(socket: &OwnedFd) -> io::Result<()> {
     let mut socket = Socket::from(socket.try_clone()?);
     socket.set_nonblocking(false)?;
@@ -193,7 +214,7 @@ fn read_to_end(socket: &OwnedFd) -> io::Result<()> {
         match socket.read(&mut buffer) {
             Ok(0) => return Ok(()),
             Ok(_) if Instant::now() < until => {}
-            Ok(_) => return Err(ErrorKind::TimedOut.into()),
+            Ok(_) => return Err(ErrorKind::WouldBlock.into()),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 return Err(error);
@@ -201,5 +222,41 @@ fn read_to_end(socket: &OwnedFd) -> io::Result<()> {
             // Reset: nothing that was sent can reach it any more.
             Err(_) => return Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use socket2::SockRef;
+
+    use super::*;
+
+    /// Both ends of a connection.
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (ours, listener.accept().unwrap().0)
+    }
+
+    /// Both ends of a connection that the system gives up: the peer has no room for what it was sent.
+    fn hopeless() -> (TcpStream, TcpStream) {
+        let (mut ours, theirs) = pair();
+        SockRef::from(&ours).set_tcp_user_timeout(Some(Duration::from_millis(50))).unwrap();
+        ours.set_nonblocking(true).unwrap();
+        while ours.write(&[0; 65536]).is_ok() {}
+        (ours, theirs)
+    }
+
+    #[test]
+    fn connections_that_the_system_gave_up_cost_one_round_however_many_they_are() {
+        let (talks, others_end) = pair();
+        let (ours, theirs): (Vec<_>, Vec<_>) = (0..3).map(|_| hopeless()).unzip();
+        let mut sockets: Vec<OwnedFd> = [talks].into_iter().chain(ours).map(OwnedFd::from).collect();
+        assert_eq!(drain(&mut sockets).unwrap_err().kind(), ErrorKind::WouldBlock);
+        assert_eq!(sockets.len(), 1, "only who may still be heard is left");
+        drop((others_end, theirs));
+        assert!(drain(&mut sockets).is_ok() && sockets.is_empty());
     }
 }
