@@ -20,6 +20,7 @@ use super::gate::Gate;
 use super::limits::{ACCEPT_AGAIN, EVENTS_PER_TURN};
 use super::mailbox::{Letter, Mailbox};
 use super::readiness::Readiness;
+use super::slots::Slots;
 use super::tier::Tier;
 
 const WAKER: Token = Token(usize::MAX);
@@ -52,8 +53,8 @@ pub struct Network<T: Tier> {
     mail: Vec<Letter<T::Mail>>,
     gate: Arc<Gate>,
     listeners: Vec<Listener>,
-    /// Listeners that could not accept for want of descriptors or memory.
-    stalled: Vec<usize>,
+    /// Listeners that could not accept for want of descriptors or memory. Each is told of again with every client that comes.
+    stalled: Slots,
     next_thread: usize,
 }
 
@@ -83,7 +84,7 @@ impl<T: Tier> Network<T> {
             mail: Vec::new(),
             gate,
             listeners,
-            stalled: Vec::new(),
+            stalled: Slots::default(),
             next_thread: 0,
         })
     }
@@ -159,7 +160,7 @@ impl<T: Tier> Network<T> {
     fn begin(&mut self) -> u64 {
         self.mailboxes[self.thread].collect(&mut self.mail);
         let now_ns = self.connections.begin();
-        for listener in std::mem::take(&mut self.stalled) {
+        for listener in self.stalled.take() {
             self.accept(listener);
         }
         now_ns
@@ -207,7 +208,7 @@ impl<T: Tier> Network<T> {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 // Out of descriptors or memory: edges are told once, so it is on us to look again.
-                Err(_) => return self.stalled.push(listener),
+                Err(_) => return self.stalled.add(listener),
             }
         }
     }
