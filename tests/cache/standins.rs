@@ -148,6 +148,19 @@ fn what_the_first_pool_misses_comes_from_the_pool_below_and_stays_with_its_expir
 }
 
 #[test]
+fn what_is_stale_below_stays_where_it_is_and_the_next_who_asks_for_it_there_is_told_to_replace_it() {
+    let servers = Memcached::several::<3>();
+    let routed = Routed::start(BELOW, &servers, &[]);
+    let (mut client, mut below) = (routed.client(), Client::to(servers[2].addr));
+    below.ask("set k 0 0 1\r\nx\r\nmd k I\r\n");
+    assert_eq!(client.ask("get k\r\n"), "VALUE k 0 1\r\nx\r\nEND\r\n");
+    // What is under way for nobody ends before this is answered.
+    client.ask("touch k 0\r\n");
+    assert_eq!(servers[..2].iter().find_map(|server| held(server, "k")), None);
+    assert!(below.ask("mg k\r\n").contains('W'));
+}
+
+#[test]
 fn writers_and_fills_of_one_key_leave_both_pools_of_one_mind() {
     let servers = Memcached::several::<3>();
     let routed = Routed::start(BELOW, &servers, &[]);

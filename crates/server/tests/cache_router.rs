@@ -126,7 +126,7 @@ fn a_value_that_is_too_large_waits_until_its_key_is_filled() {
     assert_eq!(router.feed(0, b"EN\r\n"), Ok(4));
     assert_eq!(sent(&mut router, 1), "mg k v\r\n");
     assert_eq!(router.feed(1, b"VA 1\r\nx\r\n"), Ok(9));
-    assert_eq!(sent(&mut router, 1), "mg k v f t\r\n");
+    assert_eq!(sent(&mut router, 1), "mg k v f t c\r\n");
     assert_eq!(ask(&mut router, "set k 0 0 999\r\n"), Asked::Later);
     assert_eq!(router.feed(1, b"VA 1 f0 t-1\r\nx\r\n"), Ok(16));
     assert_eq!(sent(&mut router, 0), "ms k 1 F0 ME\r\nx\r\n");

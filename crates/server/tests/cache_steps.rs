@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::health::{Before, Wish};
-use posthaste_server::cache::layout::{Fallback, Layout, PoolPlan, Seat};
+use posthaste_server::cache::layout::{Fallback, Layout, PoolPlan, Seat, Source};
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::Rules;
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
@@ -126,4 +126,18 @@ fn a_read_that_goes_on_where_another_pool_stands_in_gives_no_longer_life_there_t
     scene.router.now = 5 * SECOND;
     scene.ask("set k 0 0 1\r\ny\r\n");
     assert_eq!(scene.sent(1), "delete k\r\n");
+}
+
+#[test]
+fn what_is_stale_in_the_pool_below_is_brought_to_nobody_and_whoever_asks_next_is_told_to_replace_it() {
+    for (flags, given_back) in [("c7 X W", "md k I C7\r\n"), ("c7 Z X", "")] {
+        let mut layout = two_pools(1);
+        layout.pools[0].source = Some(Source::Below(1));
+        let mut scene = Scene::new(&layout);
+        scene.ask("get k\r\n");
+        scene.exchange(0, "get k\r\n", "END\r\n");
+        scene.exchange(1, "get k\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n");
+        scene.exchange(1, "mg k v f t c\r\n", &format!("VA 1 f0 t-1 {flags}\r\nx\r\n"));
+        assert_eq!([scene.sent(0), scene.sent(1)], [String::new(), given_back.to_owned()]);
+    }
 }

@@ -176,13 +176,16 @@ impl Router {
         exchange.bytes.extend_from_slice(key);
         self.fills += 1;
         let output = &mut self.lanes[server].output;
-        let flags: &[u8] = if base64 { b" b v f t\r\n" } else { b" v f t\r\n" };
+        let flags: &[u8] = if base64 { b" b v f t c\r\n" } else { b" v f t c\r\n" };
         [&b"mg "[..], key, flags].iter().for_each(|part| output.extend_from_slice(part));
         self.expect(fill, server, 0, Shape::Meta);
     }
 
-    /// A value that was fetched is stored where it was missed, if it lives on.
-    pub(super) fn store_fetched(&mut self, id: u32, reply: &[u8]) {
+    /// A value that was fetched from `server` is stored where it was missed, if it lives on and is not to be replaced.
+    pub(super) fn store_fetched(&mut self, id: u32, server: usize, reply: &[u8]) {
+        if let Some(token) = won(reply) {
+            return self.give_back(id, server, token);
+        }
         let Some((head, data)) = stored(reply) else { return };
         let exchange = &self.exchanges[id as usize];
         let Some(request) = exchange.request else { return };
@@ -211,6 +214,18 @@ impl Router {
         }
         self.exchange(id).plan = Plan::Clean;
     }
+
+    /// The first who reads what is to be replaced is told to replace it. That was we, who cannot: the next one is told again.
+    fn give_back(&mut self, id: u32, server: usize, token: &[u8]) {
+        let exchange = &self.exchanges[id as usize];
+        let Some(request) = exchange.request else { return };
+        let base64: &[u8] = if request.base64 { b" b" } else { b"" };
+        [b"md ", &exchange.bytes[..], b" I C", token, base64, b"\r\n"]
+            .iter()
+            .for_each(|part| self.lanes[server].output.extend_from_slice(part));
+        self.expect(id, server, ASIDE, Shape::Meta);
+        self.exchange(id).plan = Plan::Clean;
+    }
 }
 
 /// Whether any copy can answer this.
@@ -233,8 +248,16 @@ fn fetched(key: &[u8], base64: bool) -> Request {
     }
 }
 
+/// The token of `VA bytes fFLAGS tSECONDS cTOKEN … W`: whoever fetched this is to replace it, and nobody else will be told to.
+fn won(reply: &[u8]) -> Option<&[u8]> {
+    let line = &reply[..memchr::memmem::find(reply, b"\r\n")?];
+    let words = || line.split(|byte| *byte == b' ').skip(2);
+    words().find(|word| *word == b"W")?;
+    words().find_map(|word| word.strip_prefix(b"c"))
+}
+
 /// What to store of `VA bytes fFLAGS tSECONDS …`: the words of an `ms` behind the key, and the data with its line end. None: there
-/// is nothing, or it is about to expire.
+/// is nothing, or it is about to expire, or it is stale (`X`), which it would not be where it is stored.
 fn stored(reply: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let end = memchr::memmem::find(reply, b"\r\n")?;
     let mut words = reply[..end].split(|byte| *byte == b' ');
@@ -245,7 +268,7 @@ fn stored(reply: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     for word in words {
         match word {
             [b'f', flags @ ..] => head.extend([b" F", flags].concat()),
-            [b't', b'0'] => return None,
+            [b't', b'0'] | b"X" => return None,
             // It never expires.
             [b't', b'-', ..] => {}
             [b't', seconds @ ..] => head.extend([b" T", seconds].concat()),
@@ -268,6 +291,14 @@ mod tests {
         assert_eq!(text("VA 2 f7 t30\r\nhi\r\n").as_deref(), Some(" 2 F7 T30hi\r\n"));
         assert_eq!(text("VA 2 f0 t-1\r\nhi\r\n").as_deref(), Some(" 2 F0hi\r\n"));
         assert_eq!(text("VA 2 f0 t0\r\nhi\r\n"), None);
+        assert_eq!(text("VA 2 f0 t30 c7 Z X\r\nhi\r\n"), None);
         assert_eq!(text("EN\r\n"), None);
+    }
+
+    #[test]
+    fn what_was_won_is_told_by_its_token() {
+        assert_eq!(won(b"VA 1 f0 t-1 c12 X W\r\nW\r\n"), Some(&b"12"[..]));
+        assert_eq!(won(b"VA 3 f0 t-1 c12 Z X\r\n W \r\n"), None);
+        assert_eq!(won(b"EN\r\n"), None);
     }
 }

@@ -207,7 +207,7 @@ impl Router {
                     self.fill_whole(id, server);
                 }
             }
-            Plan::Fetch => self.store_fetched(id, bytes),
+            Plan::Fetch => self.store_fetched(id, server, bytes),
             Plan::Follow => {
                 let is_number = bytes.first().is_some_and(u8::is_ascii_digit);
                 let decided = exchange.replies.first().map(|reply| exchange.reply(reply));
