@@ -22,7 +22,7 @@ from posthaste_lab.report.page import warnings
 from posthaste_lab.report.quantities import digits
 from posthaste_lab.report.records import Spread, events, response_times, trace
 from posthaste_lab.report.sections.design import design_section
-from posthaste_lab.report.sections.over_time import warm_up_s
+from posthaste_lab.report.sections.over_time import warm_up_s, warm_up_verdict
 from posthaste_lab.report.sections.parts import TableItem
 from posthaste_lab.report.sections.trust import verdicts
 from posthaste_lab.report.verdict import decide, overall
@@ -244,6 +244,17 @@ def test_a_warm_up_that_was_not_trimmed_is_noticed(run: Run) -> None:
     slow = replace(found, middle_s=middle, throughput_per_s=rising, measured_s=90.0)
     late = warm_up_s(slow, 10.0)
     assert late == pytest.approx(20, abs=5.5)
+    assert "trial with windows enough to tell took longer" in warm_up_verdict([(run.finished[0], slow)], 10.0)
+
+
+def test_a_warm_up_that_was_trimmed_exactly_is_no_finding(run: Run) -> None:
+    """What MSER-5 keeps begins where its first window begins, not in the middle of it."""
+    found = trace(run.finished[0], 0.1, 0.05)
+    assert found is not None
+    middle = np.linspace(-9.5, 89.5, 100, dtype=np.float64)
+    trimmed = replace(found, middle_s=middle, throughput_per_s=np.where(middle < 0, 10.0, 100.0), measured_s=90.0)
+    assert warm_up_s(trimmed, 10.0) == pytest.approx(10.0)
+    assert "each of 1 trial was steady" in warm_up_verdict([(run.finished[0], trimmed)], 10.0)
 
 
 def test_a_run_that_is_none_is_refused(tmp_path: Path, run: Run) -> None:

@@ -27,7 +27,7 @@ def time_section(run: Run, cells: list[Cell]) -> Section | None:
     section.paragraphs.append(
         f"Of each trial's {spoken(run.experiment.run.duration)} of load, the first {spoken(head)} and the last "
         f"{spoken(tail)} are trimmed, as the experiment file says; every figure of this report is of the "
-        f"{spoken(measured)} between. {_warm_up_verdict(traced, head)}"
+        f"{spoken(measured)} between. {warm_up_verdict(traced, head)}"
     )
     shown = [pair for pair in traced if pair[0].repetition == 1] or traced
     shown = few(shown, TRACES_MAX)
@@ -60,19 +60,25 @@ def _scales(shared: list[bool]) -> str:
 
 def warm_up_s(found: Trace, head_s: float) -> float | None:
     """Seconds of load until it was steady, by MSER-5 on throughput; None when there are too few windows."""
-    loaded = found.throughput_per_s[(found.middle_s >= -head_s) & (found.middle_s <= found.measured_s)]
-    if len(loaded) < WINDOWS_LEAST:
+    loaded = (found.middle_s >= -head_s) & (found.middle_s <= found.measured_s)
+    if loaded.sum() < WINDOWS_LEAST:
         return None
-    cut = mser5(loaded)
-    times = found.middle_s[(found.middle_s >= -head_s) & (found.middle_s <= found.measured_s)]
-    return float(times[min(int(cut), len(times) - 1)]) + head_s if cut else 0.0
+    cut = int(mser5(found.throughput_per_s[loaded]))
+    # The first window that is kept was steady from its beginning on.
+    return float(found.middle_s[loaded][cut]) - _half_a_window_s(found) + head_s if cut else 0.0
 
 
-def _warm_up_verdict(traced: list[tuple[Result, Trace]], head_s: float) -> str:
-    known = [(result.name, found) for result, trial in traced if (found := warm_up_s(trial, head_s)) is not None]
+def _half_a_window_s(found: Trace) -> float:
+    return float(np.median(np.diff(found.middle_s))) / 2
+
+
+def warm_up_verdict(traced: list[tuple[Result, Trace]], head_s: float) -> str:
+    """Whether the head that was trimmed was enough, in a sentence."""
+    known = [(result.name, found, trial) for result, trial in traced if (found := warm_up_s(trial, head_s)) is not None]
     if not known:
         return "Too few windows were recorded to check by MSER-5 whether that was enough."
-    late = [(name, found) for name, found in known if found > head_s + 1e-9]
+    # Windows need not begin where the head ends.
+    late = [(name, found) for name, found, trial in known if found > head_s + _half_a_window_s(trial)]
     if not late:
         return f"By MSER-5 on throughput, each of {counted(len(known), 'trial')} was steady by then."
     worst, longest = max(late, key=lambda pair: pair[1])
