@@ -3,23 +3,23 @@
 //! A hash takes milliseconds by design, so secrets are checked on a thread of their own, never on a network thread.
 //! After a wrong secret the next check for the same account from the same address waits: 100 ms, then twice as long
 //! each time, up to 5 s, until nothing was wrong there for a minute. Nobody else waits, so a program with a stale secret
-//! harms itself only, and an account cannot be locked from elsewhere. What waits is bounded, in all and by address.
+//! harms itself only, and an account cannot be locked from elsewhere. Addresses take turns, and what waits is bounded (see
+//! `waiting`).
 
-use std::collections::{HashMap, VecDeque};
+mod waiting;
+
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
+use self::waiting::{Check, Suspect, Waiting};
 use crate::accounts::AccountsFile;
 use crate::grants::Grants;
 use crate::path::bundle::Address;
 use crate::path::mail::{Mail, Mailbox};
-
-/// Checks that may wait, in all and of one address; beyond it a login is told to try again.
-const CHECKS_MAX: usize = 1024;
-const CHECKS_OF_ONE: usize = CHECKS_MAX / 2;
 
 /// The first pause after a wrong secret, and the longest.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -42,18 +42,12 @@ pub enum Verdict {
     Busy,
 }
 
-/// A secret to be checked.
-struct Check {
-    address: Address,
-    suspect: Suspect,
-    secret: Vec<u8>,
-}
-
-/// Who may be guessing: an account, from an address (None: from this machine).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Suspect {
-    origin: Option<IpAddr>,
-    account: Vec<u8>,
+/// What the thread is told.
+enum Told {
+    /// Somebody logs in.
+    Check(Check),
+    /// A connection has left, and waits for no verdict.
+    Left(Address),
 }
 
 /// How a login ended.
@@ -100,7 +94,8 @@ impl Logins {
 
 /// The way to the thread; it ends when this is dropped.
 pub struct Authenticator {
-    checks: SyncSender<Check>,
+    /// Each connection has one check under way at most, so what is on the way is bounded by these.
+    desk: Sender<Told>,
     logins: Arc<Logins>,
 }
 
@@ -108,28 +103,33 @@ impl Authenticator {
     /// Starts it.
     #[must_use]
     pub fn start(accounts: AccountsFile, mailboxes: Vec<Arc<Mailbox>>) -> Self {
-        let (checks, waiting) = sync_channel(CHECKS_MAX);
+        let (desk, told) = channel();
         let logins = Arc::new(Logins::default());
-        let desk = Desk {
+        let there = Desk {
             accounts,
             mailboxes,
             logins: Arc::clone(&logins),
             memory: Memory::default(),
-            held: VecDeque::new(),
+            waiting: Waiting::default(),
         };
-        std::thread::spawn(move || desk.work(&waiting));
-        Self { checks, logins }
+        std::thread::spawn(move || there.work(&told));
+        Self { desk, logins }
     }
 
-    /// Asks for a verdict, which comes by mail. False: too many wait.
-    #[must_use]
-    pub fn ask(&self, address: Address, origin: Option<IpAddr>, account: &[u8], secret: &[u8]) -> bool {
-        let suspect = Suspect { origin, account: account.to_vec() };
-        let asked = self.checks.try_send(Check { address, suspect, secret: secret.to_vec() });
-        if asked.is_err() {
-            self.logins.add(LoginEnding::Busy);
-        }
-        asked.is_ok()
+    /// Asks for a verdict, which comes by mail.
+    pub fn ask(&self, address: Address, origin: Option<IpAddr>, account: &[u8], secret: &[u8]) {
+        let suspect = Suspect::new(origin, account);
+        self.tell(Told::Check(Check { address, suspect, secret: secret.to_vec() }));
+    }
+
+    /// The connection that asked has left.
+    pub fn forget(&self, address: Address) {
+        self.tell(Told::Left(address));
+    }
+
+    fn tell(&self, told: Told) {
+        // The thread listens for as long as this is there.
+        let _ = self.desk.send(told);
     }
 
     /// How logins ended.
@@ -145,47 +145,49 @@ struct Desk {
     mailboxes: Vec<Arc<Mailbox>>,
     logins: Arc<Logins>,
     memory: Memory,
-    /// In the order they came.
-    held: VecDeque<Check>,
+    waiting: Waiting,
 }
 
 impl Desk {
-    fn work(mut self, waiting: &Receiver<Check>) {
+    fn work(mut self, told: &Receiver<Told>) {
         loop {
             let patience = self.patience(Instant::now());
-            match waiting.recv_timeout(patience) {
-                Ok(check) => self.take(check),
+            match told.recv_timeout(patience) {
+                Ok(told) => self.hear(told),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             // Whatever came meanwhile has a right to be seen before the next slow check.
-            while let Ok(check) = waiting.try_recv() {
-                self.take(check);
+            while let Ok(told) = told.try_recv() {
+                self.hear(told);
             }
             self.check_next();
         }
     }
 
-    fn take(&mut self, check: Check) {
-        let of_one = self.held.iter().filter(|held| held.suspect.origin == check.suspect.origin).count();
-        if self.held.len() < CHECKS_MAX && of_one < CHECKS_OF_ONE {
-            self.held.push_back(check);
-        } else {
-            self.tell(check.address, Verdict::Busy);
+    fn hear(&mut self, told: Told) {
+        match told {
+            Told::Check(check) => {
+                if let Some(displaced) = self.waiting.push(check) {
+                    self.tell(displaced.address, Verdict::Busy);
+                }
+            }
+            Told::Left(address) => self.waiting.forget(address),
         }
     }
 
-    /// How long until one of those held may be checked.
+    /// How long until one of those who wait may be checked.
     fn patience(&self, now: Instant) -> Duration {
-        let waits = self.held.iter().map(|check| self.memory.wait(&check.suspect, now));
+        let waits = self.waiting.suspects().map(|suspect| self.memory.wait(suspect, now));
         waits.min().unwrap_or(FORGOTTEN_AFTER)
     }
 
-    /// Checks the first that need not wait.
+    /// Checks the next that need not wait.
     fn check_next(&mut self) {
         let now = Instant::now();
-        let free = self.held.iter().position(|check| self.memory.wait(&check.suspect, now).is_zero());
-        let Some(check) = free.and_then(|at| self.held.remove(at)) else { return };
+        let Some(check) = self.waiting.next(|suspect| self.memory.wait(suspect, now).is_zero()) else {
+            return;
+        };
         let verdict = match self.accounts.verify(&check.suspect.account, &check.secret) {
             Some(grants) => Verdict::Welcome(grants),
             None => {
@@ -248,7 +250,7 @@ mod tests {
     use super::*;
 
     fn suspect(account: &str, from: u8) -> Suspect {
-        Suspect { origin: Some(IpAddr::from([10, 0, 0, from])), account: account.into() }
+        Suspect::new(Some([10, 0, 0, from].into()), account.as_bytes())
     }
 
     #[test]

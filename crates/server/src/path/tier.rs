@@ -27,7 +27,7 @@ use crate::front::gate::Refused;
 use crate::front::peer::Peer;
 use crate::front::slots::Slots;
 use crate::front::tier::Tier;
-use crate::house::House;
+use crate::house::{Entrance, House};
 use crate::queue::answer::Answer;
 use crate::queue::rules::Ask;
 use crate::trace;
@@ -80,6 +80,11 @@ impl Tier for QueueTier {
         if connection.blocked {
             // Nobody reads the answer: the waiting pop must not take a message any more.
             self.answered.extend(self.house.store.leave(address));
+        }
+        if let Entrance::Closed(authenticator) = &self.house.entrance
+            && connection.session.arriving().is_some()
+        {
+            authenticator.forget(address);
         }
         self.house.clients.leave(address.client);
     }
@@ -217,9 +222,6 @@ impl QueueTier {
     fn log_in(&mut self, address: Address, account: &[u8], connections: &mut Connections<Self>) {
         let Some(connection) = connections.find(address.slot, address.client) else { return };
         let mut turn = self.bench.turn(&self.house);
-        if account.is_empty() {
-            return refuse_login(connection, &TOO_MANY_LOGINS, &mut turn);
-        }
         let len = u32::try_from(account.len()).unwrap_or(u32::MAX);
         let operation = Operation::Login { account: Span { start: 0, len } };
         let mut answers = turn.buffers.take();

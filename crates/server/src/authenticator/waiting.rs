@@ -1,0 +1,152 @@
+//! The secrets that wait to be checked: each address has a line of its own, and the lines take turns.
+//!
+//! A check takes tens of milliseconds, so in a single line whoever asks for hundreds would keep everybody else out for as
+//! long as his own take. When there is no room the last of the longest line gives way: it is never those who ask for little.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use crate::path::bundle::Address;
+
+/// Checks that may wait; beyond it a login is told to try again.
+const CHECKS_MAX: usize = 1024;
+
+/// A secret to be checked.
+pub(super) struct Check {
+    /// Who waits for the verdict.
+    pub(super) address: Address,
+    /// Who may be guessing.
+    pub(super) suspect: Suspect,
+    /// What was given as the secret.
+    pub(super) secret: Vec<u8>,
+}
+
+/// Who may be guessing: an account, from an address (None: from this machine).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Suspect {
+    origin: Option<IpAddr>,
+    /// The account's name.
+    pub(super) account: Vec<u8>,
+}
+
+impl Suspect {
+    /// The account, from there.
+    pub(super) fn new(origin: Option<IpAddr>, account: &[u8]) -> Self {
+        Self { origin, account: account.to_vec() }
+    }
+}
+
+/// All checks that wait.
+#[derive(Default)]
+pub(super) struct Waiting {
+    /// Each of one origin, in the order they came, and none of them empty; whose turn is next stands first.
+    lines: VecDeque<VecDeque<Check>>,
+}
+
+impl Waiting {
+    /// Lines up a check. The answer is the one there is no room for.
+    pub(super) fn push(&mut self, check: Check) -> Option<Check> {
+        match self.lines.iter_mut().find(|line| line[0].suspect.origin == check.suspect.origin) {
+            Some(line) => line.push_back(check),
+            None => self.lines.push_back(VecDeque::from([check])),
+        }
+        if self.lines.iter().map(VecDeque::len).sum::<usize>() <= CHECKS_MAX {
+            return None;
+        }
+        let displaced = self.lines.iter_mut().max_by_key(|line| line.len())?.pop_back();
+        self.lines.retain(|line| !line.is_empty());
+        displaced
+    }
+
+    /// The next whose suspect is free to try; its line is the last to have another turn.
+    pub(super) fn next(&mut self, is_free: impl Fn(&Suspect) -> bool) -> Option<Check> {
+        let first_free = |line: &VecDeque<Check>| line.iter().position(|check| is_free(&check.suspect));
+        let (turn, at) =
+            self.lines.iter().enumerate().find_map(|(turn, line)| Some((turn, first_free(line)?)))?;
+        let mut line = self.lines.remove(turn)?;
+        let check = line.remove(at);
+        if !line.is_empty() {
+            self.lines.push_back(line);
+        }
+        check
+    }
+
+    /// Nobody waits for the verdict any more.
+    pub(super) fn forget(&mut self, address: Address) {
+        self.lines.iter_mut().for_each(|line| line.retain(|check| check.address != address));
+        self.lines.retain(|line| !line.is_empty());
+    }
+
+    /// Those who wait to be checked.
+    pub(super) fn suspects(&self) -> impl Iterator<Item = &Suspect> {
+        self.lines.iter().flatten().map(|check| &check.suspect)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The check of a client, from an address, of an account of its own.
+    fn check(client: u64, from: u8) -> Check {
+        let suspect = Suspect::new(Some([10, 0, 0, from].into()), client.to_string().as_bytes());
+        Check { address: Address { thread: 0, slot: 0, client }, suspect, secret: Vec::new() }
+    }
+
+    fn next(waiting: &mut Waiting) -> Option<u64> {
+        waiting.next(|_| true).map(|check| check.address.client)
+    }
+
+    #[test]
+    fn addresses_take_turns_however_much_one_of_them_asks() {
+        let mut waiting = Waiting::default();
+        for client in 0..400 {
+            assert!(waiting.push(check(client, 1)).is_none());
+        }
+        waiting.push(check(1000, 2));
+        waiting.push(check(1001, 2));
+        waiting.push(check(2000, 3));
+        let order: Vec<u64> = (0..7).filter_map(|_| next(&mut waiting)).collect();
+        assert_eq!(order, [0, 1000, 2000, 1, 1001, 2, 3]);
+    }
+
+    #[test]
+    fn who_is_not_free_is_passed_over_and_keeps_his_turn() {
+        let mut waiting = Waiting::default();
+        for check in [check(10, 1), check(11, 1), check(20, 2), check(21, 2)] {
+            assert!(waiting.push(check).is_none());
+        }
+        let of_two = |suspect: &Suspect| suspect.account.starts_with(b"2");
+        assert_eq!(waiting.next(of_two).map(|check| check.address.client), Some(20));
+        assert_eq!(
+            waiting.next(|suspect| suspect.account == b"11").map(|check| check.address.client),
+            Some(11)
+        );
+        assert_eq!([(); 3].map(|()| next(&mut waiting)), [Some(21), Some(10), None]);
+    }
+
+    #[test]
+    fn without_room_the_last_of_the_longest_line_gives_way() {
+        let mut waiting = Waiting::default();
+        let most = CHECKS_MAX as u64;
+        for client in 0..most {
+            assert!(waiting.push(check(client, if client % 4 == 0 { 1 } else { 2 })).is_none());
+        }
+        let displaced = waiting.push(check(most, 3)).map(|check| check.address.client);
+        assert_eq!(displaced, Some(most - 1), "for a newcomer");
+        let displaced = waiting.push(check(most + 2, 2)).map(|check| check.address.client);
+        assert_eq!(displaced, Some(most + 2), "not for himself");
+        assert_eq!(waiting.suspects().count(), CHECKS_MAX);
+    }
+
+    #[test]
+    fn who_has_left_is_not_checked() {
+        let mut waiting = Waiting::default();
+        for check in [check(10, 1), check(11, 1), check(20, 2)] {
+            assert!(waiting.push(check).is_none());
+        }
+        waiting.forget(check(10, 1).address);
+        waiting.forget(check(20, 2).address);
+        assert_eq!([next(&mut waiting), next(&mut waiting)], [Some(11), None]);
+    }
+}
