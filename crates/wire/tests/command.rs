@@ -382,6 +382,10 @@ fn the_small_commands_of_the_session_are_understood() {
     }
     assert!(parse_bytes(&[b"CLIENT", b"SETNAME", b"a b"]).is_err());
     assert!(parse_bytes(&[b"CLIENT", b"SETNAME", b"a\nb"]).is_err());
+    assert!(parse_bytes(&[b"CLIENT", b"SETNAME", &[b'a'; 255]]).is_ok());
+    assert!(parse_bytes(&[b"CLIENT", b"SETNAME", &[b'a'; 256]]).is_err());
+    assert!(parse_bytes(&[b"CLIENT", b"SETINFO", b"LIB-VER", &[b'1'; 256]]).is_err());
+    assert!(parse_bytes(&[b"HELLO", b"3", b"SETNAME", &[b'a'; 256]]).is_err());
 }
 
 #[test]

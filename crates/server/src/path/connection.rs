@@ -13,7 +13,7 @@ use posthaste_wire::operation::Operation;
 use posthaste_wire::span::Span;
 
 use super::bundle::{Bundle, Request, RequestName, length};
-use super::limits::{OUTPUT_BYTES_PAUSE, UNAUTHENTICATED_BYTES_MAX};
+use super::limits::{OUTPUT_BYTES_PAUSE, UNAUTHENTICATED_BYTES_MAX, UNAUTHENTICATED_OUTPUT_BYTES_PAUSE};
 use super::session::{Session, Step};
 use super::turn::Turn;
 use crate::clients::Client;
@@ -74,7 +74,9 @@ impl Connection {
     /// Whether it may ask more: nothing is under way, and what it got was read.
     #[must_use]
     pub fn may_ask(&self) -> bool {
-        !self.under_way && self.output.len() - self.written < OUTPUT_BYTES_PAUSE
+        let is_admitted = self.session.is_admitted();
+        let most = if is_admitted { OUTPUT_BYTES_PAUSE } else { UNAUTHENTICATED_OUTPUT_BYTES_PAUSE };
+        !self.under_way && self.output.len() - self.written < most
     }
 
     /// Whether everything is answered and written.

@@ -31,6 +31,9 @@ pub const RESERVE_AFTER: Duration = Duration::from_millis(5);
 /// Before authentication nobody may make us hold more than this.
 pub const UNAUTHENTICATED_BYTES_MAX: usize = 16 * 1024;
 
+/// Unsent answers of a connection that has not logged in, above which it is not read: room for the longest there is.
+pub const UNAUTHENTICATED_OUTPUT_BYTES_PAUSE: usize = 64 * 1024;
+
 // A paused connection must be able to hold the answers of one whole bundle of small requests.
 const _: () = assert!(OUTPUT_BYTES_PAUSE / BUNDLE_REQUESTS_MAX >= 512);
 // Whatever one POP can lease, one ACK can name.

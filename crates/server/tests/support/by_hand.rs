@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
 use posthaste_measure::{Clock, Meter, Scheme};
+use posthaste_server::accounts::AccountsFile;
+use posthaste_server::authenticator::Authenticator;
 use posthaste_server::clients::Clients;
 use posthaste_server::front::accept::Socket;
 use posthaste_server::front::gate::Gate;
@@ -20,10 +22,10 @@ use posthaste_server::front::network::{Network, Seat, mailbox};
 use posthaste_server::house::{Entrance, House};
 use posthaste_server::path::bundle::Bundle;
 use posthaste_server::path::local::Local;
-use posthaste_server::path::mail::Mail;
+use posthaste_server::path::mail::{Mail, Mailbox};
 use posthaste_server::path::tier::QueueTier;
 use posthaste_server::path::waiting_line::{Taken, Turn, WaitingLine};
-use posthaste_server::path::worker::{Store as _, Worker};
+use posthaste_server::path::worker::{Store, Worker};
 use posthaste_server::queue::answer::Answer;
 use posthaste_server::queue::memory::Memory;
 use posthaste_server::queue::rules::{AccountId, Ask, Flow, Millis, News, Outcome, Rules};
@@ -119,13 +121,23 @@ pub(crate) struct Tier {
 }
 
 impl Tier {
+    /// Anybody may come.
     pub(crate) fn new() -> Self {
+        Self::behind(|store, _| Entrance::Open(store.account(b"default")))
+    }
+
+    /// Only these accounts may. Their secrets are checked on a thread of its own, whose verdicts come when they come.
+    pub(crate) fn closed(accounts: AccountsFile) -> Self {
+        Self::behind(|_, mailboxes| Entrance::Closed(Authenticator::start(accounts, mailboxes.to_vec())))
+    }
+
+    fn behind(entrance: impl FnOnce(&dyn Store, &[Arc<Mailbox>]) -> Entrance) -> Self {
         let (poll, clock, store) = (Poll::new().expect("events"), Clock::start(), Standing::new());
         let mailboxes = vec![mailbox(&poll).expect("a waker")];
         let gate = Arc::new(Gate::new(CONNECTIONS, false));
         let local = Local::new(store.clone(), Time::start(), clock);
         let house = Arc::new(House {
-            entrance: Entrance::Open(local.account(b"default")),
+            entrance: entrance(&*local, &mailboxes),
             store: local,
             line: Arc::new(WaitingLine::new(clock, LINE_REQUESTS, Vec::new())),
             meter: Meter::new(Scheme::tier(Kind::NAMES, None), Duration::from_secs(1), clock, None),

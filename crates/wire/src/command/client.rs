@@ -69,12 +69,18 @@ fn reply(words: &mut Words<'_>) -> Parsed {
     done(Session::ClientReply(reply))
 }
 
+/// Longest name or version of a client: what is kept of each connection is small.
+const NAME_BYTES_MAX: usize = 255;
+
 /// What may stand in a line of CLIENT LIST: printable ASCII without blanks, or nothing at all.
 pub(super) fn connection_name(words: &Words<'_>, span: Span) -> Result<Span, Fault> {
-    if words.text(span).iter().all(u8::is_ascii_graphic) {
-        return Ok(span);
+    let name = words.text(span);
+    if name.len() > NAME_BYTES_MAX {
+        return Err(wrong(format!("names and versions of clients have {NAME_BYTES_MAX} bytes at most")));
     }
-    Err(wrong(
-        "names and versions of clients cannot contain spaces, newlines or special characters".to_owned(),
-    ))
+    if !name.iter().all(u8::is_ascii_graphic) {
+        let text = "names and versions of clients cannot contain spaces, newlines or special characters";
+        return Err(wrong(text.to_owned()));
+    }
+    Ok(span)
 }

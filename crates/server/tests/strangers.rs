@@ -1,0 +1,78 @@
+//! What strangers may make a closed tier do and hold before they have shown who they are.
+
+#[path = "support/by_hand.rs"]
+mod by_hand;
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+
+use by_hand::Tier;
+use posthaste_server::accounts::AccountsFile;
+use posthaste_server::path::limits::UNAUTHENTICATED_OUTPUT_BYTES_PAUSE;
+
+/// The account `alice`, with that as its secret too; the hash is of the cheapest kind.
+const ALICE: &str = "alice:$argon2id$v=19$m=64,t=1,p=1$8Gp1AFM+6dNNt5XPD4H7pA\
+    $pzuydFtI3IG1Ex+Q5YK41E9/jsSetLz0utpQie3gyxY\n";
+
+fn closed_tier() -> Tier {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), ALICE).expect("it can be written");
+    Tier::closed(AccountsFile::open(file.path()).expect("accounts"))
+}
+
+/// All that is there for a client.
+fn heard(client: &mut UnixStream) -> Vec<u8> {
+    let mut heard = Vec::new();
+    match client.read_to_end(&mut heard) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => heard,
+        ended => panic!("the connection ends: {ended:?}"),
+    }
+}
+
+/// Turns until no request was answered in one.
+fn turn_as_long_as_it_answers(tier: &mut Tier) {
+    loop {
+        let before = tier.requests();
+        tier.turn();
+        if tier.requests() == before {
+            return;
+        }
+    }
+}
+
+#[test]
+fn who_does_not_read_is_held_few_answers_before_he_has_logged_in() {
+    const ASKED: &[u8] = b"COMMAND DOCS\r\n";
+    let mut tier = closed_tier();
+    let mut client = tier.connect().expect("a place");
+    client.write_all(ASKED).expect("it is taken");
+    while tier.requests() == 0 {
+        tier.turn();
+    }
+    let answer_bytes = heard(&mut client).len();
+    assert!(answer_bytes > 1000, "a long answer: {answer_bytes}");
+
+    client.write_all(&ASKED.repeat(1000)).expect("it is taken");
+    turn_as_long_as_it_answers(&mut tier);
+    let answered = usize::try_from(tier.requests()).expect("it is small") - 1;
+    let taken_by_the_kernel = heard(&mut client).len();
+    let held = answered * answer_bytes - taken_by_the_kernel;
+    assert!(held > 0 && answered < 1000, "it waits to be read: {answered}");
+    assert!(held <= UNAUTHENTICATED_OUTPUT_BYTES_PAUSE + answer_bytes, "{held}");
+
+    client.write_all(b"QUIT\r\n").expect("it is taken");
+    let mut rest = 0;
+    loop {
+        tier.turn();
+        match client.read(&mut [0; 64 << 10]) {
+            Ok(0) => break,
+            Ok(n) => rest += n,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+    }
+    assert_eq!(
+        taken_by_the_kernel + rest,
+        1000 * answer_bytes + b"+OK\r\n".len(),
+        "who reads gets everything"
+    );
+}
