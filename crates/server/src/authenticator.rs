@@ -276,6 +276,17 @@ mod tests {
     }
 
     #[test]
+    fn who_owns_a_network_of_version_6_has_one_pause_for_all_of_it() {
+        let suspect = |address: &str| Suspect::new(address.parse().ok(), b"a");
+        let (mut memory, now) = (Memory::default(), Instant::now());
+        memory.wrong(suspect("2001:db8::1"), now);
+        assert_eq!(memory.wait(&suspect("2001:db8::2"), now), PAUSE);
+        assert!(memory.wait(&suspect("2001:db8:0:1::1"), now).is_zero(), "the network beside it");
+        memory.wrong(suspect("::ffff:10.0.0.1"), now);
+        assert_eq!(memory.wait(&suspect("10.0.0.1"), now), PAUSE, "the same address in both versions");
+    }
+
+    #[test]
     fn a_wrong_secret_is_forgotten_in_time() {
         let (mut memory, now) = (Memory::default(), Instant::now());
         memory.wrong(suspect("a", 1), now);

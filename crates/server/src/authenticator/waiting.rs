@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
+use crate::front::newcomers::holder;
 use crate::path::bundle::Address;
 
 /// Checks that may wait; beyond it a login is told to try again.
@@ -21,7 +22,7 @@ pub(super) struct Check {
     pub(super) secret: Vec<u8>,
 }
 
-/// Who may be guessing: an account, from an address (None: from this machine).
+/// Who may be guessing: an account, from whoever answers for an address (None: from this machine).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Suspect {
     origin: Option<IpAddr>,
@@ -32,7 +33,7 @@ pub(super) struct Suspect {
 impl Suspect {
     /// The account, from there.
     pub(super) fn new(origin: Option<IpAddr>, account: &[u8]) -> Self {
-        Self { origin, account: account.to_vec() }
+        Self { origin: origin.map(holder), account: account.to_vec() }
     }
 }
 

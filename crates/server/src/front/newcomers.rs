@@ -80,8 +80,9 @@ impl Drop for Place {
     }
 }
 
-/// Who answers for an address.
-fn holder(address: IpAddr) -> IpAddr {
+/// Who answers for an address: of version 6, all of its /64.
+#[must_use]
+pub fn holder(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
         address => address,
