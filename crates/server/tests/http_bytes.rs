@@ -60,3 +60,13 @@ fn who_sends_half_a_request_is_let_go() {
         "the pop waits, and ends with him"
     );
 }
+
+#[test]
+fn a_list_that_is_too_long_is_not_even_asked_for() {
+    let (runtime, mut tier) = (runtime(), Tier::new());
+    let ids = vec!["1"; 16 * 1024].join(",");
+    let said = post("/v1/queues/q/ack", &format!("{{\"ids\": [{ids}]}}"));
+    let heard = answers(&ask(&runtime, &mut tier, &[said.as_bytes()]));
+    assert_eq!(heard[0].0, 400);
+    assert!(String::from_utf8_lossy(&heard[0].1).contains("at most 16383"), "{heard:?}");
+}

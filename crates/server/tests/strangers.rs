@@ -2,11 +2,14 @@
 
 #[path = "support/by_hand.rs"]
 mod by_hand;
+#[path = "support/pages.rs"]
+mod pages;
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
 use by_hand::Tier;
+use pages::{answers, hear, runtime};
 use posthaste_server::accounts::AccountsFile;
 use posthaste_server::path::limits::UNAUTHENTICATED_OUTPUT_BYTES_PAUSE;
 
@@ -75,4 +78,25 @@ fn who_does_not_read_is_held_few_answers_before_he_has_logged_in() {
         1000 * answer_bytes + b"+OK\r\n".len(),
         "who reads gets everything"
     );
+}
+
+#[test]
+fn a_body_is_not_waited_for_before_it_is_known_who_sends_it() {
+    let (runtime, mut tier) = (runtime(), closed_tier());
+    for authorization in ["", "Authorization: Bearer alice:wrong\r\n", "Authorization: Bearer mallory:\r\n"] {
+        let head = format!(
+            "POST /v1/queues/q/messages HTTP/1.1\r\nHost: queue.example\r\n{authorization}\
+            Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
+        );
+        let heard = hear(&runtime, &mut tier, head.as_bytes());
+        assert_eq!(answers(&heard)[0].0, 401, "{authorization:?}");
+    }
+}
+
+#[test]
+fn the_head_of_a_request_may_not_be_long() {
+    let (runtime, mut tier) = (runtime(), closed_tier());
+    let said = ["GET / HTTP/1.1\r\nX: ", &"x".repeat(32 << 10)].concat();
+    let heard = hear(&runtime, &mut tier, said.as_bytes());
+    assert!(heard.starts_with(b"HTTP/1.1 431 "), "{}", String::from_utf8_lossy(&heard));
 }

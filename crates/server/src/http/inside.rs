@@ -136,18 +136,30 @@ impl Pool {
         origin: Option<IpAddr>,
         words: &[&[u8]],
     ) -> Result<Answer, Problem> {
-        let mut inside = match self.take(who).await {
-            Some(inside) => inside,
-            None => {
-                let thread = self.next_thread.fetch_add(1, Ordering::Relaxed);
-                Inside::open(&self.house, thread, who, origin).await?
-            }
-        };
+        let mut inside = self.obtain(who, origin).await?;
         let answer = inside.ask(words).await;
         if answer.as_ref().err().is_none_or(Problem::leaves_the_connection) {
             self.keep(who.cloned(), inside).await;
         }
         answer
+    }
+
+    /// Has a visitor log in, unless a connection of his waits already.
+    ///
+    /// # Errors
+    /// A wrong secret.
+    pub(super) async fn admit(&self, who: &Credentials, origin: Option<IpAddr>) -> Result<(), Problem> {
+        let inside = self.obtain(Some(who), origin).await?;
+        self.keep(Some(who.clone()), inside).await;
+        Ok(())
+    }
+
+    async fn obtain(&self, who: Option<&Credentials>, origin: Option<IpAddr>) -> Result<Inside, Problem> {
+        if let Some(inside) = self.take(who).await {
+            return Ok(inside);
+        }
+        let thread = self.next_thread.fetch_add(1, Ordering::Relaxed);
+        Inside::open(&self.house, thread, who, origin).await
     }
 
     async fn take(&self, who: Option<&Credentials>) -> Option<Inside> {
@@ -159,8 +171,10 @@ impl Pool {
 
     async fn keep(&self, who: Option<Credentials>, inside: Inside) {
         let mut idle = self.idle.lock().await;
-        if idle.len() < IDLE_MAX {
-            idle.push(Idle { who, inside, since: Instant::now() });
+        if idle.len() == IDLE_MAX {
+            // Who has just been admitted asks next, so the oldest has to go.
+            idle.remove(0);
         }
+        idle.push(Idle { who, inside, since: Instant::now() });
     }
 }

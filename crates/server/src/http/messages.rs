@@ -65,8 +65,8 @@ pub(super) async fn send(
                 "bodies go to anyone, without options: send messages with options one by one",
             ));
         }
-        let words = Words::of(&["SENDMANY", &queue]);
-        let answer = visitor.ask(bodies.iter().fold(words, |words, body| words.push(body.as_str()))).await?;
+        let words = Words::of(&["SENDMANY", &queue]).each(bodies.iter().map(String::as_str))?;
+        let answer = visitor.ask(words).await?;
         return Ok((StatusCode::CREATED, Json(json!({ "ids": to_json(&answer.value()) }))));
     }
     let mut words = Words::of(&["SEND", &queue])
@@ -237,7 +237,7 @@ pub(super) struct Done {
 
 /// `POST /v1/queues/{name}/ack`.
 pub(super) async fn ack(visitor: Visitor, Body(done): Body<Done>) -> Result<Json<JsonValue>, Problem> {
-    let words = done.ids.iter().fold(Words::of(&["ACK"]), |words, id| words.push(id.to_string()));
+    let words = Words::of(&["ACK"]).each(done.ids.iter().map(Handle::to_string))?;
     counted(&visitor, words, "acknowledged").await
 }
 

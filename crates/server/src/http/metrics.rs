@@ -7,7 +7,6 @@ use axum::response::IntoResponse;
 use tokio::time::timeout;
 
 use super::office::Visitor;
-use super::problem::Problem;
 use super::words::Words;
 use crate::metrics::{Page, queues, tier};
 
@@ -15,8 +14,8 @@ use crate::metrics::{Page, queues, tier};
 const QUEUES_WITHIN: Duration = Duration::from_secs(2);
 
 /// `GET /metrics`.
-pub(super) async fn metrics(visitor: Visitor) -> Result<impl IntoResponse, Problem> {
-    let house = visitor.must_be_known().await?;
+pub(super) async fn metrics(visitor: Visitor) -> impl IntoResponse {
+    let house = visitor.house();
     let mut figures = tier::page(house);
     if house.metrics_queues > 0 {
         let list = timeout(QUEUES_WITHIN, visitor.ask(Words::of(&["QLIST"]))).await;
@@ -24,7 +23,7 @@ pub(super) async fn metrics(visitor: Visitor) -> Result<impl IntoResponse, Probl
             queues::write(&mut figures, &list.value(), house.metrics_queues);
         }
     }
-    Ok(page(figures))
+    page(figures)
 }
 
 /// Figures as an answer.

@@ -60,16 +60,9 @@ impl Visitor {
         self.office.pool.ask(self.who.as_ref(), self.origin, &words.as_slices()).await
     }
 
-    /// Refuses whoever has no account here, for what is answered without asking the server.
-    ///
-    /// # Errors
-    /// A secret is missing or wrong.
-    pub(super) async fn must_be_known(&self) -> Result<&House, Problem> {
-        if !self.office.is_open() && self.who.is_none() {
-            return Err(Problem::unknown("log in with Authorization: Basic, or Bearer ACCOUNT:SECRET"));
-        }
-        self.ask(Words::of(&["PING"])).await?;
-        Ok(&self.office.house)
+    /// The server, for what is answered without asking it.
+    pub(super) fn house(&self) -> &House {
+        &self.office.house
     }
 
     /// Lists of queues, kept for whoever asks.
@@ -80,22 +73,27 @@ impl Visitor {
     /// Refuses whoever may not look at all queues and clients.
     ///
     /// # Errors
-    /// A secret or a role is missing.
+    /// A role is missing.
     pub(super) async fn must_administer(&self) -> Result<&House, Problem> {
-        self.must_be_known().await?;
         // It is only asked whether this visitor may.
         self.ask(Words::of(&["CLIENT", "KILL", "ID", NOBODY])).await?;
-        Ok(&self.office.house)
+        Ok(self.house())
     }
 }
 
+/// Whoever has no account here is refused at once: nothing is read of a stranger's body.
 impl FromRequestParts<Arc<Office>> for Visitor {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, office: &Arc<Office>) -> Result<Self, Problem> {
         refuse_foreign_pages(&parts.method, &parts.headers, office.is_open())?;
         let origin = parts.extensions.get().map(|Origin(ip)| *ip);
-        Ok(Self { office: Arc::clone(office), who: Credentials::of(&parts.headers)?, origin })
+        let who = Credentials::of(&parts.headers)?;
+        if !office.is_open() {
+            let nobody = || Problem::unknown("log in with Authorization: Basic, or Bearer ACCOUNT:SECRET");
+            office.pool.admit(who.as_ref().ok_or_else(nobody)?, origin).await?;
+        }
+        Ok(Self { office: Arc::clone(office), who, origin })
     }
 }
 

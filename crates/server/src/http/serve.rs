@@ -37,6 +37,9 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long a client may be silent between requests, and take to send the head of one.
 const HEAD: Duration = Duration::from_secs(30);
 
+/// The head of a request may be so long.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+
 /// When to accept again after the system had no descriptor or no memory for a connection.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 
@@ -157,7 +160,7 @@ pub async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
         async move { Ok::<_, Infallible>(answer.await.unwrap_or_else(|never| match never {})) }
     });
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEAD);
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES_MAX);
     let mut conversation = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     // A conversation that breaks off is the client's affair.
     tokio::select! {

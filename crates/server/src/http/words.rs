@@ -1,5 +1,8 @@
 //! The words of a request, put together from what JSON gave.
 
+use super::problem::Problem;
+use crate::path::limits::ARGUMENTS_MAX;
+
 /// A request as its words.
 pub(super) struct Words(Vec<Vec<u8>>);
 
@@ -13,6 +16,25 @@ impl Words {
     pub(super) fn push(mut self, word: impl Into<Vec<u8>>) -> Self {
         self.0.push(word.into());
         self
+    }
+
+    /// One more for each of these.
+    ///
+    /// # Errors
+    /// They are more than a request may have.
+    pub(super) fn each<T: Into<Vec<u8>>>(
+        mut self,
+        words: impl ExactSizeIterator<Item = T>,
+    ) -> Result<Self, Problem> {
+        let most = ARGUMENTS_MAX - self.0.len();
+        if words.len() > most {
+            return Err(Problem::bad(&format!(
+                "there are {} of them, at most {most} are allowed",
+                words.len()
+            )));
+        }
+        self.0.extend(words.map(Into::into));
+        Ok(self)
     }
 
     /// An option with its value, if there is one.

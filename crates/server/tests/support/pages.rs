@@ -69,6 +69,29 @@ pub(crate) fn ask(runtime: &Runtime, tier: &mut Tier, pieces: &[&[u8]]) -> Vec<u
     heard
 }
 
+/// Says this and hears everything until the server ends the connection, however long that takes.
+pub(crate) fn hear(runtime: &Runtime, tier: &mut Tier, said: &[u8]) -> Vec<u8> {
+    runtime.block_on(async {
+        let (mut ours, theirs) = tokio::io::duplex(ROOM);
+        let (_stop, stopped) = watch::channel(());
+        let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let mut conversation =
+            Box::pin(converse(theirs, here, queue_routes(Arc::clone(&tier.house)), stopped));
+        ours.write_all(said).await.expect("there is room");
+        loop {
+            tokio::select! {
+                biased;
+                () = conversation.as_mut() => break,
+                () = turn(tier) => {}
+            }
+        }
+        drop(conversation);
+        let mut heard = Vec::new();
+        ours.read_to_end(&mut heard).await.expect("memory does not fail");
+        heard
+    })
+}
+
 async fn turn(tier: &mut Tier) {
     tier.turn();
     tier.work();
