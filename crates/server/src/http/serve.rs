@@ -7,6 +7,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, co
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
+use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 
 use crate::front::gate::Gate;
@@ -36,6 +38,9 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// How long a client may be silent between requests, and take to send the head of one.
 const HEAD: Duration = Duration::from_secs(30);
+
+/// How long a client may take nothing of what is written to it.
+const UNREAD: Duration = Duration::from_secs(30);
 
 /// The head of a request may be so long.
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -114,7 +119,7 @@ struct Guest {
 
 impl Guest {
     async fn receive(self, mut stream: TcpStream, tls: Option<Arc<Acceptor>>) {
-        let Some(tls) = tls else { return self.converse(stream).await };
+        let Some(tls) = tls else { return self.converse(impatient(stream, UNREAD)).await };
         let accept = async {
             let mut first = [0];
             if stream.peek(&mut first).await? > 0 && first[0] != TLS_HANDSHAKE {
@@ -124,7 +129,7 @@ impl Guest {
                 copy(&mut stream.take(UNREAD_BYTES_MAX), &mut sink()).await?;
                 return Ok(None);
             }
-            TlsAcceptor::from(tls.config()).accept(stream).await.map(Some)
+            TlsAcceptor::from(tls.config()).accept(impatient(stream, UNREAD)).await.map(Some)
         };
         match timeout(HANDSHAKE, accept).await {
             Ok(Ok(Some(stream))) => self.converse(stream).await,
@@ -144,6 +149,13 @@ impl Guest {
     async fn converse<S: AsyncRead + AsyncWrite + Unpin>(self, stream: S) {
         converse(stream, self.origin.0, self.routes, self.stop).await;
     }
+}
+
+/// The same stream, but a write to it fails when nothing of it is taken for so long: hyper has no bound of its own for that.
+fn impatient<S: AsyncRead + AsyncWrite>(stream: S, limit: Duration) -> Pin<Box<TimeoutStream<S>>> {
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(limit));
+    Box::pin(stream)
 }
 
 /// One connection, over any stream: answers what its client at `origin` asks, until he goes or `stop` changes or is dropped.
@@ -168,4 +180,42 @@ pub async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
         _ = stop.changed() => conversation.as_mut().graceful_shutdown(),
     }
     let _ = conversation.await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use axum::routing::get;
+    use tokio::io::duplex;
+
+    use super::*;
+
+    const PAGE: &str = "more than the stream holds";
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    const ASKED: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+
+    /// What a conversation leaves unread of its client's, who asks for a page and reads the answer or not.
+    async fn talk(limit: Duration, reads: bool) -> Vec<u8> {
+        let (mut client, stream) = duplex(ASKED.len());
+        let (_stop, stopped) = watch::channel(());
+        let routes = Router::new().route("/", get(async || PAGE.repeat(100)));
+        let talking = converse(impatient(stream, limit), HERE, routes, stopped);
+        let mut heard = Vec::new();
+        let asking = async {
+            client.write_all(ASKED).await.expect("there is room");
+            if reads {
+                client.read_to_end(&mut heard).await.expect("memory does not fail");
+            }
+        };
+        timeout(Duration::from_secs(60), async { tokio::join!(talking, asking) }).await.expect("it ends");
+        heard
+    }
+
+    #[tokio::test]
+    async fn who_does_not_read_is_let_go() {
+        talk(Duration::from_millis(1), false).await;
+        let heard = talk(UNREAD, true).await;
+        assert!(heard.ends_with(PAGE.as_bytes()), "who reads gets everything");
+    }
 }
