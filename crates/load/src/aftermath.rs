@@ -37,6 +37,7 @@ pub(crate) struct Gathered {
     turn_max: u64,
     late: Histogram<u64>,
     behind: usize,
+    waiting: usize,
     connections_lost: usize,
     first_loss: Option<String>,
     unanswered: usize,
@@ -57,6 +58,7 @@ impl Gathered {
             turn_max: 0,
             late: histogram(3),
             behind: 0,
+            waiting: 0,
             connections_lost: 0,
             first_loss: None,
             unanswered: 0,
@@ -82,6 +84,7 @@ impl Gathered {
         self.turn_max = self.turn_max.max(harvest.turn_max);
         self.late.add(&harvest.late).expect("all histograms have the same bounds");
         self.behind += harvest.behind;
+        self.waiting += harvest.waiting;
         self.unanswered += harvest.unanswered;
         if let Some((count, why)) = harvest.broken {
             self.connections_lost += count;
@@ -141,6 +144,7 @@ pub(crate) fn report<B: Bench>(
         connections_lost: gathered.connections_lost,
         unanswered: gathered.unanswered,
         behind: gathered.behind,
+        waiting: gathered.waiting,
         interactive_law: law,
         middleware,
         valid: invalid_because.is_empty(),

@@ -95,6 +95,13 @@ impl<D: Dialogue> Client<D> {
         self.due.as_ref().map_or(0, VecDeque::len)
     }
 
+    /// Requests that were due before `end` and are not answered, sent or not.
+    #[must_use]
+    pub fn waiting(&self, end: u64) -> usize {
+        let unsent = self.due.iter().flatten().copied();
+        self.in_flight.iter().map(|sent| sent.since).chain(unsent).filter(|due| *due < end).count()
+    }
+
     /// Appends the next request to `out`; says whether there was one to send at `now`.
     pub fn issue(&mut self, now: u64, instruments: &mut Instruments<D>, out: &mut Vec<u8>) -> bool {
         let ends = self.stopping || self.left == 0;

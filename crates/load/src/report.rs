@@ -53,6 +53,8 @@ pub struct Report<B: Bench> {
     pub unanswered: usize,
     /// Requests of an open loop that were due and not sent at the end of the window.
     pub behind: usize,
+    /// Requests due before the end of the window and not answered at it: those behind, and those in flight.
+    pub waiting: usize,
     /// Whether throughput, response time and think time agree; None in an open loop.
     pub interactive_law: Option<InteractiveLaw>,
     /// Whether the servers counted as many requests; None when they cannot be asked.

@@ -62,6 +62,8 @@ pub(crate) struct Worker<'a, D: Dialogue> {
     late: Histogram<u64>,
     /// Requests due and not sent at the end of the window.
     behind: usize,
+    /// Requests due before the end of the window and not answered at it.
+    waiting: usize,
     stage: Stage,
     next_live: u64,
     turn_max: u64,
@@ -100,6 +102,8 @@ pub(crate) struct Harvest<D: Dialogue> {
     pub(crate) late: Histogram<u64>,
     /// Requests of an open loop that were due and not sent at the end of the window.
     pub(crate) behind: usize,
+    /// Requests due before the end of the window and not answered at it, whether they were sent or not.
+    pub(crate) waiting: usize,
     /// Connections that ended early, with the first reason.
     pub(crate) broken: Option<(usize, String)>,
     /// Requests never answered.
@@ -139,6 +143,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             alarm,
             late: histogram(3),
             behind: 0,
+            waiting: 0,
             stage: Stage::WarmUp,
             next_live: if floor.live.is_some() { 0 } else { u64::MAX },
             turn_max: 0,
@@ -246,6 +251,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             self.stage = Stage::CoolDown;
             self.end = Mark { now, cpu: CpuReading::of_this_thread() };
             self.behind = self.connections.iter().map(|c| c.client.behind()).sum();
+            self.waiting = self.connections.iter().map(|c| c.client.waiting(schedule.window.end)).sum();
         }
         if self.stage == Stage::CoolDown && now >= schedule.stop {
             self.stage = Stage::Finish;
@@ -352,7 +358,6 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         if self.stage == Stage::Measure {
             self.end = Mark { now: self.floor.clock.now(), cpu: CpuReading::of_this_thread() };
         }
-        let behind = self.behind;
         let mut reasons = self.connections.iter().filter_map(|c| c.broken.as_ref());
         let broken = reasons.next().map(|first| (1 + reasons.count(), first.clone()));
         Harvest {
@@ -362,7 +367,8 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             window_s: self.end.now.saturating_sub(self.start.now) as f64 * 1e-9,
             turn_max: self.turn_max,
             late: self.late,
-            behind,
+            behind: self.behind,
+            waiting: self.waiting,
             tally: self.instruments.tally,
             broken,
             unanswered,

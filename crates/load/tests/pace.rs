@@ -1,0 +1,69 @@
+//! What a run says of its own pace: the highest rate that was served.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use posthaste_load::{QueueBench, find_max_rate};
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    bench: QueueBench,
+}
+
+fn bench(words: &str) -> QueueBench {
+    Line::parse_from(std::iter::once("bench").chain(words.split_whitespace())).bench
+}
+
+/// The one answer of the server below.
+const PONG: &[u8] = b"$1\r\na\r\n";
+
+/// A server that answers each ECHO of one byte and no more than `per_s` a second, whoever asks; returns its address.
+fn with_capacity(per_s: u32) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let free = Arc::new(Mutex::new(Instant::now()));
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (Ok(stream), free) = (stream, Arc::clone(&free)) else { return };
+            thread::spawn(move || answer(stream, Duration::from_secs(1) / per_s, &free));
+        }
+    });
+    address
+}
+
+fn answer(mut stream: TcpStream, each: Duration, free: &Mutex<Instant>) {
+    stream.set_nodelay(true).expect("a socket");
+    let mut chunk = [0; 4096];
+    // The client waits for its answer before it asks again, so a read is one request.
+    while let Ok(1..) = stream.read(&mut chunk) {
+        let echo = chunk.windows(4).any(|word| word == b"ECHO");
+        let mut free = free.lock().expect("no panic");
+        *free = (*free).max(Instant::now()) + each;
+        let until = *free;
+        drop(free);
+        thread::sleep(until.saturating_duration_since(Instant::now()));
+        chunk.fill(0);
+        if stream.write_all(if echo { PONG } else { b":1\r\n" }).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn the_highest_rate_is_one_that_the_server_served() {
+    let address = with_capacity(40);
+    let words = "--clients 32 --workload mix:echo=1 --message-bytes 1 --rate 20";
+    let bench = bench(&format!("--connect {address} {words} --warmup 0s --cooldown 0s --duration 1s"));
+    // The limit allows more than the run lasts: what was not served in time must count by itself. At twice what is served,
+    // most of the other half is in flight when the window ends.
+    let report = find_max_rate(&bench, "p99<2s".parse().expect("a limit")).expect("a rate");
+    for trial in report.search.iter().filter(|trial| trial.kept) {
+        let (due, served) = (trial.rate_per_s, trial.served_per_s);
+        assert!(served + 3.0 >= 0.6 * due, "{served} of {due} were served: {trial:?}");
+    }
+}
