@@ -164,6 +164,8 @@ impl<'a, D: Dialogue> Worker<'a, D> {
     /// The operating system refused to wait.
     pub(crate) fn run(mut self, pipeline: usize) -> Result<Harvest<D>, LoadError> {
         let mut events = Events::with_capacity(EVENTS_MAX);
+        // What is measured may begin with the first requests.
+        self.advance(self.floor.clock.now());
         self.begin(pipeline);
         loop {
             let now = self.floor.clock.now();

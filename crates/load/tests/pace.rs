@@ -1,4 +1,6 @@
-//! What a run says of its own pace: the highest rate that was served.
+//! What a run says of its own pace: the highest rate that was served, the length of what was measured.
+
+mod fake;
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -7,7 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use posthaste_load::{QueueBench, find_max_rate};
+use fake::{Mutant, serve};
+use posthaste_load::{QueueBench, find_max_rate, run};
 
 #[derive(Parser)]
 struct Line {
@@ -65,5 +68,21 @@ fn the_highest_rate_is_one_that_the_server_served() {
     for trial in report.search.iter().filter(|trial| trial.kept) {
         let (due, served) = (trial.rate_per_s, trial.served_per_s);
         assert!(served + 3.0 >= 0.6 * due, "{served} of {due} were served: {trial:?}");
+    }
+}
+
+#[test]
+fn a_counted_run_lasts_from_its_first_request_on() {
+    let address = serve(Mutant::Honest);
+    for _ in 0..5 {
+        let words = "--clients 300 --workload mix:echo=1 --requests 1";
+        let report = run(bench(&format!("--connect {address} {words}"))).expect("a report");
+        let longest_s = report.response.max_us / 1e6;
+        // Histograms are a thousandth too high at most.
+        assert!(
+            report.duration_s >= 0.999 * longest_s,
+            "{} s, one answer took {longest_s} s",
+            report.duration_s
+        );
     }
 }
