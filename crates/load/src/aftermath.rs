@@ -7,6 +7,7 @@ use hdrhistogram::Histogram;
 use crate::bench::{Bench, Played, Settled};
 use crate::cpu::CpuTime;
 use crate::dialogue::Dialogue;
+use crate::pace::Thought;
 use crate::report::{Generator, InteractiveLaw, KindReport, Middleware, Report, Response, legible};
 use crate::run_options::RunOptions;
 use crate::tally::{Tally, Window, histogram};
@@ -36,6 +37,7 @@ pub(crate) struct Gathered {
     window_s: f64,
     turn_max: u64,
     late: Histogram<u64>,
+    thought: Thought,
     behind: usize,
     waiting: usize,
     connections_lost: usize,
@@ -57,6 +59,7 @@ impl Gathered {
             window_s: 0.0,
             turn_max: 0,
             late: histogram(3),
+            thought: Thought::default(),
             behind: 0,
             waiting: 0,
             connections_lost: 0,
@@ -83,6 +86,7 @@ impl Gathered {
         self.cpu.absorb(harvest.cpu);
         self.turn_max = self.turn_max.max(harvest.turn_max);
         self.late.add(&harvest.late).expect("all histograms have the same bounds");
+        self.thought.absorb(harvest.thought);
         self.behind += harvest.behind;
         self.waiting += harvest.waiting;
         self.unanswered += harvest.unanswered;
@@ -108,7 +112,7 @@ pub(crate) fn report<B: Bench>(
     let total = gathered.tally.total();
     let all = KindReport::of(&total, duration_s);
     let requests = total.counts.served() + total.counts.errors;
-    let law = InteractiveLaw::of(options, &all, &gathered.late);
+    let law = InteractiveLaw::of(options, &all, gathered.thought, &gathered.late);
     let middleware = middleware_per_s.map(|counted| Middleware::of(counted, &all));
     let mut invalid_because = doubts_of_generator(&gathered, &all);
     let bottleneck = !invalid_because.is_empty();

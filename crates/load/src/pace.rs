@@ -61,6 +61,33 @@ impl Serialize for Think {
     }
 }
 
+/// The pauses that were drawn.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Thought {
+    count: u64,
+    nanos: u64,
+}
+
+impl Thought {
+    /// Counts a pause of so many nanoseconds.
+    pub const fn add(&mut self, nanos: u64) {
+        self.count += 1;
+        self.nanos += nanos;
+    }
+
+    /// Takes over those of another thread.
+    pub const fn absorb(&mut self, other: Self) {
+        self.count += other.count;
+        self.nanos += other.nanos;
+    }
+
+    /// Their mean in microseconds; 0 without any.
+    #[must_use]
+    pub fn mean_us(self) -> f64 {
+        self.nanos as f64 / 1e3 / self.count.max(1) as f64
+    }
+}
+
 /// How the arrivals of an open loop are spaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]

@@ -11,6 +11,7 @@ use crate::bench::{Bench, Check, Details};
 use crate::cpu::CpuTime;
 use crate::dialogue::Dialogue;
 use crate::error::LoadError;
+use crate::pace::Thought;
 use crate::run_options::RunOptions;
 use crate::tally::{Counts, Figures};
 
@@ -127,7 +128,7 @@ pub struct Generator {
 /// (Jain, The Art of Computer Systems Performance Analysis, 1991, section 33.5).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct InteractiveLaw {
-    /// Z as it was kept, in microseconds: the think time that was asked for, and how late requests left after it on average.
+    /// Z as it was kept, in microseconds: the mean of the think times drawn, and how late requests left after them on average.
     pub think_us: f64,
     /// N / (R + Z), requests per second.
     pub predicted_per_s: f64,
@@ -185,14 +186,14 @@ const LAW_DIFFERENCE_MAX: f64 = 0.01;
 impl InteractiveLaw {
     /// For a closed loop in which something was served; errors have no response times, so with many of them it says little.
     #[must_use]
-    pub fn of(bench: &RunOptions, all: &KindReport, late: &Histogram<u64>) -> Option<Self> {
+    pub fn of(bench: &RunOptions, all: &KindReport, thought: Thought, late: &Histogram<u64>) -> Option<Self> {
         // Clients that fall silent one after the other are no population.
         if bench.total_rate().is_some() || bench.requests.is_some() || all.counts.served() == 0 {
             return None;
         }
         let in_flight = f64::from(bench.clients) * f64::from(bench.pipeline);
         let late_us = if late.is_empty() { 0.0 } else { late.mean() / 1e3 };
-        let think_us = bench.think.mean.as_secs_f64() * 1e6 + late_us;
+        let think_us = thought.mean_us() + late_us;
         let cycle_s = (all.response.mean_us + think_us) * 1e-6;
         let measured_per_s = all.answers_per_s();
         let predicted_per_s = in_flight / cycle_s;

@@ -17,7 +17,7 @@ use crate::connection::Connection;
 use crate::cpu::{CpuReading, CpuTime};
 use crate::dialogue::Dialogue;
 use crate::error::LoadError;
-use crate::pace::{Arrivals, Think};
+use crate::pace::{Arrivals, Think, Thought};
 use crate::progress::Live;
 use crate::tally::{Tally, histogram};
 use crate::timespan::nanos;
@@ -54,6 +54,8 @@ pub(crate) struct Worker<'a, D: Dialogue> {
     /// Clients that think, the one that wakes first on top.
     thinkers: BinaryHeap<Reverse<(u64, usize)>>,
     thoughts: Rng,
+    /// Think times drawn in the window.
+    thought: Thought,
     /// In an open loop: when requests are due, and whose turn it is.
     arrivals: Option<Arrivals>,
     turn: usize,
@@ -100,6 +102,8 @@ pub(crate) struct Harvest<D: Dialogue> {
     pub(crate) turn_max: u64,
     /// How late requests were sent, in nanoseconds, although their client was free.
     pub(crate) late: Histogram<u64>,
+    /// Think times drawn in the window.
+    pub(crate) thought: Thought,
     /// Requests of an open loop that were due and not sent at the end of the window.
     pub(crate) behind: usize,
     /// Requests due before the end of the window and not answered at it, whether they were sent or not.
@@ -138,6 +142,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             scratch: vec![0; SCRATCH_BYTES],
             thinkers: BinaryHeap::new(),
             thoughts: Rng::with_seed(seed),
+            thought: Thought::default(),
             arrivals,
             turn: 0,
             alarm,
@@ -290,8 +295,11 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         }
         if !self.floor.think.is_none() && self.stage < Stage::Finish {
             for _ in 0..answers {
-                let wake = now + self.floor.think.draw(&mut self.thoughts);
-                self.thinkers.push(Reverse((wake, i)));
+                let pause = self.floor.think.draw(&mut self.thoughts);
+                if self.stage == Stage::Measure {
+                    self.thought.add(pause);
+                }
+                self.thinkers.push(Reverse((now + pause, i)));
             }
             return;
         }
@@ -369,6 +377,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             window_s: self.end.now.saturating_sub(self.start.now) as f64 * 1e-9,
             turn_max: self.turn_max,
             late: self.late,
+            thought: self.thought,
             behind: self.behind,
             waiting: self.waiting,
             tally: self.instruments.tally,

@@ -1,4 +1,5 @@
-//! What a run says of its own pace: the highest rate that was served, the length of what was measured.
+//! What a run says of its own pace: the highest rate that was served, think times as they were drawn, the length of what was
+//! measured.
 
 mod fake;
 
@@ -68,6 +69,18 @@ fn the_highest_rate_is_one_that_the_server_served() {
     for trial in report.search.iter().filter(|trial| trial.kept) {
         let (due, served) = (trial.rate_per_s, trial.served_per_s);
         assert!(served + 3.0 >= 0.6 * due, "{served} of {due} were served: {trial:?}");
+    }
+}
+
+#[test]
+fn think_times_count_as_they_were_drawn() {
+    let address = serve(Mutant::Honest);
+    for seed in 1..=4 {
+        let words = "--clients 4 --workload mix:echo=1 --think exponential:50ms --warmup 200ms --cooldown 0s";
+        let report = run(bench(&format!("--connect {address} {words} --duration 2s --seed {seed}")));
+        let law = report.expect("a report").interactive_law.expect("a closed loop");
+        // Hardly more than a hundred draws: their mean is often 8 % off. What is left is of the window's edges.
+        assert!(law.difference.abs() < 0.05, "seed {seed}: {law}");
     }
 }
 
