@@ -99,29 +99,59 @@ pub enum Spacing {
     Poisson,
 }
 
+/// Which of a run's clients are a thread's: every so many-th, as cards are dealt.
+#[derive(Clone, Copy, Debug)]
+pub struct Hand {
+    /// The first of them, counted from 0.
+    pub thread: usize,
+    /// The threads; no more than clients.
+    pub threads: usize,
+    /// All clients of the run.
+    pub clients: usize,
+}
+
+impl Hand {
+    /// How many are the thread's.
+    const fn clients(self) -> usize {
+        (self.clients - self.thread).div_ceil(self.threads)
+    }
+}
+
 /// The arrivals of an open loop that fall to one thread.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
-    /// Nanoseconds since the origin, with a fraction: rounding must not add up.
+    origin: f64,
+    /// Nanoseconds since the origin, with a fraction.
     next: f64,
-    gap: f64,
-    /// None: constant.
-    rng: Option<Rng>,
+    stream: Stream,
+}
+
+/// How one arrival follows another.
+#[derive(Clone, Debug)]
+enum Stream {
+    /// The clients of all threads in turn, so that together the arrivals are evenly spaced.
+    Constant { hand: Hand, between: f64, round: u64, client: usize },
+    /// By draws with this mean.
+    Poisson { gap: f64, rng: Rng },
 }
 
 impl Arrivals {
-    /// Of `rate_per_s` arrivals in all, those of thread `thread` of `threads`. Constant ones are dealt out in turn, so that
-    /// together they are evenly spaced; a Poisson stream split at random is Poisson streams (Jain, The Art of Computer
-    /// Systems Performance Analysis, 1991, section 30.4), so each thread draws its own.
+    /// Of `rate_per_s` arrivals in all, those of a thread's clients, of whom each has its equal share. A Poisson stream split
+    /// at random is Poisson streams (Jain, The Art of Computer Systems Performance Analysis, 1991, section 30.4), so each
+    /// thread draws its own.
     #[must_use]
-    pub fn new(rate_per_s: f64, spacing: Spacing, thread: usize, threads: usize, seed: u64) -> Self {
+    pub fn new(rate_per_s: f64, spacing: Spacing, hand: Hand, seed: u64) -> Self {
         let between = 1e9 / rate_per_s;
-        let gap = between * threads as f64;
         match spacing {
-            Spacing::Constant => Self { next: between * thread as f64, gap, rng: None },
+            Spacing::Constant => {
+                let stream = Stream::Constant { hand, between, round: 0, client: hand.thread };
+                Self { origin: 0.0, next: between * hand.thread as f64, stream }
+            }
             Spacing::Poisson => {
-                let mut rng = Rng::with_seed(seed ^ (thread as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-                Self { next: exponential(&mut rng, gap), gap, rng: Some(rng) }
+                let gap = between * hand.clients as f64 / hand.clients() as f64;
+                let mut rng =
+                    Rng::with_seed(seed ^ (hand.thread as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                Self { origin: 0.0, next: exponential(&mut rng, gap), stream: Stream::Poisson { gap, rng } }
             }
         }
     }
@@ -129,21 +159,28 @@ impl Arrivals {
     /// The same arrivals, from `origin` on.
     #[must_use]
     pub fn from(self, origin: u64) -> Self {
-        Self { next: self.next + origin as f64, ..self }
+        Self { origin: origin as f64, ..self }
     }
 
     /// When the next one is due, in nanoseconds since the origin.
     #[must_use]
     pub fn next(&self) -> u64 {
-        self.next as u64
+        (self.origin + self.next) as u64
     }
 
     /// Goes on to the one after it.
     pub fn advance(&mut self) {
-        self.next += match &mut self.rng {
-            None => self.gap,
-            Some(rng) => exponential(rng, self.gap),
-        };
+        match &mut self.stream {
+            Stream::Constant { hand, between, round, client } => {
+                *client += hand.threads;
+                if *client >= hand.clients {
+                    (*round, *client) = (*round + 1, hand.thread);
+                }
+                // Counted and not summed up: rounding must not add up.
+                self.next = (*round as f64 * hand.clients as f64 + *client as f64) * *between;
+            }
+            Stream::Poisson { gap, rng } => self.next += exponential(rng, *gap),
+        }
     }
 }
 
@@ -166,18 +203,47 @@ mod tests {
             .collect()
     }
 
+    /// A thread of so many, which share five clients.
+    const fn of_five(thread: usize, threads: usize) -> Hand {
+        Hand { thread, threads, clients: 5 }
+    }
+
+    /// How many arrivals are due within a second.
+    fn in_a_second(spacing: Spacing, hand: Hand) -> usize {
+        first(Arrivals::new(50_000.0, spacing, hand, 3), 60_000).partition_point(|at| *at < 1_000_000_000)
+    }
+
     #[test]
     fn constant_arrivals_of_all_threads_are_evenly_spaced() {
-        let mut all: Vec<u64> =
-            (0..3).flat_map(|t| first(Arrivals::new(3e6, Spacing::Constant, t, 3, 1), 100)).collect();
-        all.sort_unstable();
-        assert_eq!((all[0], all[299]), (0, 99_666));
-        assert!(all.windows(2).all(|pair| (333..=334).contains(&(pair[1] - pair[0]))));
+        for threads in 1..=5 {
+            let of = |thread| first(Arrivals::new(3e6, Spacing::Constant, of_five(thread, threads), 1), 500);
+            let mut all: Vec<u64> = (0..threads).flat_map(of).collect();
+            all.sort_unstable();
+            // Threads of fewer clients go on for longer.
+            all.truncate(500);
+            assert_eq!((all[0], all[499]), (0, 166_333), "{threads} threads");
+            assert!(
+                all.windows(2).all(|pair| (333..=334).contains(&(pair[1] - pair[0]))),
+                "{threads}: {all:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn each_client_has_the_same_rate_however_many_share_a_thread() {
+        assert_eq!(
+            [0, 1, 2].map(|thread| in_a_second(Spacing::Constant, of_five(thread, 3))),
+            [20_000, 20_000, 10_000]
+        );
+        for (thread, clients) in [(0, 2.0), (1, 2.0), (2, 1.0)] {
+            let each = in_a_second(Spacing::Poisson, of_five(thread, 3)) as f64 / clients;
+            assert!((each / 1e4 - 1.0).abs() < 0.04, "{each} of thread {thread}");
+        }
     }
 
     #[test]
     fn poisson_arrivals_have_the_mean_and_the_scatter_of_an_exponential() {
-        let times = first(Arrivals::new(1e6, Spacing::Poisson, 0, 1, 7), 100_000);
+        let times = first(Arrivals::new(1e6, Spacing::Poisson, of_five(0, 1), 7), 100_000);
         let gaps: Vec<f64> = times.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
@@ -187,7 +253,7 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_arrivals_and_each_thread_its_own() {
-        let of = |thread, seed| first(Arrivals::new(1e3, Spacing::Poisson, thread, 2, seed), 10);
+        let of = |thread, seed| first(Arrivals::new(1e3, Spacing::Poisson, of_five(thread, 2), seed), 10);
         assert_eq!(of(0, 5), of(0, 5));
         assert_ne!(of(0, 5), of(1, 5));
         assert_ne!(of(0, 5), of(0, 6));

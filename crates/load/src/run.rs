@@ -16,7 +16,7 @@ use crate::clock::{Clock, Schedule};
 use crate::connection::Connection;
 use crate::dialogue::Dialogue;
 use crate::error::LoadError;
-use crate::pace::Arrivals;
+use crate::pace::{Arrivals, Hand};
 use crate::probe::Probes;
 use crate::progress::Live;
 use crate::recording::Recording;
@@ -161,14 +161,16 @@ fn drive<B: Bench>(
     let floor = Floor { clock, schedule, think: options.think, live: live.as_ref() };
     let mut workers = Vec::new();
     let shares = deal(connections, options.threads as usize);
-    let threads = shares.len();
+    let (threads, clients) = (shares.len(), options.clients as usize);
     for (thread, share) in shares.into_iter().enumerate() {
         let tally = Tally::new(schedule.window, <B::Dialogue as Dialogue>::KINDS.len(), live.is_some());
         let watch = recording.map(Recording::watch);
         let instruments = Instruments { tally, shared: bench.shared(ground), watch };
         let arrivals = options
             .total_rate()
-            .map(|rate| Arrivals::new(rate, options.arrivals, thread, threads, options.seed))
+            .map(|rate| {
+                Arrivals::new(rate, options.arrivals, Hand { thread, threads, clients }, options.seed)
+            })
             .map(|arrivals| arrivals.from(schedule.origin));
         let seed = options.seed.wrapping_add(thread as u64);
         workers.push(Worker::new(floor, share, instruments, arrivals, seed)?);
