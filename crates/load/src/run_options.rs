@@ -44,7 +44,7 @@ pub struct RunOptions {
 
     /// Pause of a client between an answer and its next request: a time, or exponential:TIME for draws with that mean
     #[arg(long, value_name = "TIME", default_value = "0ms")]
-    #[serde(rename = "think_ms")]
+    #[serde(flatten)]
     pub think: Think,
 
     /// Open loop: so many requests per second are due in all, however fast the server answers; response times count from

@@ -50,6 +50,20 @@ fn good_records_are_merged() {
     assert_eq!((merged.clients, merged.counts.ok, merged.counts.nulls), (8, 4, 2));
 }
 
+/// What merging says when the options of the second are these and those of the first as above.
+fn with_options(options: &str) -> Result<(), String> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = RUN.replace("PID", "2").replace("BOOT", "same").replace(r#""rate": null"#, options);
+    merge(&records(dir.path(), "run.json", run)).map(drop).map_err(|error| error.to_string())
+}
+
+#[test]
+fn what_one_machine_has_or_does_for_all_may_differ() {
+    for options in [r#""dataset": "full""#, r#""tls_ca": "/here/ca.pem""#, r#""tls_cert": "/here/own.pem""#] {
+        assert_eq!(with_options(options), Ok(()), "{options}");
+    }
+}
+
 #[test]
 fn what_is_wrong_with_a_file_is_said_with_its_name() {
     let number = |cell: &str| WINDOWS.replacen("2,1,0,5.5", cell, 1);

@@ -18,18 +18,22 @@ use crate::error::LoadError;
 use read::ReadRecord;
 use timeline::Timeline;
 
-/// Options that may differ between generators of one experiment: whom they load, with how much, and where they write.
-const MAY_DIFFER: [&str; 16] = [
+/// Options that may differ between generators of one experiment: whom they load, with how much, who of them sets up, and
+/// which files of their machines they read and write.
+const MAY_DIFFER: [&str; 19] = [
     "connect",
     "clients",
     "threads",
     "first_client",
     "secret_file",
+    "tls_ca",
+    "tls_cert",
     "start_at",
     "duration_s",
     "warmup_s",
     "cooldown_s",
     "seed",
+    "dataset",
     "preload",
     "rate",
     "rate_per_client",
