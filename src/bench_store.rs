@@ -155,9 +155,15 @@ fn measure<R: Rules>(
     })
 }
 
+/// Of an even number of values, the mean of the middle two.
 pub(crate) fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2])
+}
+
+/// The 99th percentile of sorted values: the least of them that 99 in a hundred do not exceed.
+pub(crate) fn p99<T: Copy>(sorted: &[T]) -> T {
+    sorted[(sorted.len() * 99).div_ceil(100) - 1]
 }
 
 /// A store with the two requests it is driven with.
@@ -260,4 +266,23 @@ fn raw_append(dir: &Path, batch: usize, record_bytes: usize, span: Duration) -> 
     let rate = done as f64 / start.elapsed().as_secs_f64();
     std::fs::remove_file(path)?;
     Ok(rate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_median_of_an_even_number_lies_between_the_middle_two() {
+        for (mut values, middle) in [(vec![7.0], 7.0), (vec![4.0, 1.0], 2.5), (vec![9.0, 1.0, 2.0], 2.0)] {
+            assert!((median(&mut values) - middle).abs() < 1e-12, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn ninety_nine_in_a_hundred_are_no_longer_than_the_percentile() {
+        for (count, rank) in [(1, 1), (2, 2), (100, 99), (101, 100), (150, 149), (1000, 990)] {
+            assert_eq!(p99(&(1..=count).collect::<Vec<_>>()), rank, "of {count}");
+        }
+    }
 }

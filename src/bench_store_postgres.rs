@@ -23,7 +23,7 @@ use posthaste_wire::operation::{Operation, Pop, Recipient, Selection, Send};
 use posthaste_wire::span::Span;
 use serde::Serialize;
 
-use crate::bench_store::median;
+use crate::bench_store::{median, p99};
 use crate::flags::{BenchStoreFlags, StoreWorkload};
 
 /// Connections that are measured unless others are named.
@@ -137,13 +137,12 @@ fn measure(
     }
     calls.sort_unstable();
     let total: Duration = calls.iter().sum();
-    let p99 = calls[(calls.len() - 1) * 99 / 100];
     Ok(Row {
         connections,
         batch,
         operations_per_s: median(&mut rates),
         call_mean_ms: total.as_secs_f64() * 1e3 / calls.len() as f64,
-        call_p99_ms: p99.as_secs_f64() * 1e3,
+        call_p99_ms: p99(&calls).as_secs_f64() * 1e3,
     })
 }
 

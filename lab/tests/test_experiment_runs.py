@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from programs import SMALL, lab, lab_command, left_running, program, write
 
+from posthaste_lab.experiments.figures import read_summary
 from posthaste_lab.experiments.hosts import this_machine
 from posthaste_lab.experiments.problems import RunFailed
 from posthaste_lab.experiments.process import Process
@@ -254,3 +255,10 @@ def test_a_program_that_ignores_its_stop_is_ended_all_the_same(tmp_path: Path) -
     with pytest.raises(RunFailed, match="quick ended with 3 before it was ready"):
         quick.wait_ready("never", "", 5)
     assert quick.stop() == 3
+
+
+def test_the_repetitions_of_bench_store_share_its_duration(tmp_path: Path) -> None:
+    """So a trial lasts as long as the one figure says, however many of them there are."""
+    summary = {"duration_s": 6.0, "repetitions": 3, "rows": [{"batch": 16, "operations_per_s": 1000.0}]}
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    assert read_summary("bench-store", tmp_path / "summary.json").row["measured_s"] == 6.0

@@ -64,10 +64,10 @@ pub(crate) struct BenchStoreFlags {
     /// Messages sent before anything is measured
     #[arg(long, value_name = "N", default_value = "1000")]
     pub(crate) preload: u64,
-    /// How long each batch size is measured
+    /// How long each batch size is measured, all repetitions together
     #[arg(long, default_value = "5s", value_parser = some_time)]
     pub(crate) duration: Duration,
-    /// Repetitions of the whole series; medians are shown
+    /// Parts of that time, each a measurement of its own; medians are shown
     #[arg(long, default_value = "3", value_parser = at_least_one)]
     pub(crate) repetitions: usize,
     /// Write the figures as JSON to this file
