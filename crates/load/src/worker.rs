@@ -301,9 +301,10 @@ impl<'a, D: Dialogue> Worker<'a, D> {
                 }
                 self.thinkers.push(Reverse((now + pause, i)));
             }
-            return;
+        } else {
+            connection.issue(answers, now, &mut self.instruments);
         }
-        connection.issue(answers, now, &mut self.instruments);
+        // Also what was left over: the socket says only once that it takes more, maybe along with these answers.
         connection.flush(self.poll.registry(), Token(i));
     }
 
@@ -384,5 +385,79 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             broken,
             unanswered,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::address::Stream;
+    use crate::client::Client;
+    use crate::dialogue::{Answer, Outcome};
+    use crate::tally::Window;
+
+    /// Requests that no socket takes at once, answers of one byte.
+    #[derive(Debug)]
+    struct Lengthy;
+
+    impl Dialogue for Lengthy {
+        const KINDS: &'static [&'static str] = &["lengthy"];
+        const NULLS: &'static str = "null";
+        type Asked = ();
+        type Shared = ();
+
+        fn ask(&mut self, (): &mut (), out: &mut Vec<u8>) -> Option<()> {
+            out.resize(out.len() + (8 << 20), b'x');
+            Some(())
+        }
+
+        fn kind((): &()) -> usize {
+            0
+        }
+
+        fn answer<'a>(&mut self, (): &(), _: &'a [u8], _: bool, (): &mut ()) -> Answer<'a> {
+            Answer::Whole { len: 1, outcome: Outcome::Ok, word: None }
+        }
+
+        fn lost(&mut self, (): &(), (): &mut ()) {}
+
+        fn is_at_rest(&self) -> bool {
+            true
+        }
+
+        fn turn_ended((): &mut ()) {}
+    }
+
+    /// Reads what has come, and says how much.
+    fn drain(server: &mut UnixStream) -> usize {
+        let (mut chunk, mut read) = (vec![0; 1 << 20], 0);
+        while let Ok(len @ 1..) = server.read(&mut chunk) {
+            read += len;
+        }
+        read
+    }
+
+    #[test]
+    fn a_client_that_thinks_goes_on_writing_what_the_socket_did_not_take() {
+        let (client, mut server) = UnixStream::pair().expect("two sockets");
+        [&client, &server].iter().for_each(|end| end.set_nonblocking(true).expect("a socket"));
+        let stream = Stream::Unix(mio::net::UnixStream::from_std(client));
+        let connection = Connection::new(stream, Client::new(Lengthy, 2));
+        let window = Window { start: 0, end: u64::MAX };
+        let schedule = Schedule { origin: 0, window, stop: u64::MAX, give_up: u64::MAX };
+        let think = Think { mean: Duration::from_secs(3600), exponential: false };
+        let floor = Floor { clock: Clock::start(), schedule, think, live: None };
+        let instruments = Instruments { tally: Tally::new(window, 1, false), shared: (), watch: None };
+        let mut worker = Worker::new(floor, vec![connection], instruments, None, 1).expect("a worker");
+
+        worker.send(0, 2, 0, 0);
+        assert!(drain(&mut server) > 0, "the socket took the beginning");
+        // From here on the socket is both readable and writable, and says so once.
+        server.write_all(b"x").expect("the socket takes a byte");
+        worker.serve(0);
+        assert!(drain(&mut server) > 0, "the rest follows");
     }
 }
