@@ -116,6 +116,7 @@ impl Hand {
 /// The arrivals of an open loop that fall to one thread.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
+    /// Where constant ones begin.
     origin: f64,
     /// Nanoseconds since the origin, with a fraction.
     next: f64,
@@ -132,7 +133,8 @@ enum Stream {
 }
 
 impl Arrivals {
-    /// Of `rate_per_s` arrivals in all, those of a thread's clients, of whom each has its equal share. A Poisson stream split
+    /// Of `rate_per_s` arrivals in all, those of a thread's clients, of whom each has its equal share. The seed also moves
+    /// constant ones by part of a gap, so that generators with different seeds do not march in step. A Poisson stream split
     /// at random is Poisson streams (Jain, The Art of Computer Systems Performance Analysis, 1991, section 30.4), so each
     /// thread draws its own.
     #[must_use]
@@ -141,7 +143,7 @@ impl Arrivals {
         match spacing {
             Spacing::Constant => {
                 let stream = Stream::Constant { hand, between, round: 0, client: hand.thread };
-                Self { origin: 0.0, next: between * hand.thread as f64, stream }
+                Self { origin: between * phase(seed), next: between * hand.thread as f64, stream }
             }
             Spacing::Poisson => {
                 let gap = between * hand.clients as f64 / hand.clients() as f64;
@@ -155,7 +157,7 @@ impl Arrivals {
     /// The same arrivals, from `origin` on.
     #[must_use]
     pub fn from(self, origin: u64) -> Self {
-        Self { origin: origin as f64, ..self }
+        Self { origin: self.origin + origin as f64, ..self }
     }
 
     /// When the next one is due, in nanoseconds since the origin.
@@ -178,6 +180,11 @@ impl Arrivals {
             Stream::Poisson { gap, rng } => self.next += exponential(rng, *gap),
         }
     }
+}
+
+/// The part of a gap by which a seed moves arrivals: golden-ratio steps keep those of neighboring seeds well apart.
+fn phase(seed: u64) -> f64 {
+    seed.wrapping_sub(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) as f64 / 2_f64.powi(64)
 }
 
 /// A draw from the exponential distribution, by inversion (Jain 1991, section 28.1).
@@ -253,6 +260,17 @@ mod tests {
         assert_eq!(of(0, 5), of(0, 5));
         assert_ne!(of(0, 5), of(1, 5));
         assert_ne!(of(0, 5), of(0, 6));
+    }
+
+    #[test]
+    fn constant_arrivals_of_generators_with_different_seeds_lie_apart() {
+        let mut starts: Vec<u64> =
+            (1..=4).map(|seed| Arrivals::new(1e3, Spacing::Constant, of_five(0, 1), seed).next()).collect();
+        starts.sort_unstable();
+        assert!(
+            starts.windows(2).all(|pair| pair[1] - pair[0] > 100_000),
+            "{starts:?} of a gap of 1,000,000 ns"
+        );
     }
 
     #[test]

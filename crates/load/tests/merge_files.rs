@@ -87,6 +87,37 @@ fn what_is_wrong_with_a_file_is_said_with_its_name() {
     }
 }
 
+/// What is held against the merge of two records with these options beside those above.
+fn doubts(one: &str, other: &str) -> Vec<String> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = |pid: &str, options: &str| {
+        RUN.replace("PID", pid).replace("BOOT", "same").replace(r#""rate": null"#, options)
+    };
+    let records = records(dir.path(), "run.json", run("2", other));
+    fs::write(records[0].join("run.json"), run("1", one)).expect("a file");
+    merge(&records).expect("two good records").invalid_because
+}
+
+#[test]
+fn generators_that_draw_the_same_are_doubted() {
+    let twins = |options: &str| doubts(options, options);
+    for alike in [r#""rate": 100.0, "seed": 1"#, r#""seed": 7"#] {
+        let said = twins(alike);
+        assert!(said.len() == 1 && said[0].contains("--seed"), "{alike}: {said:?}");
+    }
+    for (one, other) in [
+        (r#""rate": 100.0, "seed": 1"#, r#""rate": 100.0, "seed": 2"#),
+        (r#""seed": 1, "first_client": 1"#, r#""seed": 1, "first_client": 65"#),
+    ] {
+        assert_eq!(doubts(one, other), Vec::<String>::new(), "{one}, {other}");
+    }
+    let accounts = doubts(
+        r#""rate": 100.0, "seed": 1, "first_client": 1"#,
+        r#""rate": 100.0, "seed": 1, "first_client": 65"#,
+    );
+    assert_eq!(accounts.len(), 1, "arrivals are drawn by the seed alone");
+}
+
 #[test]
 fn a_clock_that_is_centuries_off_relates_nothing() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -116,12 +116,21 @@ impl ReadRecord {
             .all(|name| self.run[name] == other.run[name])
     }
 
+    /// Whether both drew the same: requests of clients of the same numbers, or the arrivals of an open loop, which are drawn
+    /// for no client in particular.
+    pub(super) fn draws_as(&self, other: &Self) -> bool {
+        let same = |name: &str| self.option(name) == other.option(name);
+        !self.option("seed").is_null() && same("seed") && (self.is_open() || same("first_client"))
+    }
+
+    fn is_open(&self) -> bool {
+        !(self.option("rate").is_null() && self.option("rate_per_client").is_null())
+    }
+
     /// The first option that differs and must not, in words.
     pub(super) fn unlike(&self, other: &Self, may_differ: &[&str]) -> Option<String> {
         let (mine, theirs) = (self.run["options"].as_object()?, other.run["options"].as_object()?);
-        let open =
-            |record: &Self| !(record.option("rate").is_null() && record.option("rate_per_client").is_null());
-        if open(self) != open(other) {
+        if self.is_open() != other.is_open() {
             return Some("one is an open loop (--rate), the other a closed one".to_owned());
         }
         let names = mine.keys().chain(theirs.keys()).filter(|name| !may_differ.contains(&name.as_str()));

@@ -116,6 +116,12 @@ impl Merged {
                     part.record, part.measured_s, part.counted_s
                 ));
             }
+            if let Some(twin) = records[..place].iter().find(|earlier| earlier.draws_as(record)) {
+                doubts.push(format!(
+                    "{} and {} drew the same, so their requests came in step: give each generator a --seed of its own",
+                    twin.name, record.name
+                ));
+            }
             doubts.extend(record.doubts().into_iter().map(|doubt| format!("{}: {doubt}", record.name)));
             parts.push(part);
         }
