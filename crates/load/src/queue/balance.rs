@@ -27,7 +27,7 @@ pub struct Move {
     pub puts: bool,
     /// Where.
     pub queue: Queue,
-    /// It makes up for an earlier one.
+    /// It makes up for an earlier one, or a pair's other half does for it.
     owed: bool,
 }
 
@@ -43,6 +43,11 @@ impl Balance {
         };
         self.under_way.push_back(next);
         next
+    }
+
+    /// Half of a pair is asked for: a move that the other half makes up for.
+    pub fn paired(&mut self, puts: bool, queue: Queue) {
+        self.under_way.push_back(Move { puts, queue, owed: true });
     }
 
     /// Takes the answer to the oldest move without one.

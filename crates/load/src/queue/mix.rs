@@ -41,8 +41,8 @@ pub struct Recipe {
 pub struct Mix {
     recipe: Arc<Recipe>,
     rng: Rng,
-    /// The second half of a pair.
-    second: Option<Request>,
+    /// Where the second half of a pair pops.
+    second: Option<Queue>,
     own: VecDeque<Queue>,
     creating: usize,
     deleting: Vec<Queue>,
@@ -71,7 +71,7 @@ impl Mix {
     /// The next request.
     pub fn next_ask(&mut self) -> Ask {
         let request = match self.second.take() {
-            Some(request) => request,
+            Some(queue) => self.half(false, queue),
             None => self.draw(),
         };
         Ask { request, step: 0, expect: Expect::Any }
@@ -97,14 +97,25 @@ impl Mix {
             }
             MixKind::Pair => {
                 let queue = self.queue();
-                self.second =
-                    Some(Request::Read(Read { remove: true, queue: Some(queue), ..Read::default() }));
-                Request::Send { queue, to: None }
+                self.second = Some(queue);
+                self.half(true, queue)
             }
             MixKind::Readable => Request::Readable,
             MixKind::Create if self.own.len() + self.creating < OWN_MAX => self.create(),
             MixKind::Create | MixKind::Delete => self.delete(),
             MixKind::Echo => Request::Echo,
+        }
+    }
+
+    /// One half of a pair.
+    fn half(&mut self, puts: bool, queue: Queue) -> Request {
+        if self.recipe.constant_size {
+            self.balance.paired(puts, queue);
+        }
+        if puts {
+            Request::Send { queue, to: None }
+        } else {
+            Request::Read(Read { remove: true, queue: Some(queue), ..Read::default() })
         }
     }
 
@@ -263,6 +274,36 @@ mod tests {
             assert!(!mix.is_at_rest());
             let pop = Read { remove: true, queue: Some(queue), ..Read::default() };
             assert_eq!(mix.next_ask().request, Request::Read(pop));
+        }
+    }
+
+    #[test]
+    fn a_constant_size_is_kept_with_pairs_among_requests_under_way() {
+        const PIPELINE: usize = 8;
+        let balanced = Recipe { constant_size: true, ..(*recipe("mix:send=0.3,pop=0.3,pair=0.4")).clone() };
+        let mut mix = Mix::new(Arc::new(balanced), 1, 1);
+        let mut queues = [2_i64; 5];
+        let mut under_way = VecDeque::new();
+        for _ in 0..100_000 {
+            let ask = mix.next_ask();
+            let outcome = match ask.request {
+                Request::Send { queue, .. } => {
+                    queues[queue as usize] += 1;
+                    Outcome::Ok
+                }
+                Request::Read(Read { queue: Some(queue), .. }) if queues[queue as usize] > 0 => {
+                    queues[queue as usize] -= 1;
+                    Outcome::Ok
+                }
+                _ => Outcome::Null,
+            };
+            under_way.push_back((ask, outcome));
+            if under_way.len() == PIPELINE {
+                let (ask, outcome) = under_way.pop_front().expect("some are under way");
+                mix.answered(&ask, outcome, None);
+            }
+            let all: i64 = queues.iter().sum();
+            assert!((all - 10).abs() <= PIPELINE as i64 + 1, "{queues:?}");
         }
     }
 
