@@ -76,6 +76,16 @@ fn two_generators_that_start_together_are_one_experiment() {
     percentiles_are_of_all_requests(dir.path(), &merged);
 }
 
+/// Changes a record as if its server had been asked under a name that all machines know.
+fn rename_server(record: &Path, name: &str) {
+    let path = record.join("run.json");
+    let mut run = json(&path);
+    for relation in run["clock_relations"].as_array_mut().expect("relations") {
+        relation["server"] = name.into();
+    }
+    fs::write(&path, run.to_string()).expect("a file can be written");
+}
+
 /// Makes a record that of a machine whose wall clock is ahead by so many seconds, which the server's answers showed.
 fn move_to_another_machine(record: &Path, ahead_s: f64) {
     let path = record.join("run.json");
@@ -105,16 +115,14 @@ fn generators_whose_clocks_differ_are_laid_together_by_the_clock_of_the_server()
     let same_clock = json(&dir.path().join("merged.json"));
 
     move_to_another_machine(&dir.path().join("b"), 90.0);
+    ["a", "b"].iter().for_each(|name| rename_server(&dir.path().join(name), "tier:7411"));
     let said = merge(dir.path(), &["a", "b"]);
     assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
     let merged = json(&dir.path().join("merged.json"));
-    assert_eq!(merged["clock"], format!("the clock of {}", server.addr()));
+    assert_eq!(merged["clock"], "the clock of tier:7411");
     let error_us = figure(&merged, "/clock_error_us");
     let apart_us = (figure(&merged, "/common_s") - figure(&same_clock, "/common_s")).abs() * 1e6;
-    assert!(
-        error_us > 0.0 && apart_us <= 2.0 * error_us + 1.0,
-        "{apart_us} us apart, {error_us} us of error"
-    );
+    assert!(error_us > 0.0 && apart_us <= error_us + 1.0, "{apart_us} us apart, {error_us} us of error");
 
     // Without the server's answers there are only the wall clocks, and by those they never met.
     let path = dir.path().join("b/run.json");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use posthaste_load::merge::merge;
+use posthaste_load::merge::{Merged, merge};
 
 const RUN: &str = r#"{"process_id": PID, "start_unix_ns": 1000000000, "start_monotonic_ns": 5000,
     "machine": {"boot_id": "BOOT"}, "options": {"clients": 4, "rate": null},
@@ -84,6 +84,34 @@ fn what_is_wrong_with_a_file_is_said_with_its_name() {
         let refusal = refusal(file, &content);
         assert!(refusal.contains(&format!("/b/{file}")) && refusal.contains(said), "{content}: {refusal}");
         assert_eq!(refusal.lines().count(), 1, "{refusal}");
+    }
+}
+
+/// Two records of different machines, of which both have asked `server` for the time.
+fn of_two_machines(server: &str) -> Merged {
+    let dir = tempfile::tempdir().expect("a directory");
+    let asked = RUN.replace(r#""server": "s""#, &format!(r#""server": "{server}""#));
+    let records = records(dir.path(), "run.json", asked.replace("PID", "2").replace("BOOT", "other"));
+    let first = asked.replace("PID", "1").replace("BOOT", "same");
+    fs::write(records[0].join("run.json"), first).expect("a file");
+    merge(&records).expect("two good records")
+}
+
+#[test]
+fn the_clock_of_one_server_relates_two_machines_and_each_may_be_off() {
+    let merged = of_two_machines("tier:7411");
+    assert_eq!((merged.clock.as_str(), merged.clock_error_us), ("the clock of tier:7411", Some(4.0)));
+}
+
+#[test]
+fn a_server_of_each_machine_is_no_common_clock() {
+    for server in ["127.0.0.1:7411", "localhost:7411", "[::1]:7411", "unix:/run/posthaste.sock"] {
+        let merged = of_two_machines(server);
+        assert_eq!(
+            (merged.clock.as_str(), merged.clock_error_us),
+            ("their own wall clocks", None),
+            "{server}"
+        );
     }
 }
 

@@ -1,8 +1,10 @@
 //! One time for several records: where the clock of each begins on a clock that all share.
 //!
 //! On one machine that is the monotonic clock, and nothing is in doubt. Otherwise it is the wall clock of a server
-//! that all of them loaded and asked for the time, with the error of the worst of those answers. Where there is none
-//! of either, their own wall clocks must do, and nobody knows how far those are apart.
+//! that all of them loaded and asked for the time, with the errors of the two worst of those answers together: records
+//! are laid beside each other, and each may be off in its own direction. Where there is none of either, their own wall clocks must do, and nobody knows how far those are apart.
+
+use std::net::IpAddr;
 
 use crate::error::LoadError;
 use crate::merge::read::ReadRecord;
@@ -71,12 +73,22 @@ fn common_clock(records: &[ReadRecord]) -> (String, Option<f64>, Vec<i128>) {
         return ("the monotonic clock of their machine".to_owned(), Some(0.0), starts("start_monotonic_ns"));
     }
     let relations: Vec<_> = records.iter().map(ReadRecord::relations).collect();
-    let shared = relations[0].keys().find(|server| relations.iter().all(|known| known.contains_key(*server)));
+    let is_shared = |server: &str| relations.iter().all(|known| known.contains_key(server));
+    let shared = relations[0].keys().find(|server| is_elsewhere(server) && is_shared(server));
     let unix = starts("start_unix_ns");
     let Some(server) = shared else {
         return ("their own wall clocks".to_owned(), None, unix);
     };
-    let error_us = relations.iter().map(|known| known[server].1).fold(0.0, f64::max);
+    let mut errors_us: Vec<f64> = relations.iter().map(|known| known[server].1).collect();
+    errors_us.sort_by(f64::total_cmp);
+    let error_us: f64 = errors_us.iter().rev().take(2).sum();
     let on_server = unix.iter().zip(&relations).map(|(start, known)| start + (known[server].0 * 1e3) as i128);
     (format!("the clock of {server}"), Some(error_us), on_server.collect())
+}
+
+/// Whether a server's address names the same server on every machine.
+fn is_elsewhere(server: &str) -> bool {
+    let host = server.rsplit_once(':').map_or(server, |(host, _)| host).trim_matches(['[', ']']);
+    let is_loopback = host.parse().is_ok_and(|ip: IpAddr| ip.to_canonical().is_loopback());
+    !(is_loopback || host == "localhost" || server.starts_with("unix:"))
 }
