@@ -14,6 +14,8 @@ use crate::tally::{Counts, histogram};
 
 /// Less of what a generator measured being common to all makes the whole doubtful.
 const COMMON_SHARE_MIN: f64 = 0.5;
+/// Significant digits of the histograms in records.
+const RECORDED_DIGITS: u8 = 2;
 
 /// The whole.
 #[derive(Clone, Debug, Serialize)]
@@ -88,7 +90,8 @@ impl Sum {
             errors_per_s: 0.0,
             counts: Counts::default(),
             response_us: 0.0,
-            responses: histogram(3),
+            // As records have them: with other digits, adding would put each value at the lower end of its bucket.
+            responses: histogram(RECORDED_DIGITS),
         }
     }
 
@@ -251,4 +254,20 @@ fn line(f: &mut fmt::Formatter<'_>, name: &str, kind: &MergedKind) -> fmt::Resul
         write!(f, " {us:>10.1}")?;
     }
     writeln!(f)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merged_percentiles_are_never_below_what_was_recorded() {
+        let (mut sum, mut recorded) = (Sum::new(), histogram(RECORDED_DIGITS));
+        recorded.record_n(1_000_999, 10).expect("in range");
+        sum.responses.add(&recorded).expect("the same bounds");
+        let response = Response::of(&sum.responses);
+        for us in [response.p50_us, response.p99_us, response.max_us] {
+            assert!((1000.999..=1000.999 * (1.0 + 1.0 / 128.0)).contains(&us), "{us}");
+        }
+    }
 }
