@@ -130,6 +130,19 @@ def test_roles_hold_over_http(roles: Tier) -> None:
     assert web(roles, "reader", "POST", "/v1/queues/mail.in/pop", {}) == 200
 
 
+def test_an_accounts_file_that_cannot_be_used_any_more_is_told(
+    start: Callable[..., Tier], accounts_file: Path
+) -> None:
+    """Who is in it stays in force, and the log says that changes do not count."""
+    tier = start("--accounts", str(accounts_file))
+    accounts_file.write_text("rubbish")
+    for _ in range(3):
+        with closing(client(tier, "alice", "wonderland")) as alice:
+            assert alice.ping()
+    assert tier.stop() == 0
+    assert tier.log().count("line 1: it is not `name:$argon2id$") == 1, tier.log()
+
+
 def test_a_role_that_is_none_is_refused_with_its_word(tmp_path: Path) -> None:
     """Before anything is written."""
     refused = subprocess.run(

@@ -2,7 +2,8 @@
 //!
 //! The file has one account a line, `name:hash`, the hash in PHC form (`$argon2id$…`), and behind it, with blanks between
 //! them, what the account may do (`send=orders receive=orders.*`); nothing there is everything. It is read again when it
-//! has changed, so an account added by `posthaste admin account add` works at once.
+//! has changed, so an account added by `posthaste admin account add` works at once. A file that cannot be used any more
+//! leaves in force what was read before, and says so in the log, or an account that was removed would go on in silence.
 //!
 //! A hash that cannot be checked, or only in minutes and gigabytes, is refused when the file is read, not when somebody logs
 //! in: secrets are checked one after the other.
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -19,6 +21,7 @@ use std::time::SystemTime;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use argon2::{Algorithm, Argon2, MIN_SALT_LEN, Params, Version};
+use tempfile::NamedTempFile;
 
 use crate::grants::Grants;
 
@@ -95,6 +98,8 @@ pub struct AccountsFile {
     path: PathBuf,
     read_at: Option<SystemTime>,
     accounts: Accounts,
+    /// Why it could not be used when it was looked at last.
+    fault: Option<String>,
 }
 
 impl AccountsFile {
@@ -103,7 +108,8 @@ impl AccountsFile {
     /// # Errors
     /// A sentence that names the file, the line and what is wrong with it.
     pub fn open(path: &Path) -> Result<Self, String> {
-        let mut file = Self { path: path.to_owned(), read_at: None, accounts: Accounts::default() };
+        let mut file =
+            Self { path: path.to_owned(), read_at: None, accounts: Accounts::default(), fault: None };
         file.refresh()?;
         Ok(file)
     }
@@ -114,7 +120,7 @@ impl AccountsFile {
     }
 
     /// Adds an account or gives it a new secret; what it may do stays as it is unless `grants` says it anew. The file is
-    /// replaced in one step and readable by its owner only.
+    /// replaced in one step and keeps its owner, group and mode; a new one is readable by its owner only.
     ///
     /// # Errors
     /// A sentence that says what could not be done.
@@ -140,9 +146,20 @@ impl AccountsFile {
 
     /// What the account may do, if the secret is its own. An unknown account costs as much time as a wrong secret.
     pub fn verify(&mut self, name: &[u8], secret: &[u8]) -> Option<Option<Arc<Grants>>> {
-        // A file that cannot be read now leaves the accounts as they were.
-        let _ = self.refresh();
+        if let Some(fault) = self.look_again() {
+            tracing::error!(
+                "{fault}; accounts stay as they were read before, whoever was removed since included"
+            );
+        }
         self.accounts.verify(name, secret)
+    }
+
+    /// Reads the file if it has changed. Why it cannot be used, when that is news.
+    fn look_again(&mut self) -> Option<String> {
+        let fault = self.refresh().err();
+        let news = fault.clone().filter(|_| fault != self.fault);
+        self.fault = fault;
+        news
     }
 
     fn refresh(&mut self) -> Result<(), String> {
@@ -195,14 +212,20 @@ fn check(hash: &PasswordHash) -> Result<(), String> {
     Ok(())
 }
 
+/// Replaces the file. Its server may be another user than whoever changes accounts, and must go on reading it.
 fn write(path: &Path, accounts: &Accounts) -> io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let beside = path.with_extension("new");
-    let mut file =
-        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Made anew under a name that nobody can have prepared, and for its owner alone.
+    let mut file = NamedTempFile::new_in(dir)?;
     write!(file, "{accounts}")?;
-    file.sync_all()?;
-    fs::rename(beside, path)
+    if path.exists() {
+        let before = fs::metadata(path)?;
+        fchown(file.as_file(), Some(before.uid()), Some(before.gid()))?;
+        file.as_file().set_permissions(before.permissions())?;
+    }
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    Ok(())
 }
 
 fn hash(secret: &str) -> Result<String, String> {
@@ -216,6 +239,8 @@ fn matches(hash: &str, secret: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
     use super::*;
 
     #[test]
@@ -231,6 +256,54 @@ mod tests {
         assert_eq!(file.verify(b"bob", b"two"), Some(None), "everything");
         assert_eq!(file.verify(b"al:ice", b"one"), None, "the old secret");
         assert_eq!(file.verify(b"carol", b"one"), None, "nobody");
+    }
+
+    #[test]
+    fn a_file_keeps_whose_it_is_when_accounts_change() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (path, victim) = (dir.path().join("accounts.txt"), dir.path().join("victim"));
+        AccountsFile::set(&path, "alice", "one", None).expect("set");
+        let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o777;
+        assert_eq!(mode(&path), 0o600, "a new one is for its owner alone");
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).expect("a mode");
+        // Only root can give it to somebody else; for others this shows the mode alone.
+        let _ = chown(&path, Some(1234), Some(1235));
+        let before = fs::metadata(&path).expect("it is there");
+        fs::write(&victim, "").expect("written");
+        symlink(&victim, path.with_extension("new")).expect("a link that waits for hashes");
+        AccountsFile::set(&path, "bob", "two", None).expect("set");
+        assert!(AccountsFile::remove(&path, "alice").expect("removed"));
+        let after = fs::metadata(&path).expect("it is there");
+        let of = |about: &fs::Metadata| (about.uid(), about.gid(), about.mode());
+        assert_eq!(of(&after), of(&before));
+        assert_eq!(fs::read_to_string(&victim).expect("read"), "");
+        assert_eq!(fs::read_dir(dir.path()).expect("listed").count(), 3, "nothing is left beside it");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_is_told_once_and_changes_nothing() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("accounts.txt");
+        AccountsFile::set(&path, "alice", "one", None).expect("set");
+        let mut file = AccountsFile::open(&path).expect("read");
+        assert_eq!(file.look_again(), None);
+        let spoil = || {
+            fs::write(&path, "rubbish").expect("written");
+            let spoiled = fs::File::options().write(true).open(&path).expect("opened");
+            // Clocks of file systems are coarse: a change at once may look like none.
+            spoiled.set_modified(SystemTime::UNIX_EPOCH).expect("its time");
+        };
+        spoil();
+        assert!(file.look_again().is_some_and(|fault| fault.contains("line 1")));
+        assert_eq!(file.look_again(), None, "it was told");
+        assert_eq!(file.verify(b"alice", b"one"), Some(None));
+        fs::remove_file(&path).expect("removed");
+        assert!(file.look_again().is_some_and(|fault| fault.contains("cannot read")), "another reason");
+        AccountsFile::set(&path, "bob", "two", None).expect("set");
+        assert_eq!(file.look_again(), None);
+        assert_eq!((file.verify(b"alice", b"one"), file.verify(b"bob", b"two")), (None, Some(None)));
+        spoil();
+        assert!(file.look_again().is_some(), "it is news again");
     }
 
     #[test]
