@@ -96,6 +96,28 @@ def test_pages_of_others_learn_and_change_nothing(router: Callable[..., Router])
     )
 
 
+def test_a_page_that_names_this_machine_as_it_likes_sees_and_changes_no_server(
+    router: Callable[..., Router],
+) -> None:
+    """A browser believes that such a page comes from here; only the name it asks for tells the truth."""
+    tier = router(1, *HTTP)
+    (server,) = tier.servers
+    rebound = {"Host": "evil.example:7481", "Origin": "http://evil.example:7481"}
+    down = {"server": server.name, "state": "down"}
+    assert ask(tier, "POST", "/v1/servers/state", down, headers=rebound)[0] == 403
+    for path in ("servers", "pools", "routes", "routes/explain?key=a", "windows"):
+        assert ask(tier, "GET", f"/v1/{path}", headers=rebound)[0] == 403, path
+        assert ask(tier, "GET", f"/v1/{path}")[0] == 200, path
+    assert ask(tier, "GET", "/v1/servers")[1]["servers"][0]["state"] != "down"
+    assert ask(tier, "POST", "/v1/servers/state", down)[0] == 200
+    everywhere = router(1, "--http", "0.0.0.0:0")
+    by_name = {"Host": "cache.example"}
+    assert ask(everywhere, "GET", "/v1/servers", headers=by_name)[0] == 200
+    (server,) = everywhere.servers
+    down = {"server": server.name, "state": "down"}
+    assert ask(everywhere, "POST", "/v1/servers/state", down, headers=by_name)[0] == 200
+
+
 def test_a_tier_without_servers_has_none_to_show(router: Callable[..., Router]) -> None:
     """With --mock."""
     tier = router(0, *HTTP, "--mock")

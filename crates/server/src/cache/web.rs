@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Query, State};
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::extract::{Query, Request, State};
+use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn};
 use axum::routing::{get, post};
 use axum::{Json, Router as Routes};
 use serde::{Deserialize, Serialize};
@@ -25,15 +26,22 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// The paths of the cache tier.
 ///
-/// `is_local`: only this machine can ask.
+/// `is_local`: only this machine can ask, so whoever asks by another name was sent here by somebody else's page. Health and
+/// figures for Prometheus are told by any name: they are the same for everybody, and monitoring has names of its own.
 pub(super) fn routes(hall: &Arc<Hall>, is_local: bool) -> Routes {
     let (for_ready, for_figures, meter) = (Arc::clone(hall), Arc::clone(hall), Arc::clone(&hall.meter));
     Routes::new()
         .route("/healthz", get(http::alive))
         .route("/readyz", get(async move || ready(&for_ready).await))
         .route("/metrics", get(async move || page(router::page(&for_figures))))
-        .route("/v1/windows", get(async move |back: Query<Back>| http::windows_of(&meter, &back)))
-        .merge(office(hall))
+        .merge(
+            office(hall)
+                .route("/v1/windows", get(async move |back: Query<Back>| http::windows_of(&meter, &back)))
+                .route_layer(from_fn(move |request: Request, next: Next| async move {
+                    http::refuse_foreign_pages(request.method(), request.headers(), is_local)?;
+                    Ok::<_, Problem>(next.run(request).await)
+                })),
+        )
         .merge(api::routes(hall, is_local))
 }
 
@@ -91,13 +99,7 @@ struct Wished {
 }
 
 /// `POST /v1/servers/state`. A body in JSON is something that a page of another site cannot send unasked.
-async fn set_state(
-    State(hall): Shared,
-    method: Method,
-    headers: HeaderMap,
-    Json(wished): Json<Wished>,
-) -> Result<Json<Value>, Problem> {
-    http::refuse_foreign_pages(&method, &headers, false)?;
+async fn set_state(State(hall): Shared, Json(wished): Json<Wished>) -> Result<Json<Value>, Problem> {
     let wish: Wish =
         wished.state.parse().map_err(|error: String| Problem::bad(&format!("state: {error}")))?;
     desk::wish(&hall.fleet, &wished.server, wish).map_err(|error| Problem::nothing(&error))?;
