@@ -3,6 +3,7 @@
 import base64
 import http.client
 import json
+import select
 import socket
 import subprocess
 import time
@@ -187,6 +188,23 @@ def test_wrong_secrets_over_http_are_counted_by_where_they_come_from(roles: Tier
     connection.close()
     with closing(client(roles, "reader")) as reader:
         assert int(reader.info("clients")["logins_failed"]) == 3
+
+
+def test_who_gives_wrong_secrets_keeps_nobody_from_the_list_of_queues(roles: Tier) -> None:
+    """His pauses are his own: all of them together are a minute and more."""
+    guess = b"GET /v1/queues HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer sender:wrong\r\n\r\n"
+    guesses = [socket.create_connection(("127.0.0.1", roles.http_port), 20) for _ in range(20)]
+    try:
+        for guesser in guesses:
+            guesser.sendall(guess)
+        first, _, _ = select.select(guesses, [], [], 20)
+        assert first[0].recv(100).startswith(b"HTTP/1.1 401"), "from now on the others wait"
+        assert web(roles, "keeper", "GET", "/v1/queues") == 200
+        answered, _, _ = select.select(guesses, [], [], 0)
+        assert len(answered) < len(guesses) - 1, "not because they had ended"
+    finally:
+        for guesser in guesses:
+            guesser.close()
 
 
 def test_strangers_have_so_many_places_of_one_address(
