@@ -19,9 +19,12 @@ use super::visitor::Credentials;
 use crate::front::accept::Socket;
 use crate::house::House;
 
-/// Connections that are kept for the next request, and for how long.
+/// Connections that are kept for the next request.
 const IDLE_MAX: usize = 64;
-const IDLE_FOR: Duration = Duration::from_secs(30);
+
+/// How long after its login a connection is used, however often: an account that was removed, another secret or other roles
+/// count after this time at the latest.
+const USED_FOR: Duration = Duration::from_secs(30);
 
 /// What is read at once.
 const READ_BYTES: usize = 64 << 10;
@@ -44,6 +47,7 @@ impl Answer {
 pub(super) struct Inside {
     stream: UnixStream,
     input: Vec<u8>,
+    since: Instant,
 }
 
 impl Inside {
@@ -63,7 +67,7 @@ impl Inside {
         };
         house.mailboxes[thread % house.mailboxes.len()].adopt(arrival);
         let stream = UnixStream::from_std(ours).map_err(broken)?;
-        let mut inside = Self { stream, input: Vec::new() };
+        let mut inside = Self { stream, input: Vec::new(), since: Instant::now() };
         let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3", b"SETNAME", b"http"];
         if let Some(who) = who {
             hello.extend([&b"AUTH"[..], who.account.as_bytes(), who.secret.as_bytes()]);
@@ -110,14 +114,29 @@ fn broken(error: io::Error) -> Problem {
 /// Connections that wait for the next request of the same visitor, so that not every request checks a secret.
 pub(super) struct Pool {
     house: Arc<House>,
-    idle: Mutex<Vec<Idle>>,
+    idle: Mutex<Idle>,
     next_thread: AtomicUsize,
 }
 
-struct Idle {
-    who: Option<Credentials>,
-    inside: Inside,
-    since: Instant,
+/// Connections that nobody uses now, and whose they are.
+#[derive(Default)]
+struct Idle(Vec<(Option<Credentials>, Inside)>);
+
+impl Idle {
+    /// One of this visitor's that may still be used; those of all others that may not are closed.
+    fn take(&mut self, who: Option<&Credentials>, now: Instant) -> Option<Inside> {
+        self.0.retain(|(_, inside)| now.saturating_duration_since(inside.since) < USED_FOR);
+        let at = self.0.iter().rposition(|(whose, _)| whose.as_ref() == who)?;
+        Some(self.0.remove(at).1)
+    }
+
+    fn keep(&mut self, who: Option<Credentials>, inside: Inside) {
+        if self.0.len() == IDLE_MAX {
+            // Who has just been admitted asks next, so the oldest has to go.
+            self.0.remove(0);
+        }
+        self.0.push((who, inside));
+    }
 }
 
 impl Pool {
@@ -139,7 +158,7 @@ impl Pool {
         let mut inside = self.obtain(who, origin).await?;
         let answer = inside.ask(words).await;
         if answer.as_ref().err().is_none_or(Problem::leaves_the_connection) {
-            self.keep(who.cloned(), inside).await;
+            self.idle.lock().await.keep(who.cloned(), inside);
         }
         answer
     }
@@ -150,31 +169,49 @@ impl Pool {
     /// A wrong secret.
     pub(super) async fn admit(&self, who: &Credentials, origin: Option<IpAddr>) -> Result<(), Problem> {
         let inside = self.obtain(Some(who), origin).await?;
-        self.keep(Some(who.clone()), inside).await;
+        self.idle.lock().await.keep(Some(who.clone()), inside);
         Ok(())
     }
 
     async fn obtain(&self, who: Option<&Credentials>, origin: Option<IpAddr>) -> Result<Inside, Problem> {
-        if let Some(inside) = self.take(who).await {
+        let idle = self.idle.lock().await.take(who, Instant::now());
+        if let Some(inside) = idle {
             return Ok(inside);
         }
         let thread = self.next_thread.fetch_add(1, Ordering::Relaxed);
         Inside::open(&self.house, thread, who, origin).await
     }
+}
 
-    async fn take(&self, who: Option<&Credentials>) -> Option<Inside> {
-        let mut idle = self.idle.lock().await;
-        idle.retain(|idle| idle.since.elapsed() < IDLE_FOR);
-        let at = idle.iter().rposition(|idle| idle.who.as_ref() == who)?;
-        Some(idle.remove(at).inside)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A connection and its far end.
+    fn inside(since: Instant) -> (Inside, UnixStream) {
+        let (stream, far) = UnixStream::pair().expect("a pair");
+        (Inside { stream, input: Vec::new(), since }, far)
     }
 
-    async fn keep(&self, who: Option<Credentials>, inside: Inside) {
-        let mut idle = self.idle.lock().await;
-        if idle.len() == IDLE_MAX {
-            // Who has just been admitted asks next, so the oldest has to go.
-            idle.remove(0);
-        }
-        idle.push(Idle { who, inside, since: Instant::now() });
+    fn on_a_runtime(scenario: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        runtime.expect("a runtime").block_on(scenario);
+    }
+
+    #[test]
+    fn a_connection_is_used_for_a_while_after_its_login_however_often() {
+        on_a_runtime(async {
+            let (mut idle, login) = (Idle::default(), Instant::now());
+            let who = Credentials { account: "a".into(), secret: "x".into() };
+            idle.keep(Some(who.clone()), inside(login).0);
+            for seconds in [0, 10, 20, 29] {
+                let now = login + Duration::from_secs(seconds);
+                assert!(idle.take(None, now).is_none(), "somebody else's");
+                let found = idle.take(Some(&who), now).expect("it may be used");
+                idle.keep(Some(who.clone()), found);
+            }
+            assert!(idle.take(Some(&who), login + USED_FOR).is_none(), "he has to log in again");
+            assert!(idle.0.is_empty());
+        });
     }
 }
