@@ -106,6 +106,23 @@ def test_what_cannot_be_done_has_a_status_and_a_sentence(web: Tier) -> None:
     assert ask(web, "PUT", "/v1/queues/small")[0] == 405
 
 
+def test_an_answer_that_is_lost_inside_leaves_open_what_happened(web: Tier) -> None:
+    """BUSY would say that nothing did."""
+    client = redis.Redis(port=web.port, protocol=3, decode_responses=True)
+    client.execute_command("QCREATE", "orders")
+    answers: list[tuple[int, Json]] = []
+    pop = ("POST", "/v1/queues/orders/pop", {"block_ms": 60_000})
+    waiting = threading.Thread(target=lambda: answers.append(ask(web, *pop)))
+    waiting.start()
+    while client.info()["blocked_clients"] == 0:
+        pass
+    (inside,) = [one["id"] for one in client.client_list() if one["name"] == "http"]
+    client.execute_command("CLIENT", "KILL", "ID", inside)
+    waiting.join()
+    ((status, answer),) = answers
+    assert (status, answer["error"]) == (503, "STORE")
+
+
 def test_a_long_list_comes_in_pages(web: Tier) -> None:
     """Searched and sorted by the server."""
     client = redis.Redis(port=web.port)

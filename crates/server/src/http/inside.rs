@@ -41,6 +41,10 @@ impl Answer {
             Reply::NeedBytes(_) | Reply::Malformed(_) => Value::Null,
         }
     }
+
+    fn accepted(self) -> Result<Self, Problem> {
+        Problem::of(&self.value()).map_or(Ok(self), Err)
+    }
 }
 
 /// A connection, logged in.
@@ -72,43 +76,54 @@ impl Inside {
         if let Some(who) = who {
             hello.extend([&b"AUTH"[..], who.account.as_bytes(), who.secret.as_bytes()]);
         }
-        inside.ask(&hello).await?;
+        inside.say(&hello).await.map_err(broken)?;
+        inside.hear().await.map_err(broken)?.accepted()?;
         Ok(inside)
     }
 
     /// Asks one request and waits for its answer.
     ///
     /// # Errors
-    /// What the server refused, or that it stops.
+    /// What the server refused, or that it stops: BUSY as long as nothing was asked, STORE when only the answer is missing.
     pub(super) async fn ask(&mut self, words: &[&[u8]]) -> Result<Answer, Problem> {
+        self.say(words).await.map_err(broken)?;
+        self.hear().await.map_err(lost)?.accepted()
+    }
+
+    async fn say(&mut self, words: &[&[u8]]) -> io::Result<()> {
         let mut request = Vec::new();
         let mut encoder = Encoder::new(&mut request, Protocol::Resp3);
         encoder.array(words.len());
         words.iter().for_each(|word| {
             encoder.bulk(word);
         });
-        self.stream.write_all(&request).await.map_err(broken)?;
+        self.stream.write_all(&request).await
+    }
+
+    async fn hear(&mut self) -> io::Result<Answer> {
         let mut passage = Passage::default();
         loop {
-            let end = passage.end(&self.input).map_err(|fault| broken(io::Error::other(fault.text)))?;
-            if let Some(end) = end {
+            if let Some(end) = passage.end(&self.input).map_err(|fault| io::Error::other(fault.text))? {
                 let rest = self.input.split_off(end);
-                let answer = Answer(std::mem::replace(&mut self.input, rest));
-                return match Problem::of(&answer.value()) {
-                    Some(problem) => Err(problem),
-                    None => Ok(answer),
-                };
+                return Ok(Answer(std::mem::replace(&mut self.input, rest)));
             }
             self.input.reserve(READ_BYTES);
-            if self.stream.read_buf(&mut self.input).await.map_err(broken)? == 0 {
-                return Err(Problem::busy("the server stops, or closed the connection"));
+            if self.stream.read_buf(&mut self.input).await? == 0 {
+                let why = "the server stops, or closed the connection";
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
             }
         }
     }
 }
 
+/// A connection failed before anything was asked over it.
 fn broken(error: io::Error) -> Problem {
     Problem::busy(&format!("a connection inside the server failed: {error}"))
+}
+
+/// A connection failed before the answer was there.
+fn lost(error: io::Error) -> Problem {
+    Problem::lost(&format!("no answer came from inside the server: {error}"))
 }
 
 /// Connections that wait for the next request of the same visitor, so that not every request checks a secret.
@@ -212,6 +227,25 @@ mod tests {
             }
             assert!(idle.take(Some(&who), login + USED_FOR).is_none(), "he has to log in again");
             assert!(idle.0.is_empty());
+        });
+    }
+
+    #[test]
+    fn only_what_was_never_asked_is_busy() {
+        on_a_runtime(async {
+            let (mut asking, far) = inside(Instant::now());
+            drop(far);
+            let problem = asking.ask(&[b"SEND"]).await.err().expect("nobody hears it");
+            assert!(format!("{problem:?}").contains("BUSY"), "{problem:?}");
+            let (mut asking, mut far) = inside(Instant::now());
+            let heard = async {
+                let mut request = [0; 64];
+                assert!(far.read(&mut request).await.expect("it is asked") > 0);
+                drop(far);
+            };
+            let (answer, ()) = tokio::join!(asking.ask(&[b"SEND"]), heard);
+            let problem = answer.err().expect("no answer");
+            assert!(format!("{problem:?}").contains("STORE"), "{problem:?}");
         });
     }
 }

@@ -41,6 +41,12 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "BUSY", message)
     }
 
+    /// It was asked, and nobody knows what became of it.
+    pub(super) fn lost(message: &str) -> Self {
+        let message = format!("{message}; the request may or may not have happened");
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "STORE", &message)
+    }
+
     fn new(status: StatusCode, word: &str, message: &str) -> Self {
         Self { status, word: word.into(), message: message.into(), inside: false }
     }
