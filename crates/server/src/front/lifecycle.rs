@@ -218,6 +218,13 @@ fn run<T: Tier>(network: Network<T>) {
     }
 }
 
+/// Waits for this, but no longer than until then.
+pub(crate) fn wait_for(until: Instant, holds: impl Fn() -> bool) {
+    while !holds() && Instant::now() < until {
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
 /// A tier that is served.
 pub struct Running<M> {
     meter: Arc<Meter>,
@@ -279,15 +286,13 @@ impl<M> Running<M> {
         })
     }
 
-    /// Stops accepting, finishes what is under way, writes the last answers; then has the workers' line closed.
-    /// Connections that take longer than `drain` are cut.
+    /// Stops accepting, finishes what is under way, writes the last answers; then has the workers' line closed
+    /// and waits for those who read an answer over HTTP. Connections that take longer than `drain` are cut.
     pub fn stop(self, drain: Duration, close_line: impl FnOnce()) -> Stopped {
         let until = Instant::now() + drain;
         // The thread that accepts passes it on, behind all that it has dealt out.
         self.mailboxes[0].stop();
-        while !self.networks.iter().all(JoinHandle::is_finished) && Instant::now() < until {
-            std::thread::sleep(LOOK_EVERY);
-        }
+        wait_for(until, || self.networks.iter().all(JoinHandle::is_finished));
         let cut = self.gate.connections();
         close_line();
         for worker in self.workers {
@@ -296,7 +301,7 @@ impl<M> Running<M> {
         }
         self.collector.stop();
         if let Some(http) = self.http {
-            http.stop();
+            http.stop(until);
         }
         Stopped { totals: self.meter.totals(), summary: self.meter.summary(), cut }
     }

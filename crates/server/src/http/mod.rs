@@ -21,6 +21,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{Builder, JoinHandle};
+use std::time::Instant;
 
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::StatusCode;
@@ -39,6 +40,7 @@ pub use self::serve::converse;
 pub(crate) use self::visitor::{Guest, refuse_foreign_pages};
 use self::words::Words;
 use crate::front::gate::Gate;
+use crate::front::lifecycle::wait_for;
 use crate::house::House;
 
 /// A body in JSON may be so much longer than the message in it: every byte escaped as `\\u00xx`, and names beside it.
@@ -82,9 +84,10 @@ impl Http {
         self.address
     }
 
-    /// Asks it to stop; a client that holds its connection open is not waited for.
-    pub fn stop(self) {
+    /// Asks it to stop, and waits until then for who is still reading an answer.
+    pub fn stop(self, until: Instant) {
         drop(self.stop);
+        wait_for(until, || self.thread.is_finished());
         if self.thread.is_finished()
             && let Ok(Err(error)) = self.thread.join()
         {
@@ -213,4 +216,32 @@ async fn clients(visitor: Visitor, listing: Query<Listing>) -> Result<Json<Value
 /// `DELETE /v1/clients/{id}`.
 async fn close_client(visitor: Visitor, Path(id): Path<u64>) -> Result<Json<Value>, Problem> {
     queues::counted(&visitor, Words::of(&["CLIENT", "KILL", "ID", &id.to_string()]), "closed").await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+    use std::time::Duration;
+
+    use axum::body::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn a_stop_waits_for_who_reads_his_answer() {
+        // More than sockets hold.
+        let body: Arc<[u8]> = vec![b'x'; 64 << 20].into();
+        let told = Arc::clone(&body);
+        let routes = Router::new().route("/", get(async move || Bytes::from_owner(Arc::clone(&told))));
+        let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
+        let http = Http::start(listener, None, routes, Arc::new(Gate::new(8, false))).expect("it starts");
+        let mut client = TcpStream::connect(http.address()).expect("connected");
+        client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("asked");
+        client.read_exact(&mut [0]).expect("the answer is on its way");
+        let reader = std::thread::spawn(move || client.read_to_end(&mut Vec::new()).expect("read"));
+        http.stop(Instant::now() + Duration::from_mins(10));
+        assert_eq!(Arc::strong_count(&body), 1, "nothing is left to be sent");
+        assert!(reader.join().expect("it has ended") > body.len(), "and nothing was cut");
+    }
 }
