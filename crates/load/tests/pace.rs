@@ -9,19 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::Parser;
-use fake::{Mutant, serve};
-use posthaste_load::{QueueBench, find_max_rate, run};
-
-#[derive(Parser)]
-struct Line {
-    #[command(flatten)]
-    bench: QueueBench,
-}
-
-fn bench(words: &str) -> QueueBench {
-    Line::parse_from(std::iter::once("bench").chain(words.split_whitespace())).bench
-}
+use fake::{Mutant, bench, serve};
+use posthaste_load::{find_max_rate, run};
 
 /// The one answer of the server below.
 const PONG: &[u8] = b"$1\r\na\r\n";

@@ -2,21 +2,10 @@
 
 mod fake;
 
-use clap::Parser;
-use fake::{Mutant, serve};
+use fake::{Mutant, bench, serve};
 use posthaste_load::{LoadError, QueueBench, run};
 
 type Report = posthaste_load::Report<QueueBench>;
-
-#[derive(Parser)]
-struct Line {
-    #[command(flatten)]
-    bench: QueueBench,
-}
-
-fn bench(words: &str) -> QueueBench {
-    Line::parse_from(std::iter::once("bench").chain(words.split_whitespace())).bench
-}
 
 /// A run of a fraction of a second with `--check`.
 fn checked(mutant: Mutant, words: &str) -> Report {

@@ -6,9 +6,22 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use clap::Parser;
+use posthaste_load::QueueBench;
 use posthaste_wire::encode::{Encoder, Protocol};
 use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::reply::{Reply, Value, decode};
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    bench: QueueBench,
+}
+
+/// What a command line says.
+pub(crate) fn bench(words: &str) -> QueueBench {
+    Line::parse_from(std::iter::once("bench").chain(words.split_whitespace())).bench
+}
 
 /// What the server does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
