@@ -91,3 +91,67 @@ def test_figures_keep_their_names() -> None:
     row, law, severity, message = finding
     assert (row, law, severity) == (0, "utilization law", "error")
     assert "1.4" in message
+
+
+STATIONS = [queueing.Station("cpu", 0.02), queueing.Station("disk", 0.05)]
+SIGNS, RESPONSES = [[-1, -1], [1, -1], [-1, 1], [1, 1]], [[15, 18], [45, 48], [25, 28], [75, 81]]
+# What each argument may be. One after the other is replaced by what no function can take.
+CALLS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
+    (queueing.mm1, {"arrival_rate": 0.5, "service_rate": 1}),
+    (queueing.mmm, {"arrival_rate": 0.5, "service_rate": 1, "servers": 2}),
+    (queueing.mmmk, {"arrival_rate": 0.5, "service_rate": 1, "servers": 2, "capacity": 5}),
+    (queueing.mg1, {"arrival_rate": 0.5, "mean_service_time": 1, "scv": 0.5}),
+    (queueing.parallel_mm1, {"arrival_rate": 0.5, "service_rate": 1, "queues": 2}),
+    (queueing.mm1(1, 2).response_percentile, {"q": 0.5}),
+    (queueing.mm1(1, 2).wait_percentile, {"q": 0.5}),
+    (queueing.mm1(1, 2).prob_jobs, {"n": 2}),
+    (queueing.Station, {"name": "a", "demand": 0.1, "kind": "multi", "servers": 2}),
+    (queueing.Station, {"name": "a", "demand": 0.1, "kind": "load_dependent", "rates": [1, 2]}),
+    (queueing.Station.from_visits, {"name": "a", "visits": 2, "service_time": 0.1}),
+    (queueing.solve, {"stations": STATIONS, "population": 3, "think_time": 1, "method": "exact"}),
+    (queueing.solve(STATIONS, 3).what_if, {"demand": 0.1, "servers": 2, "name": "cpu"}),
+    (queueing.bounds, {"stations": STATIONS, "population": 3, "think_time": 1}),
+    (queueing.interactive_response_time, {"population": 3, "throughput": 10, "think_time": 0.1}),
+    (queueing.solve_multiclass, {"demands": [[0.1, 0.2], [0.3, 0.1]], "populations": [1, 2], "think_times": [0, 1]}),
+    (queueing.convolution, {"stations": STATIONS, "population": 3}),
+    (queueing.erlang_b, {"offered_load": 1, "servers": 2}),
+    (queueing.erlang_c, {"offered_load": 1, "servers": 2}),
+    (queueing.visit_ratios, {"routing": [[0, 0.5], [1, 0]], "external": [1, 0]}),
+    (queueing.open_network, {"stations": STATIONS, "arrival_rate": 5}),
+    (queueing.machine_repair, {"machines": 5, "repairers": 2, "failure_rate": 0.1, "repair_rate": 1}),
+    (factorial.design, {"factors": 4, "replications": 2, "generators": ["D=ABC"], "seed": 1}),
+    (factorial.aliases, {"k": 4, "generators": ["D=ABC"]}),
+    (
+        factorial.analyze,
+        {"signs": SIGNS, "responses": RESPONSES, "names": ["A", "B"], "transform": "log", "confidence": 0.9},
+    ),
+    (factorial.analyze(SIGNS, RESPONSES).contrast, {"weights": {"A": 1, "B": -1}}),
+    (factorial.analyze(SIGNS, RESPONSES).predict, {"cell": (1, 1), "future": 2}),
+    (factorial.one_factor, {"responses": [[1, 2, 3], [2, 3, 5]]}),
+    (factorial.two_factor, {"responses": [[1, 2, 3], [2, 3, 5]]}),
+    (stats.mean_interval, {"samples": [1, 2, 3], "confidence": 0.9}),
+    (stats.proportion_interval, {"successes": 1, "n": 3, "confidence": 0.9}),
+    (stats.percentile_interval, {"samples": [1, 2, 3], "q": 0.5, "confidence": 0.9}),
+    (stats.compare_paired, {"a": [1, 2, 3], "b": [2, 3, 5]}),
+    (stats.compare_means, {"a": [1, 2, 3], "b": [2, 3, 5]}),
+    (stats.sample_size, {"mean": 1, "stdev": 1, "relative_error": 0.1, "confidence": 0.9}),
+    (stats.batch_means, {"series": range(100), "batches": 10}),
+    (stats.mser5, {"series": range(100)}),
+    (stats.trim, {"head": 0.1, "tail": 0.1, "frame": range(100)}),
+    (stats.merge_runs, {"means": [1, 2], "stdevs": [1, 1], "counts": [3, 4]}),
+    (stats.usl_fit, {"n": [1, 2, 4, 8, 16], "throughput": [1, 1.9, 3.5, 6, 9]}),
+    (laws.audit, {"table": [{"throughput": 1, "population": 2}], "tolerance": 0.1}),
+]
+STRANGE: list[object] = [object(), 1 + 2j, ["a", None], [[1], [1, 2]], {"no": "such"}, 10**400]
+
+
+@pytest.mark.parametrize(("function", "arguments"), CALLS, ids=lambda each: getattr(each, "__name__", None))
+def test_what_no_function_can_take_is_refused_by_name(function: Callable[..., Any], arguments: dict[str, Any]) -> None:
+    """A ValueError, whatever it is, that names the argument: never what Python or numpy stumbled over."""
+    function(**arguments)
+    for argument in arguments:
+        for value in STRANGE:
+            if isinstance(value, list | dict) and argument in ("k", "factors", "names", "table", "frame", "responses"):
+                continue  # these take many a list
+            with pytest.raises(ValueError, match=argument):
+                function(**(arguments | {argument: value}))

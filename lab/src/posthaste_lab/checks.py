@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from typing import SupportsIndex
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -10,13 +10,14 @@ import numpy.typing as npt
 from posthaste_lab.errors import BadArgument
 
 FloatArray = npt.NDArray[np.float64]
+T = TypeVar("T")
 
 
 def number(argument: str, value: float) -> float:
     """A finite number."""
     try:
         result = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise BadArgument(argument, value, "must be a number") from None
     if not math.isfinite(result):
         raise BadArgument(argument, value, "must be finite")
@@ -47,9 +48,9 @@ def fraction(argument: str, value: float) -> float:
     return result
 
 
-def count(argument: str, value: SupportsIndex | float, least: int = 1) -> int:
+def count(argument: str, value: float, least: int = 1) -> int:
     """A whole number, at least `least`. 8.0 passes, 8.5 does not."""
-    result = number(argument, float(value))
+    result = number(argument, value)
     if result != int(result):
         raise BadArgument(argument, value, "must be a whole number")
     if result < least:
@@ -69,9 +70,25 @@ def quantile(argument: str, value: float) -> float:
     return round(result / 100, 15) if result >= 1 else result
 
 
+def sequence(argument: str, values: Iterable[T]) -> list[T]:
+    """What can be gone through, gone through once."""
+    try:
+        return list(values)
+    except TypeError:
+        raise BadArgument(argument, values, "must be a sequence") from None
+
+
+def figures(argument: str, values: object) -> FloatArray:
+    """Numbers in as many dimensions as they come in."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise BadArgument(argument, values, "must hold numbers, as many in one row as in the next") from None
+
+
 def samples(argument: str, values: Iterable[float], least: int = 1) -> FloatArray:
     """Finite numbers in one dimension, at least `least` of them."""
-    array = np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.float64)
+    array = figures(argument, values if isinstance(values, np.ndarray) else sequence(argument, values))
     if array.ndim != 1:
         raise BadArgument(argument, array.shape, "must have one dimension")
     if len(array) < least:

@@ -13,7 +13,15 @@ import numpy as np
 from posthaste_lab.checks import count
 from posthaste_lab.errors import BadArgument, NumericalError
 from posthaste_lab.factorial.design import design
-from posthaste_lab.factorial.words import Word, all_effects, factor_names, label, parse_generators, with_generated
+from posthaste_lab.factorial.words import (
+    Word,
+    all_effects,
+    factor_names,
+    generators_of,
+    label,
+    parse_generators,
+    with_generated,
+)
 
 FACTORS_MAX = 14  # 16,384 effects by brute force in well under a second
 
@@ -50,8 +58,8 @@ def aliases(k: int | Iterable[str], generators: Iterable[str] = ()) -> Aliases:
     III mixes main effects with interactions of two factors, IV two-factor interactions among themselves, V neither.
     Raises BadArgument for generators that cannot be understood.
     """
-    generators = list(generators)
-    names = with_generated(factor_names(k), generators)
+    generators = generators_of(generators)
+    names = with_generated(factor_names(k, "k"), generators)
     if count("k", len(names)) > FACTORS_MAX:
         raise BadArgument("k", len(names), f"must be at most {FACTORS_MAX}")
     words = [word.times(Word(frozenset([i]))) for i, word in parse_generators(generators, names).items()]

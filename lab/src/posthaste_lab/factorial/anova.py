@@ -12,7 +12,7 @@ from itertools import combinations
 import numpy as np
 from scipy import stats
 
-from posthaste_lab.checks import FloatArray, fraction, samples
+from posthaste_lab.checks import FloatArray, figures, fraction, samples, sequence
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.stats.intervals import Interval
 
@@ -90,7 +90,7 @@ def one_factor(
 
     Jain (1991), chapter 20. Raises BadArgument for fewer than two levels or no repetition at all.
     """
-    given = dict(responses) if isinstance(responses, Mapping) else {str(i + 1): row for i, row in enumerate(responses)}
+    given = dict(responses) if isinstance(responses, Mapping) else _numbered(responses)
     groups = {str(name): samples(f"responses[{name!r}]", values) for name, values in given.items()}
     if len(groups) < 2:
         raise BadArgument("responses", list(groups), "must have at least two levels")
@@ -134,7 +134,7 @@ def two_factor(
     Jain (1991), chapters 21 (without repetitions) and 22 (with). Raises BadArgument for tables with fewer than two
     levels either way, or with holes (use `general` for unbalanced data).
     """
-    y = np.asarray(responses, dtype=np.float64)
+    y = figures("responses", responses)
     if y.ndim == 2:
         y = y[:, :, None]
     if y.ndim != 3 or min(y.shape[:2]) < 2 or y.shape[2] < 1 or not np.isfinite(y).all():
@@ -175,6 +175,10 @@ def two_factor(
         residuals=residuals,
         notes=notes,
     )
+
+
+def _numbered(responses: Iterable[Iterable[float]]) -> dict[str, Iterable[float]]:
+    return {str(i + 1): row for i, row in enumerate(sequence("responses", responses))}
 
 
 def _levels(argument: str, given: Sequence[str] | None, number: int) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from posthaste_lab.checks import FloatArray, count
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.factorial.words import factor_names, parse_generators, with_generated
+from posthaste_lab.factorial.words import factor_names, generators_of, parse_generators, with_generated
 
 Signs = npt.NDArray[np.int64]
 
@@ -27,7 +27,7 @@ def design(
 
     Raises BadArgument for generators that cannot be understood or leave no base.
     """
-    relations = list(generators or ())
+    relations = generators_of(generators)
     names = with_generated(factor_names(factors), relations)
     made = parse_generators(relations, names)
     base = [i for i in range(len(names)) if i not in made]
@@ -40,7 +40,7 @@ def design(
     for factor, word in made.items():
         signs[:, factor] = word.sign * signs[:, sorted(word.factors)].prod(axis=1)
     rows = np.tile(signs, (count("replications", replications), 1))
-    return rows if seed is None else np.random.default_rng(seed).permutation(rows)
+    return rows if seed is None else np.random.default_rng(count("seed", seed, least=0)).permutation(rows)
 
 
 def collect(rows: Sequence[Sequence[int]] | Signs, responses: Sequence[float] | FloatArray) -> tuple[Signs, FloatArray]:

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
-from posthaste_lab.checks import FloatArray, count, fraction, number
+from posthaste_lab.checks import FloatArray, count, figures, fraction, number, sequence
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.factorial.advice import advise
 from posthaste_lab.factorial.design import Signs
@@ -117,6 +117,8 @@ class Effects:
 
         Jain (1991), chapter 18; the weights need not add up to zero.
         """
+        if not isinstance(weights, Mapping):
+            raise BadArgument("weights", weights, 'must give effects their weights, as in {"A": 1, "B": -1}')
         for name in weights:
             self._must_have(name)
         value = sum(number(f"weights[{name!r}]", w) * self.effects[name] for name, w in weights.items())
@@ -159,8 +161,10 @@ class Effects:
             raise BadArgument("weights", name, f"must be one of {', '.join(self.effects)}")
 
     def _cell(self, cell: Sequence[float] | Mapping[str, float]) -> FloatArray:
-        values = [cell.get(name, math.nan) for name in self.names] if isinstance(cell, Mapping) else list(cell)
-        x = np.asarray(values, dtype=np.float64)
+        values = (
+            [cell.get(name, math.nan) for name in self.names] if isinstance(cell, Mapping) else sequence("cell", cell)
+        )
+        x = figures("cell", values)
         if x.shape != (len(self.names),) or np.any(np.abs(x) != 1):
             raise BadArgument("cell", cell, f"must give -1 or +1 for each of {', '.join(self.names)}")
         if not (self.signs == x).all(axis=1).any():
@@ -187,7 +191,7 @@ def analyze(
     responses that do not fit, and for zero or negative ones where a transform cannot take them.
     """
     table = _sign_table(signs)
-    named = factor_names(names if names is not None else table.shape[1])
+    named = factor_names(names if names is not None else table.shape[1], "names")
     if len(named) != table.shape[1]:
         raise BadArgument("names", named, f"must name the {table.shape[1]} factors")
     if any(":" in name for name in named):
@@ -229,7 +233,7 @@ def analyze(
 
 
 def _sign_table(signs: Sequence[Sequence[int]] | Signs) -> Signs:
-    table = np.asarray(signs)
+    table = figures("signs", signs)
     if table.ndim != 2 or 0 in table.shape:
         raise BadArgument("signs", table.shape, "must be a table, cells in rows and factors in columns")
     if not np.isin(table, (-1, 1)).all():
@@ -240,7 +244,7 @@ def _sign_table(signs: Sequence[Sequence[int]] | Signs) -> Signs:
 
 
 def _responses(responses: object, cells: int) -> FloatArray:
-    given = np.asarray(responses, dtype=np.float64)
+    given = figures("responses", responses)
     if given.ndim == 1:
         given = given[:, None]
     if given.ndim != 2 or given.shape[0] != cells or given.shape[1] == 0:
@@ -255,7 +259,7 @@ def _responses(responses: object, cells: int) -> FloatArray:
 
 
 def _transformed(given: FloatArray, transform: str) -> FloatArray:
-    if transform not in FORWARD:
+    if not isinstance(transform, str) or transform not in FORWARD:
         raise BadArgument("transform", transform, f"must be one of {', '.join(FORWARD)}")
     if transform != "none" and given.min() <= 0:
         raise BadArgument("responses", float(given.min()), f'must be above 0 for transform="{transform}"')

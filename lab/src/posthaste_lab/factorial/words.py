@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from posthaste_lab.checks import count
+from posthaste_lab.checks import count, sequence
 from posthaste_lab.errors import BadArgument
 
 LETTERS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"  # without I, which is the identity
@@ -27,13 +27,16 @@ class Word(NamedTuple):
         return Word(self.factors ^ other.factors, self.sign * other.sign)
 
 
-def factor_names(factors: int | Iterable[str]) -> list[str]:
-    """Names of factors: given, or A, B, C, … for a number of them."""
-    names = list(LETTERS[: count("factors", factors)]) if isinstance(factors, int) else [str(f) for f in factors]
+def factor_names(factors: int | Iterable[str], argument: str = "factors") -> list[str]:
+    """Names of factors: given, or A, B, C, … for a number of them. `argument` is what the caller's user calls them."""
+    if isinstance(factors, int):
+        names = list(LETTERS[: count(argument, factors)])
+    else:
+        names = [str(f) for f in sequence(argument, factors)]
     if len(names) > FACTORS_MAX or (isinstance(factors, int) and factors > len(names)):
-        raise BadArgument("factors", factors, f"must be at most {FACTORS_MAX}")
+        raise BadArgument(argument, factors, f"must be at most {FACTORS_MAX}")
     if not names or len(set(names)) < len(names) or "I" in names:
-        raise BadArgument("factors", names, 'must be different names, at least one, none of them "I"')
+        raise BadArgument(argument, names, 'must be different names, at least one, none of them "I"')
     return names
 
 
@@ -45,6 +48,15 @@ def label(word: Iterable[int], names: Sequence[str]) -> str:
 def all_effects(k: int) -> list[frozenset[int]]:
     """All 2^k effects: the mean, main effects, interactions of two, of three, and so on."""
     return [frozenset(chosen) for size in range(k + 1) for chosen in combinations(range(k), size)]
+
+
+def generators_of(generators: Iterable[str] | None) -> list[str]:
+    """Generators as a list of texts."""
+    texts = sequence("generators", () if generators is None else generators)
+    for text in texts:
+        if not isinstance(text, str):
+            raise BadArgument("generators", text, 'must look like "D=ABC"')
+    return texts
 
 
 def with_generated(names: Sequence[str], generators: Iterable[str]) -> list[str]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+from posthaste_lab.checks import non_negative
 from posthaste_lab.laws.models import open_model_findings, queueing_probability
 from posthaste_lab.laws.operational import TOLERANCE, Verdict, check, passes_of, servers_of
 from posthaste_lab.laws.reading import Row, Run, Table, number_of, rounding, rows_of, run_of
@@ -49,7 +50,7 @@ def audit(table: Table, tolerance: float = TOLERANCE, units: Mapping[str, str] |
     in seconds and per second. Others are ignored. Figures given as text are taken for rounded to their last digit.
     Raises BadArgument for a unit nobody knows.
     """
-    rows = rows_of(table)
+    rows, tolerance = rows_of(table), non_negative("tolerance", tolerance)
     findings: list[Finding] = []
     for index, row in enumerate(rows):
         run = run_of(row, units)

@@ -15,6 +15,7 @@ from typing import NamedTuple, cast
 
 import polars as pl
 
+from posthaste_lab.checks import sequence
 from posthaste_lab.errors import BadArgument
 
 Row = Mapping[str, object]
@@ -91,7 +92,7 @@ def rows_of(table: Table) -> list[Row]:
             columns = {str(name): list(column) for name, column in table.items()}
             return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
         return [table]
-    rows = list(table)
+    rows = sequence("table", table)
     for row in rows:
         if not isinstance(row, Mapping):
             raise BadArgument("table", row, "must hold rows with named figures")

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from posthaste_lab.checks import FloatArray, count
+from posthaste_lab.checks import FloatArray, count, figures, sequence
 from posthaste_lab.errors import BadArgument, NumericalError
 
 MIXES_MAX = 2_000_000  # times stations times 8 bytes: where the table starts to fill a laptop
@@ -98,18 +98,18 @@ def _arguments(
     populations: Sequence[int],
     think_times: Sequence[float] | float,
 ) -> tuple[FloatArray, tuple[int, ...], FloatArray]:
-    work = np.asarray(demands, dtype=np.float64)
+    work = figures("demands", demands)
     if work.ndim != 2 or 0 in work.shape:
         raise BadArgument("demands", work.shape, "must be a table, classes in rows and stations in columns")
-    people = tuple(count("populations", n, least=0) for n in populations)
+    people = tuple(count("populations", n, least=0) for n in sequence("populations", populations))
     if len(people) != len(work) or sum(people) == 0:
         raise BadArgument("populations", people, f"must have an entry for each of the {len(work)} classes, one above 0")
-    think = np.asarray(think_times, dtype=np.float64)
+    think = figures("think_times", think_times)
     if think.ndim > 1 or (think.ndim == 1 and len(think) != len(work)):
         raise BadArgument("think_times", think_times, f"must have an entry for each of the {len(work)} classes")
     think = np.broadcast_to(think, len(work)).copy()
-    for argument, figures in (("demands", work), ("think_times", think)):
-        wrong = figures[~(np.isfinite(figures) & (figures >= 0))]
+    for argument, given in (("demands", work), ("think_times", think)):
+        wrong = given[~(np.isfinite(given) & (given >= 0))]
         if wrong.size:
             raise BadArgument(argument, float(wrong[0]), "must be finite and not negative")
     for c, n in enumerate(people):

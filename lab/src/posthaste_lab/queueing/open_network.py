@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import logsumexp
 
-from posthaste_lab.checks import FloatArray, non_negative, number
+from posthaste_lab.checks import FloatArray, figures, non_negative, number
 from posthaste_lab.errors import BadArgument, UnstableQueue
 from posthaste_lab.queueing.erlang import erlang_c
 from posthaste_lab.queueing.station import Station, checked
@@ -48,8 +48,10 @@ def open_network(stations: Iterable[Station], arrival_rate: float | Sequence[flo
     station would be busy all the time, BadArgument when rates and demands do not fit.
     """
     network = checked(stations)
+    rates = np.atleast_1d(figures("arrival_rate", arrival_rate))
+    if rates.ndim != 1:
+        raise BadArgument("arrival_rate", arrival_rate, "must be one rate, or one for each class")
     several = np.ndim(arrival_rate) == 1
-    rates = np.atleast_1d(np.asarray(arrival_rate, dtype=np.float64))
     for rate in rates:
         non_negative("arrival_rate", rate)
     if rates.sum() == 0:

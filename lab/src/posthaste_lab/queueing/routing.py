@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from posthaste_lab.checks import FloatArray
+from posthaste_lab.checks import FloatArray, figures
 from posthaste_lab.errors import BadArgument
 
 ROUNDING = 1e-9
@@ -29,7 +29,7 @@ def visit_ratios(
     Raises BadArgument for probabilities that cannot be, for rows that lose requests of a closed network, and for an
     open network that some requests would never leave.
     """
-    matrix = np.asarray(routing, dtype=np.float64)
+    matrix = figures("routing", routing)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
         raise BadArgument("routing", matrix.shape, "must be a square table")
     if np.any(~np.isfinite(matrix)) or np.any(matrix < 0):
@@ -59,7 +59,7 @@ def _closed(matrix: FloatArray, sums: FloatArray) -> FloatArray:
 
 
 def _open(matrix: FloatArray, sums: FloatArray, external: Sequence[float] | FloatArray) -> FloatArray:
-    arrivals = np.asarray(external, dtype=np.float64)
+    arrivals = figures("external", external)
     if arrivals.shape != sums.shape or np.any(~np.isfinite(arrivals)) or np.any(arrivals < 0) or arrivals.sum() == 0:
         raise BadArgument("external", arrivals.tolist(), f"must be {len(sums)} rates, not negative, not all 0")
     for row, total in enumerate(sums):

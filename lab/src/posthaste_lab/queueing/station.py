@@ -16,7 +16,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from posthaste_lab.checks import FloatArray, count, non_negative, positive
+from posthaste_lab.checks import FloatArray, count, non_negative, positive, sequence
 from posthaste_lab.errors import BadArgument
 
 Kind = Literal["queue", "delay", "multi", "load_dependent"]
@@ -41,10 +41,14 @@ class Station:
 
     def __post_init__(self) -> None:
         """Check that the kind and its figures fit together."""
-        if self.kind not in get_args(Kind):
+        if not isinstance(self.name, str) or not self.name:
+            raise BadArgument("name", self.name, "must be a text")
+        if not isinstance(self.kind, str) or self.kind not in get_args(Kind):
             raise BadArgument("kind", self.kind, f"must be one of {', '.join(get_args(Kind))}")
         if isinstance(self.demand, Iterable):
             object.__setattr__(self, "demand", tuple(non_negative("demand", d) for d in self.demand))
+            if not self.demand:
+                raise BadArgument("demand", self.demand, "must hold a figure for at least one class")
         else:
             object.__setattr__(self, "demand", non_negative("demand", self.demand))
         object.__setattr__(self, "servers", count("servers", self.servers))
@@ -56,7 +60,7 @@ class Station:
         if (self.rates is not None) != (self.kind == "load_dependent"):
             raise BadArgument("rates", self.rates, 'must be given with kind="load_dependent", and only there')
         if self.rates is not None:
-            object.__setattr__(self, "rates", tuple(positive("rates", rate) for rate in self.rates))
+            object.__setattr__(self, "rates", tuple(positive("rates", rate) for rate in sequence("rates", self.rates)))
             if not self.rates:
                 raise BadArgument("rates", self.rates, "must hold at least the speed with one customer")
 
@@ -75,7 +79,7 @@ class Station:
         The service time must not contain waiting: a residence time under load makes every model wrong.
         """
         total = non_negative("visits", visits) * non_negative("service_time", service_time)
-        speeds = None if rates is None else tuple(rates)
+        speeds = None if rates is None else tuple(sequence("rates", rates))
         return cls(name, total, kind, servers, speeds, visits=visits)
 
     @property
@@ -103,7 +107,7 @@ class Station:
 
 def checked(stations: Iterable[Station]) -> tuple[Station, ...]:
     """The stations of a network: at least one, no name twice."""
-    result = tuple(stations)
+    result = tuple(sequence("stations", stations))
     for station in result:
         if not isinstance(station, Station):
             raise BadArgument("stations", station, "must hold Station objects")

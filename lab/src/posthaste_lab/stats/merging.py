@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posthaste_lab.checks import count, samples
+from posthaste_lab.checks import count, samples, sequence
 from posthaste_lab.errors import BadArgument
 
 
@@ -37,7 +37,7 @@ def merge_runs(means: Iterable[float], stdevs: Iterable[float], counts: Iterable
     when the three do not fit together, or a count is below 1.
     """
     m, s = samples("means", means), samples("stdevs", stdevs)
-    n = np.array([count("counts", each) for each in counts], dtype=np.float64)
+    n = np.array([count("counts", each) for each in sequence("counts", counts)], dtype=np.float64)
     if not len(m) == len(s) == len(n):
         raise BadArgument("counts", n.tolist(), f"must fit {len(m)} means and {len(s)} standard deviations")
     if np.any(s < 0):

@@ -155,6 +155,8 @@ def trim(
     for argument, share in (("head", head), ("tail", tail)):
         if not 0 <= non_negative(argument, share) < 1:
             raise BadArgument(argument, share, "must be a share below 1")
+    if not isinstance(frame, pl.DataFrame | pl.Series | Sequence | np.ndarray):
+        raise BadArgument("frame", frame, "must be a table, a series or a list")
     # 12 % of 100 rows are 12: a rounding error of the product must not make them 13.
     first, last = math.floor(len(frame) * head + 1e-9), math.ceil(len(frame) * (1 - tail) - 1e-9)
     if first >= last:
