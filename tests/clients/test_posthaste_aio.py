@@ -30,6 +30,18 @@ def talk(port: int, scenario: Callable[[Client], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
+def test_no_connection_is_told_from_a_lost_one() -> None:
+    """By a name of the host, too, which may have several addresses."""
+
+    async def refused(host: str) -> None:
+        async with Client(f"redis://{host}:1", attempts=1) as client:
+            with pytest.raises(posthaste.NotConnected):
+                await client.queues()
+
+    for host in ("127.0.0.1", "localhost"):
+        asyncio.run(refused(host))
+
+
 def test_every_request_has_its_method(tier: Tier) -> None:
     """And answers as the blocking client does."""
 

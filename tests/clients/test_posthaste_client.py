@@ -10,7 +10,7 @@ from typing import Any
 
 import posthaste
 import pytest
-from posthaste import Client, Consumer, DeadLetter, Message
+from posthaste import Client, Consumer, DeadLetter, Message, requests
 
 from losing_proxy import LosingProxy
 from tier import Tier
@@ -172,6 +172,29 @@ def test_what_cannot_be_repeated_is_not(tier: Tier, connect: Connect) -> None:
         with pytest.raises(posthaste.ConnectionLost):
             client.send_many("orders", "one", "two")
         assert len(client.peek_many("orders", count=10)) == 2
+
+
+@pytest.fixture
+def back_by_the_second_try(tier: Tier, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tier that is away, and that the first pause between two tries brings back."""
+    tier.kill()
+    monkeypatch.setattr("posthaste.client.time.sleep", lambda _: tier.start())
+
+
+@pytest.mark.usefixtures("back_by_the_second_try")
+def test_what_found_no_connection_may_be_repeated_whatever_it_is(tier: Tier, connect: Connect) -> None:
+    """Nothing was sent, so nothing can be there twice."""
+    client = connect(tier.port)
+    with pytest.raises(posthaste.NoQueue):
+        client.send_many("orders", "one", "two")
+    with pytest.raises(posthaste.NotConnected):
+        connect(1, attempts=1).queues()
+
+
+@pytest.mark.usefixtures("back_by_the_second_try")
+def test_what_found_no_connection_leaves_no_doubt(tier: Tier, connect: Connect) -> None:
+    """An acknowledgment that comes too late is not taken for one whose answer was lost."""
+    assert connect(tier.port).ask(requests.finish("1")) is False
 
 
 def test_a_message_with_a_key_of_its_own_is_stored_once(client: Client) -> None:

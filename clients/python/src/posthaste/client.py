@@ -93,7 +93,7 @@ class Client:
         return self.ask(requests.send(queue, body, options))
 
     def send_many(self, queue: str, *bodies: str | bytes) -> list[int]:
-        """Store messages, all or none; their ids. Not tried again: after ConnectionLost they may be there."""
+        """Store messages, all or none; their ids. Not tried again once sent: after ConnectionLost they may be there."""
         return self.ask(requests.send_many(queue, bodies))
 
     def peek(self, queue: str | None = None, **options: Unpack[ReadOptions]) -> Message | None:

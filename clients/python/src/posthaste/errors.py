@@ -5,6 +5,7 @@ what it can do something about and lets the rest pass. A lost connection is no r
 of the request.
 """
 
+import re
 from typing import ClassVar
 
 from redis import exceptions
@@ -16,6 +17,10 @@ class PosthasteError(Exception):
 
 class ConnectionLost(PosthasteError):
     """No connection, or no answer in time: the request may or may not have happened."""
+
+
+class NotConnected(ConnectionLost):
+    """No connection could be made: nothing happened; it may be tried again."""
 
 
 class LeaseLost(PosthasteError):
@@ -87,6 +92,9 @@ _BY_WORD: dict[str, type[Refused]] = {
     for kind in (NotLoggedIn, NoAccount, NoQueue, BadQuery, TooBig, Full, Busy, StoreFailed, Denied, Refused)
 }
 
+# How redis-py says so. What it might say otherwise one day counts as a lost connection, which is the safe side.
+_NOT_CONNECTED = re.compile(r"Error (.* )?connecting to |Timeout connecting to ")
+
 
 def understood(error: exceptions.RedisError | OSError) -> PosthasteError:
     """What an error of redis-py means here.
@@ -98,5 +106,5 @@ def understood(error: exceptions.RedisError | OSError) -> PosthasteError:
     if word in _BY_WORD:
         return _BY_WORD[word](text.removeprefix(word).lstrip() or text)
     if isinstance(error, (exceptions.ConnectionError, exceptions.TimeoutError, OSError)):
-        return ConnectionLost(text)
+        return NotConnected(text) if _NOT_CONNECTED.match(text) else ConnectionLost(text)
     return Refused(text)

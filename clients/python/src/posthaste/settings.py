@@ -13,7 +13,7 @@ from typing import Any
 
 from redis.backoff import ExponentialWithJitterBackoff
 
-from posthaste.errors import Busy, ConnectionLost, PosthasteError, StoreFailed
+from posthaste.errors import Busy, ConnectionLost, NotConnected, PosthasteError, StoreFailed
 from posthaste.requests import Request
 
 URL = "redis://127.0.0.1:7411"
@@ -62,11 +62,11 @@ def options(account: str | None, secret: str | None, patience: Patience, more: d
 
 def may_repeat(request: Request[Any], error: PosthasteError) -> bool:
     """Whether to try again after this error."""
-    if isinstance(error, Busy):
+    if isinstance(error, (Busy, NotConnected)):
         return True  # nothing happened
     return request.repeatable and leaves_in_doubt(error)
 
 
 def leaves_in_doubt(error: PosthasteError) -> bool:
     """Whether the request may have happened in spite of this error."""
-    return isinstance(error, (ConnectionLost, StoreFailed))
+    return isinstance(error, (ConnectionLost, StoreFailed)) and not isinstance(error, NotConnected)

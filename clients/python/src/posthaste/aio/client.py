@@ -95,7 +95,7 @@ class Client:
         return await self.ask(requests.send(queue, body, options))
 
     async def send_many(self, queue: str, *bodies: str | bytes) -> list[int]:
-        """Store messages, all or none; their ids. Not tried again: after ConnectionLost they may be there."""
+        """Store messages, all or none; their ids. Not tried again once sent: after ConnectionLost they may be there."""
         return await self.ask(requests.send_many(queue, bodies))
 
     async def peek(self, queue: str | None = None, **options: Unpack[ReadOptions]) -> Message | None:
