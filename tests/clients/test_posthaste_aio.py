@@ -30,6 +30,16 @@ def talk(port: int, scenario: Callable[[Client], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
+def test_a_client_may_come_over_a_unix_socket(tier: Tier) -> None:
+    """As its URL says."""
+
+    async def over_it() -> None:
+        async with Client(f"unix://{tier.socket_path}") as client:
+            assert await client.create_queue("orders") == 1
+
+    asyncio.run(over_it())
+
+
 def test_no_connection_is_told_from_a_lost_one() -> None:
     """By a name of the host, too, which may have several addresses."""
 

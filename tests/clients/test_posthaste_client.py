@@ -61,6 +61,12 @@ def test_a_message_is_an_object_with_what_was_sent(client: Client) -> None:
     assert client.pop("orders") is None
 
 
+def test_a_client_may_come_over_a_unix_socket(tier: Tier) -> None:
+    """As its URL says."""
+    with Client(f"unix://{tier.socket_path}") as client:
+        assert client.create_queue("orders") == 1
+
+
 def test_a_body_is_any_bytes(client: Client) -> None:
     """And one that is no text says so, with Python's own error."""
     client.send("orders", bytes(range(256)))

@@ -39,7 +39,7 @@ class Client:
     ) -> None:
         """Connect at the first request."""
         self._patience = settings.Patience(timeout, attempts)
-        options = settings.options(account, secret, self._patience, more)
+        options = settings.options(url, account, secret, self._patience, more)
         self._redis = redis.Redis.from_url(url, **options, retry=Retry(NoBackoff(), 0))
 
     def __enter__(self) -> Self:

@@ -47,15 +47,19 @@ class Patience:
         return min(left, self.timeout / 2)
 
 
-def options(account: str | None, secret: str | None, patience: Patience, more: dict[str, Any]) -> dict[str, Any]:
+def options(
+    url: str, account: str | None, secret: str | None, patience: Patience, more: dict[str, Any]
+) -> dict[str, Any]:
     """What redis-py is told. RESP3, because its maps have types."""
+    # Its unix sockets refuse an option that only TCP has.
+    of_tcp = {} if url.startswith("unix://") else {"socket_keepalive": True}
     return {
         "username": account,
         "password": "" if account is not None and secret is None else secret,
         "protocol": 3,
         "socket_timeout": patience.timeout,
         "socket_connect_timeout": patience.timeout,
-        "socket_keepalive": True,
+        **of_tcp,
         **more,
     }
 
