@@ -18,12 +18,14 @@ pub fn check(history: &History) -> Verdict {
     rules::once::judge(&story, &mut verdict);
     rules::leases::judge(&story, &mut verdict);
     rules::addressing::judge(&story, &mut verdict);
+    rules::ids::judge(&story, &mut verdict);
     rules::order::judge(&story, &shelf, &mut verdict);
     rules::empty::judge(&story, &shelf, &mut verdict);
     rules::definite::judge(&story, &mut verdict);
     rules::depth::judge(&story, &mut verdict);
     rules::totals::judge(&story, history.requests(), &mut verdict);
     rules::queues::judge(&story, &mut verdict);
+    rules::sight::judge(&story, &mut verdict);
     verdict.counts.lost = verdict.broken(Rule::A);
     verdict.counts.invented = verdict.broken(Rule::B);
     verdict.counts.doubled = verdict.broken(Rule::C);

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use crate::body::Key;
-use crate::operation::{Answer, Call, Delivery, Outcome};
+use crate::operation::{Call, Delivery, Outcome};
 use crate::story::Op;
 use crate::{NEVER, Time, millis};
 
 /// Servers count leases in whole milliseconds.
-const ROUNDED: Time = millis(2);
+pub(crate) const ROUNDED: Time = millis(2);
 
 /// A message that a POP or the drain handed out.
 #[derive(Clone, Copy, Debug)]
@@ -27,21 +27,34 @@ pub(crate) struct Handed<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lease {
     /// It cannot have ended before this.
+    pub(crate) lasts: Time,
+    /// Nobody else can have had the message before this: the lease lasted, or it was given back with a delay.
     pub(crate) free_from: Time,
-    /// If nobody did anything it had ended by this.
+    /// If nobody did anything it had ended by this, and what was given back with a delay could be had.
     pub(crate) over_by: Time,
+    /// If it was given back it could be had by this; a delay may be late.
+    pub(crate) given_back_by: Option<Time>,
     /// The acknowledgement that counted, of the story's operations.
     pub(crate) won: Option<usize>,
     /// Acknowledgements that counted.
     pub(crate) wins: u32,
     /// When an acknowledgement began of which nobody knows whether it counted.
     pub(crate) maybe_won: Time,
+    /// When the last of these was over.
+    pub(crate) maybe_won_by: Time,
+    /// The last extension or return that counted.
+    pub(crate) held: Option<usize>,
 }
 
 impl Handed<'_> {
     /// The operation by which the message went for good, if it did.
     pub(crate) fn taken_by(&self) -> Option<usize> {
         self.lease.map_or(Some(self.op), |lease| lease.won)
+    }
+
+    /// The last extension or return of its lease that counted.
+    pub(crate) fn held(&self) -> Option<usize> {
+        self.lease.and_then(|lease| lease.held)
     }
 
     /// Nobody else can have been given the message before this time.
@@ -55,8 +68,18 @@ impl Handed<'_> {
 
 impl Lease {
     fn of(op: &Op<'_>, ms: u64) -> Self {
-        let free_from = op.begin.saturating_add(millis(ms)).saturating_sub(ROUNDED);
-        Self { free_from, over_by: op.end.saturating_add(millis(ms)), won: None, wins: 0, maybe_won: NEVER }
+        let lasts = op.begin.saturating_add(millis(ms)).saturating_sub(ROUNDED);
+        Self {
+            lasts,
+            free_from: lasts,
+            over_by: op.end.saturating_add(millis(ms)),
+            given_back_by: None,
+            won: None,
+            wins: 0,
+            maybe_won: NEVER,
+            maybe_won_by: 0,
+            held: None,
+        }
     }
 }
 
@@ -69,7 +92,7 @@ pub(crate) fn lease(op: &Op<'_>) -> Option<Lease> {
 }
 
 /// Enters what holders did with their leases; says which delivery a receipt is of.
-pub(crate) fn follow_leases(ops: &[Op<'_>], handed: &mut [Handed<'_>]) -> HashMap<Key, usize> {
+pub(crate) fn follow_leases(ops: &[Op<'_>], handed: &mut [Handed<'_>], late: Time) -> HashMap<Key, usize> {
     let mut by_receipt: HashMap<Key, usize> = HashMap::new();
     for (i, one) in handed.iter().enumerate() {
         if let (Some(receipt), Some(_)) = (one.delivery.receipt, one.lease) {
@@ -82,7 +105,7 @@ pub(crate) fn follow_leases(ops: &[Op<'_>], handed: &mut [Handed<'_>]) -> HashMa
             continue;
         };
         let Some(lease) = &mut handed[i].lease else { continue };
-        let counted = matches!(op.outcome, Outcome::Ok(Answer::Number(1..)));
+        let counted = op.counted();
         if !counted && *op.outcome != Outcome::Info {
             continue;
         }
@@ -91,29 +114,66 @@ pub(crate) fn follow_leases(ops: &[Op<'_>], handed: &mut [Handed<'_>]) -> HashMa
                 lease.won = Some(number);
                 lease.wins += 1;
             }
-            Call::Ack { .. } => lease.maybe_won = lease.maybe_won.min(op.begin),
+            Call::Ack { .. } => {
+                lease.maybe_won = lease.maybe_won.min(op.begin);
+                lease.maybe_won_by = lease.maybe_won_by.max(op.end);
+            }
             Call::Extend { ms, .. } => {
                 lease.over_by = lease.over_by.max(op.end.saturating_add(millis(*ms)));
+                lease.hold(ops, number);
                 courses.entry(i).or_default().extend(op, millis(*ms), counted);
             }
-            _ => courses.entry(i).or_default().give_up(op.begin),
+            Call::Nack { delay_ms, .. } => {
+                lease.give_back(op, *delay_ms, counted, late);
+                lease.hold(ops, number);
+                courses.entry(i).or_default().give_back(op, millis(*delay_ms), counted);
+            }
+            _ => {}
         }
     }
     for (i, course) in courses {
         if let Some(lease) = &mut handed[i].lease {
-            lease.free_from = course.free_from(lease.free_from);
+            let last = course.last_extension().unwrap_or(lease.lasts);
+            lease.lasts = last.min(course.given_up);
+            lease.free_from = course.back_from.unwrap_or(lease.lasts);
         }
     }
     by_receipt
 }
 
+impl Lease {
+    /// An extension or a return.
+    fn hold(&mut self, ops: &[Op<'_>], number: usize) {
+        let is_later = self.held.is_none_or(|held| ops[held].begin < ops[number].begin);
+        if ops[number].counted() && is_later {
+            self.held = Some(number);
+        }
+    }
+
+    fn give_back(&mut self, op: &Op<'_>, delay_ms: u64, counted: bool, late: Time) {
+        let back = op.end.saturating_add(millis(delay_ms));
+        self.over_by = self.over_by.max(back);
+        if counted {
+            let late = if delay_ms == 0 { 0 } else { late };
+            self.given_back_by = Some(back.saturating_add(late));
+        }
+    }
+}
+
 /// What was done with a lease, but for its acknowledgement.
-#[derive(Default)]
 struct Course {
     /// Begin, end, and until when the lease then lasted at least.
     extensions: Vec<(Time, Time, Time)>,
     /// From here on it may have been given up, or shortened.
-    given_up: Option<Time>,
+    given_up: Time,
+    /// It was given back, and from here on the message can have been had.
+    back_from: Option<Time>,
+}
+
+impl Default for Course {
+    fn default() -> Self {
+        Self { extensions: Vec::new(), given_up: NEVER, back_from: None }
+    }
 }
 
 impl Course {
@@ -122,21 +182,23 @@ impl Course {
         if counted {
             self.extensions.push((op.begin, op.end, until));
         } else {
-            self.give_up(until);
+            self.given_up = self.given_up.min(until);
         }
     }
 
-    fn give_up(&mut self, at: Time) {
-        self.given_up = Some(self.given_up.map_or(at, |given_up| given_up.min(at)));
+    fn give_back(&mut self, op: &Op<'_>, delay: Time, counted: bool) {
+        self.given_up = self.given_up.min(op.begin);
+        if counted {
+            self.back_from = Some(op.begin.saturating_add(delay.saturating_sub(ROUNDED)));
+        }
     }
 
     /// The last extension that counted says when the lease ended, for it held until then; of those that overlap any may
     /// be the last.
-    fn free_from(&self, granted: Time) -> Time {
+    fn last_extension(&self) -> Option<Time> {
         let last_begin = self.extensions.iter().map(|(begin, ..)| *begin).max();
         let may_be_last = |(_, end, _): &&(Time, Time, Time)| last_begin.is_some_and(|begin| *end >= begin);
-        let last = self.extensions.iter().filter(may_be_last).map(|(.., until)| *until).min();
-        last.unwrap_or(granted).min(self.given_up.unwrap_or(NEVER))
+        self.extensions.iter().filter(may_be_last).map(|(.., until)| *until).min()
     }
 }
 

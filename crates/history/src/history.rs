@@ -14,6 +14,9 @@ pub struct History {
     /// that the database has not noticed the end of yet. What a pop may hold is hidden from others meanwhile, so nulls and
     /// orders of that time are not judged. 0 where nothing outlives the process that was killed.
     pub limbo: Time,
+    /// How late a lease, a delay or a time to live may end. Servers promise 200 ms; a machine that is busy with other things
+    /// is given more.
+    pub timers_late: Time,
     names: Names,
     journals: Vec<Record>,
     requests: Vec<Requests>,
@@ -56,6 +59,7 @@ impl Default for History {
     fn default() -> Self {
         Self {
             limbo: 5_000_000_000,
+            timers_late: 1_000_000_000,
             names: Names::default(),
             journals: Vec::new(),
             requests: Vec::new(),

@@ -38,6 +38,8 @@ pub(crate) struct Message<'a> {
     pub(crate) left: Option<usize>,
     /// By this it was certainly there, whether acknowledged or not.
     pub(crate) there_by: Time,
+    /// From this on it may have gone with its queue, or its time to live.
+    pub(crate) ends_from: Time,
     /// From this on it may have been with somebody, or gone.
     pub(crate) hidden_from: Time,
     /// From this on it may have been gone for good.
@@ -73,6 +75,7 @@ impl<'a> Message<'a> {
             handed: 0..0,
             left: None,
             there_by: NEVER,
+            ends_from: NEVER,
             hidden_from: NEVER,
             removed_from: NEVER,
             removed_by: NEVER,

@@ -39,6 +39,7 @@ fn join_group(ops: &mut [Op<'_>], group: &[usize]) {
     }
 }
 
-fn gave(op: &Op<'_>) -> bool {
+/// Whether it was answered with messages.
+pub(crate) fn gave(op: &Op<'_>) -> bool {
     matches!(op.outcome, Outcome::Ok(Answer::Messages(messages)) if !messages.is_empty())
 }

@@ -28,6 +28,13 @@ pub(crate) struct Op<'a> {
     pub(crate) repeats: Option<usize>,
 }
 
+impl Op<'_> {
+    /// An ACK, a NACK or an EXTEND that took effect.
+    pub(crate) fn counted(&self) -> bool {
+        matches!(self.outcome, Outcome::Ok(Answer::Number(1..)))
+    }
+}
+
 /// A message that an answer showed, or what seemed to be one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shown<'a> {
@@ -44,11 +51,15 @@ pub(crate) struct Story<'a> {
     /// All operations are known, and everything that was left.
     pub(crate) whole: bool,
     pub(crate) known_until: Time,
+    /// [`History::timers_late`].
+    pub(crate) timers_late: Time,
     pub(crate) ops: Vec<Op<'a>>,
     pub(crate) messages: Vec<Message<'a>>,
     /// By message, and in the order in which it was handed out.
     pub(crate) handed: Vec<Handed<'a>>,
     pub(crate) shown: Vec<Shown<'a>>,
+    /// By message: it was still there at some time from this on; 0 where nobody saw it.
+    pub(crate) seen_last: Vec<Time>,
     /// Which delivery a receipt is of.
     pub(crate) receipts: HashMap<Key, usize>,
     by_body: HashMap<Body, u32>,
@@ -71,7 +82,7 @@ impl<'a> Story<'a> {
         let shown = shown(&ops, &by_body);
         let mut handed: Vec<_> = shown.iter().filter_map(|shown| handed_out(&ops, shown)).collect();
         arrange(&ops, &mut handed, &mut messages);
-        let receipts = follow_leases(&ops, &mut handed);
+        let receipts = follow_leases(&ops, &mut handed, history.timers_late);
         for (i, shown) in shown.iter().enumerate() {
             if let (Some(message), Call::Browse { .. }) = (shown.message, ops[shown.op].call) {
                 messages[message as usize].left = Some(i);
@@ -79,10 +90,21 @@ impl<'a> Story<'a> {
         }
         // A pop that was asked again may have held on to something else the first time.
         let limbo = Limbo::of(ops.iter().filter(|op| ended_unknown(op)));
-        let lives = lives(&ops);
-        let (names, whole) = (history.names(), history.is_whole());
-        let mut story =
-            Self { names, whole, known_until, ops, messages, handed, shown, receipts, by_body, lives, limbo };
+        let mut story = Self {
+            names: history.names(),
+            whole: history.is_whole(),
+            known_until,
+            timers_late: history.timers_late,
+            seen_last: seen_last(&ops, &shown, messages.len()),
+            lives: lives(&ops),
+            ops,
+            messages,
+            handed,
+            shown,
+            receipts,
+            by_body,
+            limbo,
+        };
         story.date();
         story
     }
@@ -153,8 +175,9 @@ impl<'a> Story<'a> {
         let ends_from = life.map_or(NEVER, |life| life.ends_from(message.begun));
         let ended = life.filter(|_| message.acked < NEVER).and_then(|life| life.ended_by(message.acked));
         message.there_by = message.acked;
-        message.hidden_from = expires.min(ends_from);
-        message.removed_from = message.hidden_from;
+        message.ends_from = expires.min(ends_from);
+        message.hidden_from = message.ends_from;
+        message.removed_from = message.ends_from;
         message.removed_by = ended.map_or(NEVER, |(time, _)| time);
         for one in self.handed(message) {
             let op = &self.ops[one.op];
@@ -190,6 +213,7 @@ impl<'a> Story<'a> {
             // It changed its queue at a time that nobody saw.
             (message.removed_from, message.removed_by) = (message.begun, NEVER);
         }
+        message.ends_from = message.ends_from.min(self.known_until);
         message.hidden_from = message.hidden_from.min(self.known_until);
         message.removed_from = message.removed_from.min(self.known_until);
     }
@@ -257,6 +281,19 @@ fn shown<'a>(ops: &[Op<'a>], by_body: &HashMap<Body, u32>) -> Vec<Shown<'a>> {
         }));
     }
     all
+}
+
+/// Until when each message was certainly seen. A pop that is asked again is given what need not be there any more.
+fn seen_last(ops: &[Op<'_>], shown: &[Shown<'_>], messages: usize) -> Vec<Time> {
+    let mut seen = vec![0; messages];
+    for shown in shown {
+        let op = &ops[shown.op];
+        if let Some(message) = shown.message.filter(|_| op.repeats.is_none()) {
+            let seen = &mut seen[message as usize];
+            *seen = op.begin.max(*seen);
+        }
+    }
+    seen
 }
 
 fn handed_out<'a>(ops: &[Op<'a>], shown: &Shown<'a>) -> Option<Handed<'a>> {

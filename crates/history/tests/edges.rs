@@ -1,148 +1,12 @@
-//! Where a rule ends: small histories beside each other, of which one is valid and the next is not.
+//! Where a rule ends: small histories beside each other, of which one is valid and the next is not. Order, nulls, counters,
+//! and what is seen of messages and queues (rules E, F, H and I).
+
+mod tale;
 
 use posthaste_history::{
-    Answer, Body, Call, Delivery, Ending, History, Journal, Kind, Outcome, Requests, Rule, Select, Send,
-    Time, Verdict, check, fingerprint,
+    Answer, Body, Call, Delivery, Ending, Journal, Kind, Outcome, Requests, Rule, Select, Send,
 };
-
-/// A history of one queue, `q`, told operation by operation; every operation is a client of its own.
-struct Tale {
-    history: History,
-    next: u32,
-}
-
-/// Bodies are numbers, and ids follow them.
-fn delivery(journal: &mut Journal, body: u64, from: &str, to: Option<&str>) -> Delivery {
-    Delivery {
-        id: body,
-        queue: journal.name("q"),
-        from: journal.name(from),
-        to: to.map(|to| journal.name(to)),
-        priority: 0,
-        deliveries: 1,
-        headers: None,
-        body: Body::of(&body.to_le_bytes()),
-        receipt: None,
-        first_queue: None,
-    }
-}
-
-fn numbers(numbers: &[u64], journal: &mut Journal) -> Outcome {
-    let messages = numbers.iter().map(|body| delivery(journal, *body, "alice", None)).collect();
-    Outcome::Ok(Answer::Messages(messages))
-}
-
-impl Tale {
-    fn new() -> Self {
-        Self { history: History::with_limbo(10), next: 0 }
-    }
-
-    fn tell(
-        &mut self,
-        account: &str,
-        (begin, end): (Time, Time),
-        call: impl FnOnce(&mut Journal) -> Call,
-        outcome: impl FnOnce(&mut Journal) -> Outcome,
-    ) {
-        let mut journal = Journal::new(self.next, account);
-        self.next += 1;
-        let call = call(&mut journal);
-        let number = journal.begin(begin, call);
-        let outcome = outcome(&mut journal);
-        journal.end(number, end, outcome);
-        self.history.add(&journal);
-    }
-
-    fn send(mut self, body: u64, times: (Time, Time)) -> Self {
-        let call =
-            |journal: &mut Journal| Call::Send(Send::new(journal.name("q"), Body::of(&body.to_le_bytes())));
-        self.tell("alice", times, call, |_| Outcome::Ok(Answer::Ids([body].into())));
-        self
-    }
-
-    fn send_to(mut self, body: u64, to: &str, times: (Time, Time)) -> Self {
-        let call = |journal: &mut Journal| {
-            let send = Send::new(journal.name("q"), Body::of(&body.to_le_bytes()));
-            Call::Send(Send { to: Some(journal.name(to)), ..send })
-        };
-        self.tell("alice", times, call, |_| Outcome::Ok(Answer::Ids([body].into())));
-        self
-    }
-
-    fn pop(self, reader: &str, bodies: &[u64], times: (Time, Time)) -> Self {
-        self.pops(reader, times, |journal| numbers(bodies, journal))
-    }
-
-    fn lost_pop(self, reader: &str, times: (Time, Time)) -> Self {
-        self.pops(reader, times, |_| Outcome::Info)
-    }
-
-    fn pops(
-        mut self,
-        reader: &str,
-        times: (Time, Time),
-        outcome: impl FnOnce(&mut Journal) -> Outcome,
-    ) -> Self {
-        self.tell(reader, times, |journal| Call::Pop(Select::queue(journal.name("q"))), outcome);
-        self
-    }
-
-    fn depth(mut self, depth: u64, times: (Time, Time)) -> Self {
-        let call = |journal: &mut Journal| Call::Info { queue: journal.name("q") };
-        self.tell("alice", times, call, |_| Outcome::Ok(Answer::Depth(depth)));
-        self
-    }
-
-    fn delete(mut self, messages: u64, times: (Time, Time)) -> Self {
-        let call = |journal: &mut Journal| Call::Delete { queue: journal.name("q") };
-        self.tell("alice", times, call, |_| Outcome::Ok(Answer::Number(messages)));
-        self
-    }
-
-    fn lost_delete(mut self, times: (Time, Time)) -> Self {
-        let call = |journal: &mut Journal| Call::Delete { queue: journal.name("q") };
-        self.tell("alice", times, call, |_| Outcome::Info);
-        self
-    }
-
-    /// Nothing is left.
-    fn end(mut self) -> Verdict {
-        let mut journal = Journal::new(1000, "drain");
-        let queue = journal.name("q");
-        let number = journal.begin(1_000_000, Call::Browse { queue });
-        journal.end(number, 1_000_001, Outcome::Ok(Answer::Messages([].into())));
-        self.history.drain(&journal);
-        check(&self.history)
-    }
-}
-
-#[track_caller]
-fn broken(tale: Tale, rules: &[Rule]) {
-    let verdict = tale.end();
-    let found: Vec<_> = Rule::ALL.into_iter().filter(|rule| verdict.broken(*rule) > 0).collect();
-    assert_eq!(found, rules, "{verdict}");
-}
-
-#[test]
-fn a_missing_message_is_explained_by_what_can_have_taken_it_and_by_nothing_else() {
-    let sent = || Tale::new().send(1, (0, 1)).send_to(2, "bob", (2, 3));
-    broken(sent(), &[Rule::A]);
-    broken(sent().lost_pop("bob", (10, 11)), &[Rule::A]);
-    broken(sent().lost_pop("carol", (10, 11)).lost_pop("dave", (10, 11)), &[Rule::A]);
-    // Bob's pop must be kept for what is to bob, whichever is explained first.
-    broken(sent().lost_pop("bob", (10, 11)).lost_pop("carol", (10, 11)), &[]);
-    broken(sent().delete(2, (10, 11)), &[]);
-    broken(sent().delete(1, (10, 11)), &[Rule::A]);
-    // It had ended before anything was sent.
-    broken(Tale::new().delete(1, (0, 1)).send(1, (2, 3)), &[Rule::A, Rule::I]);
-}
-
-#[test]
-fn what_was_given_up_may_still_happen_for_ten_more() {
-    let tale = |times| Tale::new().lost_delete((6, 7)).send(1, times);
-    broken(tale((17, 18)), &[]);
-    broken(tale((18, 19)), &[Rule::A]);
-}
+use tale::{MS, Tale, ack, broken, counted, delivery, extend, nack, numbers};
 
 #[test]
 fn only_sends_that_were_apart_have_an_order() {
@@ -193,30 +57,159 @@ fn a_queue_that_was_deleted_takes_nothing_and_gives_nothing() {
     broken(sent().delete(0, (6, 7)).pop("bob", &[1], (8, 9)), &[Rule::I]);
     broken(sent().delete(0, (5, 9)).pop("bob", &[1], (8, 12)), &[]);
     broken(sent().delete(1, (6, 7)).send(2, (8, 9)).pop("bob", &[2], (10, 11)), &[Rule::I]);
+    broken(sent().delete(1, (6, 7)).depth(0, (7, 9)), &[]);
+    broken(sent().delete(1, (6, 7)).depth(0, (8, 9)), &[Rule::I]);
+    broken(sent().delete(1, (6, 7)).delete(0, (8, 9)), &[Rule::I]);
 }
 
 #[test]
-fn a_lease_is_held_by_one_at_a_time() {
-    let ms = 1_000_000;
-    let tale = |second: (Time, Time)| {
-        let mut tale = Tale::new().send(1, (0, 5));
-        for (deliveries, times) in [(1, (10, 20)), (2, second)] {
-            let call = |journal: &mut Journal| {
-                Call::Pop(Select { lease_ms: 10, ..Select::queue(journal.name("q")) })
-            };
-            tale.tell("bob", times, call, |journal| {
-                let receipt = fingerprint(&[deliveries as u8]);
-                let message = Delivery { deliveries, receipt, ..delivery(journal, 1, "alice", None) };
-                Outcome::Ok(Answer::Messages([message].into()))
+fn priorities_and_one_connection_s_sends_keep_their_order() {
+    // Two sends of one connection, under way at once.
+    let piped = |priorities: [u8; 2], popped: &[u64]| {
+        let mut tale = Tale::new();
+        let mut journal = Journal::new(500, "alice");
+        let queue = journal.name("q");
+        let begin = |journal: &mut Journal, at, body: u64, priority| {
+            let send = Send::new(queue, Body::of(&body.to_le_bytes()));
+            journal.begin(at, Call::Send(Send { priority, ..send }))
+        };
+        let numbers = [begin(&mut journal, 0, 1, priorities[0]), begin(&mut journal, 1, 2, priorities[1])];
+        for (number, id) in numbers.into_iter().zip(1..) {
+            journal.end(number, 5, Outcome::Ok(Answer::Ids([id].into())));
+        }
+        tale.history.add(&journal);
+        let message = |journal: &mut Journal, body: u64| {
+            let priority = priorities[usize::from(body == 2)];
+            Delivery { priority, ..delivery(journal, body, "alice", None) }
+        };
+        // One after the other, and both in one answer.
+        let mut apart = Tale { history: tale.history.clone(), next: 0 };
+        for (body, at) in popped.iter().zip([10, 20]) {
+            let pop = |journal: &mut Journal| Call::Pop(Select::queue(journal.name("q")));
+            apart.tell("bob", (at, at + 1), pop, |journal| {
+                Outcome::Ok(Answer::Messages([message(journal, *body)].into()))
             });
         }
-        let receipt = fingerprint(&[2]).expect("bytes");
-        let end = second.1 + 10;
-        tale.tell("bob", (second.1 + 1, end), |_| Call::Ack { receipt }, |_| Outcome::Ok(Answer::Number(1)));
+        let pop = |journal: &mut Journal| Call::Pop(Select { count: 2, ..Select::queue(journal.name("q")) });
+        tale.tell("bob", (10, 11), pop, |journal| {
+            Outcome::Ok(Answer::Messages(popped.iter().map(|body| message(journal, *body)).collect()))
+        });
+        (apart, tale)
+    };
+    for (priorities, popped, rules) in [
+        ([0, 0], [1, 2], [].as_slice()),
+        ([0, 0], [2, 1], &[Rule::E]),
+        ([0, 1], [2, 1], &[]),
+        ([0, 1], [1, 2], &[Rule::E]),
+        ([1, 0], [1, 2], &[]),
+        ([1, 0], [2, 1], &[Rule::E]),
+    ] {
+        let (apart, together) = piped(priorities, &popped);
+        broken(apart, rules);
+        broken(together, rules);
+    }
+}
+
+#[test]
+fn a_peek_sees_nothing_that_somebody_has_or_had() {
+    let popped = || Tale::new().send(1, (0, 1)).pop("carol", &[1], (4, 8));
+    broken(popped().peek(1, 0, (8, 9)), &[]);
+    broken(popped().peek(1, 0, (9, 10)), &[Rule::I]);
+    let leased = || {
+        let tale = Tale::new().send(1, (0, 1)).lease(1, 1, (2, 3));
+        tale.hold(ack(1), counted(1), (9 * MS, 9 * MS + 1))
+    };
+    broken(leased().peek(1, 1, (3, 4)), &[]);
+    broken(leased().peek(1, 1, (4, 5)), &[Rule::I]);
+    broken(leased().peek(1, 1, (4, 8 * MS + 2)), &[]);
+    broken(leased().peek(1, 2, (3, 4)), &[Rule::C]);
+}
+
+#[test]
+fn a_message_is_seen_from_its_delay_to_its_time_to_live() {
+    let delayed = |times| {
+        let tale = Tale::new().send_with(1, (5, 9), |send| Send { delay_ms: 5, ..send });
+        tale.pop("bob", &[1], times)
+    };
+    broken(delayed((10, 3 * MS + 4)), &[Rule::I]);
+    broken(delayed((10, 3 * MS + 5)), &[]);
+    let mortal = |times| {
+        let tale = Tale::new().send_with(1, (5, 9), |send| Send { ttl_ms: 5, ..send });
+        tale.pop("bob", &[1], times)
+    };
+    broken(mortal((5 * MS + 19, 5 * MS + 30)), &[]);
+    broken(mortal((5 * MS + 20, 5 * MS + 30)), &[Rule::I]);
+}
+
+#[test]
+fn a_null_is_judged_where_a_message_was_delayed_or_came_back() {
+    let delayed = |begin| {
+        let tale = Tale::new().send_with(1, (5, 9), |send| Send { delay_ms: 5, ..send });
+        tale.pop("bob", &[], (begin, begin + 1)).pop("bob", &[1], (9 * MS, 9 * MS + 1))
+    };
+    broken(delayed(5 * MS + 19), &[]);
+    broken(delayed(5 * MS + 20), &[Rule::F]);
+    let leased = |call, outcome, begin| {
+        let tale = Tale::new().send(1, (0, 1)).lease(1, 1, (2, 3)).hold(call, outcome, (4, 5));
+        let tale = tale.pop("carol", &[], (begin, begin + 1)).lease(1, 2, (80 * MS, 80 * MS + 1));
+        tale.hold(ack(2), counted(1), (81 * MS, 82 * MS))
+    };
+    broken(leased(nack(1, 0), counted(1), 5), &[]);
+    broken(leased(nack(1, 0), counted(1), 6), &[Rule::F]);
+    broken(leased(nack(1, 20), counted(1), 20 * MS + 15), &[]);
+    broken(leased(nack(1, 20), counted(1), 20 * MS + 16), &[Rule::F]);
+    // Nobody knows how long it was held, at most so long.
+    broken(leased(extend(1, 30), Outcome::Info, 30 * MS + 25), &[]);
+    broken(leased(extend(1, 30), Outcome::Info, 30 * MS + 26), &[Rule::F]);
+}
+
+#[test]
+fn ids_grow_and_are_unlike_over_all_queues() {
+    let ids = |second: &[u64], times| {
+        let mut tale = Tale::new().send(5, (0, 5)).delete(1, (300, 301));
+        let send = |journal: &mut Journal| {
+            let bodies: Box<[_]> = second.iter().map(|id| Body::of(&(100 + id).to_le_bytes())).collect();
+            Call::Send(Send { bodies, ..Send::new(journal.name("other"), Body::of(b"")) })
+        };
+        tale.tell("bob", times, send, |_| Outcome::Ok(Answer::Ids(second.into())));
+        let delete = |journal: &mut Journal| Call::Delete { queue: journal.name("other") };
+        tale.tell("bob", (300, 301), delete, |_| counted(second.len() as u64));
         tale
     };
-    broken(tale((5 * ms, 6 * ms)), &[Rule::C]);
-    broken(tale((5 * ms, 11 * ms)), &[]);
+    broken(ids(&[6], (6, 7)), &[]);
+    broken(ids(&[4], (5, 7)), &[]);
+    broken(ids(&[4], (6, 7)), &[Rule::E]);
+    broken(ids(&[5], (5, 7)), &[Rule::E]);
+    broken(ids(&[6, 7], (5, 7)), &[]);
+    broken(ids(&[7, 6], (5, 7)), &[Rule::E]);
+}
+
+#[test]
+fn a_sender_s_messages_of_all_queues_come_in_order() {
+    let tale = |times| {
+        let mut tale = Tale::new().send(1, (0, 5));
+        let send = |journal: &mut Journal| {
+            Call::Send(Send::new(journal.name("other"), Body::of(&2_u64.to_le_bytes())))
+        };
+        tale.tell("alice", times, send, |_| Outcome::Ok(Answer::Ids([2].into())));
+        let pop = |journal: &mut Journal| {
+            Call::Pop(Select { from: Some(journal.name("alice")), ..Select::default() })
+        };
+        tale.tell("bob", (20, 21), pop, |journal| {
+            let message = Delivery { queue: journal.name("other"), ..delivery(journal, 2, "alice", None) };
+            Outcome::Ok(Answer::Messages([message].into()))
+        });
+        tale.pop("bob", &[1], (30, 31))
+    };
+    broken(tale((5, 9)), &[]);
+    broken(tale((6, 9)), &[Rule::E]);
+}
+
+#[test]
+fn no_more_is_wiped_than_can_have_been_there() {
+    let tale = |messages| Tale::new().send(1, (0, 5)).pop("bob", &[1], (6, 9)).delete(messages, (9, 11));
+    broken(tale(1), &[]);
+    broken(tale(2), &[Rule::H]);
 }
 
 #[test]

@@ -70,9 +70,26 @@ fn each_mutant_is_found_by_the_rule_that_it_breaks() {
         (Mutant::Totals, Rule::H),
         (Mutant::LostDelete, Rule::I),
         (Mutant::Survivor, Rule::I),
+        (Mutant::Wiped, Rule::H),
+        (Mutant::SameId, Rule::E),
+        (Mutant::ManyBackwards, Rule::E),
+        (Mutant::QueueByQueue, Rule::E),
+        (Mutant::BlindToDelayed, Rule::F),
+        (Mutant::BlindToReturned, Rule::F),
+        (Mutant::StalePeek, Rule::I),
+        (Mutant::PeekLeased, Rule::I),
+        (Mutant::PeekDeliveries, Rule::C),
+        (Mutant::Early, Rule::I),
+        (Mutant::Immortal, Rule::I),
+        (Mutant::NackAtOnce, Rule::C),
+        (Mutant::LateHold, Rule::C),
+        (Mutant::RefuseHold, Rule::C),
+        (Mutant::RepeatNothing, Rule::C),
+        (Mutant::NoQueue, Rule::I),
     ] {
         // Some have few chances: what survives a queue shows itself only if the queue is made again and read.
         let found = (0..40).filter(|seed| verdict(*seed, false, Some(mutant)).broken(rule) > 0).count();
+        println!("{mutant:?}: {found}");
         assert!(found >= 8, "{mutant:?} was found with {found} of 40 seeds");
     }
 }

@@ -11,7 +11,7 @@ use crate::{NEVER, Time};
 
 /// **H. Counters, depth.** The number of messages that a queue says it holds lies between those that were certainly there
 /// all through the question and those that can have been there at some time of it. When nothing is under way the two are
-/// the same.
+/// the same. A deletion or a purge takes no more than can have been there. (That it tells of all it took is rule A.)
 pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
     let mut figures: HashMap<Name, Figures> = HashMap::new();
     for (op, queue, _) in readings(story) {
@@ -35,23 +35,27 @@ pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
     figures.values_mut().for_each(Figures::finish);
     for (op, queue, depth) in readings(story) {
         let Some(figures) = figures.get(&queue).filter(|_| op.end < story.known_until) else { continue };
-        verdict.counts.figures_judged += 1;
+        let wipes = !matches!(op.call, Call::Info { .. });
+        verdict.counts.figures_judged += u64::from(!wipes);
         let hidden = story.limbo.covers(Some(queue), op.begin, op.end);
-        let least = if hidden { 0 } else { figures.least(op.begin, op.end) };
+        let least = if hidden || wipes { 0 } else { figures.least(op.begin, op.end) };
         let most = figures.most(op.begin, op.end);
         if !(least..=most).contains(&depth) {
             verdict.blame(Rule::H, &[op.at], || {
-                let queue = story.names.word(queue);
-                format!("queue {queue} says it holds {depth} messages, where there are {least} to {most}")
+                let (queue, says) = (story.names.word(queue), if wipes { "it held" } else { "it holds" });
+                format!("queue {queue} says {says} {depth} messages, where there are {least} to {most}")
             });
         }
     }
 }
 
-/// Every QINFO that was answered: its queue and its depth.
+/// Every QINFO, QDELETE and QPURGE that was answered: its queue and how many messages it says there are, or were.
 fn readings<'s>(story: &'s Story<'_>) -> impl Iterator<Item = (&'s Op<'s>, Name, u64)> {
     story.ops.iter().filter_map(|op| match (op.call, op.outcome) {
         (Call::Info { queue }, Outcome::Ok(Answer::Depth(depth))) => Some((op, *queue, *depth)),
+        (Call::Delete { queue } | Call::Purge { queue }, Outcome::Ok(Answer::Number(messages))) => {
+            Some((op, *queue, *messages))
+        }
         _ => None,
     })
 }

@@ -5,8 +5,10 @@ use crate::story::Story;
 use crate::verdict::{Rule, Verdict};
 
 /// **F. Honest "empty".** A read that found nothing is wrong if some message had been acknowledged before it began, was for
-/// this reader during the whole of it, and can have been touched by nobody until it ended.
+/// this reader during the whole of it, and can have been touched by nobody until it ended. The same for a message whose delay
+/// was over before it began, or that had been given back, or whose lease had run out.
 pub(crate) fn judge(story: &Story<'_>, shelf: &Shelf, verdict: &mut Verdict) {
+    let returned = Shelf::of_returned(story);
     for (op, select, deliveries) in story.reads() {
         if !deliveries.is_empty() {
             continue;
@@ -16,8 +18,9 @@ pub(crate) fn judge(story: &Story<'_>, shelf: &Shelf, verdict: &mut Verdict) {
             continue;
         }
         verdict.counts.reads_judged += 1;
-        let look = Look { reader: op.account, select, queue: select.queue, before: op.begin, until: op.end };
-        if let Some(number) = shelf.waiting(look, |_| true) {
+        let look = Look { reader: op.account, select, before: op.begin, until: op.end };
+        let waiting = shelf.waiting(look, |_| true).or_else(|| returned.waiting(look, |_| true));
+        if let Some(number) = waiting {
             let message = &story.messages[number as usize];
             verdict.blame(Rule::F, &[message.at, op.at], || {
                 let reader = story.names.word(op.account);

@@ -1,13 +1,10 @@
 //! Rule A: no loss.
 
-use super::excuses::Excuses;
+use super::excuses::{Excuses, Missing};
 use crate::message::{Fate, Message};
 use crate::story::Story;
 use crate::verdict::{Rule, Verdict};
 use crate::{Time, millis};
-
-/// Timers are promised to be at most 200 ms late; a machine that is busy with other things is given more.
-const TIMERS_LATE: Time = millis(1000);
 
 /// **A. No loss.** Every acknowledged message was taken by an answered pop (or an acknowledged lease), or was found by the
 /// final drain, or went with its queue, a purge or its time to live. A missing one is excused only by an operation of
@@ -18,15 +15,25 @@ pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
         return;
     }
     let drain = story.ops.iter().filter(|op| op.drain);
-    let drained_at = drain.map(|op| op.begin).max().unwrap_or(0).saturating_sub(TIMERS_LATE);
-    let mut excuses = Excuses::of(story, drained_at);
+    let drained_at = drain.map(|op| op.begin).max().unwrap_or(0).saturating_sub(story.timers_late);
+    let mut missing = Vec::new();
     for (number, message) in story.messages.iter().enumerate() {
         if message.fate() != Fate::Acknowledged || is_accounted_for(story, message) {
             continue;
         }
-        if is_away(story, message, drained_at) || excuses.place(story, number) {
+        let one = Missing::of(story, number);
+        if is_away(story, message, one, drained_at) {
             verdict.counts.excused += 1;
         } else {
+            missing.push(one);
+        }
+    }
+    let mut excuses = Excuses::of(story, &missing, drained_at);
+    for one in missing {
+        if excuses.place(one) {
+            verdict.counts.excused += 1;
+        } else {
+            let message = &story.messages[one.number];
             verdict.blame(Rule::A, &[message.at], || {
                 format!("{} was acknowledged and is lost", story.describe(message))
             });
@@ -39,12 +46,15 @@ fn is_accounted_for(story: &Story<'_>, message: &Message<'_>) -> bool {
 }
 
 /// Whether it had expired, was acknowledged for all that one knows, or was not to be seen yet.
-fn is_away(story: &Story<'_>, message: &Message<'_>, drained_at: Time) -> bool {
+fn is_away(story: &Story<'_>, message: &Message<'_>, missing: Missing, drained_at: Time) -> bool {
     let ttl = message.send.ttl_ms;
-    let expired = ttl > 0 && message.begun.saturating_add(millis(ttl)) <= drained_at + TIMERS_LATE;
+    let expired = ttl > 0 && message.begun.saturating_add(millis(ttl)) <= drained_at + story.timers_late;
     let delayed =
         message.send.delay_ms > 0 && message.acked.saturating_add(millis(message.send.delay_ms)) > drained_at;
     let leased = story.handed(message).iter().filter_map(|one| one.lease);
-    let held = leased.into_iter().any(|lease| lease.maybe_won < Time::MAX || lease.over_by > drained_at);
+    let held = leased.into_iter().any(|lease| {
+        // An acknowledgement did not count if the message was seen after it.
+        (lease.maybe_won < Time::MAX && lease.maybe_won_by >= missing.seen) || lease.over_by > drained_at
+    });
     expired || delayed || held
 }

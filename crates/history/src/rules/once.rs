@@ -36,6 +36,9 @@ fn clash(story: &Story<'_>, first: &Handed<'_>, second: &Handed<'_>) -> Option<&
             Some("was acknowledged under a lease that had ended, when somebody else held it")
         }
         Some(_) => Some("was acknowledged and handed out again"),
+        None if first.held().is_some_and(|held| story.ops[held].begin > second_op.end) => {
+            Some("was extended or given back under a lease that had ended, when somebody else held it")
+        }
         None if second_op.end < first.free_from() => Some("was handed out again while its lease lasted"),
         None if numbered_alike && !dead_letter => Some("was handed out twice as the same delivery"),
         None => None,

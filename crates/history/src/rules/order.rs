@@ -1,11 +1,8 @@
 //! Rule E: in order.
 
-use std::collections::HashMap;
-
 use super::program_order::Lines;
 use crate::Time;
 use crate::message::Message;
-use crate::names::Name;
 use crate::operation::{Call, Delivery, Select};
 use crate::shelf::{Look, Shelf};
 use crate::story::{Op, Story};
@@ -13,12 +10,12 @@ use crate::verdict::{At, Rule, Verdict};
 
 /// **E. Order.** Per queue and priority: if message *a* was acknowledged before the send of *b* began, no reader who may
 /// have both is given *b* by a read that began after *a* was acknowledged and ended before anybody can have touched *a*.
-/// The same for a higher priority, whenever it was sent, and for two sends of one connection, even under way at once.
-/// An answer of several messages is in order itself. Ids grow in the order of time.
+/// The same for a higher priority, whenever it was sent, and for two sends of one connection, even under way at once; and
+/// over all queues for a reader that names none. An answer of several messages is in order itself. Of ids see
+/// [`ids`](super::ids::judge).
 ///
 /// Left out is what may stand elsewhere: messages delayed, given back, moved as dead letters, read with `ANYORDER`.
 pub(crate) fn judge(story: &Story<'_>, shelf: &Shelf, verdict: &mut Verdict) {
-    ids(story, verdict);
     let lines = Lines::of(&story.messages);
     for (op, select, deliveries) in story.reads() {
         if select.any_order || op.repeats.is_some() {
@@ -30,7 +27,7 @@ pub(crate) fn judge(story: &Story<'_>, shelf: &Shelf, verdict: &mut Verdict) {
             else {
                 continue;
             };
-            if story.limbo.covers(Some(delivery.queue), op.begin, op.end) {
+            if story.limbo.covers(select.queue, op.begin, op.end) {
                 verdict.counts.reads_in_doubt += 1;
                 continue;
             }
@@ -63,8 +60,8 @@ fn overtaken<'s>(
     select: &Select,
     message: &Message<'_>,
 ) -> Option<&'s Message<'s>> {
-    let (queue, own) = (message.send.queue, message.send.priority);
-    let look = |before: Time| Look { reader: op.account, select, queue: Some(queue), before, until: op.end };
+    let own = message.send.priority;
+    let look = |before: Time| Look { reader: op.account, select, before, until: op.end };
     shelf
         .waiting(look(op.begin.min(message.begun)), |priority| priority == own)
         .or_else(|| shelf.waiting(look(op.begin), |priority| priority > own))
@@ -75,40 +72,19 @@ fn overtaken<'s>(
 /// Whether `message`, which stands behind `before` in one answer, comes first.
 fn comes_first(message: &Message<'_>, before: &Message<'_>, op: &Op<'_>) -> bool {
     let (this, that) = (message.send, before.send);
-    this.queue == that.queue
-        && (this.priority == that.priority && message.acked < before.begun
-            || this.priority > that.priority && message.acked < op.begin)
+    this.priority == that.priority && (message.acked < before.begun || is_sent_before(message, before))
+        || this.priority > that.priority && message.acked < op.begin
+}
+
+/// Whether one connection sent both to one queue, this one first.
+fn is_sent_before(message: &Message<'_>, other: &Message<'_>) -> bool {
+    let line = |message: &Message<'_>| (message.at.client, message.send.queue, message.attempts);
+    let place = |message: &Message<'_>| (message.at.number, message.index);
+    message.attempts == 1 && line(message) == line(other) && place(message) < place(other)
 }
 
 fn blame(story: &Story<'_>, message: &Message<'_>, overtaken: &Message<'_>, read: At, verdict: &mut Verdict) {
     verdict.blame(Rule::E, &[overtaken.at, message.at, read], || {
         format!("{} was read before {}", story.describe(message), story.describe(overtaken))
     });
-}
-
-/// Ids of a queue grow in the order of time.
-fn ids(story: &Story<'_>, verdict: &mut Verdict) {
-    let mut queues: HashMap<Name, Vec<(&Message<'_>, u64)>> = HashMap::new();
-    for message in &story.messages {
-        if let Some(id) = message.id {
-            queues.entry(message.send.queue).or_default().push((message, id));
-        }
-    }
-    for mut by_begin in queues.into_values() {
-        let mut by_end = by_begin.clone();
-        by_begin.sort_by_key(|(message, _)| message.begun);
-        by_end.sort_by_key(|(message, _)| message.acked);
-        let mut ended = by_end.into_iter().peekable();
-        let mut highest: Option<(&Message<'_>, u64)> = None;
-        for (message, id) in by_begin {
-            while let Some(earlier) = ended.next_if(|(earlier, _)| earlier.acked < message.begun) {
-                highest = highest.filter(|(_, id)| *id > earlier.1).or(Some(earlier));
-            }
-            if let Some((earlier, higher)) = highest.filter(|(_, higher)| *higher >= id) {
-                verdict.blame(Rule::E, &[earlier.at, message.at], || {
-                    format!("id {id} was given after id {higher}, though ids grow")
-                });
-            }
-        }
-    }
 }

@@ -1,14 +1,15 @@
-//! Rule I: nothing outlives its queue.
+//! Rule I, of queues: nothing outlives its queue.
 
+use crate::names::Name;
 use crate::operation::{Call, Outcome};
 use crate::story::Story;
 use crate::verdict::{Rule, Verdict};
 
-/// **I. Queue life.** No message survives a deletion or purge of its queue that began after it was acknowledged. A send that
-/// began after a deletion is refused, unless the queue can have been created anew.
+/// **I. Queue life.** No message survives a deletion or purge of its queue that began after it was acknowledged. What is
+/// asked of a queue by name after its deletion is refused, unless the queue can have been created anew.
 pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
     survivors(story, verdict);
-    sent_to_nowhere(story, verdict);
+    asked_of_nobody(story, verdict);
 }
 
 fn survivors(story: &Story<'_>, verdict: &mut Verdict) {
@@ -27,16 +28,32 @@ fn survivors(story: &Story<'_>, verdict: &mut Verdict) {
     }
 }
 
-fn sent_to_nowhere(story: &Story<'_>, verdict: &mut Verdict) {
+fn asked_of_nobody(story: &Story<'_>, verdict: &mut Verdict) {
     for op in &story.ops {
-        let (Call::Send(send), Outcome::Ok(_)) = (op.call, op.outcome) else { continue };
-        let repeated = send.bodies.first().and_then(|body| story.sent(body)).is_some_and(|m| m.attempts > 1);
-        let life = story.lives.get(&send.queue).filter(|_| !repeated);
+        let Some(queue) = queue(op.call).filter(|_| matches!(op.outcome, Outcome::Ok(_))) else { continue };
+        // What is asked again under a key is answered as it was.
+        let repeated = match op.call {
+            Call::Send(send) => {
+                send.bodies.first().and_then(|body| story.sent(body)).is_some_and(|m| m.attempts > 1)
+            }
+            _ => op.repeats.is_some(),
+        };
+        let life = story.lives.get(&queue).filter(|_| !repeated);
         if let Some(deletion) = life.and_then(|life| life.deleted_before(op.begin, op.end)) {
             verdict.blame(Rule::I, &[deletion, op.at], || {
-                let queue = story.names.word(send.queue);
-                format!("a send to queue {queue} was acknowledged after the queue was deleted")
+                let (kind, queue) = (op.call.kind().name(), story.names.word(queue));
+                format!("a {kind} of queue {queue} was answered after the queue was deleted")
             });
         }
+    }
+}
+
+/// The queue that must be there for a request. (QBROWSE only ends histories.)
+fn queue(call: &Call) -> Option<Name> {
+    match call {
+        Call::Send(send) => Some(send.queue),
+        Call::Pop(select) | Call::Peek(select) => select.queue,
+        Call::Delete { queue } | Call::Purge { queue } | Call::Info { queue } => Some(*queue),
+        _ => None,
     }
 }

@@ -223,7 +223,7 @@ impl World {
         send.queue = name(rng.u64(1..=QUEUES));
         send.to = (rng.u8(..3) == 0).then(|| name(rng.u64(1..=ACCOUNTS)));
         send.priority = if rng.u8(..6) == 0 { rng.u8(1..3) } else { 0 };
-        send.delay_ms = if rng.u8(..20) == 0 { 5 } else { 0 };
+        send.delay_ms = if rng.u8(..10) == 0 { rng.u64(1..40) } else { 0 };
         send.ttl_ms = if rng.u8(..20) == 0 { rng.u64(1..30) } else { 0 };
         send.headers = fingerprint(if rng.bool() { b"" } else { b"h" });
         send.key = (rng.u8(..3) == 0).then(|| self.next_key());
@@ -254,9 +254,9 @@ impl World {
             return Call::Peek(Select::queue(name(1)));
         }
         let receipt = leases.swap_remove(self.rng.usize(..leases.len()));
-        match self.rng.u8(..6) {
-            0 => Call::Nack { receipt, delay_ms: 0 },
-            1 => {
+        match self.rng.u8(..8) {
+            0 | 1 => Call::Nack { receipt, delay_ms: self.rng.u64(..3) * 30 },
+            2 => {
                 leases.push(receipt);
                 Call::Extend { receipt, ms: LEASES_MS[self.rng.usize(..3)] }
             }
@@ -277,6 +277,7 @@ impl World {
             self.at_once(0, Call::Info { queue: name(queue) });
         }
         let mut history = History::with_limbo(LIMBO);
+        history.timers_late = 0;
         let journals: Vec<_> = self.clients.iter().map(|client| client.journal.clone()).collect();
         journals.iter().for_each(|journal| history.add(journal));
         for reader in 1..=ACCOUNTS {

@@ -48,6 +48,38 @@ pub(crate) enum Mutant {
     Depth,
     /// Counts a request twice.
     Totals,
+    /// Says that a deletion or a purge took one message more.
+    Wiped,
+    /// Gives an id that another message has.
+    SameId,
+    /// Gives the ids of several bodies in the wrong order.
+    ManyBackwards,
+    /// Goes through the queues one after the other for whoever asks for a sender's messages of all of them.
+    QueueByQueue,
+    /// Does not find what was delayed.
+    BlindToDelayed,
+    /// Does not find what came back.
+    BlindToReturned,
+    /// Shows what somebody has taken.
+    StalePeek,
+    /// Shows what somebody has leased.
+    PeekLeased,
+    /// Shows more deliveries than there were.
+    PeekDeliveries,
+    /// Shows and hands out what is still delayed.
+    Early,
+    /// Shows and hands out what has lived its time.
+    Immortal,
+    /// Hands out at once what was given back with a delay.
+    NackAtOnce,
+    /// Counts the return or the extension of a lease that has ended.
+    LateHold,
+    /// Refuses the return or the extension of a lease that lasts.
+    RefuseHold,
+    /// Gives nothing to a pop that is asked again.
+    RepeatNothing,
+    /// Finds nothing in a queue that is not there, instead of saying so.
+    NoQueue,
 }
 
 /// One message.
@@ -56,6 +88,7 @@ struct Held {
     delivery: Delivery,
     /// Not to be seen before this.
     from: Time,
+    is_delayed: bool,
     /// Gone after this, unless leased.
     until: Time,
     lease: Option<(Time, Key)>,
@@ -70,6 +103,8 @@ pub(crate) struct Queues {
     /// Taken by pops that may be undone.
     away: HashMap<u64, Held>,
     survivors: Vec<Held>,
+    /// Taken for good.
+    gone: Vec<Held>,
     last_id: u64,
     sends: HashMap<(Name, Name, Key), Vec<u64>>,
     pops: HashMap<PopKey, Vec<Delivery>>,
@@ -77,6 +112,15 @@ pub(crate) struct Queues {
 
 /// Who asked, of which queue, under what key.
 type PopKey = (Name, Option<Name>, Key);
+
+/// Whether a reader with these conditions may see a message.
+fn fits(message: &Delivery, reader: Name, select: &Select) -> bool {
+    select.queue.is_none_or(|queue| queue == message.queue)
+        && select.from.is_none_or(|from| from == message.from)
+        && message.to.is_none_or(|to| to == reader)
+        && !(select.not_own && message.from == reader)
+        && !(select.broadcast && message.to.is_some())
+}
 
 fn millis(ms: u64) -> Time {
     ms * 1_000_000
@@ -91,6 +135,7 @@ impl Queues {
             messages: BTreeMap::new(),
             away: HashMap::new(),
             survivors: Vec::new(),
+            gone: Vec::new(),
             last_id: 0,
             sends: HashMap::new(),
             pops: HashMap::new(),
@@ -111,12 +156,13 @@ impl Queues {
             Call::Pop(select) => self.read(account, select, now, true),
             Call::Peek(select) => self.read(account, select, now, false),
             Call::Ack { receipt } => number(self.ack(*receipt)),
-            Call::Nack { receipt, .. } => {
-                number(self.held(*receipt).map(|held| held.lease = None).iter().count())
+            Call::Nack { receipt, delay_ms } => {
+                let until = if self.strikes(Mutant::NackAtOnce) { now } else { now + millis(*delay_ms) };
+                number(self.hold(*receipt, |held| (held.lease, held.from) = (None, until)))
             }
             Call::Extend { receipt, ms } => {
                 let until = now + millis(*ms);
-                number(self.held(*receipt).map(|held| held.lease = Some((until, *receipt))).iter().count())
+                number(self.hold(*receipt, |held| held.lease = Some((until, *receipt))))
             }
             Call::Create { queue } => self.create(queue.expect("queues of the model have names")),
             Call::Delete { queue } | Call::Purge { queue } => {
@@ -152,7 +198,14 @@ impl Queues {
         {
             return Outcome::Ok(Answer::Ids(ids.into()));
         }
-        let ids: Vec<u64> = send.bodies.iter().map(|body| self.store(account, send, *body, now)).collect();
+        let mut ids: Vec<u64> =
+            send.bodies.iter().map(|body| self.store(account, send, *body, now)).collect();
+        if self.strikes(Mutant::ManyBackwards) {
+            ids.reverse();
+        }
+        if self.strikes(Mutant::SameId) {
+            ids[0] = self.last_id.saturating_sub(10).max(1);
+        }
         key.map(|key| self.sends.insert(key, ids.clone()));
         if self.strikes(Mutant::Refused) { Outcome::Fail } else { Outcome::Ok(Answer::Ids(ids.into())) }
     }
@@ -177,26 +230,35 @@ impl Queues {
             receipt: None,
             first_queue: None,
         };
-        let until = if send.ttl_ms == 0 { Time::MAX } else { now + millis(send.ttl_ms) };
+        let is_mortal = send.ttl_ms > 0 && !self.strikes(Mutant::Immortal);
+        let until = if is_mortal { now + millis(send.ttl_ms) } else { Time::MAX };
         if !self.strikes(Mutant::Forget) {
-            self.messages
-                .insert(id, Held { delivery, from: now + millis(send.delay_ms), until, lease: None });
+            let (from, is_delayed) = (now + millis(send.delay_ms), send.delay_ms > 0);
+            self.messages.insert(id, Held { delivery, from, is_delayed, until, lease: None });
         }
         id
     }
 
     fn read(&mut self, reader: Name, select: &Select, now: Time, remove: bool) -> Outcome {
         if select.queue.is_some_and(|queue| !self.queues.contains(&queue)) {
-            return Outcome::Fail;
+            let nothing = Outcome::Ok(Answer::Messages([].into()));
+            return if self.strikes(Mutant::NoQueue) { nothing } else { Outcome::Fail };
         }
         let key = select.key.filter(|_| remove).map(|key| (reader, select.queue, key));
         if let Some(given) = key.and_then(|key| self.pops.get(&key)).cloned()
             && !self.strikes(Mutant::RepeatAnother)
         {
+            let given = if self.strikes(Mutant::RepeatNothing) { Vec::new() } else { given };
             return Outcome::Ok(Answer::Messages(given.into()));
         }
+        if !remove && self.strikes(Mutant::StalePeek) {
+            let gone = self.gone.iter().rev().find(|held| select.queue == Some(held.delivery.queue));
+            let shown =
+                gone.filter(|held| fits(&held.delivery, reader, select)).map(|held| held.delivery.clone());
+            return Outcome::Ok(Answer::Messages(shown.into_iter().collect()));
+        }
         let mut ids =
-            if self.strikes(Mutant::Blind) { Vec::new() } else { self.eligible(reader, select, now) };
+            if self.strikes(Mutant::Blind) { Vec::new() } else { self.eligible(reader, select, now, remove) };
         if ids.len() > 1 && self.strikes(Mutant::Swap) {
             ids.swap(0, 1);
         }
@@ -212,31 +274,39 @@ impl Queues {
     }
 
     /// What a reader may have, in order.
-    fn eligible(&mut self, reader: Name, select: &Select, now: Time) -> Vec<u64> {
+    fn eligible(&mut self, reader: Name, select: &Select, now: Time, remove: bool) -> Vec<u64> {
         let (all, any_sender) = (self.strikes(Mutant::IgnoreRecipient), self.strikes(Mutant::IgnoreSender));
-        let leased = self.strikes(Mutant::IgnoreLease);
-        let fits = |held: &Held| {
-            let message = &held.delivery;
-            held.from <= now
+        let leased = self.strikes(if remove { Mutant::IgnoreLease } else { Mutant::PeekLeased });
+        let (early, no_delayed) = (self.strikes(Mutant::Early), self.strikes(Mutant::BlindToDelayed));
+        let (no_returned, by_queue) =
+            (self.strikes(Mutant::BlindToReturned), self.strikes(Mutant::QueueByQueue));
+        let select = Select { from: select.from.filter(|_| !any_sender), ..*select };
+        let eligible = |held: &Held| {
+            let anyone = Delivery { to: held.delivery.to.filter(|_| !all), ..held.delivery.clone() };
+            (held.from <= now || early && held.delivery.deliveries == 0)
                 && (leased || held.lease.is_none())
-                && select.queue.is_none_or(|queue| queue == message.queue)
-                && (any_sender || select.from.is_none_or(|from| from == message.from))
-                && (all || message.to.is_none_or(|to| to == reader))
-                && !(select.not_own && message.from == reader)
-                && !(select.broadcast && message.to.is_some())
+                && !(no_delayed && held.is_delayed)
+                && !(no_returned && held.delivery.deliveries > 0)
+                && fits(&anyone, reader, &select)
         };
-        let fitting = self.messages.values().filter(|held| fits(held));
-        let mut ids: Vec<_> = fitting.map(|held| (255 - held.delivery.priority, held.delivery.id)).collect();
+        let place = |delivery: &Delivery| {
+            let queue = select.queue.is_none() && by_queue;
+            (queue.then_some(delivery.queue), 255 - delivery.priority, delivery.id)
+        };
+        let eligible = self.messages.values().filter(|held| eligible(held));
+        let mut ids: Vec<_> = eligible.map(|held| place(&held.delivery)).collect();
         ids.sort_unstable();
-        ids.into_iter().map(|(_, id)| id).collect()
+        ids.into_iter().map(|(.., id)| id).collect()
     }
 
     fn give(&mut self, id: u64, select: &Select, now: Time, remove: bool) -> Delivery {
         let (twice, more) = (self.strikes(Mutant::Twice), self.strikes(Mutant::Deliveries));
+        let shown = self.strikes(Mutant::PeekDeliveries);
         let receipt = fingerprint(&self.rng.u64(..).to_le_bytes());
         let held = self.messages.get_mut(&id).expect("it was just found");
         let mut delivery = held.delivery.clone();
         if !remove {
+            delivery.deliveries += u32::from(shown);
             return delivery;
         }
         delivery.deliveries += 1 + u32::from(more);
@@ -250,9 +320,22 @@ impl Queues {
         }
         held.delivery.deliveries = delivery.deliveries;
         if select.lease_ms == 0 {
-            self.messages.remove(&id);
+            self.gone.extend(self.messages.remove(&id));
         }
         delivery
+    }
+
+    /// What a holder does with its lease: how many took effect.
+    fn hold(&mut self, receipt: Key, change: impl FnOnce(&mut Held)) -> usize {
+        let (late, refused) = (self.strikes(Mutant::LateHold), self.strikes(Mutant::RefuseHold));
+        match self.held(receipt) {
+            Some(_) if refused => 0,
+            Some(held) => {
+                change(held);
+                1
+            }
+            None => usize::from(late),
+        }
     }
 
     fn held(&mut self, receipt: Key) -> Option<&mut Held> {
@@ -266,7 +349,8 @@ impl Queues {
         if self.strikes(Mutant::RefuseAck) {
             return 0;
         }
-        self.messages.remove(&id).iter().count()
+        self.gone.extend(self.messages.remove(&id));
+        1
     }
 
     fn create(&mut self, queue: Name) -> Outcome {
@@ -288,7 +372,8 @@ impl Queues {
             .collect();
         // What a pop under way holds goes too.
         let away = self.away.extract_if(|_, held| held.delivery.queue == queue).count();
-        let answer = Outcome::Ok(Answer::Number((in_it.len() + away) as u64));
+        let more = u64::from(self.strikes(Mutant::Wiped));
+        let answer = Outcome::Ok(Answer::Number((in_it.len() + away) as u64 + more));
         if self.strikes(Mutant::LostDelete) {
             return answer;
         }
@@ -306,6 +391,12 @@ impl Queues {
     /// Takes what a pop took away, to be brought back by [`Queues::undo`]: the pop was not kept.
     pub(crate) fn take_back(&mut self, before: &Snapshot, call: &Call, account: Name, outcome: &Outcome) {
         let Outcome::Ok(Answer::Messages(given)) = outcome else { return };
+        // What was only given again is where it was.
+        if let Call::Pop(Select { key: Some(key), queue, .. }) = call
+            && before.pops.contains_key(&(account, *queue, *key))
+        {
+            return;
+        }
         for id in given.iter().map(|delivery| delivery.id) {
             self.messages.remove(&id);
             if let Some(held) = before.messages.get(&id) {
@@ -313,11 +404,7 @@ impl Queues {
             }
         }
         if let Call::Pop(Select { key: Some(key), queue, .. }) = call {
-            let key = (account, *queue, *key);
-            match before.pops.get(&key) {
-                Some(given) => self.pops.insert(key, given.clone()),
-                None => self.pops.remove(&key),
-            };
+            self.pops.remove(&(account, *queue, *key));
         }
     }
 

@@ -1,0 +1,59 @@
+//! Rule E, of ids.
+
+use std::collections::HashMap;
+
+use crate::message::Message;
+use crate::story::Story;
+use crate::verdict::{Rule, Verdict};
+
+/// **E. Ids.** They grow in the order of time, over all queues; those of one connection to one queue also in its own order,
+/// even when its sends were under way at the same time. No two messages have the same one.
+pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
+    let all: Vec<_> = story.messages.iter().filter_map(|message| Some((message, message.id?))).collect();
+    twice(&all, verdict);
+    of_connections(&all, verdict);
+    in_time(all, verdict);
+}
+
+fn twice(all: &[(&Message<'_>, u64)], verdict: &mut Verdict) {
+    let mut known: HashMap<u64, &Message<'_>> = HashMap::with_capacity(all.len());
+    for (message, id) in all {
+        if let Some(other) = known.insert(*id, message) {
+            verdict.blame(Rule::E, &[other.at, message.at], || format!("id {id} was given to two messages"));
+        }
+    }
+}
+
+fn of_connections(all: &[(&Message<'_>, u64)], verdict: &mut Verdict) {
+    let mut last: HashMap<_, (&Message<'_>, u64)> = HashMap::new();
+    // Those of a connection stand here in its order. What was sent twice under a key took effect at one of two places.
+    for (message, id) in all.iter().filter(|(message, _)| message.attempts == 1) {
+        let before = last.insert((message.at.client, message.send.queue), (message, *id));
+        if let Some((earlier, higher)) = before.filter(|(_, higher)| higher > id) {
+            backwards((earlier, higher), (message, *id), verdict);
+        }
+    }
+}
+
+fn in_time(mut by_begin: Vec<(&Message<'_>, u64)>, verdict: &mut Verdict) {
+    let mut by_end = by_begin.clone();
+    by_begin.sort_by_key(|(message, _)| message.begun);
+    by_end.sort_by_key(|(message, _)| message.acked);
+    let mut ended = by_end.into_iter().peekable();
+    let mut highest: Option<(&Message<'_>, u64)> = None;
+    for (message, id) in by_begin {
+        while let Some(earlier) = ended.next_if(|(earlier, _)| earlier.acked < message.begun) {
+            highest = highest.filter(|(_, id)| *id > earlier.1).or(Some(earlier));
+        }
+        if let Some(earlier) = highest.filter(|(_, higher)| *higher > id) {
+            backwards(earlier, (message, id), verdict);
+        }
+    }
+}
+
+fn backwards(earlier: (&Message<'_>, u64), message: (&Message<'_>, u64), verdict: &mut Verdict) {
+    let ((earlier, higher), (message, id)) = (earlier, message);
+    verdict.blame(Rule::E, &[earlier.at, message.at], || {
+        format!("id {id} was given after id {higher}, though ids grow")
+    });
+}

@@ -1,0 +1,274 @@
+//! Where a rule ends: small histories beside each other, of which one is valid and the next is not. What becomes of a
+//! message: lost, made up, doubled, shown to the wrong reader (rules A, B, C, D and G).
+
+mod tale;
+
+use posthaste_history::{
+    Answer, Body, Call, Delivery, Journal, Name, Outcome, Rule, Select, Send, Time, fingerprint,
+};
+use tale::{MS, Tale, ack, breaks, broken, counted, delivery, extend, nack};
+
+#[test]
+fn a_missing_message_is_explained_by_what_can_have_taken_it_and_by_nothing_else() {
+    let sent = || Tale::new().send(1, (0, 1)).send_to(2, "bob", (2, 3));
+    broken(sent(), &[Rule::A]);
+    broken(sent().lost_pop("bob", (10, 11)), &[Rule::A]);
+    broken(sent().lost_pop("carol", (10, 11)).lost_pop("dave", (10, 11)), &[Rule::A]);
+    // Bob's pop must be kept for what is to bob, whichever is explained first.
+    broken(sent().lost_pop("bob", (10, 11)).lost_pop("carol", (10, 11)), &[]);
+    broken(sent().delete(2, (10, 11)), &[]);
+    broken(sent().delete(1, (10, 11)), &[Rule::A]);
+    // It had ended before anything was sent.
+    broken(Tale::new().delete(1, (0, 1)).send(1, (2, 3)), &[Rule::A, Rule::H, Rule::I]);
+}
+
+#[test]
+fn what_was_given_up_may_still_happen_for_ten_more() {
+    let tale = |times| Tale::new().lost_delete((6, 7)).send(1, times);
+    broken(tale((17, 18)), &[]);
+    broken(tale((18, 19)), &[Rule::A]);
+}
+
+#[test]
+fn what_was_over_before_a_message_was_there_does_not_explain_its_absence() {
+    // Requests of unknown outcome may take effect for ten more.
+    let sent = |times| Tale::new().lost_pop("bob", (0, 1)).send(1, times);
+    broken(sent((11, 12)), &[]);
+    broken(sent((12, 13)), &[Rule::A]);
+    let seen = |times| Tale::new().send(1, (0, 1)).lost_pop("bob", (2, 3)).peek(1, 0, times);
+    broken(seen((13, 15)), &[]);
+    broken(seen((14, 15)), &[Rule::A]);
+    let seen = |times| Tale::new().send(1, (0, 1)).lost_delete((2, 3)).peek(1, 0, times);
+    broken(seen((13, 15)), &[]);
+    broken(seen((14, 15)), &[Rule::A]);
+    let delayed =
+        |end| Tale::new().send_with(1, (0, 1), |send| Send { delay_ms: 5, ..send }).lost_pop("bob", (2, end));
+    broken(delayed(5 * MS), &[]);
+    broken(delayed(2 * MS), &[Rule::A]);
+    let leased = |end| Tale::new().send(1, (0, 1)).lease(1, 1, (2, 3)).lost_pop("carol", (5, end));
+    broken(leased(10 * MS), &[]);
+    broken(leased(7 * MS), &[Rule::A]);
+    // What a lost answer leased is back in the end, if there was time.
+    let lost_lease = |lease_ms| {
+        let mut tale = Tale::new().send(1, (0, 1));
+        let call = |journal: &mut Journal| Call::Pop(Select { lease_ms, ..Select::queue(journal.name("q")) });
+        tale.tell("bob", (2, 3), call, |_| Outcome::Info);
+        tale
+    };
+    broken(lost_lease(2000), &[]);
+    broken(lost_lease(500), &[Rule::A]);
+    let acked = |times| {
+        let tale = Tale::new().send(1, (0, 1)).lease(1, 1, (2, 3)).hold(ack(1), Outcome::Info, (4, 20 * MS));
+        tale.lease(1, 2, times)
+    };
+    broken(acked((20 * MS, 21 * MS)), &[]);
+    broken(acked((21 * MS, 22 * MS)), &[Rule::A]);
+}
+
+#[test]
+fn each_lost_answer_explains_what_it_can_have_been_and_moves_up_for_others() {
+    let early = |tale: Tale| tale.lost_pop("bob", (0, 3));
+    let late = |tale: Tale| tale.lost_pop("bob", (100, 103));
+    let two = || Tale::new().send(1, (0, 1)).send(2, (50, 51));
+    broken(late(early(two())), &[]);
+    broken(early(late(two())), &[]);
+    broken(late(late(two())), &[]);
+    broken(early(early(two())), &[Rule::A]);
+    // The first message must leave the pop of any queue to the second.
+    let anywhere = |mut tale: Tale| {
+        let select =
+            |journal: &mut Journal| Select { from: Some(journal.name("alice")), ..Select::default() };
+        tale.tell("bob", (100, 103), |journal| Call::Pop(select(journal)), |_| Outcome::Info);
+        tale
+    };
+    broken(early(anywhere(two())), &[]);
+    broken(anywhere(early(two())), &[]);
+    broken(anywhere(early(two().send(3, (52, 53)))), &[Rule::A]);
+}
+
+#[test]
+fn a_lease_is_held_by_one_at_a_time() {
+    let tale = |second: (Time, Time)| {
+        let tale = Tale::new().send(1, (0, 5)).lease(1, 1, (10, 20)).lease(1, 2, second);
+        tale.hold(ack(2), counted(1), (second.1 + 1, second.1 + 10))
+    };
+    broken(tale((5 * MS, 6 * MS)), &[Rule::C]);
+    broken(tale((5 * MS, 11 * MS)), &[]);
+}
+
+#[test]
+fn what_is_done_with_a_lease_counts_in_time_and_only_then() {
+    let leased = || Tale::new().send(1, (0, 1)).lease(1, 1, (2, 3));
+    let taken = |tale: Tale| {
+        tale.pops("carol", (40 * MS, 41 * MS), |journal| {
+            Outcome::Ok(Answer::Messages(
+                [Delivery { deliveries: 2, ..delivery(journal, 1, "alice", None) }].into(),
+            ))
+        })
+    };
+    for call in [ack(1), nack(1, 0), extend(1, 20)] {
+        broken(taken(leased().hold(call.clone(), counted(0), (4, 7 * MS))), &[Rule::C]);
+        broken(taken(leased().hold(call.clone(), counted(0), (4, 9 * MS))), &[]);
+    }
+    for call in [nack(1, 0), extend(1, 20)] {
+        // It was over at 10 ms.
+        broken(taken(leased().hold(call.clone(), counted(1), (10 * MS + 13, 11 * MS))), &[]);
+        broken(taken(leased().hold(call.clone(), counted(1), (10 * MS + 14, 11 * MS))), &[Rule::C]);
+        // Somebody else had it.
+        broken(taken(leased()).hold(call, counted(1), (41 * MS + 1, 42 * MS)), &[Rule::C]);
+    }
+    // An extension moves the end, whether it counted for certain or not.
+    for outcome in [counted(1), Outcome::Info] {
+        let extended = leased().hold(extend(1, 30), outcome, (4, 5));
+        broken(taken(extended.hold(nack(1, 0), counted(1), (20 * MS, 21 * MS))), &[]);
+    }
+    for (first, second, rules) in [
+        (nack(1, 0), ack(1), [Rule::C].as_slice()),
+        (nack(1, 0), extend(1, 1), &[Rule::C]),
+        (ack(1), nack(1, 0), &[Rule::C]),
+        (ack(1), ack(1), &[Rule::C]),
+        (extend(1, 1), ack(1), &[]),
+    ] {
+        let tale = leased().hold(first, counted(1), (4, 5)).hold(second, counted(1), (6, 7));
+        let verdict = tale.end();
+        let found: Vec<_> = Rule::ALL.into_iter().filter(|rule| verdict.broken(*rule) > 0).collect();
+        assert!(
+            rules.iter().all(|rule| found.contains(rule)) && (rules.is_empty() == found.is_empty()),
+            "{verdict}"
+        );
+    }
+}
+
+#[test]
+fn what_was_given_back_with_a_delay_is_away_until_then() {
+    let given_back = |times| {
+        let tale = Tale::new().send(1, (0, 1)).lease(1, 1, (2, 3)).hold(nack(1, 20), counted(1), (4, 5));
+        tale.lease(1, 2, times).hold(ack(2), counted(1), (30 * MS, 31 * MS))
+    };
+    broken(given_back((16 * MS, 17 * MS)), &[Rule::C]);
+    broken(given_back((16 * MS, 24 * MS)), &[]);
+    // Its holder may be told meanwhile that there is no lease.
+    broken(given_back((25 * MS, 26 * MS)).hold(ack(1), counted(0), (6, 7)), &[]);
+}
+
+#[test]
+fn what_comes_back_is_what_was_sent() {
+    let came_back = |times, change: fn(&mut Journal, &mut Delivery)| {
+        let pop = |journal: &mut Journal| {
+            Call::Pop(Select { from: Some(journal.name("alice")), ..Select::default() })
+        };
+        Tale::new().send(1, (2, 5)).read(times, pop, change)
+    };
+    broken(came_back((0, 2), |_, _| ()), &[]);
+    broken(came_back((0, 1), |_, _| ()), &[Rule::B]);
+    let changes: [fn(&mut Journal, &mut Delivery); 6] = [
+        |journal, message| message.queue = journal.name("other"),
+        |journal, message| message.from = journal.name("mallory"),
+        |journal, message| message.to = Some(journal.name("bob")),
+        |_, message| message.priority = 1,
+        |_, message| message.headers = fingerprint(b"header"),
+        |_, message| message.id = 7,
+    ];
+    for change in changes {
+        broken(came_back((10, 11), change), &[Rule::B]);
+    }
+}
+
+#[test]
+fn nobody_is_shown_what_he_did_not_ask_for() {
+    let sent = |queue: &'static str, sender: &'static str, to: Option<&'static str>| {
+        let mut tale = Tale::new();
+        let send = |journal: &mut Journal| {
+            let to = to.map(|to| journal.name(to));
+            Call::Send(Send { to, ..Send::new(journal.name(queue), Body::of(&1_u64.to_le_bytes())) })
+        };
+        tale.tell(sender, (0, 1), send, |_| Outcome::Ok(Answer::Ids([1].into())));
+        let shown = move |journal: &mut Journal, message: &mut Delivery| {
+            message.queue = journal.name(queue);
+            message.from = journal.name(sender);
+            message.to = to.map(|to| journal.name(to));
+        };
+        move |select: fn(Name) -> Select| {
+            tale.read((2, 3), |journal| Call::Pop(select(journal.name("q"))), shown)
+        }
+    };
+    let plain: fn(Name) -> Select = Select::queue;
+    broken(sent("q", "alice", None)(plain), &[]);
+    broken(sent("other", "alice", None)(plain), &[Rule::D]);
+    broken(sent("q", "alice", Some("carol"))(plain), &[Rule::D]);
+    broken(sent("q", "alice", Some("bob"))(plain), &[]);
+    broken(sent("q", "alice", Some("bob"))(|q| Select { broadcast: true, ..Select::queue(q) }), &[Rule::D]);
+    broken(sent("q", "bob", None)(|q| Select { not_own: true, ..Select::queue(q) }), &[Rule::D]);
+    // `q` is the name of no account.
+    broken(sent("q", "bob", None)(|q| Select { from: Some(q), ..Select::queue(q) }), &[Rule::D]);
+}
+
+#[test]
+fn what_was_taken_or_is_held_is_not_handed_out() {
+    let again = |tale: Tale, deliveries, times| {
+        tale.read(
+            times,
+            |journal| Call::Pop(Select::queue(journal.name("q"))),
+            |_, message| message.deliveries = deliveries,
+        )
+    };
+    let leased = || Tale::new().send(1, (0, 1)).lease(1, 1, (2, 3));
+    broken(again(Tale::new().send(1, (0, 1)).pop("carol", &[1], (2, 3)), 2, (4, 5)), &[Rule::C]);
+    broken(again(leased().hold(ack(1), counted(1), (4, 5)), 2, (6, 7)), &[Rule::C]);
+    broken(again(leased(), 2, (20 * MS, 21 * MS)), &[]);
+    broken(again(leased(), 1, (20 * MS, 21 * MS)), &[Rule::C]);
+    // The lease may have been over at 8 ms, and was certainly at 10; whoever came then has it.
+    for call in [ack(1), nack(1, 0), extend(1, 1)] {
+        let taken = || again(leased(), 2, (9 * MS, 9 * MS + 1));
+        broken(taken().hold(call.clone(), counted(0), (9 * MS + 2, 9 * MS + 3)), &[]);
+        broken(taken().hold(call, counted(1), (9 * MS + 2, 9 * MS + 3)), &[Rule::C]);
+    }
+    breaks(&Tale::new().send(1, (0, 1)).pop("bob", &[1], (2, 3)).end_with(&[(1, 1)]), &[Rule::C]);
+    breaks(&Tale::new().send(1, (0, 1)).end_with(&[(1, 0)]), &[]);
+    breaks(&Tale::new().send(1, (0, 1)).end_with(&[(1, 1)]), &[Rule::C]);
+}
+
+#[test]
+fn a_send_repeated_under_its_key_is_one_message() {
+    let attempts = |first: Outcome, second: Outcome| {
+        let mut tale = Tale::new();
+        for (outcome, times) in [(first, (0, 1)), (second, (2, 3))] {
+            let send = |journal: &mut Journal| {
+                let send = Send::new(journal.name("q"), Body::of(&1_u64.to_le_bytes()));
+                Call::Send(Send { key: fingerprint(b"key"), ..send })
+            };
+            tale.tell("alice", times, send, |_| outcome);
+        }
+        tale
+    };
+    let id = |id: u64| Outcome::Ok(Answer::Ids([id].into()));
+    let popped = |tale: Tale, id| {
+        tale.read(
+            (20, 21),
+            |journal| Call::Pop(Select::queue(journal.name("q"))),
+            |_, message| message.id = id,
+        )
+    };
+    broken(popped(attempts(id(1), id(1)), 1), &[]);
+    broken(popped(attempts(id(1), id(2)), 1), &[Rule::G]);
+    broken(popped(attempts(Outcome::Info, Outcome::Info), 1), &[]);
+    broken(popped(popped(attempts(Outcome::Info, Outcome::Info), 1), 2), &[Rule::G]);
+    broken(popped(attempts(Outcome::Fail, Outcome::Info), 1), &[]);
+    broken(popped(attempts(Outcome::Fail, Outcome::Fail), 1), &[Rule::G]);
+}
+
+#[test]
+fn a_pop_asked_again_is_not_told_that_there_is_nothing() {
+    let first = || Tale::new().send(1, (0, 1)).keyed(&[1], (2, 9));
+    broken(first().keyed(&[1], (10, 11)), &[]);
+    // Nobody got the second message, for all that the answer says.
+    let another = || first().send(2, (0, 1)).keyed(&[2], (10, 11));
+    broken(another(), &[Rule::A, Rule::C]);
+    let mut beginning = another();
+    beginning.history.cut(100);
+    broken(beginning, &[Rule::C]);
+    broken(first().keyed(&[], (9, 11)), &[]);
+    broken(first().keyed(&[], (10, 11)), &[Rule::C]);
+    // Keys go with their queue.
+    broken(first().delete(0, (5, 10)).keyed(&[], (11, 12)), &[Rule::I]);
+}
