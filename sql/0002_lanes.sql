@@ -17,13 +17,18 @@ COMMENT ON FUNCTION now_ms() IS
 
 CREATE FUNCTION queue_lane(at_ms bigint, recipient int, queue bigint, from_place bigint, want bigint)
 RETURNS TABLE (part smallint, tid tid, place bigint, m message) LANGUAGE sql STABLE AS $$
-    (SELECT ring, ctid, place, message FROM message
-        WHERE ring IN (0, 1) AND recipient_id = recipient AND queue_id = queue AND due_ms IS NULL
-            AND place >= from_place AND (expires_ms IS NULL OR expires_ms > at_ms)
+    (SELECT 0::smallint, ctid, place, message_0::message FROM message_0
+        WHERE recipient_id = recipient AND queue_id = queue AND due_ms IS NULL AND place >= from_place
+            AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
     UNION ALL
-    (SELECT ring, ctid, place, message FROM message
-        WHERE ring = 2 AND recipient_id = recipient AND queue_id = queue AND due_ms IS NULL
+    (SELECT 1::smallint, ctid, place, message_1::message FROM message_1
+        WHERE recipient_id = recipient AND queue_id = queue AND due_ms IS NULL AND place >= from_place
+            AND (expires_ms IS NULL OR expires_ms > at_ms)
+        ORDER BY place LIMIT want)
+    UNION ALL
+    (SELECT 2::smallint, ctid, place, message_aside::message FROM message_aside
+        WHERE recipient_id = recipient AND queue_id = queue AND due_ms IS NULL
             AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
     ORDER BY place LIMIT want
@@ -33,14 +38,19 @@ COMMENT ON FUNCTION queue_lane(bigint, int, bigint, bigint, bigint) IS
 
 CREATE FUNCTION both_lane(at_ms bigint, recipient int, queue bigint, sender int, from_place bigint, want bigint)
 RETURNS TABLE (part smallint, tid tid, place bigint, m message) LANGUAGE sql STABLE AS $$
-    (SELECT ring, ctid, place, message FROM message
-        WHERE ring IN (0, 1) AND queue_id = queue AND sender_id = sender AND recipient_id = recipient
-            AND due_ms IS NULL AND place >= from_place AND (expires_ms IS NULL OR expires_ms > at_ms)
+    (SELECT 0::smallint, ctid, place, message_0::message FROM message_0
+        WHERE queue_id = queue AND sender_id = sender AND recipient_id = recipient AND due_ms IS NULL AND place >= from_place
+            AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
     UNION ALL
-    (SELECT ring, ctid, place, message FROM message
-        WHERE ring = 2 AND queue_id = queue AND sender_id = sender AND recipient_id = recipient
-            AND due_ms IS NULL AND (expires_ms IS NULL OR expires_ms > at_ms)
+    (SELECT 1::smallint, ctid, place, message_1::message FROM message_1
+        WHERE queue_id = queue AND sender_id = sender AND recipient_id = recipient AND due_ms IS NULL AND place >= from_place
+            AND (expires_ms IS NULL OR expires_ms > at_ms)
+        ORDER BY place LIMIT want)
+    UNION ALL
+    (SELECT 2::smallint, ctid, place, message_aside::message FROM message_aside
+        WHERE queue_id = queue AND sender_id = sender AND recipient_id = recipient AND due_ms IS NULL
+            AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
     ORDER BY place LIMIT want
 $$;
@@ -49,14 +59,19 @@ COMMENT ON FUNCTION both_lane(bigint, int, bigint, int, bigint, bigint) IS
 
 CREATE FUNCTION sender_lane(at_ms bigint, recipient int, sender int, from_place bigint, want bigint)
 RETURNS TABLE (part smallint, tid tid, place bigint, m message) LANGUAGE sql STABLE AS $$
-    (SELECT ring, ctid, place, message FROM message
-        WHERE ring IN (0, 1) AND sender_id = sender AND recipient_id = recipient
-            AND due_ms IS NULL AND place >= from_place AND (expires_ms IS NULL OR expires_ms > at_ms)
+    (SELECT 0::smallint, ctid, place, message_0::message FROM message_0
+        WHERE sender_id = sender AND recipient_id = recipient AND due_ms IS NULL AND place >= from_place
+            AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
     UNION ALL
-    (SELECT ring, ctid, place, message FROM message
-        WHERE ring = 2 AND sender_id = sender AND recipient_id = recipient
-            AND due_ms IS NULL AND (expires_ms IS NULL OR expires_ms > at_ms)
+    (SELECT 1::smallint, ctid, place, message_1::message FROM message_1
+        WHERE sender_id = sender AND recipient_id = recipient AND due_ms IS NULL AND place >= from_place
+            AND (expires_ms IS NULL OR expires_ms > at_ms)
+        ORDER BY place LIMIT want)
+    UNION ALL
+    (SELECT 2::smallint, ctid, place, message_aside::message FROM message_aside
+        WHERE sender_id = sender AND recipient_id = recipient AND due_ms IS NULL
+            AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
     ORDER BY place LIMIT want
 $$;

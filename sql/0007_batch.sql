@@ -115,6 +115,12 @@ END $$;
 COMMENT ON FUNCTION one(bigint, smallint, int, "char", int, text, bigint, text, bigint, text, bytea, bytea, bytea, bigint, bigint, bigint, bigint, int) IS
 'One request by the rules: s SEND, p POP, k PEEK, n NACK, x EXTEND, c QCREATE, u QPURGE, v QREDRIVE, i QINFO, l QLIST, b QBROWSE, t ACCOUNTS.';
 
+CREATE FUNCTION took() RETURNS answer LANGUAGE sql AS $$
+    SELECT ROW(null, 'z', (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000000)::bigint, null, null,
+        null, null, null, null, null, null, null, null, null, null, null, null)::answer
+$$;
+COMMENT ON FUNCTION took() IS 'How long the statement has taken so far.';
+
 CREATE FUNCTION apply(
     given_ms bigint,
     -- Below this place nothing of the ring is left, in any queue.
@@ -129,7 +135,7 @@ CREATE FUNCTION apply(
     s_op int[], s_queue int[], s_sender int[], s_recipient int[], s_delay bigint[], s_ttl bigint[], s_priority int[],
     s_headers bytea[], s_body bytea[],
     -- p: POP by queue, b: by queue and sender, f: by sender, the same in capitals with a lease;
-    -- k: PEEK by queue, j: by queue and sender, h: by sender
+    -- k: PEEK by queue, j: by queue and sender, h: by sender; q: a POP of one message that is alone in its step, g: such a PEEK
     r_op int[], r_queue int[], r_reader int[], r_sender int[], r_want bigint[], r_lease bigint[], r_any int[], r_own int[],
     -- the lanes that they draw on
     l_queue int[], l_sender int[], l_recipient int[], l_floor bigint[], l_want bigint[],
@@ -273,6 +279,16 @@ BEGIN
                 ) AS x, LATERAL pop_one(r_op[x.taker], at_ms, r_reader[x.taker], ids[r_queue[x.taker]], r_sender[x.taker], false,
                     false, x.missing, r_lease[x.taker]) AS w;
             END IF;
+        WHEN 'q', 'g' THEN
+            IF r_queue[f] <> 0 AND ids[r_queue[f]] IS NULL THEN
+                RETURN NEXT refused(r_op[f], 'no_queue');
+            ELSIF kind = 'q' THEN
+                RETURN NEXT take_first(r_op[f], at_ms, r_reader[f], ids[r_queue[f]], r_sender[f], r_lease[f],
+                    l_floor[lf - 1 + r_any[f]], l_floor[lf - 1 + r_own[f]]);
+            ELSE
+                RETURN NEXT show_first(r_op[f], at_ms, r_reader[f], ids[r_queue[f]], r_sender[f],
+                    l_floor[lf - 1 + r_any[f]], l_floor[lf - 1 + r_own[f]]);
+            END IF;
         WHEN 'k', 'j', 'h' THEN
             IF kind <> 'h' AND array_position(ids, null) IS NOT NULL THEN
                 FOR i IN f..t LOOP
@@ -328,6 +344,5 @@ BEGIN
             END LOOP;
         END CASE;
     END LOOP;
-    RETURN NEXT ROW(null, 'z', (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000000)::bigint, null, null,
-        null, null, null, null, null, null, null, null, null, null, null, null)::answer;
+    RETURN NEXT took();
 END $$;

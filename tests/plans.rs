@@ -13,6 +13,7 @@ mod postgres;
 #[path = "support/mod.rs"]
 mod support;
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 
 use client::{Answer, Client};
@@ -70,8 +71,10 @@ const LOAD: &str = "
 
 /// How requests are made.
 enum By {
-    /// By a middleware, on one connection that is `account 1`; an id stands for `{leased}`.
+    /// By a middleware, one by one on one connection that is `account 1`; an id stands for `{leased}`.
     Resp(&'static [&'static [&'static str]]),
+    /// In one go, so that one call does all of them: those of a kind in a step, if there are several.
+    Together(&'static [&'static [&'static str]]),
     /// By the superuser's psql.
     Sql(&'static str),
 }
@@ -85,7 +88,7 @@ enum Cost {
     Stock(&'static str),
 }
 
-use By::{Resp, Sql};
+use By::{Resp, Sql, Together};
 use Cost::{Seeks, Stock, Times};
 
 const CASES: &[(By, Cost)] = &[
@@ -121,6 +124,40 @@ const CASES: &[(By, Cost)] = &[
     (Resp(&[&["SEND", "queue 5", "x", "DEDUP", "key"], &["SEND", "queue 5", "x", "DEDUP", "key"]]), Seeks),
     (Resp(&[&["SEND", "queue 5", "x", "TO", "*"]]), Times(300.0, "a copy for every account")),
     (Resp(&[&["SENDMANY", "queue 5", "x", "y", "z"]]), Seeks),
+    (Together(&[&["SEND", "queue 5", "x"], &["SEND", "queue 5", "x", "TO", "account 2"]]), Seeks),
+    (Together(&[&["POP", "QUEUE", "queue 5"], &["POP", "QUEUE", "queue 5"]]), Times(2.0, "two messages")),
+    (Together(&[&["POP", "QUEUE", "queue 5"], &["PEEK", "QUEUE", "queue 5"]]), Seeks),
+    (Together(&[&["POP", "FROM", "account 9"], &["POP", "FROM", "account 9"]]), Times(2.0, "two messages")),
+    (Together(&[&["POP", "FROM", "account 9"], &["PEEK", "FROM", "account 9"]]), Seeks),
+    (
+        Together(&[
+            &["POP", "QUEUE", "queue 5", "FROM", "account 9"],
+            &["POP", "QUEUE", "queue 5", "FROM", "account 9"],
+        ]),
+        Times(2.0, "two messages"),
+    ),
+    (
+        Together(&[
+            &["POP", "QUEUE", "queue 5", "FROM", "account 9"],
+            &["PEEK", "QUEUE", "queue 5", "FROM", "account 9"],
+        ]),
+        Seeks,
+    ),
+    (
+        Together(&[
+            &["POP", "QUEUE", "queue 7", "LEASE", "3600000"],
+            &["POP", "QUEUE", "queue 7", "LEASE", "3600000"],
+        ]),
+        Times(2.0, "two messages"),
+    ),
+    (Together(&[&["POP", "QUEUE", "queue 7", "LEASE", "3600000"], &["PEEK", "QUEUE", "queue 7"]]), Seeks),
+    (Together(&[&["PEEK", "QUEUE", "queue 5"], &["PEEK", "QUEUE", "queue 6"]]), Seeks),
+    (Together(&[&["PEEK", "FROM", "account 8"], &["PEEK", "FROM", "account 9"]]), Seeks),
+    (
+        Together(&[&["QREADABLE"], &["QREADABLE"]]),
+        Times(300.0, "a seek for each of 1,000 queues in each part of the table"),
+    ),
+    (Together(&[&["QCREATE", "made"], &["QCREATE", "queue 5"], &["QDELETE", "made"]]), Seeks),
     (
         Resp(&[&["PEEK", "QUEUE", "queue 5"], &["POP", "QUEUE", "queue 5"], &["POP", "QUEUE", "queue 5"]]),
         Seeks,
@@ -254,8 +291,9 @@ impl Place {
         Self { postgres, database }
     }
 
-    fn middleware(&self) -> Server {
-        Server::start(&self.postgres.url(&self.database), &["--batch", "1"])
+    fn middlewares(&self) -> Middlewares {
+        let url = self.postgres.url(&self.database);
+        Middlewares { one_by_one: Server::start(&url, &["--batch", "1"]), together: Server::start(&url, &[]) }
     }
 
     /// The plans of what was done meanwhile.
@@ -298,6 +336,27 @@ impl Place {
     }
 }
 
+/// Two at the same database.
+struct Middlewares {
+    one_by_one: Server,
+    together: Server,
+}
+
+/// Makes requests in one go.
+fn make_together(server: SocketAddr, requests: &[&[&str]]) {
+    let mut client = Client::login(server, "account 1").expect("a login");
+    let mut sent = Vec::new();
+    for words in requests {
+        write!(sent, "*{}\r\n", words.len()).expect("memory takes it");
+        words.iter().for_each(|word| write!(sent, "${}\r\n{word}\r\n", word.len()).expect("memory takes it"));
+    }
+    client.write(&sent).expect("it reads");
+    for words in requests {
+        let answer = client.answer().expect("an answer");
+        assert!(!matches!(answer, Answer::Error(_)), "{words:?}: {answer:?}");
+    }
+}
+
 /// Makes requests one by one on one connection; remembers what was leased.
 fn make(server: SocketAddr, leased: &mut String, requests: &[&[&str]]) {
     let mut client = Client::login(server, "account 1").expect("a login");
@@ -316,18 +375,22 @@ fn make(server: SocketAddr, leased: &mut String, requests: &[&[&str]]) {
 }
 
 fn check_all(place: &Place, when: &str) {
-    check_through(place, &place.middleware(), when);
+    check_through(place, &place.middlewares(), when);
 }
 
-fn check_through(place: &Place, server: &Server, when: &str) {
+fn check_through(place: &Place, servers: &Middlewares, when: &str) {
     let mut leased = String::new();
     let mut wrong = Vec::new();
     for (by, cost) in CASES {
         let (what, found) = match by {
             Sql(sql) => ((*sql).to_owned(), place.faults(cost, || place.sql(sql))),
             Resp(requests) => {
-                let found = place.faults(cost, || make(server.addr(), &mut leased, requests));
+                let found = place.faults(cost, || make(servers.one_by_one.addr(), &mut leased, requests));
                 (format!("{requests:?}"), found)
+            }
+            Together(requests) => {
+                let found = place.faults(cost, || make_together(servers.together.addr(), requests));
+                (format!("together {requests:?}"), found)
             }
         };
         let why = match cost {
@@ -369,20 +432,23 @@ fn every_function_reads_by_index_seeks_at_a_million_messages() {
 fn plans_made_for_empty_tables_do_for_a_million_messages() {
     let place = Place::new();
     place.sql("VACUUM ANALYZE");
-    let server = place.middleware();
-    Client::login(server.addr(), "account 1").expect("a login");
-    let mut client = Client::login(server.addr(), "account 9").expect("a login");
-    for queue in ["queue 5", "queue 6", "queue 998"] {
+    let servers = place.middlewares();
+    Client::login(servers.one_by_one.addr(), "account 1").expect("a login");
+    Client::login(servers.one_by_one.addr(), "account 8").expect("a login");
+    let mut client = Client::login(servers.one_by_one.addr(), "account 9").expect("a login");
+    for queue in ["queue 5", "queue 6", "queue 7", "queue 998"] {
         client.ask(&["QCREATE", queue]).expect("an answer");
         client.ask(&[&["SENDMANY", queue][..], &["x"; 30]].concat()).expect("an answer");
     }
     let mut leased = String::new();
     for (by, _) in CASES {
-        if let Resp(requests) = by {
-            make(server.addr(), &mut leased, requests);
+        match by {
+            Resp(requests) => make(servers.one_by_one.addr(), &mut leased, requests),
+            Together(requests) => make_together(servers.together.addr(), requests),
+            Sql(_) => {}
         }
     }
     place.sql("DELETE FROM posthaste.message; DELETE FROM posthaste.queue; DELETE FROM posthaste.account");
     place.load();
-    check_through(&place, &server, "planned for empty tables");
+    check_through(&place, &servers, "planned for empty tables");
 }

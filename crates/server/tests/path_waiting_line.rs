@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use posthaste_measure::Clock;
+use posthaste_measure::{Clock, Hand};
 use posthaste_server::path::bundle::{Address, Bundle, Request};
-use posthaste_server::path::waiting_line::{Taken, WaitingLine};
+use posthaste_server::path::waiting_line::{Taken, Turn, WaitingLine};
 use posthaste_wire::command::Kind;
 use posthaste_wire::operation::Operation;
 
@@ -92,6 +92,66 @@ fn what_is_due_is_not_missed_by_a_worker_that_is_about_to_wait() {
     line.come_by(Instant::now() + Duration::from_secs(1));
     assert_eq!(line.calls(), calls + 2, "who got up does not wake in time");
     line.get_up(&second);
+}
+
+/// Those answered are about to come back: a worker waits for them, and no longer than that is worth it.
+#[test]
+fn those_who_come_back_are_taken_with_those_who_wait() {
+    let hand = Hand::at_zero();
+    let clock = Clock::by_hand(hand, 0);
+    let line = Arc::new(WaitingLine::new(clock, 100, Vec::new()));
+    line.gather(Duration::from_micros(500));
+    let mut batch = Vec::new();
+    line.push_all(&mut vec![bundle(1, 1, Kind::Send), bundle(2, 1, Kind::Send)]);
+    assert_eq!(line.take(10, None, &mut batch), Taken::Some, "nobody was answered, so nobody comes back");
+    let turn = Turn::of(&line, 2);
+    line.push_all(&mut vec![bundle(3, 1, Kind::Send)]);
+    hand.set(800_000);
+    drop(turn);
+    let pause = line.try_take(10, None, &mut batch).expect_err("two more are to come");
+    assert_eq!(pause.until, Some(clock.instant() + Duration::from_micros(200)), "a quarter of the turn");
+    line.push_all(&mut vec![bundle(1, 1, Kind::Send), bundle(2, 1, Kind::Send)]);
+    line.get_up(&pause);
+    batch.clear();
+    assert_eq!(line.try_take(10, None, &mut batch).expect("all are there"), Taken::Some);
+    assert_eq!(clients(&batch), [3, 1, 2]);
+    let turn = Turn::of(&line, 3);
+    hand.set(1_600_000);
+    drop(turn);
+    line.push_all(&mut vec![bundle(4, 1, Kind::Send)]);
+    let pause = line.try_take(10, None, &mut batch).expect_err("two more are to come");
+    hand.set(1_800_000);
+    line.get_up(&pause);
+    assert_eq!(line.try_take(10, None, &mut batch).expect("they do not come"), Taken::Some);
+}
+
+/// One that is called to watch how long others wait may take them instead: then nobody watches, and the next one is called.
+#[test]
+fn somebody_watches_whenever_somebody_waits() {
+    let hand = Hand::at_zero();
+    let line = Arc::new(WaitingLine::new(Clock::by_hand(hand, 0), 100, Vec::new()));
+    line.gather(Duration::from_micros(500));
+    let mut batch = Vec::new();
+    line.push_all(&mut vec![bundle(1, 1, Kind::Send), bundle(2, 1, Kind::Send)]);
+    assert_eq!(line.try_take(10, None, &mut batch).expect("two wait"), Taken::Some);
+    let turn = Turn::of(&line, 2);
+    let reserve = line.try_take(10, None, &mut batch).expect_err("nobody waits");
+    line.push_all(&mut vec![bundle(3, 1, Kind::Send), bundle(4, 1, Kind::Send)]);
+    assert_eq!(line.calls(), 1, "the reserve is to watch");
+    hand.set(800_000);
+    drop(turn);
+    hand.set(1_000_000);
+    line.get_up(&reserve);
+    assert_eq!(line.try_take(10, None, &mut batch).expect("it was late"), Taken::Some);
+    let turn = Turn::of(&line, 2);
+    hand.set(1_800_000);
+    drop(turn);
+    let pause = line.try_take(10, None, &mut batch).expect_err("nobody waits");
+    let calls = line.calls();
+    line.push_all(&mut vec![bundle(1, 1, Kind::Send)]);
+    assert_eq!(line.calls(), calls + 1, "it is to watch how long this one waits for the other");
+    line.get_up(&pause);
+    line.try_take(10, None, &mut batch).expect_err("the other is about to come");
 }
 
 #[test]

@@ -28,6 +28,9 @@ pub const SPARE_BUNDLES: usize = 256;
 /// How long requests wait for a worker under way before another takes them: a batch on a near store is done by then.
 pub const RESERVE_AFTER: Duration = Duration::from_millis(5);
 
+/// How long a worker waits at most for those who are about to come back: the price of a small batch on a near store.
+pub const GATHER_MAX: Duration = Duration::from_micros(500);
+
 /// Before authentication nobody may make us hold more than this.
 pub const UNAUTHENTICATED_BYTES_MAX: usize = 16 * 1024;
 

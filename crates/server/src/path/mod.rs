@@ -26,6 +26,8 @@ pub mod bundle; // 3, what travels
 
 mod pieces; // 3, of an answer that is long
 
+mod gathering; // 3, who is waited for
+
 pub mod waiting_line; // 3
 
 pub mod worker; // 4, 5

@@ -1,8 +1,9 @@
 //! The waiting line before the workers: bounded, first come first served, with a line of its own for chosen
 //! request kinds that go first.
 //!
-//! A worker takes everything that waits, up to its batch size. There is no timer: an idle system has batches of
-//! one, a busy one large batches, so the cost per request falls as the load rises.
+//! A worker takes everything that waits, up to its batch size: an idle system has batches of one, a busy one large
+//! batches, so the cost per request falls as the load rises. Where a batch is dear, as over PostgreSQL, it may wait a moment
+//! for those who are about to come back: see `gathering`.
 //!
 //! One worker does that; the others are its reserve. Were they to take what comes while it works, they would cut
 //! one large batch into many small ones that wait for each other in the store. So they take only when a whole batch
@@ -10,12 +11,13 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use posthaste_measure::Clock;
 use posthaste_wire::command::Kind;
 
 use super::bundle::Bundle;
+use super::gathering::Gathering;
 use super::limits;
 
 /// What a worker got.
@@ -42,19 +44,23 @@ pub struct Pause {
 }
 
 /// A worker's turn at the store; it ends when this is dropped.
-pub struct Turn(Arc<WaitingLine>);
+pub struct Turn {
+    line: Arc<WaitingLine>,
+    bundles: usize,
+    since: Instant,
+}
 
 impl Turn {
-    /// For a worker that took something.
+    /// For a worker that took so many bundles.
     #[must_use]
-    pub fn of(line: &Arc<WaitingLine>) -> Self {
-        Self(Arc::clone(line))
+    pub fn of(line: &Arc<WaitingLine>, bundles: usize) -> Self {
+        Self { line: Arc::clone(line), bundles, since: line.clock.instant() }
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.0.done();
+        self.line.done(self.bundles, self.since);
     }
 }
 
@@ -78,10 +84,14 @@ struct State {
     working: usize,
     /// Since when the first of those that wait now has waited.
     waiting_since: Option<Instant>,
-    /// Whether one of the reserve watches how long they wait.
-    watched: bool,
+    /// Sleeping workers that watch how long they wait.
+    watchers: usize,
+    /// One was called to watch, and none has looked since.
+    called_to_watch: bool,
     /// The batch size that workers last asked for.
     batch: usize,
+    /// Who is waited for before a worker takes.
+    gathering: Gathering,
     nudged: bool,
     /// How often a worker that waits was called.
     calls: u64,
@@ -93,6 +103,11 @@ impl WaitingLine {
     #[must_use]
     pub fn new(clock: Clock, requests_max: usize, first_kinds: Vec<Kind>) -> Self {
         Self { state: Mutex::default(), arrival: Condvar::new(), clock, requests_max, first_kinds }
+    }
+
+    /// From now on a worker that may take waits first for those who are about to come back, for so long at most.
+    pub fn gather(&self, most: Duration) {
+        self.lock().gathering.begin(most);
     }
 
     /// Most requests that may wait.
@@ -111,8 +126,13 @@ impl WaitingLine {
             waiting += if fits { bundle.requests.len() } else { 0 };
             fits
         };
+        let before = state.bundles();
         for bundle in bundles.extract_if(.., fits) {
             state.push(bundle, &self.first_kinds);
+        }
+        if state.gathering.is_on() {
+            let came = state.bundles() - before;
+            state.gathering.arrive(self.clock.instant(), came);
         }
         self.call_worker(&mut state);
     }
@@ -122,7 +142,8 @@ impl WaitingLine {
         let batch = state.batch;
         if state.idle_workers > 0
             && state.requests > 0
-            && (state.may_take(batch, self.clock).is_ok() || !std::mem::replace(&mut state.watched, true))
+            && (state.may_take(batch, self.clock).is_ok()
+                || state.watchers == 0 && !std::mem::replace(&mut state.called_to_watch, true))
         {
             self.call_one(state);
         }
@@ -134,9 +155,13 @@ impl WaitingLine {
     }
 
     /// A worker is done with the batch it took, as far as the others need care: the next batch may be taken.
-    pub fn done(&self) {
+    fn done(&self, bundles: usize, since: Instant) {
         let mut state = self.lock();
         state.working -= 1;
+        if state.gathering.is_on() {
+            let (now, waiting) = (self.clock.instant(), state.bundles());
+            state.gathering.turn_ends(now, now.saturating_duration_since(since), bundles, waiting);
+        }
         self.call_worker(&mut state);
     }
 
@@ -192,6 +217,7 @@ impl WaitingLine {
         batch: &mut Vec<Box<Bundle>>,
     ) -> Result<Taken, Pause> {
         state.batch = requests;
+        state.called_to_watch = false;
         if let Err(reserve_by) = state.may_take(requests, self.clock) {
             if state.closed && state.requests == 0 {
                 return Ok(Taken::Closed);
@@ -252,13 +278,23 @@ impl WaitingLine {
 }
 
 impl State {
+    /// How many wait.
+    fn bundles(&self) -> usize {
+        self.first.len() + self.normal.len()
+    }
+
     /// Whether one more worker may take now; if not, when it may if nothing else happens.
     fn may_take(&mut self, batch: usize, clock: Clock) -> Result<(), Option<Instant>> {
         if self.requests == 0 {
             return Err(None);
         }
-        if self.working == 0 || self.requests >= batch || self.closed {
+        if self.requests >= batch || self.closed {
             return Ok(());
+        }
+        if self.working == 0 {
+            let worth_it = self.gathering.is_on().then(|| clock.instant());
+            let until = worth_it.and_then(|now| self.gathering.until(now, self.bundles()));
+            return until.map_or(Ok(()), |until| Err(Some(until)));
         }
         let now = clock.instant();
         let since = *self.waiting_since.get_or_insert(now);
@@ -272,7 +308,7 @@ impl State {
         let pause = Pause { until, since: now, watches: reserve_by.is_some() };
         self.idle_workers += 1;
         self.awake_by = pause.until;
-        self.watched |= pause.watches;
+        self.watchers += usize::from(pause.watches);
         pause
     }
 
@@ -280,7 +316,7 @@ impl State {
     fn get_up(&mut self, pause: &Pause) {
         self.idle_workers -= 1;
         self.awake_by = None;
-        self.watched &= !pause.watches;
+        self.watchers -= usize::from(pause.watches);
     }
 
     fn push(&mut self, bundle: Box<Bundle>, first_kinds: &[Kind]) {

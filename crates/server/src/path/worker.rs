@@ -131,7 +131,8 @@ impl Worker {
 
     /// Has the store do what was taken, and sends the answers home.
     pub fn work(&mut self) {
-        self.batch.turn = (!self.batch.waiting.is_empty()).then(|| Turn::of(&self.line));
+        self.batch.turn =
+            (!self.batch.waiting.is_empty()).then(|| Turn::of(&self.line, self.batch.waiting.len()));
         self.stamp();
         self.store.run(&mut self.batch);
         self.batch.turn = None;

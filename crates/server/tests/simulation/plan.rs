@@ -48,6 +48,8 @@ pub(crate) struct Plan {
     pub(crate) batch: usize,
     pub(crate) line: usize,
     pub(crate) first_kinds: Vec<Kind>,
+    /// How long workers wait for those who come back, at most.
+    pub(crate) gather_ns: u64,
     pub(crate) clients: usize,
     /// Requests of each client.
     pub(crate) requests: usize,
@@ -96,6 +98,7 @@ impl Plan {
             batch: one_of(dice, &[1, 2, 5, 64, 256, 256]),
             line: one_of(dice, &[3, 20, 65_536, 65_536, 65_536]),
             first_kinds: one_of(dice, &[vec![], vec![], vec![Kind::Pop], vec![Kind::Ack, Kind::Peek]]),
+            gather_ns: one_of(dice, &[0, MS / 2, 5 * MS]),
             clients: one_of(dice, &[1, 2, 3, 5, 8, 8]),
             requests,
             pipeline: one_of(dice, &[1, 3, 20]),

@@ -95,6 +95,9 @@ impl Process {
         let mailboxes = polls.iter().map(network::mailbox).collect::<io::Result<Vec<_>>>()?;
         let gate = Arc::new(Gate::new(CONNECTIONS_MAX, false));
         let line = Arc::new(WaitingLine::new(clock, plan.line, plan.first_kinds.clone()));
+        if plan.gather_ns > 0 {
+            line.gather(Duration::from_nanos(plan.gather_ns));
+        }
         let house = Arc::new(House {
             entrance: Entrance::Open(store.account(b"default")),
             store,

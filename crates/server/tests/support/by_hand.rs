@@ -178,7 +178,7 @@ impl Tier {
     /// The worker takes a batch, if anything waits, and lets time pass in the store.
     pub(crate) fn work(&mut self) {
         let taken = self.house.line.take(BATCH, Some(Instant::now()), &mut self.taken);
-        let turn = (taken == Taken::Some).then(|| Turn::of(&self.house.line));
+        let turn = (taken == Taken::Some).then(|| Turn::of(&self.house.line, self.taken.len()));
         self.worker.do_here(&mut self.taken, 0);
         assert!(self.taken.is_empty(), "nobody else is at the store");
         drop(turn);

@@ -34,6 +34,8 @@ pub(super) struct Call<'a> {
     changes: Vec<bool>,
     /// How many SENDs are in the table when the steps so far are done.
     stored: usize,
+    /// Whether floors of this step's lanes are worth being told.
+    floors_are_due: bool,
 }
 
 /// What a middleware knows that helps to put a batch together.
@@ -63,7 +65,7 @@ impl<'a> Call<'a> {
                     Ask { account: bundle.account, operation: &request.operation, bytes: &bundle.bytes };
                 call.add(kind, ask, known);
             }
-            call.end_step(kind, known.floors);
+            call.end_step(kind);
         }
         call.store();
         call.sort_names();
@@ -113,19 +115,25 @@ impl<'a> Call<'a> {
 
     fn begin_step(&mut self, step: Step) {
         self.step_lanes.clear();
+        self.floors_are_due = false;
         let row = self.rows(step) + 1;
         self.columns.steps.push(step.letter(), row..row, self.lanes.len() + 1);
     }
 
-    fn end_step(&mut self, step: Step, floors: &Floors) {
+    fn end_step(&mut self, step: Step) {
         let fresh_first = self.columns.fresh.lane.len() + 1;
         if let Step::Pop(lanes) = step {
             self.offer(lanes);
         }
-        let (row, fresh) = (self.rows(step), self.columns.fresh.lane.len());
-        let Columns { steps, lanes, .. } = &mut self.columns;
-        let first_lane = steps.lane_first.last().map_or(0, |first| *first as usize - 1);
-        steps.end(row, self.lanes.len(), fresh_first..fresh + 1, floors.are_due(&lanes.floor[first_lane..]));
+        let (row, fresh) = (self.rows(step), fresh_first..self.columns.fresh.lane.len() + 1);
+        let may_be_alone = match step {
+            Step::Pop(_) | Step::Lend(_) => !self.floors_are_due && fresh.is_empty(),
+            Step::Peek(_) => true,
+            _ => false,
+        };
+        let Columns { steps, reads, lanes, .. } = &mut self.columns;
+        let alone = (may_be_alone && reads.want[steps.first_row()..] == [1]).then(|| step.letter_alone());
+        steps.end(row, lanes.queue.len(), fresh, self.floors_are_due, alone);
     }
 
     /// Notes which of what was sent and not stored goes into lanes of this step.
@@ -251,7 +259,11 @@ impl<'a> Call<'a> {
         }
         let floor = match lane.queue {
             0 => floors.ring(),
-            _ => floors.of(self.queue_of(&lane), lane.sender, lane.recipient),
+            _ => {
+                let floor = floors.of(self.queue_of(&lane), lane.sender, lane.recipient);
+                self.floors_are_due |= floors.is_due(floor);
+                floor.place
+            }
         };
         self.lanes.push(lane);
         let columns = &mut self.columns.lanes;
@@ -436,7 +448,7 @@ fn text(name: &[u8]) -> &str {
 }
 
 /// Durations and ids in PostgreSQL's signed form. A duration beyond 300,000 years is as good as that.
-fn millis(value: u64) -> i64 {
+pub(super) fn millis(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX).min(1 << 53)
 }
 

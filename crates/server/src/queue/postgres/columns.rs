@@ -135,10 +135,23 @@ impl Steps {
         self.tell.push(false);
     }
 
-    /// The rest of what there is to know about the last step: its last row and lane, what is sent into its lanes, and
-    /// whether to tell their floors.
-    pub(super) fn end(&mut self, row: usize, lane: usize, fresh: Range<usize>, tell: bool) {
+    /// The first row of the last step, from 0.
+    pub(super) fn first_row(&self) -> usize {
+        self.first.last().map_or(0, |first| *first as usize - 1)
+    }
+
+    /// The rest of what there is to know about the last step: its last row and lane, what is sent into its lanes,
+    /// whether to tell their floors, and its kind if its only request is done alone.
+    pub(super) fn end(
+        &mut self,
+        row: usize,
+        lane: usize,
+        fresh: Range<usize>,
+        tell: bool,
+        alone: Option<i8>,
+    ) {
         let Some(at) = self.kinds.len().checked_sub(1) else { return };
+        self.kinds[at] = alone.unwrap_or(self.kinds[at]);
         self.last[at] = to_i32(row);
         self.lane_last[at] = to_i32(lane);
         self.fresh_first[at] = to_i32(fresh.start);

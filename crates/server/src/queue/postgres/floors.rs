@@ -18,6 +18,15 @@ type Reads = (Option<AccountId>, AccountId);
 /// How far a floor may stay behind: fewer dead entries than this are walked faster than a new floor is told.
 const BEHIND_MAX: i64 = 500;
 
+/// What is known of a lane.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub(super) struct Floor {
+    /// Below this place the ring holds nothing for it.
+    pub(super) place: i64,
+    /// The highest place that was met when that was told. A lane may hold an old message, and its floor stays then.
+    told: i64,
+}
+
 /// What this middleware knows.
 #[derive(Default)]
 pub(super) struct Floors {
@@ -27,15 +36,16 @@ pub(super) struct Floors {
     newest: i64,
     /// Of the ring as a whole.
     ring: i64,
-    queues: FxHashMap<Box<[u8]>, FxHashMap<Reads, i64>>,
+    queues: FxHashMap<Box<[u8]>, FxHashMap<Reads, Floor>>,
     lanes: usize,
 }
 
 impl Floors {
     /// The floor of a queue's lane.
-    pub(super) fn of(&self, queue: &[u8], sender: Option<AccountId>, recipient: AccountId) -> i64 {
+    pub(super) fn of(&self, queue: &[u8], sender: Option<AccountId>, recipient: AccountId) -> Floor {
         let floor = self.queues.get(queue).and_then(|lanes| lanes.get(&(sender, recipient)));
-        floor.copied().unwrap_or(0).max(self.ring)
+        let floor = floor.copied().unwrap_or_default();
+        Floor { place: floor.place.max(self.ring), ..floor }
     }
 
     /// The floor of every lane.
@@ -48,9 +58,9 @@ impl Floors {
         self.ring = self.ring.max(floor);
     }
 
-    /// Whether lanes with these floors are worth being told new ones.
-    pub(super) fn are_due(&self, floors: &[i64]) -> bool {
-        floors.iter().any(|floor| floor + BEHIND_MAX < self.newest)
+    /// Whether it is worth to be told a lane's floor anew.
+    pub(super) fn is_due(&self, floor: Floor) -> bool {
+        floor.place.max(floor.told) + BEHIND_MAX < self.newest
     }
 
     /// The highest place that was met.
@@ -80,7 +90,7 @@ impl Floors {
         };
         let before = lanes.len();
         let known = lanes.entry((sender, recipient)).or_default();
-        *known = floor.max(*known);
+        *known = Floor { place: floor.max(known.place), told: self.newest };
         self.lanes += lanes.len() - before;
     }
 

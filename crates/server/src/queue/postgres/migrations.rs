@@ -38,7 +38,8 @@ const MIGRATIONS: &[Migration] = &[
     migration(12, "pop_repeatable_read", include_str!("../../../../../sql/0012_pop_repeatable_read.sql")),
     migration(13, "pop_mark_update", include_str!("../../../../../sql/0013_pop_mark_update.sql")),
     migration(14, "pop_skip_locked", include_str!("../../../../../sql/0014_pop_skip_locked.sql")),
-    migration(15, "sql_clients", include_str!("../../../../../sql/0015_sql_clients.sql")),
+    migration(15, "alone", include_str!("../../../../../sql/0015_alone.sql")),
+    migration(16, "sql_clients", include_str!("../../../../../sql/0016_sql_clients.sql")),
 ];
 
 const fn migration(number: u32, name: &'static str, text: &'static str) -> Migration {

@@ -45,6 +45,8 @@ pub mod strategy;
 
 mod single;
 
+mod alone;
+
 pub mod examine;
 
 pub mod mock;

@@ -100,7 +100,6 @@ impl Replies {
                 }
                 b'd' => {
                     let (places, takers) = halves(row);
-                    replies.newest = places.iter().flatten().fold(replies.newest, |a, b| a.max(*b));
                     let takers = takers.into_iter().flatten().filter_map(|taker| usize::try_from(taker).ok());
                     dealt.extend(
                         places.into_iter().flatten().zip(takers.map(|taker| reads[taker - 1] as usize)),
@@ -122,7 +121,9 @@ impl Replies {
                 }),
                 b'g' => replies.news.push(News::QueueGone(unsigned(row, column::QUEUE))),
                 _ => {
-                    let op = op.or_else(|| dealt.get(&row.get::<_, Option<i64>>(column::PLACE)?).copied());
+                    let place = row.get::<_, Option<i64>>(column::PLACE);
+                    replies.newest = replies.newest.max(place.unwrap_or(0));
+                    let op = op.or_else(|| dealt.get(&place?).copied());
                     replies.by_op.extend(op.map(|op| (op, number)));
                 }
             }

@@ -34,9 +34,9 @@ pub(super) enum Single<'a> {
 /// Whose turn it is to read, and what.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Reading<'a> {
-    reader: i32,
-    queue: Option<&'a str>,
-    sender: Option<i32>,
+    pub(super) reader: i32,
+    pub(super) queue: Option<&'a str>,
+    pub(super) sender: Option<i32>,
 }
 
 impl<'a> Single<'a> {
@@ -137,7 +137,8 @@ impl Reading<'_> {
     }
 }
 
-fn send_of<'a>(ask: Ask<'a>, send: &'a Send, accounts: &Accounts) -> Option<Single<'a>> {
+/// A SEND without options to somebody this middleware knows.
+pub(super) fn send_of<'a>(ask: Ask<'a>, send: &'a Send, accounts: &Accounts) -> Option<Single<'a>> {
     let recipient = match send.to {
         Recipient::Anyone => 0,
         Recipient::Account(name) => number(name, ask, accounts)?,
@@ -153,7 +154,7 @@ fn send_of<'a>(ask: Ask<'a>, send: &'a Send, accounts: &Accounts) -> Option<Sing
 }
 
 /// Plain ones of a sender this middleware knows; ANYORDER allows what the plain order gives.
-fn reading<'a>(ask: Ask<'a>, select: &Selection, accounts: &Accounts) -> Option<Reading<'a>> {
+pub(super) fn reading<'a>(ask: Ask<'a>, select: &Selection, accounts: &Accounts) -> Option<Reading<'a>> {
     if select.not_own || select.broadcast || select.count.is_some() {
         return None;
     }
@@ -170,7 +171,7 @@ fn number(name: Span, ask: Ask<'_>, accounts: &Accounts) -> Option<i32> {
 }
 
 /// Names were checked to be UTF-8 when they were parsed.
-fn text<'a>(ask: Ask<'a>, name: Span) -> &'a str {
+pub(super) fn text<'a>(ask: Ask<'a>, name: Span) -> &'a str {
     std::str::from_utf8(name.of(ask.bytes)).unwrap_or_default()
 }
 

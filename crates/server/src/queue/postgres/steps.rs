@@ -54,6 +54,11 @@ impl Step {
         })
         .cast_signed()
     }
+
+    /// Its letter if one POP or PEEK of one message is all of it.
+    pub(super) fn letter_alone(self) -> i8 {
+        (if matches!(self, Self::Peek(_)) { b'g' } else { b'q' }).cast_signed()
+    }
 }
 
 /// Where a request stands.

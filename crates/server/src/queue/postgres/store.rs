@@ -13,6 +13,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::address::PostgresAddress;
+use super::alone::Alone;
 use super::call::{Call, Knowledge};
 use super::columns::ARGUMENTS;
 use super::floors::Floors;
@@ -26,6 +27,7 @@ use super::single::Single;
 use super::steps::{Place, Step};
 use super::strategy::Popping;
 use crate::path::bundle::{Address, Bundle};
+use crate::path::limits;
 use crate::path::waiting_line::WaitingLine;
 use crate::path::worker::{Batch, Store};
 use crate::queue::answer::Answer;
@@ -286,20 +288,10 @@ impl Postgres {
             if let Some(answered) = self.call_singly(link, called) {
                 return answered;
             }
-            let outcome = {
-                let bundles: Vec<&Bundle> = called.iter().map(|(_, bundle)| &**bundle).collect();
-                let call = {
-                    let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
-                    let mut floors = self.shared.floors();
-                    floors.belong_to(server);
-                    let known = Knowledge { accounts: &accounts, floors: &floors };
-                    Call::new(&bundles, &known, self.shared.now_ms())
-                };
-                link.ask(&self.apply, &call.columns.arguments(), true).map(|rows| {
-                    let replies = Replies::new(rows, &call.columns.sends.op, &call.columns.reads.op);
-                    self.raise_floors(&call, &replies, server);
-                    (replies, call.places)
-                })
+            self.shared.floors().belong_to(server);
+            let outcome = match self.call_alone(link, called, server) {
+                Some(outcome) => outcome,
+                None => self.call_together(link, called, server),
             };
             match outcome {
                 Ok((replies, places)) => {
@@ -313,15 +305,47 @@ impl Postgres {
         }
     }
 
+    fn call_together(
+        &self,
+        link: &mut Link,
+        called: &[Called],
+        server: u64,
+    ) -> Result<(Replies, Vec<Place>), Failure> {
+        let bundles: Vec<&Bundle> = called.iter().map(|(_, bundle)| &**bundle).collect();
+        let call = self.knowing(|known| Call::new(&bundles, known, self.shared.now_ms()));
+        let rows = link.ask(&self.apply, &call.columns.arguments(), true)?;
+        let replies = Replies::new(rows, &call.columns.sends.op, &call.columns.reads.op);
+        self.raise_floors(&call, &replies, server);
+        Ok((replies, call.places))
+    }
+
+    /// The same for a batch of one plain request.
+    fn call_alone(
+        &self,
+        link: &mut Link,
+        called: &[Called],
+        server: u64,
+    ) -> Option<Result<(Replies, Vec<Place>), Failure>> {
+        let (ask, place) = only_request(called).filter(|_| self.singly.is_none())?;
+        let alone = self.knowing(|known| Alone::of(ask, known))?;
+        let answered = alone.ask(link, self.shared.now_ms()).map(|rows| {
+            let replies = Replies::new(rows, &[0], &[]);
+            if let Some(mut floors) = self.floors_of(server) {
+                floors.meet(replies.newest);
+            }
+            (replies, vec![place])
+        });
+        Some(answered)
+    }
+
     /// The same for a single request that has a statement of its own.
     fn call_singly(
         &self,
         link: &mut Link,
         called: &[Called],
     ) -> Option<Result<(Replies, Vec<Place>), Failure>> {
-        let (popping, [(_, bundle)]) = (self.singly?, called) else { return None };
-        let [request] = &bundle.requests[bundle.answered..] else { return None };
-        let ask = Ask { account: bundle.account, operation: &request.operation, bytes: &bundle.bytes };
+        let popping = self.singly?;
+        let (ask, place) = only_request(called)?;
         let single = {
             let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
             Single::of(ask, &accounts)?
@@ -329,17 +353,27 @@ impl Postgres {
         let answered = single.ask(link, popping, self.shared.now_ms()).and_then(|rows| {
             let replies = Replies::new(rows, &[], &[]);
             self.learn(link, &replies)?;
-            Ok((replies, vec![Place { bundle: 0, request: bundle.answered, step: Step::Other }]))
+            Ok((replies, vec![place]))
         });
         Some(answered)
     }
 
+    /// Does something with what this middleware knows.
+    fn knowing<T>(&self, act: impl FnOnce(&Knowledge<'_>) -> T) -> T {
+        let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+        let floors = self.shared.floors();
+        act(&Knowledge { accounts: &accounts, floors: &floors })
+    }
+
+    /// The floors, if this server's word still counts: what one says is not true of the next, which may have taken over
+    /// from an earlier state.
+    fn floors_of(&self, server: u64) -> Option<MutexGuard<'_, Floors>> {
+        let floors = self.shared.floors();
+        (self.shared.reach.connections_made() == server && floors.are_of(server)).then_some(floors)
+    }
+
     fn raise_floors(&self, call: &Call<'_>, replies: &Replies, server: u64) {
-        let mut floors = self.shared.floors();
-        // What one server says is not true of the next, which may have taken over from an earlier state.
-        if self.shared.reach.connections_made() != server || !floors.are_of(server) {
-            return;
-        }
+        let Some(mut floors) = self.floors_of(server) else { return };
         floors.meet(replies.newest);
         for (lane, floor) in &replies.floors {
             if let Some(lane) = call.lanes.get(lane - 1) {
@@ -440,6 +474,14 @@ impl Postgres {
             passed_on.into_iter().for_each(|call| parked.pass_on(call));
         }
     }
+}
+
+/// The request of a batch that has no other, and where it stands.
+fn only_request(called: &[Called]) -> Option<(Ask<'_>, Place)> {
+    let [(_, bundle)] = called else { return None };
+    let [request] = &bundle.requests[bundle.answered..] else { return None };
+    let ask = Ask { account: bundle.account, operation: &request.operation, bytes: &bundle.bytes };
+    Some((ask, Place { bundle: 0, request: bundle.answered, step: Step::Other }))
 }
 
 /// The requests that were asked, for the log: the first of each bundle, and not all of many.
@@ -569,6 +611,7 @@ impl Store for Postgres {
 
     fn attach(&self, line: &Arc<WaitingLine>) {
         let _ = self.shared.line.set(Arc::clone(line)); // once
+        line.gather(limits::GATHER_MAX);
     }
 
     fn trouble(&self) -> Option<String> {

@@ -1,0 +1,120 @@
+//! A batch of one plain request, which has a function of its own: `apply` with its steps and columns costs as much again
+//! as the request. See sql/0015_alone.sql.
+
+use posthaste_wire::operation::{Operation, Pop};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use super::call::Knowledge;
+use super::floors::Floors;
+use super::link::{Failure, Link};
+use super::single::{Reading, Single, reading, send_of, text};
+use crate::queue::rules::{AccountId, Ask};
+
+/// The request.
+pub(super) enum Alone<'a> {
+    Send { sender: i32, queue: &'a str, recipient: i32, body: &'a [u8] },
+    Pop { reading: Reading<'a>, lease_ms: Option<i64>, floors: [i64; 2] },
+    Peek { reading: Reading<'a>, floors: [i64; 2] },
+    Readable { reader: i32, ring_floor: i64 },
+    Create { name: Option<&'a str> },
+    Delete { queue: &'a str },
+}
+
+impl<'a> Alone<'a> {
+    /// None: the request goes through `apply`, because it is not plain or because floors are to be told.
+    pub(super) fn of(ask: Ask<'a>, known: &Knowledge<'_>) -> Option<Self> {
+        match ask.operation {
+            Operation::Send(send) => match send_of(ask, send, known.accounts)? {
+                Single::Send { sender, queue, recipient, body } => {
+                    Some(Self::Send { sender, queue, recipient, body })
+                }
+                _ => None,
+            },
+            Operation::Pop(Pop { select, lease_ms, request_id: None, .. }) => {
+                let reading = reading(ask, select, known.accounts)?;
+                let (floors, are_due) = floors(&reading, known.floors);
+                let lease_ms = lease_ms.map(super::call::millis);
+                (!are_due).then_some(Self::Pop { reading, lease_ms, floors })
+            }
+            Operation::Peek(select) => {
+                let reading = reading(ask, select, known.accounts)?;
+                let (floors, _) = floors(&reading, known.floors);
+                Some(Self::Peek { reading, floors })
+            }
+            Operation::Readable => {
+                let reader = ask.account.cast_signed();
+                Some(Self::Readable { reader, ring_floor: known.floors.ring() })
+            }
+            Operation::CreateQueue { name, options: None } => {
+                Some(Self::Create { name: name.map(|name| text(ask, name)) })
+            }
+            Operation::DeleteQueue { queue } => Some(Self::Delete { queue: text(ask, *queue) }),
+            _ => None,
+        }
+    }
+
+    /// Does it. The rows are those of request 0.
+    pub(super) fn ask(&self, link: &mut Link, now_ms: Option<i64>) -> Result<Vec<Row>, Failure> {
+        let now = (&now_ms as _, Type::INT8);
+        match self {
+            Self::Send { sender, queue, recipient, body } => link.ask(
+                "SELECT * FROM posthaste.send_alone($1, $2, $3, $4, $5)",
+                &[
+                    now,
+                    (sender, Type::INT4),
+                    (queue, Type::TEXT),
+                    (recipient, Type::INT4),
+                    (body, Type::BYTEA),
+                ],
+                true,
+            ),
+            Self::Pop { reading: Reading { reader, queue, sender }, lease_ms, floors: [any, own] } => link
+                .ask(
+                    "SELECT * FROM posthaste.pop_alone($1, $2, $3, $4, $5, $6, $7)",
+                    &[
+                        now,
+                        (reader, Type::INT4),
+                        (queue, Type::TEXT),
+                        (sender, Type::INT4),
+                        (lease_ms, Type::INT8),
+                        (any, Type::INT8),
+                        (own, Type::INT8),
+                    ],
+                    true,
+                ),
+            Self::Peek { reading: Reading { reader, queue, sender }, floors: [any, own] } => link.ask(
+                "SELECT * FROM posthaste.peek_alone($1, $2, $3, $4, $5, $6)",
+                &[
+                    now,
+                    (reader, Type::INT4),
+                    (queue, Type::TEXT),
+                    (sender, Type::INT4),
+                    (any, Type::INT8),
+                    (own, Type::INT8),
+                ],
+                true,
+            ),
+            Self::Readable { reader, ring_floor } => link.ask(
+                "SELECT * FROM posthaste.readable_alone($1, $2, $3)",
+                &[now, (reader, Type::INT4), (ring_floor, Type::INT8)],
+                true,
+            ),
+            Self::Create { name } => {
+                link.ask("SELECT * FROM posthaste.create_alone($1)", &[(name, Type::TEXT)], true)
+            }
+            Self::Delete { queue } => {
+                link.ask("SELECT * FROM posthaste.delete_alone($1)", &[(queue, Type::TEXT)], true)
+            }
+        }
+    }
+}
+
+/// The floors of the two lanes that are read, for anyone and for the reader, and whether one is worth being told anew.
+fn floors(reading: &Reading<'_>, floors: &Floors) -> ([i64; 2], bool) {
+    let Some(queue) = reading.queue else { return ([floors.ring(); 2], false) };
+    let sender = reading.sender.map(i32::cast_unsigned);
+    let lanes: [AccountId; 2] = [0, reading.reader.cast_unsigned()];
+    let lanes = lanes.map(|recipient| floors.of(queue.as_bytes(), sender, recipient));
+    (lanes.map(|floor| floor.place), lanes.into_iter().any(|floor| floors.is_due(floor)))
+}

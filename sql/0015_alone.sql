@@ -1,0 +1,213 @@
+-- A plain request that is alone: the only one of its step, or of its batch.
+--
+-- Most of what a step costs is to set it up, and there is nothing to deal out to one: a POP alone in its step costs half of
+-- one in a step of several. A batch of one request does not go through `apply` at all, whose steps and columns cost as much as
+-- the request. Rules and locks are those of a batch.
+
+SET LOCAL search_path = posthaste;
+
+CREATE FUNCTION take_first(op int, at_ms bigint, reader int, queue bigint, sender int, lease_ms bigint, any_floor bigint,
+    own_floor bigint) RETURNS answer LANGUAGE plpgsql AS $$
+DECLARE
+    head_part smallint;
+    head tid;
+    m message;
+    given answer;
+BEGIN
+    IF sender IS NULL THEN
+        SELECT h.part, h.tid INTO head_part, head FROM (
+            SELECT part, tid, place FROM queue_lane(at_ms, 0, queue, any_floor, 1)
+            UNION ALL SELECT part, tid, place FROM queue_lane(at_ms, reader, queue, own_floor, 1)) AS h ORDER BY h.place LIMIT 1;
+    ELSIF queue IS NOT NULL THEN
+        SELECT h.part, h.tid INTO head_part, head FROM (
+            SELECT part, tid, place FROM both_lane(at_ms, 0, queue, sender, any_floor, 1)
+            UNION ALL SELECT part, tid, place FROM both_lane(at_ms, reader, queue, sender, own_floor, 1)) AS h
+            ORDER BY h.place LIMIT 1;
+    ELSE
+        SELECT h.part, h.tid INTO head_part, head FROM (
+            SELECT part, tid, place FROM sender_lane(at_ms, 0, sender, any_floor, 1)
+            UNION ALL SELECT part, tid, place FROM sender_lane(at_ms, reader, sender, own_floor, 1)) AS h ORDER BY h.place LIMIT 1;
+    END IF;
+    IF head IS NULL THEN
+        RETURN nothing(op, queue, sender);
+    ELSIF lease_ms IS NOT NULL THEN
+        m := take(at_ms, reader, head_part, head, lease_ms);
+        IF m.id IS NOT NULL THEN
+            given := shown(op, m, null);
+        END IF;
+    ELSE
+        -- That it is still ready is asked in a form that no index offers itself for.
+        CASE head_part
+        WHEN 0 THEN
+            DELETE FROM message_0 WHERE ctid = ANY(ARRAY(
+                SELECT ctid FROM message_0 WHERE ctid = head AND coalesce(due_ms, 0) = 0 FOR UPDATE SKIP LOCKED))
+                RETURNING op, 'm', id, queue_id, sender_id, recipient_id, sent_ms, deliveries + 1, place, null, null, null,
+                    first_queue, reason, headers, body, null INTO given;
+        WHEN 1 THEN
+            DELETE FROM message_1 WHERE ctid = ANY(ARRAY(
+                SELECT ctid FROM message_1 WHERE ctid = head AND coalesce(due_ms, 0) = 0 FOR UPDATE SKIP LOCKED))
+                RETURNING op, 'm', id, queue_id, sender_id, recipient_id, sent_ms, deliveries + 1, place, null, null, null,
+                    first_queue, reason, headers, body, null INTO given;
+        WHEN 2 THEN
+            DELETE FROM message_aside WHERE ctid = ANY(ARRAY(
+                SELECT ctid FROM message_aside WHERE ctid = head AND coalesce(due_ms, 0) = 0 FOR UPDATE SKIP LOCKED))
+                RETURNING op, 'm', id, queue_id, sender_id, recipient_id, sent_ms, deliveries + 1, place, null, null, null,
+                    first_queue, reason, headers, body, null INTO given;
+        END CASE;
+    END IF;
+    IF given.kind IS NULL THEN
+        -- Somebody else was faster.
+        SELECT * INTO given FROM pop_one(op, at_ms, reader, queue, sender, false, false, 1, lease_ms);
+    ELSIF queue IS NULL THEN
+        given.name := (SELECT q.name FROM posthaste.queue q WHERE q.id = given.queue_id);
+    END IF;
+    RETURN given;
+END $$;
+COMMENT ON FUNCTION take_first(int, bigint, int, bigint, int, bigint, bigint, bigint) IS
+'A POP of one message, for good or with a lease; null for no queue or no sender named. The row of the queue is locked. Plan: the lanes''; one Tid Scan; queue_pkey where no queue is named.';
+
+CREATE FUNCTION show_first(op int, at_ms bigint, reader int, queue bigint, sender int, any_floor bigint, own_floor bigint)
+RETURNS answer LANGUAGE plpgsql AS $$
+DECLARE m message;
+BEGIN
+    IF sender IS NULL THEN
+        SELECT (h.m).* INTO m FROM (
+            SELECT * FROM queue_lane(at_ms, 0, queue, any_floor, 1)
+            UNION ALL SELECT * FROM queue_lane(at_ms, reader, queue, own_floor, 1)) AS h ORDER BY h.place LIMIT 1;
+    ELSIF queue IS NOT NULL THEN
+        SELECT (h.m).* INTO m FROM (
+            SELECT * FROM both_lane(at_ms, 0, queue, sender, any_floor, 1)
+            UNION ALL SELECT * FROM both_lane(at_ms, reader, queue, sender, own_floor, 1)) AS h ORDER BY h.place LIMIT 1;
+    ELSE
+        SELECT (h.m).* INTO m FROM (
+            SELECT * FROM sender_lane(at_ms, 0, sender, any_floor, 1)
+            UNION ALL SELECT * FROM sender_lane(at_ms, reader, sender, own_floor, 1)) AS h ORDER BY h.place LIMIT 1;
+    END IF;
+    IF m.id IS NULL THEN
+        RETURN nothing(op, queue, sender);
+    END IF;
+    RETURN shown(op, m, CASE WHEN queue IS NULL THEN (SELECT q.name FROM posthaste.queue q WHERE q.id = m.queue_id) END);
+END $$;
+COMMENT ON FUNCTION show_first(int, bigint, int, bigint, int, bigint, bigint) IS
+'A PEEK of one message; null for no queue or no sender named. Plan: the lanes''; queue_pkey where no queue is named.';
+
+-- A batch of one request -------------------------------------------------------------------------------------------
+
+CREATE FUNCTION send_alone(given_ms bigint, sender int, queue_name text, recipient int, content bytea) RETURNS SETOF answer
+LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+DECLARE
+    at_ms bigint := coalesce(given_ms, now_ms());
+    home bigint;
+    is_guarded boolean;
+    number bigint;
+BEGIN
+    -- Whoever wants to know which ids are settled waits for us.
+    IF pg_advisory_xact_lock_shared(hashtext('posthaste.append'), 0) IS NULL THEN
+        RETURN;
+    END IF;
+    SELECT id, guarded INTO home, is_guarded FROM queue WHERE name = queue_name FOR NO KEY UPDATE;
+    IF is_guarded THEN
+        RETURN QUERY SELECT a.* FROM queue q, LATERAL send_one(0, at_ms, current_part(), sender, q, content,
+            (SELECT name FROM account WHERE id = recipient), null, 0, null, 0, null) AS a WHERE q.id = home;
+    ELSE
+        IF home IS NOT NULL THEN
+            number := nextval('posthaste.message_id');
+            INSERT INTO message (ring, id, place, queue_id, sender_id, recipient_id, sent_ms, body)
+                VALUES (current_part(), number, place_of(0, number), home, sender, recipient, at_ms, content);
+        END IF;
+        RETURN NEXT ROW(1, 's', null, null, null, null, null, null, null, null, null, null, null, null, null, null,
+            ARRAY[number, home])::answer;
+    END IF;
+    RETURN NEXT took();
+END $$;
+COMMENT ON FUNCTION send_alone(bigint, int, text, int, bytea) IS
+'SEND without options; recipient 0: anyone. Plan: queue_name_key, one INSERT; where the queue has limits or rules as send_one.';
+
+CREATE FUNCTION pop_alone(given_ms bigint, reader int, queue_name text, sender int, lease_ms bigint, any_floor bigint,
+    own_floor bigint) RETURNS SETOF answer LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+DECLARE
+    at_ms bigint := coalesce(given_ms, now_ms());
+    home bigint;
+BEGIN
+    IF queue_name IS NOT NULL THEN
+        IF pg_advisory_xact_lock_shared(hashtext('posthaste.append'), 0) IS NULL THEN
+            RETURN;
+        END IF;
+        SELECT id INTO home FROM queue WHERE name = queue_name FOR NO KEY UPDATE;
+        IF home IS NULL THEN
+            RETURN NEXT refused(0, 'no_queue');
+            RETURN;
+        END IF;
+    END IF;
+    RETURN NEXT take_first(0, at_ms, reader, home, sender, lease_ms, any_floor, own_floor);
+    RETURN NEXT took();
+END $$;
+COMMENT ON FUNCTION pop_alone(bigint, int, text, int, bigint, bigint, bigint) IS
+'POP of one message; null for no queue, no sender, no lease. Plan: queue_name_key; as take_first.';
+
+CREATE FUNCTION peek_alone(given_ms bigint, reader int, queue_name text, sender int, any_floor bigint, own_floor bigint)
+RETURNS SETOF answer LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+DECLARE home bigint := queue_named(queue_name);
+BEGIN
+    IF home IS NULL AND queue_name IS NOT NULL THEN
+        RETURN NEXT refused(0, 'no_queue');
+    ELSE
+        RETURN NEXT show_first(0, coalesce(given_ms, now_ms()), reader, home, sender, any_floor, own_floor);
+    END IF;
+    RETURN NEXT took();
+END $$;
+COMMENT ON FUNCTION peek_alone(bigint, int, text, int, bigint, bigint) IS
+'PEEK of one message; null for no queue or no sender. Plan: queue_name_key; as show_first.';
+
+CREATE FUNCTION create_alone(queue_name text) RETURNS SETOF answer LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+BEGIN
+    IF queue_name IS NOT NULL THEN
+        PERFORM lock_name(queue_name);
+    END IF;
+    RETURN NEXT numbered(0, add_queue(queue_name));
+    RETURN NEXT took();
+END $$;
+COMMENT ON FUNCTION create_alone(text) IS 'QCREATE without options; null: without a name. Plan: as add_queue.';
+
+CREATE FUNCTION delete_alone(queue_name text) RETURNS SETOF answer LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+DECLARE
+    home bigint;
+    removed bigint;
+BEGIN
+    IF pg_advisory_xact_lock_shared(hashtext('posthaste.append'), 0) IS NULL THEN
+        RETURN;
+    END IF;
+    SELECT id INTO home FROM queue WHERE name = queue_name FOR NO KEY UPDATE;
+    IF home IS NULL THEN
+        RETURN NEXT refused(0, 'no_queue');
+        RETURN;
+    END IF;
+    removed := remove_queue(home);
+    IF removed IS NULL THEN
+        RETURN NEXT refused(0, 'in_use');
+    ELSE
+        RETURN NEXT numbered(0, removed);
+        RETURN NEXT gone(home);
+    END IF;
+    RETURN NEXT took();
+END $$;
+COMMENT ON FUNCTION delete_alone(text) IS 'QDELETE. Plan: queue_name_key; as remove_queue.';
+
+CREATE FUNCTION readable_alone(given_ms bigint, reader int, ring_floor bigint) RETURNS SETOF answer LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+BEGIN
+    RETURN QUERY SELECT * FROM readable_step(coalesce(given_ms, now_ms()), ARRAY[0], ARRAY[reader], ring_floor);
+    RETURN NEXT took();
+END $$;
+COMMENT ON FUNCTION readable_alone(bigint, int, bigint) IS 'QREADABLE. Plan: as readable_step.';
