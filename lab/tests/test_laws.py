@@ -38,6 +38,13 @@ def test_the_interactive_law_is_checked_on_every_row() -> None:
     assert only(audit([rows[2] | {"think_time": 0.0}])).severity == "error"
 
 
+def test_no_think_time_is_exact_even_as_text() -> None:
+    """As in every file: half a second of it, which "0" could be rounded from, would explain any response time."""
+    row = {"population": "40", "throughput": "3988.12", "response_time": "0.0200", "think_time": "0"}
+    assert only(audit([row])).law == "interactive response time law"
+    assert audit([row | {"response_time": "0.0100"}]) == []
+
+
 def test_behind_a_long_think_time_a_rate_is_not_known_so_well() -> None:
     """Half a percent of throughput is half of this response time; no finding, as long as it is not a percent."""
     assert audit([{"population": 101, "throughput": 100.5, "think_time": 1.0, "response_time": 0.01}]) == []

@@ -124,7 +124,9 @@ def run_of(row: Row, units: Mapping[str, str] | None = None) -> Run:
         unit = _unit(str(column), quantity, named, stated)
         if unit not in UNITS:
             raise BadArgument("units", unit, f"({column}) must be one of {', '.join(u for u in UNITS if u)}")
-        half = rounding(figure) if isinstance(figure, str) and quantity not in COUNTS else 0.0
+        # A think time of 0 was set, not measured: read as rounded to whole seconds it would explain whatever is amiss.
+        is_exact = quantity in COUNTS or (quantity == "think_time" and value == 0)
+        half = rounding(figure) if isinstance(figure, str) and not is_exact else 0.0
         if quantity not in run:
             run[quantity] = Reading(value * UNITS[unit], half * UNITS[unit], value, unit, str(column))
     return run
