@@ -140,6 +140,13 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Step {
         let text = |span: &Span| String::from_utf8_lossy(span.of(bytes)).into_owned();
+        // What clients of Redis send, if at all, when they are logged in.
+        if matches!(command, Command::Logout | Command::ReadOnly | Command::Get(_))
+            && let Err(fault) = self.account()
+        {
+            self.encoder(out).error(&fault);
+            return Step::Answered;
+        }
         match command {
             Command::Hello { protocol, auth, name } => {
                 return self.hello(*protocol, *auth, name.as_ref().map(text), bytes, client, out);
