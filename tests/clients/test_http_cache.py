@@ -46,7 +46,18 @@ def test_a_key_is_where_the_explanation_says(router: Callable[..., Router]) -> N
         assert (answer["pool"], state) == ("default", "(live)")
         with closing(Client(name)) as server:
             assert server.get(f"key-{number}") == str(number).encode()
-    assert ask(tier, "GET", "/v1/routes/explain?key=a&command=shutdown")[0] == 400
+    for method, path, status in (
+        ("GET", "/v1/routes/explain?key=a&command=shutdown", 400),
+        ("GET", "/v1/routes/explain", 400),
+        ("GET", "/v1/windows?last=all", 400),
+        ("GET", "/v1/clients?limit=all", 400),
+        ("POST", "/v1/servers/state", 400),
+        ("PUT", "/v1/servers", 405),
+        ("PUT", "/v1/clients", 405),
+        ("PUT", "/metrics", 405),
+    ):
+        refused, answer = ask(tier, method, path)
+        assert (refused, answer["error"]) == (status, "ERR"), path
     (pool,) = ask(tier, "GET", "/v1/pools")[1]["pools"]
     assert (pool["hash"], pool["writes"], len(pool["servers"])) == ("ketama", "owner", 3)
 

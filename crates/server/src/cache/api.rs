@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::routing::{delete, get};
 use axum::{Json, Router as Routes};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::hall::{Card, Hall, Mail};
 use crate::front::mailbox::Mailbox;
-use crate::http::{self, Guest, Listing, Problem};
+use crate::http::{self, Guest, Listing, Path, Problem, Query};
 use crate::info::VERSION;
 
 /// Clients shown at once, unless asked otherwise, and at most: a network thread looks each of them up.
@@ -52,7 +52,7 @@ async fn status(_: Guest, State(hall): State<Arc<Hall>>) -> Json<Value> {
 }
 
 /// Who is connected, by id.
-async fn clients(_: Guest, State(hall): State<Arc<Hall>>, listing: Query<Listing>) -> Json<Value> {
+async fn clients(_: Guest, State(hall): State<Arc<Hall>>, Query(listing): Query<Listing>) -> Json<Value> {
     let most = listing.limit.unwrap_or(PAGE).min(PAGE_MAX);
     let told = ask_all(&hall, |answer| Mail::List { after: listing.after, most, answer }).await;
     let mut cards: Vec<Card> = told.into_iter().flatten().collect();

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Query, Request, State};
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn};
 use axum::routing::{get, post};
@@ -18,7 +18,7 @@ use super::explain::{Explanation, explain};
 use super::hall::Hall;
 use super::health::Wish;
 use crate::http::metrics::page;
-use crate::http::{self, Back, Problem};
+use crate::http::{self, Back, Body, Problem, Query};
 use crate::metrics::router;
 
 /// When to look again whether it is known if a server is there.
@@ -36,13 +36,17 @@ pub(super) fn routes(hall: &Arc<Hall>, is_local: bool) -> Routes {
         .route("/metrics", get(async move || page(router::page(&for_figures))))
         .merge(
             office(hall)
-                .route("/v1/windows", get(async move |back: Query<Back>| http::windows_of(&meter, &back)))
+                .route(
+                    "/v1/windows",
+                    get(async move |Query(back): Query<Back>| http::windows_of(&meter, &back)),
+                )
                 .route_layer(from_fn(move |request: Request, next: Next| async move {
                     http::refuse_foreign_pages(request.method(), request.headers(), is_local)?;
                     Ok::<_, Problem>(next.run(request).await)
                 })),
         )
         .merge(api::routes(hall, is_local))
+        .method_not_allowed_fallback(async || http::not_so())
 }
 
 /// Servers, pools and routes.
@@ -99,7 +103,7 @@ struct Wished {
 }
 
 /// `POST /v1/servers/state`. A body in JSON is something that a page of another site cannot send unasked.
-async fn set_state(State(hall): Shared, Json(wished): Json<Wished>) -> Result<Json<Value>, Problem> {
+async fn set_state(State(hall): Shared, Body(wished): Body<Wished>) -> Result<Json<Value>, Problem> {
     let wish: Wish =
         wished.state.parse().map_err(|error: String| Problem::bad(&format!("state: {error}")))?;
     desk::wish(&hall.fleet, &wished.server, wish).map_err(|error| Problem::nothing(&error))?;

@@ -1,9 +1,9 @@
 //! The web console: static files in the program. What they show and do goes through the same JSON as everybody's.
 
-use axum::extract::Path;
 use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse, Response};
 
+use super::asked::Path;
 use super::problem::Problem;
 
 /// A page may run what comes from here and ask only here; nobody may frame it, and nothing in it is taken for another type.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use axum::Json;
-use axum::extract::{Path, Query};
 use axum::http::StatusCode;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,6 +10,7 @@ use posthaste_wire::reply::Value;
 use serde::Deserialize;
 use serde_json::{Value as JsonValue, json};
 
+use super::asked::{Path, Query};
 use super::json::json as to_json;
 use super::office::{Body, Visitor};
 use super::problem::Problem;

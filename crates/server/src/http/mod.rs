@@ -3,6 +3,7 @@
 //! An ordinary HTTP library on a thread of its own. Figures it reads from what the collector has left; whatever concerns
 //! queues and messages it asks as a client of the path (see `inside`).
 
+mod asked;
 mod console;
 mod inside;
 mod json;
@@ -23,7 +24,7 @@ use std::sync::atomic::Ordering;
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
-use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
@@ -33,7 +34,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+pub(crate) use self::asked::{Path, Query};
 pub(crate) use self::console::{file as console_file, page as console_page};
+pub(crate) use self::office::Body;
 use self::office::{Office, Visitor};
 pub(crate) use self::problem::Problem;
 pub use self::serve::converse;
@@ -121,6 +124,7 @@ pub fn queue_routes(house: Arc<House>) -> Router {
         .route("/v1/queues/{name}/nack", post(messages::nack))
         .route("/v1/queues/{name}/extend", post(messages::extend))
         .fallback(async || nothing_here())
+        .method_not_allowed_fallback(async || not_so())
         .layer(DefaultBodyLimit::max(body_max))
         .with_state(Office::new(house))
 }
@@ -128,6 +132,11 @@ pub fn queue_routes(house: Arc<House>) -> Router {
 /// The answer to a path that is none.
 pub(crate) fn nothing_here() -> Problem {
     Problem::nothing("there is nothing here; docs/reference/http.md lists what there is")
+}
+
+/// The answer to a method that a path has not.
+pub(crate) fn not_so() -> Problem {
+    Problem::not_so("this path takes other methods; docs/reference/http.md lists them")
 }
 
 /// The process lives.
@@ -168,7 +177,7 @@ pub(crate) struct Back {
 }
 
 /// The windows of the last 15 minutes, or only so many of them.
-async fn windows(visitor: Visitor, back: Query<Back>) -> Json<Value> {
+async fn windows(visitor: Visitor, Query(back): Query<Back>) -> Json<Value> {
     windows_of(&visitor.house().meter, &back)
 }
 
@@ -191,7 +200,7 @@ pub(crate) struct Listing {
 }
 
 /// Who is connected, by id.
-async fn clients(visitor: Visitor, listing: Query<Listing>) -> Result<Json<Value>, Problem> {
+async fn clients(visitor: Visitor, Query(listing): Query<Listing>) -> Result<Json<Value>, Problem> {
     let house = visitor.must_administer().await?;
     let now = house.clock.now();
     let card = |client: Arc<crate::clients::Client>| {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
@@ -98,7 +99,7 @@ impl FromRequestParts<Arc<Office>> for Visitor {
 }
 
 /// A body in JSON; no body at all is an empty object.
-pub(super) struct Body<T>(pub(super) T);
+pub(crate) struct Body<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = Problem;
@@ -111,7 +112,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         let Ok(body) = timeout(BODY, Json::from_request(request, state)).await else {
             return Err(Problem::bad("the body takes too long"));
         };
-        body.map(|Json(body)| Self(body))
-            .map_err(|rejection: JsonRejection| Problem::bad(&rejection.body_text()))
+        body.map(|Json(body)| Self(body)).map_err(|rejection: JsonRejection| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                Problem::too_big("the request has more bytes than any message needs")
+            }
+            _ => Problem::bad(&rejection.body_text()),
+        })
     }
 }

@@ -36,6 +36,16 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "ERR", message)
     }
 
+    /// There is something, but it does not take such requests.
+    pub(super) fn not_so(message: &str) -> Self {
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "ERR", message)
+    }
+
+    /// It has more bytes than are taken.
+    pub(super) fn too_big(message: &str) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "TOOBIG", message)
+    }
+
     /// It cannot be done now.
     pub(super) fn busy(message: &str) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "BUSY", message)

@@ -2,11 +2,11 @@
 //! described, emptied, deleted; dead letters sent back.
 
 use axum::Json;
-use axum::extract::{Path, Query};
 use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value as JsonValue, json};
 
+use super::asked::{Path, Query};
 use super::json::json as to_json;
 use super::list::{Page, Sort, cut};
 use super::office::{Body, Visitor};
