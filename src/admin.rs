@@ -5,7 +5,7 @@ use std::io::{IsTerminal as _, Read as _, stdin};
 
 use posthaste_server::accounts::AccountsFile;
 use posthaste_server::grants::{Grants, Role};
-use posthaste_wire::reply::Value;
+use posthaste_server::http::json::json;
 use serde_json::{Map, Value as Json, json};
 
 use crate::admin_cache;
@@ -133,29 +133,6 @@ fn clients(reach: &Reach) -> Done {
         false => print!("{}", table(&rows)),
     }
     Ok(())
-}
-
-fn json(value: &Value<'_>) -> Json {
-    let name = |value: &Value<'_>| String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned();
-    match value {
-        Value::Integer(number) => json!(number),
-        Value::Double(number) => json!(number),
-        Value::Boolean(flag) => json!(flag),
-        Value::Map(pairs) => {
-            Json::Object(pairs.iter().map(|(key, value)| (name(key), json(value))).collect::<Map<_, _>>())
-        }
-        Value::Array(parts) | Value::Set(parts) | Value::Push(parts) => parts.iter().map(json).collect(),
-        Value::Null => Json::Null,
-        text => bytes_as_json(text.as_bytes().unwrap_or_default()),
-    }
-}
-
-/// Text as text; other bytes, which JSON cannot hold, as base16 in an object that says so.
-fn bytes_as_json(bytes: &[u8]) -> Json {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => json!(text),
-        Err(_) => json!({ "hex": bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>() }),
-    }
 }
 
 /// Rows with the same fields as a table; fields that only some rows have stand at the end.

@@ -71,6 +71,15 @@ fn messages_of_every_recipient_and_state_are_shown_and_none_is_taken() {
 }
 
 #[test]
+fn a_body_that_is_no_text_is_base64_in_json_as_over_http() {
+    let (server, mut client) = furnished();
+    client.write(b"*3\r\n$4\r\nSEND\r\n$6\r\norders\r\n$2\r\n\xff\x00\r\n").expect("it runs");
+    client.answer().expect("it runs");
+    let messages = json(&server, &["messages", "orders", "--after", "3"]);
+    assert_eq!((&messages[0]["body_base64"], &messages[0]["body"]), (&Json::from("/wA="), &Json::Null));
+}
+
+#[test]
 fn control_characters_of_a_body_do_not_reach_the_terminal() {
     let (server, _client) = furnished();
     let table = text(&admin(&server, &["messages", "orders"]));

@@ -8,7 +8,8 @@ use posthaste_wire::reply::Value;
 use serde_json::{Map, Number, Value as Json};
 
 /// An answer as JSON.
-pub(super) fn json(value: &Value<'_>) -> Json {
+#[must_use]
+pub fn json(value: &Value<'_>) -> Json {
     match value {
         Value::Null | Value::Error(_) => Json::Null,
         Value::Boolean(yes) => Json::Bool(*yes),

@@ -6,7 +6,7 @@
 mod asked;
 mod console;
 mod inside;
-mod json;
+pub mod json;
 mod list;
 mod messages;
 pub(crate) mod metrics;
