@@ -86,6 +86,15 @@ fn an_open_server_is_refused_beyond_this_machine() {
 }
 
 #[test]
+fn a_database_that_is_not_there_keeps_the_server_from_starting_and_is_told_once() {
+    let store = "postgres://app@127.0.0.1:1/posthaste";
+    let (line, code) =
+        refusal(&run(&["queue", "--listen", "127.0.0.1:0", "--http", "off", "--store", store]));
+    assert_eq!(code, Some(1));
+    assert!(line.contains("127.0.0.1:1"), "{line}");
+}
+
+#[test]
 fn a_file_where_a_socket_should_be_is_left_alone() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let file = dir.path().join("precious");

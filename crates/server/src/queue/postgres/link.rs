@@ -137,7 +137,8 @@ impl Reach {
             Err(why) => {
                 let pause = state.down.as_ref().map_or(TRY_AGAIN_MIN, |(_, _, pause)| *pause * 2);
                 let pause = pause.min(TRY_AGAIN_MAX);
-                if state.down.is_none() {
+                // Who was never there keeps the server from starting, which says why.
+                if state.down.is_none() && state.made > 0 {
                     tracing::error!("{why}; requests get STORE until it can be reached");
                 }
                 let jitter = Duration::from_millis(fastrand::u64(0..20));
