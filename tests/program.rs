@@ -41,6 +41,7 @@ fn wrong_use_is_one_line_and_exit_code_2() {
         (&["queue", "--priority-line", "peek,frob"], "frob"),
         (&["queue", "--window", "0s"], "10ms"),
         (&["queue", "--store", "memory:", "--memory-limit", "1000"], "embedded"),
+        (&["bench", "queue", "--arrivals", "poisson"], "--rate"),
         (&["bench", "queue", "--duration", "5"], "unit"),
         (&["bench", "queue", "--message-bytes", "99999999999"], "is not a number"),
         (&["bench", "store", "--duration", "0s"], "10ms"),

@@ -123,6 +123,12 @@ impl RunOptions {
                 "--duration 0 measures nothing; give it a time such as 10s".to_owned(),
             ));
         }
+        let open = self.total_rate().is_some() || self.find_max_rate.is_some();
+        if self.arrivals != Spacing::Constant && !open {
+            return Err(LoadError::Usage(
+                "--arrivals poisson spaces the requests of an open loop; give it a --rate as well".to_owned(),
+            ));
+        }
         Ok(())
     }
 }
