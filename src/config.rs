@@ -12,11 +12,13 @@ use std::process::ExitCode;
 use clap::builder::OsStr as ClapStr;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _};
+use posthaste_server::queue::choice::StoreChoice;
 use toml::de::{DeTable, DeValue};
 
 use crate::flags::Program;
 use crate::placed::{Placed, Wrong, parse, plain};
 use crate::pools;
+use crate::queue::collector;
 use crate::reference::{NOT_IN_FILE, WITH_FILE};
 
 /// Why there is nothing to run.
@@ -199,6 +201,18 @@ fn with_default(command: Command, key: &str, at: usize, value: &Placed<'_>) -> R
     {
         return Err(Wrong::new(value.span().start, one_line(&error)));
     }
+    for text in &values {
+        judged(key, text).map_err(|error| Wrong::new(value.span().start, error))?;
+    }
     let values: Vec<ClapStr> = values.into_iter().map(ClapStr::from).collect();
     Ok(command.mut_arg(id, |arg: Arg| arg.default_values(values)))
+}
+
+/// What clap takes as a text because it may hold a secret, which clap would show where it is wrong.
+fn judged(key: &str, text: &str) -> Result<(), String> {
+    match key {
+        "store" => text.parse::<StoreChoice>().map(drop).map_err(|error| format!("--store: {error}")),
+        "traces" => collector(text).map(drop),
+        _ => Ok(()),
+    }
 }

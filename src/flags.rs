@@ -57,6 +57,27 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
+/// `HOST:PORT` or `unix:PATH`, as far as it can be told without asking where a host is.
+fn listen_address(text: &str) -> Result<String, String> {
+    match text.strip_prefix("unix:") {
+        Some("") => Err("unix: needs a path, for example unix:/run/posthaste.sock".into()),
+        Some(_) => Ok(text.to_owned()),
+        None => match text.rsplit_once(':') {
+            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(text.to_owned()),
+            _ => Err("write HOST:PORT or unix:PATH".into()),
+        },
+    }
+}
+
+/// `HOST:PORT` or `off`.
+fn http_address(text: &str) -> Result<String, String> {
+    match text {
+        "off" => Ok(text.to_owned()),
+        text if text.starts_with("unix:") => Err("write HOST:PORT or off".into()),
+        text => listen_address(text).map_err(|_| "write HOST:PORT or off".into()),
+    }
+}
+
 /// A duration that is not nothing.
 pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
     match duration(text)? {

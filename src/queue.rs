@@ -7,8 +7,7 @@ use posthaste_server::front::lifecycle::RunNote;
 use posthaste_server::queue::choice::StoreChoice;
 use posthaste_server::queue::postgres::address::PostgresAddress;
 use posthaste_server::queue::postgres::strategy::{Backoff, Popping};
-use posthaste_server::server::{Options, Server};
-use posthaste_wire::command::Kind;
+use posthaste_server::server::{Options, Server, StartError};
 
 use crate::config::Misuse;
 use crate::flags::{PoppingFlags, QueueFlags};
@@ -19,7 +18,7 @@ pub(crate) fn run(flags: &QueueFlags) -> Result<(), Box<dyn Error>> {
     let mut signals = begin(flags.run.log_format)?;
     let options = options(flags).map_err(Misuse)?;
     let store = options.store.to_string(); // as it is shown: the flag may hold a password
-    let server = Server::start(options)?;
+    let server = Server::start(options).map_err(told)?;
     for address in server.running().addresses() {
         tracing::info!(%store, "listening on {address}");
     }
@@ -27,6 +26,14 @@ pub(crate) fn run(flags: &QueueFlags) -> Result<(), Box<dyn Error>> {
     wait_for_end(&mut signals, || tell_reloaded(server.running().reload_certificates()));
     end(signals, || server.stop(flags.run.drain));
     Ok(())
+}
+
+/// Why it did not start, and whether it must be said differently.
+fn told(error: StartError) -> Box<dyn Error> {
+    match error {
+        StartError::Unguarded(_) => Misuse(error.to_string()).into(),
+        error => error.into(),
+    }
 }
 
 /// The flags that both tiers have.
@@ -47,7 +54,7 @@ fn options(flags: &QueueFlags) -> Result<Options, String> {
         singly: popping(&flags.popping, &store, flags.batch)?,
         message_bytes_max: flags.max_message,
         line_requests_max: flags.line_limit,
-        priority_kinds: flags.priority_line.iter().map(|name| kind(name)).collect::<Result<_, _>>()?,
+        priority_kinds: flags.priority_line.clone(),
         memory_limit: flags.memory_limit,
         metrics_queues: flags.metrics_queues,
         traces: flags.traces.as_deref().map(collector).transpose()?,
@@ -86,7 +93,7 @@ fn workers(flags: &QueueFlags, store: &StoreChoice) -> usize {
 }
 
 /// The address of `--traces`.
-fn collector(url: &str) -> Result<String, String> {
+pub(crate) fn collector(url: &str) -> Result<String, String> {
     let host = url.strip_prefix("http://").map(|rest| rest.split('/').next().unwrap_or_default());
     match host {
         Some(host) if !host.is_empty() && !host.contains('@') => Ok(url.to_owned()),
@@ -95,13 +102,6 @@ fn collector(url: &str) -> Result<String, String> {
                 .into())
         }
     }
-}
-
-fn kind(name: &str) -> Result<Kind, String> {
-    let known = Kind::ALL.into_iter().find(|kind| kind.name() == name);
-    known.ok_or_else(|| {
-        format!("--priority-line: unknown request kind {name}; known are {}", Kind::NAMES.join(", "))
-    })
 }
 
 /// A word of the command line, fit to be kept.
@@ -128,7 +128,7 @@ fn note(flags: &QueueFlags, store: &StoreChoice) -> RunNote {
             "pop_backoff": flags.popping.pop_backoff.to_string(),
             "max_message_bytes": flags.max_message,
             "line_limit": flags.line_limit,
-            "priority_line": flags.priority_line,
+            "priority_line": flags.priority_line.iter().map(|kind| kind.name()).collect::<Vec<_>>(),
             "memory_limit_bytes": flags.memory_limit,
             "metrics_queues": flags.metrics_queues,
             "traces": flags.traces,

@@ -41,6 +41,9 @@ fn wrong_use_is_one_line_and_exit_code_2() {
         (&["queue", "--priority-line", "peek,frob"], "frob"),
         (&["queue", "--window", "0s"], "10ms"),
         (&["queue", "--store", "memory:", "--memory-limit", "1000"], "embedded"),
+        (&["queue", "--listen", "127.0.0.1"], "--listen"),
+        (&["queue", "--http", "unix:/run/http.sock"], "--http"),
+        (&["cache", "--server", "10.0.0.1:http"], "--server"),
         (&["bench", "queue", "--arrivals", "poisson"], "--rate"),
         (&["bench", "queue", "--duration", "5"], "unit"),
         (&["bench", "queue", "--message-bytes", "99999999999"], "is not a number"),
@@ -82,7 +85,7 @@ fn the_pages_of_bench_name_every_option() {
 fn an_open_server_is_refused_beyond_this_machine() {
     let output = run(&["queue", "--listen", "0.0.0.0:0", "--http", "off", "--store", "memory:"]);
     let (line, code) = refusal(&output);
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(2));
     assert!(line.contains("--accounts"), "{line}");
 }
 
@@ -129,6 +132,7 @@ fn the_command_line_beats_the_environment_and_that_beats_the_file() {
         .args(["--record", &dir.display().to_string()])
         .env("POSTHASTE_QUEUE_MAX_MESSAGE", "6")
         .env("POSTHASTE_QUEUE_BATCH", "2")
+        .env("POSTHASTE_QUEUE_LISTEN", "127.0.0.1:0,127.0.0.2:0")
         .spawn();
     let mut child = run.expect("the program runs");
     let note = dir.join("run.json");
@@ -144,6 +148,7 @@ fn the_command_line_beats_the_environment_and_that_beats_the_file() {
         (&options["batch"], &options["max_message_bytes"], &options["line_limit"]),
         (&1.into(), &6.into(), &7.into())
     );
+    assert_eq!(options["listen"], serde_json::json!(["127.0.0.1:0", "127.0.0.2:0"]));
 }
 
 #[test]

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use posthaste_server::cache::backend::Backend;
 use posthaste_server::cache::placement::Hash;
 use posthaste_server::cache::rules::{Multiget, Reads, Writes};
 
 use super::serving::{FrontFlags, RunFlags};
-use super::{at_least_one, some_time};
+use super::{at_least_one, http_address, listen_address, some_time};
 
 /// `posthaste cache`
 #[derive(Args, Debug)]
@@ -21,15 +22,15 @@ use super::{at_least_one, some_time};
   posthaste cache --import nutcracker.yml > cache.toml")]
 pub(crate) struct CacheFlags {
     /// Address for memcached clients: HOST:PORT or unix:PATH; may repeat
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7412")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7412", value_delimiter = ',', value_parser = listen_address)]
     pub(crate) listen: Vec<String>,
     /// Health and live figures over HTTP: HOST:PORT, or `off`
-    #[arg(long, value_name = "ADDRESS|off", default_value = "127.0.0.1:7481")]
+    #[arg(long, value_name = "ADDRESS|off", default_value = "127.0.0.1:7481", value_parser = http_address)]
     pub(crate) http: String,
     #[command(flatten)]
     pub(crate) front: FrontFlags,
     /// A memcached server: HOST, HOST:PORT or unix:PATH, or tls:HOST:PORT if it speaks TLS; may repeat
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = server)]
     pub(crate) server: Vec<String>,
     #[command(flatten)]
     pub(crate) server_tls: ServerTlsFlags,
@@ -115,6 +116,11 @@ pub(crate) enum Switch {
 /// `--workers`: None is pipelined.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Workers(pub(crate) Option<usize>);
+
+/// The address of a server, as it was written.
+fn server(text: &str) -> Result<String, String> {
+    Backend::named(text).map(|_| text.to_owned())
+}
 
 /// `pipelined` or a number. Threads and workers are told apart by 16 bits.
 fn workers(text: &str) -> Result<Workers, String> {

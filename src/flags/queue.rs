@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use posthaste_wire::command::Kind;
 
-use super::at_least_one;
 use super::postgres::PoppingFlags;
 use super::serving::{FrontFlags, RunFlags};
+use super::{at_least_one, http_address, listen_address};
 
 /// `posthaste queue`
 #[derive(Args, Debug)]
@@ -17,10 +18,10 @@ use super::serving::{FrontFlags, RunFlags};
   redis-cli -p 7411 QCREATE orders; redis-cli -p 7411 SEND orders hello; redis-cli -p 7411 POP QUEUE orders")]
 pub(crate) struct QueueFlags {
     /// RESP address: HOST:PORT or unix:PATH; may repeat
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7411")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7411", value_delimiter = ',', value_parser = listen_address)]
     pub(crate) listen: Vec<String>,
     /// Health and live figures over HTTP: HOST:PORT, or `off`
-    #[arg(long, value_name = "ADDRESS|off", default_value = "127.0.0.1:7480")]
+    #[arg(long, value_name = "ADDRESS|off", default_value = "127.0.0.1:7480", value_parser = http_address)]
     pub(crate) http: String,
     #[command(flatten)]
     pub(crate) front: FrontFlags,
@@ -46,8 +47,8 @@ pub(crate) struct QueueFlags {
     #[arg(long, value_name = "REQUESTS", default_value = "65536", value_parser = at_least_one)]
     pub(crate) line_limit: usize,
     /// Request kinds that wait in a line of their own and go first, for example peek,readable
-    #[arg(long, value_name = "KINDS", value_delimiter = ',')]
-    pub(crate) priority_line: Vec<String>,
+    #[arg(long, value_name = "KINDS", value_delimiter = ',', value_parser = kind)]
+    pub(crate) priority_line: Vec<Kind>,
     /// Bytes of memory for the selection state; beyond it SEND gets FULL
     #[arg(long, value_name = "BYTES")]
     pub(crate) memory_limit: Option<u64>,
@@ -62,4 +63,10 @@ pub(crate) struct QueueFlags {
     /// TOML file with a `[queue]` table of these options
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+}
+
+/// A kind of request by its name.
+fn kind(name: &str) -> Result<Kind, String> {
+    let known = Kind::ALL.into_iter().find(|kind| kind.name() == name);
+    known.ok_or_else(|| format!("known are {}", Kind::NAMES.join(", ")))
 }

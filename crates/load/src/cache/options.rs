@@ -31,7 +31,7 @@ const MULTIGET_MAX: u32 = 100_000;
   posthaste bench cache -s 127.0.0.1 -p 11211 -c 50 -t 4 -n 10000 --ratio 1:10 -d 1024")]
 pub struct CacheBench {
     /// Server, host:port or unix:PATH; repeat it to spread the clients evenly over several
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7412")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7412", value_delimiter = ',')]
     pub connect: Vec<Address>,
 
     /// Those of every run

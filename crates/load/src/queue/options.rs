@@ -26,7 +26,7 @@ use crate::run_options::RunOptions;
   posthaste bench queue --find-max-rate 'p99<5ms' --clients 64 --duration 10s")]
 pub struct QueueBench {
     /// Server, host:port or unix:PATH; repeat it to spread the clients evenly over several
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7411")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7411", value_delimiter = ',')]
     pub connect: Vec<Address>,
 
     /// Those of every run
