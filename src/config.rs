@@ -216,3 +216,23 @@ fn judged(key: &str, text: &str) -> Result<(), String> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn without_examples(command: &Command, path: &str) -> Vec<String> {
+        let shown = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let here = (!shown.starts_with("Example")).then(|| path.to_owned());
+        let below = command
+            .get_subcommands()
+            .flat_map(|sub| without_examples(sub, format!("{path} {}", sub.get_name()).trim_start()));
+        here.into_iter().chain(below).collect()
+    }
+
+    #[test]
+    fn every_command_shows_examples() {
+        // The program itself lists its commands.
+        assert_eq!(without_examples(&commands(), ""), [""]);
+    }
+}

@@ -33,7 +33,13 @@ pub(crate) enum Program {
     /// The cache tier: a router between memcached clients and memcached servers
     Cache(CacheFlags),
     /// The load generator
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  posthaste bench queue --clients 64 --duration 10s
+  posthaste bench cache --clients 64 --duration 10s --preload
+  posthaste bench store --store embedded:/tmp/bench --batch 64"
+    )]
     Bench(Bench),
     /// The management console on the command line
     Admin(Admin),

@@ -49,6 +49,9 @@ pub(crate) struct Reach {
 #[derive(Debug, Subcommand)]
 pub(crate) enum AdminCommand {
     /// All queues with their counts, or one with its options
+    #[command(after_help = "Examples:
+  posthaste admin queues
+  posthaste admin queues orders --json")]
     Queues {
         /// Only this queue
         queue: Option<String>,
@@ -56,6 +59,8 @@ pub(crate) enum AdminCommand {
         reach: Reach,
     },
     /// The messages of a queue, of every recipient and state, without taking any
+    #[command(after_help = "Example:
+  posthaste admin messages orders --after 17 --count 5")]
     Messages {
         /// The queue
         queue: String,
@@ -69,11 +74,16 @@ pub(crate) enum AdminCommand {
         reach: Reach,
     },
     /// All accounts the server knows
+    #[command(after_help = "Example:
+  posthaste admin accounts --user alice --secret-file secret.txt")]
     Accounts {
         #[command(flatten)]
         reach: Reach,
     },
     /// Who is connected
+    #[command(after_help = "Examples:
+  posthaste admin clients
+  posthaste admin clients --kill 17")]
     Clients {
         /// Close this connection instead
         #[arg(long, value_name = "ID")]
@@ -82,6 +92,8 @@ pub(crate) enum AdminCommand {
         reach: Reach,
     },
     /// Removes every message of a queue
+    #[command(after_help = "Example:
+  posthaste admin purge orders")]
     Purge {
         /// The queue
         queue: String,
@@ -89,6 +101,8 @@ pub(crate) enum AdminCommand {
         reach: Reach,
     },
     /// Deletes a queue with its messages
+    #[command(after_help = "Example:
+  posthaste admin delete orders")]
     Delete {
         /// The queue
         queue: String,
@@ -96,6 +110,9 @@ pub(crate) enum AdminCommand {
         reach: Reach,
     },
     /// Moves dead letters back
+    #[command(after_help = "Examples:
+  posthaste admin redrive failed
+  posthaste admin redrive failed orders")]
     Redrive {
         /// The dead-letter queue
         from: String,
@@ -109,11 +126,16 @@ pub(crate) enum AdminCommand {
     /// Looks a tier over, and what is behind it, and says what to do; exit code 1 when something must be done
     Doctor(DoctorFlags),
     /// Of a cache tier: its memcached servers
+    #[command(after_help = "Example:
+  posthaste admin servers --json")]
     Servers {
         #[command(flatten)]
         reach: ReachCache,
     },
     /// Of a cache tier: takes a server out (down), spares it (drain) or lets it take part (up)
+    #[command(after_help = "Examples:
+  posthaste admin server 10.0.0.1:11211 drain
+  posthaste admin server 10.0.0.1:11211 up")]
     Server {
         /// The server, as `admin servers` names it
         name: String,
@@ -123,16 +145,23 @@ pub(crate) enum AdminCommand {
         reach: ReachCache,
     },
     /// Of a cache tier: its pools
+    #[command(after_help = "Example:
+  posthaste admin pools")]
     Pools {
         #[command(flatten)]
         reach: ReachCache,
     },
     /// Of a cache tier: its routes
+    #[command(after_help = "Example:
+  posthaste admin routes")]
     Routes {
         #[command(flatten)]
         reach: ReachCache,
     },
     /// Of a cache tier: where a key goes, and why
+    #[command(after_help = "Examples:
+  posthaste admin route user:17
+  posthaste admin route user:17 --command set --file cache.toml")]
     Route {
         /// The key
         key: String,
@@ -146,6 +175,8 @@ pub(crate) enum AdminCommand {
         reach: ReachCache,
     },
     /// How a PostgreSQL store is: sizes, dead rows, who keeps them from being removed, and what to do
+    #[command(after_help = "Example:
+  posthaste admin store --store postgres://app@db.example/posthaste")]
     Store {
         /// The database: postgres://USER:PASSWORD@HOST:PORT/DATABASE
         // Text, not an address: an error of the flags would repeat the value, password included.
@@ -159,7 +190,12 @@ pub(crate) enum AdminCommand {
         json: bool,
     },
     /// Accounts of a closed server, in its accounts file
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  posthaste admin account add alice --file accounts.txt < secret.txt
+  posthaste admin account remove alice --file accounts.txt"
+    )]
     Account(AccountCommand),
 }
 
@@ -167,6 +203,9 @@ pub(crate) enum AdminCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum AccountCommand {
     /// Adds an account, or gives it a new secret; the secret is read from stdin
+    #[command(after_help = "Examples:
+  posthaste admin account add alice --file accounts.txt < secret.txt
+  posthaste admin account add mailer --send 'mail.*' --receive 'mail.*' < secret.txt")]
     Add {
         /// The account
         name: String,
@@ -177,6 +216,8 @@ pub(crate) enum AccountCommand {
         roles: RoleFlags,
     },
     /// Takes an account out
+    #[command(after_help = "Example:
+  posthaste admin account remove alice --file accounts.txt")]
     Remove {
         /// The account
         name: String,

@@ -26,6 +26,9 @@ pub(crate) struct WebReach {
 
 /// `posthaste admin top`
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  posthaste admin top
+  posthaste admin top --http 127.0.0.1:7481 --every 5s --count 12")]
 pub(crate) struct TopFlags {
     #[command(flatten)]
     pub(crate) reach: WebReach,
