@@ -357,7 +357,7 @@ impl Connection {
             Expected::Login(account) => {
                 self.manner = if self.manner == Manner::LogsIn { Manner::Open } else { self.manner };
                 self.account = if is_error { self.account } else { account };
-                !is_error || answer.starts_with(b"-STORE") || answer.starts_with(b"-BUSY")
+                !is_error || answer.starts_with(b"-STORE") || is_excused_as_busy(world, answer)
             }
             Expected::Number => answer == format!(":{}\r\n", self.number.number).as_bytes(),
             Expected::Nothing => false,
@@ -379,8 +379,7 @@ impl Connection {
     /// Whether the server gave this answer to this request; or had no place for it.
     fn is_in_minutes(&self, world: &World, asked: &Asked, answer: &[u8]) -> bool {
         if answer.starts_with(b"-BUSY") {
-            world.count("BUSY", 1);
-            return world.plan.line < 1_000;
+            return is_excused_as_busy(world, answer);
         }
         let mut minutes = world.minutes();
         minutes.was_carried(self.number, &asked.bytes, answer) || minutes.was_spoken(&asked.bytes, answer)
@@ -394,6 +393,13 @@ impl Connection {
             assert!(waited + MS >= block_ms * MS, "a pop that waits {block_ms} ms gave up after {waited} ns");
         }
     }
+}
+
+/// Whether the line can have been full.
+fn is_excused_as_busy(world: &World, answer: &[u8]) -> bool {
+    let is_busy = answer.starts_with(b"-BUSY");
+    world.count("BUSY", u64::from(is_busy));
+    is_busy && world.plan.line < 1_000
 }
 
 /// A request whose answer was not wanted: what became of it stands in the minutes.

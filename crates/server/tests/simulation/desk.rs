@@ -114,11 +114,24 @@ impl Desk {
         }
         self.truth().end_waits();
         for bundle in &batch.finished {
+            self.check_failures(bundle);
             self.truth().part(bundle);
             world.minutes().take_down(self.life, bundle);
         }
         self.truth().check_waits();
         self.spoil(&world, batch);
+    }
+
+    /// That the store failed is only said when it did.
+    fn check_failures(&self, bundle: &Bundle) {
+        let mut answers = &bundle.answers[..];
+        for request in &bundle.requests {
+            let (answer, others) = answers.split_at(request.answer_bytes as usize);
+            let text = String::from_utf8_lossy(answer);
+            let has_reason = !answer.starts_with(b"-STORE") || self.truth().may_fail();
+            assert!(has_reason, "{:?} was answered {text:?} for no reason", request.operation);
+            answers = others;
+        }
     }
 
     /// What mutants do.

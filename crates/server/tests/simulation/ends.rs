@@ -36,6 +36,8 @@ pub(super) enum Crash {
 impl World {
     pub(super) fn trouble(&self, trouble: Trouble) {
         self.note(format_args!("{trouble:?}"));
+        let disk_troubles = [Trouble::FailSync, Trouble::FailPrepare, Trouble::FillDisk];
+        self.disk_trouble.set(self.disk_trouble.get() || disk_troubles.contains(&trouble));
         match trouble {
             Trouble::Kill => self.die(Crash::Kill),
             Trouble::PowerCut => self.die(Crash::PowerCut),

@@ -31,11 +31,13 @@ pub(crate) enum Mutant {
     LostNews,
     /// Nobody wakes when a lease, a delay or a wait is over.
     LostTimer,
+    /// A commit that went well is said to have failed.
+    FalseAlarm,
 }
 
 impl Mutant {
     /// All of them.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::LyingDisk,
         Self::AnswerBeforeSync,
         Self::SwappedAnswers,
@@ -50,5 +52,6 @@ impl Mutant {
         Self::AnyRecipient,
         Self::LostNews,
         Self::LostTimer,
+        Self::FalseAlarm,
     ];
 }

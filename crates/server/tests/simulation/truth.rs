@@ -52,6 +52,8 @@ pub(crate) struct Truth {
     /// How much of it is acknowledged, and how much is on its way to the disk.
     durable: usize,
     sealed: Option<usize>,
+    /// The batch that is executed must not change anything.
+    is_refused: bool,
     /// The real store has given up: from now on it only shows what is durable.
     has_failed: bool,
     now: Millis,
@@ -85,6 +87,7 @@ impl Truth {
             history: Vec::new(),
             durable: 0,
             sealed: None,
+            is_refused: false,
             has_failed: false,
             now: 0,
             is_fresh: true,
@@ -215,6 +218,7 @@ impl Truth {
         if is_durable {
             self.durable = self.sealed.take().unwrap_or(self.durable);
         } else {
+            assert!(world().has_disk_trouble(), "a commit failed for no reason");
             self.has_failed = true;
         }
     }
@@ -308,7 +312,13 @@ impl Truth {
 
     /// A batch begins; `takes_changes`: and not only reads.
     pub(crate) fn begin(&mut self, takes_changes: bool) {
+        self.is_refused = !takes_changes;
         self.has_ended_waits = !takes_changes;
+    }
+
+    /// Whether there is a reason for the answer that the store failed.
+    pub(crate) fn may_fail(&self) -> bool {
+        self.is_refused || self.has_failed || world().has_disk_trouble()
     }
 
     /// Nobody is told that there is nothing, because his time is over, while there is something.

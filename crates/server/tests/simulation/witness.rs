@@ -159,6 +159,9 @@ impl<C: Commit> Commit for Watched<C> {
             }
         };
         world.syncs(false);
+        if world.mutant == Some(Mutant::FalseAlarm) && world.chance(20) {
+            return Err(Fault::new(Word::Store, "not now"));
+        }
         result
     }
 }

@@ -81,6 +81,8 @@ pub(crate) struct World {
     /// A disk is at work in somebody's step.
     pub(super) lingers: Cell<bool>,
     pub(super) syncs: Cell<bool>,
+    /// Something went wrong with the disk, in this process or an earlier one.
+    pub(super) disk_trouble: Cell<bool>,
     pub(super) is_busy: Cell<bool>,
     /// The last process ended in order.
     pub(super) is_stopped: Cell<bool>,
@@ -136,6 +138,7 @@ impl World {
             crash: Cell::new(None),
             lingers: Cell::new(false),
             syncs: Cell::new(false),
+            disk_trouble: Cell::new(false),
             is_busy: Cell::new(false),
             is_stopped: Cell::new(false),
             is_closing: Cell::new(false),
@@ -237,6 +240,11 @@ impl World {
     /// Whether the process is dead, and only its steps end.
     pub(crate) fn has_crashed(&self) -> bool {
         self.crash.get().is_some()
+    }
+
+    /// The disk gives the store a reason to fail.
+    pub(crate) fn has_disk_trouble(&self) -> bool {
+        self.disk_trouble.get()
     }
 
     /// A commit is under way, or not any more.
