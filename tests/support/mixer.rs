@@ -63,6 +63,7 @@ impl Mixer {
             let before = self.owed.len();
             self.owed.extend(keyed);
             let answers = self.witness.ask_all(&requests)?;
+            requests.iter().zip(&answers).for_each(|(words, answer)| check_refusal(words, answer));
             answered.fetch_add(answers.len() as u64, Ordering::Relaxed);
             let rng = &mut self.rng;
             let mut place = 0;
@@ -190,6 +191,18 @@ impl Mixer {
             _ => vec!["ACK".to_owned(), receipt],
         }
     }
+}
+
+/// The rules say nothing of refusals, so a server that refused what it should answer would keep them all: here only the queue
+/// that comes and goes may be missing, and only a store that is busy or in trouble may say so.
+fn check_refusal(words: &[String], answer: &Answer) {
+    let Answer::Error(text) = answer else { return };
+    let has_reason = match text.split(' ').next() {
+        Some("NOQUEUE") => words.iter().any(|word| word == FLEETING),
+        Some(word) => word == "BUSY",
+        None => false,
+    };
+    assert!(has_reason, "{words:?} was answered with {text}");
 }
 
 /// The receipts in an answer of one message or of several.
