@@ -44,6 +44,17 @@ impl Campaign {
         }
     }
 
+    /// The same for faults that cut clients off from their answers: where none was left in doubt, none was cut off.
+    pub(crate) fn finish_in_doubt(self) {
+        assert!(self.tally.in_doubt > 0, "{}: {} faults, and every client was told", self.name, self.done);
+        self.finish();
+    }
+
+    /// Sees that the rounds so far said something: a store that always hides what it may hold is judged by nothing.
+    pub(crate) fn has_judged(&self) {
+        assert!(self.tally.judged > 0, "{}: no read could be judged", self.name);
+    }
+
     /// Leaves the row.
     pub(crate) fn finish(self) {
         assert!(

@@ -64,6 +64,7 @@ fn kill_clients(mut campaign: Campaign, tier: &Tier) {
         journals.extend(processes.into_iter().map(Process::finish));
         campaign.count(kills, &settle(&tier.setting, &queues, journals.into_iter()));
     }
+    campaign.has_judged();
     campaign.finish();
 }
 

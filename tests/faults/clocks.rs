@@ -10,8 +10,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fastrand::Rng;
 
@@ -60,6 +61,12 @@ impl WallClock {
         pairs.map(|(name, value)| (name.to_owned(), value)).to_vec()
     }
 
+    /// Whether a running process has it.
+    fn is_that_of(&self, pid: u32) -> bool {
+        let library = self.library.display().to_string();
+        fs::read_to_string(format!("/proc/{pid}/maps")).expect("it runs").contains(&library)
+    }
+
     /// Sets it so many seconds ahead (`+3600`) or back (`-3600`), for everybody at once.
     fn set(&self, offset: &str) {
         let new = self.home.path().join("new");
@@ -69,9 +76,18 @@ impl WallClock {
     /// A jump, time in which something may go wrong, and the jump back.
     fn jump(&self, dice: &mut Rng, meanwhile: impl FnOnce()) {
         self.set(if dice.bool() { "+3600" } else { "-3600" });
+        assert!(self.error().abs() > 3000, "the clock has not jumped: {} s", self.error());
         sleep(Duration::from_millis(dice.u64(50..300)));
         meanwhile();
         self.set("+0");
+    }
+
+    /// How wrong it is for a program that is started now, in seconds.
+    fn error(&self) -> i64 {
+        let mut date = Command::new("date");
+        let date = date.arg("+%s").envs(self.environment()).output().expect("date can be run");
+        let shown: i64 = String::from_utf8_lossy(&date.stdout).trim().parse().expect("seconds");
+        shown - now_s()
     }
 
     fn file(&self) -> PathBuf {
@@ -85,6 +101,7 @@ fn clocks_of_middlewares_over_the_embedded_store_jump() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let store = format!("embedded:{}", dir.path().display());
     let tier = Tier::start_with(&store, 1, &clock.environment());
+    assert!(clock.is_that_of(tier.server(0).pid()), "the program has another clock");
     let mut campaign = Campaign::new("middleware's clock jumps by an hour, embedded store", 6);
     rounds(&mut campaign, 5, &tier.setting, |dice| clock.jump(dice, || a_lease_ends(tier.server(0))));
     campaign.finish();
@@ -95,6 +112,7 @@ fn clocks_of_middlewares_over_postgresql_jump() {
     let Some(clock) = WallClock::new() else { return };
     let postgres = postgres::shared();
     let tier = Tier::start_with(&postgres.url(&postgres.create_database()), 1, &clock.environment());
+    assert!(clock.is_that_of(tier.server(0).pid()), "the program has another clock");
     let mut campaign = Campaign::new("middleware's clock jumps by an hour, PostgreSQL", 6);
     rounds(&mut campaign, 5, &tier.setting, |dice| clock.jump(dice, || a_lease_ends(tier.server(0))));
     campaign.finish();
@@ -108,7 +126,15 @@ fn clocks_of_databases_jump() {
     postgres.restart_with(clock.environment());
     let tier = Tier::start(&postgres.url(&database), 2).without_leases();
     let mut campaign = Campaign::new("database's clock jumps by an hour (no leases)", 6);
-    rounds(&mut campaign, 5, &tier.setting, |dice| clock.jump(dice, || a_lease_ends(tier.server(0))));
+    rounds(&mut campaign, 5, &tier.setting, |dice| {
+        clock.jump(dice, || {
+            let shown =
+                postgres.psql("postgres", "SELECT floor(extract(epoch FROM clock_timestamp()))::bigint");
+            let error = shown.parse::<i64>().expect("seconds") - now_s();
+            assert!(error.abs() > 3000, "the database's clock has not jumped: {error} s");
+            a_lease_ends(tier.server(0));
+        });
+    });
     campaign.finish();
 }
 
@@ -134,6 +160,12 @@ fn stores_opened_under_a_wrong_clock_are_whole() {
     let bodies: Vec<&str> = bodies.iter().filter_map(Answer::body).collect();
     assert_eq!(bodies, ["-3600", "+3600", "+0", "+3600", "-3600", "+0"]);
     assert_eq!(ask(tier.server(0), &["POP", "QUEUE", "q"]), Answer::Null);
+}
+
+/// Seconds since 1970, by the machine's own clock.
+fn now_s() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
+    now.as_secs().cast_signed()
 }
 
 /// Leases a message of its own, and waits until it is back.

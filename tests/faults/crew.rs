@@ -53,6 +53,7 @@ pub(crate) fn rounds(campaign: &mut Campaign, most: u64, setting: &Setting, mut 
         wait_for_answers(setting);
         campaign.count(faults, &crew.finish());
     }
+    campaign.has_judged();
 }
 
 fn wait_for_answers(setting: &Setting) {
