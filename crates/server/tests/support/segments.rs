@@ -252,19 +252,20 @@ pub(crate) fn check(directory: &Path, files: &Files) {
     };
     let (now, later) = (1_000_000, 1_000_000_000_000);
     let account = store.account(b"fuzz");
-    for request in [
-        "QLIST",
-        "ACCOUNTS",
-        "QREADABLE",
-        "QCREATE made",
-        "SEND made hello",
-        "PEEK QUEUE made COUNT 10",
-        "POP QUEUE made COUNT 10 LEASE 1000",
-        "QINFO made",
-        "QBROWSE made",
-        "QPURGE made",
+    for (request, expected) in [
+        ("QLIST", "*"),
+        ("ACCOUNTS", "*"),
+        ("QREADABLE", "*"),
+        ("QCREATE made-by-this-check", ":"),
+        ("SEND made-by-this-check hello", ":"),
+        ("PEEK QUEUE made-by-this-check COUNT 10", "*1\r\n"),
+        ("POP QUEUE made-by-this-check COUNT 10 LEASE 1000", "*1\r\n"),
+        ("QINFO made-by-this-check", "%"),
+        ("QBROWSE made-by-this-check", "*1\r\n"),
+        ("QPURGE made-by-this-check", ":1\r\n"),
     ] {
-        ask(&mut store, account, now, request);
+        let answer = ask(&mut store, account, now, request);
+        assert!(answer.starts_with(expected.as_bytes()), "{request}: {}", String::from_utf8_lossy(&answer));
     }
     let before = ask(&mut store, account, later, "QLIST");
     drop(store);
