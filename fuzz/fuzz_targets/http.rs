@@ -26,5 +26,8 @@ thread_local! {
 
 fuzz_target!(|data: &[u8]| {
     let pieces: Vec<&[u8]> = data[..data.len().min(BYTES)].split(|byte| *byte == CUT).collect();
-    TIER.with_borrow_mut(|(runtime, tier)| drop(pages::answers(&pages::ask(runtime, tier, &pieces))));
+    let asks_for_heads = pieces.concat().windows(4).any(|four| four == b"HEAD");
+    TIER.with_borrow_mut(|(runtime, tier)| {
+        drop(pages::answers_to(&pages::ask(runtime, tier, &pieces), asks_for_heads));
+    });
 });

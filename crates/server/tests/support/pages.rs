@@ -100,6 +100,11 @@ async fn turn(tier: &mut Tier) {
 
 /// The status and the body of each answer. Whatever was asked, they are whole, and none says that we failed.
 pub(crate) fn answers(heard: &[u8]) -> Vec<(u16, Vec<u8>)> {
+    answers_to(heard, false)
+}
+
+/// The same of requests of which some may be HEAD.
+pub(crate) fn answers_to(heard: &[u8], asks_for_heads: bool) -> Vec<(u16, Vec<u8>)> {
     let (mut rest, mut found) = (heard, Vec::new());
     while !rest.is_empty() {
         let end = rest.windows(4).position(|four| four == b"\r\n\r\n").expect("a whole head");
@@ -114,7 +119,8 @@ pub(crate) fn answers(heard: &[u8]) -> Vec<(u16, Vec<u8>)> {
         };
         let length: usize = field("content-length").map_or(0, |length| length.parse().expect("a number"));
         // The answer to HEAD has a length and no body.
-        let is_bare = behind.len() < length || behind.starts_with(b"HTTP/1.");
+        let is_bare = asks_for_heads && (behind.len() < length || behind.starts_with(b"HTTP/1."));
+        assert!(is_bare || behind.len() >= length, "half a body: {head}");
         let (body, next) = behind.split_at(if is_bare { 0 } else { length });
         if !is_bare && field("content-type").is_some_and(|kind| kind == "application/json") {
             let json: serde_json::Value = serde_json::from_slice(body).expect("JSON");
