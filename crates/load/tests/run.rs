@@ -79,6 +79,7 @@ fn every_broken_promise_is_found() {
     let pairs = "--clients 4 --workload pairs";
     let twelve = "--clients 4";
     let filled = "--clients 2 --workload pairs --preload 500";
+    let mixed = "--clients 4 --workload mix:send=0.4,peek=0.2,pop=0.4 --broadcast-share 1";
     let addressed = "--clients 4 --workload mix:send=0.5,pop=0.5 --broadcast-share 0";
     for (mutant, words, about) in [
         (Mutant::Twice, pairs, "twice"),
@@ -95,6 +96,9 @@ fn every_broken_promise_is_found() {
         (Mutant::Miscounted, pairs, "H: queue 1 says it holds 1 messages"),
         (Mutant::Unlisted, twelve, "not listed"),
         (Mutant::Backwards, pairs, "ids grow"),
+        (Mutant::Stale, mixed, "I: message"),
+        // What neither an answer by itself nor the books of all messages tell.
+        (Mutant::Haunted, mixed, "G: "),
     ] {
         // So many that the mutant has its chances, however slow the machine is.
         let address = serve(mutant);

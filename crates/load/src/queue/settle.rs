@@ -10,7 +10,7 @@ use crate::queue::QueueBench;
 use crate::queue::check::CheckReport;
 use crate::queue::check::drain::{Audience, Territory, drain};
 use crate::queue::check::inspector::{Findings, Inspector};
-use crate::queue::check::judgment::{Judgment, ask_depths, judge};
+use crate::queue::check::judgment::{Judgment, Told, ask_depths, judge};
 use crate::queue::check::ledger::Ledger;
 use crate::queue::check::witness::{AUDIT, Room, Witness};
 use crate::queue::dialogue::QueueDialogue;
@@ -67,9 +67,9 @@ pub(crate) fn settle(bench: &QueueBench, ground: Ground, leavings: &mut Leavings
     let shared = shared_queues(bench);
     let territory = Territory { shared, own: leavings.queues.iter().copied().collect() };
     let mut inspector = Inspector::new(ground.run, shared, ledger.allows_foreign());
-    let mut drained = 0;
+    let (mut drained, mut undrained) = (0, false);
     if bench.workload.needs_queues() {
-        let (mut witnesses, mut undrained) = (Vec::new(), false);
+        let mut witnesses = Vec::new();
         let mut audience =
             Audience { inspector: &mut inspector, ledger: &mut ledger, room, witnesses: &mut witnesses };
         for address in &bench.connect {
@@ -90,7 +90,12 @@ pub(crate) fn settle(bench: &QueueBench, ground: Ground, leavings: &mut Leavings
         }
         witnesses.iter().for_each(|witness| witness.testify_of_drain(&mut history));
     }
-    let judgment = room.map(|room| judge(&mut history, room));
+    // What was there before the run, or was not drained, the history does not know.
+    let knows_all = !undrained && !ledger.allows_foreign();
+    let judgment = room.map(|room| {
+        let (judgment, told) = judge(&mut history, room);
+        (judgment, if knows_all { told } else { Told { of_others: Violations::default(), ..told } })
+    });
     Some(close(ledger, ground.sent, leavings, inspector, violations, drained, judgment))
 }
 
@@ -112,7 +117,7 @@ fn close(
     inspector: Inspector,
     mut violations: Violations,
     drained: u64,
-    judged: Option<(Judgment, Violations)>,
+    judged: Option<(Judgment, Told)>,
 ) -> CheckReport {
     for (account, count) in &leavings.sent {
         sent[*account as usize - 1] = *count;
@@ -125,7 +130,11 @@ fn close(
         violations.absorb(findings.violations);
     }
     let (history, told) = judged.unzip();
-    violations.absorb(told.unwrap_or_default());
+    let Told { of_times, of_others } = told.unwrap_or_default();
+    if violations.count == 0 {
+        violations.absorb(of_others);
+    }
+    violations.absorb(of_times);
     CheckReport {
         drained,
         history,

@@ -52,6 +52,10 @@ pub(crate) enum Mutant {
     Backwards,
     /// QINFO counts one message too many.
     Miscounted,
+    /// One PEEK shows what somebody has taken.
+    Stale,
+    /// One SEND is answered with an error, and one PEEK shows its message.
+    Haunted,
 }
 
 /// The call at which a mutant shows itself; in a lone twelve-step loop, a POP that must find something.
@@ -69,6 +73,8 @@ struct Store {
     mutant: Mutant,
     queues: BTreeMap<String, u64>,
     messages: BTreeMap<u64, Message>,
+    /// What the next PEEK shows.
+    ghost: Option<(u64, Message)>,
     next_queue: u64,
     next_message: u64,
     calls: BTreeMap<&'static str, u64>,
@@ -82,6 +88,7 @@ pub(crate) fn serve(mutant: Mutant) -> String {
         mutant,
         queues: BTreeMap::new(),
         messages: BTreeMap::new(),
+        ghost: None,
         next_queue: 1,
         next_message: 1,
         calls: BTreeMap::new(),
@@ -212,6 +219,10 @@ impl Store {
         if to.is_some() && self.mutant == Mutant::WrongReader {
             message.readable_by_all = true;
         }
+        if self.strikes(Mutant::Haunted, "haunt") {
+            self.ghost = Some((id, message));
+            return e.error(&Fault::new(Word::Full, "too much"));
+        }
         if !self.strikes(Mutant::Lost, "lose") {
             self.messages.insert(id, message);
         }
@@ -240,10 +251,16 @@ impl Store {
         if remove && self.strikes(Mutant::Blind, "blind") {
             chosen = None;
         }
+        if !remove && let Some((id, message)) = self.ghost.take_if(|(_, message)| fits(message)) {
+            return message.encode(id, e);
+        }
         let Some(id) = chosen else { return e.null() };
         self.messages[&id].encode(id, e);
         if remove && !self.strikes(Mutant::Twice, "twice") {
-            self.messages.remove(&id);
+            let taken = self.messages.remove(&id);
+            if self.mutant == Mutant::Stale && taken.as_ref().is_some_and(|message| message.to.is_none()) {
+                self.strikes(Mutant::Stale, "stale").then(|| self.ghost = taken.map(|message| (id, message)));
+            }
         }
     }
 }

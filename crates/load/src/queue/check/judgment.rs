@@ -1,7 +1,8 @@
 //! What the history checker says of a checked run.
 //!
-//! It decides all rules; those that the inspector and the ledger decide for every request of the run, however long, are
-//! told by them alone, so that a broken promise is told once.
+//! It decides all rules. Some of them the inspector and the ledger decide too, for every request of the run, however long;
+//! they have to excuse more, for they know no times. So what is found of these rules is told only where they found nothing,
+//! and a broken promise is told once.
 
 use std::fmt;
 
@@ -15,8 +16,8 @@ use crate::queue::request::{Account, Queue};
 use crate::queue::session::Session;
 use crate::violations::Violations;
 
-/// Order over senders, honest nulls, counters, life of queues: what only times can tell.
-const TOLD: [Rule; 4] = [Rule::E, Rule::F, Rule::H, Rule::I];
+/// Order over senders, honest nulls, counters, lives of messages and queues: what only times can tell.
+const OF_TIMES: [Rule; 4] = [Rule::E, Rule::F, Rule::H, Rule::I];
 
 /// Queues whose depth is asked for in the end.
 const DEPTHS_MAX: Queue = 1000;
@@ -51,16 +52,30 @@ impl fmt::Display for Judgment {
     }
 }
 
+/// Broken promises.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// Of the rules that only times can tell.
+    pub(crate) of_times: Violations,
+    /// Of the others.
+    pub(crate) of_others: Violations,
+}
+
 /// Has a history judged.
-pub(crate) fn judge(history: &mut History, room: &Room) -> (Judgment, Violations) {
+pub(crate) fn judge(history: &mut History, room: &Room) -> (Judgment, Told) {
     let full_since = room.full_since();
     full_since.into_iter().for_each(|since| history.cut(since));
     let verdict = check(history);
-    let mut violations = Violations::default();
-    let judged = verdict.violations.iter().filter(|violation| TOLD.contains(&violation.rule));
-    judged.for_each(|violation| violations.add(|| told(violation)));
-    // Of each rule the verdict names the first thousand and counts all.
-    violations.count = TOLD.iter().map(|rule| verdict.broken(*rule)).sum();
+    let of = |of_times: bool| {
+        let wanted = |rule: &Rule| OF_TIMES.contains(rule) == of_times;
+        let mut violations = Violations::default();
+        let judged = verdict.violations.iter().filter(|violation| wanted(&violation.rule));
+        judged.for_each(|violation| violations.add(|| told(violation)));
+        // Of each rule the verdict names the first thousand and counts all.
+        violations.count =
+            Rule::ALL.iter().filter(|rule| wanted(rule)).map(|rule| verdict.broken(*rule)).sum();
+        violations
+    };
     let judgment = Judgment {
         requests: verdict.counts.operations,
         whole: full_since.is_none(),
@@ -68,7 +83,7 @@ pub(crate) fn judge(history: &mut History, room: &Room) -> (Judgment, Violations
         reads_in_doubt: verdict.counts.reads_in_doubt,
         depths_judged: verdict.counts.figures_judged,
     };
-    (judgment, violations)
+    (judgment, Told { of_times: of(true), of_others: of(false) })
 }
 
 /// A broken promise, with the requests that show it.
