@@ -70,6 +70,7 @@ def test_a_run_leaves_a_row_for_each_trial_that_agrees_with_its_records(finished
         assert float(row["throughput_per_s"]) == summary["throughput_per_s"]
         assert float(row["response_p99_s"]) == pytest.approx(summary["response"]["p99_us"] / 1e6)
         assert int(row["clients"]) == summary["options"]["clients"]
+        assert float(row["think_kept_s"]) == summary["interactive_law"]["think_us"] / 1e6
         assert summary["options"]["duration_s"] == pytest.approx(0.35)
         assert int(row["violations"]) == 0
         stages = [float(row[f"{s}_mean_s"]) for s in ("parse", "waiting", "dispatch", "service", "reply")]

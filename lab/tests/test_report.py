@@ -272,6 +272,19 @@ def test_a_run_that_is_none_is_refused(tmp_path: Path, run: Run) -> None:
         write_report(tmp_path)
 
 
+def test_the_law_takes_the_think_time_as_it_was_kept() -> None:
+    """Clients that were asked to pause for 10 ms and paused for 13 break no law; the curve by it lies on the points."""
+    kept = {"population": 8, "think_time_s": 0.010, "think_kept_s": 0.013, "response_mean_s": 0.002}
+    result = invented(1, 1, throughput_per_s=8 / 0.015, **kept)
+    assert [verdict.holds for verdict in verdicts(result)] == [True]
+    asked = {name: value for name, value in result.figures.items() if name != "think_kept_s"}
+    assert [verdict.holds for verdict in verdicts(replace(result, figures=asked))] == [False]
+    chart = load_chart({"": [Cell(1, {"n": 1}, (result,))]}, "n", "n")
+    for axis, measured in zip(chart.axes, (8 / 0.015, 2.0), strict=True):  # per second, ms
+        law = next(line for line in axis.lines if line.get_linewidth() == 1.6)
+        assert float(np.asarray(law.get_ydata(), dtype=np.float64)[0]) == pytest.approx(measured)
+
+
 def test_the_curve_by_the_law_is_a_mean_over_trials() -> None:
     """Else it would leave the points wherever trials differ, with no figure wrong."""
     trials = [

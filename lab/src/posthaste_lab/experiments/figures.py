@@ -56,6 +56,8 @@ def _bench(summary: dict[str, Any]) -> LoadFigures:
         "generator_valid": summary["valid"],
         "invalid_because": "; ".join(summary["invalid_because"]),
     }
+    if summary.get("interactive_law"):
+        row["think_kept_s"] = summary["interactive_law"]["think_us"] / 1e6
     if summary.get("middleware"):
         row["tier_counted_per_s"] = summary["middleware"]["counted_per_s"]
     if summary.get("check"):
@@ -72,6 +74,12 @@ def _bench(summary: dict[str, Any]) -> LoadFigures:
     }
     begin = summary["start_unix_s"] + options["warmup_s"]
     return LoadFigures(row, kinds, (begin, begin + summary["duration_s"]))
+
+
+def kept_think_s(figures: Row) -> float:
+    """The pause between answer and request as clients kept it: as drawn, and late; as asked for where nobody said."""
+    kept = figures.get("think_kept_s")
+    return float((figures.get("think_time_s") or 0.0) if kept is None else kept)
 
 
 def _response(response: dict[str, float]) -> Row:
@@ -126,7 +134,7 @@ SUMS = {
     "violations",
 }
 LARGEST = {"generator_utilization", "response_max_s", "measured_s", "open_loop", "batch"}
-MEANS = {"response_mean_s", "think_time_s", "call_mean_s"}
+MEANS = {"response_mean_s", "think_time_s", "think_kept_s", "call_mean_s"}
 
 
 def _joined(rows: list[Row]) -> Row:

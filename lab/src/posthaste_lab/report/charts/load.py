@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Chart
 
-from posthaste_lab.experiments.figures import Row
-from posthaste_lab.report.cells import Cell, Figure
+from posthaste_lab.experiments.figures import Row, kept_think_s
+from posthaste_lab.report.cells import Cell, Figure, figure_of
 from posthaste_lab.report.charts.style import (
     FAINT,
     INK,
@@ -119,7 +119,7 @@ def _light_load(axis: Axes, cells: list[Cell], x: str) -> None:
     response, population = first.figure("response_mean_s"), first.figure("population")
     if response is None or population is None or response.mean <= 0:
         return
-    think = first.figure("think_time_s")
+    think = figure_of(first.results, lambda result: kept_think_s(result.figures))
     slope = 1 / (response.mean + (think.mean if think else 0.0))
     highest = max(figure.mean for cell in cells if (figure := cell.figure("throughput_per_s")) is not None)
     xs, ys = [], []
@@ -134,12 +134,12 @@ def _light_load(axis: Axes, cells: list[Cell], x: str) -> None:
 
 def _throughput_by_law(cell: Cell) -> float:
     """Mean over trials of N / (R + Z): trial by trial, since the mean of a quotient is not the quotient of means."""
-    return _mean_by_law(cell, lambda f: f["population"] / (f["response_mean_s"] + f.get("think_time_s", 0.0)))
+    return _mean_by_law(cell, lambda f: f["population"] / (f["response_mean_s"] + kept_think_s(f)))
 
 
 def _response_by_law(cell: Cell) -> float:
     """Mean over trials of N / X - Z, where X counts errors too: the law does."""
-    return _mean_by_law(cell, lambda f: f["population"] / _answered_per_s(f) - f.get("think_time_s", 0.0))
+    return _mean_by_law(cell, lambda f: f["population"] / _answered_per_s(f) - kept_think_s(f))
 
 
 def _answered_per_s(figures: Row) -> float:

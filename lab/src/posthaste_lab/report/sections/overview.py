@@ -31,7 +31,7 @@ def overview_section(run: Run, cells: list[Cell]) -> Section:
                 "plot is wider than it), short lines the trials themselves; the dotted line "
                 "is what the interactive law, N = X (R + Z), makes of the other plot, so it lies on the points unless "
                 "a figure is wrong.",
-                "trials.csv: throughput_per_s, response_mean_s, population, think_time_s",
+                "trials.csv: throughput_per_s, response_mean_s, population, think_kept_s",
                 lambda: load_chart(series_of(run, cells), run.x or "", x_label(run)),
             )
         )

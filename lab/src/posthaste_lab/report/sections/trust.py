@@ -1,5 +1,6 @@
 """Whether the figures can be believed: operational laws on every trial, and what the load generator says of itself."""
 
+from posthaste_lab.experiments.figures import kept_think_s
 from posthaste_lab.experiments.results import Result, Run
 from posthaste_lab.laws import Verdict, check
 from posthaste_lab.report.cells import Cell
@@ -11,7 +12,6 @@ NAMES = {
     "population": "population",
     "throughput_per_s": "throughput",
     "response_mean_s": "response_time",
-    "think_time_s": "think_time",
     "tier_counted_per_s": "station_throughput",
 }
 
@@ -36,6 +36,7 @@ def trust_section(run: Run, _cells: list[Cell]) -> Section | None:
 def verdicts(result: Result) -> list[Verdict]:
     """The laws on a trial. In an open loop there is no population, so those of closed systems do not apply."""
     row = {law: result.figures[column] for column, law in NAMES.items() if column in result.figures}
+    row["think_time"] = kept_think_s(result.figures)
     if result.figures.get("open_loop"):
         row.pop("population", None)
     if row.get("throughput", 0) and result.figures.get("errors"):
