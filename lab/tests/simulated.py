@@ -220,8 +220,8 @@ def _write_trial(directory: Path, trial: dict[str, Any], system: System, request
         "options": system.options,
     }
     (record / "run.json").write_text(json.dumps(run), "utf-8")
-    rate, response_us = figures["throughput_per_s"], figures["response_mean_s"] * 1e6
-    window = f"start_s,length_s,kind,requests_per_s,response_mean_us\n0,{duration},all,{rate},{response_us}\n"
+    served, response_us = len(played.responses), figures["response_mean_s"] * 1e6
+    window = f"start_s,length_s,kind,requests,errors,response_mean_us\n0,{duration},all,{served},0,{response_us}\n"
     (record / "windows.csv").write_text(window, "utf-8")
     (record / "latency.hlog").write_text("", "utf-8")
     whole = trial | {"status": "finished", "reason": "", "objections": [], "figures": figures, "kinds": {}}

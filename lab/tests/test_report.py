@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from programs import SMALL, lab, write
 
@@ -164,6 +165,33 @@ def test_a_trace_covers_the_load_and_nothing_else(run: Run) -> None:
     assert -head <= found.middle_s.min() < found.middle_s.max() <= measured + tail
     assert found.measured_s == pytest.approx(measured)
     assert events(run.finished[0]) == []
+
+
+def test_several_loads_are_seen_as_one(run: Run, tmp_path: Path) -> None:
+    """The same load beside itself: twice the throughput and twice the requests, at the same times."""
+    head, _, tail = run.experiment.trimmed
+    one = run.finished[0]
+    two = replace(one, directory=Path(shutil.copytree(one.directory, tmp_path / "trial")))
+    shutil.copytree(one.directory / "load", two.directory / "load-2")
+    seen, twice = trace(one, head, tail), trace(two, head, tail)
+    assert seen is not None
+    assert twice is not None
+    assert twice.throughput_per_s == pytest.approx(2 * seen.throughput_per_s)
+    assert twice.response_mean_s == pytest.approx(seen.response_mean_s, nan_ok=True)
+    spread, wider = response_times((one,)), response_times((two,))
+    assert spread is not None
+    assert wider is not None
+    assert wider.counts.tolist() == (2 * spread.counts).tolist()
+
+
+def test_a_trace_counts_no_errors(run: Run, tmp_path: Path) -> None:
+    """Its throughput is that of every other figure."""
+    result = replace(run.finished[0], directory=Path(shutil.copytree(run.finished[0].directory, tmp_path / "trial")))
+    path = result.directory / "load" / "record" / "windows.csv"
+    pl.read_csv(path).with_columns(errors=pl.col("requests") - 1).write_csv(path)
+    found = trace(result, *run.experiment.trimmed[::2])
+    assert found is not None
+    assert found.throughput_per_s == pytest.approx(1 / 0.05, rel=0.5)  # one in each window of 50 ms
 
 
 def test_the_laws_are_asked_of_every_trial(run: Run) -> None:

@@ -81,13 +81,13 @@ class Result:
     links: tuple[dict[str, Any], ...] = ()
     commands: dict[str, str] = field(default_factory=dict)
 
-    def record(self, role: str) -> Path | None:
-        """The record of its first load or tier, if it left one: `role` is "load" or "tier"."""
-        for path in sorted(self.directory.glob("*/record")):
-            is_load = (path.parent / "summary.json").exists()
-            if is_load == (role == "load") and (path / "windows.csv").exists():
-                return path
-        return None
+    def records(self, role: str) -> list[Path]:
+        """The records that its loads or tiers left: `role` is "load" or "tier"."""
+        return [
+            path
+            for path in sorted(self.directory.glob("*/record"))
+            if (path.parent / "summary.json").exists() == (role == "load") and (path / "windows.csv").exists()
+        ]
 
 
 @dataclass(frozen=True)

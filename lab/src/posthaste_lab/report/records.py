@@ -21,7 +21,10 @@ NANOSECONDS_MAX = 3_600_000_000_000  # an hour; of the reference only, what is d
 
 @dataclass(frozen=True)
 class Trace:
-    """A trial over time, in seconds from the beginning of what is measured; a point for each window."""
+    """A trial over time, in seconds from the beginning of what is measured; a point for each window.
+
+    Throughput is that of the figures: answered requests, errors not among them.
+    """
 
     middle_s: FloatArray
     throughput_per_s: FloatArray
@@ -69,36 +72,69 @@ class Spread:
         return self.total * (1 - share) >= 10
 
 
-def viewpoint(result: Result) -> tuple[Path, str] | None:
-    """The record to look at: the clients' own, else the tier's."""
+def viewpoint(result: Result) -> tuple[list[Path], str] | None:
+    """The records to look at: those of all loads, else of all tiers."""
     for role, name in (("load", "the clients"), ("tier", "the middle tier")):
-        record = result.record(role)
-        if record is not None:
-            return record, name
+        records = result.records(role)
+        if records:
+            return records, name
     return None
 
 
 def trace(result: Result, head_s: float, tail_s: float) -> Trace | None:
-    """The trial over time, as long as it was under load; None when no program recorded windows."""
+    """The trial over time, as long as it was under load; None when no program recorded windows.
+
+    Of several records the windows of the first are the points: they begin and end at different times, and what falls
+    into a part of one of another's is taken for spread evenly over it.
+    """
     view = viewpoint(result)
     if view is None or result.measured_unix_s is None:
         return None
-    record, seen_by = view
+    records, seen_by = view
     begin, end = result.measured_unix_s
-    zero = origin(record) - begin
+    windows = [_windows(record, begin) for record in records]
+    middle_s = (pl.col("begin_s") + pl.col("end_s")) / 2
+    first = windows[0].filter(middle_s.is_between(-head_s, end - begin + tail_s))
+    if first.is_empty():
+        return None
+    begins, ends = first["begin_s"].to_numpy(), first["end_s"].to_numpy()
+    served, requests, took = (
+        sum((_between(each, name, begins, ends) for each in windows), np.zeros(len(first)))
+        for name in ("served", "requests", "took_s")
+    )
+    return Trace(
+        (begins + ends) / 2,
+        served / (ends - begins),
+        np.divide(took, requests, out=np.full(len(first), np.nan), where=requests > 0),
+        end - begin,
+        seen_by,
+    )
+
+
+def _windows(record: Path, zero_unix_s: float) -> pl.DataFrame:
+    """The windows of a record in order: when, requests that were served, all of them, and the sum of their times."""
+    since = origin(record) - zero_unix_s
     with reading(record / "windows.csv"):
-        windows = pl.read_csv(record / "windows.csv", infer_schema_length=None).filter(pl.col("kind") == "all")
-        windows = windows.with_columns(middle_s=pl.col("start_s") + pl.col("length_s") / 2 + zero)
-        windows = windows.filter(pl.col("middle_s").is_between(-head_s, end - begin + tail_s))
-        if windows.is_empty():
-            return None
-        return Trace(
-            windows["middle_s"].to_numpy(),
-            windows["requests_per_s"].cast(pl.Float64).to_numpy(),
-            windows["response_mean_us"].cast(pl.Float64, strict=False).to_numpy() / 1e6,
-            end - begin,
-            seen_by,
-        )
+        rows = pl.read_csv(record / "windows.csv", infer_schema_length=None).filter(pl.col("kind") == "all")
+        requests = pl.col("requests").cast(pl.Float64)
+        return rows.select(
+            begin_s=pl.col("start_s") + since,
+            end_s=pl.col("start_s") + pl.col("length_s") + since,
+            served=requests - pl.col("errors").cast(pl.Float64),
+            requests=requests,
+            took_s=pl.col("response_mean_us").cast(pl.Float64, strict=False).fill_null(0.0) * requests / 1e6,
+        ).sort("begin_s")
+
+
+def _between(windows: pl.DataFrame, name: str, begins: FloatArray, ends: FloatArray) -> FloatArray:
+    """How much of a column of windows falls between each two instants."""
+    if windows.is_empty():
+        return np.zeros(len(begins))
+    # One window ends where the next begins, but for the last digit printed.
+    instants = np.maximum.accumulate(windows.select("begin_s", "end_s").to_numpy().ravel())
+    until = np.cumsum(windows[name].to_numpy())
+    sums = np.column_stack([np.concatenate([[0.0], until[:-1]]), until]).ravel()
+    return np.asarray(np.interp(ends, instants, sums) - np.interp(begins, instants, sums))
 
 
 def events(result: Result) -> list[Happening]:
@@ -125,7 +161,7 @@ def response_times(results: tuple[Result, ...]) -> Spread | None:
         if view is None or result.measured_unix_s is None:
             continue
         seen_by = view[1]
-        for histogram in _histograms(view[0], result.measured_unix_s):
+        for histogram in (found for record in view[0] for found in _histograms(record, result.measured_unix_s)):
             if merged is None:
                 merged = HdrHistogram(1, NANOSECONDS_MAX, 2)
             merged.add(histogram)

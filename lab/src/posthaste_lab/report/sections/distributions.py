@@ -25,9 +25,11 @@ def distributions_section(run: Run, cells: list[Cell]) -> Section | None:
         return None
     seen_by = next(iter(spreads.values())).seen_by
     section = Section("spread", "How response times are spread")
+    errors = any(result.figures.get("errors") for cell in cells for result in cell.results)
     section.paragraphs.append(
-        f"Response times of all requests as {seen_by} measured them, repetitions merged. A percentile is given where "
-        "at least ten requests lie beyond it."
+        f"Response times of all requests as {seen_by} measured them, repetitions merged"
+        f"{', those answered with an error among them' if errors else ''}. A percentile is given where at least ten "
+        "requests lie beyond it."
     )
     source = "trials/*/*/record/latency.hlog"
     curves = {name: spreads[name] for name in few(list(spreads), CURVES_MAX)}

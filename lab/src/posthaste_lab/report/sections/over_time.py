@@ -126,7 +126,7 @@ def _batch_table(traced: list[tuple[Result, Trace]]) -> TableItem:
         "batch-means",
         "Throughput of each trial with the 95 % interval that batch means of its windows give; repetitions of the "
         "trial would say more.",
-        "trials/*/*/record/windows.csv: requests_per_s",
+        "trials/*/*/record/windows.csv: requests, errors",
         ["trial", "throughput (per second)", "batches", "batches independent"],
         rows,
         raw,

@@ -30,7 +30,8 @@ def single_section(_run: Run, cells: list[Cell]) -> Section | None:
     section = Section("single", "Request by request")
     section.paragraphs.append(
         f"All {found.total:,} requests of trial {result.name} ({spoken_levels(result.levels)}) in its measured time, "
-        f"as {found.seen_by} saw them: the trial with the highest throughput of those that recorded single requests."
+        f"as {_whose(result, record, found)} saw them: the trial with the highest throughput of those that recorded "
+        "single requests."
     )
     source = f"trials/{result.name}/{record.parent.name}/record/{FILE}"
     kinds = {kind: found.spread(kind) for kind in found.kinds[:KINDS_MAX]}
@@ -57,11 +58,14 @@ def single_section(_run: Run, cells: list[Cell]) -> Section | None:
 
 def _record(result: Result) -> Path | None:
     """Where single requests were recorded: by the clients, else by the tier."""
-    for role in ("load", "tier"):
-        record = result.record(role)
-        if record is not None and (record / FILE).exists():
-            return record
-    return None
+    recorded = (record for role in ("load", "tier") for record in result.records(role) if (record / FILE).exists())
+    return next(recorded, None)
+
+
+def _whose(result: Result, record: Path, found: Requests) -> str:
+    """Whose view it is, by name where there is another like it."""
+    alike = next(records for role in ("load", "tier") if record in (records := result.records(role)))
+    return found.seen_by if len(alike) == 1 else f"{record.parent.name}, one of {len(alike)},"
 
 
 def _measured_ns(result: Result, record: Path) -> tuple[float, float] | None:
