@@ -75,6 +75,16 @@ def test_mg1_of_pollaczek_and_khinchine() -> None:
     assert [general.prob_jobs(n) for n in range(50)] == [approx(exponential.prob_jobs(n)) for n in range(50)]
 
 
+@pytest.mark.parametrize("share", [0.45, 0.5, 0.55])
+def test_a_constant_service_is_added_to_the_wait(share: float) -> None:
+    """Below one service, P(wait <= t) = (1 - rho) e^(rate t): Erlang's M/D/1. No response is shorter than it."""
+    queue = queueing.mg1(0.7, 1, 0)
+    wait = math.log(share / 0.3) / 0.7
+    assert queue.wait_percentile(share) == pytest.approx(wait, rel=1e-4)
+    assert queue.response_percentile(share) == pytest.approx(1 + wait, rel=1e-4)
+    assert queue.response_percentile(0.2) == pytest.approx(1, rel=1e-9)
+
+
 @pytest.mark.parametrize("scv", [0, 0.25, 0.5, 2, 7.5])
 def test_the_law_of_mg1_has_the_moments_it_states(scv: float) -> None:
     """Summed up, the law of jobs gives mean and variance; integrated, the tail of waits gives the mean wait."""

@@ -52,8 +52,8 @@ class _Gamma:
     def response_tail(self, t: float) -> float:
         if t == 0:
             return 1.0
-        if self.arrival_rate == 0 and self.scv == 0:
-            return float(t < self.mean)
+        if self.scv == 0:  # a wait and a constant: the transform of the two has a kink that its inversion rounds off
+            return 1.0 if t < self.mean else self.wait_tail(t - self.mean)
         return _invert(lambda s: (1 - self.wait(s) * self.service(s)) / s, t)
 
     def jobs(self, n: int) -> float:
