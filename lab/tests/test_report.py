@@ -254,6 +254,16 @@ def test_what_a_reader_must_know_is_said_first(run: Run) -> None:
     assert not [words for words in ("failed", "to run", "invalid", "with an error", "own check") if words in sound]
 
 
+def test_small_numbers_keep_their_digits() -> None:
+    """An effect on one over a throughput is a millionth, and not a row of zeros."""
+    assert [digits(x) for x in (1.99362e-6, -8.35327e-4, 0.0025, 12345.6)] == [
+        "1.994e\N{MINUS SIGN}06",
+        "\N{MINUS SIGN}8.353e\N{MINUS SIGN}04",
+        "0.002500",
+        "12,346",
+    ]
+
+
 def test_a_percentile_needs_requests_beyond_it() -> None:
     """Ten at least: of a thousand requests there is no 99.9th percentile worth the name."""
     spread = Spread.of([0.001] * 500 + [0.002] * 490 + [0.1] * 10)

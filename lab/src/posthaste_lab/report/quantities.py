@@ -6,6 +6,7 @@ from posthaste_lab.report.cells import Figure
 
 MINUS = "\N{MINUS SIGN}"
 PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
+PLACES_MAX = 6  # behind the point; of smaller numbers only zeros would be left
 SHARE_LEAST = 5e-6  # below it a share is rounding
 MU = "\N{GREEK SMALL LETTER MU}"
 
@@ -17,7 +18,8 @@ def digits(value: float, significant: int = 4) -> str:
     if value == 0:
         return "0"
     places = max(0, significant - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{min(places, 6)}f}".replace("-", MINUS)
+    written = f"{value:,.{places}f}" if places <= PLACES_MAX else f"{value:.{significant - 1}e}"
+    return written.replace("-", MINUS)
 
 
 def time(seconds: float) -> str:
