@@ -95,9 +95,11 @@ def _kinds_table(run: Run, cells: list[Cell]) -> TableItem:
             rows.append([*(str(level) for level in cell.levels.values()), kind, *text])
             known = {name: figure.mean for name, figure in figures.items() if figure is not None}
             raw.append({**cell.levels, "kind": kind, **known})
+    repeated = any(len(cell.results) > 1 for cell in cells)
+    means = "means over trials with 95 % intervals" if repeated else "of a single trial each"
     return TableItem(
         "kinds",
-        f"Each kind of request, means over trials with 95 % intervals{_at_ends(cells)}.",
+        f"Each kind of request, {means}{_at_ends(cells)}.",
         "kinds.csv",
         [*run.experiment.factors, "kind", *heads],
         rows,
