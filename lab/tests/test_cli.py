@@ -74,6 +74,37 @@ def test_levels_may_be_any_two_values_and_repetitions_rows(tmp_path: Path) -> No
     assert "transform log" in logged
 
 
+def test_tables_may_have_spaces_around_what_they_hold(tmp_path: Path) -> None:
+    """As whoever types one writes it."""
+    runs = tmp_path / "runs.csv"
+    runs.write_text("a, b, y1, y2\n-1, -1, 1, 1\n 1, -1, 3, 3\n-1,  1, 5, 5\n 1,  1, 7, 7\n")
+    lines = {line.split()[0]: line.split() for line in run("factorial", str(runs)).splitlines() if line.split()}
+    assert (lines["a"][1], lines["b"][1]) == ("1", "2")
+
+
+@pytest.mark.parametrize(
+    ("cell", "arguments", "said"),
+    [
+        ("", [], "--response = 'y2': must be a figure in every row, and row 4 holds nothing"),
+        ("x", [], "--response = 'y2': must be a figure in every row, and row 4 holds 'x'"),
+        ("7", ["--response", "y1,y1"], "named once"),
+        ("7", ["--response", "y1,a"], "beside the factors"),
+    ],
+)
+def test_a_repetition_with_a_hole_is_not_left_out_in_silence(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    cell: str,
+    arguments: list[str],
+    said: str,
+) -> None:
+    """Nor is one counted twice, or a factor taken for one."""
+    runs = tmp_path / "runs.csv"
+    runs.write_text(f"a,b,y1,y2,y3\n-1,-1,1,1,1\n1,-1,3,3,3\n-1,1,5,5,5\n1,1,7,{cell},7\n")
+    assert said in refused(capsys, monkeypatch, "factorial", str(runs), *arguments)
+
+
 def test_an_audit_ends_with_1_when_it_found_an_error() -> None:
     """With the row as a reader counts them, and how much was checked."""
     assert "4 errors, 2 warnings" in run("audit", str(DATA / "bottleneck.csv"), code=1)
@@ -124,6 +155,11 @@ def test_an_audit_takes_units_for_names_without(tmp_path: Path) -> None:
         ),
         (["factorial", str(DATA / "interactive_13.csv"), "--factors", "users"], "'users'"),
         (["audit", str(DATA / "bottleneck.csv"), "--unit", "x"], "response_time=ms"),
+        (["audit", str(DATA / "interactive_13.csv"), "--unit", "respons_time=ms"], "must be one of the columns"),
+        (["audit", str(DATA / "interactive_13.csv"), "--tolerance", "-1"], "tolerance = -1.0"),
+        (["models", "mm1", "arrival_rate=1", "arrival_rate=2", "service_rate=3"], "is given twice, first as 1"),
+        (["models", "solve", "population=10", "db=1:2.5"], "servers of db = 2.5: must be a whole number"),
+        (["models", "batch_server", "population=2", "batch_time=1", "request_time=1", "bends=3"], "'bends'"),
     ],
 )
 def test_wrong_use_is_one_line_and_2(
@@ -131,6 +167,18 @@ def test_wrong_use_is_one_line_and_2(
 ) -> None:
     """Which argument, its value, and what it has to be."""
     assert said in refused(capsys, monkeypatch, *arguments)
+
+
+def test_a_model_too_large_for_this_machine_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A petabyte of probabilities."""
+    system = ["arrival_rate=1", "service_rate=1", "servers=2", f"capacity={10**15}"]
+    monkeypatch.setattr(sys, "argv", ["posthaste-lab", "models", "mmmk", *system])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 1
+    assert capsys.readouterr().err == "posthaste-lab: this takes more memory than there is\n"
 
 
 def test_a_solver_that_gives_up_says_so_in_one_line(

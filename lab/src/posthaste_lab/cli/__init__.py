@@ -58,6 +58,8 @@ def main() -> None:
         for problem in error.problems:
             typer.echo(f"posthaste-lab: {error.where}: {problem}", err=True)
         sys.exit(2)
+    except MemoryError:
+        _fail("this takes more memory than there is", 1)
     except (RunFailed, NumericalError) as error:
         _fail(str(error), 1)
     except (ValueError, OSError) as error:

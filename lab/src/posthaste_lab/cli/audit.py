@@ -9,6 +9,7 @@ from posthaste_lab import laws
 from posthaste_lab.cli.show import console, read_csv, table
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.laws.operational import TOLERANCE
+from posthaste_lab.laws.reading import NAMES
 
 
 def audit(
@@ -27,6 +28,9 @@ def audit(
     """
     units = dict(_pair(each) for each in unit or [])
     frame = read_csv(file)
+    unknown = [name for name in units if name not in frame.columns and name not in NAMES]
+    if unknown:
+        raise BadArgument("--unit", unknown[0], f"must be one of the columns: {', '.join(frame.columns)}")
     findings = laws.audit(frame, tolerance, units)
     applied = sum(len(laws.check(row, tolerance, units)) for row in frame.iter_rows(named=True))
     out = console()

@@ -35,9 +35,12 @@ def factorial(
     Example: posthaste-lab factorial runs.csv --factors middlewares,workers --response tp1,tp2,tp3
     """
     frame = read_csv(file)
-    names = factors.split(",") if factors else _sign_columns(frame)
+    names = _names(factors) if factors else _sign_columns(frame)
     signs = np.column_stack([_levels(frame, name) for name in names])
-    columns = response.split(",") if response else _responses(frame, names)
+    columns = _names(response) if response else _responses(frame, names)
+    for column in columns:
+        if column in names or columns.count(column) > 1:
+            raise BadArgument("--response", column, "must be a column beside the factors, named once")
     values = np.column_stack([_figures(frame, column) for column in columns])
     if len(np.unique(signs, axis=0)) < len(signs):
         rows = np.repeat(signs, values.shape[1], axis=0)
@@ -47,6 +50,10 @@ def factorial(
     if plot:
         designs.plot_residuals(effects).savefig(plot)
         console().print(f"residuals are drawn in {plot}")
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
 
 
 def _print(effects: Effects, columns: list[str]) -> None:
@@ -90,10 +97,10 @@ def _sign_columns(frame: pl.DataFrame) -> list[str]:
 
 
 def _responses(frame: pl.DataFrame, factors: list[str]) -> list[str]:
-    """All other columns of figures, if they are repetitions of one response."""
+    """All other columns with figures, if they are repetitions of one response; one with a hole is refused later."""
     numeric = frame.select(pl.all().cast(pl.Float64, strict=False))
     signs = {name for name in frame.columns if set(frame[name].to_list()) <= {"-1", "1", "+1"}}
-    others = [n for n in frame.columns if n not in factors and n not in signs and numeric[n].null_count() == 0]
+    others = [n for n in frame.columns if n not in factors and n not in signs and numeric[n].count() > 0]
     stems = {re.sub(r"\d+", "#", name) for name in others}
     if not others:
         raise BadArgument("FILE", frame.columns, "has no column of figures beside the factors")
@@ -114,9 +121,12 @@ def _levels(frame: pl.DataFrame, name: str) -> np.ndarray:
 
 
 def _figures(frame: pl.DataFrame, name: str) -> np.ndarray:
-    figures = _column(frame, name).cast(pl.Float64, strict=False)
+    column = _column(frame, name)
+    figures = column.cast(pl.Float64, strict=False)
     if figures.null_count():
-        raise BadArgument("--response", name, "must hold a figure in every row")
+        row = figures.is_null().arg_max() or 0
+        held = f"holds {column[row]!r}" if column[row] else "holds nothing"
+        raise BadArgument("--response", name, f"must be a figure in every row, and row {row + 1} {held}")
     return figures.to_numpy()
 
 

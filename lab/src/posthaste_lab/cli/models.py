@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from posthaste_lab import queueing
+from posthaste_lab.checks import count
 from posthaste_lab.cli.show import console, number, table
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.queueing import ClosedNetwork, OpenNetwork, OpenQueue, Station
@@ -34,6 +35,7 @@ MODELS: dict[str, Entry] = {
     "batch_server": Entry(
         queueing.batch_server, "clients before a store that takes all who wait at once", "Bailey; Kendall"
     ),
+    "batch_pool": Entry(queueing.batch_pool, "the same with several workers, who may hinder each other", ""),
     "interactive_response_time": Entry(
         queueing.interactive_response_time, "do clients, throughput and response time fit?", "Jain 33.5"
     ),
@@ -43,9 +45,10 @@ MODELS: dict[str, Entry] = {
     "solve_multiclass": Entry(queueing.solve_multiclass, "several kinds of clients", "Lazowska ch. 7"),
     "visit_ratios": Entry(queueing.visit_ratios, "how often a request comes by each station", "Jain 33.2"),
     "convolution": Entry(queueing.convolution, "as solve, by Buzen's convolution in logarithms", "Bolch 8.1"),
-    "simulate": Entry(queueing.simulate, "any of these, played out and compared", ""),
+    "simulate": Entry(queueing.simulate, "an open queue, a network or a finite source, played out and compared", ""),
 }
 ONLY_IN_PYTHON = ("solve_multiclass", "visit_ratios", "simulate")
+ONLY_LISTS = ("bends",)  # arguments that are no figures
 OF_STATIONS = ("solve", "convolution", "bounds", "open_network")
 
 
@@ -81,7 +84,11 @@ def models(
         raise BadArgument("MODEL", name, f"must be one of {', '.join(MODELS)}")
     if name in ONLY_IN_PYTHON:
         raise BadArgument("MODEL", name, f"takes tables: call posthaste_lab.queueing.{name} from Python")
-    given = dict(_pair(each) for each in arguments or [])
+    given: dict[str, str] = {}
+    for key, value in map(_pair, arguments or []):
+        if key in given:
+            raise BadArgument(key, value, f"is given twice, first as {given[key]}")
+        given[key] = value
     _print(out, _compute(name, given))
 
 
@@ -98,10 +105,11 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _compute(name: str, given: dict[str, str]) -> object:
     call, taken = MODELS[name].call, inspect.signature(MODELS[name].call).parameters
-    known = {key: value for key, value in given.items() if key in taken and key != "stations"}
+    figures_of = [key for key in taken if key not in ("stations", *ONLY_LISTS)]
+    known = {key: value for key, value in given.items() if key in figures_of}
     rest = {key: value for key, value in given.items() if key not in known}
     if name not in OF_STATIONS and rest:
-        raise BadArgument("NAME=VALUE", next(iter(rest)), f"must be one of {', '.join(taken)}")
+        raise BadArgument("NAME=VALUE", next(iter(rest)), f"must be one of {', '.join(figures_of)}")
     missing = [p.name for p in taken.values() if p.default is p.empty and p.name not in known and p.name != "stations"]
     if missing:
         raise BadArgument("NAME=VALUE", ", ".join(missing), f"must be given too: {name} takes {_parameters(call)}")
@@ -122,7 +130,7 @@ def _station(name: str, text: str) -> Station:
     demand, _, kind = text.partition(":")
     if kind == "delay":
         return Station(name, _figure(name, demand), "delay")
-    servers = int(_figure(name, kind)) if kind else 1
+    servers = count(f"servers of {name}", _figure(name, kind)) if kind else 1
     return Station(name, _figure(name, demand), "multi" if servers > 1 else "queue", servers)
 
 

@@ -54,13 +54,13 @@ def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> 
 
 
 def read_csv(path: Path) -> pl.DataFrame:
-    """A file as text, so that the digits its figures were printed with stay known."""
+    """A file as text without the spaces around it, so that the digits its figures were printed with stay known."""
     if not path.is_file():
         raise BadArgument("FILE", str(path), "is no file")
     try:
-        frame = pl.read_csv(path, infer_schema=False)
+        frame = pl.read_csv(path, infer_schema=False).rename(str.strip)
     except pl.exceptions.PolarsError as error:
         raise BadArgument("FILE", str(path), f"cannot be read as CSV: {str(error).splitlines()[0]}") from None
     if frame.is_empty():
         raise BadArgument("FILE", str(path), "has no rows")
-    return frame
+    return frame.with_columns(pl.all().str.strip_chars())

@@ -109,6 +109,7 @@ def service(response_time: float, service_time: float, tolerance: float = TOLERA
 
 def check(row: Row, tolerance: float = TOLERANCE, units: Mapping[str, str] | None = None) -> list[Verdict]:
     """Every law that the figures of a run allow, with a verdict each; see `audit` for what columns may be called."""
+    non_negative("tolerance", tolerance)
     run = run_of(row, units)
     return [verdict for verdict in (law(run, tolerance) for law in LAWS) if verdict is not None]
 
