@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from programs import SMALL, lab, lab_command, left_running, program, write
 
-from posthaste_lab.experiments.figures import read_summary
+from posthaste_lab.experiments.figures import READERS, LoadFigures, read_summary, together
 from posthaste_lab.experiments.hosts import this_machine
 from posthaste_lab.experiments.problems import RunFailed
 from posthaste_lab.experiments.process import Process
@@ -256,6 +256,42 @@ def test_a_program_that_ignores_its_stop_is_ended_all_the_same(tmp_path: Path) -
     with pytest.raises(RunFailed, match="quick ended with 3 before it was ready"):
         quick.wait_ready("never", "", 5)
     assert quick.stop() == 3
+
+
+def load_figures(*servers: str, counted: float = 100.0, served: int = 60, errors: int = 30) -> LoadFigures:
+    """What a load of a second left that nobody ran."""
+    times = {f"{name}_us": 500.0 if served else 0.0 for name in ("mean", "p50", "p90", "p99", "p99.9", "max")}
+    counts = {"ok": served, "nulls": 0, "errors": errors}
+    each = {"throughput_per_s": float(served), "response": times, **counts}
+    summary = each | {
+        "options": {"clients": 3, "connect": list(servers), "warmup_s": 1.0},
+        "generator": {"utilization_max": 0.1},
+        "middleware": {"counted_per_s": counted},
+        "interactive_law": {"think_us": 2000.0} if served else None,
+        "kinds": {"send": each},
+    }
+    return READERS["bench"](
+        summary | {"start_unix_s": 0.0, "duration_s": 1.0, "in_flight_mean": 1.0, "valid": True, "invalid_because": []}
+    )
+
+
+def test_what_tiers_counted_is_not_added_up_where_loads_share_them() -> None:
+    """Each load was told of all requests of its tiers; the forced flow law would be broken by as many times."""
+    one, same, other = load_figures("a", "b"), load_figures("b", "a", counted=110.0), load_figures("c", counted=40.0)
+    assert together([one, same]).row["tier_counted_per_s"] == 105.0
+    assert together([one, other]).row["tier_counted_per_s"] == 140.0
+    assert "tier_counted_per_s" not in together([one, load_figures("b")]).row
+    assert "tier_counted_per_s" not in together([one, same, other]).row
+
+
+def test_a_load_that_was_served_nothing_has_no_response_times() -> None:
+    """Zeros would be measurements, and make those of the loads beside it shorter."""
+    none, some = load_figures("a", served=0), load_figures("a")
+    assert not [name for name in (*none.row, *none.kinds["send"]) if name.startswith("response")]
+    for both in (together([none, some]), together([some, none])):
+        assert both.row["response_mean_s"] == both.kinds["send"]["response_mean_s"] == 500e-6
+        assert both.row["think_kept_s"] == 2e-3
+        assert both.row["served"] == 60
 
 
 def test_the_repetitions_of_bench_store_share_its_duration(tmp_path: Path) -> None:

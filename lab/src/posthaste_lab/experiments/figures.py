@@ -21,11 +21,12 @@ STAGES = ("parse", "waiting", "dispatch", "service", "reply")
 
 @dataclass(frozen=True)
 class LoadFigures:
-    """One load's summary: the whole, each kind of request, and when it measured (seconds since 1970)."""
+    """One load's summary: the whole, each kind of request, when it measured (seconds since 1970), and whom it asked."""
 
     row: Row
     kinds: dict[str, Row]
     measured: tuple[float, float] | None
+    servers: frozenset[str] = frozenset()
 
 
 def read_summary(reader: str, path: Path) -> LoadFigures:
@@ -41,7 +42,7 @@ def _bench(summary: dict[str, Any]) -> LoadFigures:
     served = summary["ok"] + summary["nulls"]
     row: Row = {
         "throughput_per_s": summary["throughput_per_s"],
-        **_response(summary["response"]),
+        **_response(summary["response"], served),
         "served": served,
         "ok": summary["ok"],
         "nulls": summary["nulls"],
@@ -68,12 +69,12 @@ def _bench(summary: dict[str, Any]) -> LoadFigures:
             "served": each["ok"] + each["nulls"],
             "nulls": each["nulls"],
             "errors": each["errors"],
-            **_response(each["response"]),
+            **_response(each["response"], each["ok"] + each["nulls"]),
         }
         for kind, each in summary["kinds"].items()
     }
     begin = summary["start_unix_s"] + options["warmup_s"]
-    return LoadFigures(row, kinds, (begin, begin + summary["duration_s"]))
+    return LoadFigures(row, kinds, (begin, begin + summary["duration_s"]), frozenset(options["connect"]))
 
 
 def kept_think_s(figures: Row) -> float:
@@ -82,7 +83,10 @@ def kept_think_s(figures: Row) -> float:
     return float((figures.get("think_time_s") or 0.0) if kept is None else kept)
 
 
-def _response(response: dict[str, float]) -> Row:
+def _response(response: dict[str, float], served: int) -> Row:
+    """Times of those served; the zeros that stand there if none was are no times."""
+    if not served:
+        return {}
     named = {f"response_{name}_s": response[f"{name}_us"] / 1e6 for name in ("mean", *PERCENTILES, "max")}
     return {name.replace("p99.9", "p99_9"): value for name, value in named.items()}
 
@@ -115,15 +119,26 @@ def together(loads: list[LoadFigures]) -> LoadFigures:
     kinds = sorted({kind for load in loads for kind in load.kinds})
     times = [load.measured for load in loads if load.measured]
     return LoadFigures(
-        _joined([load.row for load in loads]),
+        _joined([load.row for load in loads]) | _counted_together(loads),
         {kind: _joined([load.kinds[kind] for load in loads if kind in load.kinds]) for kind in kinds},
         (max(begin for begin, _ in times), min(end for _, end in times)) if times else None,
     )
 
 
+def _counted_together(loads: list[LoadFigures]) -> Row:
+    """What the tiers counted: of the same ones each load was told the whole, of others a part; else nobody knows."""
+    counted = [load.row["tier_counted_per_s"] for load in loads if "tier_counted_per_s" in load.row]
+    asked = {load.servers for load in loads}
+    if len(counted) < len(loads):
+        return {}
+    if len(asked) == 1:
+        return {"tier_counted_per_s": sum(counted) / len(counted)}
+    apart = sum(map(len, asked)) == len(frozenset().union(*asked))
+    return {"tier_counted_per_s": sum(counted)} if apart and len(asked) == len(loads) else {}
+
+
 SUMS = {
     "throughput_per_s",
-    "tier_counted_per_s",
     "served",
     "ok",
     "nulls",
@@ -135,15 +150,18 @@ SUMS = {
 }
 LARGEST = {"generator_utilization", "response_max_s", "measured_s", "open_loop", "batch"}
 MEANS = {"response_mean_s", "think_time_s", "think_kept_s", "call_mean_s"}
+OF_SERVED = {"response_mean_s", "response_max_s", "think_kept_s"}
 
 
 def _joined(rows: list[Row]) -> Row:
     joined: Row = {}
-    weights = [row.get("served", 1) for row in rows]
-    for name in rows[0]:
-        values = [row[name] for row in rows if name in row]
-        if len(values) < len(rows):
+    serving = [row for row in rows if row.get("served", 1)] or rows  # who served nobody has no times
+    for name in dict.fromkeys(name for row in rows for name in row):
+        those = serving if name in OF_SERVED else rows
+        values = [row[name] for row in those if name in row]
+        if len(values) < len(those):
             continue
+        weights = [row.get("served", 1) for row in those]
         if name in SUMS:
             joined[name] = sum(values)
         elif name in LARGEST:
