@@ -17,15 +17,17 @@ from posthaste_lab.experiments.description import Claim
 from posthaste_lab.experiments.results import Result, Run, read_run
 from posthaste_lab.factorial import analyze
 from posthaste_lab.report import write_report
-from posthaste_lab.report.cells import Cell, cells_of
+from posthaste_lab.report.cells import Cell, cells_of, is_luck
 from posthaste_lab.report.charts import load_chart
 from posthaste_lab.report.page import warnings
 from posthaste_lab.report.quantities import digits
 from posthaste_lab.report.records import Spread, events, response_times, trace
 from posthaste_lab.report.sections.design import design_section
 from posthaste_lab.report.sections.over_time import warm_up_s, warm_up_verdict
+from posthaste_lab.report.sections.overview import overview_section
 from posthaste_lab.report.sections.parts import TableItem
 from posthaste_lab.report.sections.trust import verdicts
+from posthaste_lab.report.sections.where import where_section
 from posthaste_lab.report.verdict import decide, overall
 from posthaste_lab.stats import mean_interval
 
@@ -262,6 +264,23 @@ def test_small_numbers_keep_their_digits() -> None:
         "0.002500",
         "12,346",
     ]
+
+
+def test_tables_name_no_percentile_that_is_one_requests_luck(run: Run) -> None:
+    """The 99th of 999 requests in one of the trials is left out; of a thousand in each it is there."""
+    few, enough = ([{"served": 1000}, {"served": number}] for number in (999, 1000))
+    assert is_luck("response_p99_s", few)
+    assert not is_luck("response_p99_s", enough)
+    assert is_luck("response_p99_9_s", enough)
+    assert not is_luck("response_mean_s", few)
+    for served, shown in ((999, "too few requests"), (1000, "20.00 ms")):
+        figures = {"response_mean_s": 0.01, "response_p99_s": 0.02, "service_mean_s": 0.01, "served": served}
+        measured = [Cell(1, {"n": 1}, (replace(invented(1, 1, **figures), kinds={"send": figures}),))]
+        where = where_section(run, measured)
+        assert where is not None
+        for item in (overview_section(run, measured).items[0], where.items[-1]):
+            assert isinstance(item, TableItem)
+            assert shown in item.rows[0]
 
 
 def test_a_percentile_needs_requests_beyond_it() -> None:

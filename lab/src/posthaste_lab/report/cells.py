@@ -8,8 +8,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from posthaste_lab.experiments.description import Level
+from posthaste_lab.experiments.figures import Row
 from posthaste_lab.experiments.results import Result, Run
 from posthaste_lab.stats import mean_interval
+
+BEYOND = {"response_p90_s": 0.1, "response_p99_s": 0.01, "response_p99_9_s": 0.001}  # shares of the requests
+BEYOND_LEAST = 10
+TOO_FEW = "too few requests"
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,12 @@ class Cell:
     def kind_figure(self, kind: str, name: str) -> Figure | None:
         """The same of one kind of request."""
         return figure_of(self.results, lambda result: result.kinds.get(kind, {}).get(name))
+
+
+def is_luck(name: str, trials: Iterable[Row]) -> bool:
+    """Whether a figure is a percentile beyond which fewer than ten requests lie in some of these trials."""
+    beyond = BEYOND.get(name, math.inf)
+    return any(float(trial.get("served", math.inf)) * beyond < BEYOND_LEAST * (1 - 1e-9) for trial in trials)
 
 
 def figure_of(results: Iterable[Result], read: Callable[[Result], float | None]) -> Figure | None:

@@ -13,6 +13,7 @@ from hdrh.log import HistogramLogReader
 from posthaste_lab.checks import FloatArray, number
 from posthaste_lab.experiments.results import Result
 from posthaste_lab.files import read_json, reading
+from posthaste_lab.report.cells import BEYOND_LEAST
 
 # What a load generator leaves in its record about itself; the shading shows it already.
 PHASES = ("warm-up", "measured", "cool-down")
@@ -69,7 +70,7 @@ class Spread:
 
     def percentile_is_known(self, share: float) -> bool:
         """Whether some ten requests lie beyond it; else it is one request's luck."""
-        return self.total * (1 - share) >= 10
+        return self.total * (1 - share) >= BEYOND_LEAST
 
 
 def viewpoint(result: Result) -> tuple[list[Path], str] | None:

@@ -1,7 +1,7 @@
 """How response times are spread: what a mean hides."""
 
 from posthaste_lab.experiments.results import Run
-from posthaste_lab.report.cells import Cell
+from posthaste_lab.report.cells import TOO_FEW, Cell
 from posthaste_lab.report.charts import box_chart, histogram_chart, percentile_chart
 from posthaste_lab.report.quantities import time
 from posthaste_lab.report.records import Spread, response_times
@@ -61,7 +61,7 @@ def _table(spreads: dict[str, Spread], source: str) -> TableItem:
     rows, raw = [], []
     for name, spread in spreads.items():
         known = {share: spread.percentile(share) for share in SHARES if spread.percentile_is_known(share)}
-        cells = [time(known[share]) if share in known else "too few requests" for share in SHARES]
+        cells = [time(known[share]) if share in known else TOO_FEW for share in SHARES]
         rows.append([name, *cells, time(float(spread.values_s[-1])), f"{spread.total:,.0f}"])
         percentiles = {f"p{100 * share:g}_s".replace(".", "_"): value for share, value in known.items()}
         raw.append({"combination": name, "requests": int(spread.total), **percentiles})

@@ -3,7 +3,7 @@
 from typing import Any
 
 from posthaste_lab.experiments.results import Run
-from posthaste_lab.report.cells import Cell, series_of
+from posthaste_lab.report.cells import TOO_FEW, Cell, is_luck, series_of
 from posthaste_lab.report.charts import cells_chart, load_chart
 from posthaste_lab.report.quantities import with_interval
 from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem, names_of, x_label
@@ -61,6 +61,9 @@ def _table(run: Run, cells: list[Cell]) -> TableItem:
         row, full = [str(level) for level in cell.levels.values()], dict[str, Any](cell.levels)
         for name in shown:
             figure = cell.figure(name)
+            if figure is not None and is_luck(name, (result.figures for result in cell.results)):
+                row.append(TOO_FEW)
+                continue
             row.append("" if figure is None else with_interval(name, figure))
             if figure is not None:
                 full |= {name: figure.mean, f"{name}_low": figure.low, f"{name}_high": figure.high}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from posthaste_lab.errors import BadArgument, BadFile
 from posthaste_lab.experiments.results import Result, Run, spoken_levels
-from posthaste_lab.report.cells import Cell
+from posthaste_lab.report.cells import TOO_FEW, Cell
 from posthaste_lab.report.charts import heat_chart, percentile_chart
 from posthaste_lab.report.quantities import time
 from posthaste_lab.report.records import origin
@@ -81,7 +81,7 @@ def _table(found: Requests, source: str) -> TableItem:
     for kind in found.kinds:
         spread = found.spread(kind)
         known = [spread.percentile(share) if spread.percentile_is_known(share) else None for share in SHARES]
-        times = ["too few requests" if value is None else time(value) for value in known]
+        times = [TOO_FEW if value is None else time(value) for value in known]
         stages = [found.mean_s(kind, stage) for stage in found.stages]
         rows.append([kind, f"{spread.total:,.0f}", time(found.mean_s(kind)), *times, *map(time, stages)])
         percentiles = {

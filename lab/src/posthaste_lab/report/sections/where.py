@@ -1,7 +1,7 @@
 """Where the time goes: stages over the load, and of each kind of request."""
 
 from posthaste_lab.experiments.results import Run, spoken_levels
-from posthaste_lab.report.cells import Cell
+from posthaste_lab.report.cells import TOO_FEW, Cell, is_luck
 from posthaste_lab.report.charts import kinds_chart, stages_chart
 from posthaste_lab.report.charts.stages import WORDS, stage_times
 from posthaste_lab.report.quantities import percent, time, with_interval
@@ -89,8 +89,10 @@ def _kinds_table(run: Run, cells: list[Cell]) -> TableItem:
     rows, raw = [], []
     for cell in _ends(cells):
         for kind in sorted({kind for result in cell.results for kind in result.kinds}):
-            figures = {name: cell.kind_figure(kind, name) for name in columns}
-            text = [("" if figure is None else with_interval(name, figure)) for name, figure in figures.items()]
+            trials = [result.kinds.get(kind, {}) for result in cell.results]
+            figures = {name: None if is_luck(name, trials) else cell.kind_figure(kind, name) for name in columns}
+            absent = {name: TOO_FEW if is_luck(name, trials) else "" for name in columns}
+            text = [absent[name] if each is None else with_interval(name, each) for name, each in figures.items()]
             text[0] = text[0].removesuffix(" per second")
             rows.append([*(str(level) for level in cell.levels.values()), kind, *text])
             known = {name: figure.mean for name, figure in figures.items() if figure is not None}
