@@ -3,7 +3,8 @@
 //! The file has one account a line, `name:hash`, the hash in PHC form (`$argon2id$…`), and behind it, with blanks between
 //! them, what the account may do (`send=orders receive=orders.*`); nothing there is everything. It is read again when it
 //! has changed, so an account added by `posthaste admin account add` works at once. A file that cannot be used any more
-//! leaves in force what was read before, and says so in the log, or an account that was removed would go on in silence.
+//! leaves in force what was read before, and says so in the log and the metrics, or an account that was removed would go on
+//! in silence.
 //!
 //! A hash that cannot be checked, or only in minutes and gigabytes, is refused when the file is read, not when somebody logs
 //! in: secrets are checked one after the other.
@@ -16,7 +17,7 @@ use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
@@ -28,6 +29,10 @@ use crate::grants::Grants;
 /// Memory that one check may take, in KiB, and memory times passes: some ten seconds.
 const MEMORY_KIB_MAX: u32 = 1 << 20;
 const WORK_KIB_MAX: u64 = 1 << 24;
+
+/// A file that was changed so short a time ago may change once more and look the same: file systems tell the time in steps of
+/// up to two seconds.
+const STEP: Duration = Duration::from_secs(2);
 
 /// Accounts with their hashes and what they may do: the text of a file.
 #[derive(Default)]
@@ -93,10 +98,40 @@ impl fmt::Display for Accounts {
     }
 }
 
+/// What tells a file from the same file before a change, and from another in its place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Edition {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+    /// Nobody can set this one.
+    changed: (i64, i64),
+}
+
+impl Edition {
+    fn of(about: &fs::Metadata) -> Self {
+        Self {
+            device: about.dev(),
+            inode: about.ino(),
+            bytes: about.size(),
+            modified: (about.mtime(), about.mtime_nsec()),
+            changed: (about.ctime(), about.ctime_nsec()),
+        }
+    }
+
+    /// Whether a change from now on will be seen. One in the same step of the file system's clock would not.
+    fn is_settled(&self, now: SystemTime) -> bool {
+        let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(self.changed.0.max(0).cast_unsigned());
+        now.duration_since(changed).is_ok_and(|since| since > STEP)
+    }
+}
+
 /// The accounts file, as last read.
 pub struct AccountsFile {
     path: PathBuf,
-    read_at: Option<SystemTime>,
+    /// What was read; None: it is to be read again.
+    read: Option<Edition>,
     accounts: Accounts,
     /// Why it could not be used when it was looked at last.
     fault: Option<String>,
@@ -108,8 +143,7 @@ impl AccountsFile {
     /// # Errors
     /// A sentence that names the file, the line and what is wrong with it.
     pub fn open(path: &Path) -> Result<Self, String> {
-        let mut file =
-            Self { path: path.to_owned(), read_at: None, accounts: Accounts::default(), fault: None };
+        let mut file = Self { path: path.to_owned(), read: None, accounts: Accounts::default(), fault: None };
         file.refresh()?;
         Ok(file)
     }
@@ -144,6 +178,12 @@ impl AccountsFile {
         Ok(found)
     }
 
+    /// Whether the file could be used when it was looked at last, at a login.
+    #[must_use]
+    pub fn is_usable(&self) -> bool {
+        self.fault.is_none()
+    }
+
     /// What the account may do, if the secret is its own. An unknown account costs as much time as a wrong secret.
     pub fn verify(&mut self, name: &[u8], secret: &[u8]) -> Option<Option<Arc<Grants>>> {
         if let Some(fault) = self.look_again() {
@@ -165,13 +205,14 @@ impl AccountsFile {
     fn refresh(&mut self) -> Result<(), String> {
         let shown = self.path.display();
         let cannot = |error: io::Error| format!("cannot read the accounts file {shown}: {error}");
-        let changed = fs::metadata(&self.path).and_then(|meta| meta.modified()).map_err(cannot)?;
-        if self.read_at == Some(changed) {
+        let now = SystemTime::now();
+        let edition = Edition::of(&fs::metadata(&self.path).map_err(cannot)?);
+        if self.read == Some(edition) {
             return Ok(());
         }
         let text = fs::read_to_string(&self.path).map_err(cannot)?;
         self.accounts = text.parse().map_err(|error| format!("{}: {error}", self.path.display()))?;
-        self.read_at = Some(changed);
+        self.read = edition.is_settled(now).then_some(edition);
         Ok(())
     }
 }
@@ -287,12 +328,7 @@ mod tests {
         AccountsFile::set(&path, "alice", "one", None).expect("set");
         let mut file = AccountsFile::open(&path).expect("read");
         assert_eq!(file.look_again(), None);
-        let spoil = || {
-            fs::write(&path, "rubbish").expect("written");
-            let spoiled = fs::File::options().write(true).open(&path).expect("opened");
-            // Clocks of file systems are coarse: a change at once may look like none.
-            spoiled.set_modified(SystemTime::UNIX_EPOCH).expect("its time");
-        };
+        let spoil = || fs::write(&path, "rubbish").expect("written");
         spoil();
         assert!(file.look_again().is_some_and(|fault| fault.contains("line 1")));
         assert_eq!(file.look_again(), None, "it was told");
@@ -304,6 +340,31 @@ mod tests {
         assert_eq!((file.verify(b"alice", b"one"), file.verify(b"bob", b"two")), (None, Some(None)));
         spoil();
         assert!(file.look_again().is_some(), "it is news again");
+    }
+
+    #[test]
+    fn a_change_that_leaves_length_and_time_is_seen() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("accounts.txt");
+        AccountsFile::set(&path, "alice", "one", None).expect("set");
+        let mut file = AccountsFile::open(&path).expect("read");
+        let before = fs::metadata(&path).and_then(|about| about.modified()).expect("its time");
+        let text = fs::read_to_string(&path).expect("read").replace("alice", "alien");
+        fs::write(&path, text).expect("written");
+        let changed = fs::File::options().write(true).open(&path).expect("opened");
+        changed.set_modified(before).expect("its time");
+        assert_eq!((file.verify(b"alice", b"one"), file.verify(b"alien", b"one")), (None, Some(None)));
+    }
+
+    #[test]
+    fn a_file_is_read_again_until_its_time_can_tell_a_change() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let dir = tempfile::tempdir().expect("a directory");
+        let edition = Edition::of(&fs::metadata(dir.path()).expect("it is there"));
+        let edition = Edition { changed: (100, 999_999_999), ..edition };
+        for (now, settled) in [(99, false), (100, false), (102, false), (103, true), (1000, true)] {
+            assert_eq!(edition.is_settled(at(now)), settled, "{now}");
+        }
     }
 
     #[test]
