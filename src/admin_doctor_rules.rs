@@ -55,6 +55,7 @@ pub(crate) fn on_tier(figures: &Figures, trouble: Option<&str>, here_s: f64) -> 
         clients(figures),
         refused(figures),
         logins(figures),
+        accounts_file(figures),
         line(figures),
         errors(figures),
     ];
@@ -135,6 +136,13 @@ fn logins(figures: &Figures) -> Option<Finding> {
         );
         Finding::note("logins", text)
     })
+}
+
+fn accounts_file(figures: &Figures) -> Option<Finding> {
+    figures.get("posthaste_accounts_file_usable").filter(|usable| *usable < 1.0)?;
+    let text = "the accounts file cannot be used, and who may log in is what it said before: the log names the line, or why \
+                it cannot be read";
+    Some(Finding::problem("logins", text))
 }
 
 fn line(figures: &Figures) -> Option<Finding> {
@@ -315,6 +323,7 @@ mod tests {
             ("posthaste_line_requests 40000", "BUSY"),
             ("posthaste_disk_free_bytes 5000000000", "purge"),
             ("posthaste_keeper_silent_seconds 9", "admin store"),
+            ("posthaste_accounts_file_usable 0", "the log names the line"),
             ("posthaste_server_live{server=\"a:1\"} 0", "a:1 takes no part"),
         ] {
             let findings = all(&with(line));

@@ -128,6 +128,11 @@ fn logins_are_counted_by_how_they_ended() {
         let row = format!("\nposthaste_logins_total{{ending=\"{ending}\"}} {count}\n");
         assert!(found.contains(&row), "{row} in {found}");
     }
+    let usable = "\nposthaste_accounts_file_usable ";
+    assert!(found.contains(&format!("{usable}1\n")), "{found}");
+    std::fs::write(&file, "rubbish").expect("written");
+    client.ask(&["LOGIN", "ann", "right"]).expect("it goes by what the file said before");
+    assert!(metrics_as(&server, "ann:right").contains(&format!("{usable}0\n")), "it was looked at");
     let open = Server::start_with_http("memory:", &[]);
     assert!(!open.page("/metrics").1.contains("posthaste_logins_total"), "nobody has to log in");
 }

@@ -11,7 +11,7 @@ mod waiting;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -76,19 +76,28 @@ impl LoginEnding {
     }
 }
 
-/// Logins by how they ended.
+/// Logins by how they ended, and how the file was that they are checked with.
 #[derive(Debug, Default)]
-pub struct Logins([AtomicU64; LoginEnding::ALL.len()]);
+pub struct Logins {
+    ended: [AtomicU64; LoginEnding::ALL.len()],
+    is_file_unusable: AtomicBool,
+}
 
 impl Logins {
     /// How many ended so.
     #[must_use]
     pub fn count(&self, ending: LoginEnding) -> u64 {
-        self.0[ending as usize].load(Ordering::Relaxed)
+        self.ended[ending as usize].load(Ordering::Relaxed)
+    }
+
+    /// Whether the accounts file could be used at the last login.
+    #[must_use]
+    pub fn is_file_usable(&self) -> bool {
+        !self.is_file_unusable.load(Ordering::Relaxed)
     }
 
     fn add(&self, ending: LoginEnding) {
-        self.0[ending as usize].fetch_add(1, Ordering::Relaxed);
+        self.ended[ending as usize].fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -195,6 +204,7 @@ impl Desk {
                 Verdict::Wrong
             }
         };
+        self.logins.is_file_unusable.store(!self.accounts.is_usable(), Ordering::Relaxed);
         self.tell(check.address, verdict);
     }
 

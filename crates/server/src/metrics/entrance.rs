@@ -23,6 +23,14 @@ pub const LOGINS: Head = Head {
            waited to be checked); absent while accounts are open.",
 };
 
+/// Whether logins are checked with what the file says now.
+pub const FILE: Head = Head::plain(
+    "posthaste_accounts_file_usable",
+    Kind::Gauge,
+    "1 while the accounts file can be used; 0: accounts are those of before, as the log says. Looked at with every login; \
+     absent while accounts are open.",
+);
+
 /// Writes them; without `logins` anybody may log in.
 pub fn write(page: &mut Page, newcomers: &Newcomers, logins: Option<&Logins>) {
     page.head(&REFUSED);
@@ -34,5 +42,7 @@ pub fn write(page: &mut Page, newcomers: &Newcomers, logins: Option<&Logins>) {
         for ending in LoginEnding::ALL {
             page.value(&LOGINS, &[ending.name()], logins.count(ending));
         }
+        page.head(&FILE);
+        page.value(&FILE, &[], u8::from(logins.is_file_usable()));
     }
 }

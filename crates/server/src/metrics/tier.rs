@@ -91,7 +91,7 @@ pub fn heads() -> impl Iterator<Item = &'static Head> {
     process::heads()
         .chain([&entrance::REFUSED])
         .chain(SINGLES.iter().map(|single| &single.head))
-        .chain([&entrance::LOGINS])
+        .chain([&entrance::LOGINS, &entrance::FILE])
         .chain(store::heads())
         .chain(requests::HEADS)
         .chain(queues::heads())
