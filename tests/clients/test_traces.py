@@ -114,6 +114,22 @@ def test_a_message_is_followed_from_send_to_receive(
     assert collector.spans.empty()
 
 
+def test_a_slow_request_is_told_with_its_trace(start: Callable[..., Tier], collector: Collector) -> None:
+    """So that whoever reads the log finds the trace."""
+    tier = start("--traces", collector.url, "--slow", "0ms", "--log-format", "json")
+    client = redis.Redis(port=tier.port)
+    client.execute_command("QCREATE", "q")
+    client.execute_command("SEND", "q", "without a trace")
+    client.execute_command("SEND", "q", "followed", "HEADER", "traceparent", PARENT)
+    client.execute_command("POP", "QUEUE", "q", "COUNT", 10)
+    client.execute_command("QDELETE", "q")
+    while '"delete"' not in tier.log():
+        client.ping()
+    told = [json.loads(line) for line in tier.log().splitlines() if '"slow request"' in line]
+    traces = [(line["kind"], line.get("trace")) for line in told if line["kind"] in {"send", "pop"}]
+    assert traces == [("send", None), ("send", TRACE), ("pop", TRACE)]
+
+
 def test_a_stop_hands_over_what_there_is(start: Callable[..., Tier], collector: Collector) -> None:
     """The last second is not lost."""
     tier = start("--traces", collector.url)

@@ -36,6 +36,8 @@ pub struct Slow {
     pub trail: Trail,
     /// What the store told of the time it needed, in nanoseconds; 0: nothing.
     pub told_ns: u64,
+    /// The trace that a message of it belongs to, in base16.
+    pub trace: Option<String>,
     /// Its length; 0: not counted.
     pub request_bytes: u32,
     /// The length of its answer; 0: not counted.
@@ -55,6 +57,7 @@ impl Slow {
             ending: Ending::Ok,
             trail: Trail::default(),
             told_ns: 0,
+            trace: None,
             request_bytes: 0,
             answer_bytes: 0,
         }
@@ -141,6 +144,7 @@ fn write(slow: &Slow) {
         queue = slow.queue,
         account = slow.account,
         peer = slow.peer,
+        trace = slow.trace,
         request_bytes = (slow.request_bytes > 0).then_some(slow.request_bytes),
         answer_bytes = (slow.answer_bytes > 0).then_some(slow.answer_bytes),
         "slow request"

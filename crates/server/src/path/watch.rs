@@ -41,12 +41,14 @@ fn tell_slow_one(log: &SlowLog, clients: &Clients, bundle: &Bundle, place: usize
         return;
     }
     let queue = request.operation.queue();
+    let trace = bundle.passages.iter().find(|passage| passage.place == place);
     log.tell(Slow {
         queue: queue.map(|queue| String::from_utf8_lossy(queue.of(&bundle.bytes)).into_owned()),
         kind: request.kind.name(),
         ending: ending(request.outcome),
         trail,
         told_ns: bundle.told_ns,
+        trace: trace.map(|passage| passage.parent.trace_name()),
         request_bytes: request.request_bytes,
         answer_bytes: request.answer_bytes,
         ..about(clients, bundle.id(place))

@@ -24,6 +24,12 @@ impl Context {
         let sampled = flags & 1 == 1;
         (is_known && sampled).then_some(Self { trace, span: u64::try_from(span).ok()? })
     }
+
+    /// The trace's id as everybody writes it.
+    #[must_use]
+    pub fn trace_name(&self) -> String {
+        format!("{:032x}", self.trace)
+    }
 }
 
 /// Exactly so many digits.

@@ -63,7 +63,7 @@ fn spans(ended: &Ended, clock: Clock, id: &mut impl FnMut() -> u64) -> Vec<Json>
 fn span(parent: Context, id: u64, kind: u8, start: u64, length: u64, clock: Clock) -> Json {
     let start = clock.started_unix_ns() + start;
     json!({
-        "traceId": format!("{:032x}", parent.trace),
+        "traceId": parent.trace_name(),
         "spanId": format!("{id:016x}"),
         "parentSpanId": format!("{:016x}", parent.span),
         "kind": kind,
