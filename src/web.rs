@@ -12,6 +12,7 @@ use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::{Connector as _, TcpConnector};
 
 use self::encrypted::Encrypting;
+use crate::config::Misuse;
 use crate::flags::WebReach;
 
 /// How long a tier may take to answer; a database may be slow just when somebody wants to know why.
@@ -53,8 +54,10 @@ impl Web {
             .http_status_as_error(false)
             .proxy(None)
             .build();
-        let address = reach.http.clone();
-        let (agent, scheme) = match reach.tls.connector()? {
+        let (address, is_https) = place(&reach.http, reach.tls.tls).map_err(Misuse)?;
+        let mut tls = reach.tls.clone();
+        tls.tls = is_https;
+        let (agent, scheme) = match tls.connector()? {
             None => (config.into(), "http"),
             Some(tls) => {
                 let connector = ().chain(TcpConnector::default()).chain(Encrypting(tls));
@@ -129,6 +132,20 @@ impl Web {
     }
 }
 
+/// The address in what `--http` says, and whether TLS is spoken there: it may be written as a browser shows it.
+fn place(http: &str, tls: bool) -> Result<(String, bool), String> {
+    let (is_https, address) = match http.split_once("://") {
+        None => (tls, http),
+        Some(("https", address)) => (true, address),
+        Some(("http", address)) if !tls => (false, address),
+        Some(("http", _)) => return Err(format!("--http {http}: with --tls it is https://")),
+        Some(_) => {
+            return Err(format!("--http {http}: write HOST:PORT, http://HOST:PORT or https://HOST:PORT"));
+        }
+    };
+    Ok((address.trim_end_matches('/').to_owned(), is_https))
+}
+
 /// What a refusal says, in one line.
 fn refusal(page: &Page) -> String {
     let said: Option<Json> = serde_json::from_str(&page.text).ok();
@@ -174,7 +191,22 @@ impl Figures {
 
 #[cfg(test)]
 mod tests {
-    use super::Figures;
+    use super::{Figures, place};
+
+    #[test]
+    fn an_address_may_be_written_as_a_url() {
+        for (http, tls, is_https) in [
+            ("a:1", false, false),
+            ("a:1", true, true),
+            ("http://a:1", false, false),
+            ("https://a:1/", false, true),
+            ("https://a:1", true, true),
+        ] {
+            assert_eq!(place(http, tls), Ok(("a:1".to_owned(), is_https)), "{http}");
+        }
+        assert!(place("http://a:1", true).is_err_and(|error| error.contains("https://")));
+        assert!(place("redis://a:1", false).is_err_and(|error| error.contains("HOST:PORT")));
+    }
 
     #[test]
     fn figures_are_found_by_name_and_label() {

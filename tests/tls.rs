@@ -277,6 +277,9 @@ fn every_admin_command_over_http_speaks_https() {
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success() && told.contains(said), "{command:?}: {told}{error}");
     }
+    let url = format!("https://{}/", cache.http());
+    let written_out = run(&["admin", "doctor", "--http", &url, "--tls-ca", text(&ca)]);
+    assert!(written_out.status.success(), "{written_out:?}");
     // It looks, and finds that this store keeps nothing.
     let http = queue.http().to_string();
     let found = run(&[&["admin", "doctor"], &over_https(&http, &ca, None)[..]].concat());

@@ -11,7 +11,7 @@ use super::{duration, some_time};
 /// How to reach a tier over HTTP.
 #[derive(Args, Debug)]
 pub(crate) struct WebReach {
-    /// Where the tier serves HTTP (its --http): 127.0.0.1:7480 for queues, 127.0.0.1:7481 for caches
+    /// Where the tier serves HTTP (its --http): 127.0.0.1:7480 for queues, 127.0.0.1:7481 for caches; https://HOST:PORT speaks TLS
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7480")]
     pub(crate) http: String,
     /// Log in as this account
@@ -68,7 +68,7 @@ pub(crate) struct DoctorFlags {
 /// How to reach a cache tier, and the form of the output.
 #[derive(Args, Debug)]
 pub(crate) struct ReachCache {
-    /// Where the cache tier serves HTTP (its --http)
+    /// Where the cache tier serves HTTP (its --http); https://HOST:PORT speaks TLS
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7481")]
     pub(crate) http: String,
     #[command(flatten)]
