@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::admin_doctor_clock as clock;
 use crate::admin_doctor_memcached as memcached;
 use crate::admin_doctor_rules::{Finding, on_cache, on_database, on_queue, on_tier};
+use crate::cache::server_tls;
 use crate::config::Misuse;
 use crate::flags::DoctorFlags;
 use crate::web::Web;
@@ -53,6 +54,7 @@ pub(crate) fn run(flags: &DoctorFlags) -> Result<(), Box<dyn Error>> {
 
 /// The tier itself, and what is behind it.
 fn tier(flags: &DoctorFlags) -> Findings {
+    let server_tls = server_tls(&flags.server_tls).map_err(Misuse)?;
     let web = Web::new(&flags.reach)?;
     let asked = now_s();
     let figures = web.figures()?;
@@ -62,10 +64,15 @@ fn tier(flags: &DoctorFlags) -> Findings {
     let mut findings = on_tier(&figures, trouble.as_deref(), here_s);
     if figures.get("posthaste_servers").is_some() {
         findings.extend(on_cache(&figures));
+        let listed = web.json("/v1/servers")?.unwrap_or_default();
+        let speaks_tls = |name: &str| {
+            let servers = listed["servers"].as_array();
+            servers.is_some_and(|all| all.iter().any(|one| one["name"] == name && one["tls"] == true))
+        };
         // One that the tier does not reach would keep us waiting too.
         let live = figures.by_label("posthaste_server_live").filter(|(_, live)| *live > 0.0);
-        let names: Vec<&str> = live.map(|(name, _)| name).collect();
-        findings.extend(memcached::examine(&names));
+        let servers: Vec<(&str, bool)> = live.map(|(name, _)| (name, speaks_tls(name))).collect();
+        findings.extend(memcached::examine(&servers, &server_tls));
     } else {
         let status = web.json("/v1/status")?.unwrap_or_default();
         let store = status["store"].as_str().unwrap_or_default();

@@ -6,6 +6,8 @@ use std::io::{Read as _, Write as _};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use posthaste_load::address::Address;
+use posthaste_load::tls::advice;
+use posthaste_tls::{Connector, Trust};
 
 use crate::admin_doctor_rules::Finding;
 
@@ -17,12 +19,13 @@ const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// What a server says of itself.
 type Stats = BTreeMap<String, String>;
 
-/// Looks at each.
-pub(crate) fn examine(names: &[&str]) -> Vec<Finding> {
+/// Looks at each; `true`: it speaks TLS.
+pub(crate) fn examine<'a>(servers: &[(&'a str, bool)], trust: &Trust) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut versions: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    for name in names {
-        match stats(name) {
+    let mut versions: BTreeMap<String, Vec<&'a str>> = BTreeMap::new();
+    for (name, speaks_tls) in servers {
+        let found = if *speaks_tls { encrypted_stats(name, trust) } else { stats(name, None) };
+        match found {
             Ok(stats) => {
                 findings.extend(on(name, &stats, now_s()));
                 versions.entry(stats.get("version").cloned().unwrap_or_default()).or_default().push(name);
@@ -36,8 +39,23 @@ pub(crate) fn examine(names: &[&str]) -> Vec<Finding> {
     findings
 }
 
-fn stats(name: &str) -> Result<Stats, Box<dyn Error>> {
-    let Ok(address) = name.parse::<Address>();
+/// The same where TLS is spoken.
+fn encrypted_stats(name: &str, trust: &Trust) -> Result<Stats, Box<dyn Error>> {
+    let tls = Connector::open(trust).map_err(|error| format!("--server-tls-*: {error}"))?;
+    stats(name, Some(&tls)).map_err(|error| match error.downcast_ref().and_then(advice) {
+        Some(_) => {
+            format!("{error}; give --server-tls-ca, and --server-tls-cert with its key, as the tier has them")
+                .into()
+        }
+        None => error,
+    })
+}
+
+fn stats(name: &str, tls: Option<&Connector>) -> Result<Stats, Box<dyn Error>> {
+    let Ok(mut address) = name.parse::<Address>();
+    if let Some(tls) = tls {
+        address.encrypt(tls);
+    }
     let mut stream = address.connect()?;
     stream.write_all(b"stats\r\n")?;
     let mut answer = Vec::new();

@@ -115,7 +115,7 @@ pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
 }
 
 /// Whom we trust among servers that speak TLS.
-fn server_tls(flags: &ServerTlsFlags) -> Result<Trust, String> {
+pub(crate) fn server_tls(flags: &ServerTlsFlags) -> Result<Trust, String> {
     let own = match (&flags.server_tls_cert, &flags.server_tls_key) {
         (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
         (None, None) => None,

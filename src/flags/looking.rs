@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use posthaste_load::tls::TlsOptions;
 
+use super::cache::ServerTlsFlags;
 use super::{duration, some_time};
 
 /// How to reach a tier over HTTP.
@@ -49,6 +50,7 @@ pub(crate) struct TopFlags {
   posthaste admin doctor
   posthaste admin doctor --store postgres://app@db.example/posthaste
   posthaste admin doctor --http 127.0.0.1:7481 --json
+  posthaste admin doctor --http 127.0.0.1:7481 --server-tls-ca ca.crt
   posthaste admin doctor --http queue.example:7480 --tls --tls-ca ca.crt --user alice --secret-file alice.secret")]
 pub(crate) struct DoctorFlags {
     #[command(flatten)]
@@ -57,6 +59,8 @@ pub(crate) struct DoctorFlags {
     // Text, not an address: an error of the flags would repeat the value, password included.
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
+    #[command(flatten)]
+    pub(crate) server_tls: ServerTlsFlags,
     /// Transactions that have been open for less are no finding
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(crate) older_than: Duration,

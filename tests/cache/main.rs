@@ -14,6 +14,7 @@ mod memcached;
 mod talk;
 
 mod differential;
+mod doctor;
 mod draining;
 mod guide;
 mod limits;

@@ -81,6 +81,12 @@ impl Backend {
         *lock(&self.tls) = connector;
     }
 
+    /// Whether TLS is spoken over connections made from now on.
+    #[must_use]
+    pub fn is_encrypted(&self) -> bool {
+        lock(&self.tls).is_some()
+    }
+
     fn connector(&self) -> Option<Connector> {
         lock(&self.tls).clone()
     }

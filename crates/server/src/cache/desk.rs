@@ -20,6 +20,8 @@ pub struct ServerCard {
     pub name: String,
     /// Where that is.
     pub address: String,
+    /// Whether TLS is spoken to it.
+    pub tls: bool,
     /// `live`, `draining`, `away` or `down`.
     pub state: String,
     /// The pools that it is in.
@@ -137,6 +139,7 @@ fn server_card(table: &Table, server: &Server, all_requests: u64) -> ServerCard 
     ServerCard {
         name: server.name().to_owned(),
         address: server.backend.address().to_string(),
+        tls: server.backend.is_encrypted(),
         state: server.health.state().to_string(),
         pools: table.pools.iter().filter(has).map(|pool| pool.name.clone()).collect(),
         requests,
