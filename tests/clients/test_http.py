@@ -81,6 +81,7 @@ def test_http_and_redis_clients_share_queues(web: Tier) -> None:
 def test_what_cannot_be_done_has_a_status_and_a_sentence(web: Tier) -> None:
     """The words are those that every client gets."""
     ask(web, "POST", "/v1/queues", {"name": "small", "maxmsgs": 1, "forbidself": True})
+    ask(web, "POST", "/v1/queues", {"name": "strict", "strict": True})
     cases: list[tuple[str, str, Json, int, str]] = [
         ("GET", "/v1/queues/none", None, 404, "NOQUEUE"),
         ("POST", "/v1/queues/none/pop", {}, 404, "NOQUEUE"),
@@ -95,6 +96,8 @@ def test_what_cannot_be_done_has_a_status_and_a_sentence(web: Tier) -> None:
         ("POST", "/v1/queues/small/pop", {"count": 0}, 400, "ERR"),
         ("POST", "/v1/queues/small/pop", [], 400, "ERR"),
         ("GET", "/v1/queues/small/messages?peek=2", None, 400, "ERR"),
+        # A browser that is told 401 asks for another account.
+        ("POST", "/v1/queues/strict/messages", {"body": "x", "to": "nobody"}, 404, "NOACCOUNT"),
         ("GET", "/v2", None, 404, "ERR"),
         ("PUT", "/v1/queues/small", None, 405, "ERR"),
         ("GET", "/v1/queues/%ff", None, 400, "ERR"),

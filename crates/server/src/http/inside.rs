@@ -87,7 +87,7 @@ impl Inside {
     /// What the server refused, or that it stops: BUSY as long as nothing was asked, STORE when only the answer is missing.
     pub(super) async fn ask(&mut self, words: &[&[u8]]) -> Result<Answer, Problem> {
         self.say(words).await.map_err(broken)?;
-        self.hear().await.map_err(lost)?.accepted()
+        self.hear().await.map_err(lost)?.accepted().map_err(Problem::once_inside)
     }
 
     async fn say(&mut self, words: &[&[u8]]) -> io::Result<()> {

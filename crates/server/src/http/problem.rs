@@ -78,9 +78,18 @@ impl Problem {
         Some(Self { status, word: word.into(), message: message.into(), inside: true })
     }
 
+    /// The same where somebody has logged in before: the account that is unknown is another one, to which he writes. A
+    /// browser that is told 401 would ask for his.
+    pub(super) fn once_inside(mut self) -> Self {
+        if self.word == "NOACCOUNT" {
+            self.status = StatusCode::NOT_FOUND;
+        }
+        self
+    }
+
     /// Whether the connection it came over goes on.
     pub(super) fn leaves_the_connection(&self) -> bool {
-        self.inside && !matches!(self.word.as_str(), "NOAUTH" | "NOACCOUNT")
+        self.inside && self.status != StatusCode::UNAUTHORIZED
     }
 }
 
