@@ -42,13 +42,13 @@ export function age(ms) {
 }
 
 export function bytes(number) {
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
   let at = 0;
   while (number >= 1024 && at < units.length - 1) {
     number /= 1024;
     at += 1;
   }
-  return `${at === 0 ? number : number.toPrecision(3)} ${units[at]}`;
+  return `${at === 0 ? number : Number(number.toPrecision(3))} ${units[at]}`;
 }
 
 // A table: columns are [heading, cell of a row, class]. On a narrow window a row is a card, whose cells say what they are.

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { count, micros } from "../../../console/dom.js";
+import { bytes, count, micros } from "../../../console/dom.js";
 
 test("a time has three digits, and no zero is lost before the point", () => {
   const written = [0.5, 8, 100, 110, 999.9, 1340, 120_000, 2_500_000].map(micros);
@@ -12,4 +12,9 @@ test("a time has three digits, and no zero is lost before the point", () => {
 
 test("a small number keeps its tenths, a large one none", () => {
   assert.deepEqual([0, 1.5, 3, 10.4, 1234.5].map(count), ["0", "1.5", "3", "10", "1,235"]);
+});
+
+test("bytes have three digits, and no exponent", () => {
+  const written = [0, 1023, 1024, 1536, 1000 * 1024, 1023 * 1024, 5 * 2 ** 30, 2 ** 63].map(bytes);
+  assert.deepEqual(written, ["0 B", "1023 B", "1 KiB", "1.5 KiB", "1000 KiB", "1020 KiB", "5 GiB", "8 EiB"]);
 });
