@@ -37,6 +37,19 @@ export class Looks {
     return this.kept.at(-1);
   }
 
+  // What was counted of something, by its name, when it was first seen, and the seconds from then to the last look. Where its
+  // requests went back it was started anew, and what was before does not count.
+  since(name) {
+    const of = ({ what }) => what.find((one) => one.name === name);
+    let [from, before] = [this.last, of(this.last)];
+    for (const look of this.kept.slice(0, -1).reverse()) {
+      const one = of(look);
+      if (!one || one.requests > before.requests) break;
+      [from, before] = [look, one];
+    }
+    return { before, seconds: (this.last.at - from.at) / 1000 };
+  }
+
   // Seconds between the first and the last.
   get seconds() {
     return (this.last.at - this.first.at) / 1000;

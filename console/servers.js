@@ -21,7 +21,7 @@ export async function servers(main, at) {
 function view(looks) {
   const now = looks.last.what;
   if (!now.length) return [h("p", { class: "faint" }, "No servers: --mock gives fixed answers.")];
-  const rows = now.map((server, i) => row(server, looks.first.what[i], looks.seconds));
+  const rows = now.map((server) => row(server, looks.since(server.name)));
   const total = rows.reduce((sum, server) => sum + server.sent, 0);
   const away = now.filter((server) => server.state !== "live").length;
   return [
@@ -44,7 +44,7 @@ function view(looks) {
   ];
 }
 
-function row(server, before, seconds) {
+function row(server, { before, seconds }) {
   const sent = server.requests - before.requests;
   return {
     ...server,

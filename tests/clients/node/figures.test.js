@@ -17,6 +17,19 @@ test("a percentile is the end of the bucket that reaches it", () => {
   assert.equal(percentile([], 0.5), null);
 });
 
+test("a server is compared with itself, whoever comes, goes or starts anew", () => {
+  const looks = new Looks(10_000);
+  const look = (at, counts) => looks.add(at, Object.entries(counts).map(([name, requests]) => ({ name, requests })));
+  look(0, { a: 10, b: 500 });
+  look(1000, { b: 600, c: 7 });
+  look(2000, { b: 50, c: 9 });
+  look(3000, { c: 12, b: 80 });
+  assert.deepEqual(looks.since("b"), { before: { name: "b", requests: 50 }, seconds: 1 });
+  assert.deepEqual(looks.since("c"), { before: { name: "c", requests: 7 }, seconds: 2 });
+  look(4000, { d: 1 });
+  assert.deepEqual(looks.since("d"), { before: { name: "d", requests: 1 }, seconds: 0 });
+});
+
 test("looks are kept for a while, and never fewer than two", () => {
   const looks = new Looks(1000);
   for (const at of [0, 500, 1000, 1500]) looks.add(at, at);
