@@ -43,6 +43,11 @@ const COLUMNS = [
   ["held for it", "held_bytes", bytes, "number"],
 ];
 
+// Several may have one name, and those over a unix socket have one address.
+function called({ id, name, peer }) {
+  return `${name || peer} (${id})`;
+}
+
 export async function clients(main, at) {
   const place = h("div");
   const behind = []; // the ids that the pages before this one begin behind
@@ -60,16 +65,16 @@ export async function clients(main, at) {
     at.run(list);
   };
   const close = (client) => at.run(async () => {
-    if (!await confirmed(`Close the connection of ${client.name || client.peer}?`, "Close")) return;
+    if (!await confirmed(`Close the connection of ${called(client)}?`, "Close")) return;
     const { closed } = await remove(`/v1/clients/${client.id}`);
-    at.tell(closed ? `The connection of ${client.name || client.peer} is closed.` : "It had left already.");
+    at.tell(closed ? `The connection of ${called(client)} is closed.` : "It had left already.");
     await list();
   });
 
   function view(found) {
     const columns = COLUMNS.filter(([, field]) => found.some((client) => field in client));
     const closeButton = (client) => h("button", {
-      class: "danger", "aria-label": `Close ${client.name || client.peer}`, onclick: () => close(client),
+      class: "danger", "aria-label": `Close ${called(client)}`, onclick: () => close(client),
     }, "Close");
     return [
       found.length
