@@ -13,8 +13,16 @@ export async function ask(method, path, body) {
     throw new Error("The server does not answer.");
   }
   const answer = await response.json().catch(() => ({}));
+  if (response.status === 401) throw new LoggedOut(answer.message);
   if (!response.ok) throw new Error(answer.message ? `${answer.error}: ${answer.message}` : `HTTP ${response.status}`);
   return answer;
+}
+
+// The browser has asked for an account and was given none, or a wrong one. It would ask again at every request.
+export class LoggedOut extends Error {
+  constructor(why) {
+    super(`Not logged in (${why}). Reload the page to log in.`);
+  }
 }
 
 export const get = (path) => ask("GET", path);

@@ -1,7 +1,7 @@
 // Pages by the part of the address behind `#`; each is a function that fills an element, and may ask to be called again.
 // Which pages there are depends on the tier, which its server tells.
 
-import { get } from "./api.js";
+import { get, LoggedOut } from "./api.js";
 import { h, isInUse } from "./dom.js";
 import { TIERS } from "./tiers.js";
 
@@ -11,6 +11,7 @@ const notice = document.getElementById("notice");
 const health = document.getElementById("health");
 let shown = 0;
 let tier;
+let isLoggedOut = false;
 
 function tell(text, isError = false) {
   notice.textContent = text;
@@ -28,14 +29,15 @@ function context(parameter) {
     try {
       await work();
     } catch (error) {
-      if (isShown()) tell(error.message, true);
+      if (error instanceof LoggedOut) end(error);
+      else if (isShown()) tell(error.message, true);
     }
   };
   // Not while somebody is at `place`, which the work would renew. Whatever takes long is asked for less often: the
   // server has better things to do.
   const again = (ms, place, work) => {
     const round = async () => {
-      if (!isShown()) return;
+      if (!isShown() || isLoggedOut) return;
       const begin = performance.now();
       if (!document.hidden && !isInUse(place)) await run(work);
       setTimeout(round, Math.max(ms, 20 * (performance.now() - begin)));
@@ -71,7 +73,15 @@ function show() {
   at.run(() => page(main, at));
 }
 
+// Nothing is asked by itself any more: each time the browser would ask for an account.
+function end(error) {
+  isLoggedOut = true;
+  health.className = "bad";
+  health.textContent = `▲ ${error.message}`;
+}
+
 async function look() {
+  if (isLoggedOut) return;
   try {
     const status = await get("/v1/status");
     health.className = status.ready ? "good" : "bad";
@@ -83,6 +93,10 @@ async function look() {
       show();
     }
   } catch (error) {
+    if (error instanceof LoggedOut) {
+      end(error);
+      return;
+    }
     health.className = "bad";
     health.textContent = `▲ ${error.message}`;
   }

@@ -69,10 +69,12 @@ export function renew(place, children) {
   if (from) [...place.querySelectorAll(from.tagName)].find((element) => label(element) === name)?.focus();
 }
 
-// Whether somebody is at it: a button is held down, or text of it is selected.
+// Whether somebody is at it: a button is held down, text of it is selected, or a question is open, after which he is to be
+// where he was.
 export function isInUse(place) {
   const selection = getSelection();
-  return place.querySelector(":active") !== null || (!selection.isCollapsed && place.contains(selection.anchorNode));
+  return place.querySelector(":active") !== null || document.querySelector("dialog[open]") !== null
+    || (!selection.isCollapsed && place.contains(selection.anchorNode));
 }
 
 // An arrow behind the name only says how a column is sorted.

@@ -130,5 +130,13 @@ def test_the_console_acts_as_the_account_of_the_browser(
     client = redis.Redis(port=tier.port, username="alice", password="wonderland")
     client.execute_command("QCREATE", "letters")
     seen = use("console_accounts.js", tier.http_port)
-    assert seen == {"errors": [], "markup": 0, "overflow": [], "from": "alice"}
+    assert seen == {
+        "errors": [],
+        "markup": 0,
+        "overflow": [],
+        "from": "alice",
+        "renewed": 0,
+        "isBack": True,
+        "askedAgain": 0,
+    }
     assert "wonderland" not in tier.log()
