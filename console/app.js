@@ -53,8 +53,17 @@ function found(path) {
   if (whole) return [whole.page, whole.title];
   const above = tier.pages.find((page) => page.one && path.startsWith(`${page.path}/`));
   if (!above) return [tier.pages[0].page, tier.pages[0].title];
-  const name = decodeURIComponent(path.slice(above.path.length + 1));
+  const name = decoded(path.slice(above.path.length + 1));
   return [above.one, name, name];
+}
+
+// What somebody typed need not be encoded.
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 function show() {

@@ -26,8 +26,8 @@ export async function queue(main, at) {
 
   main.append(about, actions(name, at, refresh), sending(name, at, refresh), h("h2", {}, "Messages"),
     filter(asked, () => at.run(list)), messages);
-  await list();
   at.again(2000, about, describe);
+  await list();
 }
 
 function facts(info) {

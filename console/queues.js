@@ -38,6 +38,12 @@ export async function queues(main, at) {
     const found = await get(`/v1/queues${wanted}`);
     // An answer may be overtaken by that to a later question.
     if (!at.isShown() || wanted !== query(asked)) return;
+    if (asked.offset > 0 && asked.offset >= found.total) {
+      // What was there is gone: the last page is another one.
+      asked.offset = Math.max(0, Math.ceil(found.total / PAGE) - 1) * PAGE;
+      await list();
+      return;
+    }
     renew(place, view(found, asked, () => at.run(list)));
   }
   at.again(3000, place, list);

@@ -9,9 +9,13 @@ export async function routes(main, at) {
   const answer = h("div", { role: "status" });
   const key = h("input", { type: "search", name: "key", required: true, autocomplete: "off", placeholder: "a key" });
   const command = h("select", { name: "command" }, COMMANDS.map((word) => h("option", {}, word)));
+  let last = 0;
   const explain = () => at.run(async () => {
+    last += 1;
+    const mine = last;
     const found = await get(`/v1/routes/explain${query({ key: key.value, command: command.value })}`);
-    if (at.isShown()) answer.replaceChildren(...way(found));
+    // An answer may be overtaken by that to a later question.
+    if (at.isShown() && mine === last) answer.replaceChildren(...way(found));
   });
   const inForce = h("div");
   main.append(

@@ -83,6 +83,9 @@ def test_the_console_of_a_queue_tier(start: Callable[..., Tier]) -> None:
     client.execute_command("SEND", HOSTILE, b"\xff<script>alert(1)</script>")
     unwanted = redis.Redis(port=tier.port, client_name="<script>")
     unwanted.ping()
+    twins = [redis.Redis(port=tier.port, client_name="twin") for _ in range(2)]
+    for twin in twins:
+        twin.ping()
     with busy(client.ping):
         seen = use("console_queue.js", tier.http_port)
     assert seen == {
@@ -95,6 +98,7 @@ def test_the_console_of_a_queue_tier(start: Callable[..., Tier]) -> None:
         "sent": f"x-empty: \nx-kind: {HOSTILE}\n<img src=x onerror='document.title=\"owned\"'>",
         "beginning": 1000,
         "kept": "3",
+        "twins": 2,
         "whatIf": WHAT_IF,
     }
 
@@ -117,6 +121,7 @@ def test_the_console_of_a_cache_tier(router: Callable[..., Router]) -> None:
         "stages": STAGES,
         "idleShare": "0.0 %",
         "reads": 3,
+        "explained": "touch <img/src=x>",
         "clients": 2,
         "whatIf": WHAT_IF,
     }

@@ -34,6 +34,22 @@ await withConsole(async ({ open, look, seen }) => {
   await page.getByRole("button", { name: "Explain" }).press("Enter");
   await way.getByText(`cas ${KEY}`).waitFor();
   await look(page, "cache-routes-light");
+  // An answer that comes late is not shown in place of that to a later question.
+  let go;
+  const held = new Promise((release) => { go = release; });
+  await page.route(/command=get/, async (route) => {
+    await held;
+    await route.continue();
+  });
+  await page.getByLabel("Command").selectOption("get");
+  await page.getByRole("button", { name: "Explain" }).press("Enter");
+  await page.getByLabel("Command").selectOption("touch");
+  await page.getByRole("button", { name: "Explain" }).press("Enter");
+  await way.getByText(`touch ${KEY}`).waitFor();
+  const late = page.waitForResponse(/command=get/);
+  go();
+  await (await late).finished();
+  seen.explained = await way.locator("strong").textContent();
   await tabTo(page, "Clients");
   const close = page.getByRole("button", { name: /^Close / });
   await close.first().waitFor();

@@ -24,6 +24,10 @@ await withConsole(async ({ open, look, seen }) => {
   await look(page, "queue-queues-light");
   await page.getByRole("button", { name: "Next →" }).press("Enter");
   await page.getByText(/^51 to/).waitFor();
+  // Queues that were on this page are gone meanwhile: the last page that there is is shown.
+  await page.route(/offset=50/, (route) => route.fulfill({ json: { total: 40, queues: [] } }));
+  await page.getByText(/^1 to 50 of/).waitFor();
+  await page.unroute(/offset=50/);
   await page.keyboard.press("/");
   await page.keyboard.type("HOST");
   await page.getByText("1 to 1 of 1").waitFor();
@@ -99,6 +103,9 @@ await withConsole(async ({ open, look, seen }) => {
   const unwanted = page.getByRole("button", { name: "Close <script>" });
   await unwanted.waitFor();
   await look(page, "queue-clients-light");
+  // Whoever is at the button of one is not at that of another when the list is drawn anew.
+  const twins = await page.getByRole("button", { name: /^Close twin/ }).evaluateAll((all) => all.map((one) => one.ariaLabel));
+  seen.twins = new Set(twins).size;
   await unwanted.press("Enter");
   await page.getByRole("dialog").getByRole("button", { name: "Close", exact: true }).press("Enter");
   await page.getByText(/is closed\.$/).waitFor();
@@ -107,6 +114,15 @@ await withConsole(async ({ open, look, seen }) => {
   await page.getByRole("link", { name: "Store" }).click();
   await page.getByText("accepts changes").waitFor();
   await look(page, "queue-store-light");
+
+  // An address that somebody has typed.
+  const described = page.waitForRequest(/\/v1\/queues\/100%25$/);
+  await page.goto("/#/queues/100%");
+  await page.getByRole("heading", { name: "100%", level: 1 }).waitFor();
+  await page.getByRole("alert").filter({ hasText: "NOQUEUE" }).waitFor();
+  await described;
+  seen.errors = seen.errors.filter((error) => !error.includes("404"));
+  await page.goto("/");
 
   seen.whatIf = await askWhatIf(page, look, "queue");
 
