@@ -6,6 +6,9 @@ mod by_hand;
 #[path = "support/sessions.rs"]
 mod sessions;
 
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+
 use by_hand::Tier;
 use proptest::prelude::*;
 use sessions::{ESCAPE, Expected, cut, tell};
@@ -98,4 +101,34 @@ fn a_pop_behind_another_does_not_wait_for_who_has_left() {
     let pops = [b"QCREATE q\r\n", &b"POP QUEUE q BLOCK 60000\r\n".repeat(2)[..], &[ESCAPE, 6][..]].concat();
     assert_eq!(Expected::of(&pops[..pops.len() - 2]).answers, 3);
     on_a_tier(|tier| tell(tier, &pops));
+}
+
+/// A client says something, and hears what is answered at once.
+fn say(tier: &mut Tier, client: &mut UnixStream, said: &[u8]) -> String {
+    client.write_all(said).expect("it is taken");
+    for _ in 0..20 {
+        tier.turn();
+        tier.work();
+    }
+    hear(client)
+}
+
+fn hear(client: &mut UnixStream) -> String {
+    let mut heard = Vec::new();
+    let _ = client.read_to_end(&mut heard); // the connection stays
+    String::from_utf8(heard).expect("texts")
+}
+
+#[test]
+fn after_reset_a_connection_is_listed_as_when_it_came() {
+    on_a_tier(|tier| {
+        let mut client = tier.connect().expect("a place");
+        let user = |line: &str| line.split(' ').find(|field| field.starts_with("user=")).map(str::to_owned);
+        for said in
+            ["CLIENT INFO\r\n", "LOGIN alice\r\nRESET\r\nCLIENT INFO\r\n", "LOGOUT\r\nCLIENT INFO\r\n"]
+        {
+            let heard = say(tier, &mut client, said.as_bytes());
+            assert_eq!(user(&heard).as_deref(), Some("user=default"), "{said}");
+        }
+    });
 }

@@ -12,7 +12,7 @@ use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::span::Span;
 
 use super::mail::Mail;
-use crate::clients::Client;
+use crate::clients::{About, Client};
 use crate::grants::{Grants, Role};
 use crate::house::House;
 use crate::info;
@@ -161,13 +161,13 @@ impl Session {
             }
             Command::Reset => {
                 *self = Self::new(house.default_account());
-                *client.about() = crate::clients::About { protocol: 2, ..Default::default() };
+                *client.about() = About { protocol: 2, account: self.stranger(), ..About::default() };
                 Encoder::new(out, self.protocol).simple("RESET");
             }
             Command::Logout => {
                 self.account = house.default_account();
                 self.grants = None;
-                client.about().account = if self.is_admitted() { "default".into() } else { String::new() };
+                client.about().account = self.stranger();
                 self.encoder(out).simple("OK");
             }
             Command::Quit => {
@@ -363,6 +363,11 @@ impl Session {
             encoder.bulk(name.as_bytes());
             encoder.bulk(value.as_bytes());
         }
+    }
+
+    /// The name of the account of a connection that has not logged in.
+    fn stranger(&self) -> String {
+        if self.is_admitted() { "default".into() } else { String::new() }
     }
 
     fn encoder<'a>(&self, out: &'a mut Vec<u8>) -> Encoder<'a> {
