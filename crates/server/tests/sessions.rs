@@ -132,3 +132,33 @@ fn after_reset_a_connection_is_listed_as_when_it_came() {
         }
     });
 }
+
+#[test]
+fn each_request_is_counted_once_and_as_what_it_is() {
+    on_a_tier(|tier| {
+        let mut client = tier.connect().expect("a place");
+        say(tier, &mut client, b"LOGIN new\r\nAUTH new x\r\nHELLO 3 AUTH newer x\r\n");
+        say(tier, &mut client, b"HELLO 9\r\nPING\r\nNOSUCH\r\nSEND nowhere x\r\n");
+        let session = ("session", [1, 0, 2]);
+        assert_eq!(tier.counted(), [("send", [0, 0, 1]), ("login", [3, 0, 0]), session]);
+    });
+}
+
+#[test]
+fn a_login_that_finds_the_line_full_is_told_so() {
+    on_a_tier(|tier| {
+        let mut clients: Vec<UnixStream> = (0..4).map(|_| tier.connect().expect("a place")).collect();
+        for (client, requests) in clients.iter_mut().zip([8, 8, 4]) {
+            client.write_all(&b"QCREATE q\r\n".repeat(requests)).expect("it is taken");
+        }
+        tier.turn();
+        assert_eq!(tier.house.line.len(), 20, "it is full");
+        let client = &mut clients[3];
+        client.write_all(b"LOGIN new\r\n").expect("it is taken");
+        tier.turn();
+        assert_eq!(hear(client), "-BUSY the waiting line is full; try again\r\n");
+        tier.work();
+        tier.work();
+        assert!(say(tier, client, b"LOGIN new\r\n").starts_with(':'), "there is room again");
+    });
+}

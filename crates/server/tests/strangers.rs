@@ -100,3 +100,22 @@ fn the_head_of_a_request_may_not_be_long() {
     let heard = hear(&runtime, &mut tier, said.as_bytes());
     assert!(heard.starts_with(b"HTTP/1.1 431 "), "{}", String::from_utf8_lossy(&heard));
 }
+
+#[test]
+fn who_has_not_logged_in_is_told_so_and_a_wrong_secret_is_counted() {
+    let mut tier = closed_tier();
+    let mut client = tier.connect().expect("a place");
+    for said in ["LOGOUT", "GET x", "READONLY", "SEND q x", "PEEK QUEUE q"] {
+        client.write_all(format!("{said}\r\n").as_bytes()).expect("it is taken");
+        turn_as_long_as_it_answers(&mut tier);
+        assert_eq!(heard(&mut client), b"-NOAUTH log in first: LOGIN account secret\r\n", "{said}");
+    }
+    client.write_all(b"LOGIN alice wrong\r\n").expect("it is taken");
+    let mut answer = Vec::new();
+    while answer.is_empty() {
+        tier.turn();
+        answer = heard(&mut client);
+    }
+    assert!(answer.starts_with(b"-NOACCOUNT "), "{}", String::from_utf8_lossy(&answer));
+    assert_eq!(tier.counted(), [("login", [0, 0, 1]), ("session", [0, 0, 5])]);
+}

@@ -15,13 +15,13 @@ use posthaste_wire::span::Span;
 use super::bundle::{Bundle, Request, RequestName, length};
 use super::limits::{OUTPUT_BYTES_PAUSE, UNAUTHENTICATED_BYTES_MAX, UNAUTHENTICATED_OUTPUT_BYTES_PAUSE};
 use super::session::{Session, Step};
-use super::turn::Turn;
+use super::turn::{Turn, stamp_answered};
 use crate::clients::Client;
 use crate::front::buffers::shed;
 use crate::front::newcomers::Reason;
 use crate::front::peer::{Life, Peer};
 use crate::queue::answer::Answer;
-use crate::queue::rules::{Ask, Outcome};
+use crate::queue::rules::{AccountId, Ask, Outcome};
 
 /// One connection.
 pub struct Connection {
@@ -40,6 +40,8 @@ pub struct Connection {
     written: usize,
     /// An error that waits for its turn behind a bundle, and whether the connection ends with it.
     owed: Option<(Fault, bool)>,
+    /// Of the login under way: when it was whole, and its length.
+    login: (u64, usize),
 }
 
 impl AsRef<Peer> for Connection {
@@ -68,6 +70,7 @@ impl Connection {
             output: Vec::new(),
             written: 0,
             owed: None,
+            login: (0, 0),
         }
     }
 
@@ -94,14 +97,42 @@ impl Connection {
         &mut self.output
     }
 
-    /// Lets the session write an answer.
-    pub fn answer_with<T>(
+    /// Lets the session write an answer; with its length.
+    fn answer_with<T>(
         &mut self,
         turn: &mut Turn<'_>,
         write: impl FnOnce(&mut Session, &Client, &mut Vec<u8>) -> T,
-    ) -> T {
-        self.output(turn);
-        write(&mut self.session, &self.client, &mut self.output)
+    ) -> (T, usize) {
+        let before = self.output(turn).len();
+        let result = write(&mut self.session, &self.client, &mut self.output);
+        (result, self.output.len() - before)
+    }
+
+    /// The request by which it logs in, to travel to the store.
+    #[must_use]
+    pub fn login_request(&self, operation: Operation) -> Request {
+        let (received, bytes) = self.login;
+        Request { request_bytes: length(bytes), ..Request::new(operation, Kind::Login, received) }
+    }
+
+    /// Its login is over: the account has this number, or the answer is an error. The length of the answer.
+    pub fn end_login(&mut self, account: Result<AccountId, &[u8]>, turn: &mut Turn<'_>) -> usize {
+        self.under_way = false;
+        let ((), answer_bytes) = self.answer_with(turn, |session, client, output| match account {
+            Ok(account) => session.logged_in(account, client, output),
+            Err(error) => session.refused(error, output),
+        });
+        answer_bytes
+    }
+
+    /// The same of a login that did not travel to the store, and is counted here.
+    pub fn end_login_here(&mut self, account: Result<AccountId, &[u8]>, turn: &mut Turn<'_>) {
+        let outcome = if account.is_ok() { Outcome::Ok } else { Outcome::Error };
+        let answer_bytes = self.end_login(account, turn);
+        let ((received, request_bytes), before) = (self.login, turn.at_once.len());
+        turn.parsed_at = received;
+        turn.answered_at_once(self.last_request(), Kind::Login, outcome, [request_bytes, answer_bytes]);
+        stamp_answered(&mut turn.at_once[before..], turn.house.clock);
     }
 
     /// A bundle is back: its answers go out in its place.
@@ -262,22 +293,23 @@ impl Connection {
     fn obey(&mut self, command: &command::Session, bytes: &[u8], request_bytes: usize, turn: &mut Turn<'_>) {
         let muted = self.session.is_muted() && !matches!(command, command::Session::ClientReply(_));
         let house = turn.house;
-        let (step, answer_bytes) = self.answer_with(turn, |session, client, output| {
+        let ((step, outcome), answer_bytes) = self.answer_with(turn, |session, client, output| {
             let before = output.len();
             let step = session.execute(command, bytes, client, house, output);
+            let is_refused = output.get(before) == Some(&b'-');
             if muted && !session.answers() {
                 output.truncate(before);
             }
-            (step, output.len() - before)
+            (step, if is_refused { Outcome::Error } else { Outcome::Ok })
         });
-        turn.answered_at_once(self.last_request(), Kind::Session, Outcome::Ok, [request_bytes, answer_bytes]);
-        match step {
-            Step::Answered => {}
-            Step::Close => self.peer.close(),
-            Step::Login { account, secret } => {
-                self.under_way = true;
-                turn.log_in(&self.client, &account, &secret);
-            }
+        if let Step::Login { account, secret } = step {
+            self.under_way = true;
+            self.login = (turn.parsed_at, request_bytes);
+            return turn.log_in(&self.client, &account, &secret);
+        }
+        turn.answered_at_once(self.last_request(), Kind::Session, outcome, [request_bytes, answer_bytes]);
+        if step == Step::Close {
+            self.peer.close();
         }
     }
 
@@ -295,7 +327,8 @@ impl Connection {
     }
 
     /// The name of the request at hand.
-    fn last_request(&self) -> RequestName {
+    #[must_use]
+    pub fn last_request(&self) -> RequestName {
         RequestName { client: self.client.address.client, number: self.peer.requests }
     }
 

@@ -255,10 +255,10 @@ impl Session {
         }
     }
 
-    /// The login failed.
-    pub fn refused(&mut self, fault: &Fault, out: &mut Vec<u8>) {
+    /// The login failed, with this error, which is written already.
+    pub fn refused(&mut self, error: &[u8], out: &mut Vec<u8>) {
         if self.arriving.take().is_none_or(|arriving| arriving.is_wanted) {
-            self.encoder(out).error(fault);
+            self.encoder(out).encoded(error);
         }
     }
 

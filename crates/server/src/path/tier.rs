@@ -6,19 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posthaste_measure::{Noted, Recorder, Stamps};
-use posthaste_wire::command::Kind;
 use posthaste_wire::decode::{Decoder, Limits};
-use posthaste_wire::encode::Protocol;
+use posthaste_wire::encode::{Encoder, Protocol};
 use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::Operation;
 use posthaste_wire::span::Span;
 
-use super::bundle::{Address, Bundle, Request, ending};
+use super::bundle::{Address, Bundle, Request, ending, length};
 use super::connection::Connection;
 use super::limits;
 use super::mail::Mail;
 use super::session::Session;
-use super::turn::{AtOnce, Bench, Turn, stamp_answered};
+use super::turn::{AtOnce, Bench, stamp_answered};
 use super::watch;
 use super::worker::Worker;
 use crate::authenticator::Verdict;
@@ -29,7 +28,7 @@ use crate::front::slots::Slots;
 use crate::front::tier::Tier;
 use crate::house::{Entrance, House};
 use crate::queue::answer::Answer;
-use crate::queue::rules::Ask;
+use crate::queue::rules::{AccountId, Ask};
 use crate::trace;
 
 const TOO_MANY_LOGINS: Fault = Fault::new(Word::Busy, "too many logins at once; try again");
@@ -195,8 +194,8 @@ impl QueueTier {
             }
             let mut turn = self.bench.turn(&self.house);
             let before = turn.at_once.len();
-            if matches!(bundle.requests.first(), Some(Request { operation: Operation::Login { .. }, .. })) {
-                finish_login(connection, &bundle.answers, &mut turn);
+            if let [request @ Request { operation: Operation::Login { .. }, .. }] = &mut *bundle.requests {
+                request.answer_bytes = length(connection.end_login(number(&bundle.answers), &mut turn));
             } else {
                 connection.take_answers(&mut bundle, &mut turn);
             }
@@ -228,11 +227,12 @@ impl QueueTier {
         let ask = Ask { account: 0, operation: &operation, bytes: account };
         let known = turn.house.store.answer(ask, &mut Answer::new(&mut answers, Protocol::Resp2));
         if known.is_some() {
-            finish_login(connection, &answers, &mut turn);
+            connection.end_login_here(number(&answers), &mut turn);
         } else {
             let mut bundle = turn.bundle(address, 0, Protocol::Resp2);
+            bundle.number = connection.last_request().number;
             bundle.bytes.extend_from_slice(account);
-            bundle.requests.push(Request::new(operation, Kind::Login, turn.house.clock.stamp()));
+            bundle.requests.push(connection.login_request(operation));
             turn.outgoing.push(bundle);
         }
         turn.buffers.keep(answers);
@@ -249,7 +249,11 @@ impl QueueTier {
             Verdict::Wrong => Fault::new(Word::NoAccount, "unknown account or wrong secret"),
             Verdict::Busy => TOO_MANY_LOGINS,
         };
-        refuse_login(connection, &fault, &mut self.bench.turn(&self.house));
+        let mut turn = self.bench.turn(&self.house);
+        let mut error = turn.buffers.take();
+        Encoder::new(&mut error, Protocol::Resp2).error(&fault); // in both protocols the same
+        connection.end_login_here(Err(&error), &mut turn);
+        turn.buffers.keep(error);
     }
 
     /// A pop whose client has hung up before it was read does not wait: nobody tells of that once more, and the message it
@@ -320,20 +324,8 @@ fn count_bundle(bundle: &mut Bundle, replied: u64, recorder: &mut Recorder) {
     }
 }
 
-/// The store's answer to a login is the account's number.
-fn finish_login(connection: &mut Connection, answers: &[u8], turn: &mut Turn<'_>) {
-    connection.under_way = false;
-    let number = std::str::from_utf8(answers).ok().and_then(|text| text.strip_prefix(':'));
-    let account = number.and_then(|text| text.trim_end().parse().ok());
-    connection.answer_with(turn, |session, client, output| match account {
-        Some(account) => session.logged_in(account, client, output),
-        None => {
-            session.refused(&Fault::new(Word::Store, "the account could not be stored; try again"), output);
-        }
-    });
-}
-
-fn refuse_login(connection: &mut Connection, fault: &Fault, turn: &mut Turn<'_>) {
-    connection.under_way = false;
-    connection.answer_with(turn, |session, _, output| session.refused(fault, output));
+/// What the store answers to a login: the account's number, or an error.
+fn number(answer: &[u8]) -> Result<AccountId, &[u8]> {
+    let number = str::from_utf8(answer).ok().and_then(|text| text.strip_prefix(':'));
+    number.and_then(|text| text.trim_end().parse().ok()).ok_or(answer)
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
-use posthaste_measure::{Clock, Meter, Scheme};
+use posthaste_measure::{Clock, Ending, Meter, Scheme};
 use posthaste_server::accounts::AccountsFile;
 use posthaste_server::authenticator::Authenticator;
 use posthaste_server::clients::Clients;
@@ -202,6 +202,14 @@ impl Tier {
     pub(crate) fn requests(&self) -> u64 {
         let clients = self.house.clients.find(|_| true);
         clients.iter().map(|client| client.requests.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Requests counted so far: of each kind those that were done, found nothing, were refused.
+    pub(crate) fn counted(&self) -> Vec<(&'static str, [u64; 3])> {
+        self.house.meter.turn(&[]);
+        let endings = [Ending::Ok, Ending::Null, Ending::Error];
+        let tallies = self.house.meter.tallies();
+        tallies.active().map(|(kind, tally)| (kind, endings.map(|ending| tally.ended(ending)))).collect()
     }
 
     /// All clients are gone: nothing is left of them, and the store is emptied for others.
