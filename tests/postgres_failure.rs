@@ -189,6 +189,28 @@ fn a_middleware_can_be_stopped_while_there_is_no_database() {
     assert!(start.elapsed() < SOON, "it took {:?}", start.elapsed());
 }
 
+/// As long as a stop may take here that waits for nobody: less than a database is waited for.
+const STOPPED: Duration = Duration::from_secs(20);
+
+#[test]
+fn a_middleware_can_be_stopped_while_the_database_is_frozen() {
+    let postgres = Postgres::start(&[]);
+    for asks in [false, true] {
+        let server = Server::start(&postgres.url(&postgres.create_database()), &["--drain", "1s"]);
+        let mut client = Client::connect(server.addr()).expect("the server runs");
+        client.ask(&["QCREATE", "probe"]).expect("the server runs");
+        postgres.signal_all(Signal::STOP);
+        if asks {
+            client.send(&["SEND", "probe", "x"]).expect("the server reads");
+        }
+        let start = Instant::now();
+        let ended = server.stop();
+        let took = start.elapsed();
+        postgres.signal_all(Signal::CONT);
+        assert!(ended.success() && took < STOPPED, "asked: {asks}, it took {took:?}");
+    }
+}
+
 #[test]
 fn backends_are_terminated_again_and_again() {
     let (postgres, server) = both(&[]);

@@ -29,6 +29,9 @@ use crate::http::Http;
 /// How often it is looked whether all threads have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
+/// How long the workers have to end when the drain time is over: enough for what waits before a store that answers.
+const WORKERS_END: Duration = Duration::from_secs(1);
+
 /// How a tier is reached, and what is measured of it.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -287,7 +290,8 @@ impl<M> Running<M> {
     }
 
     /// Stops accepting, finishes what is under way, writes the last answers; then has the workers' line closed
-    /// and waits for those who read an answer over HTTP. Connections that take longer than `drain` are cut.
+    /// and waits for those who read an answer over HTTP. Connections that take longer than `drain` are cut, and workers
+    /// whose store does not answer are left behind.
     pub fn stop(self, drain: Duration, close_line: impl FnOnce()) -> Stopped {
         let until = Instant::now() + drain;
         // The thread that accepts passes it on, behind all that it has dealt out.
@@ -295,9 +299,12 @@ impl<M> Running<M> {
         wait_for(until, || self.networks.iter().all(JoinHandle::is_finished));
         let cut = self.gate.connections();
         close_line();
-        for worker in self.workers {
-            // A worker that panicked has told so.
-            let _ = worker.join();
+        wait_for(until.max(Instant::now() + WORKERS_END), || {
+            self.workers.iter().all(JoinHandle::is_finished)
+        });
+        let behind = self.workers.iter().filter(|worker| !worker.is_finished()).count();
+        if behind > 0 {
+            tracing::warn!(workers = behind, "the drain time was over: not all requests were done");
         }
         self.collector.stop();
         if let Some(http) = self.http {

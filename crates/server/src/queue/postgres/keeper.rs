@@ -46,6 +46,9 @@ const FLOOR_BYTES_MAX: i64 = 32 << 20;
 const TURN_BYTES: i64 = 2 << 20;
 const TURN_PATIENCE_MS: i32 = 50;
 
+/// How long a round may take to its end when the store is closed.
+const ENDS: Duration = Duration::from_secs(1);
+
 /// Pieces of news in one notification; more are told as "anything may have happened".
 const NEWS_MAX: usize = 200;
 
@@ -91,7 +94,7 @@ fn one_more(count: &AtomicU64) {
 pub(super) struct Keeper {
     outbox: Arc<Mutex<BTreeSet<Piece>>>,
     stopping: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: JoinHandle<()>,
 }
 
 impl Keeper {
@@ -120,7 +123,7 @@ impl Keeper {
         };
         let stop = Arc::clone(&stopping);
         let thread = Builder::new().name("keeper".into()).spawn(move || round.run(&stop))?;
-        Ok(Self { outbox, stopping, thread: Some(thread) })
+        Ok(Self { outbox, stopping, thread })
     }
 
     /// Has other middlewares told.
@@ -137,8 +140,10 @@ impl Keeper {
 impl Drop for Keeper {
     fn drop(&mut self) {
         self.stopping.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // a panic there was told when it happened
+        // It may be asking a database that does not answer, and leaves nothing undone.
+        let until = Instant::now() + ENDS;
+        while !self.thread.is_finished() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
