@@ -162,3 +162,17 @@ fn a_login_that_finds_the_line_full_is_told_so() {
         assert!(say(tier, client, b"LOGIN new\r\n").starts_with(':'), "there is room again");
     });
 }
+
+#[test]
+fn a_stop_answers_what_has_arrived_behind_a_request_that_is_under_way() {
+    on_a_tier(|tier| {
+        let mut client = tier.connect().expect("a place");
+        let _another = tier.connect().expect("a place");
+        client.write_all(b"QCREATE q\r\n").expect("it is taken");
+        tier.turn();
+        assert_eq!(tier.house.line.len(), 1, "it is under way");
+        client.write_all(b"PING\r\nQCREATE r\r\n").expect("it is taken");
+        tier.house.mailboxes[0].stop();
+        assert_eq!(say(tier, &mut client, b""), ":1\r\n+PONG\r\n:2\r\n");
+    });
+}

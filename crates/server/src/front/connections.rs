@@ -307,13 +307,14 @@ impl<T: Tier> Connections<T> {
         self.gate.leave();
     }
 
-    /// Reads what is there already and nothing more; what was asked is answered. Who has just come may still ask what he
-    /// came for.
+    /// Reads what is there already and nothing more, as soon as each may ask; what was asked is answered. Who has just come
+    /// may still ask what he came for.
     pub(super) fn stop(&mut self, tier: &mut T) {
         let spared_until = self.clock.instant() + FIRST_REQUEST;
         let slots: Vec<usize> = self.slab.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
-            self.slab[slot].as_mut().can_read = true;
+            let peer = self.slab[slot].as_mut();
+            (peer.can_read, peer.is_owed_a_read) = (true, true);
             self.serve_one(tier, slot);
             let Some(connection) = self.slab.get(slot) else { continue };
             if connection.as_ref().may_still_ask(self.now_ns) {
@@ -339,11 +340,12 @@ impl<T: Tier> Connections<T> {
 
 /// Whether nothing more is read of a peer.
 fn ends(peer: &Peer, is_stopping: bool, now_ns: u64) -> bool {
-    peer.is_done || is_stopping && !peer.may_still_ask(now_ns)
+    peer.is_done || is_stopping && !peer.is_owed_a_read && !peer.may_still_ask(now_ns)
 }
 
 /// Reads once; how many bytes.
 fn read(peer: &mut Peer, buffer: &mut [u8], gate: &Gate, now_ns: u64) -> usize {
+    peer.is_owed_a_read = false;
     match peer.read(buffer) {
         Ok(n) => {
             if n > 0 {

@@ -49,6 +49,8 @@ pub struct Peer {
     hung_up: bool,
     /// All that the peer sent was read.
     pub(super) is_done: bool,
+    /// The tier stops, and what had arrived by then was not read yet.
+    pub(super) is_owed_a_read: bool,
     /// Until it has shown who it is, if it must.
     pub(super) newcomer: Option<Newcomer>,
 }
@@ -70,6 +72,7 @@ impl Peer {
             can_write: true,
             hung_up: false,
             is_done: false,
+            is_owed_a_read: false,
             newcomer: None,
         }
     }
