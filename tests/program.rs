@@ -37,6 +37,7 @@ fn wrong_use_is_one_line_and_exit_code_2() {
         (&["queue", "--store", "tape:"][..], "embedded:DIR"),
         (&["queue", "--frobnicate"], "--frobnicate"),
         (&["queue", "--batch", "0"], "at least 1"),
+        (&["queue", "--max-message", "536870913"], "at most 536870912"),
         (&["queue", "--listen", "nowhere"], "nowhere"),
         (&["queue", "--priority-line", "peek,frob"], "frob"),
         (&["queue", "--window", "0s"], "10ms"),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use posthaste_wire::command::Kind;
+use posthaste_wire::decode::BULK_BYTES_PROTOCOL;
 
 use super::postgres::PoppingFlags;
 use super::serving::{FrontFlags, RunFlags};
@@ -40,8 +41,8 @@ pub(crate) struct QueueFlags {
     pub(crate) batch: usize,
     #[command(flatten)]
     pub(crate) popping: PoppingFlags,
-    /// Largest message body in bytes; larger ones get TOOBIG
-    #[arg(long, value_name = "BYTES", default_value = "65536")]
+    /// Largest message body in bytes, 512 MiB at most; larger ones get TOOBIG
+    #[arg(long, value_name = "BYTES", default_value = "65536", value_parser = body_bytes)]
     pub(crate) max_message: usize,
     /// Most requests waiting; beyond it a request gets BUSY
     #[arg(long, value_name = "REQUESTS", default_value = "65536", value_parser = at_least_one)]
@@ -69,4 +70,13 @@ pub(crate) struct QueueFlags {
 fn kind(name: &str) -> Result<Kind, String> {
     let known = Kind::ALL.into_iter().find(|kind| kind.name() == name);
     known.ok_or_else(|| format!("known are {}", Kind::NAMES.join(", ")))
+}
+
+/// A size that a body can have: more than the protocol's limit no client may announce.
+fn body_bytes(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(bytes) if bytes as u64 <= BULK_BYTES_PROTOCOL => Ok(bytes),
+        Ok(_) => Err(format!("must be at most {BULK_BYTES_PROTOCOL}, the limit of the protocol")),
+        Err(_) => Err("must be a whole number".into()),
+    }
 }

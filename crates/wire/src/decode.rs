@@ -57,8 +57,9 @@ pub enum Decoded {
     Malformed(Fault),
 }
 
-/// The longest argument any peer may announce: the limit of the protocol, far above ours.
-const BULK_BYTES_PROTOCOL: u64 = 512 * 1024 * 1024;
+/// The longest argument any peer may announce: the limit of the protocol. [`Limits::bulk_bytes`] beyond it are never
+/// reached.
+pub const BULK_BYTES_PROTOCOL: u64 = 512 * 1024 * 1024;
 
 /// Spans count in 32 bits; what lies behind waits until the caller has moved its buffer.
 const INPUT_BYTES_MAX: usize = u32::MAX as usize;
