@@ -136,6 +136,39 @@ fn a_slow_reader_is_not_read_and_harms_only_itself() {
 }
 
 #[test]
+fn of_long_answers_that_nobody_reads_few_are_held_and_all_come_in_the_end() {
+    const CLIENTS: usize = 4;
+    const READS: usize = 30;
+    let (server, _dir) = server(&[]);
+    let mut other = connect(&server);
+    ask(&mut other, &["QCREATE", "q"]);
+    ask(&mut other, &["QCREATE", "long"]);
+    let value = "v".repeat(65_000);
+    let headers = [["HEADER", "name", &value]; 15].concat();
+    ask(&mut other, &[&["SEND", "long", "body"], &headers[..]].concat());
+    let half = format!("SEND q x\r\n{}", "PEEK QUEUE long\r\n".repeat(READS));
+    let requests = format!("{half}{half}ECHO behind\r\n");
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| connect(&server)).collect();
+    for client in &mut clients {
+        client.write(requests.as_bytes()).expect("the server reads");
+    }
+    // Each has begun.
+    while ask(&mut other, &["QINFO", "q"]).get("messages").and_then(Answer::integer) < Some(CLIENTS as i64) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(resident_mib(&server) < 150, "{} MiB for answers nobody reads", resident_mib(&server));
+    for mut client in clients {
+        for place in 0..2 * (1 + READS) {
+            let answer = client.answer().expect("an answer");
+            let is_send = place % (1 + READS) == 0;
+            assert_eq!(answer.integer().is_some(), is_send, "{place}");
+            assert_eq!(answer.body(), (!is_send).then_some("body"), "{place}");
+        }
+        assert_eq!(client.answer().expect("an answer").text(), Some("behind"));
+    }
+}
+
+#[test]
 fn what_is_not_resp_is_answered_with_an_error_before_the_connection_ends() {
     let (server, _dir) = server(&[]);
     for wrong in

@@ -163,6 +163,17 @@ impl Bundle {
         self.finish_one(Outcome::Error);
     }
 
+    /// Takes out the requests that are not answered, as a bundle of their own.
+    #[must_use]
+    pub fn split_rest(&mut self) -> Box<Self> {
+        let mut rest = Box::new(Self::new(self.address));
+        (rest.account, rest.protocol) = (self.account, self.protocol);
+        rest.number = self.number + self.answered as u64;
+        rest.bytes.extend_from_slice(&self.bytes);
+        rest.requests.extend(self.requests.drain(self.answered..));
+        rest
+    }
+
     /// Takes back every answer and gives this error instead: nothing of the bundle is known to have happened.
     pub fn refuse_all(&mut self, fault: &Fault) {
         self.unanswer();

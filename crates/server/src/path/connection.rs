@@ -40,6 +40,8 @@ pub struct Connection {
     written: usize,
     /// An error that waits for its turn behind a bundle, and whether the connection ends with it.
     owed: Option<(Fault, bool)>,
+    /// What is left of the bundle under way, while its first answers wait to be read.
+    rest: Option<Box<Bundle>>,
     /// Of the login under way: when it was whole, and its length.
     login: (u64, usize),
 }
@@ -70,6 +72,7 @@ impl Connection {
             output: Vec::new(),
             written: 0,
             owed: None,
+            rest: None,
             login: (0, 0),
         }
     }
@@ -77,9 +80,14 @@ impl Connection {
     /// Whether it may ask more: nothing is under way, and what it got was read.
     #[must_use]
     pub fn may_ask(&self) -> bool {
+        !self.under_way && self.has_read()
+    }
+
+    /// Whether it has read what it got, but for a little.
+    fn has_read(&self) -> bool {
         let is_admitted = self.session.is_admitted();
         let most = if is_admitted { OUTPUT_BYTES_PAUSE } else { UNAUTHENTICATED_OUTPUT_BYTES_PAUSE };
-        !self.under_way && self.output.len() - self.written < most
+        self.output.len() - self.written < most
     }
 
     /// Whether everything is answered and written.
@@ -135,9 +143,10 @@ impl Connection {
         stamp_answered(&mut turn.at_once[before..], turn.house.clock);
     }
 
-    /// A bundle is back: its answers go out in its place.
-    pub fn take_answers(&mut self, bundle: &mut Bundle, turn: &mut Turn<'_>) {
-        self.under_way = false;
+    /// A bundle is back: its answers go out in its place. With `rest`, what is left of it, to be asked when they are read.
+    pub fn take_answers(&mut self, bundle: &mut Bundle, rest: Option<Box<Bundle>>, turn: &mut Turn<'_>) {
+        self.under_way = rest.is_some();
+        self.rest = rest;
         self.blocked = false;
         if self.session.is_muted() && !self.session.answers() {
             bundle.answers.clear();
@@ -148,7 +157,7 @@ impl Connection {
         } else {
             self.output(turn).extend_from_slice(&bundle.answers);
         }
-        if let Some((fault, last)) = self.owed.take() {
+        if let Some((fault, last)) = self.owed.take_if(|_| !self.under_way) {
             turn.parsed_at = turn.house.clock.stamp();
             self.refuse_for_good(&fault, last, turn);
         }
@@ -163,6 +172,12 @@ impl Connection {
         } else {
             shed(&mut self.output, &mut self.written);
         }
+    }
+
+    /// What is left of its bundle, once it has read the answers before it and will read more.
+    pub fn take_rest(&mut self) -> Option<Box<Bundle>> {
+        let goes_on = self.has_read() && self.peer.life != Life::Over;
+        self.rest.take_if(|_| goes_on)
     }
 
     /// Handles the whole requests in `input`; how many bytes are done with.

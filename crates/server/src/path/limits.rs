@@ -10,6 +10,9 @@ pub use crate::front::limits::{BUFFER_BYTES_KEPT, OUTPUT_BYTES_PAUSE, READ_BYTES
 /// Requests of one connection that may be in the path: beyond it the connection is not read.
 pub const BUNDLE_REQUESTS_MAX: usize = 1024;
 
+/// Answers of one bundle after which the rest of it waits until its client has read them: as much as one answer may have.
+pub const BUNDLE_ANSWER_BYTES: usize = 8 << 20;
+
 /// A request's arguments: enough to ACK at once what a POP with the largest COUNT has leased.
 pub const ARGUMENTS_MAX: usize = 16 * 1024;
 

@@ -13,6 +13,7 @@ use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::Operation;
 
 use super::bundle::{Address, Bundle};
+use super::limits::BUNDLE_ANSWER_BYTES;
 use super::waiters::{Ticket, Waiters, Waiting};
 use super::worker::{Batch, Store};
 use crate::queue::answer::Answer;
@@ -166,9 +167,9 @@ impl<R: Rules> Turn<'_, R> {
         self.serve_waiters();
     }
 
-    /// Executes a bundle until it is done or has to wait.
+    /// Executes a bundle until it is done, has to wait, or has answers enough for now.
     fn run(&mut self, mut bundle: Box<Bundle>) {
-        while !bundle.is_done() {
+        while !bundle.is_done() && bundle.answers.len() < BUNDLE_ANSWER_BYTES {
             match self.execute(&mut bundle) {
                 Flow::Done(outcome) => bundle.finish_one(outcome),
                 Flow::Waits(_) if self.waiters.has_left(bundle.address) => bundle.answer_empty(),

@@ -43,7 +43,7 @@ pub struct QueueTier {
     worker: Worker,
     /// Bundles whose answers are written in this turn.
     answered: Vec<Box<Bundle>>,
-    /// Lists that are not whole, to be lined up again.
+    /// To be lined up again: lists that are not whole, and what is left of bundles with long answers.
     going_on: Vec<Box<Bundle>>,
 }
 
@@ -140,6 +140,7 @@ impl Tier for QueueTier {
 
     fn write(&mut self, _: usize, connection: &mut Connection) {
         connection.flush(&mut self.bench.turn(&self.house));
+        self.going_on.extend(connection.take_rest());
     }
 
     fn is_settled(&self, _: usize, connection: &Connection) -> bool {
@@ -185,6 +186,7 @@ impl QueueTier {
         if bundle.may_wait() {
             self.house.store.forget(address);
         }
+        let rest = (!bundle.is_done()).then(|| bundle.split_rest());
         if self.house.tracer.is_some() {
             bundle.passages = trace::passages(&bundle);
         }
@@ -197,7 +199,7 @@ impl QueueTier {
             if let [request @ Request { operation: Operation::Login { .. }, .. }] = &mut *bundle.requests {
                 request.answer_bytes = length(connection.end_login(number(&bundle.answers), &mut turn));
             } else {
-                connection.take_answers(&mut bundle, &mut turn);
+                connection.take_answers(&mut bundle, rest, &mut turn);
             }
             stamp_answered(&mut turn.at_once[before..], self.house.clock);
         }

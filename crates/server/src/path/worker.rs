@@ -15,7 +15,7 @@ use crate::queue::rules::{Ask, Outcome};
 /// A store as the path sees it.
 pub trait Store: Send + Sync {
     /// Executes every waiting bundle of the batch; those answered, and earlier ones whose wait ended, stand in
-    /// `finished` afterwards, durable where they must be.
+    /// `finished` afterwards, durable where they must be. Of one with long answers only the first requests may be answered.
     fn run(&self, batch: &mut Batch);
 
     /// The same unless another batch is being executed; whether it was done.
@@ -62,7 +62,7 @@ pub trait Store: Send + Sync {
 pub struct Batch {
     /// Still to be executed.
     pub waiting: Vec<Box<Bundle>>,
-    /// Answered.
+    /// Answered, or as far as may be for now.
     pub finished: Vec<Box<Bundle>>,
     /// When the store had answered all of it.
     pub answered_at: u64,
