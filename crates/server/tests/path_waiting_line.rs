@@ -151,7 +151,37 @@ fn somebody_watches_whenever_somebody_waits() {
     line.push_all(&mut vec![bundle(1, 1, Kind::Send)]);
     assert_eq!(line.calls(), calls + 1, "it is to watch how long this one waits for the other");
     line.get_up(&pause);
-    line.try_take(10, None, &mut batch).expect_err("the other is about to come");
+    let _ = line.try_take(10, None, &mut batch).expect_err("the other is about to come");
+}
+
+#[test]
+fn what_is_due_is_not_missed_while_the_worker_that_knew_of_it_is_under_way() {
+    let hand = Hand::at_zero();
+    let clock = Clock::by_hand(hand, 0);
+    let line = Arc::new(WaitingLine::new(clock, 100, Vec::new()));
+    let come = || line.push_all(&mut vec![bundle(1, 1, Kind::Send)]);
+    let mut batch = Vec::new();
+    let mut take = |until| line.try_take(10, until, &mut batch);
+    let due = clock.instant() + Duration::from_secs(1);
+    let other = take(None).expect_err("nothing waits");
+    come();
+    let calls = line.calls();
+    assert_eq!(take(Some(due)).expect("it waits"), Taken::Some);
+    let turn = Turn::of(&line, 1);
+    assert_eq!(line.calls(), calls + 1, "the other is called, for it does not know");
+    line.get_up(&other);
+    let other = take(None).expect_err("nothing waits");
+    assert_eq!(other.until, Some(due), "it keeps watch");
+    drop(turn);
+    come();
+    let calls = line.calls();
+    assert_eq!(take(Some(due)).expect("it waits"), Taken::Some);
+    assert_eq!(line.calls(), calls, "the other keeps watch already");
+    hand.set(1_000_000_000);
+    line.get_up(&other);
+    assert_eq!(take(None).expect("it is due"), Taken::Nothing, "it looks around");
+    let other = take(None).expect_err("nothing waits");
+    assert_eq!(other.until, None, "it has looked");
 }
 
 #[test]

@@ -79,7 +79,10 @@ struct State {
     normal: VecDeque<Box<Bundle>>,
     requests: usize,
     idle_workers: usize,
-    awake_by: Option<Instant>,
+    /// When those of them that do not wait for a call alone look again, in no order.
+    alarms: Vec<Instant>,
+    /// When something is due of which a worker knew that is under way with a batch now.
+    due: Option<Instant>,
     /// Workers under way with a batch.
     working: usize,
     /// Since when the first of those that wait now has waited.
@@ -158,6 +161,10 @@ impl WaitingLine {
     fn done(&self, bundles: usize, since: Instant) {
         let mut state = self.lock();
         state.working -= 1;
+        if state.working == 0 {
+            // Each of them asks anew what is due.
+            state.due = None;
+        }
         if state.gathering.is_on() {
             let (now, waiting) = (self.clock.instant(), state.bundles());
             state.gathering.turn_ends(now, now.saturating_duration_since(since), bundles, waiting);
@@ -226,7 +233,7 @@ impl WaitingLine {
                 return Ok(Taken::Nothing);
             }
             let now = self.clock.instant();
-            if until.is_some_and(|until| until <= now) {
+            if state.due.take_if(|due| *due <= now).is_some() || until.is_some_and(|until| until <= now) {
                 return Ok(Taken::Nothing);
             }
             return Err(state.lie_down(now, until, reserve_by));
@@ -239,7 +246,20 @@ impl WaitingLine {
         state.working += 1;
         state.waiting_since = (state.requests > 0).then(|| self.clock.instant());
         self.call_worker(state);
+        self.leave_word(state, until);
         Ok(Taken::Some)
+    }
+
+    /// Whoever goes to work, and may be long at it, knew that something is due at that time: another keeps watch of it.
+    fn leave_word(&self, state: &mut State, until: Option<Instant>) {
+        // What is due already is done with the batch.
+        let Some(until) = until.filter(|until| *until > self.clock.instant()) else { return };
+        if state.due.is_none_or(|due| until < due) {
+            state.due = Some(until);
+        }
+        if state.idle_workers > 0 && state.sleeps_beyond(until) {
+            self.call_one(state);
+        }
     }
 
     /// Something is due at `deadline` that the waiting workers do not know of: one wakes if it would sleep longer. If none
@@ -248,7 +268,7 @@ impl WaitingLine {
         let mut state = self.lock();
         if state.idle_workers == 0 {
             state.nudged = true;
-        } else if state.awake_by.is_none_or(|by| deadline < by) {
+        } else if state.sleeps_beyond(deadline) {
             state.nudged = true;
             self.call_one(&mut state);
         }
@@ -304,10 +324,10 @@ impl State {
 
     /// One more worker waits.
     fn lie_down(&mut self, now: Instant, until: Option<Instant>, reserve_by: Option<Instant>) -> Pause {
-        let until = until.into_iter().chain(reserve_by).min();
+        let until = until.into_iter().chain(self.due).chain(reserve_by).min();
         let pause = Pause { until, since: now, watches: reserve_by.is_some() };
         self.idle_workers += 1;
-        self.awake_by = pause.until;
+        self.alarms.extend(pause.until);
         self.watchers += usize::from(pause.watches);
         pause
     }
@@ -315,8 +335,15 @@ impl State {
     /// It waits no more.
     fn get_up(&mut self, pause: &Pause) {
         self.idle_workers -= 1;
-        self.awake_by = None;
+        if let Some(at) = self.alarms.iter().position(|alarm| Some(*alarm) == pause.until) {
+            self.alarms.swap_remove(at);
+        }
         self.watchers -= usize::from(pause.watches);
+    }
+
+    /// Whether all that wait sleep longer, if nobody calls.
+    fn sleeps_beyond(&self, deadline: Instant) -> bool {
+        self.alarms.iter().all(|alarm| deadline < *alarm)
     }
 
     fn push(&mut self, bundle: Box<Bundle>, first_kinds: &[Kind]) {
