@@ -53,7 +53,7 @@ CREATE OR REPLACE FUNCTION apply(
     s_op int[], s_queue int[], s_sender int[], s_recipient int[], s_delay bigint[], s_ttl bigint[], s_priority int[],
     s_headers bytea[], s_body bytea[],
     -- p: POP by queue, b: by queue and sender, f: by sender, the same in capitals with a lease;
-    -- k: PEEK by queue, j: by queue and sender, h: by sender
+    -- k: PEEK by queue, j: by queue and sender, h: by sender; q: a POP of one message that is alone in its step, g: such a PEEK
     r_op int[], r_queue int[], r_reader int[], r_sender int[], r_want bigint[], r_lease bigint[], r_any int[], r_own int[],
     -- the lanes that they draw on
     l_queue int[], l_sender int[], l_recipient int[], l_floor bigint[], l_want bigint[],
@@ -71,6 +71,24 @@ BEGIN
     RETURN QUERY SELECT m.* FROM unnest(r_op) AS u(op), posthaste.mock_message(u.op) AS m;
     RETURN QUERY SELECT o.* FROM unnest(o_op, o_kind) AS u(op, kind), posthaste.mock_other(u.op, u.kind) AS o;
 END $$;
+
+CREATE OR REPLACE FUNCTION send_alone(given_ms bigint, sender int, queue_name text, recipient int, content bytea) RETURNS SETOF answer
+LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_number(0) $$;
+
+CREATE OR REPLACE FUNCTION pop_alone(given_ms bigint, reader int, queue_name text, sender int, lease_ms bigint, any_floor bigint,
+    own_floor bigint) RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(0) $$;
+
+CREATE OR REPLACE FUNCTION peek_alone(given_ms bigint, reader int, queue_name text, sender int, any_floor bigint, own_floor bigint)
+RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(0) $$;
+
+CREATE OR REPLACE FUNCTION create_alone(queue_name text) RETURNS SETOF answer
+LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_number(0) $$;
+
+CREATE OR REPLACE FUNCTION delete_alone(queue_name text) RETURNS SETOF answer
+LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_number(0) $$;
+
+CREATE OR REPLACE FUNCTION readable_alone(given_ms bigint, reader int, ring_floor bigint) RETURNS SETOF answer
+LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_readable(0) $$;
 
 CREATE OR REPLACE FUNCTION send_single(given_ms bigint, op int, sender int, queue_name text, recipient int, content bytea) RETURNS SETOF answer
 LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_number(op) $$;
