@@ -129,7 +129,8 @@ fn those_who_come_back_are_taken_with_those_who_wait() {
 #[test]
 fn somebody_watches_whenever_somebody_waits() {
     let hand = Hand::at_zero();
-    let line = Arc::new(WaitingLine::new(Clock::by_hand(hand, 0), 100, Vec::new()));
+    let clock = Clock::by_hand(hand, 0);
+    let line = Arc::new(WaitingLine::new(clock, 100, Vec::new()));
     line.gather(Duration::from_micros(500));
     let mut batch = Vec::new();
     line.push_all(&mut vec![bundle(1, 1, Kind::Send), bundle(2, 1, Kind::Send)]);
@@ -147,11 +148,52 @@ fn somebody_watches_whenever_somebody_waits() {
     hand.set(1_800_000);
     drop(turn);
     let pause = line.try_take(10, None, &mut batch).expect_err("nobody waits");
+    assert_eq!(pause.until, Some(clock.instant() + Duration::from_micros(200)), "two are about to come");
     let calls = line.calls();
     line.push_all(&mut vec![bundle(1, 1, Kind::Send)]);
-    assert_eq!(line.calls(), calls + 1, "it is to watch how long this one waits for the other");
+    assert_eq!(line.calls(), calls, "it watches already how long this one waits for the other");
+    line.push_all(&mut vec![bundle(2, 1, Kind::Send)]);
+    assert_eq!(line.calls(), calls + 1, "both are there");
     line.get_up(&pause);
-    let _ = line.try_take(10, None, &mut batch).expect_err("the other is about to come");
+    batch.clear();
+    assert_eq!(line.try_take(10, None, &mut batch).expect("both are there"), Taken::Some);
+    assert_eq!(clients(&batch), [1, 2]);
+    let turn = Turn::of(&line, 2);
+    hand.set(2_600_000);
+    drop(turn);
+    let pause = line.try_take(10, None, &mut batch).expect_err("nobody waits");
+    hand.set(2_800_000);
+    line.get_up(&pause);
+    let pause = line.try_take(10, None, &mut batch).expect_err("nobody came");
+    assert_eq!(pause.until, None, "it watches no more");
+    let calls = line.calls();
+    line.push_all(&mut vec![bundle(1, 1, Kind::Send)]);
+    assert_eq!(line.calls(), calls + 1, "who comes late does not wait");
+}
+
+/// Nobody waits for a worker that sleeps on.
+#[test]
+fn for_each_who_comes_a_worker_gets_up() {
+    let line = Arc::new(WaitingLine::new(Clock::start(), 1000, Vec::new()));
+    let (took, takers) = std::sync::mpsc::channel();
+    let workers: Vec<_> = (0..4)
+        .map(|_| {
+            let (line, took) = (Arc::clone(&line), took.clone());
+            thread::spawn(move || {
+                let mut batch = Vec::new();
+                while line.take(1, None, &mut batch) == Taken::Some {
+                    batch.drain(..).for_each(|bundle| took.send(bundle.address.client).expect("a listener"));
+                    drop(Turn::of(&line, 1));
+                }
+            })
+        })
+        .collect();
+    for client in 0..500 {
+        line.push_all(&mut vec![bundle(client, 1, Kind::Send)]);
+        assert_eq!(takers.recv(), Ok(client), "somebody comes for each");
+    }
+    line.close();
+    workers.into_iter().for_each(|worker| worker.join().expect("it ends"));
 }
 
 #[test]

@@ -55,7 +55,8 @@ pub struct Network<T: Tier> {
     listeners: Vec<Listener>,
     /// Listeners that could not accept for want of descriptors or memory. Each is told of again with every client that comes.
     stalled: Slots,
-    next_thread: usize,
+    /// Connections given to a thread so far.
+    dealt: usize,
 }
 
 /// A mailbox for a thread that will use this poll.
@@ -85,7 +86,7 @@ impl<T: Tier> Network<T> {
             gate,
             listeners,
             stalled: Slots::default(),
-            next_thread: 0,
+            dealt: 0,
         })
     }
 
@@ -213,7 +214,7 @@ impl<T: Tier> Network<T> {
         }
     }
 
-    /// Gives the connection to the next thread in turn.
+    /// Gives the connection to the thread whose turn it is.
     fn deal(&mut self, socket: Socket) {
         let arrival = match self.gate.admit(socket) {
             Ok(arrival) => arrival,
@@ -223,11 +224,12 @@ impl<T: Tier> Network<T> {
                 return;
             }
         };
-        self.next_thread = (self.next_thread + 1) % self.mailboxes.len();
-        if self.next_thread == self.thread {
+        let thread = (self.dealt / self.tier.dealt_in_a_row() + 1) % self.mailboxes.len();
+        self.dealt = self.dealt.wrapping_add(1);
+        if thread == self.thread {
             self.connections.adopt(&mut self.tier, arrival);
         } else {
-            self.mailboxes[self.next_thread].adopt(arrival);
+            self.mailboxes[thread].adopt(arrival);
         }
     }
 

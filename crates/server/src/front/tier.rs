@@ -35,6 +35,12 @@ pub trait Tier: Sized {
         true
     }
 
+    /// How many connections that come one after the other go to the same network thread, at least 1. Many, where a thread has
+    /// little to do for each and is woken for a few requests at a time: then that is the price, and one thread pays it once.
+    fn dealt_in_a_row(&self) -> usize {
+        1
+    }
+
     /// A turn begins, at this time of the stamps.
     fn begin(&mut self, _now_ns: u64) {}
 

@@ -34,6 +34,9 @@ pub const RESERVE_AFTER: Duration = Duration::from_millis(5);
 /// How long a worker waits at most for those who are about to come back: the price of a small batch on a near store.
 pub const GATHER_MAX: Duration = Duration::from_micros(500);
 
+/// Clients in a row that one network thread serves where the store is far: it does some hundred thousand requests a second.
+pub const FAR_CLIENTS_IN_A_ROW: usize = 128;
+
 /// Before authentication nobody may make us hold more than this.
 pub const UNAUTHENTICATED_BYTES_MAX: usize = 16 * 1024;
 

@@ -58,6 +58,10 @@ impl Tier for QueueTier {
         }
     }
 
+    fn dealt_in_a_row(&self) -> usize {
+        if self.house.store.is_far() { limits::FAR_CLIENTS_IN_A_ROW } else { 1 }
+    }
+
     fn enter(&mut self, slot: usize, peer: Peer, origin: Option<IpAddr>) -> Connection {
         let decoder = Decoder::new(Limits {
             bulk_bytes: self.house.message_bytes_max.max(limits::ARGUMENT_BYTES_MIN),

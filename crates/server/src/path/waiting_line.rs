@@ -10,7 +10,8 @@
 //! waits (with batches of one: always), or when the worker is kept waiting by a slow or distant store.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use posthaste_measure::Clock;
@@ -67,7 +68,6 @@ impl Drop for Turn {
 /// The line.
 pub struct WaitingLine {
     state: Mutex<State>,
-    arrival: Condvar,
     clock: Clock,
     requests_max: usize,
     first_kinds: Vec<Kind>,
@@ -79,6 +79,9 @@ struct State {
     normal: VecDeque<Box<Bundle>>,
     requests: usize,
     idle_workers: usize,
+    /// Those of them that sleep and were not called. The one that lay down last is called first: what it works with is still
+    /// in its core's caches, and if one watches, it is that one.
+    sleepers: Vec<Thread>,
     /// When those of them that do not wait for a call alone look again, in no order.
     alarms: Vec<Instant>,
     /// When something is due of which a worker knew that is under way with a batch now.
@@ -105,7 +108,7 @@ impl WaitingLine {
     /// A line for at most `requests_max` requests; bundles that begin with one of `first_kinds` go first.
     #[must_use]
     pub fn new(clock: Clock, requests_max: usize, first_kinds: Vec<Kind>) -> Self {
-        Self { state: Mutex::default(), arrival: Condvar::new(), clock, requests_max, first_kinds }
+        Self { state: Mutex::default(), clock, requests_max, first_kinds }
     }
 
     /// From now on a worker that may take waits first for those who are about to come back, for so long at most.
@@ -148,13 +151,8 @@ impl WaitingLine {
             && (state.may_take(batch, self.clock).is_ok()
                 || state.watchers == 0 && !std::mem::replace(&mut state.called_to_watch, true))
         {
-            self.call_one(state);
+            state.call_one();
         }
-    }
-
-    fn call_one(&self, state: &mut State) {
-        state.calls += 1;
-        self.arrival.notify_one();
     }
 
     /// A worker is done with the batch it took, as far as the others need care: the next batch may be taken.
@@ -180,12 +178,16 @@ impl WaitingLine {
                 Ok(taken) => return taken,
                 Err(pause) => pause,
             };
-            state = match pause.until.map(|until| until.saturating_duration_since(pause.since)) {
-                None => self.arrival.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(wait) => {
-                    self.arrival.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
+            let me = thread::current();
+            let id = me.id();
+            state.sleepers.push(me);
+            drop(state);
+            match pause.until.map(|until| until.saturating_duration_since(pause.since)) {
+                None => thread::park(),
+                Some(wait) => thread::park_timeout(wait),
+            }
+            state = self.lock();
+            state.sleepers.retain(|sleeper| sleeper.id() != id);
             state.get_up(&pause);
         }
     }
@@ -258,7 +260,7 @@ impl WaitingLine {
             state.due = Some(until);
         }
         if state.idle_workers > 0 && state.sleeps_beyond(until) {
-            self.call_one(state);
+            state.call_one();
         }
     }
 
@@ -270,14 +272,15 @@ impl WaitingLine {
             state.nudged = true;
         } else if state.sleeps_beyond(deadline) {
             state.nudged = true;
-            self.call_one(&mut state);
+            state.call_one();
         }
     }
 
     /// No more bundles will come; workers finish what waits and stop.
     pub fn close(&self) {
-        self.lock().closed = true;
-        self.arrival.notify_all();
+        let mut state = self.lock();
+        state.closed = true;
+        state.sleepers.drain(..).for_each(|sleeper| sleeper.unpark());
     }
 
     /// Requests that wait now.
@@ -292,7 +295,7 @@ impl WaitingLine {
         self.len() == 0
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -305,21 +308,28 @@ impl State {
 
     /// Whether one more worker may take now; if not, when it may if nothing else happens.
     fn may_take(&mut self, batch: usize, clock: Clock) -> Result<(), Option<Instant>> {
-        if self.requests == 0 {
-            return Err(None);
-        }
-        if self.requests >= batch || self.closed {
+        if self.requests > 0 && (self.requests >= batch || self.closed) {
             return Ok(());
         }
         if self.working == 0 {
             let worth_it = self.gathering.is_on().then(|| clock.instant());
             let until = worth_it.and_then(|now| self.gathering.until(now, self.bundles()));
-            return until.map_or(Ok(()), |until| Err(Some(until)));
+            return if self.requests > 0 && until.is_none() { Ok(()) } else { Err(until) };
+        }
+        if self.requests == 0 {
+            return Err(None);
         }
         let now = clock.instant();
         let since = *self.waiting_since.get_or_insert(now);
         let reserve_by = since + limits::RESERVE_AFTER * u32::try_from(self.working).unwrap_or(u32::MAX);
         if reserve_by <= now { Ok(()) } else { Err(Some(reserve_by)) }
+    }
+
+    fn call_one(&mut self) {
+        self.calls += 1;
+        if let Some(sleeper) = self.sleepers.pop() {
+            sleeper.unpark();
+        }
     }
 
     /// One more worker waits.

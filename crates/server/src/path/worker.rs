@@ -42,6 +42,11 @@ pub trait Store: Send + Sync {
     /// The line that workers of this store wait at, for a store that has news between batches.
     fn attach(&self, _line: &Arc<WaitingLine>) {}
 
+    /// Whether a batch is a journey of its own: to another process, over a network perhaps.
+    fn is_far(&self) -> bool {
+        false
+    }
+
     /// What the time is that it tells with every batch: `sync`, `statement`; None: it tells none.
     fn tells(&self) -> Option<&'static str> {
         None

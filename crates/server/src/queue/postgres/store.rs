@@ -614,6 +614,10 @@ impl Store for Postgres {
         line.gather(limits::GATHER_MAX);
     }
 
+    fn is_far(&self) -> bool {
+        true
+    }
+
     fn trouble(&self) -> Option<String> {
         self.shared.reach.trouble()
     }
