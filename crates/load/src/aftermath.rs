@@ -68,7 +68,7 @@ impl Gathered {
         };
         let threads = harvests.len().max(1) as f64;
         for harvest in harvests {
-            let utilization = harvest.cpu.busy_s() / harvest.window_s.max(f64::MIN_POSITIVE);
+            let utilization = harvest.cpu.share_of(harvest.window_s);
             all.utilization += utilization / threads;
             all.utilization_max = all.utilization_max.max(utilization);
             let (dialogues, shared) = all.add(harvest);
@@ -203,7 +203,10 @@ fn doubts_of_run(bench: &RunOptions, gathered: &Gathered, requests: u64) -> Vec<
         doubts.push(format!("{} requests were never answered", gathered.unanswered));
     }
     if requests == 0 {
-        doubts.push("no request was answered within the measured window".to_owned());
+        doubts.push(
+            "no request was answered within the measured window: give it a longer --duration, or see what the server does"
+                .to_owned(),
+        );
     }
     doubts
 }

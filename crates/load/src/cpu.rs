@@ -63,6 +63,12 @@ impl CpuTime {
         self.user_s + self.system_s
     }
 
+    /// The share of so many seconds that it is; none of none, as of a thread that stood still for all of its window.
+    #[must_use]
+    pub fn share_of(self, seconds: f64) -> f64 {
+        if seconds > 0.0 { self.busy_s() / seconds } else { 0.0 }
+    }
+
     /// Takes over that of another thread.
     pub fn absorb(&mut self, other: Self) {
         self.user_s += other.user_s;
@@ -92,12 +98,17 @@ mod tests {
     #[test]
     fn work_is_seen_as_processor_time() {
         let before = CpuReading::of_this_thread();
-        let start = std::time::Instant::now();
         let mut sum = 0_u64;
-        while start.elapsed().as_millis() < 30 {
+        for _ in 0..10_000_000 {
             sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(7));
         }
         let used = CpuReading::of_this_thread() - before;
         assert!(used.busy_s() > 0.001 && used.busy_s() < 10.0, "{used:?}");
+    }
+
+    #[test]
+    fn a_window_of_no_length_was_not_busy() {
+        let used = CpuTime { user_s: 0.001, ..CpuTime::default() };
+        assert_eq!([used.share_of(0.0), used.share_of(0.002)], [0.0, 0.5]);
     }
 }

@@ -23,10 +23,10 @@ fn bench(words: &str) -> CacheBench {
     Line::parse_from(line).bench.translated().expect(words)
 }
 
-/// A checked run of a fraction of a second.
+/// A checked run of a fraction of a second. Counted, not timed: what it finds is there however slow the machine is.
 fn checked(address: &str, words: &str) -> Report {
-    let times = if words.contains("-n") { "" } else { "--warmup 0s --cooldown 0s --duration 300ms" };
-    run(bench(&format!("--connect {address} {times} --check {words}"))).expect("a report")
+    let requests = if words.contains("-n ") || words.contains("--requests") { "" } else { "--requests 300" };
+    run(bench(&format!("--connect {address} {requests} --check {words}"))).expect("a report")
 }
 
 #[test]
@@ -36,10 +36,10 @@ fn every_workload_passes_on_memcached() {
         "--clients 4 --preload",
         "--clients 5 --threads 2 --ratio 1:10",
         "--clients 4 --pipeline 16 --ratio 1:3 --multiget 1:50,7:50",
-        "--clients 4 --ratio 0:1 --multiget 100 --key-distribution zipf:0.99",
+        "--clients 4 --ratio 0:1 --multiget 100 --key-distribution zipf:0.99 --requests 50",
         "--clients 4 --value-bytes 1-60 --key-prefix short- --preload",
         "--clients 4 --value-bytes 64:80,1024:15,65536:5 --key-prefix sizes- --keys 500 --preload",
-        "--clients 2 --value-bytes 1000000 --key-prefix large- --keys 20 --pipeline 4 --preload",
+        "--clients 2 --value-bytes 1000000 --key-prefix large- --keys 20 --pipeline 4 --preload --requests 50",
         "--clients 4 --ratio 0:1 --key-distribution sequential --key-prefix none-",
         "--clients 4 --rate 2000 --arrivals poisson",
         "--clients 4 --think 1ms --key-minimum 100 --keys 5",
@@ -83,16 +83,20 @@ fn what_a_cache_forgets_is_a_miss_and_no_violation() {
 #[test]
 fn values_expire() {
     let server = Memcached::start(64);
-    let words = "--clients 1 --keys 10 --ratio 0:1 --preload --expiry 1 --duration 3s";
-    let report = run(bench(&format!("--connect {} --warmup 0s --cooldown 0s {words}", server.address())));
-    let report = report.expect("a report");
-    assert!(report.details.hits > 0 && report.details.misses > 0, "{report}");
+    let words =
+        "--clients 1 --keys 10 --ratio 0:1 --preload --expiry 1 --duration 3s --warmup 0s --cooldown 0s";
+    let is_seen = || {
+        let report = run(bench(&format!("--connect {} {words}", server.address()))).expect("a report");
+        report.details.hits > 0 && report.details.misses > 0
+    };
+    // Again where the machine stood still for all the time that they were there.
+    assert!((0..10).any(|_| is_seen()), "values are there first, and then are not");
 }
 
 #[test]
 fn a_value_too_large_for_the_server_is_an_error_with_its_words() {
     let server = Memcached::start(64);
-    let report = checked(&server.address(), "--clients 1 --ratio 1:0 --value-bytes 2000000");
+    let report = checked(&server.address(), "--clients 1 --ratio 1:0 --value-bytes 2000000 --requests 5");
     assert!(report.counts.errors > 0 && report.counts.ok == 0, "{report}");
     assert!(report.errors_by_word.keys().any(|word| word.contains("too large")), "{report}");
     let words = format!("--connect {} --preload --value-bytes 2000000 --keys 3", server.address());
@@ -200,7 +204,8 @@ fn a_search_fills_the_server_once_and_ends_at_a_broken_promise() {
     let search = |address: &str| {
         posthaste_load::find_max_rate(&bench(&format!("--connect {address} {words} --clients 2")), limit)
     };
-    let report = search(&server.address()).expect("it ends");
+    // Again where the machine stood still so often that no rate was kept.
+    let report = (0..10).find_map(|_| search(&server.address()).ok()).expect("it ends");
     assert!(report.search.len() > 1 && report.options.preload, "{report}");
     assert!(report.details.hits > 0 && report.details.misses == 0, "{report}");
     let refusal = search(&serve(Mutant::Altered)).expect_err("a value was altered");
