@@ -160,6 +160,18 @@ def test_an_audit_takes_units_for_names_without(tmp_path: Path) -> None:
         (["models", "mm1", "arrival_rate=1", "arrival_rate=2", "service_rate=3"], "is given twice, first as 1"),
         (["models", "solve", "population=10", "db=1:2.5"], "servers of db = 2.5: must be a whole number"),
         (["models", "batch_server", "population=2", "batch_time=1", "request_time=1", "bends=3"], "'bends'"),
+        (["models", "solve", f"population={10**8}", "db=1"], "must be at most 1,000,000, since time and memory grow"),
+        (
+            ["models", "solve", "population=30000", "db=1:8"],
+            "must be at most 20,000, since time and memory grow with it",
+        ),
+        (["models", "solve", "population=30000", "db=1:8"], "method=schweitzer takes more"),
+        (["models", "bounds", f"population={10**8}", "db=1:8"], "must be at most 1,000,000"),
+        (["models", "batch_server", f"population={10**6}", "batch_time=1", "request_time=1"], "at most 10,000"),
+        (["models", "batch_pool", f"population={10**9}", "servers=2", "batch_time=1", "request_time=1"], "10,000"),
+        (["models", "machine_repair", f"machines={10**9}", "repairers=1", "failure_rate=1", "repair_rate=1"], "mmm"),
+        (["models", "mmmk", "arrival_rate=1", "service_rate=1", "servers=2", f"capacity={10**15}"], "1,000,000"),
+        (["models", "erlang_c", "offered_load=7", f"servers={10**12}"], "at most 10,000,000"),
     ],
 )
 def test_wrong_use_is_one_line_and_2(
@@ -172,9 +184,12 @@ def test_wrong_use_is_one_line_and_2(
 def test_a_model_too_large_for_this_machine_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A petabyte of probabilities."""
-    system = ["arrival_rate=1", "service_rate=1", "servers=2", f"capacity={10**15}"]
-    monkeypatch.setattr(sys, "argv", ["posthaste-lab", "models", "mmmk", *system])
+    """Where the bounds of the models are not enough."""
+
+    def asks_for_a_petabyte(**_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("posthaste_lab.cli.app", asks_for_a_petabyte)
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == 1

@@ -58,6 +58,14 @@ def count(argument: str, value: float, least: int = 1) -> int:
     return int(result)
 
 
+def bounded(argument: str, value: float, most: int, instead: str) -> int:
+    """A whole number from 1 to `most`: of more, time or memory would run out. `instead` says what to do then."""
+    result = count(argument, value)
+    if result > most:
+        raise BadArgument(argument, value, f"must be at most {most:,}, since time and memory grow with it: {instead}")
+    return result
+
+
 def quantile(argument: str, value: float) -> float:
     """A percentile as a fraction: 95 and 0.95 mean the same.
 

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from scipy.linalg import expm
 from scipy.special import roots_genlaguerre
 
-from posthaste_lab.checks import FloatArray, count, fraction, non_negative
+from posthaste_lab.checks import FloatArray, bounded, count, fraction, non_negative
 from posthaste_lab.errors import BadArgument, NumericalError
 from posthaste_lab.queueing.closed import solve
 from posthaste_lab.queueing.station import Station
@@ -37,6 +37,7 @@ TICKS = 4096  # of the shortest time, to which times are rounded where they deci
 DOUBLINGS_MAX = 20
 NOTHING = 1e-200  # a probability below it is none; numbers near the smallest there are would be slow and lose digits
 SETTLING_STEPS = 128
+CLIENTS_MAX = 10_000  # the chain is a table of their square: 800 MB
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def batch_server(
 
     Raises BadArgument for what cannot be: no time at all in the server, or none out of it.
     """
-    n = count("population", population)
+    n = bounded("population", population, CLIENTS_MAX, "with so many, batches are full and only their size matters")
     away, handling = non_negative("think_time", think_time) + non_negative("path_time", path_time), handling_time
     non_negative("handling_time", handling)
     share = 1.0 if visits == 1 else fraction("visits", visits)

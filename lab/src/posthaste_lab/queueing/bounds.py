@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posthaste_lab.checks import FloatArray, count, non_negative
+from posthaste_lab.checks import FloatArray, bounded, non_negative
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.queueing.station import Station, checked
+from posthaste_lab.queueing.station import POPULATION_MAX, Station, checked
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,8 @@ def bounds(stations: Iterable[Station], population: int, think_time: float = 0.0
     the lower ones of response time, through R = N/X - Z. Raises BadArgument as `solve` does.
     """
     network, think = checked(stations), non_negative("think_time", think_time)
-    n = np.arange(1.0, count("population", population) + 1)
+    most = bounded("population", population, POPULATION_MAX, "the bounds hardly change any more past the knee")
+    n = np.arange(1.0, most + 1)
     if think + sum(station.single_demand for station in network) == 0:
         raise BadArgument("stations", [s.name for s in network], "must have some demand, or a think time")
     speeds = {s.name: s.speeds(len(n)) for s in network}

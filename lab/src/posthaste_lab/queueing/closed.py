@@ -10,14 +10,17 @@ from typing import Literal
 
 import numpy as np
 
-from posthaste_lab.checks import FloatArray, count, non_negative
+from posthaste_lab.checks import FloatArray, bounded, count, non_negative
 from posthaste_lab.errors import BadArgument, NumericalError
 from posthaste_lab.queueing.convolution import Weights, marginal
 from posthaste_lab.queueing.convolution import solve as convolve
 from posthaste_lab.queueing.mva import Curves, exact, schweitzer
-from posthaste_lab.queueing.station import Kind, Station, checked
+from posthaste_lab.queueing.station import POPULATION_MAX, Kind, Station, checked
 
 Method = Literal["exact", "schweitzer", "convolution"]
+
+FIGURES_MAX = 10_000_000  # stations times populations, of which every curve holds one: some 100 MB each
+CONVOLVED_MAX = 20_000  # a minute for every station whose speed depends on its load: that grows with the square
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +93,7 @@ class ClosedNetwork:
         if name not in self.queue_length:
             raise BadArgument("name", name, f"must be one of {', '.join(self.queue_length)}")
         n = len(self.population) if population is None else count("population", population)
+        _must_end("population", n, self.stations, "convolution")
         return marginal(self.stations, name, n, self.think_time)
 
 
@@ -106,9 +110,11 @@ def solve(
     name.
 
     Exact for stations with exponential times served first come first served, or any times when shared equally.
-    Raises BadArgument for a network that cannot be (no demand at all, no customers, names twice).
+    Raises BadArgument for a network that cannot be (no demand at all, no customers, names twice), and for more
+    customers than it could be solved for in some minutes.
     """
     network, n, think = _arguments(stations, population, think_time)
+    _must_end("population", n, network, method)
     if method == "schweitzer":
         curves = schweitzer(network, n, think)
     elif method == "exact" and all(station.is_fixed_rate for station in network):
@@ -158,6 +164,16 @@ def _arguments(
     if think + sum(station.single_demand for station in network) == 0:
         raise BadArgument("stations", [s.name for s in network], "must have some demand, or a think time")
     return network, count("population", population), think
+
+
+def _must_end(argument: str, population: int, network: tuple[Station, ...], method: Method) -> None:
+    """Refuse what would take hours, or more memory than there is."""
+    instead = "past the knee, which `bounds` tells, more customers only wait longer"
+    bounded(argument, population, min(POPULATION_MAX, FIGURES_MAX // len(network)), instead)
+    if method != "schweitzer" and not all(station.is_fixed_rate for station in network):
+        if not any(station.kind == "load_dependent" for station in network):
+            instead = "with stations of several servers, method=schweitzer takes more"
+        bounded(argument, population, CONVOLVED_MAX, instead)
 
 
 def _network(network: tuple[Station, ...], think: float, method: Method, curves: Curves) -> ClosedNetwork:

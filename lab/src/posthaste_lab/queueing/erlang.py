@@ -4,8 +4,10 @@ The textbook form divides a^m/m! by a sum of such terms, and overflows near m = 
 positive terms below 1, so it is exact to rounding for thousands of servers; C follows from B.
 """
 
-from posthaste_lab.checks import count, non_negative
+from posthaste_lab.checks import bounded, count, non_negative
 from posthaste_lab.errors import UnstableQueue
+
+SERVERS_MAX = 10_000_000  # steps of the recursion: some seconds
 
 
 def erlang_b(offered_load: float, servers: int) -> float:
@@ -18,7 +20,9 @@ def erlang_b(offered_load: float, servers: int) -> float:
     """
     load = non_negative("offered_load", offered_load)
     blocking = 1.0
-    for busy in range(1, count("servers", servers, least=0) + 1):
+    if count("servers", servers, least=0):
+        bounded("servers", servers, SERVERS_MAX, "of so many nobody waits unless they are all but always busy")
+    for busy in range(1, int(servers) + 1):
         blocking = load * blocking / (busy + load * blocking)
     return blocking
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import logsumexp
 
-from posthaste_lab.checks import FloatArray, count, positive
+from posthaste_lab.checks import FloatArray, bounded, count, positive
+
+MACHINES_MAX = 1_000_000  # each number of them that may be down is a state
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +52,7 @@ def machine_repair(machines: int, repairers: int, failure_rate: float, repair_ra
     `failure_rate` and are mended at min(n, c) times `repair_rate`: Bolch et al., 2nd ed., chapter 6. Raises
     BadArgument for counts or rates that cannot be.
     """
-    population = count("machines", machines)
+    population = bounded("machines", machines, MACHINES_MAX, "so many are an endless source, as in mmm")
     crew = count("repairers", repairers)
     failure, repair = positive("failure_rate", failure_rate), positive("repair_rate", repair_rate)
     down = np.arange(population + 1)

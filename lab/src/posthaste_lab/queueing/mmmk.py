@@ -12,9 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammainc, gammaincc, gammaln, hyp1f1, logsumexp, xlogy
 
-from posthaste_lab.checks import FloatArray, count, non_negative, positive
+from posthaste_lab.checks import FloatArray, bounded, count, non_negative, positive
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.queueing.open_queue import OpenQueue
+
+CAPACITY_MAX = 1_000_000  # each number of jobs is a state
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ def mmmk(arrival_rate: float, service_rate: float, servers: int, capacity: int) 
     arrivals = non_negative("arrival_rate", arrival_rate)
     service = positive("service_rate", service_rate)
     count("servers", servers)
-    if count("capacity", capacity) < servers:
+    if bounded("capacity", capacity, CAPACITY_MAX, "so much room is as good as endless, as in mmm") < servers:
         raise BadArgument(
             "capacity", capacity, f"must be at least the {servers} servers: it counts jobs in service too"
         )

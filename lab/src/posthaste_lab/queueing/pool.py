@@ -18,9 +18,9 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from posthaste_lab.checks import count, fraction, non_negative
+from posthaste_lab.checks import bounded, count, fraction, non_negative
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.queueing.batching import BatchServer, batch_server, batch_times
+from posthaste_lab.queueing.batching import CLIENTS_MAX, BatchServer, batch_server, batch_times
 from posthaste_lab.queueing.closed import solve
 from posthaste_lab.queueing.station import Station
 
@@ -97,7 +97,7 @@ def batch_pool(
             wake_time=wake_time,
             bends=bends,
         )
-    n = count("population", population)
+    n = bounded("population", population, CLIENTS_MAX, "with so many, batches are full and only their size matters")
     limit = n if batch_limit is None else count("batch_limit", batch_limit)
     times = batch_times(np.arange(1, min(limit, n) + 1), batch_time, request_time, bends)
     pool = _Pool(

@@ -21,6 +21,8 @@ from posthaste_lab.errors import BadArgument
 
 Kind = Literal["queue", "delay", "multi", "load_dependent"]
 
+POPULATION_MAX = 1_000_000  # customers of a closed network: some seconds for each station
+
 
 @dataclass(frozen=True)
 class Station:
