@@ -9,8 +9,6 @@ from posthaste_lab.errors import BadArgument
 from posthaste_lab.queueing import Station, batch_pool, batch_server, solve
 from posthaste_lab.stats import mean_interval
 
-pytestmark = pytest.mark.timeout(240)  # of a machine that does much else
-
 
 def test_one_server_is_the_server_of_batches() -> None:
     """Exactly."""

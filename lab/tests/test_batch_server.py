@@ -12,8 +12,6 @@ from posthaste_lab.errors import BadArgument
 from posthaste_lab.queueing import batch_server
 from posthaste_lab.stats import mean_interval
 
-pytestmark = pytest.mark.timeout(240)  # of a machine that does much else
-
 
 def test_one_client_never_waits() -> None:
     """Its round is the sum of all times, whatever their laws."""

@@ -15,8 +15,6 @@ from posthaste_lab.fitting.bottleneck import halved
 from posthaste_lab.fitting.model import FittedModel
 from posthaste_lab.fitting.observations import observations
 
-pytestmark = pytest.mark.timeout(240)  # of a machine that does much else
-
 CLIENTS = [1, 4, 12, 32, 64]
 CALIBRATED = [1, 12, 64]
 WORKERS = System(

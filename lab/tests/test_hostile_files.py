@@ -31,7 +31,7 @@ from posthaste_lab.experiments.problems import BadExperiment
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "0"))
 FEW = 15
-pytestmark = [pytest.mark.timeout(0 if EXAMPLES else 300), pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.timeout(0 if EXAMPLES else 600), pytest.mark.filterwarnings("ignore")]
 
 # What stands where something else should, in JSON.
 STRANGE = [

@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
-from programs import SMALL, lab, left_running, program, write
+from programs import SMALL, lab, left_running, program, run_through, write
 
 from posthaste_lab.experiments import BadExperiment, RunFailed, load
 from posthaste_lab.experiments.description import Link
@@ -15,7 +15,6 @@ from posthaste_lab.experiments.hosts import this_machine
 from posthaste_lab.experiments.links import BY_KERNEL, BY_PAUSE, Isolated, Shaper, bits_per_s, isolate
 from posthaste_lab.experiments.plan import links_of, make_plan
 
-pytestmark = pytest.mark.timeout(240)  # of a machine that does much else
 needs_root = pytest.mark.skipif(
     os.getuid() != 0 or not all(map(shutil.which, ("ip", "tc", "unshare", "nsenter"))),
     reason="network namespaces need root, iproute2 and util-linux",
@@ -138,14 +137,8 @@ def test_no_more_bits_pass_than_the_link_has(tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir(mode=0o755)
     out = tmp_path / "out"
-    lab(
-        "run",
-        write(tmp_path, text.replace('duration = "500ms"', 'duration = "2s"')),
-        "--out",
-        out,
-        "--scratch",
-        scratch,
-    )
+    path = write(tmp_path, text.replace('duration = "500ms"', 'duration = "2s"'))
+    run_through(path, out, "--scratch", scratch)
     trial = json.loads((out / "trials" / "002-r1" / "trial.json").read_text("utf-8"))
     assert 0 < trial["figures"]["served"] <= 1e6 / 8 / 20_000 * trial["figures"]["measured_s"] + 8  # those under way
     assert trial["links"] == [{"part": "tier", "bandwidth": "1mbit", "delay_s": 0.0, "delay_by": None}]
@@ -164,7 +157,7 @@ def _holds_a_network(path: Path) -> bool:
 def test_a_delay_is_made_by_the_kernel_or_else_by_the_load(tmp_path: Path) -> None:
     """Each round takes at least the way there and back either way; the report tells when it was a pause."""
     out = tmp_path / "out"
-    lab("run", write(tmp_path, ONCE + LINK + 'delay = "5ms"\n'), "--out", out)
+    run_through(write(tmp_path, ONCE + LINK + 'delay = "5ms"\n'), out)
     trial = json.loads((out / "trials" / "001-r1" / "trial.json").read_text("utf-8"))
     (link,) = trial["links"]
     assert link["delay_by"] in (BY_KERNEL, BY_PAUSE)

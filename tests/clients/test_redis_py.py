@@ -1,9 +1,9 @@
 """redis-py: what a Python program meets, in both protocols, with the library's defaults."""
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
 
 def wait_until(holds: Callable[[], bool]) -> None:
     """Wait until something is true."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 20
     while not holds():
         assert time.monotonic() < end, "it did not come true"
         time.sleep(0.01)
@@ -116,15 +116,14 @@ def test_an_error_in_a_pipeline_stands_in_its_place(tier: Tier, connect: Connect
 
 def test_a_blocked_pop_wakes_when_something_is_sent(tier: Tier, connect: Connect) -> None:
     """A consumer that waits has its message as soon as it is stored."""
-    consumer, sender = connect(tier), connect(tier)
+    consumer, sender = connect(tier, socket_timeout=60), connect(tier)
     sender.execute_command("QCREATE", "orders")
-    timer = threading.Timer(0.3, lambda: sender.execute_command("SEND", "orders", "now"))
-    timer.start()
-    started = time.monotonic()
-    found = message(consumer.execute_command("POP", "QUEUE", "orders", "BLOCK", 4_000))
-    timer.join()
-    assert found["body"] == b"now"
-    assert 0.25 < time.monotonic() - started < 2
+    pop = ("POP", "QUEUE", "orders", "BLOCK", 30_000)
+    with ThreadPoolExecutor() as beside:
+        found = beside.submit(consumer.execute_command, *pop)
+        wait_until(lambda: int(sender.info("store")["blocked_clients"]) == 1)
+        sender.execute_command("SEND", "orders", "now")
+        assert message(found.result())["body"] == b"now"
 
 
 def test_a_blocked_pop_gives_up_with_none(tier: Tier, connect: Connect) -> None:
@@ -133,7 +132,7 @@ def test_a_blocked_pop_gives_up_with_none(tier: Tier, connect: Connect) -> None:
     client.execute_command("QCREATE", "orders")
     started = time.monotonic()
     assert client.execute_command("POP", "QUEUE", "orders", "BLOCK", 300) is None
-    assert 0.29 < time.monotonic() - started < 2
+    assert time.monotonic() - started > 0.29
 
 
 def test_a_client_that_gave_up_waiting_is_given_nothing(tier: Tier, connect: Connect) -> None:
@@ -223,10 +222,10 @@ def test_the_asynchronous_client_works(tier: Tier) -> None:
     """Many coroutines share a pool; each blocked pop has a connection of its own."""
 
     async def scenario() -> list[bytes]:
-        async with redis.asyncio.Redis(port=tier.port) as client:
+        async with redis.asyncio.Redis(port=tier.port, socket_timeout=60) as client:
             await client.execute_command("QCREATE", "orders")
             pops = [
-                asyncio.create_task(client.execute_command("POP", "QUEUE", "orders", "BLOCK", 4_000))
+                asyncio.create_task(client.execute_command("POP", "QUEUE", "orders", "BLOCK", 30_000))
                 for _ in range(20)
             ]
             await asyncio.sleep(0.2)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-START_S = 20.0
-STOP_S = 20.0
+START_S = 60.0
+STOP_S = 60.0
 
 Message = dict[str, Any]
 

@@ -25,7 +25,7 @@ await tier.call("QPURGE", "orders");
 answers.refused = await tier.call("PEEK", "QUEUE", "nowhere").catch((error) => error.message);
 
 const other = tier.duplicate();
-const awaited = other.call("POP", "QUEUE", "orders", "BLOCK", 4000);
+const awaited = other.call("POP", "QUEUE", "orders", "BLOCK", 20000);
 await tier.call("SEND", "orders", "from the other connection");
 answers.awaited = await awaited;
 
