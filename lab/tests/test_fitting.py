@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from programs import SMALL, lab, write
+from programs import SMALL, lab, run_through, write
 from simulated import System, write_run
 
 from posthaste_lab.errors import BadArgument
@@ -13,8 +13,6 @@ from posthaste_lab.experiments.results import read_run
 from posthaste_lab.fitting import OutsideTheData, fit_run, predict, read_model, validate, write_model
 from posthaste_lab.fitting.observations import observations
 from posthaste_lab.fitting.validation import spread_over
-
-pytestmark = pytest.mark.timeout(240)  # of a machine that does much else
 
 KNOWN = System(batch=0.001, request=0.00004, path=0.003, handling=0.00006, visits=0.7)
 CLIENTS = [1, 4, 12, 24, 48, 96]
@@ -122,6 +120,22 @@ def test_think_time_is_part_of_the_model_and_can_be_changed(tmp_path: Path) -> N
     assert busy.response_time_s.value == pytest.approx(sum(each.response_time_s for each in seen) / 3, rel=0.05)
 
 
+def test_a_fit_takes_the_think_time_as_it_was_kept(tmp_path: Path) -> None:
+    """Clients that were asked to pause for 8 ms and paused for 10 are the system of 10; told is what was asked."""
+    run = write_run(tmp_path / "run", System(think=0.01), [1, 8, 32], repetitions=2, requests=800)
+    right = fit_run(read_run(run)).models[0]
+    for path in run.glob("trials/*/trial.json"):
+        trial = json.loads(path.read_text("utf-8"))
+        trial["figures"] |= {"think_time_s": 0.008, "think_kept_s": 0.01}
+        path.write_text(json.dumps(trial), "utf-8")
+    fitted = fit_run(read_run(run)).models[0]
+    assert fitted.figures == right.figures
+    assert fitted.points == right.points
+    assert fitted.think_time_s == 0.008
+    (line,) = (line for line in validate(observations(read_run(run)), [1, 32]).lines if not line.calibrated)
+    assert line.predicted.throughput_per_s.value == pytest.approx(8 / (line.predicted.response_time_s.value + 0.01))
+
+
 def test_another_batch_limit_is_answered(tmp_path: Path, known: Path) -> None:
     """As a system with that limit does."""
     limited = System(**(vars(KNOWN) | {"limit": 8}))
@@ -227,7 +241,7 @@ def test_a_run_of_the_real_programs_is_fitted(tmp_path: Path) -> None:
     """From the experiment to the answer; what is measured of the batches is the store's, not a guess."""
     text = SMALL.replace('store = "embedded:{dir}/store"', 'store = "embedded:{dir}/store"\nrecord-requests = true')
     out = tmp_path / "out"
-    lab("run", write(tmp_path, text), "--out", out)
+    run_through(write(tmp_path, text), out)
     lab("fit", out)
     model = read_model(out).models[0]
     assert [point.clients for point in model.points] == [2, 8]

@@ -7,7 +7,7 @@ relative differences. A difference of 5 % in throughput counts as much as one of
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -22,6 +22,7 @@ from posthaste_lab.fitting.model import Bounds, FactorNote, FittedModel, Model, 
 from posthaste_lab.fitting.observations import Observation, observations
 from posthaste_lab.fitting.spread import over_repetitions
 from posthaste_lab.fitting.system import PLAIN, Figures, Setting
+from posthaste_lab.queueing import BatchServer
 
 THROUGHPUT_UNIT, RESPONSE_UNIT = 0.05, 0.10  # differences that count alike
 TOGETHER_MAX = 1.15  # batches under way at once; one worker has 1, but for those of a tier that answers early
@@ -38,6 +39,11 @@ class Cell:
     population: int
     throughput: float
     response: float
+    think: float
+
+    def solved(self, figures: Figures, setting: Setting) -> BatchServer:
+        """What the model answers for clients who pause as long as these did."""
+        return figures.solved(self.population, replace(setting, think_time_s=self.think))
 
 
 def fit_run(run: Run, clients: Iterable[int] | None = None, confidence: float = 0.95) -> FittedModel:
@@ -83,7 +89,7 @@ def fit_group(seen: list[Observation], confidence: float = 0.95) -> Model:
     setting = first.setting
     figures = fit_figures(seen)
     by_repetition = [fit_figures(part, figures) for part in _repetitions(seen)]
-    solved = {n: figures.solved(n, setting) for n in _populations(seen)}
+    solved = {cell.population: cell.solved(figures, setting) for cell in _cells(seen)}
     fitted = len(setting.unknown(len(solved)))
     points = [
         Point(
@@ -140,7 +146,7 @@ def fit_figures(seen: list[Observation], near: Figures | None = None) -> Figures
 
     def differences(unknown: FloatArray) -> FloatArray:
         model = figures(unknown)
-        pairs = [(model.solved(cell.population, setting), cell) for cell in cells]
+        pairs = [(cell.solved(model, setting), cell) for cell in cells]
         return np.array(
             [np.log(model.throughput / cell.throughput) / THROUGHPUT_UNIT for model, cell in pairs]
             + [np.log(model.response_time / cell.response) / RESPONSE_UNIT for model, cell in pairs]
@@ -203,13 +209,15 @@ def _guess(cells: list[Cell], measured: Figures, setting: Setting) -> dict[str, 
 
 
 def _cells(seen: list[Observation]) -> list[Cell]:
+    by_population = {n: [each for each in seen if each.population == n] for n in _populations(seen)}
     return [
         Cell(
             population,
-            float(np.mean([each.throughput_per_s for each in seen if each.population == population])),
-            float(np.mean([each.response_time_s for each in seen if each.population == population])),
+            float(np.mean([each.throughput_per_s for each in trials])),
+            float(np.mean([each.response_time_s for each in trials])),
+            float(np.mean([each.think_kept_s for each in trials])),
         )
-        for population in _populations(seen)
+        for population, trials in by_population.items()
     ]
 
 

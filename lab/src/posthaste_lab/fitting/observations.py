@@ -6,6 +6,7 @@ from typing import Any
 
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.description import Level
+from posthaste_lab.experiments.figures import kept_think_s
 from posthaste_lab.experiments.results import Result, Run
 from posthaste_lab.files import read_json, reading
 from posthaste_lab.fitting.batches import Batches, merged, of_single_requests, read_batches
@@ -18,6 +19,9 @@ ONE_AT_A_TIME = 1
 class Observation:
     """One trial. Times in seconds, rates per second; `where` holds the levels of all factors but the clients.
 
+    The setting's think time is the one asked for, by which trials belong together; `think_kept_s` is how long clients
+    paused on average: draws of a few hundred are some percent off, and who is late pauses longer.
+
     `batches` is None where nothing shows when a worker's time begins: see `Kind`.
     """
 
@@ -26,6 +30,7 @@ class Observation:
     where: dict[str, Level]
     population: int
     setting: Setting
+    think_kept_s: float
     throughput_per_s: float
     response_time_s: float
     batches: Batches | None
@@ -62,6 +67,7 @@ def _observation(run: Run, result: Result) -> Observation:
         where={name: level for name, level in result.levels.items() if not _is_clients(run, name)},
         population=int(figures["population"]),
         setting=setting,
+        think_kept_s=kept_think_s(figures),
         throughput_per_s=float(figures["throughput_per_s"]),
         response_time_s=float(figures["response_mean_s"]),
         batches=_batches(tiers, result, setting),

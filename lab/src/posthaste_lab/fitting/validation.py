@@ -101,7 +101,8 @@ def _line(seen: Sequence[Observation], clients: int, model: Model, confidence: f
     trials = [each for each in seen if each.population == clients]
     if len(trials) < 2:
         raise BadArgument("repetitions", len(trials), f"of {clients} clients must be at least 2, for an interval")
-    (predicted,) = predict(model, [clients], confidence=confidence)
+    kept = float(np.mean([each.think_kept_s for each in trials]))
+    (predicted,) = predict(model, [clients], think_time_s=kept, confidence=confidence)
     return Line(
         clients,
         calibrated,
