@@ -62,42 +62,44 @@ fn woken(pop: JoinHandle<(Answer, Instant)>, since: Instant) -> Duration {
     at.checked_duration_since(since).expect("not before")
 }
 
+/// Whether eleven pops are woken as soon as they should be. Not the slowest: on a busy machine anything may have to wait for a
+/// processor. If all have to, there are ten tries; without news, nine of eleven would hardly come in time in any of them.
+fn all_are_woken_soon(mut woken: impl FnMut() -> Duration, typically: Duration) -> bool {
+    (0..10).any(|_| {
+        let mut times: Vec<Duration> = (0..11).map(|_| woken()).collect();
+        times.sort_unstable();
+        println!("woken after {times:?}");
+        times[8] < TOLD_WITHIN && times[5] < typically
+    })
+}
+
 #[test]
 fn a_send_there_wakes_a_pop_here() {
     let two = Two::new();
     let mut bob = two.bob();
-    let mut times: Vec<Duration> = (0..11)
-        .map(|_| {
-            let pop = two.waiting_pop();
-            let sent = Instant::now();
-            ask(&mut bob, "SEND q x");
-            woken(pop, sent)
-        })
-        .collect();
-    times.sort_unstable();
-    println!("woken after {times:?}");
-    // Not the slowest: on a busy machine anything may have to wait for a processor.
-    assert!(times[8] < TOLD_WITHIN, "{times:?}");
-    assert!(times[5] < Duration::from_millis(100), "typically: {times:?}");
+    let after = || {
+        let pop = two.waiting_pop();
+        let sent = Instant::now();
+        ask(&mut bob, "SEND q x");
+        woken(pop, sent)
+    };
+    assert!(all_are_woken_soon(after, Duration::from_millis(100)));
 }
 
 #[test]
 fn a_message_given_back_there_wakes_a_pop_here() {
     let two = Two::new();
     let mut bob = two.bob();
-    let mut times: Vec<Duration> = (0..5)
-        .map(|_| {
-            ask(&mut bob, "SEND q x");
-            let leased = ask(&mut bob, "POP QUEUE q LEASE 60000");
-            let receipt = leased.get("receipt").and_then(Answer::text).expect("a receipt").to_owned();
-            let pop = two.waiting_pop();
-            let given_back = Instant::now();
-            assert_eq!(ask(&mut bob, &format!("NACK {receipt}")).integer(), Some(1));
-            woken(pop, given_back)
-        })
-        .collect();
-    times.sort_unstable();
-    assert!(times[2] < TOLD_WITHIN, "typically: {times:?}");
+    let after = || {
+        ask(&mut bob, "SEND q x");
+        let leased = ask(&mut bob, "POP QUEUE q LEASE 60000");
+        let receipt = leased.get("receipt").and_then(Answer::text).expect("a receipt").to_owned();
+        let pop = two.waiting_pop();
+        let given_back = Instant::now();
+        assert_eq!(ask(&mut bob, &format!("NACK {receipt}")).integer(), Some(1));
+        woken(pop, given_back)
+    };
+    assert!(all_are_woken_soon(after, TOLD_WITHIN));
 }
 
 #[test]
@@ -164,9 +166,14 @@ fn messages_sent_together_wake_as_many_pops() {
 fn a_pop_waits_no_longer_than_it_said() {
     let two = Two::new();
     let mut bob = two.bob();
-    let start = Instant::now();
-    // Longer than it takes until everybody looks for himself: the wait must not begin anew with that.
-    assert_eq!(ask(&mut bob, "POP QUEUE q BLOCK 2500"), Answer::Null);
-    let time = start.elapsed();
-    assert!(time >= Duration::from_millis(2_450) && time < Duration::from_millis(2_800), "{time:?}");
+    let mut wait = || {
+        let start = Instant::now();
+        // Longer than it takes until everybody looks for himself: the wait must not begin anew with that.
+        assert_eq!(ask(&mut bob, "POP QUEUE q BLOCK 2500"), Answer::Null);
+        let time = start.elapsed();
+        assert!(time >= Duration::from_millis(2_450), "{time:?}");
+        time
+    };
+    // Again where the machine was busy with other things.
+    assert!((0..10).any(|_| wait() < Duration::from_millis(2_800)));
 }

@@ -37,6 +37,19 @@ fn start(server: &Server, json: &Path, pace: &[&str], duration: &str) -> Child {
     bench.arg("--json").arg(json).args(pace).stdout(Stdio::null()).spawn().expect("the program runs")
 }
 
+/// What a run reports that may show something else where the machine stands still meanwhile: it has ten tries, and what is
+/// wrong with the program is wrong in each.
+fn undisturbed(mut run: impl FnMut() -> Value, is_as_known: impl Fn(&Value) -> bool) -> Value {
+    let mut found = run();
+    for _ in 1..10 {
+        if is_as_known(&found) {
+            break;
+        }
+        found = run();
+    }
+    found
+}
+
 fn report(json: &Path) -> Value {
     serde_json::from_slice(&fs::read(json).expect("a report")).expect("JSON")
 }
@@ -49,17 +62,16 @@ fn number(report: &Value, path: &str) -> f64 {
 fn a_stall_shows_in_the_percentiles_of_an_open_loop_and_not_in_those_of_a_closed_one() {
     let dir = tempfile::tempdir().expect("a directory");
     let json = dir.path().join("report.json");
-    let closed = stalled(&json, &["--clients", "4"]);
+    let is_hidden = |closed: &Value| number(closed, "/response/p99_us") < 100e3;
+    let closed = undisturbed(|| stalled(&json, &["--clients", "4"]), is_hidden);
     assert!(number(&closed, "/response/max_us") > 900e3, "it did stall");
-    assert!(number(&closed, "/response/p99_us") < 100e3, "four of thousands of requests: {closed}");
+    assert!(is_hidden(&closed), "four of thousands of requests: {closed}");
     // A quarter of the requests came while it stood still, and waited half a second on average.
-    let open = stalled(&json, &["--clients", "4", "--rate", "1000"]);
+    let are_sent = |open: &Value| (number(open, "/throughput_per_s") / 1000.0 - 1.0).abs() < 0.1;
+    let open = undisturbed(|| stalled(&json, &["--clients", "4", "--rate", "1000"]), are_sent);
     assert!(number(&open, "/response/p90_us") > 300e3, "{open}");
     assert!(number(&open, "/response/p99_us") > 800e3, "{open}");
-    assert!(
-        (number(&open, "/throughput_per_s") / 1000.0 - 1.0).abs() < 0.1,
-        "all were sent in the end: {open}"
-    );
+    assert!(are_sent(&open), "all were sent in the end: {open}");
 }
 
 #[test]
@@ -81,9 +93,13 @@ fn a_closed_loop_obeys_the_interactive_law() {
     let json = dir.path().join("report.json");
     let server = Server::start("mock:200", &[]);
     for pace in [&["--clients", "16"][..], &["--clients", "16", "--think", "exponential:5ms"]] {
-        assert!(start(&server, &json, pace, "2s").wait().expect("it ends").success());
-        let law = report(&json)["interactive_law"].clone();
-        assert!(number(&law, "/difference").abs() < 0.05, "{pace:?}: {law}");
+        let run = || {
+            assert!(start(&server, &json, pace, "2s").wait().expect("it ends").success());
+            report(&json)["interactive_law"].clone()
+        };
+        let holds = |law: &Value| number(law, "/difference").abs() < 0.05;
+        let law = undisturbed(run, holds);
+        assert!(holds(&law), "{pace:?}: {law}");
     }
 }
 
@@ -92,21 +108,16 @@ fn the_highest_rate_is_found_between_one_that_passes_and_one_that_fails() {
     let dir = tempfile::tempdir().expect("a directory");
     let json = dir.path().join("report.json");
     let server = Server::start("mock:200", &[]);
-    let records = dir.path().join("records");
-    let record = records.to_str().expect("a path");
-    let search = [
-        "--clients",
-        "4",
-        "--rate",
-        "200",
-        "--find-max-rate",
-        "p50<200ms",
-        "--record",
-        record,
-        "--window",
-        "100ms",
-    ];
-    assert!(start(&server, &json, &search, "300ms").wait().expect("it ends").success());
+    let mut records = dir.path().join("records");
+    let search = ["--clients", "4", "--rate", "200", "--find-max-rate", "p50<200ms", "--window", "100ms"];
+    // Again where the machine stood still so often that no rate was kept.
+    let is_found = (0..10).any(|attempt| {
+        records = dir.path().join(format!("records-{attempt}"));
+        let record = ["--record", records.to_str().expect("a path")];
+        let pace = [&search[..], &record].concat();
+        start(&server, &json, &pace, "300ms").wait().expect("it ends").success()
+    });
+    assert!(is_found, "no rate was kept");
     let report = report(&json);
     let trials = report["search"].as_array().expect("trials");
     let rates = |kept: bool| {
