@@ -164,11 +164,7 @@ CREATE FUNCTION stock(queue bigint, OUT messages bigint, OUT bytes bigint, OUT l
     OUT oldest_ms bigint) LANGUAGE sql AS $$
     SELECT count(*), coalesce(sum(octet_length(body)), 0)::bigint, count(holder_id), count(due_ms) - count(holder_id),
         (min(ARRAY[id, sent_ms]))[2]
-    FROM (
-        SELECT id, sent_ms, due_ms, holder_id, body FROM message WHERE queue_id = queue AND due_ms IS NULL
-        UNION ALL
-        SELECT id, sent_ms, due_ms, holder_id, body FROM message WHERE ring = 2 AND queue_id = queue AND due_ms IS NOT NULL
-    ) AS every
+    FROM stored(queue)
 $$;
 COMMENT ON FUNCTION stock(bigint) IS
 'What a queue holds. Costs as much as it holds messages: for QINFO, QLIST and queues with limits only. Plan: message_by_both, message_aside_by_queue_due.';
@@ -192,13 +188,9 @@ LANGUAGE sql STABLE AS $$
         ARRAY[s.messages, s.bytes, CASE WHEN s.oldest_ms IS NULL THEN 0 ELSE greatest(at_ms - s.oldest_ms, 0) END]
     FROM (SELECT q.id, q.name FROM queue q WHERE q.id > after ORDER BY q.id LIMIT want) AS page,
         LATERAL (
-            SELECT count(*) AS messages, coalesce(sum(octet_length(every.body)), 0)::bigint AS bytes,
-                (min(ARRAY[every.id, every.sent_ms]))[2] AS oldest_ms
-            FROM (
-                SELECT id, sent_ms, body FROM message WHERE queue_id = page.id AND due_ms IS NULL
-                UNION ALL
-                SELECT id, sent_ms, body FROM message WHERE ring = 2 AND queue_id = page.id AND due_ms IS NOT NULL
-            ) AS every
+            SELECT count(*) AS messages, coalesce(sum(octet_length(body)), 0)::bigint AS bytes,
+                (min(ARRAY[stored.id, sent_ms]))[2] AS oldest_ms
+            FROM stored(page.id)
         ) AS s
     ORDER BY page.id
 $$;
@@ -221,10 +213,11 @@ BEGIN
             UNION ALL SELECT * FROM both_lane(at_ms, own, queue, sender, 0, want)) AS l ORDER BY l.place LIMIT want;
     ELSIF not_own THEN
         RETURN QUERY WITH RECURSIVE hop(sender) AS (
-            (SELECT sender_id FROM message WHERE queue_id = queue AND due_ms IS NULL
+            (SELECT sender_id FROM message WHERE queue_id >= queue AND queue_id <= queue AND due_ms IS NULL
                 ORDER BY queue_id, sender_id LIMIT 1)
             UNION ALL
-            SELECT (SELECT sender_id FROM message WHERE queue_id = queue AND due_ms IS NULL AND sender_id > hop.sender
+            SELECT (SELECT sender_id FROM message
+                WHERE (queue_id, sender_id) > (queue, hop.sender) AND queue_id <= queue AND due_ms IS NULL
                 ORDER BY queue_id, sender_id LIMIT 1) FROM hop WHERE hop.sender IS NOT NULL
         )
         SELECT l.* FROM hop, LATERAL (

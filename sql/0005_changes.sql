@@ -165,12 +165,14 @@ BEGIN
     LOOP
         -- Nobody waits for messages that are ready, so they may be held while others end.
         FOR p IN 0..2 LOOP
-            tids := ARRAY(SELECT ctid FROM message WHERE ring = p AND queue_id = queue AND due_ms IS NULL FOR UPDATE SKIP LOCKED);
+            tids := ARRAY(SELECT ctid FROM message WHERE ring = p AND queue_id >= queue AND queue_id <= queue AND due_ms IS NULL
+                ORDER BY queue_id, sender_id, recipient_id, place FOR UPDATE SKIP LOCKED);
             ready := ready + remove_rows(p, tids);
         END LOOP;
         BEGIN
-            tids := ARRAY(SELECT ctid FROM message WHERE ring = 2 AND queue_id = queue AND due_ms IS NOT NULL
-                FOR UPDATE SKIP LOCKED);
+            tids := ARRAY(SELECT ctid FROM message
+                WHERE ring = 2 AND queue_id >= queue AND queue_id <= queue AND due_ms IS NOT NULL
+                ORDER BY queue_id, id FOR UPDATE SKIP LOCKED);
             leased := remove_rows(2, tids);
             IF is_empty(queue, newest) THEN
                 RETURN ready + leased;
@@ -216,8 +218,13 @@ COMMENT ON FUNCTION remove_rows(int, tid[]) IS
 
 CREATE FUNCTION is_empty(queue bigint, newest bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN NOT EXISTS (SELECT FROM message WHERE queue_id = queue AND due_ms IS NULL AND id <= newest)
-        AND NOT EXISTS (SELECT FROM message WHERE ring = 2 AND queue_id = queue AND due_ms IS NOT NULL AND id <= newest);
+    -- Ranges and orders as in `stored`, and ids in a form that no index offers.
+    RETURN (SELECT queue_id FROM message
+            WHERE queue_id >= queue AND queue_id <= queue AND due_ms IS NULL AND id + 0 <= newest
+            ORDER BY queue_id, sender_id, recipient_id, place LIMIT 1) IS NULL
+        AND (SELECT queue_id FROM message
+            WHERE ring = 2 AND queue_id >= queue AND queue_id <= queue AND due_ms IS NOT NULL AND id + 0 <= newest
+            ORDER BY queue_id, id LIMIT 1) IS NULL;
 END $$;
 COMMENT ON FUNCTION is_empty(bigint, bigint) IS
 'Whether a queue holds no message up to this one. Plan: message_by_both on each part; message_aside_by_queue_due.';
@@ -253,12 +260,8 @@ DECLARE
     letter record;
     target bigint;
     moved bigint := 0;
-    -- Two seeks, for no index holds both the ready and the delayed ones of a queue.
     letters bigint[] := ARRAY(
-        SELECT id FROM message WHERE ring = 2 AND queue_id = from_queue AND due_ms IS NULL AND first_queue IS NOT NULL
-        UNION ALL
-        SELECT id FROM message WHERE ring = 2 AND queue_id = from_queue AND due_ms IS NOT NULL AND holder_id IS NULL
-            AND first_queue IS NOT NULL);
+        SELECT id FROM stored(from_queue) WHERE ring = 2 AND holder_id IS NULL AND first_queue IS NOT NULL);
 BEGIN
     FOR letter IN SELECT id, sender_id, recipient_id, first_queue, octet_length(body) AS bytes FROM message
         WHERE ring = 2 AND id = ANY(letters) AND queue_id = from_queue AND holder_id IS NULL AND first_queue IS NOT NULL
@@ -286,9 +289,7 @@ DECLARE
     bytes bigint := 0;
 BEGIN
     FOR listed IN SELECT every.m, q.name FROM (
-            SELECT id, message AS m FROM message WHERE queue_id = queue AND due_ms IS NULL AND id > after
-            UNION ALL
-            SELECT id, message FROM message WHERE ring = 2 AND queue_id = queue AND due_ms IS NOT NULL AND id > after
+            SELECT s.id, s AS m FROM stored(queue) AS s WHERE s.id + 0 > after
         ) AS every, posthaste.queue q WHERE q.id = browse.queue ORDER BY every.id LIMIT want
     LOOP
         EXIT WHEN bytes > 0 AND bytes + answer_bytes(listed.m) > answer_bytes_max();

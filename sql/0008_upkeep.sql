@@ -4,7 +4,7 @@ SET LOCAL search_path = posthaste;
 
 CREATE FUNCTION upkeep(given_ms bigint, from_ms bigint, most int) RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
 BEGIN
     RETURN QUERY SELECT * FROM tick(coalesce(given_ms, now_ms()), from_ms, most);
 END $$;
@@ -118,7 +118,7 @@ COMMENT ON FUNCTION lowest_place(bigint, bigint) IS
 
 CREATE FUNCTION log_in_as(who text) RETURNS int LANGUAGE sql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
     SELECT log_in(who)
 $$;
 COMMENT ON FUNCTION log_in_as(text) IS 'log_in, for the middleware.';

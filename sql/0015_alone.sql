@@ -96,7 +96,7 @@ COMMENT ON FUNCTION show_first(int, bigint, int, bigint, int, bigint, bigint) IS
 CREATE FUNCTION send_alone(given_ms bigint, sender int, queue_name text, recipient int, content bytea) RETURNS SETOF answer
 LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
 DECLARE
     at_ms bigint := coalesce(given_ms, now_ms());
     home bigint;
@@ -128,7 +128,7 @@ COMMENT ON FUNCTION send_alone(bigint, int, text, int, bytea) IS
 CREATE FUNCTION pop_alone(given_ms bigint, reader int, queue_name text, sender int, lease_ms bigint, any_floor bigint,
     own_floor bigint) RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
 DECLARE
     at_ms bigint := coalesce(given_ms, now_ms());
     home bigint;
@@ -152,7 +152,7 @@ COMMENT ON FUNCTION pop_alone(bigint, int, text, int, bigint, bigint, bigint) IS
 CREATE FUNCTION peek_alone(given_ms bigint, reader int, queue_name text, sender int, any_floor bigint, own_floor bigint)
 RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
 DECLARE home bigint := queue_named(queue_name);
 BEGIN
     IF home IS NULL AND queue_name IS NOT NULL THEN
@@ -167,7 +167,7 @@ COMMENT ON FUNCTION peek_alone(bigint, int, text, int, bigint, bigint) IS
 
 CREATE FUNCTION create_alone(queue_name text) RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
 BEGIN
     IF queue_name IS NOT NULL THEN
         PERFORM lock_name(queue_name);
@@ -179,7 +179,7 @@ COMMENT ON FUNCTION create_alone(text) IS 'QCREATE without options; null: withou
 
 CREATE FUNCTION delete_alone(queue_name text) RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
 DECLARE
     home bigint;
     removed bigint;
@@ -205,7 +205,7 @@ COMMENT ON FUNCTION delete_alone(text) IS 'QDELETE. Plan: queue_name_key; as rem
 
 CREATE FUNCTION readable_alone(given_ms bigint, reader int, ring_floor bigint) RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
 BEGIN
     RETURN QUERY SELECT * FROM readable_step(coalesce(given_ms, now_ms()), ARRAY[0], ARRAY[reader], ring_floor);
     RETURN NEXT took();

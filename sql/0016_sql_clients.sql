@@ -118,7 +118,7 @@ COMMENT ON FUNCTION introduce(text) IS 'The number of an account, which is made 
 
 CREATE FUNCTION settle() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
 DECLARE
     met newcomer;
     number int;
@@ -177,7 +177,7 @@ COMMENT ON FUNCTION announce_later(bigint, int, int) IS
 
 CREATE FUNCTION login(account text, secret text DEFAULT null) RETURNS int LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
 BEGIN
     PERFORM check_name('account', account);
     RETURN log_in(account);
@@ -187,7 +187,7 @@ COMMENT ON FUNCTION login(text, text) IS
 
 CREATE FUNCTION create_queue(name text DEFAULT null) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
 DECLARE number bigint;
 BEGIN
     IF name IS NULL THEN
@@ -224,7 +224,7 @@ COMMENT ON FUNCTION find_queue(text) IS 'The id of a queue that must exist. Plan
 
 CREATE FUNCTION delete_queue(queue text) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
 DECLARE
     number bigint := find_queue(queue);
     removed bigint;
@@ -246,7 +246,7 @@ COMMENT ON FUNCTION delete_queue(text) IS
 CREATE FUNCTION send(sender text, queue text, body bytea, recipient text DEFAULT null) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
 DECLARE
     q queue;
     from_id int;
@@ -337,7 +337,7 @@ COMMENT ON FUNCTION check_query(text, text, text) IS 'Reads name a reader, and a
 CREATE FUNCTION peek(reader text, queue text DEFAULT null, sender text DEFAULT null) RETURNS SETOF received
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
 DECLARE
     here answer;
     queue_number bigint;
@@ -358,7 +358,7 @@ COMMENT ON FUNCTION peek(text, text, text) IS
 CREATE FUNCTION pop(reader text, queue text DEFAULT null, sender text DEFAULT null) RETURNS SETOF received
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
 DECLARE
     here answer;
     queue_number bigint;
@@ -378,7 +378,7 @@ COMMENT ON FUNCTION pop(text, text, text) IS
 
 CREATE FUNCTION readable(reader text) RETURNS SETOF text LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
 BEGIN
     PERFORM check_name('reader', reader);
     RETURN QUERY SELECT q.name FROM queue q

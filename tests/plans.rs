@@ -32,14 +32,14 @@ const PAGES_CHANGED: f64 = 150.0;
 
 /// How the indexes for reading end, and what must be given of each: its first column. Without that it is walked, which an
 /// almost empty part of the table does not show.
-const FIRST: [(&str, &str); 3] = [
-    ("_recipient_id_queue_id_place_idx", "(recipient_id = "),
-    ("_sender_id_recipient_id_place_idx", "(sender_id = "),
-    ("_queue_id_sender_id_recipient_id_place_idx", "(queue_id = "),
+const FIRST: [(&str, &[&str]); 3] = [
+    ("_recipient_id_queue_id_place_idx", &["(recipient_id = "]),
+    ("_sender_id_recipient_id_place_idx", &["(sender_id = "]),
+    ("_queue_id_sender_id_recipient_id_place_idx", &["(queue_id = ", "(queue_id >= ", "ROW(queue_id, sender_id) > "]),
 ];
 
 /// Statements that cost more by design, by how they begin.
-const EXEMPT: [&str; 5] = [
+const EXEMPT: [&str; 6] = [
     // Once in a connection, of the server's settings: whether the session is ours.
     "SELECT count(*) = 2 FROM pg_settings",
     // turn_ring counts what is left in the part it wants to empty, up to 20,000 or a fifth of what it holds.
@@ -48,6 +48,8 @@ const EXEMPT: [&str; 5] = [
     "WITH gone AS (",
     // A middleware learns names; 256 accounts are three pages, which an index would not make fewer.
     "SELECT id, name FROM posthaste.account WHERE id = ANY(",
+    // The keeper reads the ring from end to end while it is small.
+    "least((SELECT min(place) FROM message WHERE ring IN (0, 1))",
     // SEND TO * reads the accounts, all of them.
     "SELECT coalesce(array_agg(id ORDER BY id), '{}')",
 ];
@@ -67,6 +69,17 @@ const LOAD: &str = "
         CASE WHEN n % 8 = 0 THEN posthaste.now_ms() + 7200000 END, 'a body'
     FROM generate_series(1, 1000000) n;
     SELECT setval('posthaste.account_id', 256), setval('posthaste.queue_id', 1000), setval('posthaste.message_id', 1000000);
+";
+
+/// A stock that nobody reads, in three of a thousand queues: whoever plans for that expects to meet one of these soon.
+const STOCK: &str = "
+    INSERT INTO posthaste.account SELECT n, 'account ' || n, true FROM generate_series(1, 256) n;
+    INSERT INTO posthaste.queue (id, name) SELECT n, 'queue ' || n FROM generate_series(1, 1000) n;
+    INSERT INTO posthaste.message (ring, id, place, queue_id, sender_id, recipient_id, deliveries, sent_ms, body)
+    SELECT 2, n, posthaste.place_of(0, n), 5 + n % 3, 1 + (n / 7) % 256, CASE WHEN n % 16 = 0 THEN 1 + (n / 16) % 256 ELSE 0 END,
+        0, posthaste.now_ms(), 'a body'
+    FROM generate_series(100001, 160000) n;
+    SELECT setval('posthaste.account_id', 256), setval('posthaste.queue_id', 1000), setval('posthaste.message_id', 160000);
 ";
 
 /// How requests are made.
@@ -248,7 +261,7 @@ fn faults(node: &Value, times: Option<f64>, found: &mut Vec<String>) {
         let given = node["Index Cond"].as_str().unwrap_or_default();
         // The last that fits: one name ends like another.
         if let Some((_, first)) = FIRST.iter().rfind(|(end, _)| index.ends_with(end))
-            && !given.contains(first)
+            && !first.iter().any(|first| given.contains(first))
         {
             found.push(format!("{kind} {relation}: walks {index} where {given}"));
         }
@@ -451,4 +464,13 @@ fn plans_made_for_empty_tables_do_for_a_million_messages() {
     place.sql("DELETE FROM posthaste.message; DELETE FROM posthaste.queue; DELETE FROM posthaste.account");
     place.load();
     check_through(&place, &servers, "planned for empty tables");
+}
+
+/// An empty queue is as quickly found empty where others hold everything.
+#[test]
+fn plans_made_for_a_stock_in_few_queues_do_for_the_others() {
+    let place = Place::new();
+    place.sql(STOCK);
+    place.sql("VACUUM ANALYZE");
+    check_all(&place, "a stock in few queues");
 }
