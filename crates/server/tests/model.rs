@@ -180,7 +180,7 @@ const DEFECTS: [(&str, Defect); 8] = [
     }),
     ("only the first of several is acknowledged", |operation| {
         if let Operation::Ack { handles } = operation {
-            handles.truncate(1);
+            handles.more.clear();
         }
     }),
 ];

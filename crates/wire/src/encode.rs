@@ -57,8 +57,14 @@ impl<'a> Encoder<'a> {
 
     /// `$len bytes`.
     pub fn bulk(&mut self, bytes: &[u8]) {
-        self.head(b'$', bytes.len().cast_signed() as i64);
-        self.out.extend_from_slice(bytes);
+        self.bulk_of(&[bytes]);
+    }
+
+    /// The same in several parts.
+    pub fn bulk_of(&mut self, parts: &[&[u8]]) {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        self.head(b'$', len.cast_signed() as i64);
+        parts.iter().for_each(|part| self.out.extend_from_slice(part));
         self.out.extend_from_slice(b"\r\n");
     }
 

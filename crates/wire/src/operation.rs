@@ -69,7 +69,7 @@ pub enum Operation {
     /// `ACK id …`: how many of the leased messages are done.
     Ack {
         /// At least one.
-        handles: Vec<Handle>,
+        handles: Handles,
     },
     /// `NACK id [DELAY ms]`: 1 when the leased message went back.
     Nack {
@@ -210,6 +210,22 @@ pub struct Handle {
     pub id: u64,
     /// The lease's own number, from the receipt.
     pub receipt: Option<u64>,
+}
+
+/// The messages that one ACK names. It is one almost always, so the first needs no memory of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handles {
+    /// The one there always is.
+    pub first: Handle,
+    /// Those behind it.
+    pub more: Vec<Handle>,
+}
+
+impl Handles {
+    /// All of them, in the order named.
+    pub fn iter(&self) -> impl Iterator<Item = Handle> {
+        std::iter::once(self.first).chain(self.more.iter().copied())
+    }
 }
 
 impl Operation {

@@ -6,7 +6,7 @@ use posthaste_wire::command::{
 };
 use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::{
-    DeadLetter, Handle, Operation, Pop, QueueOptions, Recipient, Selection, Send,
+    DeadLetter, Handle, Handles, Operation, Pop, QueueOptions, Recipient, Selection, Send,
 };
 use posthaste_wire::span::Span;
 use proptest::prelude::*;
@@ -271,7 +271,7 @@ fn the_other_commands_of_the_store_are_read_with_their_defaults() {
 fn a_leased_message_is_named_by_its_id_or_its_receipt() {
     let id = Handle { id: 17, receipt: None };
     let receipt = Handle { id: 17, receipt: Some(0xfeed_0000_0000_00ff) };
-    let handles = vec![id, receipt];
+    let handles = Handles { first: id, more: vec![receipt] };
     assert_eq!(operation("ACK 17 17-feed0000000000ff"), Operation::Ack { handles });
     assert_eq!(operation("NACK 17"), Operation::Nack { handle: id, delay_ms: 0 });
     assert_eq!(

@@ -198,7 +198,7 @@ impl<'a> Answer<'a> {
         }
         if let Some(receipt) = message.receipt {
             e.bulk(b"receipt");
-            e.bulk(format!("{}-{receipt:016x}", message.id).as_bytes());
+            e.bulk_of(&[itoa::Buffer::new().format(message.id).as_bytes(), b"-", &hexadecimal(receipt)]);
         }
         if !message.headers.0.is_empty() {
             e.bulk(b"headers");
@@ -281,6 +281,12 @@ impl<'a> Answer<'a> {
         e.bulk(b"id");
         e.integer(i64::from(id));
     }
+}
+
+/// The number in sixteen digits.
+fn hexadecimal(number: u64) -> [u8; 16] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    std::array::from_fn(|place| DIGITS[(number >> (60 - 4 * place)) as usize % 16])
 }
 
 impl<'a> Headers<'a> {

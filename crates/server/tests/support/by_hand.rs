@@ -110,43 +110,49 @@ impl Rules for Standing {
     }
 }
 
-/// The tier.
-pub(crate) struct Tier {
+/// A network thread with its line and its worker, before any store.
+pub(crate) struct Thread {
     pub(crate) house: Arc<House>,
-    store: Standing,
+    pub(crate) worker: Worker,
     network: Network<QueueTier>,
     events: Events,
-    worker: Worker,
-    taken: Vec<Box<Bundle>>,
+    batch: usize,
 }
 
-impl Tier {
-    /// Anybody may come.
-    pub(crate) fn new() -> Self {
-        Self::behind(|store, _| Entrance::Open(store.account(b"default")))
-    }
+/// How much it holds.
+pub(crate) struct Bounds {
+    /// Connections.
+    pub(crate) connections: usize,
+    /// Requests of one connection that travel together.
+    pub(crate) bundle: usize,
+    /// Requests that may wait.
+    pub(crate) line: usize,
+    /// What a worker takes at once.
+    pub(crate) batch: usize,
+}
 
-    /// Only these accounts may. Their secrets are checked on a thread of its own, whose verdicts come when they come.
-    pub(crate) fn closed(accounts: AccountsFile) -> Self {
-        Self::behind(|_, mailboxes| Entrance::Closed(Authenticator::start(accounts, mailboxes.to_vec())))
-    }
-
-    fn behind(entrance: impl FnOnce(&dyn Store, &[Arc<Mailbox>]) -> Entrance) -> Self {
-        let (poll, clock, store) = (Poll::new().expect("events"), Clock::start(), Standing::new());
+impl Thread {
+    /// Before this store.
+    pub(crate) fn before(
+        store: Arc<dyn Store>,
+        clock: Clock,
+        bounds: &Bounds,
+        entrance: impl FnOnce(&[Arc<Mailbox>]) -> Entrance,
+    ) -> Self {
+        let poll = Poll::new().expect("events");
         let mailboxes = vec![mailbox(&poll).expect("a waker")];
-        let gate = Arc::new(Gate::new(CONNECTIONS, false));
-        let local = Local::new(store.clone(), Time::start(), clock);
+        let gate = Arc::new(Gate::new(bounds.connections, false));
         let house = Arc::new(House {
-            entrance: entrance(&*local, &mailboxes),
-            store: local,
-            line: Arc::new(WaitingLine::new(clock, LINE_REQUESTS, Vec::new())),
+            entrance: entrance(&mailboxes),
+            store,
+            line: Arc::new(WaitingLine::new(clock, bounds.line, Vec::new())),
             meter: Meter::new(Scheme::tier(Kind::NAMES, None), Duration::from_secs(1), clock, None),
             clock,
             clients: Clients::default(),
             gate: Arc::clone(&gate),
             mailboxes: mailboxes.clone(),
             message_bytes_max: MESSAGE_BYTES,
-            bundle_requests_max: BUNDLE_REQUESTS,
+            bundle_requests_max: bounds.bundle,
             store_name: "memory:".into(),
             store_dir: None,
             metrics_queues: 10,
@@ -156,7 +162,7 @@ impl Tier {
         let seat = Seat { thread: 0, poll, listeners: Vec::new(), mailboxes, gate, clock };
         let network = Network::new(seat, QueueTier::new(0, Arc::clone(&house))).expect("nothing to register");
         let worker = house.worker();
-        Self { house, store, network, events: Events::with_capacity(64), worker, taken: Vec::new() }
+        Self { house, worker, network, events: Events::with_capacity(64), batch: bounds.batch }
     }
 
     /// A client, if there is a place for him.
@@ -175,14 +181,61 @@ impl Tier {
         self.network.step(&mut self.events, Some(Duration::ZERO)).expect("events");
     }
 
+    /// A turn of the worker, if anything waits or is due, as in a thread of its own.
+    pub(crate) fn work(&mut self) {
+        match self.worker.try_take(self.batch) {
+            Ok(_) => self.worker.work(),
+            Err(pause) => self.house.line.get_up(&pause),
+        }
+    }
+}
+
+/// The tier.
+pub(crate) struct Tier {
+    pub(crate) house: Arc<House>,
+    store: Standing,
+    thread: Thread,
+    taken: Vec<Box<Bundle>>,
+}
+
+impl Tier {
+    /// Anybody may come.
+    pub(crate) fn new() -> Self {
+        Self::behind(|store, _| Entrance::Open(store.account(b"default")))
+    }
+
+    /// Only these accounts may. Their secrets are checked on a thread of its own, whose verdicts come when they come.
+    pub(crate) fn closed(accounts: AccountsFile) -> Self {
+        Self::behind(|_, mailboxes| Entrance::Closed(Authenticator::start(accounts, mailboxes.to_vec())))
+    }
+
+    fn behind(entrance: impl FnOnce(&dyn Store, &[Arc<Mailbox>]) -> Entrance) -> Self {
+        let (clock, store) = (Clock::start(), Standing::new());
+        let local = Local::new(store.clone(), Time::start(), clock);
+        let bounds =
+            Bounds { connections: CONNECTIONS, bundle: BUNDLE_REQUESTS, line: LINE_REQUESTS, batch: BATCH };
+        let thread = Thread::before(local.clone(), clock, &bounds, |mailboxes| entrance(&*local, mailboxes));
+        Self { house: Arc::clone(&thread.house), store, thread, taken: Vec::new() }
+    }
+
+    /// A client, if there is a place for him.
+    pub(crate) fn connect(&self) -> Option<UnixStream> {
+        self.thread.connect()
+    }
+
+    /// A turn of the network thread.
+    pub(crate) fn turn(&mut self) {
+        self.thread.turn();
+    }
+
     /// The worker takes a batch, if anything waits, and lets time pass in the store.
     pub(crate) fn work(&mut self) {
         let taken = self.house.line.take(BATCH, Some(Instant::now()), &mut self.taken);
         let turn = (taken == Taken::Some).then(|| Turn::of(&self.house.line, self.taken.len()));
-        self.worker.do_here(&mut self.taken, 0);
+        self.thread.worker.do_here(&mut self.taken, 0);
         assert!(self.taken.is_empty(), "nobody else is at the store");
         drop(turn);
-        while let Some(bundle) = self.worker.next_done_here() {
+        while let Some(bundle) = self.thread.worker.next_done_here() {
             self.house.mailboxes[0].post(Mail::Answered(bundle));
         }
     }

@@ -2,7 +2,7 @@
 
 use super::words::{ANY_DURATION, ANY_NUMBER, Parsed, SOME_DURATION, Words, decimal, quoted, wrong};
 use crate::fault::Fault;
-use crate::operation::{Handle, Operation};
+use crate::operation::{Handle, Handles, Operation};
 use crate::span::Span;
 
 /// Hexadecimal digits of a receipt's second part.
@@ -10,8 +10,10 @@ const RECEIPT_DIGITS: usize = 16;
 
 /// `ACK id …`.
 pub(super) fn ack(words: &mut Words<'_>) -> Parsed {
-    let handles = words.rest().iter().map(|&id| handle(words, id)).collect::<Result<_, _>>()?;
-    Ok(Operation::Ack { handles }.into())
+    let first = words.required()?;
+    let first = handle(words, first)?;
+    let more = words.rest().iter().map(|&id| handle(words, id)).collect::<Result<_, _>>()?;
+    Ok(Operation::Ack { handles: Handles { first, more } }.into())
 }
 
 /// `NACK id [DELAY ms]`.

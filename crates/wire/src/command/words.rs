@@ -3,6 +3,7 @@
 //! Each rule stands here once, so that no two commands differ in what a name, a number or an option is, or
 //! in how they refuse one.
 
+use std::fmt::Display;
 use std::ops::{Deref, RangeInclusive};
 
 use super::Command;
@@ -125,7 +126,7 @@ impl<'a> Words<'a> {
     /// The number behind an option.
     pub(super) fn number(&mut self, option: &Keyword, range: RangeInclusive<u64>) -> Result<u64, Fault> {
         let value = self.value(option)?;
-        self.number_of(&option.escape_ascii().to_string(), value, range)
+        self.number_of(option.escape_ascii(), value, range)
     }
 
     /// The count behind `COUNT`.
@@ -141,7 +142,12 @@ impl<'a> Words<'a> {
     }
 
     /// A number in its range; `what` names it in the refusal.
-    pub(super) fn number_of(&self, what: &str, span: Span, range: RangeInclusive<u64>) -> Result<u64, Fault> {
+    pub(super) fn number_of(
+        &self,
+        what: impl Display,
+        span: Span,
+        range: RangeInclusive<u64>,
+    ) -> Result<u64, Fault> {
         let text = self.text(span);
         decimal(text).filter(|number| range.contains(number)).ok_or_else(|| {
             let (least, most) = (range.start(), range.end());

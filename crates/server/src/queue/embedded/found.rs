@@ -5,7 +5,7 @@
 
 use posthaste_wire::fault::{Fault, Word};
 
-use super::effect::{DeathNote, Effect, Written};
+use super::effect::{DeathNote, Written};
 use super::log::{Location, Log};
 use super::merge::Pick;
 use super::message::{Death, Message};
@@ -71,14 +71,14 @@ impl Found {
     /// What the record of one of them says.
     pub(super) fn written(&self, index: usize) -> Written<'_> {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
-        message_record(&self.bytes[start..self.ends[index]]).expect("checked when it was loaded")
+        Written::read(&self.bytes[start..self.ends[index]]).expect("checked when it was loaded")
     }
 
     fn load_one(&mut self, log: &mut Log, index: usize) -> Result<(), Fault> {
         let Pick { place, entry } = self.picks[index];
         let home = entry.home;
         let record = log.read(home.at, home.len).map_err(|error| store_fault(&error))?;
-        match message_record(record) {
+        match Written::read(record) {
             Some(written) if written.place.id() == place.id() => {}
             _ => return Err(foreign(home.at)),
         }
@@ -112,13 +112,6 @@ impl Death {
     /// As its record says it.
     pub(super) fn note(&self) -> DeathNote<'_> {
         DeathNote { reason: self.reason, first_queue: &self.first_queue }
-    }
-}
-
-fn message_record(bytes: &[u8]) -> Option<Written<'_>> {
-    match Effect::decode(bytes) {
-        Ok(Effect::Message(written)) => Some(written),
-        _ => None,
     }
 }
 

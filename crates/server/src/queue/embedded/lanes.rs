@@ -21,6 +21,10 @@ pub(super) type LaneId = u32;
 /// Lanes that the same readers see, ordered by their first messages.
 pub(super) type Group = BTreeSet<(Rank, LaneId)>;
 
+/// Lanes that have become empty and keep a little memory for their next message: those of queues that are read as fast as
+/// they are written, and not of all that ever held something.
+const FREE_LANES_WITH_MEMORY: usize = 1024;
+
 /// One lane.
 pub(super) struct Lane {
     pub(super) key: LaneKey,
@@ -130,8 +134,9 @@ impl Lanes {
     }
 
     /// The queues that hold something for this recipient.
-    pub(super) fn readable(&self, recipient: AccountId) -> impl Iterator<Item = QueueId> {
-        self.readable.get(&recipient).into_iter().flatten().copied()
+    pub(super) fn readable(&self, recipient: AccountId) -> &BTreeSet<QueueId> {
+        static NONE: BTreeSet<QueueId> = BTreeSet::new();
+        self.readable.get(&recipient).unwrap_or(&NONE)
     }
 
     /// The number of a lane, if it holds anything.
@@ -157,14 +162,13 @@ impl Lanes {
         if let Some(id) = self.id(&key) {
             return id;
         }
-        let lane = Lane { key, messages: BTreeMap::new() };
         let id = match self.free.pop() {
             Some(id) => {
-                self.slots[id as usize] = lane;
+                self.slots[id as usize].key = key;
                 id
             }
             None => {
-                self.slots.push(lane);
+                self.slots.push(Lane { key, messages: BTreeMap::new() });
                 LaneId::try_from(self.slots.len() - 1).expect("memory ends before 2^32 lanes do")
             }
         };
@@ -189,6 +193,9 @@ impl Lanes {
         }
         if after.is_none() {
             self.ids.remove(&key);
+            if self.free.len() >= FREE_LANES_WITH_MEMORY {
+                self.lane_mut(id).messages = BTreeMap::new();
+            }
             self.free.push(id);
         }
     }

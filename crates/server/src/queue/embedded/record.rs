@@ -153,6 +153,12 @@ impl<'a> Effect<'a> {
 }
 
 impl<'a> Written<'a> {
+    /// Reads a record that must be a message's. None: it is another's, or makes no sense.
+    pub(super) fn read(record: &'a [u8]) -> Option<Self> {
+        let mut reader = Reader(record);
+        if reader.u8()? == MESSAGE { Self::decode(&mut reader) } else { None }
+    }
+
     fn encode(&self, out: &mut Vec<u8>) -> &'a [u8] {
         let parts_at = out.len();
         let mut parts = 0;

@@ -48,11 +48,8 @@ impl Lanes {
     }
 
     /// The queues that hold something the reader may have, by number.
-    pub(super) fn readable_by(&self, reader: AccountId) -> Vec<QueueId> {
-        let mut queues: Vec<_> = self.readable(ANYONE).chain(self.readable(reader)).collect();
-        queues.sort_unstable();
-        queues.dedup();
-        queues
+    pub(super) fn readable_by(&self, reader: AccountId) -> impl Iterator<Item = QueueId> + Clone {
+        self.readable(ANYONE).union(self.readable(reader)).copied()
     }
 
     /// The messages of a queue with ids above `after`, by id, whoever they are for.

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use posthaste_wire::operation::Handle;
+use posthaste_wire::operation::{Handle, Handles};
 
 use super::message::{Death, Message, State};
 use super::{Memory, Reply};
 use crate::queue::rules::{AccountId, MessageId, Millis, News, QueueId};
 
 impl Memory {
-    pub(super) fn ack(&mut self, account: AccountId, handles: &[Handle]) -> Reply {
+    pub(super) fn ack(&mut self, account: AccountId, handles: &Handles) -> Reply {
         let mut done = 0;
-        for handle in handles {
-            if self.holds(account, *handle) {
+        for handle in handles.iter() {
+            if self.holds(account, handle) {
                 self.stock.lift(handle.id);
                 done += 1;
             }

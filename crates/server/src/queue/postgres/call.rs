@@ -193,8 +193,8 @@ impl<'a> Call<'a> {
             }
             (Step::Peek(_), Operation::Peek(select)) => self.read(ask, select, None, false, known),
             (Step::Ack, Operation::Ack { handles }) => {
-                for handle in handles {
-                    self.ack(ask.account, *handle);
+                for handle in handles.iter() {
+                    self.ack(ask.account, handle);
                 }
             }
             (Step::Readable, _) => self.ack(ask.account, Handle { id: 0, receipt: None }),

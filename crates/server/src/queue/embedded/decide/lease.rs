@@ -1,7 +1,7 @@
 //! ACK, NACK, EXTEND, and what time does by itself: leases and delays run out, messages expire.
 
 use posthaste_wire::fault::Fault;
-use posthaste_wire::operation::Handle;
+use posthaste_wire::operation::{Handle, Handles};
 
 use crate::queue::answer::Answer;
 use crate::queue::embedded::effect::{DeathNote, Effect};
@@ -19,13 +19,13 @@ impl Embedded {
     pub(super) fn ack(
         &mut self,
         account: AccountId,
-        handles: &[Handle],
+        handles: &Handles,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
-        self.ensure(handles.len() as u64 * RECORD_BYTES, true)?;
+        self.ensure(handles.iter().count() as u64 * RECORD_BYTES, true)?;
         let mut done = 0;
-        for handle in handles {
-            if let Some(place) = self.held(account, *handle).map(|message| message.place) {
+        for handle in handles.iter() {
+            if let Some(place) = self.held(account, handle).map(|message| message.place) {
                 self.record(&Effect::Removed(place));
                 done += 1;
             }

@@ -48,11 +48,11 @@ impl Embedded {
         answer: &mut Answer<'_>,
     ) -> Option<Outcome> {
         let queues = self.stock.lanes.readable_by(reader);
-        if view == View::Durable && !queues.iter().all(|queue| self.shows_durable(*queue, reader)) {
+        if view == View::Durable && !queues.clone().all(|queue| self.shows_durable(queue, reader)) {
             return None;
         }
-        answer.array(queues.len());
-        queues.iter().for_each(|queue| answer.text(self.stock.queues.name(*queue)));
+        answer.array(queues.clone().count());
+        queues.for_each(|queue| answer.text(self.stock.queues.name(queue)));
         Some(Outcome::Ok)
     }
 

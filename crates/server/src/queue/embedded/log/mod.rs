@@ -112,6 +112,7 @@ pub struct Log {
     failure: Option<String>,
     blocks: Blocks,
     spare_buffer: Vec<u8>,
+    spare_pieces: Vec<Piece>,
     spare_mirror: Vec<u8>,
     preparer: Preparer,
     /// The lock on a real directory, and the directory.
@@ -138,7 +139,7 @@ impl Log {
             return Ok(());
         }
         if self.active.is_unused() {
-            return self.active.segment.grow(&*self.disk, size);
+            return self.active.segment.grow(size);
         }
         self.rotate(bytes, left)
     }
@@ -175,7 +176,8 @@ impl Log {
             return None;
         }
         self.in_flight = true;
-        Some(Frame { pieces: std::mem::take(&mut self.closed), floor: self.declared })
+        let pieces = std::mem::replace(&mut self.closed, std::mem::take(&mut self.spare_pieces));
+        Some(Frame { pieces, floor: self.declared })
     }
 
     /// Takes a frame back after its sync. After an error the log accepts no changes until it is opened again; what
@@ -193,11 +195,14 @@ impl Log {
         }
         let durable = self.dropped.extract_if(.., |number| *number < frame.floor);
         self.preparer.retire(durable);
-        if let Some(piece) = frame.pieces.into_iter().next_back() {
+        let Frame { mut pieces, .. } = frame;
+        if let Some(piece) = pieces.pop() {
             self.spare_buffer = piece.into_bytes();
             self.spare_buffer.clear();
             self.spare_buffer.shrink_to(BUFFER_KEPT);
         }
+        pieces.clear();
+        self.spare_pieces = pieces;
     }
 
     /// The payload of the record of `len` bytes at `at`, checked against its checksum. Records of the active
@@ -330,7 +335,7 @@ impl Log {
         self.fenced = !self.active.is_building();
         self.declared = self.floor;
         let seal = Seal { sequence: self.sequence, floor: self.floor };
-        self.active.close(seal, std::mem::take(&mut self.spare_buffer), &*self.disk)
+        self.active.close(seal, std::mem::take(&mut self.spare_buffer))
     }
 
     fn has_room_for_fence(&self) -> bool {

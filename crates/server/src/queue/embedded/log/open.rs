@@ -62,7 +62,7 @@ impl Log {
             None => Recovered::nothing(&*disk, capacity)?,
         };
         if let Some(start) = found.last_start {
-            found.tail.rewrite(start, &*disk).sync()?;
+            found.tail.rewrite(start).sync()?;
         }
         remove_unfinished(&*disk)?;
         let identity = found.identity;
@@ -85,6 +85,7 @@ impl Log {
             failure: None,
             blocks: Blocks::new(Arc::clone(&disk)),
             spare_buffer: Vec::new(),
+            spare_pieces: Vec::new(),
             spare_mirror: Vec::new(),
             preparer,
             disk,

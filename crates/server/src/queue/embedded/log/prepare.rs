@@ -87,7 +87,7 @@ impl Preparer {
     pub(super) fn take(&self, size: u64, left: usize) -> Result<Segment, LogError> {
         let mut state = self.ready(1 + left)?;
         let next = state.ready.front_mut().filter(|next| next.capacity < size);
-        next.map_or(Ok(()), |next| next.grow(&*self.shared.disk, size))?;
+        next.map_or(Ok(()), |next| next.grow(size))?;
         let taken = state.ready.pop_front();
         drop(state);
         self.nudge();

@@ -13,6 +13,8 @@
 //! (16 kB: 93 us against 160 us and 180 us on ext4). A reused file is as good as zeros and costs nothing to prepare.
 
 use std::io;
+use std::path::Path;
+use std::sync::Arc;
 
 use crc32c::crc32c;
 
@@ -40,6 +42,8 @@ pub(super) struct Segment {
     pub(super) number: u32,
     /// The open file.
     pub(super) file: Handle,
+    /// Where it lies, for whoever has to say what is wrong with it.
+    pub(super) path: Arc<Path>,
     /// Size of the file.
     pub(super) capacity: u64,
 }
@@ -113,14 +117,14 @@ impl Segment {
         let name = file_name(number);
         let opened = disk.open(&name).and_then(|file| Ok((file.size()?, file)));
         let (capacity, file) = opened.map_err(|error| LogError::io("open", &disk.path(&name), &error))?;
-        Ok(Self { number, file, capacity })
+        Ok(Self { number, file, path: disk.path(&name).into(), capacity })
     }
 
     /// Claims space up to `capacity` bytes; on failure the file is as it was.
-    pub(super) fn grow(&mut self, disk: &dyn Disk, capacity: u64) -> Result<(), LogError> {
+    pub(super) fn grow(&mut self, capacity: u64) -> Result<(), LogError> {
         let capacity = capacity.next_multiple_of(PAGE as u64);
         grow(&self.file, self.capacity, capacity)
-            .map_err(|error| LogError::io("grow", &disk.path(&file_name(self.number)), &error))?;
+            .map_err(|error| LogError::io("grow", &self.path, &error))?;
         self.capacity = capacity;
         Ok(())
     }

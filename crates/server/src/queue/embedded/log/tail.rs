@@ -4,13 +4,14 @@
 //! the moment it is appended and most reads of a lively queue never reach the disk. What goes to the disk is a copy
 //! of one frame, so that it is written while the next one grows.
 
-use std::path::PathBuf;
+use std::path::Path;
+use std::sync::Arc;
 
 use super::Location;
-use super::disk::{Disk, Handle};
+use super::disk::Handle;
 use super::error::LogError;
 use super::frame::{self, ALIGN, HEADER, Header, RECORD_HEADER};
-use super::segment::{FIRST_FRAME, PAGE, Segment, file_name};
+use super::segment::{FIRST_FRAME, PAGE, Segment};
 
 /// A segment with its bytes up to the end of the last frame or record.
 pub(super) struct Tail {
@@ -79,7 +80,7 @@ impl Tail {
     }
 
     /// Closes the frame being built, or one without records, and copies it into `buffer` for the disk.
-    pub(super) fn close(&mut self, seal: Seal, mut buffer: Vec<u8>, disk: &dyn Disk) -> Piece {
+    pub(super) fn close(&mut self, seal: Seal, mut buffer: Vec<u8>) -> Piece {
         if self.building.is_none() {
             self.begin();
         }
@@ -90,12 +91,12 @@ impl Tail {
         self.bytes.resize(self.bytes.len().next_multiple_of(ALIGN), 0);
         buffer.clear();
         buffer.extend_from_slice(&self.bytes[start..]);
-        Piece::new(&self.segment, disk, start, buffer)
+        Piece::new(&self.segment, start, buffer)
     }
 
     /// The frame that starts at `start`, to be written once more.
-    pub(super) fn rewrite(&self, start: usize, disk: &dyn Disk) -> Piece {
-        Piece::new(&self.segment, disk, start, self.bytes[start..].to_vec())
+    pub(super) fn rewrite(&self, start: usize) -> Piece {
+        Piece::new(&self.segment, start, self.bytes[start..].to_vec())
     }
 
     /// The payload of a record.
@@ -120,7 +121,7 @@ pub(super) struct Piece {
     /// The segment written to.
     pub(super) segment: u32,
     file: Handle,
-    path: PathBuf,
+    path: Arc<Path>,
     offset: u64,
     bytes: Vec<u8>,
 }
@@ -128,13 +129,13 @@ pub(super) struct Piece {
 impl Piece {
     /// The frame is followed by zeros to the end of its page: a write of whole pages never has to read the rest of
     /// an old page first.
-    fn new(segment: &Segment, disk: &dyn Disk, start: usize, mut bytes: Vec<u8>) -> Self {
+    fn new(segment: &Segment, start: usize, mut bytes: Vec<u8>) -> Self {
         let end = (start + bytes.len()).next_multiple_of(PAGE);
         bytes.resize(end - start, 0);
         Self {
             segment: segment.number,
             file: segment.file.clone(),
-            path: disk.path(&file_name(segment.number)),
+            path: Arc::clone(&segment.path),
             offset: start as u64,
             bytes,
         }
