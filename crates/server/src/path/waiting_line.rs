@@ -140,19 +140,26 @@ impl WaitingLine {
             let came = state.bundles() - before;
             state.gathering.arrive(self.clock.instant(), came);
         }
-        self.call_worker(&mut state);
+        self.call_worker(state);
     }
 
-    /// Wakes a worker if there is something for one to do: take what waits, or watch how long it waits.
-    fn call_worker(&self, state: &mut State) {
+    /// Wakes a worker if there is something for one to do, and lets go of the line before: who wakes takes it first of all, and
+    /// would sleep once more until it is free.
+    fn call_worker(&self, mut state: MutexGuard<'_, State>) {
+        if self.wants_worker(&mut state) {
+            let called = state.next_called();
+            drop(state);
+            called.iter().for_each(Thread::unpark);
+        }
+    }
+
+    /// Whether there is something to do for a worker that waits: take what waits, or watch how long it waits.
+    fn wants_worker(&self, state: &mut State) -> bool {
         let batch = state.batch;
-        if state.idle_workers > 0
+        state.idle_workers > 0
             && state.requests > 0
             && (state.may_take(batch, self.clock).is_ok()
                 || state.watchers == 0 && !std::mem::replace(&mut state.called_to_watch, true))
-        {
-            state.call_one();
-        }
     }
 
     /// A worker is done with the batch it took, as far as the others need care: the next batch may be taken.
@@ -167,7 +174,7 @@ impl WaitingLine {
             let (now, waiting) = (self.clock.instant(), state.bundles());
             state.gathering.turn_ends(now, now.saturating_duration_since(since), bundles, waiting);
         }
-        self.call_worker(&mut state);
+        self.call_worker(state);
     }
 
     /// Takes bundles in order until they hold `requests` requests; waits for the first one, at most until `until`.
@@ -247,7 +254,9 @@ impl WaitingLine {
         }
         state.working += 1;
         state.waiting_since = (state.requests > 0).then(|| self.clock.instant());
-        self.call_worker(state);
+        if self.wants_worker(state) {
+            state.call_one();
+        }
         self.leave_word(state, until);
         Ok(Taken::Some)
     }
@@ -326,10 +335,13 @@ impl State {
     }
 
     fn call_one(&mut self) {
+        self.next_called().iter().for_each(Thread::unpark);
+    }
+
+    /// A worker is called; whoever it is has yet to be woken.
+    fn next_called(&mut self) -> Option<Thread> {
         self.calls += 1;
-        if let Some(sleeper) = self.sleepers.pop() {
-            sleeper.unpark();
-        }
+        self.sleepers.pop()
     }
 
     /// One more worker waits.
