@@ -35,6 +35,9 @@ const SETTLED: Duration = Duration::from_secs(300);
 /// Long enough for PostgreSQL to roll back what a killed middleware had begun.
 const LIMBO: Duration = Duration::from_secs(1);
 
+/// Much longer than a server that runs takes to notice that a lease is over.
+const TIMERS_LATE: Duration = Duration::from_secs(1);
+
 /// Longer than anything is held up in a campaign.
 const LATE: Duration = Duration::from_secs(3);
 
@@ -44,13 +47,17 @@ const LATE: Duration = Duration::from_secs(3);
 pub(crate) fn rounds(campaign: &mut Campaign, most: u64, setting: &Setting, mut fault: impl FnMut(&mut Rng)) {
     let mut dice = Rng::with_seed(1);
     while let faults @ 1.. = campaign.more(most) {
-        let crew = Crew::start(setting);
-        for _ in 0..faults {
-            wait_for_answers(setting);
-            sleep(Duration::from_millis(dice.u64(PEACE_MS)));
-            fault(&mut dice);
-        }
+        let mut crew = Crew::start(setting);
         wait_for_answers(setting);
+        let mut away = Duration::ZERO;
+        for _ in 0..faults {
+            sleep(Duration::from_millis(dice.u64(PEACE_MS)));
+            let begun = Instant::now();
+            fault(&mut dice);
+            wait_for_answers(setting);
+            away = away.max(begun.elapsed());
+        }
+        crew.was_without_service(away);
         campaign.count(faults, &crew.finish());
     }
     campaign.has_judged();
@@ -74,6 +81,8 @@ pub(crate) struct Setting {
     pub(crate) leases: bool,
     /// For how long, after a pop of an unknown end, the store may hide from others what it took.
     pub(crate) limbo: Duration,
+    /// How late a lease may end.
+    pub(crate) timers_late: Duration,
     /// How many answers clients have got.
     pub(crate) answers: Arc<AtomicU64>,
 }
@@ -86,6 +95,7 @@ impl Setting {
             patience: None,
             leases: true,
             limbo: LIMBO,
+            timers_late: TIMERS_LATE,
             answers: Arc::default(),
         }
     }
@@ -128,6 +138,11 @@ impl Crew {
         Self { setting: setting.clone(), queues, over, members }
     }
 
+    /// Clients were without service for at most so long, and nobody let time pass: leases that were over meanwhile end then.
+    fn was_without_service(&mut self, away: Duration) {
+        self.setting.timers_late += away;
+    }
+
     /// Lets them finish what they have begun, drains the queues, and has everything judged.
     pub(crate) fn finish(self) -> Tally {
         self.over.store(true, Ordering::SeqCst);
@@ -154,9 +169,11 @@ pub(crate) fn create(setting: &Setting, queues: &Queues) {
 /// Takes what is left, and has everything judged.
 pub(crate) fn settle(setting: &Setting, queues: &Queues, journals: impl Iterator<Item = Journal>) -> Tally {
     let mut history = History::default();
-    history.limbo = u64::try_from(setting.limbo.as_nanos()).expect("a short time");
+    let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).expect("a short time");
+    history.limbo = nanoseconds(setting.limbo);
+    history.timers_late = nanoseconds(setting.timers_late);
     journals.for_each(|journal| history.add(&journal));
-    // Whoever repeats a drain would not know what the first attempt took.
+    // What is given up here may still take something when it is too late to find out.
     let setting = &Setting { patience: None, ..setting.clone() };
     wait_for_leases(setting, queues);
     for account in 0..MEMBERS {

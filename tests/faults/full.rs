@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::campaign::Campaign;
-use crate::client::{Answer, Client};
+use crate::client::{Answer, Broken, Client};
 use crate::crew::rounds;
 use crate::disk::Disk;
 use crate::postgres::Postgres;
@@ -74,7 +74,8 @@ fn empty(server: &Server) {
     let start = Instant::now();
     let insist = |words: &[&str]| {
         while ask(server, words).integer().is_none() {
-            assert!(start.elapsed() < PATIENCE, "there is room again, and {words:?} is refused");
+            let late = start.elapsed() >= PATIENCE;
+            assert!(!late, "there is room again, and {words:?} is refused:\n{}", server.log());
             sleep(Duration::from_millis(10));
         }
     };
@@ -83,5 +84,6 @@ fn empty(server: &Server) {
 }
 
 fn ask(server: &Server, words: &[&str]) -> Answer {
-    Client::connect(server.addr()).expect("it runs").ask(words).expect("it runs")
+    let answer = Client::connect(server.addr()).and_then(|mut client| client.ask(words));
+    answer.unwrap_or_else(|Broken| panic!("{} gets no answer; the server said:\n{}", words[0], server.log()))
 }

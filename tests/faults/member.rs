@@ -156,9 +156,14 @@ impl Member {
         }
     }
 
-    /// Takes all that this account may still have of a queue.
+    /// Takes all that this account may still have of a queue. Under a key, for an answer may be lost here too.
     pub(crate) fn drain(&mut self, queue: &str) {
-        while !self.insist(&["POP", "QUEUE", queue, "COUNT", "100"]).list().is_empty() {}
+        loop {
+            let key = self.key();
+            if self.insist(&["POP", "QUEUE", queue, "COUNT", "100", "REQID", &key]).list().is_empty() {
+                return;
+            }
+        }
     }
 
     /// A text that nobody else sends, now and then a long one.

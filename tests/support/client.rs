@@ -112,6 +112,8 @@ impl Client {
                 self.received.extend_from_slice(&buffer[..n]);
                 Ok(())
             }
+            // A machine that stood still for a moment.
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(()),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && !self.gives_up => {
                 panic!("no answer within {PATIENCE:?}")
             }
