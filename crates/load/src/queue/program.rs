@@ -72,7 +72,7 @@ impl Program {
     #[must_use]
     pub fn leftovers(&self) -> Vec<Queue> {
         match self {
-            Self::TwelveStep(steps) => steps.leftover().into_iter().collect(),
+            Self::TwelveStep(steps) => steps.leftovers().to_vec(),
             Self::Mix(mix) => mix.leftovers(),
         }
     }

@@ -43,8 +43,8 @@ pub struct TwelveStep {
     step: u8,
     waiting: bool,
     own: Queue,
-    /// The own queue exists.
-    owns: bool,
+    /// Queues made and not deleted: beside the own one those whose deletion was refused, or has no answer.
+    made: Vec<Queue>,
     /// Step 4 was acknowledged, so steps 5 and 6 find a message: only this client may take it.
     sent_to_self: bool,
     /// Step 8 was acknowledged, so steps 9 to 11 find its message: no other client knows the queue.
@@ -55,7 +55,8 @@ impl TwelveStep {
     /// The loop of one client, at its beginning.
     #[must_use]
     pub const fn new(client: Account) -> Self {
-        Self { client, step: 1, waiting: false, own: 0, owns: false, sent_to_self: false, sent_to_own: false }
+        let made = Vec::new();
+        Self { client, step: 1, waiting: false, own: 0, made, sent_to_self: false, sent_to_own: false }
     }
 
     /// The next step, once the one before is answered.
@@ -86,7 +87,7 @@ impl TwelveStep {
             7 => match number.and_then(|n| Queue::try_from(n).ok()) {
                 Some(queue) if done => {
                     self.own = queue;
-                    self.owns = true;
+                    self.made.push(queue);
                 }
                 // Without a queue of its own the client has nothing for the other steps.
                 _ => {
@@ -95,7 +96,9 @@ impl TwelveStep {
                 }
             },
             8 => self.sent_to_own = done,
-            12 => self.owns = !done,
+            12 if done => {
+                self.made.pop();
+            }
             _ => {}
         }
         self.step = if self.step == STEPS { 1 } else { self.step + 1 };
@@ -107,10 +110,10 @@ impl TwelveStep {
         self.step == 1 && !self.waiting
     }
 
-    /// The own queue, while it exists.
+    /// Queues that it made and that, as far as it knows, are still there.
     #[must_use]
-    pub fn leftover(&self) -> Option<Queue> {
-        self.owns.then_some(self.own)
+    pub fn leftovers(&self) -> &[Queue] {
+        &self.made
     }
 }
 
@@ -160,6 +163,18 @@ mod tests {
                 "QDELETE 31",
             ]
         );
+    }
+
+    #[test]
+    fn a_queue_whose_deletion_fails_is_left_over_though_others_follow() {
+        let mut steps = TwelveStep::new(1);
+        for (queue, deleted) in [(31, Outcome::Error), (32, Outcome::Ok), (33, Outcome::Ok)] {
+            for step in 1..=STEPS {
+                steps.next_ask().expect("a step");
+                steps.answered(if step == STEPS { deleted } else { Outcome::Ok }, Some(queue));
+            }
+            assert_eq!(steps.leftovers(), [31]);
+        }
     }
 
     #[test]
