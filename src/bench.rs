@@ -7,6 +7,7 @@ use posthaste_load::bench::Bench;
 use posthaste_load::{CacheBench, LoadError, find_max_rate};
 
 use crate::flags::MergeFlags;
+use crate::migrate::say;
 
 /// Runs the load; a violated check, a lost connection or an unanswered request is an error.
 pub(crate) fn run<B: Bench>(flags: B) -> Result<(), Box<dyn Error>> {
@@ -14,7 +15,7 @@ pub(crate) fn run<B: Bench>(flags: B) -> Result<(), Box<dyn Error>> {
         Some(limit) => find_max_rate(&flags, limit)?,
         None => posthaste_load::run(flags)?,
     };
-    print!("{report}");
+    say(&report.to_string())?;
     report.verdict().map_err(Into::into)
 }
 
@@ -26,7 +27,7 @@ pub(crate) fn run_cache(flags: CacheBench) -> Result<(), Box<dyn Error>> {
 /// Makes one report of the records of several load generators.
 pub(crate) fn merge(flags: &MergeFlags) -> Result<(), Box<dyn Error>> {
     let merged = posthaste_load::merge::merge(&flags.records)?;
-    print!("{merged}");
+    say(&merged.to_string())?;
     if let Some(path) = &flags.json {
         let text = serde_json::to_string_pretty(&merged)?;
         fs::write(path, text + "\n").map_err(|source| LoadError::Json { path: path.clone(), source })?;

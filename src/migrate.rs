@@ -35,7 +35,7 @@ fn report(applied: &[u32]) -> String {
 }
 
 /// Writes to stdout; whoever reads only the beginning of it is no failure.
-fn say(text: &str) -> Result<(), Box<dyn Error>> {
+pub(crate) fn say(text: &str) -> Result<(), Box<dyn Error>> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),

@@ -7,7 +7,7 @@ mod client;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use client::Client;
 use serde_json::Value as Json;
@@ -195,6 +195,17 @@ fn a_run_leaves_a_record() {
 
 /// A laboratory that only tells how it was called.
 const LAB: &str = "#!/bin/sh\necho \"$@\"\necho \"$POSTHASTE\"\nexit 7\n";
+
+#[test]
+fn a_reader_of_a_report_who_has_seen_enough_is_no_failure() {
+    let server = Server::start("memory:", &[]);
+    let connect = server.addr().to_string();
+    let mut bench = program(&["bench", "queue", "--connect", &connect, "--requests", "1"]);
+    let mut bench = bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs");
+    drop(bench.stdout.take());
+    let ran = bench.wait_with_output().expect("it ends");
+    assert!(ran.status.success(), "{}: {}", ran.status, String::from_utf8_lossy(&ran.stderr));
+}
 
 #[test]
 fn lab_hands_everything_over_and_says_which_program_to_try() {

@@ -86,7 +86,11 @@ impl FromStr for Limit {
         let names = MEASURES.map(|(name, _)| name).join(", ");
         let measure = MEASURES.iter().find(|(known, _)| *known == name.trim());
         let (_, measure) = measure.ok_or_else(|| format!("'{name}' is none of {names}"))?;
-        Ok(Self { measure: *measure, below: timespan::parse(time.trim())? })
+        let below = timespan::parse(time.trim())?;
+        if below.is_zero() {
+            return Err("nothing takes less than no time: the limit must be above 0".to_owned());
+        }
+        Ok(Self { measure: *measure, below })
     }
 }
 
@@ -256,7 +260,7 @@ mod tests {
         assert_eq!(limit, Limit { measure: Measure::P99, below: Duration::from_millis(5) });
         assert_eq!(limit.to_string(), "p99<5ms");
         assert_eq!("p99.9 < 1s".parse::<Limit>().expect("a limit").to_string(), "p99.9<1s");
-        for wrong in ["p99", "p98<5ms", "p99<5", "<5ms"] {
+        for wrong in ["p99", "p98<5ms", "p99<5", "<5ms", "p99<0ms"] {
             assert!(wrong.parse::<Limit>().is_err(), "{wrong}");
         }
     }
