@@ -3,6 +3,8 @@
 
 #[path = "support/by_hand.rs"]
 mod by_hand;
+#[path = "support/cache_by_hand.rs"]
+mod cache_by_hand;
 #[path = "support/pages.rs"]
 mod pages;
 

@@ -52,6 +52,8 @@ pub mod server; // the tier as a whole
 
 mod web; // what it serves over HTTP
 
+pub use web::routes as http_routes;
+
 mod api; // the console, and the clients
 
 pub mod hall; // what its threads share

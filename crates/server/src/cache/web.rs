@@ -28,7 +28,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 ///
 /// `is_local`: only this machine can ask, so whoever asks by another name was sent here by somebody else's page. Health and
 /// figures for Prometheus are told by any name: they are the same for everybody, and monitoring has names of its own.
-pub(super) fn routes(hall: &Arc<Hall>, is_local: bool) -> Routes {
+pub fn routes(hall: &Arc<Hall>, is_local: bool) -> Routes {
     let (for_ready, for_figures, meter) = (Arc::clone(hall), Arc::clone(hall), Arc::clone(&hall.meter));
     Routes::new()
         .route("/healthz", get(http::alive))

@@ -1,16 +1,21 @@
-//! One HTTP connection to a queue tier in one thread, from bytes in any pieces to the bytes of its answers.
+//! One HTTP connection to a tier in one thread, from bytes in any pieces to the bytes of its answers.
 
 #![allow(dead_code, reason = "each program uses its own part of this")]
 
+use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
+use posthaste_server::cache::http_routes;
 use posthaste_server::http::{converse, queue_routes};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadBuf};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
 use crate::by_hand::Tier;
+use crate::cache_by_hand::Thread;
 
 /// Holds all that is said either way, so that neither side waits.
 const ROOM: usize = 8 << 20;
@@ -18,31 +23,105 @@ const ROOM: usize = 8 << 20;
 /// Turns after which who has not been answered is waiting.
 const TURNS: usize = 300;
 
+/// Turns without anything new after which nothing new comes.
+const QUIET: usize = 20;
+
+/// What serves pages.
+pub(crate) trait Serves {
+    /// Serves this connection.
+    fn converse(
+        &self,
+        theirs: DuplexStream,
+        stopped: watch::Receiver<()>,
+    ) -> Pin<Box<dyn Future<Output = ()>>>;
+
+    /// A turn of all that pages ask.
+    fn turn_all(&mut self);
+
+    /// Requests of connections inside, so that it is seen when they do something.
+    fn asked(&self) -> u64;
+
+    /// Nothing is left of whoever asked.
+    fn leave_nothing(&mut self);
+}
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+impl Serves for Tier {
+    fn converse(
+        &self,
+        theirs: DuplexStream,
+        stopped: watch::Receiver<()>,
+    ) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(converse(theirs, HERE, queue_routes(Arc::clone(&self.house)), stopped))
+    }
+
+    fn turn_all(&mut self) {
+        self.turn();
+        self.work();
+    }
+
+    fn asked(&self) -> u64 {
+        self.requests()
+    }
+
+    fn leave_nothing(&mut self) {
+        self.begin_anew();
+    }
+}
+
+impl Serves for Thread {
+    fn converse(
+        &self,
+        theirs: DuplexStream,
+        stopped: watch::Receiver<()>,
+    ) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(converse(theirs, HERE, http_routes(&self.hall, true), stopped))
+    }
+
+    fn turn_all(&mut self) {
+        self.turn();
+    }
+
+    /// Its pages are no clients of it.
+    fn asked(&self) -> u64 {
+        0
+    }
+
+    fn leave_nothing(&mut self) {}
+}
+
 /// A runtime for conversations.
 pub(crate) fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
 /// Says these bytes in these pieces and hears everything until the connection ends; who waits is not waited for.
-pub(crate) fn ask(runtime: &Runtime, tier: &mut Tier, pieces: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn ask(runtime: &Runtime, tier: &mut impl Serves, pieces: &[&[u8]]) -> Vec<u8> {
     let heard = runtime.block_on(async {
         let (mut ours, theirs) = tokio::io::duplex(ROOM);
         let (stop, stopped) = watch::channel(());
-        let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let mut conversation =
-            Box::pin(converse(theirs, here, queue_routes(Arc::clone(&tier.house)), stopped));
-        let mut is_over = false;
+        let mut conversation = tier.converse(theirs, stopped);
+        let (mut is_over, mut heard) = (false, Vec::new());
         for piece in pieces.iter().copied().map(Some).chain([None]) {
             if let Some(piece) = piece {
                 // Who was refused is not listened to.
                 let _ = ours.write_all(piece).await;
             }
             let turns = if piece.is_none() { TURNS } else { 3 };
+            let (mut quiet, mut before) = (0, (heard.len(), tier.asked()));
             for _ in 0..turns {
                 tokio::select! {
                     biased;
                     () = conversation.as_mut(), if !is_over => is_over = true,
                     () = turn(tier) => {}
+                }
+                take(&mut ours, &mut heard);
+                let now = (heard.len(), tier.asked());
+                quiet = if now == before { quiet + 1 } else { 0 };
+                before = now;
+                if quiet == QUIET {
+                    break;
                 }
             }
         }
@@ -59,24 +138,21 @@ pub(crate) fn ask(runtime: &Runtime, tier: &mut Tier, pieces: &[&[u8]]) -> Vec<u
         }
         drop(stop);
         drop(conversation);
-        let mut heard = Vec::new();
         ours.read_to_end(&mut heard).await.expect("memory does not fail");
         heard
     });
     // Connections inside wait in the runtime to be closed.
     runtime.block_on(tokio::task::yield_now());
-    tier.begin_anew();
+    tier.leave_nothing();
     heard
 }
 
 /// Says this and hears everything until the server ends the connection, however long that takes.
-pub(crate) fn hear(runtime: &Runtime, tier: &mut Tier, said: &[u8]) -> Vec<u8> {
+pub(crate) fn hear(runtime: &Runtime, tier: &mut impl Serves, said: &[u8]) -> Vec<u8> {
     runtime.block_on(async {
         let (mut ours, theirs) = tokio::io::duplex(ROOM);
         let (_stop, stopped) = watch::channel(());
-        let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let mut conversation =
-            Box::pin(converse(theirs, here, queue_routes(Arc::clone(&tier.house)), stopped));
+        let mut conversation = tier.converse(theirs, stopped);
         ours.write_all(said).await.expect("there is room");
         loop {
             tokio::select! {
@@ -92,9 +168,21 @@ pub(crate) fn hear(runtime: &Runtime, tier: &mut Tier, said: &[u8]) -> Vec<u8> {
     })
 }
 
-async fn turn(tier: &mut Tier) {
-    tier.turn();
-    tier.work();
+/// Takes what was said to us, without waiting for more.
+fn take(ours: &mut DuplexStream, heard: &mut Vec<u8>) {
+    let mut room = [0; 4096];
+    loop {
+        let mut buffer = ReadBuf::new(&mut room);
+        let read = Pin::new(&mut *ours).poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer);
+        if !matches!(read, Poll::Ready(Ok(()))) || buffer.filled().is_empty() {
+            return;
+        }
+        heard.extend_from_slice(buffer.filled());
+    }
+}
+
+async fn turn(tier: &mut impl Serves) {
+    tier.turn_all();
     tokio::task::yield_now().await;
 }
 
