@@ -63,6 +63,15 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
+/// A number of threads. A machine has no room for more, and the cache tier tells its own apart by 16 bits.
+fn threads(text: &str) -> Result<usize, String> {
+    const THREADS_MAX: usize = 10_000;
+    match at_least_one(text)? {
+        number if number > THREADS_MAX => Err(format!("must be at most {THREADS_MAX}")),
+        number => Ok(number),
+    }
+}
+
 /// `HOST:PORT` or `unix:PATH`, as far as it can be told without asking where a host is.
 fn listen_address(text: &str) -> Result<String, String> {
     match text.strip_prefix("unix:") {

@@ -9,7 +9,7 @@ use posthaste_server::cache::placement::Hash;
 use posthaste_server::cache::rules::{Multiget, Reads, Writes};
 
 use super::serving::{FrontFlags, RunFlags};
-use super::{at_least_one, http_address, listen_address, some_time};
+use super::{at_least_one, http_address, listen_address, some_time, threads};
 
 /// `posthaste cache`
 #[derive(Args, Debug)]
@@ -122,14 +122,11 @@ fn server(text: &str) -> Result<String, String> {
     Backend::named(text).map(|_| text.to_owned())
 }
 
-/// `pipelined` or a number. Threads and workers are told apart by 16 bits.
+/// `pipelined` or a number.
 fn workers(text: &str) -> Result<Workers, String> {
     match text {
         "pipelined" => Ok(Workers(None)),
-        text => match at_least_one(text) {
-            Ok(number) if number <= 10_000 => Ok(Workers(Some(number))),
-            Ok(_) => Err("must be at most 10000".into()),
-            Err(_) => Err("write pipelined, or a number of workers".into()),
-        },
+        text if at_least_one(text).is_err() => Err("write pipelined, or a number of workers".into()),
+        text => threads(text).map(|number| Workers(Some(number))),
     }
 }

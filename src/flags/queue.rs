@@ -8,7 +8,7 @@ use posthaste_wire::decode::BULK_BYTES_PROTOCOL;
 
 use super::postgres::PoppingFlags;
 use super::serving::{FrontFlags, RunFlags};
-use super::{at_least_one, http_address, listen_address};
+use super::{at_least_one, http_address, listen_address, threads};
 
 /// `posthaste queue`
 #[derive(Args, Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct QueueFlags {
     #[arg(long, value_name = "open|FILE", default_value = "open")]
     pub(crate) accounts: String,
     /// Concurrent workers [default: 8 on PostgreSQL, each with a connection of its own; otherwise 1]
-    #[arg(long, value_parser = at_least_one)]
+    #[arg(long, value_parser = threads)]
     pub(crate) workers: Option<usize>,
     /// Most requests a worker takes from the line at once; 1 = one request, one commit
     #[arg(long, default_value = "256", value_parser = at_least_one)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::{at_least_one, duration, some_time};
+use super::{at_least_one, duration, some_time, threads};
 
 /// How clients come to a tier, beside its addresses.
 #[derive(Args, Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct FrontFlags {
     #[command(flatten)]
     pub(crate) tls: TlsFlags,
     /// Network threads [default: number of cores]
-    #[arg(long, value_parser = at_least_one)]
+    #[arg(long, value_parser = threads)]
     pub(crate) threads: Option<usize>,
     /// Most client connections
     #[arg(long, value_name = "N", default_value = "20000", value_parser = at_least_one)]
