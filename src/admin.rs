@@ -28,7 +28,13 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
         AdminCommand::Accounts { reach } => rows(reach, &["ACCOUNTS"]),
         AdminCommand::Clients { kill: None, reach } => clients(reach),
         AdminCommand::Clients { kill: Some(id), reach } => {
-            count(reach, &["CLIENT", "KILL", "ID", &id.to_string()], "closed")
+            match number(reach, &["CLIENT", "KILL", "ID", &id.to_string()])? {
+                0 => Err(format!("no client has the id {id}; see posthaste admin clients").into()),
+                closed => {
+                    tell(reach, closed, "closed");
+                    Ok(())
+                }
+            }
         }
         AdminCommand::Purge { queue, reach } => count(reach, &["QPURGE", queue], "removed"),
         AdminCommand::Delete { queue, reach } => count(reach, &["QDELETE", queue], "removed"),
@@ -108,14 +114,21 @@ fn rows(reach: &Reach, words: &[&str]) -> Done {
     Ok(())
 }
 
-/// A request whose answer is a number.
+/// A request whose answer is a number, and what it counts.
 fn count(reach: &Reach, words: &[&str], what: &str) -> Done {
-    let count = Client::connect(reach)?.ask(words, |value| Ok(value.as_integer().unwrap_or(0)))?;
+    tell(reach, number(reach, words)?, what);
+    Ok(())
+}
+
+fn number(reach: &Reach, words: &[&str]) -> Result<i64, Box<dyn Error>> {
+    Client::connect(reach)?.ask(words, |value| Ok(value.as_integer().unwrap_or(0)))
+}
+
+fn tell(reach: &Reach, count: i64, what: &str) {
     match reach.json {
         true => println!("{:#}", json!({ what: count })),
         false => println!("{count} {what}"),
     }
-    Ok(())
 }
 
 /// CLIENT LIST gives one line of `name=value` a client.

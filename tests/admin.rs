@@ -100,6 +100,10 @@ fn accounts_and_clients_are_shown_and_a_client_can_be_closed() {
 }
 
 #[test]
+    let again = admin(&server, &["clients", "--kill", &id]);
+    let error = String::from_utf8_lossy(&again.stderr);
+    assert_eq!(again.status.code(), Some(1), "{error}");
+    assert!(error.starts_with(&format!("posthaste: no client has the id {id}")), "{error}");
 fn purging_and_deleting_say_how_many_messages_went() {
     let (server, _client) = furnished();
     assert_eq!(text(&admin(&server, &["purge", "orders"])), "3 removed\n");
