@@ -7,8 +7,11 @@ mod client;
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use client::Client;
+use posthaste_server::accounts::AccountsFile;
 use serde_json::Value as Json;
 use support::Server;
 
@@ -97,13 +100,13 @@ fn accounts_and_clients_are_shown_and_a_client_can_be_closed() {
     let id = alice["id"].as_str().expect("an id").to_owned();
     assert_eq!(json(&server, &["clients", "--kill", &id])["closed"], 1);
     assert!(client.is_closed());
-}
-
-#[test]
     let again = admin(&server, &["clients", "--kill", &id]);
     let error = String::from_utf8_lossy(&again.stderr);
     assert_eq!(again.status.code(), Some(1), "{error}");
     assert!(error.starts_with(&format!("posthaste: no client has the id {id}")), "{error}");
+}
+
+#[test]
 fn purging_and_deleting_say_how_many_messages_went() {
     let (server, _client) = furnished();
     assert_eq!(text(&admin(&server, &["purge", "orders"])), "3 removed\n");
@@ -155,4 +158,25 @@ fn an_account_added_to_the_file_may_log_in_at_once_and_one_taken_out_may_not() {
     assert!(login("bob", "builder").integer().is_some());
     change(&["remove", "alice"], "");
     assert!(login("alice", "wonder land").is_error("NOACCOUNT"));
+}
+
+#[test]
+fn an_account_added_to_the_file_is_written_to_before_it_has_logged_in() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("accounts.txt");
+    let set = |name: &str| AccountsFile::set(&file, name, "secret", None).expect("it can be written");
+    set("alice");
+    let server = Server::start("memory:", &["--accounts", &file.display().to_string()]);
+    let mut alice = Client::connect(server.addr()).expect("it runs");
+    let mut ask = |words: &[&str]| alice.ask(words).expect("it runs");
+    assert!(ask(&["LOGIN", "alice", "secret"]).integer().is_some());
+    assert!(ask(&["QCREATE", "q"]).integer().is_some());
+    assert_eq!(ask(&["SEND", "q", "nobody else is there", "TO", "*"]).integer(), Some(0));
+    set("bob");
+    while ask(&["ACCOUNTS"]).list().len() < 2 {
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(ask(&["SEND", "q", "hello", "TO", "*"]).integer(), Some(1));
+    assert!(ask(&["LOGIN", "bob", "secret"]).integer().is_some());
+    assert_eq!(ask(&["POP", "QUEUE", "q"]).body(), Some("hello"));
 }

@@ -195,7 +195,7 @@ impl AccountsFile {
     }
 
     /// Reads the file if it has changed. Why it cannot be used, when that is news.
-    fn look_again(&mut self) -> Option<String> {
+    pub fn look_again(&mut self) -> Option<String> {
         let fault = self.refresh().err();
         let news = fault.clone().filter(|_| fault != self.fault);
         self.fault = fault;

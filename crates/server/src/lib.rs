@@ -23,6 +23,7 @@ pub mod house;
 pub mod http;
 pub mod info;
 pub mod metrics;
+pub mod roll;
 pub mod slow;
 pub mod time;
 pub mod trace;

@@ -23,6 +23,7 @@ use crate::path::waiting_line::WaitingLine;
 use crate::path::worker::Store;
 use crate::queue::choice::{OpenError, StoreChoice};
 use crate::queue::postgres::strategy::Popping;
+use crate::roll::Roll;
 use crate::slow::SlowLog;
 use crate::time::Time;
 use crate::trace::Tracer;
@@ -105,6 +106,7 @@ impl From<io::Error> for StartError {
 pub struct Server {
     house: Arc<House>,
     running: Running<Mail>,
+    _roll: Option<Roll>,
 }
 
 impl Server {
@@ -120,6 +122,8 @@ impl Server {
         let tls = lifecycle::encryption(&options.front, SPEAK_TLS)?;
         let store = options.store.open(options.memory_limit, options.singly, Time::of(clock), clock);
         let store = store.map_err(StartError::Store)?;
+        let roll = options.accounts.as_deref().map(|path| Roll::keep(path, &store)).transpose();
+        let roll = roll.map_err(StartError::Accounts)?;
         let scheme = Scheme::tier(Kind::NAMES, store.tells());
         let prepared = Prepared::open(&options.front, tls, scheme, clock, accounts.is_some())?;
         let house = Arc::new(furnish(&options, store, accounts, &prepared)?);
@@ -132,7 +136,7 @@ impl Server {
         let tier = |thread| QueueTier::new(thread, Arc::clone(&house));
         let routes = |_| http::queue_routes(Arc::clone(&house));
         let running = prepared.start(workers, tier, gauges(&house), routes)?;
-        Ok(Self { house, running })
+        Ok(Self { house, running, _roll: roll })
     }
 
     /// Where it is reached.
@@ -181,12 +185,7 @@ fn furnish(
     let clock = prepared.meter.clock();
     let entrance = match accounts {
         None => Entrance::Open(store.account(b"default")),
-        Some(accounts) => {
-            for name in accounts.names() {
-                store.account(name);
-            }
-            Entrance::Closed(Authenticator::start(accounts, mailboxes.clone()))
-        }
+        Some(accounts) => Entrance::Closed(Authenticator::start(accounts, mailboxes.clone())),
     };
     let tracer = options.traces.as_deref().map(|url| Tracer::start(url, clock)).transpose()?;
     Ok(House {
