@@ -6,6 +6,9 @@ mod support;
 #[path = "support/client.rs"]
 mod client;
 
+#[path = "support/postgres.rs"]
+mod postgres;
+
 #[path = "support/process.rs"]
 mod process;
 
@@ -166,6 +169,49 @@ fn of_long_answers_that_nobody_reads_few_are_held_and_all_come_in_the_end() {
         }
         assert_eq!(client.answer().expect("an answer").text(), Some("behind"));
     }
+}
+
+#[test]
+fn over_a_database_too_few_long_answers_are_held_that_nobody_reads() {
+    const CLIENTS: usize = 4;
+    const READS: usize = 200;
+    let postgres = postgres::shared();
+    let server = Server::start(&postgres.url(&postgres.create_database()), &[]);
+    let mut other = connect(&server);
+    ask(&mut other, &["QCREATE", "q"]);
+    ask(&mut other, &["QCREATE", "long"]);
+    let value = "v".repeat(65_000);
+    let headers = [["HEADER", "name", &value]; 15].concat();
+    ask(&mut other, &[&["SEND", "long", "body"], &headers[..]].concat());
+    let requests = format!("SEND q x\r\n{}ECHO behind\r\n", "PEEK QUEUE long\r\n".repeat(READS));
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| connect(&server)).collect();
+    for client in &mut clients {
+        client.write(requests.as_bytes()).expect("the server reads");
+        // One after the other, or all may be in one call: what that holds is another matter.
+        client.answer().expect("an id");
+    }
+    assert!(resident_mib(&server) < 400, "{} MiB for answers nobody reads", resident_mib(&server));
+    for mut client in clients {
+        for _ in 0..READS {
+            assert_eq!(client.answer().expect("an answer").body(), Some("body"));
+        }
+        assert_eq!(client.answer().expect("an answer").text(), Some("behind"));
+    }
+}
+
+#[test]
+fn who_sends_far_too_much_over_http_can_read_that_it_was_too_much() {
+    let server = Server::start_with_http("memory:", &[]);
+    let mut stream = TcpStream::connect(server.http()).expect("HTTP is served");
+    let body = vec![b'x'; 32 << 20];
+    let head = format!(
+        "POST /v1/queues/q/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body)).expect("all of it is taken");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer, and then the end");
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
 }
 
 #[test]

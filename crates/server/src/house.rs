@@ -37,6 +37,8 @@ pub struct House {
     pub message_bytes_max: usize,
     /// Most requests in a bundle.
     pub bundle_requests_max: usize,
+    /// Most of them that may answer a message.
+    pub bundle_reads_max: usize,
     /// Name of the store, for INFO; without secrets.
     pub store_name: String,
     /// Where an embedded store is.

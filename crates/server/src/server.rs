@@ -16,7 +16,7 @@ use crate::front::accept::ListenAddress;
 use crate::front::lifecycle::{self, Prepared, Running, Stopped, start_workers};
 use crate::house::{Entrance, House};
 use crate::http;
-use crate::path::limits::BUNDLE_REQUESTS_MAX;
+use crate::path::limits::{BUNDLE_ANSWER_BYTES, BUNDLE_READS_MAX, BUNDLE_REQUESTS_MAX};
 use crate::path::mail::{Mail, Mailbox};
 use crate::path::tier::QueueTier;
 use crate::path::waiting_line::WaitingLine;
@@ -199,6 +199,12 @@ fn furnish(
         mailboxes,
         message_bytes_max: options.message_bytes_max,
         bundle_requests_max: options.batch.min(BUNDLE_REQUESTS_MAX),
+        bundle_reads_max: match options.store {
+            StoreChoice::Postgres(_) => {
+                (BUNDLE_ANSWER_BYTES / options.message_bytes_max.max(1)).clamp(1, BUNDLE_READS_MAX)
+            }
+            _ => usize::MAX,
+        },
         store_name: options.store.to_string(),
         store_dir: match &options.store {
             StoreChoice::Embedded(dir) => Some(dir.clone()),

@@ -184,7 +184,7 @@ impl Connection {
     pub fn parse(&mut self, input: &[u8], turn: &mut Turn<'_>) -> usize {
         turn.parsed_at = turn.house.clock.stamp();
         let mut args = std::mem::take(turn.args);
-        let mut parsing = Parsing { input, base: 0, at: 0, bundle: None };
+        let mut parsing = Parsing { input, base: 0, at: 0, bundle: None, reads: 0 };
         while self.peer.life == Life::Open && self.may_ask() && parsing.at < input.len() {
             args.clear();
             if !self.parse_one(&mut parsing, &mut args, turn) {
@@ -282,10 +282,14 @@ impl Connection {
             bundle
         });
         self.blocked = may_block(&operation);
+        parsing.reads += usize::from(matches!(operation, Operation::Peek(_) | Operation::Pop(_)));
         let request = Request::new(operation, kind, turn.parsed_at);
         bundle.requests.push(Request { request_bytes: length(request_bytes), ..request });
         parsing.at = parsing.base + end;
-        !self.blocked && !is_last && bundle.requests.len() < turn.house.bundle_requests_max
+        !self.blocked
+            && !is_last
+            && bundle.requests.len() < turn.house.bundle_requests_max
+            && parsing.reads < turn.house.bundle_reads_max
     }
 
     /// The outcome and the bytes of the answer, if there is one at once.
@@ -396,6 +400,8 @@ struct Parsing<'a> {
     base: usize,
     at: usize,
     bundle: Option<Box<Bundle>>,
+    /// Requests in it that may answer a message.
+    reads: usize,
 }
 
 impl Parsing<'_> {

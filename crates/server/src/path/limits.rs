@@ -13,6 +13,10 @@ pub const BUNDLE_REQUESTS_MAX: usize = 1024;
 /// Answers of one bundle after which the rest of it waits until its client has read them: as much as one answer may have.
 pub const BUNDLE_ANSWER_BYTES: usize = 8 << 20;
 
+/// Reads of one message in a bundle for a store that answers a whole bundle in one go, as a database does, where bodies are
+/// small enough: their answers are held until they are read.
+pub const BUNDLE_READS_MAX: usize = 32;
+
 /// A request's arguments: enough to ACK at once what a POP with the largest COUNT has leased.
 pub const ARGUMENTS_MAX: usize = 16 * 1024;
 

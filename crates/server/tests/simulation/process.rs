@@ -109,6 +109,7 @@ impl Process {
             mailboxes: mailboxes.clone(),
             message_bytes_max: MESSAGE_BYTES_MAX,
             bundle_requests_max: plan.batch.min(posthaste_server::path::limits::BUNDLE_REQUESTS_MAX),
+            bundle_reads_max: usize::MAX,
             store_name: "simulated".into(),
             store_dir: None,
             metrics_queues: 0,

@@ -153,6 +153,7 @@ impl Thread {
             mailboxes: mailboxes.clone(),
             message_bytes_max: MESSAGE_BYTES,
             bundle_requests_max: bounds.bundle,
+            bundle_reads_max: usize::MAX,
             store_name: "memory:".into(),
             store_dir: None,
             metrics_queues: 10,
