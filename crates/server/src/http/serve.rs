@@ -5,6 +5,7 @@
 //! turned away when all places are taken: the kernel holds who comes then.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -47,6 +48,9 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 
 /// When to accept again after the system had no descriptor or no memory for a connection.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
+
+/// How long what a client still sends is read and thrown away after its last answer.
+const LINGER: Duration = Duration::from_secs(10);
 
 /// What is read of a request that is answered without being read.
 const UNREAD_BYTES_MAX: u64 = 64 << 10;
@@ -147,7 +151,24 @@ impl Guest {
     }
 
     async fn converse<S: AsyncRead + AsyncWrite + Unpin>(self, stream: S) {
-        converse(stream, self.origin.0, self.routes, self.stop).await;
+        if let Some(stream) = converse(stream, self.origin.0, self.routes, self.stop.clone()).await {
+            part(stream, self.stop).await;
+        }
+    }
+}
+
+/// Closes a connection in such a way that its last answer arrives. Who is answered before all that he sends was read, as with
+/// a body that is far too large, reads the answer when he has sent it all; were the connection closed before, what is unread
+/// would make a reset of it, which overtakes the answer.
+async fn part<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, mut stop: watch::Receiver<()>) {
+    let rest = async {
+        stream.shutdown().await?;
+        copy(&mut stream, &mut sink()).await
+    };
+    tokio::select! {
+        biased;
+        _ = timeout(LINGER, rest) => {}
+        _ = stop.changed() => {}
     }
 }
 
@@ -159,27 +180,35 @@ fn impatient<S: AsyncRead + AsyncWrite>(stream: S, limit: Duration) -> Pin<Box<T
 }
 
 /// One connection, over any stream: answers what its client at `origin` asks, until he goes or `stop` changes or is dropped.
+/// The stream, to be closed, unless the conversation broke off.
 pub async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     origin: IpAddr,
     routes: Router,
     mut stop: watch::Receiver<()>,
-) {
+) -> Option<S> {
     let routes = TowerToHyperService::new(routes);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(Origin(origin));
         let answer = routes.call(request.map(Body::new));
-        async move { Ok::<_, Infallible>(answer.await.unwrap_or_else(|never| match never {})) }
+        Box::pin(async move { Ok::<_, Infallible>(answer.await.unwrap_or_else(|never| match never {})) })
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES_MAX);
-    let mut conversation = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut conversation = builder.serve_connection(TokioIo::new(stream), service);
+    let ended = tokio::select! {
+        ended = poll_fn(|context| conversation.poll_without_shutdown(context)) => Some(ended),
+        _ = stop.changed() => None,
+    };
+    let ended = match ended {
+        Some(ended) => ended,
+        None => {
+            Pin::new(&mut conversation).graceful_shutdown();
+            poll_fn(|context| conversation.poll_without_shutdown(context)).await
+        }
+    };
     // A conversation that breaks off is the client's affair.
-    tokio::select! {
-        _ = conversation.as_mut() => return,
-        _ = stop.changed() => conversation.as_mut().graceful_shutdown(),
-    }
-    let _ = conversation.await;
+    ended.ok().map(|()| conversation.into_parts().io.into_inner())
 }
 
 #[cfg(test)]
@@ -200,7 +229,9 @@ mod tests {
         let (mut client, stream) = duplex(ASKED.len());
         let (_stop, stopped) = watch::channel(());
         let routes = Router::new().route("/", get(async || PAGE.repeat(100)));
-        let talking = converse(impatient(stream, limit), HERE, routes, stopped);
+        let talking = async {
+            drop(converse(impatient(stream, limit), HERE, routes, stopped).await);
+        };
         let mut heard = Vec::new();
         let asking = async {
             client.write_all(ASKED).await.expect("there is room");

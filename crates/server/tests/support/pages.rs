@@ -113,7 +113,7 @@ pub(crate) fn ask(runtime: &Runtime, tier: &mut impl Serves, pieces: &[&[u8]]) -
             for _ in 0..turns {
                 tokio::select! {
                     biased;
-                    () = conversation.as_mut(), if !is_over => is_over = true,
+                    _ = conversation.as_mut(), if !is_over => is_over = true,
                     () = turn(tier) => {}
                 }
                 take(&mut ours, &mut heard);
@@ -132,7 +132,7 @@ pub(crate) fn ask(runtime: &Runtime, tier: &mut impl Serves, pieces: &[&[u8]]) -
             }
             tokio::select! {
                 biased;
-                () = conversation.as_mut() => is_over = true,
+                _ = conversation.as_mut() => is_over = true,
                 () = turn(tier) => {}
             }
         }
@@ -157,7 +157,7 @@ pub(crate) fn hear(runtime: &Runtime, tier: &mut impl Serves, said: &[u8]) -> Ve
         loop {
             tokio::select! {
                 biased;
-                () = conversation.as_mut() => break,
+                _ = conversation.as_mut() => break,
                 () = turn(tier) => {}
             }
         }
