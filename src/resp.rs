@@ -7,7 +7,7 @@ use std::io::{Read as _, Write as _};
 use posthaste_load::address::{Address, BlockingStream};
 use posthaste_load::tls::advice;
 use posthaste_wire::encode::{Encoder, Protocol};
-use posthaste_wire::reply::{Reply, Value, decode};
+use posthaste_wire::reply::{Passage, Reply, Value, decode};
 
 use crate::flags::Reach;
 
@@ -60,13 +60,23 @@ impl Client {
             encoder.bulk(word.as_bytes());
         }
         self.stream.write_all(&request)?;
+        match decode(self.hear()?) {
+            Reply::Value(Value::Error(text), _) => Err(String::from_utf8_lossy(text).into()),
+            Reply::Value(value, _) => take(&value),
+            Reply::Malformed(fault) => Err(fault.to_string().into()),
+            Reply::NeedBytes(_) => Err("the server sent half an answer".into()),
+        }
+    }
+
+    /// A whole answer. Each byte is looked at once, however long a list is.
+    fn hear(&mut self) -> Result<&[u8], Box<dyn Error>> {
         self.input.clear();
+        let mut passage = Passage::default();
         loop {
-            match decode(&self.input) {
-                Reply::Value(Value::Error(text), _) => return Err(String::from_utf8_lossy(text).into()),
-                Reply::Value(value, _) => return take(&value),
-                Reply::Malformed(fault) => return Err(fault.to_string().into()),
-                Reply::NeedBytes(_) => {}
+            match passage.end(&self.input) {
+                Ok(Some(end)) => return Ok(&self.input[..end]),
+                Ok(None) => {}
+                Err(fault) => return Err(fault.to_string().into()),
             }
             let mut buffer = [0; 64 * 1024];
             match self.stream.read(&mut buffer)? {

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use posthaste_wire::encode::{Encoder, Protocol};
-use posthaste_wire::reply::{Reply, Value, decode};
+use posthaste_wire::reply::{Passage, Reply, Value, decode};
 
 /// How long an answer may take before the server counts as hung. Machines that are shared stand still at times.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -16,6 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(180);
 pub(crate) struct Client {
     socket: TcpStream,
     received: Vec<u8>,
+    /// How far the next answer has come: a list of all queues arrives in hundreds of pieces.
+    passage: Passage,
     /// Whether a late answer is given up, instead of being a sign of a hung server.
     gives_up: bool,
 }
@@ -40,7 +42,7 @@ impl Client {
         let socket = TcpStream::connect(server).map_err(|_| Broken)?;
         socket.set_nodelay(true).map_err(|_| Broken)?;
         socket.set_read_timeout(Some(PATIENCE)).map_err(|_| Broken)?;
-        Ok(Self { socket, received: Vec::new(), gives_up: false })
+        Ok(Self { socket, received: Vec::new(), passage: Passage::default(), gives_up: false })
     }
 
     /// Connects for somebody to whom an answer that takes longer than this is lost, and the connection with it.
@@ -82,14 +84,17 @@ impl Client {
     /// The next answer.
     pub(crate) fn answer(&mut self) -> Result<Answer, Broken> {
         loop {
-            match decode(&self.received) {
-                Reply::Value(value, used) => {
+            match self.passage.end(&self.received) {
+                Ok(Some(end)) => {
+                    let Reply::Value(value, _) = decode(&self.received[..end]) else {
+                        panic!("the server sent what is not RESP");
+                    };
                     let answer = owned(&value);
-                    self.received.drain(..used);
+                    self.received.drain(..end);
                     return Ok(answer);
                 }
-                Reply::Malformed(fault) => panic!("the server sent what is not RESP: {fault}"),
-                Reply::NeedBytes(_) => self.read()?,
+                Ok(None) => self.read()?,
+                Err(fault) => panic!("the server sent what is not RESP: {fault}"),
             }
         }
     }
