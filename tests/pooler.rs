@@ -131,3 +131,18 @@ fn a_waiting_pop_is_woken_across_middlewares_within_1200_ms() {
     }
     house.is_content();
 }
+
+#[test]
+fn a_pop_does_not_give_up_before_it_has_looked_for_what_nobody_told_it() {
+    let house = House::new();
+    let servers = [house.middleware(), house.middleware()];
+    let [mut ann, mut bob] = servers.each_ref().map(|server| login(server.addr(), "someone"));
+    ask(&mut bob, "QCREATE q");
+    for round in 0..5 {
+        ann.send(&["POP", "QUEUE", "q", "BLOCK", "500"]).expect("it runs");
+        sleep(Duration::from_millis(round * 50));
+        assert!(ask(&mut bob, "SEND q x").integer().is_some());
+        assert_eq!(ann.answer().expect("it runs").body(), Some("x"), "{round}");
+    }
+    house.is_content();
+}

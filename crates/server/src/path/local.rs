@@ -155,7 +155,7 @@ struct Turn<'a, R: Rules> {
 impl<R: Rules> Turn<'_, R> {
     /// Ends the waits whose time is over.
     fn give_up(&mut self) {
-        while let Some(mut waiting) = self.waiters.take_expired(self.now) {
+        while let Some((_, mut waiting)) = self.waiters.take_expired(self.now) {
             waiting.bundle.answer_empty();
             self.run(waiting.bundle);
         }

@@ -81,9 +81,9 @@ impl Waiters {
     }
 
     /// Takes out one pop whose time is over.
-    pub fn take_expired(&mut self, now: Millis) -> Option<Waiting> {
+    pub fn take_expired(&mut self, now: Millis) -> Option<(Ticket, Waiting)> {
         let &(until, ticket) = self.by_deadline.first()?;
-        if until > now { None } else { self.take(ticket) }
+        if until > now { None } else { Some((ticket, self.take(ticket)?)) }
     }
 
     /// A connection left: its pop is taken out, or will not be parked when it comes.

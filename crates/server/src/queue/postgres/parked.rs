@@ -30,6 +30,8 @@ pub(super) struct Seat {
     interest: Interest,
     until: Millis,
     call: Option<Call>,
+    /// Its time is over: it looks once more, and is given up when there is nothing.
+    is_over: bool,
 }
 
 impl Seat {
@@ -104,7 +106,7 @@ impl Parked {
     }
 
     /// Parks a bundle whose next request is a pop that found nothing, or calls it again if there was news; `until` is
-    /// for one that has not waited yet. Given back: its client has left.
+    /// for one that has not waited yet. Given back: its client has left, or its time is over.
     pub(super) fn park(
         &mut self,
         (seat, bundle): Called,
@@ -112,7 +114,7 @@ impl Parked {
         until: Millis,
         since: Since,
     ) -> Option<Box<Bundle>> {
-        if self.waiters.has_left(bundle.address) {
+        if self.waiters.has_left(bundle.address) || seat.is_some_and(|seat| seat.is_over) {
             return Some(bundle);
         }
         let until = seat.map_or(until, |seat| seat.until);
@@ -141,9 +143,9 @@ impl Parked {
         None
     }
 
-    /// Puts a pop back as it was, for it was not executed. Given back: its client has left.
+    /// Puts a pop back as it was, for it was not executed. Given back: its client has left, or its time is over.
     pub(super) fn put_back(&mut self, seat: Seat, bundle: Box<Bundle>) -> Option<Box<Bundle>> {
-        if self.waiters.has_left(bundle.address) {
+        if self.waiters.has_left(bundle.address) || seat.is_over {
             return Some(bundle);
         }
         let Seat { ticket, interest, until, .. } = seat;
@@ -217,8 +219,9 @@ impl Parked {
     }
 
     /// A pop whose time is over.
-    pub(super) fn take_expired(&mut self, now: Millis) -> Option<Box<Bundle>> {
-        self.waiters.take_expired(now).map(|waiting| waiting.bundle)
+    pub(super) fn take_expired(&mut self, now: Millis) -> Option<(Seat, Box<Bundle>)> {
+        let (ticket, Waiting { bundle, interest, until }) = self.waiters.take_expired(now)?;
+        Some((Seat { ticket, interest, until, call: None, is_over: true }, bundle))
     }
 
     /// A connection left: its pop, unless it is just being executed and will be asked for when it comes to be parked.
@@ -251,5 +254,5 @@ impl Parked {
 
 fn seated(ticket: Ticket, waiting: Waiting, call: Option<Call>) -> Called {
     let Waiting { bundle, interest, until } = waiting;
-    (Some(Seat { ticket, interest, until, call }), bundle)
+    (Some(Seat { ticket, interest, until, call, is_over: false }), bundle)
 }

@@ -538,7 +538,13 @@ impl Store for Postgres {
         {
             let mut parked = self.shared.parked();
             let now = self.shared.time.millis();
-            while let Some(mut bundle) = parked.take_expired(now) {
+            let hears_news = self.shared.reach.keeps_sessions();
+            while let Some((seat, mut bundle)) = parked.take_expired(now) {
+                if !hears_news {
+                    // Something may have come a while ago.
+                    called.push((Some(seat), bundle));
+                    continue;
+                }
                 bundle.answer_empty();
                 match bundle.is_done() {
                     true => batch.finished.push(bundle),
