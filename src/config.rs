@@ -9,7 +9,7 @@ use std::fmt;
 use std::fs;
 use std::process::ExitCode;
 
-use clap::builder::OsStr as ClapStr;
+use clap::builder::{BoolishValueParser, OsStr as ClapStr};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _};
 use posthaste_server::queue::choice::StoreChoice;
@@ -116,7 +116,12 @@ fn with_environment(command: Command, prefix: &str) -> Command {
     let command = command.mut_args(|arg| match arg.get_long() {
         Some(long) => {
             let name = format!("{prefix}_{}", long.to_uppercase().replace('-', "_"));
-            arg.env(name).hide_env(true)
+            let arg = arg.env(name).hide_env(true);
+            match arg.get_action() {
+                // As people write it in environments: 1, yes, on.
+                ArgAction::SetTrue => arg.value_parser(BoolishValueParser::new()),
+                _ => arg,
+            }
         }
         None => arg,
     });

@@ -158,6 +158,23 @@ fn the_command_line_beats_the_environment_and_that_beats_the_file() {
 }
 
 #[test]
+fn a_switch_in_the_environment_is_written_as_people_write_it() {
+    for (value, names) in [
+        ("1", "embedded:DIR"),
+        ("yes", "embedded:DIR"),
+        ("off", "embedded:DIR"),
+        ("false", "embedded:DIR"),
+        ("perhaps", "--reuse-port"),
+    ] {
+        let mut queue = program(&["queue", "--store", "tape:"]);
+        let output = queue.env("POSTHASTE_QUEUE_REUSE_PORT", value).output().expect("the program runs");
+        let (line, code) = refusal(&output);
+        assert_eq!(code, Some(2), "{value}: {line}");
+        assert!(line.contains(names), "{value}: {line}");
+    }
+}
+
+#[test]
 fn an_unknown_option_in_the_file_is_named() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let file = dir.path().join("posthaste.toml");
