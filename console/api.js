@@ -14,9 +14,13 @@ export async function ask(method, path, body) {
   }
   const answer = await response.json().catch(() => ({}));
   if (response.status === 401) throw new LoggedOut(answer.message);
-  if (!response.ok) throw new Error(answer.message ? `${answer.error}: ${answer.message}` : `HTTP ${response.status}`);
-  return answer;
+  if (response.ok) return answer;
+  const said = answer.message ? `${answer.error}: ${answer.message}` : `HTTP ${response.status}`;
+  throw response.status === 404 ? new NotThere(said) : new Error(said);
 }
+
+// There is nothing of that name.
+export class NotThere extends Error {}
 
 // The browser has asked for an account and was given none, or a wrong one. It would ask again at every request.
 export class LoggedOut extends Error {

@@ -1,6 +1,6 @@
 // All queues, searched, sorted and cut into pages by the server, so that 100,000 of them are as quick as ten.
 
-import { get, post, query } from "./api.js";
+import { get, NotThere, post, query, queuePath } from "./api.js";
 import { age, bytes, count, h, renew } from "./dom.js";
 
 const PAGE = 50;
@@ -57,6 +57,17 @@ const LIMITS = [
 ];
 const SWITCHES = [["Nobody may send to himself", "forbidself"], ["Recipients must have logged in", "strict"]];
 
+// To the server an existing name is a wish to replace its options, which nobody has here: the form does not show them.
+async function exists(name) {
+  try {
+    await get(queuePath(name));
+    return true;
+  } catch (error) {
+    if (error instanceof NotThere) return false;
+    throw error;
+  }
+}
+
 function creating(at) {
   const name = h("input", { name: "name", required: true, maxlength: 255 });
   const limits = LIMITS.map(([label, field, attributes]) => ({
@@ -76,6 +87,7 @@ function creating(at) {
     h("form", { onsubmit: (event) => {
       event.preventDefault();
       at.run(async () => {
+        if (await exists(name.value)) throw new Error(`There is a queue ${name.value} already.`);
         const made = await post("/v1/queues", wanted());
         location.hash = `#/queues/${encodeURIComponent(made.name)}`;
       });

@@ -90,6 +90,14 @@ await withConsole(async ({ open, look, seen }) => {
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "made here", level: 1 }).waitFor();
   await page.getByText("dead after 5 deliveries").waitFor();
+  // What is there already keeps its options.
+  await page.goto("/#/queues");
+  await page.getByText("New queue").press("Enter");
+  await page.getByLabel("Name").fill("made here");
+  await page.keyboard.press("Enter");
+  await page.getByRole("alert").filter({ hasText: "There is a queue made here already." }).waitFor();
+  await page.goto("/#/queues/made%20here");
+  await page.getByText("dead after 5 deliveries").waitFor();
   await page.getByRole("button", { name: "Delete queue" }).press("Enter");
   await page.getByRole("dialog").getByRole("button", { name: "Delete" }).press("Enter");
   await page.getByRole("heading", { name: "Queues", level: 1 }).waitFor();
