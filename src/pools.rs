@@ -3,16 +3,21 @@
 //! What a pool does not say holds as `[cache]` or the flags say it. Pools are named in the file before or after they are
 //! mentioned; what mentions them is understood when all are known.
 
+mod routes;
+mod rules;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use posthaste_server::cache::backend::Backend;
 use posthaste_server::cache::layout::{
-    DEFAULT_POOL, Fallback, Layout, PoolPlan, RoutePlan, Seat, ShadowPlan, Source, Verbs,
+    DEFAULT_POOL, Fallback, Layout, PoolPlan, RoutePlan, Seat, Source, Verbs,
 };
 use posthaste_server::cache::pool::LONGEST_EXPIRY_S;
-use posthaste_server::cache::rules::{Answer, KeyPart, ReadRepair, Reads, Rules, Writes};
+use posthaste_server::cache::rules::{Answer, Rules, Writes};
 
+use self::routes::routes;
+use self::rules::rules;
 use crate::flags::some_time;
 use crate::placed::{Fields, Placed, Wrong, parse};
 
@@ -38,7 +43,6 @@ const POOL_FIELDS: [&str; 15] = [
     "warm-from",
 ];
 const SERVER_FIELDS: [&str; 3] = ["address", "name", "weight"];
-const ROUTE_FIELDS: [&str; 6] = ["prefix", "strip", "commands", "pool", "shadow", "shadow-share"];
 
 /// How long what is stored in a gutter lives, unless the file says it.
 const GUTTER_EXPIRY: Duration = Duration::from_secs(10);
@@ -213,67 +217,6 @@ fn gutter_expiry(text: &str) -> Result<Duration, String> {
     Ok(expiry)
 }
 
-fn rules(fields: &Fields<'_, '_>, defaults: &Rules) -> Result<Rules, Wrong> {
-    let writes = fields.parsed("writes")?.unwrap_or(defaults.writes);
-    let reads = match (writes, fields.parsed("reads")?) {
-        (Writes::Owner, None | Some(Reads::Owner)) => Reads::Owner,
-        (Writes::Owner, Some(reads)) => {
-            let what = format!(
-                "reads = \"{reads}\" would look where a key was not written: with writes = \"owner\" only its owner has it"
-            );
-            return Err(Wrong::new(fields.place("reads"), what));
-        }
-        (Writes::All, Some(reads)) => reads,
-        (Writes::All, None) if defaults.writes == Writes::All => defaults.reads,
-        (Writes::All, None) => Reads::default(),
-    };
-    let key_part = match (fields.text("hash-tag")?, fields.text("hash-stop")?) {
-        (None, None) => defaults.key_part.clone(),
-        (None, Some(stop)) if !stop.is_empty() => KeyPart::Before(stop.as_bytes().to_vec()),
-        (None, Some(_)) => {
-            return Err(Wrong::new(fields.place("hash-stop"), "hash-stop: write what ends the part"));
-        }
-        (Some(tag), None) => match tag.as_bytes() {
-            [open, close] => KeyPart::Tag(*open, *close),
-            _ => {
-                return Err(Wrong::new(
-                    fields.place("hash-tag"),
-                    "hash-tag: write two characters, \"{}\" for example",
-                ));
-            }
-        },
-        (Some(_), Some(_)) => {
-            return Err(Wrong::new(
-                fields.place("hash-stop"),
-                "write either hash-tag or hash-stop, not both",
-            ));
-        }
-    };
-    Ok(Rules {
-        writes,
-        reads,
-        multiget: fields.parsed("multiget")?.unwrap_or(defaults.multiget),
-        hash: fields.parsed("hash")?.unwrap_or(defaults.hash),
-        key_part,
-        answer: fields.parsed("answer")?.unwrap_or(if writes == Writes::All {
-            defaults.answer
-        } else {
-            Answer::All
-        }),
-        read_repair: read_repair(fields, writes)?,
-    })
-}
-
-fn read_repair(fields: &Fields<'_, '_>, writes: Writes) -> Result<ReadRepair, Wrong> {
-    match fields.parsed("read-repair")? {
-        Some(_) if writes == Writes::Owner => {
-            let what = "read-repair: with writes = \"owner\" no other server of the pool has a key";
-            Err(Wrong::new(fields.place("read-repair"), what))
-        }
-        read_repair => Ok(read_repair.unwrap_or_default()),
-    }
-}
-
 fn seats(fields: &Fields<'_, '_>, rules: &Rules, names: Names) -> Result<Vec<Seat>, Wrong> {
     let mut seats: Vec<Seat> = Vec::new();
     let mut taken: Vec<String> = Vec::new();
@@ -352,83 +295,11 @@ fn check_sources(layout: &Layout, tables: &[(&str, usize, &Placed<'_>)]) -> Resu
     Ok(())
 }
 
-/// The routes of the file, and behind them the one that the flags made, unless the file has one for all keys.
-fn routes(
-    value: &Placed<'_>,
-    numbers: &BTreeMap<String, usize>,
-    of_flags: Vec<RoutePlan>,
-) -> Result<Vec<RoutePlan>, Wrong> {
-    let wrong = || Wrong::new(value.span().start, "write [[cache.routes]], once for each route");
-    let tables = value.get_ref().as_array().ok_or_else(wrong)?;
-    let mut routes: Vec<RoutePlan> = Vec::new();
-    for table in tables {
-        let fields = Fields::of(table, &ROUTE_FIELDS)?;
-        let route = route(&fields, numbers)?;
-        let clash = routes.iter().find(|other| {
-            let is_all = |route: &RoutePlan| route.verbs == Verbs::ALL;
-            let overlap = other.verbs.common(route.verbs).is_some();
-            other.prefix == route.prefix && overlap && is_all(other) == is_all(&route)
-        });
-        if clash.is_some() {
-            let prefix = String::from_utf8_lossy(&route.prefix).into_owned();
-            let what = format!("there is a route for prefix {prefix:?} and these commands already");
-            return Err(Wrong::new(fields.at, what));
-        }
-        routes.push(route);
-    }
-    let is_catch_all = |route: &RoutePlan| route.prefix.is_empty() && route.verbs == Verbs::ALL;
-    if !routes.iter().any(is_catch_all) {
-        routes.extend(of_flags);
-    }
-    Ok(routes)
-}
-
-fn route(fields: &Fields<'_, '_>, numbers: &BTreeMap<String, usize>) -> Result<RoutePlan, Wrong> {
-    let pool = |field: &str| match fields.text(field)? {
-        None => Ok(None),
-        Some(name) => match numbers.get(name) {
-            Some(number) => Ok(Some(*number)),
-            None => Err(Wrong::new(fields.place(field), format!("{field}: there is no pool {name}"))),
-        },
-    };
-    let prefix = fields.text("prefix")?.unwrap_or_default();
-    if prefix.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
-        return Err(Wrong::new(fields.place("prefix"), "prefix: keys have no spaces"));
-    }
-    let strip = fields.flag("strip")?.unwrap_or(false);
-    if strip && prefix.is_empty() {
-        return Err(Wrong::new(fields.place("strip"), "strip: there is no prefix to take off"));
-    }
-    let mut verbs: Option<Verbs> = None;
-    for (word, at) in fields.texts("commands")? {
-        let named = Verbs::named(word).map_err(|error| Wrong::new(at, format!("commands: {error}")))?;
-        verbs = Some(verbs.map_or(named, |verbs| verbs.with(named)));
-    }
-    let share = fields.read("shadow-share", share)?;
-    let shadow = match pool("shadow")? {
-        Some(pool) => Some(ShadowPlan { pool, share: share.unwrap_or(1.0) }),
-        None if share.is_some() => {
-            return Err(Wrong::new(
-                fields.place("shadow-share"),
-                "shadow-share is for a shadow: name the pool",
-            ));
-        }
-        None => None,
-    };
-    let to = pool("pool")?.ok_or_else(|| Wrong::new(fields.at, "a route needs pool = \"NAME\""))?;
-    let verbs = verbs.unwrap_or(Verbs::ALL);
-    Ok(RoutePlan { prefix: prefix.as_bytes().to_vec(), strip, verbs, pool: to, shadow })
-}
-
-fn share(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
-        _ => Err("write a share above 0 and at most 1, 0.01 for example".into()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use posthaste_server::cache::layout::ShadowPlan;
+    use posthaste_server::cache::rules::{KeyPart, ReadRepair, Reads};
+
     use super::*;
 
     const GOOD: &str = r#"

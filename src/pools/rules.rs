@@ -1,0 +1,67 @@
+//! The rules of a pool: what its fields say, else the defaults, as far as these make sense together.
+
+use posthaste_server::cache::rules::{Answer, KeyPart, ReadRepair, Reads, Rules, Writes};
+
+use crate::placed::{Fields, Wrong};
+
+/// The rules that these fields say.
+pub(super) fn rules(fields: &Fields<'_, '_>, defaults: &Rules) -> Result<Rules, Wrong> {
+    let writes = fields.parsed("writes")?.unwrap_or(defaults.writes);
+    let reads = match (writes, fields.parsed("reads")?) {
+        (Writes::Owner, None | Some(Reads::Owner)) => Reads::Owner,
+        (Writes::Owner, Some(reads)) => {
+            let what = format!(
+                "reads = \"{reads}\" would look where a key was not written: with writes = \"owner\" only its owner has it"
+            );
+            return Err(Wrong::new(fields.place("reads"), what));
+        }
+        (Writes::All, Some(reads)) => reads,
+        (Writes::All, None) if defaults.writes == Writes::All => defaults.reads,
+        (Writes::All, None) => Reads::default(),
+    };
+    let key_part = match (fields.text("hash-tag")?, fields.text("hash-stop")?) {
+        (None, None) => defaults.key_part.clone(),
+        (None, Some(stop)) if !stop.is_empty() => KeyPart::Before(stop.as_bytes().to_vec()),
+        (None, Some(_)) => {
+            return Err(Wrong::new(fields.place("hash-stop"), "hash-stop: write what ends the part"));
+        }
+        (Some(tag), None) => match tag.as_bytes() {
+            [open, close] => KeyPart::Tag(*open, *close),
+            _ => {
+                return Err(Wrong::new(
+                    fields.place("hash-tag"),
+                    "hash-tag: write two characters, \"{}\" for example",
+                ));
+            }
+        },
+        (Some(_), Some(_)) => {
+            return Err(Wrong::new(
+                fields.place("hash-stop"),
+                "write either hash-tag or hash-stop, not both",
+            ));
+        }
+    };
+    Ok(Rules {
+        writes,
+        reads,
+        multiget: fields.parsed("multiget")?.unwrap_or(defaults.multiget),
+        hash: fields.parsed("hash")?.unwrap_or(defaults.hash),
+        key_part,
+        answer: fields.parsed("answer")?.unwrap_or(if writes == Writes::All {
+            defaults.answer
+        } else {
+            Answer::All
+        }),
+        read_repair: read_repair(fields, writes)?,
+    })
+}
+
+fn read_repair(fields: &Fields<'_, '_>, writes: Writes) -> Result<ReadRepair, Wrong> {
+    match fields.parsed("read-repair")? {
+        Some(_) if writes == Writes::Owner => {
+            let what = "read-repair: with writes = \"owner\" no other server of the pool has a key";
+            Err(Wrong::new(fields.place("read-repair"), what))
+        }
+        read_repair => Ok(read_repair.unwrap_or_default()),
+    }
+}
