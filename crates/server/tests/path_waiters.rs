@@ -80,7 +80,7 @@ fn waits_end_in_the_order_of_their_deadlines() {
     assert_eq!(waiters.deadline(), Some(200));
     assert!(waiters.take_expired(199).is_none());
     let expired = waiters.take_expired(250).expect("one is over");
-    assert_eq!(expired.bundle.address.client, 2);
+    assert_eq!(expired.1.bundle.address.client, 2);
     assert_eq!(waiters.deadline(), Some(300));
 }
 

@@ -53,7 +53,8 @@ impl Serves for Tier {
         theirs: DuplexStream,
         stopped: watch::Receiver<()>,
     ) -> Pin<Box<dyn Future<Output = ()>>> {
-        Box::pin(converse(theirs, HERE, queue_routes(Arc::clone(&self.house)), stopped))
+        let conversation = converse(theirs, HERE, queue_routes(Arc::clone(&self.house)), stopped);
+        Box::pin(async { drop(conversation.await) })
     }
 
     fn turn_all(&mut self) {
@@ -76,7 +77,8 @@ impl Serves for Thread {
         theirs: DuplexStream,
         stopped: watch::Receiver<()>,
     ) -> Pin<Box<dyn Future<Output = ()>>> {
-        Box::pin(converse(theirs, HERE, http_routes(&self.hall, true), stopped))
+        let conversation = converse(theirs, HERE, http_routes(&self.hall, true), stopped);
+        Box::pin(async { drop(conversation.await) })
     }
 
     fn turn_all(&mut self) {
@@ -113,7 +115,7 @@ pub(crate) fn ask(runtime: &Runtime, tier: &mut impl Serves, pieces: &[&[u8]]) -
             for _ in 0..turns {
                 tokio::select! {
                     biased;
-                    _ = conversation.as_mut(), if !is_over => is_over = true,
+                    () = conversation.as_mut(), if !is_over => is_over = true,
                     () = turn(tier) => {}
                 }
                 take(&mut ours, &mut heard);
@@ -132,7 +134,7 @@ pub(crate) fn ask(runtime: &Runtime, tier: &mut impl Serves, pieces: &[&[u8]]) -
             }
             tokio::select! {
                 biased;
-                _ = conversation.as_mut() => is_over = true,
+                () = conversation.as_mut() => is_over = true,
                 () = turn(tier) => {}
             }
         }
@@ -157,7 +159,7 @@ pub(crate) fn hear(runtime: &Runtime, tier: &mut impl Serves, said: &[u8]) -> Ve
         loop {
             tokio::select! {
                 biased;
-                _ = conversation.as_mut() => break,
+                () = conversation.as_mut() => break,
                 () = turn(tier) => {}
             }
         }
