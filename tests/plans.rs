@@ -35,7 +35,10 @@ const PAGES_CHANGED: f64 = 150.0;
 const FIRST: [(&str, &[&str]); 3] = [
     ("_recipient_id_queue_id_place_idx", &["(recipient_id = "]),
     ("_sender_id_recipient_id_place_idx", &["(sender_id = "]),
-    ("_queue_id_sender_id_recipient_id_place_idx", &["(queue_id = ", "(queue_id >= ", "ROW(queue_id, sender_id) > "]),
+    (
+        "_queue_id_sender_id_recipient_id_place_idx",
+        &["(queue_id = ", "(queue_id >= ", "ROW(queue_id, sender_id) > "],
+    ),
 ];
 
 /// Statements that cost more by design, by how they begin.
