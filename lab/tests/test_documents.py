@@ -34,7 +34,7 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path, monkeypatch: pytest.Monk
         called, *arguments = line.split()
         assert called == "posthaste-lab"
         if arguments[0] == "run" and "--dry-run" not in arguments:
-            path, option, out = arguments
+            _, path, option, out = arguments
             assert option == "--out"
             run_through(Path(path), Path(out))
         else:
