@@ -138,6 +138,14 @@ fn a_slow_reader_is_not_read_and_harms_only_itself() {
     writing.join().expect("the writer is done");
 }
 
+/// Makes the queue `long`, with a message of almost a megabyte of headers.
+fn send_a_long_one(client: &mut Client) {
+    ask(client, &["QCREATE", "long"]);
+    let value = "v".repeat(65_000);
+    let headers = [["HEADER", "name", &value]; 15].concat();
+    ask(client, &[&["SEND", "long", "body"], &headers[..]].concat());
+}
+
 #[test]
 fn of_long_answers_that_nobody_reads_few_are_held_and_all_come_in_the_end() {
     const CLIENTS: usize = 4;
@@ -145,10 +153,7 @@ fn of_long_answers_that_nobody_reads_few_are_held_and_all_come_in_the_end() {
     let (server, _dir) = server(&[]);
     let mut other = connect(&server);
     ask(&mut other, &["QCREATE", "q"]);
-    ask(&mut other, &["QCREATE", "long"]);
-    let value = "v".repeat(65_000);
-    let headers = [["HEADER", "name", &value]; 15].concat();
-    ask(&mut other, &[&["SEND", "long", "body"], &headers[..]].concat());
+    send_a_long_one(&mut other);
     let half = format!("SEND q x\r\n{}", "PEEK QUEUE long\r\n".repeat(READS));
     let requests = format!("{half}{half}ECHO behind\r\n");
     let mut clients: Vec<Client> = (0..CLIENTS).map(|_| connect(&server)).collect();
@@ -179,10 +184,7 @@ fn over_a_database_too_few_long_answers_are_held_that_nobody_reads() {
     let server = Server::start(&postgres.url(&postgres.create_database()), &[]);
     let mut other = connect(&server);
     ask(&mut other, &["QCREATE", "q"]);
-    ask(&mut other, &["QCREATE", "long"]);
-    let value = "v".repeat(65_000);
-    let headers = [["HEADER", "name", &value]; 15].concat();
-    ask(&mut other, &[&["SEND", "long", "body"], &headers[..]].concat());
+    send_a_long_one(&mut other);
     let requests = format!("SEND q x\r\n{}ECHO behind\r\n", "PEEK QUEUE long\r\n".repeat(READS));
     let mut clients: Vec<Client> = (0..CLIENTS).map(|_| connect(&server)).collect();
     for client in &mut clients {
