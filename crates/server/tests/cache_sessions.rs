@@ -47,6 +47,15 @@ fn events() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![3 => words(), 2 => any::<u8>().prop_map(|what| vec![ESCAPE, what])]
 }
 
+/// Only the classic requests that change something can be silent.
+#[test]
+fn a_key_may_be_called_noreply() {
+    for layout in 0..LAYOUTS {
+        let story = b"md noreply\r\nget noreply\r\ndelete noreply\r\nmg noreply v\r\ngat 10 noreply\r\nmd k noreply\r\n";
+        assert!(tell(&mut World::new(layout), story));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 

@@ -58,33 +58,61 @@ fn what_a_store_wrote_is_understood_by_another_description_of_it() {
     assert_eq!(all(one.path()), all(other.path()));
 }
 
-/// A store whose log holds records of accounts with these numbers, in this order.
-fn with_accounts(numbers: &[u32]) -> (tempfile::TempDir, Result<Vec<u8>, String>) {
+/// A store whose log holds these records, and what a request is answered, or why it cannot be opened.
+fn with_records(records: &[Vec<u8>], request: &str) -> Result<Vec<u8>, String> {
     let directory = tempfile::tempdir().expect("a directory");
     let mut story = Vec::new();
-    for number in numbers {
-        let name = format!("account {number}");
-        tell_record(&mut story, &[&[1, 1][..], &number.to_le_bytes(), name.as_bytes()].concat());
-    }
+    records.iter().for_each(|record| tell_record(&mut story, record));
     close_frame(&mut story);
     for (name, bytes) in build(&story) {
         std::fs::write(directory.path().join(name), bytes).expect("a file");
     }
-    let opened = open(directory.path()).map_err(|error| error.to_string());
-    (directory, opened.map(|mut store| ask(&mut store, ACCOUNT, 1, "ACCOUNTS")))
+    let mut store = open(directory.path()).map_err(|error| error.to_string())?;
+    Ok(ask(&mut store, ACCOUNT, 1, request))
+}
+
+/// The record of an account that has logged in.
+fn account(number: u32, name: &str) -> Vec<u8> {
+    [&[1, 1][..], &number.to_le_bytes(), name.as_bytes()].concat()
+}
+
+/// The record of a queue without options.
+fn queue(number: u64, name: &str) -> Vec<u8> {
+    [&[2][..], &number.to_le_bytes(), &[0; 7], name.as_bytes()].concat()
+}
+
+/// With records of accounts with these numbers, in this order.
+fn with_accounts(numbers: &[u32]) -> Result<Vec<u8>, String> {
+    let records: Vec<_> =
+        numbers.iter().map(|number| account(*number, &format!("account {number}"))).collect();
+    with_records(&records, "ACCOUNTS")
 }
 
 #[test]
 fn accounts_are_numbered_without_gaps_in_whatever_order_they_are_recorded() {
-    let (_one, in_order) = with_accounts(&[1, 2, 3, 4]);
-    let (_other, out_of_order) = with_accounts(&[3, 1, 3, 4, 2, 1]);
-    let listed = in_order.expect("a sound store");
+    let listed = with_accounts(&[1, 2, 3, 4]).expect("a sound store");
     assert!(String::from_utf8_lossy(&listed).contains("account 4"), "{}", String::from_utf8_lossy(&listed));
-    assert_eq!(out_of_order.expect("a sound store"), listed);
+    assert_eq!(with_accounts(&[3, 1, 3, 4, 2, 1]).expect("a sound store"), listed);
     // Refused at once, whatever room so many would take.
-    let (_gap, refused) = with_accounts(&[1, 2, u32::MAX]);
-    let sentence = refused.expect_err("nobody was numbered 3");
+    let sentence = with_accounts(&[1, 2, u32::MAX]).expect_err("nobody was numbered 3");
     assert!(sentence.contains("names accounts with numbers above 3 and none with 3"), "{sentence}");
+}
+
+/// Which one counted would change when old segments go.
+#[test]
+fn names_and_numbers_belong_to_each_other() {
+    let sound = with_records(&[queue(1, "q"), queue(2, "r"), queue(1, "q")], "QLIST");
+    assert!(sound.is_ok_and(|listed| listed.starts_with(b"*2\r\n")));
+    for (records, why) in [
+        ([queue(1, "q"), queue(1, "r")], "queue 1 has two names"),
+        ([queue(1, "q"), queue(2, "q")], "queue 2 has the name of queue 1"),
+        ([account(1, "a"), account(1, "b")], "account 1 has two names"),
+        ([account(2, "a"), account(2, "b")], "account 2 has two names"),
+        ([account(1, "a"), account(2, "a")], "account 2 has the name of account 1"),
+    ] {
+        let sentence = with_records(&records, "QLIST").expect_err(why);
+        assert!(sentence.contains(why), "{sentence}");
+    }
 }
 
 proptest! {

@@ -315,7 +315,10 @@ fn answer(asked: &[u8], saying: &mut Vec<u8>) -> Option<usize> {
         let behind = asked.get(used - 2..used)?;
         assert_eq!(behind, b"\r\n", "what a server was given is as long as it was told: {line:?}");
     }
-    if words.last() == Some(&"noreply") {
+    // A key may be called so too.
+    let can_be_silent =
+        !matches!(words[0], "get" | "gets" | "gat" | "gats" | "mg" | "ms" | "md" | "ma" | "me" | "mn");
+    if can_be_silent && words.last() == Some(&"noreply") && words != ["delete", "noreply"] {
         return Some(used);
     }
     let say = if words.get(1).is_some_and(|key| has(key)) {

@@ -43,6 +43,11 @@ impl Accounts {
         self.entries.get((id as usize).checked_sub(1)?)
     }
 
+    /// An account by its number, even if one below it was not recorded yet.
+    pub(super) fn recorded(&self, id: AccountId) -> Option<&Account> {
+        self.get(id).or_else(|| self.early.get(&id))
+    }
+
     /// The name behind a number.
     pub(super) fn name(&self, id: AccountId) -> &[u8] {
         self.get(id).map_or(b"", |account| &account.name)

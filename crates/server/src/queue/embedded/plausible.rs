@@ -1,8 +1,11 @@
-//! What a log cannot say, though each of its records can be read: numbers that were never given out, and messages of queues
-//! that nobody made.
+//! What a log cannot say, though each of its records can be read: numbers that were never given out, messages of queues that
+//! nobody made, a name for two, or two names for one.
 //!
 //! The checksums were right, so another program wrote this, or a defect. Taken at its word it would go wrong later: the next
-//! number would be one too high to be counted, an answer would be missing its queue's name. So it is refused, with its place.
+//! number would be one too high to be counted, an answer would be missing its queue's name, a queue would have another name
+//! once old segments are gone. So it is refused, with its place.
+
+use std::fmt::Display;
 
 use super::effect::Effect;
 use super::stock::Stock;
@@ -18,7 +21,20 @@ impl Stock {
     /// Why not.
     pub(super) fn can_be(&self, effect: &Effect<'_>) -> Result<(), String> {
         match effect {
-            Effect::Queue { id, .. } => can_be_queue(*id),
+            Effect::Account { id, name, .. } => {
+                let named = self.accounts.recorded(*id).map(|account| &*account.name);
+                can_be_called("account", (*id, name), named, self.accounts.find(name))
+            }
+            Effect::Queue { id, name, .. } => {
+                can_be_queue(*id)?;
+                let recorded = self.queues.get(*id).filter(|queue| queue.home.is_some());
+                can_be_called(
+                    "queue",
+                    (*id, name),
+                    recorded.map(|queue| &*queue.name),
+                    self.queues.find(name),
+                )
+            }
             Effect::Message(written) => {
                 can_be_message(written.place.id())?;
                 can_be_queue(written.place.lane.queue)
@@ -57,5 +73,21 @@ fn can_be_queue(id: QueueId) -> Result<(), String> {
     match (1..ID_END).contains(&id) {
         true => Ok(()),
         false => Err(format!("a queue cannot have the number {id}")),
+    }
+}
+
+/// Whether a number can have a name, given which name it has and which number has the name.
+fn can_be_called<Id: PartialEq + Display>(
+    kind: &str,
+    (id, name): (Id, &[u8]),
+    named: Option<&[u8]>,
+    numbered: Option<Id>,
+) -> Result<(), String> {
+    if named.is_some_and(|named| named != name) {
+        return Err(format!("{kind} {id} has two names"));
+    }
+    match numbered.filter(|other| *other != id) {
+        Some(other) => Err(format!("{kind} {id} has the name of {kind} {other}")),
+        None => Ok(()),
     }
 }
