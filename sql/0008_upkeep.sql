@@ -33,16 +33,21 @@ COMMENT ON FUNCTION tell_news(bigint, text) IS
 -- The ring ---------------------------------------------------------------------------------------------------------
 
 CREATE FUNCTION turn_ring(bytes_min bigint, patience_ms int, INOUT oldest bigint, OUT said text) LANGUAGE plpgsql
-SET search_path = posthaste, pg_temp SET jit = off AS $$
+SET search_path = posthaste, pg_temp SET jit = off SET synchronize_seqscans = off
+SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
 DECLARE
+    few constant int := 50;
+    piece constant int := 2000;
+    countable constant int := 20000;
     now_part smallint := current_part();
     other text := 'message_' || (1 - now_part);
     -- Dead rows count, for they cost space.
     current_bytes bigint := pg_relation_size('posthaste.message_' || now_part);
     other_bytes bigint := pg_relation_size('posthaste.' || other);
     oldest_before bigint := oldest;
-    most_moved bigint;
-    other_live bigint;
+    live bigint;
+    first_row tid;
+    live_bytes bigint;
     moved bigint;
 BEGIN
     oldest := null;
@@ -57,18 +62,20 @@ BEGIN
         END IF;
         RETURN;
     END IF;
+    EXECUTE format('SELECT count(*), (array_agg(row_at))[1], (array_agg(place))[1]
+        FROM (SELECT ctid AS row_at, place FROM %I LIMIT $1) AS l', other)
+        INTO live, first_row, oldest USING countable + 1;
+    -- 300 bytes for a message; of more than can be counted, all pages from the first one's on.
+    live_bytes := CASE WHEN live <= countable THEN live * 300 ELSE other_bytes - (first_row::text::point)[0] * 8192 END;
     -- A few stragglers are set aside; a backlog that is being read is waited for, while the other part grows. What nobody
-    -- reads goes in pieces, unless there is much of it. When the other part has grown to several times its size, more is
-    -- set aside, unless letting the ring grow is cheaper: a fifth of what the part holds, counting 300 bytes for a message.
-    most_moved := CASE WHEN current_bytes < 8 * bytes_min THEN 50 ELSE current_bytes / 1500 END;
-    EXECUTE format('SELECT count(*), min(place) FROM (SELECT place FROM %I LIMIT $1) AS l', other)
-        INTO other_live, oldest USING greatest(most_moved, 20000) + 1;
-    IF other_live > most_moved THEN
-        IF oldest IS DISTINCT FROM oldest_before OR other_live > 20000 OR current_bytes < bytes_min THEN
-            said := 'backlog in ' || other;
-            RETURN;
-        END IF;
-        most_moved := 2000;
+    -- reads is set aside too, unless there is much of it; and so is whatever is left, once the other part has grown to five
+    -- times as much: letting it grow further would cost more.
+    IF live > few
+        AND (oldest IS DISTINCT FROM oldest_before OR live > countable OR current_bytes < bytes_min)
+        AND (current_bytes < 8 * bytes_min OR current_bytes < 5 * live_bytes)
+    THEN
+        said := 'backlog in ' || other;
+        RETURN;
     END IF;
     PERFORM set_config('lock_timeout', patience_ms::text, true);
     BEGIN
@@ -77,21 +84,24 @@ BEGIN
         said := 'somebody reads ' || other;
         RETURN;
     END;
+    -- A piece at a time, and no page twice, for whoever reads waits meanwhile.
     EXECUTE format('WITH gone AS (
-            DELETE FROM %1$I WHERE ctid = ANY(ARRAY(SELECT ctid FROM %1$I ORDER BY place LIMIT $1)) RETURNING *)
+            DELETE FROM %1$I WHERE ctid = ANY(ARRAY(SELECT ctid FROM %1$I WHERE ctid >= $1 LIMIT $2)) RETURNING *)
         INSERT INTO message_aside (ring, id, place, queue_id, sender_id, recipient_id, due_ms, holder_id, receipt,
         deliveries, sent_ms, expires_ms, first_queue, reason, headers, body)
         SELECT 2, id, place, queue_id, sender_id, recipient_id, due_ms, holder_id, receipt, deliveries, sent_ms, expires_ms,
-        first_queue, reason, headers, body FROM gone', other) USING most_moved;
+        first_queue, reason, headers, body FROM gone', other) USING first_row, piece;
     GET DIAGNOSTICS moved = ROW_COUNT;
-    EXECUTE format('SELECT min(place) FROM %I', other) INTO oldest;
+    -- When it seems empty, every page counts: something may have come while the lock was waited for.
+    EXECUTE format('SELECT place FROM %I WHERE ctid >= $1 LIMIT 1', other)
+        INTO oldest USING CASE WHEN moved < piece THEN '(0,0)' ELSE first_row END;
     IF oldest IS NULL THEN
         EXECUTE format('TRUNCATE %I', other);
     END IF;
     said := format('%s %s, %s messages set aside', CASE WHEN oldest IS NULL THEN 'emptied' ELSE 'eased' END, other, moved);
 END $$;
 COMMENT ON FUNCTION turn_ring(bigint, int, bigint) IS
-'One half of a turn, to be called every now and then: empties the part of the ring that is not appended to, once next to nothing is left in it or its oldest message is the one that it was at the last call (oldest: the answer of that call), waiting for readers of it at most so long; or, when it is empty and the other large enough, appends to it from now on. What a transaction elsewhere holds open does not matter: TRUNCATE gives the space of dead rows and their index entries back at once.';
+'One half of a turn, to be called every now and then: empties the part of the ring that is not appended to, in pieces, once next to nothing is left in it or its first message is the one that it was at the last call (oldest: the answer of that call), waiting for readers of it at most so long; or, when it is empty and the other large enough, appends to it from now on. What a transaction elsewhere holds open does not matter: TRUNCATE gives the space of dead rows and their index entries back at once. Plan: reads the part from the beginning up to 20,000 messages that are left.';
 
 CREATE FUNCTION settled_id(patience_ms int) RETURNS bigint LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp AS $$

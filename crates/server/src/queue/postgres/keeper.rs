@@ -31,9 +31,11 @@ const LOOK: Duration = Duration::from_secs(1);
 const WATCH_MS: i64 = 15_000;
 const WATCH_AGAIN: Duration = Duration::from_secs(5);
 
-/// How often the ring is looked at; after an attempt that had to give up, not for a while.
+/// How often the ring is looked at; after an attempt that had to give up, not for a while, and for so many times as long as it
+/// took: a look at a large backlog takes long.
 const TURN: Duration = Duration::from_millis(250);
 const TURN_AGAIN: Duration = Duration::from_secs(1);
+const TURN_REST: u32 = 10;
 
 /// How often the floor of the whole ring is raised if so many messages have come since; how long batches under way are
 /// waited for; and the size of a ring that is not looked through.
@@ -367,7 +369,9 @@ impl Round {
     fn turn(&mut self) {
         let arguments: [(&(dyn ToSql + Sync), Type); 3] =
             [(&TURN_BYTES, Type::INT8), (&TURN_PATIENCE_MS, Type::INT4), (&self.oldest, Type::INT8)];
+        let began = Instant::now();
         let turned = self.link.ask("SELECT * FROM posthaste.turn_ring($1, $2, $3)", &arguments, false);
+        let took = began.elapsed();
         if turned.is_err() {
             one_more(&self.shared.done.turn_failures);
         }
@@ -375,7 +379,8 @@ impl Round {
         self.oldest = row.as_ref().and_then(|row| row.get("oldest"));
         let said = row.and_then(|row| row.get::<_, Option<String>>("said"));
         let did = |said: &String| ["turned", "emptied", "eased"].iter().any(|done| said.starts_with(done));
-        self.turn_at = Instant::now() + if said.as_ref().is_none_or(did) { TURN } else { TURN_AGAIN };
+        let is_done = said.as_ref().is_none_or(did);
+        self.turn_at = Instant::now() + if is_done { TURN } else { TURN_AGAIN.max(took * TURN_REST) };
         if let Some(said) = said {
             if said.starts_with("turned") {
                 one_more(&self.shared.done.ring_turns);
