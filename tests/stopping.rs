@@ -5,21 +5,30 @@ mod support;
 #[path = "support/client.rs"]
 mod client;
 
+#[path = "support/news.rs"]
+mod news;
+
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use client::{Answer, Client};
+use news::wait_until_blocked;
 use support::Server;
+
+/// How long a stop may take that waits for nobody: less than for those it would wait for.
+const STOPPED: Duration = Duration::from_secs(120);
 
 /// What one client knows: acknowledged sends, messages popped.
 type Known = (Vec<String>, Vec<String>);
 
 /// Sends and pops, several requests in flight, until the server ends.
-fn load(server: SocketAddr, number: usize) -> Known {
+fn load(server: SocketAddr, number: usize, acknowledged: &AtomicUsize) -> Known {
     let mut client = Client::connect(server).expect("the server runs");
     let (mut sent, mut popped) = (Vec::new(), Vec::new());
     for turn in 0.. {
@@ -32,7 +41,10 @@ fn load(server: SocketAddr, number: usize) -> Known {
         }
         for body in bodies {
             match client.answer() {
-                Ok(Answer::Integer(_)) => sent.push(body),
+                Ok(Answer::Integer(_)) => {
+                    sent.push(body);
+                    acknowledged.fetch_add(1, Ordering::SeqCst);
+                }
                 Ok(other) => panic!("SEND answered {other:?}"),
                 Err(_) => return (sent, popped),
             }
@@ -45,19 +57,31 @@ fn load(server: SocketAddr, number: usize) -> Known {
     (sent, popped)
 }
 
+/// Sends before the first stop; more before each later one.
+const LOAD: usize = 150;
+
 #[test]
 fn a_stop_under_load_answers_what_it_did_and_loses_nothing() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let store = format!("embedded:{}", dir.path().display());
     for round in 0..5 {
-        let server = Server::start(&store, &[]);
+        let server = Server::start(&store, &["--drain", "300s"]);
         let addr = server.addr();
         Client::connect(addr).expect("it runs").ask(&["QCREATE", "q"]).expect("it runs");
-        let clients: Vec<_> = (0..16).map(|number| thread::spawn(move || load(addr, number))).collect();
-        thread::sleep(Duration::from_millis(100 + 50 * round));
+        let acknowledged = Arc::new(AtomicUsize::new(0));
+        let clients: Vec<_> = (0..16)
+            .map(|number| {
+                let acknowledged = Arc::clone(&acknowledged);
+                thread::spawn(move || load(addr, number, &acknowledged))
+            })
+            .collect();
+        while acknowledged.load(Ordering::SeqCst) < LOAD * (round + 1) {
+            assert!(!clients.iter().any(thread::JoinHandle::is_finished), "a client is done too soon");
+            thread::sleep(Duration::from_millis(1));
+        }
         let start = Instant::now();
         assert_eq!(server.stop().code(), Some(0));
-        assert!(start.elapsed() < Duration::from_secs(5), "it took {:?}", start.elapsed());
+        assert!(start.elapsed() < STOPPED, "it took {:?}", start.elapsed());
         let known: Vec<Known> =
             clients.into_iter().map(|client| client.join().expect("a client is done")).collect();
         account_for(&known, &store);
@@ -77,7 +101,7 @@ fn account_for(known: &[Known], store: &str) {
     let lost: Vec<&String> =
         known.iter().flat_map(|(sent, _)| sent).filter(|body| !distinct.contains(body)).collect();
     assert!(lost.is_empty(), "acknowledged and gone: {lost:?}");
-    assert!(known.iter().map(|(sent, _)| sent.len()).sum::<usize>() > 100, "there was no load");
+    assert!(known.iter().map(|(sent, _)| sent.len()).sum::<usize>() >= LOAD, "there was no load");
     assert_eq!(server.stop().code(), Some(0));
 }
 
@@ -87,7 +111,7 @@ fn a_waiting_pop_is_answered_with_null_when_the_server_stops() {
     let mut client = Client::connect(server.addr()).expect("it runs");
     client.ask(&["QCREATE", "q"]).expect("it runs");
     client.send(&["POP", "QUEUE", "q", "BLOCK", "60000"]).expect("it runs");
-    thread::sleep(Duration::from_millis(100));
+    wait_until_blocked(server.addr(), 1);
     assert_eq!(server.stop().code(), Some(0));
     assert_eq!(client.answer().expect("an answer"), Answer::Null);
 }
@@ -108,7 +132,7 @@ fn a_pop_of_somebody_who_has_just_come_does_not_hold_up_the_stop() {
 
 #[test]
 fn a_second_signal_ends_at_once() {
-    let mut server = Server::start("memory:", &["--drain", "60s"]);
+    let mut server = Server::start("memory:", &["--drain", "300s"]);
     let mut slow = Client::connect(server.addr()).expect("it runs");
     slow.ask(&["QCREATE", "q"]).expect("it runs");
     slow.ask(&["SEND", "q", &"x".repeat(60_000)]).expect("it runs");
@@ -116,11 +140,12 @@ fn a_second_signal_ends_at_once() {
         slow.send(&["PEEK", "QUEUE", "q"]).expect("it runs");
     }
     server.signal("TERM");
+    server.wait_for_log("stopping: ");
     thread::sleep(Duration::from_millis(300));
     assert!(server.is_running(), "it waits for the reader");
     let start = Instant::now();
     assert_eq!(server.stop().code(), Some(128 + 15));
-    assert!(start.elapsed() < Duration::from_secs(2));
+    assert!(start.elapsed() < STOPPED, "it took {:?}", start.elapsed());
 }
 
 #[test]
