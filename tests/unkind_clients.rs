@@ -6,6 +6,9 @@ mod support;
 #[path = "support/client.rs"]
 mod client;
 
+#[path = "support/news.rs"]
+mod news;
+
 #[path = "support/postgres.rs"]
 mod postgres;
 
@@ -15,9 +18,10 @@ mod process;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use client::{Answer, Client};
+use news::wait_until_blocked;
 use process::{allow_files, resident};
 use support::Server;
 
@@ -105,7 +109,7 @@ fn a_client_whose_last_words_come_with_its_end_is_let_go() {
     socket.write_all(b"QCREATE q\r\nSEND q one\r\nPING\r\n").expect("the kernel takes it");
     socket.shutdown(Shutdown::Write).expect("a half-close");
     server.signal("CONT");
-    socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a limit");
+    socket.set_read_timeout(Some(Duration::from_secs(180))).expect("a limit");
     let mut answers = String::new();
     socket.read_to_string(&mut answers).expect("answers, then the end");
     assert!(answers.ends_with("+PONG\r\n"), "{answers}");
@@ -125,12 +129,11 @@ fn a_slow_reader_is_not_read_and_harms_only_itself() {
         }
     });
     thread::sleep(Duration::from_millis(300));
+    // Whoever waited for the slow one would wait for good: it reads when the others have their answers.
     let mut other = connect(&server);
-    let start = Instant::now();
     for _ in 0..100 {
         assert_eq!(ask(&mut other, &["PING"]).text(), Some("PONG"));
     }
-    assert!(start.elapsed() < Duration::from_secs(5), "others wait: {:?}", start.elapsed());
     assert!(resident_mib(&server) < 150, "{} MiB for answers nobody reads", resident_mib(&server));
     for _ in 0..REQUESTS {
         assert_eq!(slow.answer().expect("an answer").body().map(str::len), Some(60_000));
@@ -283,10 +286,10 @@ fn a_message_is_not_given_to_a_waiting_client_that_left() {
     for _ in 0..20 {
         let mut leaving = connect(&server);
         leaving.send(&["POP", "QUEUE", "q", "BLOCK", "60000"]).expect("the server reads");
-        thread::sleep(Duration::from_millis(20));
+        wait_until_blocked(server.addr(), 1);
         drop(leaving);
+        wait_until_blocked(server.addr(), 0);
     }
-    thread::sleep(Duration::from_millis(100));
     ask(&mut sender, &["SEND", "q", "kept"]);
     assert_eq!(ask(&mut sender, &["POP", "QUEUE", "q"]).body(), Some("kept"));
 }
@@ -351,6 +354,9 @@ fn one_connection_too_many_is_told_so_and_the_others_stay() {
     let answer = refused.answer().expect("it is told why");
     assert!(matches!(&answer, Answer::Error(text) if text.contains("max number of clients")), "{answer:?}");
     clients.pop();
-    thread::sleep(Duration::from_millis(100));
+    while !ask(&mut clients[0], &["INFO"]).text().is_some_and(|text| text.contains("connected_clients:2\r\n"))
+    {
+        thread::sleep(Duration::from_millis(1));
+    }
     assert_eq!(ask(&mut connect(&server), &["PING"]).text(), Some("PONG"));
 }
