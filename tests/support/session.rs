@@ -4,14 +4,14 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
 
 use crate::postgres::Postgres;
 
-/// How long a statement may take before the session counts as stuck.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a statement may take before the session counts as stuck. Machines that are shared stand still at times.
+const PATIENCE: Duration = Duration::from_secs(180);
 /// What stands at the end of each answer.
 const END: &str = "--that is all--";
 
@@ -19,6 +19,8 @@ const END: &str = "--that is all--";
 pub(crate) struct Session {
     psql: Child,
     lines: Receiver<String>,
+    /// The next line, if it has been looked for.
+    seen: Option<String>,
 }
 
 impl Session {
@@ -34,7 +36,7 @@ impl Session {
         let output = BufReader::new(psql.stdout.take().expect("stdout is piped"));
         let (found, lines) = channel();
         thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| found.send(line)));
-        Self { psql, lines }
+        Self { psql, lines, seen: None }
     }
 
     /// Runs statements; the rows as lines, the columns with bars between them, errors among them.
@@ -54,11 +56,23 @@ impl Session {
         self.answer_within(PATIENCE).expect("psql answers")
     }
 
+    /// Whether the answer to what `begin` began has begun to come.
+    pub(crate) fn has_answered(&mut self) -> bool {
+        if self.seen.is_none() {
+            self.seen = match self.lines.try_recv() {
+                Ok(line) => Some(line),
+                Err(TryRecvError::Empty) => None,
+                Err(TryRecvError::Disconnected) => panic!("psql has ended"),
+            };
+        }
+        self.seen.is_some()
+    }
+
     /// The answer, if it comes in time; otherwise nothing of it may be asked for again.
     pub(crate) fn answer_within(&mut self, patience: Duration) -> Option<String> {
         let mut answer = Vec::new();
         loop {
-            let line = self.lines.recv_timeout(patience).ok()?;
+            let line = self.seen.take().or_else(|| self.lines.recv_timeout(patience).ok())?;
             if line == END {
                 return Some(answer.join("\n"));
             }
