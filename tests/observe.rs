@@ -5,6 +5,9 @@ mod support;
 #[path = "support/client.rs"]
 mod client;
 
+#[path = "support/news.rs"]
+mod news;
+
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Command, Output, Stdio};
@@ -12,11 +15,12 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use client::Client;
+use news::wait_until_blocked;
 use serde_json::Value as Json;
 use support::Server;
 
 /// How long what must come may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 fn admin(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_posthaste")).arg("admin").args(words).output().expect("the program runs")
@@ -77,8 +81,9 @@ fn a_pop_that_waits_as_it_asked_is_not_told() {
     let server = Server::start("memory:", &["--slow", "0ms", "--log-format", "json"]);
     let mut client = Client::login(server.addr(), "ann").expect("it runs");
     client.ask(&["QCREATE", "q"]).expect("it runs");
-    // It would have to be a minute late.
-    client.send(&["POP", "QUEUE", "q", "BLOCK", "60000"]).expect("it runs");
+    // It would have to be minutes late.
+    client.send(&["POP", "QUEUE", "q", "BLOCK", "600000"]).expect("it runs");
+    wait_until_blocked(server.addr(), 1);
     let mut other = Client::login(server.addr(), "bob").expect("it runs");
     other.ask(&["SEND", "q", "x"]).expect("it runs");
     assert_eq!(client.answer().expect("a message").body(), Some("x"));
