@@ -18,25 +18,43 @@ use support::Server;
 const TIER: &[&str] = &["received", "enqueued", "dequeued", "sent", "answered", "replied"];
 const CLIENT: &[&str] = &["due", "begun", "encoded", "arrived", "parsed"];
 
-/// Runs a load with these further arguments.
-fn bench(server: &Server, arguments: &[&str]) -> Output {
+/// Runs a load for so long, with these further arguments.
+fn bench(server: &Server, seconds: u32, arguments: &[&str]) -> Output {
     let connect = server.addr().to_string();
     let mut bench = Command::new(env!("CARGO_BIN_EXE_posthaste"));
-    bench.args(["bench", "queue", "--connect", &connect, "--duration", "1s", "--warmup", "200ms"]);
-    bench.args(["--cooldown", "100ms", "--window", "250ms"]).args(arguments);
+    bench.args(["bench", "queue", "--connect", &connect, "--duration", &format!("{seconds}s")]);
+    bench.args(["--warmup", "200ms", "--cooldown", "100ms", "--window", "250ms"]).args(arguments);
     bench.output().expect("the program runs")
 }
 
-/// Records a run on both sides.
+/// How many requests a run must be of, and for how long it is given the time at most.
+const REQUESTS: u64 = 100;
+const SECONDS: u32 = 64;
+
+/// Records a run on both sides. On a machine that is busy with other things it must be longer to be of enough requests.
 fn recorded(store: &str, load: &[&str]) -> tempfile::TempDir {
-    let dir = tempfile::tempdir().expect("a directory");
-    let store = store.replace("DIR", &dir.path().join("data").to_string_lossy());
-    let at = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
-    let server = Server::start(&store, &["--record", &at("tier"), "--record-requests", "--window", "250ms"]);
-    let ran = bench(&server, &[&["--record", &at("clients"), "--record-requests"], load].concat());
-    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    assert!(server.stop().success());
-    dir
+    let mut seconds = 1;
+    loop {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = store.replace("DIR", &dir.path().join("data").to_string_lossy());
+        let at = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
+        let server =
+            Server::start(&store, &["--record", &at("tier"), "--record-requests", "--window", "250ms"]);
+        let ran =
+            bench(&server, seconds, &[&["--record", &at("clients"), "--record-requests"], load].concat());
+        assert!(server.stop().success());
+        if ran.status.success() && measured(dir.path()) > REQUESTS {
+            return dir;
+        }
+        assert!(seconds < SECONDS, "{}", String::from_utf8_lossy(&ran.stderr));
+        seconds *= 2;
+    }
+}
+
+/// How many requests were measured in a recorded run.
+fn measured(dir: &Path) -> u64 {
+    let summary = json(&dir.join("clients/summary.json"));
+    summary["ok"].as_u64().unwrap_or(0) + summary["nulls"].as_u64().unwrap_or(0)
 }
 
 type Row = BTreeMap<String, String>;
@@ -91,7 +109,7 @@ fn stages_add_up(record: &Path, stamps: &[&str]) {
         }
     }
     let rows = requests(record, stamps);
-    assert!(rows.len() > 100, "{}", rows.len());
+    assert!(rows.len() as u64 > REQUESTS, "{}", rows.len());
     let mut total = 0;
     for (kind, taken) in &rows {
         let passed: Vec<i64> = taken.iter().copied().filter(|ns| *ns > 0).collect();
@@ -145,8 +163,7 @@ fn both_sides_recorded_the_same_requests() {
     for kind in ["send", "peek", "pop", "readable", "delete"] {
         assert_eq!(tier[kind], clients[kind], "{kind}");
     }
-    let summary = json(&dir.path().join("clients/summary.json"));
-    let measured = summary["ok"].as_u64().unwrap_or(0) + summary["nulls"].as_u64().unwrap_or(0);
+    let measured = measured(dir.path());
     assert!(measured > 0 && measured <= clients.values().sum(), "the record holds warm-up and cool-down too");
 }
 
@@ -181,7 +198,7 @@ fn a_client_sees_no_answer_sooner_than_the_tier_gave_it_once_the_clocks_are_rela
 fn clients_and_tier_count_the_same_throughput_and_say_so() {
     let server = Server::start("mock:200", &[]);
     let line = || {
-        let ran = bench(&server, &["--clients", "4"]);
+        let ran = bench(&server, 1, &["--clients", "4"]);
         let said = String::from_utf8_lossy(&ran.stdout).into_owned();
         let line = said.lines().find(|line| line.starts_with("middleware: counted ")).expect("a line");
         let difference: f64 = line
@@ -203,7 +220,7 @@ fn a_directory_that_holds_a_record_is_refused_before_the_load() {
     let dir = tempfile::tempdir().expect("a directory");
     fs::write(dir.path().join("run.json"), "{}").expect("a file");
     let server = Server::start("mock:200", &[]);
-    let ran = bench(&server, &["--record", &dir.path().to_string_lossy()]);
+    let ran = bench(&server, 1, &["--record", &dir.path().to_string_lossy()]);
     assert_eq!(ran.status.code(), Some(1));
     let said = String::from_utf8_lossy(&ran.stderr);
     assert!(said.contains("already holds a recorded run") && said.lines().count() == 1, "{said}");
