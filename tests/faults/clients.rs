@@ -62,7 +62,7 @@ fn kill_clients(mut campaign: Campaign, tier: &Tier) {
         }
         sleep(Duration::from_millis(100));
         journals.extend(processes.into_iter().map(Process::finish));
-        campaign.count(kills, &settle(&tier.setting, &queues, journals.into_iter()));
+        campaign.count(kills, &settle(&tier.setting, &queues, journals.into_iter(), Vec::new()));
     }
     campaign.has_judged();
     campaign.finish();

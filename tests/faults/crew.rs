@@ -11,14 +11,17 @@ use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use posthaste_history::{History, Journal};
+use posthaste_history::Journal;
 
 use crate::campaign::Campaign;
 use crate::client::Answer;
+use crate::kept::Evidence;
 use crate::member::{Member, Queues};
 use crate::notes::Notes;
 use crate::place::Place;
+use crate::stalls;
 use crate::verdict::Tally;
+use crate::witness::now;
 
 /// Clients of a round, each an account of its own.
 pub(crate) const MEMBERS: u32 = 6;
@@ -52,10 +55,12 @@ pub(crate) fn rounds(campaign: &mut Campaign, most: u64, setting: &Setting, mut 
         let mut away = Duration::ZERO;
         for _ in 0..faults {
             sleep(Duration::from_millis(dice.u64(PEACE_MS)));
-            let begun = Instant::now();
+            let begun = now();
             fault(&mut dice);
             wait_for_answers(setting);
-            away = away.max(begun.elapsed());
+            let healed = now();
+            away = away.max(Duration::from_nanos(healed - begun));
+            crew.faults.push((begun, healed));
         }
         crew.was_without_service(away);
         campaign.count(faults, &crew.finish());
@@ -124,6 +129,8 @@ pub(crate) struct Crew {
     queues: Queues,
     over: Arc<AtomicBool>,
     members: Vec<JoinHandle<Journal>>,
+    /// From when to when faults were done and healed.
+    faults: Vec<(u64, u64)>,
 }
 
 impl Crew {
@@ -135,7 +142,7 @@ impl Crew {
             thread::spawn(move || journal_of(member.work(&over)))
         });
         let members = members.collect();
-        Self { setting: setting.clone(), queues, over, members }
+        Self { setting: setting.clone(), queues, over, members, faults: Vec::new() }
     }
 
     /// Clients were without service for at most so long, and nobody let time pass: leases that were over meanwhile end then.
@@ -147,7 +154,7 @@ impl Crew {
     pub(crate) fn finish(self) -> Tally {
         self.over.store(true, Ordering::SeqCst);
         let journals = self.members.into_iter().map(|member| member.join().expect("a client is done"));
-        settle(&self.setting, &self.queues, journals)
+        settle(&self.setting, &self.queues, journals, self.faults)
     }
 }
 
@@ -160,6 +167,7 @@ pub(crate) fn member_of(setting: &Setting, queues: &Queues, account: u32) -> Mem
 
 /// Makes the queues of a round.
 pub(crate) fn create(setting: &Setting, queues: &Queues) {
+    stalls::watch();
     let mut setup = member_of(setting, queues, 0);
     for queue in [&queues.exact, &queues.plain] {
         setup.insist(&["QCREATE", queue]);
@@ -167,12 +175,20 @@ pub(crate) fn create(setting: &Setting, queues: &Queues) {
 }
 
 /// Takes what is left, and has everything judged.
-pub(crate) fn settle(setting: &Setting, queues: &Queues, journals: impl Iterator<Item = Journal>) -> Tally {
-    let mut history = History::default();
+pub(crate) fn settle(
+    setting: &Setting,
+    queues: &Queues,
+    journals: impl Iterator<Item = Journal>,
+    faults: Vec<(u64, u64)>,
+) -> Tally {
     let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).expect("a short time");
-    history.limbo = nanoseconds(setting.limbo);
-    history.timers_late = nanoseconds(setting.timers_late);
-    journals.for_each(|journal| history.add(&journal));
+    let mut evidence = Evidence {
+        limbo: nanoseconds(setting.limbo),
+        timers_late: nanoseconds(setting.timers_late),
+        faults,
+        journals: journals.collect(),
+        drains: Vec::new(),
+    };
     // What is given up here may still take something when it is too late to find out.
     let setting = &Setting { patience: None, ..setting.clone() };
     wait_for_leases(setting, queues);
@@ -184,13 +200,13 @@ pub(crate) fn settle(setting: &Setting, queues: &Queues, journals: impl Iterator
                 member.insist(&["QINFO", queue]);
             }
         }
-        history.drain(&journal_of(member.notes));
+        evidence.drains.push(journal_of(member.notes));
     }
     let mut last = member_of(setting, queues, 0);
     for queue in [&queues.exact, &queues.plain] {
         last.insist(&["QDELETE", queue]);
     }
-    Tally::of(&history)
+    evidence.judge(&queues.exact)
 }
 
 /// Clients that were cut off, or forgot, have leased what comes back when its time is over.

@@ -23,9 +23,11 @@ mod witness;
 mod campaign;
 mod crew;
 mod disk;
+mod kept;
 mod member;
 mod notes;
 mod place;
+mod stalls;
 mod tier;
 mod verdict;
 

@@ -92,6 +92,10 @@ fn what_is_written_is_read() {
         .collect();
     assert_eq!(journal.entries(), expected);
     assert!(Writer::create(&path, 3, "again").is_err(), "a journal is never written over");
+    let copy = dir.path().join("copy");
+    journal.write(&copy).expect("room");
+    assert!(journal.write(&copy).is_err(), "a journal is never written over");
+    assert_eq!(fs::read_to_string(copy).expect("text"), fs::read_to_string(path).expect("text"));
 }
 
 #[test]

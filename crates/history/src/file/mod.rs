@@ -116,7 +116,22 @@ impl Writer {
 }
 
 impl Journal {
-    /// Reads a journal that a [`Writer`] wrote. A last line that was not written to its end is left out.
+    /// Writes down a journal that was kept in memory, as a [`Writer`] would have.
+    ///
+    /// # Errors
+    /// The file is there already, or cannot be written.
+    pub fn write(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let mut text = line::sealed(written::head(self.client(), self.account(), self.names()));
+        for (number, entry) in self.entries().iter().enumerate() {
+            text += &line::sealed(written::begin(number, entry.begin, &entry.call, self.names()));
+            if entry.end < Time::MAX {
+                text += &line::sealed(written::end(number, entry.end, &entry.outcome, self.names()));
+            }
+        }
+        File::options().write(true).create_new(true).open(path)?.write_all(text.as_bytes())
+    }
+
+    /// Reads a journal that was [written](Self::write), or that a [`Writer`] wrote. A last line that was not written to its end is left out.
     ///
     /// # Errors
     /// The file cannot be read, or any other line is not what was written.
