@@ -11,7 +11,9 @@ mod news;
 #[path = "support/postgres.rs"]
 mod postgres;
 
-use std::thread::{self, JoinHandle};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use client::{Answer, Client};
@@ -24,7 +26,11 @@ const BLOCK: &str = "POP QUEUE q BLOCK 600000";
 /// How many pops wait together.
 const POPS: usize = 5;
 
+/// How long anything may take that is certain to happen.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 struct Two {
+    database: String,
     here: Server,
     there: Server,
 }
@@ -32,8 +38,9 @@ struct Two {
 impl Two {
     fn new() -> Self {
         let postgres = postgres::shared();
-        let url = postgres.url(&postgres.create_database());
-        Self { here: Server::start(&url, &[]), there: Server::start(&url, &[]) }
+        let database = postgres.create_database();
+        let url = postgres.url(&database);
+        Self { database, here: Server::start(&url, &[]), there: Server::start(&url, &[]) }
     }
 
     fn bob(&self) -> Client {
@@ -147,4 +154,66 @@ fn a_pop_waits_no_longer_than_it_said() {
     };
     // Again where the machine was busy with other things; less than one more second, so that none began anew.
     assert!((0..10).any(|_| wait() < Duration::from_millis(3_400)));
+}
+
+/// A figure of the keeper at `here`.
+fn figure(two: &Two, name: &str) -> u64 {
+    let info = ask(&mut Client::connect(two.here.addr()).expect("it runs"), "INFO");
+    let line =
+        info.text().and_then(|text| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')));
+    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}: {info:?}"))
+}
+
+/// A client that asks for the same all the time, whatever becomes of it.
+fn asks_on(two: &Two, request: &'static str, over: &Arc<AtomicBool>) -> JoinHandle<()> {
+    let (here, over) = (two.here.addr(), Arc::clone(over));
+    thread::spawn(move || {
+        let mut client = Client::login(here, "ann").expect("it runs");
+        while !over.load(Ordering::SeqCst) {
+            ask(&mut client, request);
+        }
+    })
+}
+
+/// Waits for what is certain to happen, asking for `again` meanwhile.
+fn comes_true(what: &str, mut again: impl FnMut(), mut is_true: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_true() {
+        assert!(start.elapsed() < PATIENCE, "{what}");
+        again();
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// The keeper has something to tell all the time, so it is in the midst of its work that it finds its connection gone.
+#[test]
+fn news_is_heard_again_after_a_lost_connection() {
+    let two = Two::new();
+    let mut bob = two.bob();
+    ask(&mut bob, "QCREATE busy");
+    let over = Arc::new(AtomicBool::new(false));
+    let clients = [asks_on(&two, "POP QUEUE q BLOCK 1000", &over), asks_on(&two, "SEND busy x", &over)];
+    let postgres = postgres::shared();
+    for _ in 0..8 {
+        let ended = postgres.psql(
+            "postgres",
+            &format!(
+                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+                 WHERE application_name = 'posthaste' AND datname = '{}'",
+                two.database
+            ),
+        );
+        assert_ne!(ended, "0", "nobody was connected");
+        let (ticks, before) = (figure(&two, "keeper_ticks"), figure(&two, "keeper_news_heard"));
+        comes_true("the keeper goes on", || {}, || figure(&two, "keeper_ticks") > ticks + 2);
+        // What was told before the end may have been heard since.
+        let before = before.max(figure(&two, "keeper_news_heard"));
+        comes_true(
+            "news is heard",
+            || drop(ask(&mut bob, "SEND q x")),
+            || figure(&two, "keeper_news_heard") > before,
+        );
+    }
+    over.store(true, Ordering::SeqCst);
+    clients.into_iter().for_each(|client| client.join().expect("a client"));
 }

@@ -112,6 +112,7 @@ impl Keeper {
             notices,
             link,
             me: fastrand::i64(1..),
+            introduced: 0,
             heard_myself: false,
             watched: None,
             looked: Instant::now(),
@@ -158,6 +159,8 @@ struct Round {
     link: Link,
     /// This middleware's number.
     me: i64,
+    /// Which connection was asked to notify.
+    introduced: u64,
     heard_myself: bool,
     watched: Option<Instant>,
     looked: Instant,
@@ -184,10 +187,12 @@ impl Round {
 
     /// One round: hear, tick, tell, look.
     fn go(&mut self) {
-        match self.link.ready() {
-            Ok(true) => self.introduce(),
-            Ok(false) => {}
-            Err(_) => return std::thread::sleep(TICK),
+        if self.link.ready().is_err() {
+            return std::thread::sleep(TICK);
+        }
+        if self.introduced != self.link.made() {
+            self.introduced = self.link.made();
+            self.introduce();
         }
         self.hear();
         if self.ticked.elapsed() >= TICK {

@@ -153,6 +153,8 @@ pub(super) struct Link {
     reach: Arc<Reach>,
     runtime: Runtime,
     client: Option<Client>,
+    /// How often it was made.
+    made: u64,
     /// Prepared in this session, by their text.
     statements: FxHashMap<String, Statement>,
     notices: Option<UnboundedSender<String>>,
@@ -162,14 +164,14 @@ impl Link {
     /// Not connected yet; payloads of notifications go to `notices`.
     pub(super) fn new(reach: Arc<Reach>, notices: Option<UnboundedSender<String>>) -> std::io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        Ok(Self { reach, runtime, client: None, statements: FxHashMap::default(), notices })
+        Ok(Self { reach, runtime, client: None, made: 0, statements: FxHashMap::default(), notices })
     }
 
-    /// Connects unless it is connected; true: the connection is new.
-    pub(super) fn ready(&mut self) -> Result<bool, Failure> {
+    /// Connects unless it is connected.
+    pub(super) fn ready(&mut self) -> Result<(), Failure> {
         self.catch_up();
         if self.client.as_ref().is_some_and(|client| !client.is_closed()) {
-            return Ok(false);
+            return Ok(());
         }
         self.client = None;
         self.statements.clear();
@@ -177,7 +179,7 @@ impl Link {
             return Err(Failure::Unreachable(why));
         }
         match self.connect() {
-            Ok(()) => Ok(true),
+            Ok(()) => Ok(()),
             Err(why) => {
                 self.reach.note(Err(&why));
                 Err(Failure::Unreachable(why))
@@ -200,8 +202,14 @@ impl Link {
             Ok::<Client, String>(client)
         })?;
         self.client = Some(client);
+        self.made += 1;
         self.reach.note(Ok(()));
         Ok(())
+    }
+
+    /// How often the connection was made: whoever asks may find it broken and make it again.
+    pub(super) fn made(&self) -> u64 {
+        self.made
     }
 
     /// Lets the connection notice what happened while nobody asked: one whose server has gone meanwhile must not be
