@@ -58,7 +58,7 @@ impl<'a> Alone<'a> {
     pub(super) fn ask(&self, link: &mut Link, now_ms: Option<i64>) -> Result<Vec<Row>, Failure> {
         let now = (&now_ms as _, Type::INT8);
         match self {
-            Self::Send { sender, queue, recipient, body } => link.ask(
+            Self::Send { sender, queue, recipient, body } => link.ask_on(
                 "SELECT * FROM posthaste.send_alone($1, $2, $3, $4, $5)",
                 &[
                     now,
@@ -67,10 +67,9 @@ impl<'a> Alone<'a> {
                     (recipient, Type::INT4),
                     (body, Type::BYTEA),
                 ],
-                true,
             ),
             Self::Pop { reading: Reading { reader, queue, sender }, lease_ms, floors: [any, own] } => link
-                .ask(
+                .ask_on(
                     "SELECT * FROM posthaste.pop_alone($1, $2, $3, $4, $5, $6, $7)",
                     &[
                         now,
@@ -81,9 +80,8 @@ impl<'a> Alone<'a> {
                         (any, Type::INT8),
                         (own, Type::INT8),
                     ],
-                    true,
                 ),
-            Self::Peek { reading: Reading { reader, queue, sender }, floors: [any, own] } => link.ask(
+            Self::Peek { reading: Reading { reader, queue, sender }, floors: [any, own] } => link.ask_on(
                 "SELECT * FROM posthaste.peek_alone($1, $2, $3, $4, $5, $6)",
                 &[
                     now,
@@ -93,18 +91,16 @@ impl<'a> Alone<'a> {
                     (any, Type::INT8),
                     (own, Type::INT8),
                 ],
-                true,
             ),
-            Self::Readable { reader, ring_floor } => link.ask(
+            Self::Readable { reader, ring_floor } => link.ask_on(
                 "SELECT * FROM posthaste.readable_alone($1, $2, $3)",
                 &[now, (reader, Type::INT4), (ring_floor, Type::INT8)],
-                true,
             ),
             Self::Create { name } => {
-                link.ask("SELECT * FROM posthaste.create_alone($1)", &[(name, Type::TEXT)], true)
+                link.ask_on("SELECT * FROM posthaste.create_alone($1)", &[(name, Type::TEXT)])
             }
             Self::Delete { queue } => {
-                link.ask("SELECT * FROM posthaste.delete_alone($1)", &[(queue, Type::TEXT)], true)
+                link.ask_on("SELECT * FROM posthaste.delete_alone($1)", &[(queue, Type::TEXT)])
             }
         }
     }

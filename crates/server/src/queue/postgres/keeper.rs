@@ -360,10 +360,9 @@ impl Round {
         let arguments: [(&(dyn ToSql + Sync), Type); 2] =
             [(&settled, Type::INT8), (&FLOOR_BYTES_MAX, Type::INT8)];
         let Some(place) = self.number("SELECT posthaste.lowest_place($1, $2)", &arguments) else { return };
-        // What one server says is not true of the next, which may have taken over from an earlier state.
-        if self.shared.reach.connections_made() == server {
+        if let Some(mut floors) = self.shared.floors_of(server) {
             self.floor_newest = newest;
-            self.shared.floors().raise_ring(place);
+            floors.raise_ring(place);
         }
     }
 

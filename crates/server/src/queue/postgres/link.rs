@@ -232,7 +232,17 @@ impl Link {
         arguments: &[(&(dyn ToSql + Sync), Type)],
         keep: bool,
     ) -> Result<Vec<Row>, Failure> {
-        self.ask_within(sql, arguments, keep, false)
+        self.ready()?;
+        self.ask_this(sql, arguments, keep, false)
+    }
+
+    /// The same of the connection that `ready` left, and of no other: what is asked goes by what its server has said.
+    pub(super) fn ask_on(
+        &mut self,
+        sql: &str,
+        arguments: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Vec<Row>, Failure> {
+        self.ask_this(sql, arguments, true, false)
     }
 
     /// Asks one statement in a REPEATABLE READ transaction of its own. Its beginning and end are sent with it, so it is
@@ -242,19 +252,19 @@ impl Link {
         sql: &str,
         arguments: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Vec<Row>, Failure> {
-        self.ask_within(sql, arguments, true, true)
+        self.ready()?;
+        self.ask_this(sql, arguments, true, true)
     }
 
-    fn ask_within(
+    fn ask_this(
         &mut self,
         sql: &str,
         arguments: &[(&(dyn ToSql + Sync), Type)],
         keep: bool,
         repeatable: bool,
     ) -> Result<Vec<Row>, Failure> {
-        self.ready()?;
-        let Some(client) = &self.client else {
-            return Err(Failure::Unreachable("not connected".into()));
+        let Some(client) = self.client.as_ref().filter(|client| !client.is_closed()) else {
+            return Err(Failure::Unreachable("the connection to PostgreSQL has just ended".into()));
         };
         let named = keep && self.reach.sessions.load(Ordering::Relaxed);
         let statements = &mut self.statements;

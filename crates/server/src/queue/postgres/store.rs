@@ -67,6 +67,13 @@ impl Shared {
         self.floors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The floors, if this server's word still counts: what one says is not true of the next, which may have taken over
+    /// from an earlier state.
+    pub(super) fn floors_of(&self, server: u64) -> Option<MutexGuard<'_, Floors>> {
+        let floors = self.floors();
+        (self.reach.connections_made() == server && floors.are_of(server)).then_some(floors)
+    }
+
     /// Has a worker come for those who were called.
     pub(super) fn nudge(&self) {
         if let Some(line) = self.line.get() {
@@ -300,6 +307,8 @@ impl Postgres {
                 }
                 Err(Failure::Refused(error)) if again && is_transient(&error) => again = false,
                 Err(Failure::Broken(_)) if again && only_reads(called) => again = false,
+                // It ended before anything was asked.
+                Err(Failure::Unreachable(_)) if again => again = false,
                 Err(failure) => return Err(failure),
             }
         }
@@ -313,7 +322,7 @@ impl Postgres {
     ) -> Result<(Replies, Vec<Place>), Failure> {
         let bundles: Vec<&Bundle> = called.iter().map(|(_, bundle)| &**bundle).collect();
         let call = self.knowing(|known| Call::new(&bundles, known, self.shared.now_ms()));
-        let rows = link.ask(&self.apply, &call.columns.arguments(), true)?;
+        let rows = link.ask_on(&self.apply, &call.columns.arguments())?;
         let replies = Replies::new(rows, &call.columns.sends.op, &call.columns.reads.op);
         self.raise_floors(&call, &replies, server);
         Ok((replies, call.places))
@@ -330,7 +339,7 @@ impl Postgres {
         let alone = self.knowing(|known| Alone::of(ask, known))?;
         let answered = alone.ask(link, self.shared.now_ms()).map(|rows| {
             let replies = Replies::new(rows, &[0], &[]);
-            if let Some(mut floors) = self.floors_of(server) {
+            if let Some(mut floors) = self.shared.floors_of(server) {
                 floors.meet(replies.newest);
             }
             (replies, vec![place])
@@ -365,15 +374,8 @@ impl Postgres {
         act(&Knowledge { accounts: &accounts, floors: &floors })
     }
 
-    /// The floors, if this server's word still counts: what one says is not true of the next, which may have taken over
-    /// from an earlier state.
-    fn floors_of(&self, server: u64) -> Option<MutexGuard<'_, Floors>> {
-        let floors = self.shared.floors();
-        (self.shared.reach.connections_made() == server && floors.are_of(server)).then_some(floors)
-    }
-
     fn raise_floors(&self, call: &Call<'_>, replies: &Replies, server: u64) {
-        let Some(mut floors) = self.floors_of(server) else { return };
+        let Some(mut floors) = self.shared.floors_of(server) else { return };
         floors.meet(replies.newest);
         for (lane, floor) in &replies.floors {
             if let Some(lane) = call.lanes.get(lane - 1) {
