@@ -181,14 +181,7 @@ pub(crate) fn settle(
     journals: impl Iterator<Item = Journal>,
     faults: Vec<(u64, u64)>,
 ) -> Tally {
-    let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).expect("a short time");
-    let mut evidence = Evidence {
-        limbo: nanoseconds(setting.limbo),
-        timers_late: nanoseconds(setting.timers_late),
-        faults,
-        journals: journals.collect(),
-        drains: Vec::new(),
-    };
+    let mut evidence = Evidence { faults, journals: journals.collect(), ..Evidence::default() };
     // What is given up here may still take something when it is too late to find out.
     let setting = &Setting { patience: None, ..setting.clone() };
     wait_for_leases(setting, queues);
@@ -206,6 +199,10 @@ pub(crate) fn settle(
     for queue in [&queues.exact, &queues.plain] {
         last.insist(&["QDELETE", queue]);
     }
+    let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).expect("a short time");
+    evidence.timers_late = nanoseconds(setting.timers_late);
+    evidence.limbo = nanoseconds(setting.limbo);
+    evidence.allow_for(&stalls::since(evidence.begun()));
     evidence.judge(&queues.exact)
 }
 
