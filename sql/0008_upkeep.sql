@@ -92,9 +92,11 @@ BEGIN
         SELECT 2, id, place, queue_id, sender_id, recipient_id, due_ms, holder_id, receipt, deliveries, sent_ms, expires_ms,
         first_queue, reason, headers, body FROM gone', other) USING first_row, piece;
     GET DIAGNOSTICS moved = ROW_COUNT;
-    -- When it seems empty, every page counts: something may have come while the lock was waited for.
-    EXECUTE format('SELECT place FROM %I WHERE ctid >= $1 LIMIT 1', other)
-        INTO oldest USING CASE WHEN moved < piece THEN '(0,0)' ELSE first_row END;
+    EXECUTE format('SELECT place FROM %I WHERE ctid >= $1 LIMIT 1', other) INTO oldest USING first_row;
+    IF oldest IS NULL THEN
+        -- When it seems empty, every page counts: something may have come while the lock was waited for.
+        EXECUTE format('SELECT place FROM %I WHERE ctid >= $1 LIMIT 1', other) INTO oldest USING '(0,0)'::tid;
+    END IF;
     IF oldest IS NULL THEN
         EXECUTE format('TRUNCATE %I', other);
     END IF;
