@@ -231,6 +231,10 @@ impl Member {
                 self.trouble = text;
                 Ending::Unknown
             }
+            // An attempt that was given up has done it.
+            Ok(Answer::Error(text)) if words[0] == "QDELETE" && text.starts_with("NOQUEUE ") => {
+                Ending::Answered(Answer::Integer(0))
+            }
             Ok(Answer::Error(text)) => {
                 let is_known = ["STORE ", "BUSY ", "FULL "].iter().any(|word| text.starts_with(word));
                 assert!(is_known, "{words:?}: {text}");
