@@ -47,7 +47,7 @@ use self::effect::Effect;
 use self::found::Found;
 pub use self::log::OpenError;
 use self::log::disk::Disk;
-use self::log::{Frame, Location, Log, LogError, Options};
+use self::log::{Frame, Location, Log, LogError, Options, Purpose};
 use self::message::Home;
 use self::reclaim::Reclaim;
 use self::stock::Stock;
@@ -125,9 +125,6 @@ const RECORD_OVERHEAD: u64 = 16;
 /// What a request adds to the log at most, beside what it carries. Requests that need more ask for it themselves.
 const REQUEST_BYTES: u64 = 1024;
 
-/// What requests leave free on a full disk, so that a segment in which next to nothing lives can still be dropped.
-const LEFT_FREE: u64 = 4096;
-
 /// How soon something that found no disk space is tried again, in milliseconds.
 const RETRY_MS: Millis = 1000;
 
@@ -194,22 +191,20 @@ impl Embedded {
         self.stock.apply(effect, Home { at, len })
     }
 
-    /// Makes sure that a request's records, of `bytes` in all, fit on the disk. `essential`: they remove or return
-    /// something, and may use the last reserve. Asked once per request, so that its records share a frame.
-    fn ensure(&mut self, bytes: u64, essential: bool) -> Result<(), Fault> {
+    /// Makes sure that a request's records, of `bytes` in all, fit on the disk. Asked once per request, so that they
+    /// share a frame.
+    fn ensure(&mut self, bytes: u64, purpose: Purpose) -> Result<(), Fault> {
         if bytes <= self.room {
             return Ok(());
         }
-        if let Some(refused) = self.refused.as_ref().filter(|_| !essential) {
+        if let Some(refused) = self.refused.as_ref().filter(|_| purpose == Purpose::Add) {
             return Err(refused.clone());
         }
-        self.log.reserve(bytes + LEFT_FREE, essential).map_err(|error| store_fault(&error)).inspect_err(
-            |fault| {
-                if !essential {
-                    self.refused = Some(fault.clone());
-                }
-            },
-        )?;
+        self.log.reserve(bytes, purpose).map_err(|error| store_fault(&error)).inspect_err(|fault| {
+            if purpose == Purpose::Add {
+                self.refused = Some(fault.clone());
+            }
+        })?;
         self.room = bytes;
         Ok(())
     }
@@ -249,7 +244,7 @@ impl Rules for Embedded {
         // A disk without space is no reason to refuse the batch: each request says itself whether it needs any. Nor does a
         // large batch, or one before which many wait, take a new segment for what it may never write.
         let ahead = (requests as u64 * REQUEST_BYTES + request_bytes as u64).min(self.ahead_max);
-        let _ = self.ensure(ahead, false);
+        let _ = self.ensure(ahead, Purpose::Add);
         Ok(())
     }
 
@@ -279,8 +274,7 @@ impl Rules for Embedded {
             return None;
         }
         let alarm = self.stock.next_alarm();
-        let reclaim = self.wants_reclaim().then_some(self.clock);
-        let next = alarm.into_iter().chain(reclaim).min();
+        let next = alarm.into_iter().chain(self.next_reclaim()).min();
         if self.stalled { next.map(|at| at.max(self.clock + RETRY_MS)) } else { next }
     }
 
@@ -314,7 +308,7 @@ impl Rules for Embedded {
 
     fn account(&mut self, name: &[u8]) -> AccountId {
         // Without space the name still gets its number; it is durable once there is some.
-        let _ = self.ensure(REQUEST_BYTES, true);
+        let _ = self.ensure(REQUEST_BYTES, Purpose::Remove);
         self.log_in(name)
     }
 

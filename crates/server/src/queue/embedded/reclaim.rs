@@ -5,12 +5,17 @@
 //! So a few messages that stay for months keep nothing else on the disk, and every live byte is written at most about
 //! once for every byte that is freed. The work is done in small steps, each in the commit of a batch, and goes on by
 //! itself when no requests come.
+//!
+//! On a full disk a sweep writes into the last space there is, and gives some back only when it has come to its end. So
+//! there it begins only if it will fit, is done at one go, and requests leave some space for it (see [`Purpose`]). And it
+//! begins sooner: when less than half of the oldest segment lives, or the log has one segment more than twice what lives.
 
 use std::ops::Range;
 
-use super::Embedded;
 use super::effect::Effect;
-use super::log::{Location, Sweep};
+use super::log::{Location, Purpose, Sweep};
+use super::{Embedded, RETRY_MS};
+use crate::queue::rules::Millis;
 
 /// Bytes of an old segment looked at with one commit.
 const STEP_BYTES: usize = 64 << 10;
@@ -28,6 +33,9 @@ const SLACK_SEGMENTS: u64 = 4;
 /// file is used again instead of a new one being filled.
 const NEARLY_EMPTY: u64 = 8;
 
+/// What frames and the counters add to a sweep, and what is asked for one record beyond what it takes.
+const SWEEP_BYTES: u64 = 1024;
+
 /// Where reclaiming stands.
 pub(super) struct Reclaim {
     segment_bytes: u64,
@@ -38,6 +46,13 @@ pub(super) struct Reclaim {
     unreadable: Option<u32>,
     found: Vec<u8>,
     records: Vec<(Location, Range<usize>)>,
+}
+
+/// The segment to empty and drop.
+struct Work {
+    segment: u32,
+    /// In one piece.
+    is_whole: bool,
 }
 
 impl Reclaim {
@@ -54,30 +69,52 @@ impl Reclaim {
 }
 
 impl Embedded {
-    /// Whether the next commit should free something.
-    pub(super) fn wants_reclaim(&self) -> bool {
-        self.reclaimable().is_some()
+    /// When a commit should free something. What does not fit on a full disk now may do so soon.
+    pub(super) fn next_reclaim(&self) -> Option<Millis> {
+        if self.reclaimable().is_some() {
+            return Some(self.clock);
+        }
+        let is_full = self.log.oldest().is_some() && self.log.last_space().is_some();
+        is_full.then_some(self.clock + RETRY_MS)
     }
 
     /// Does the next piece of work, if there is any.
     pub(super) fn reclaim_step(&mut self) {
-        let Some(segment) = self.reclaimable() else { return };
+        let Some(Work { segment, is_whole }) = self.reclaimable() else { return };
         let is_empty = self.stock.live.of(segment) == 0;
-        if is_empty || self.sweep_step(segment) {
-            self.drop_segment(segment);
+        while !is_empty && !self.sweep_step(segment) {
+            if !is_whole || self.stalled || self.reclaim.unreadable == Some(segment) {
+                return;
+            }
         }
+        self.drop_segment(segment);
     }
 
-    /// The segment to work on.
-    fn reclaimable(&self) -> Option<u32> {
+    /// What there is to do.
+    fn reclaimable(&self) -> Option<Work> {
         let oldest = self.log.oldest()?;
+        if self.reclaim.unreadable == Some(oldest) {
+            return None;
+        }
         let live = self.stock.live.of(oldest);
-        let allowed = 2 * self.stock.live.total() + SLACK_SEGMENTS * self.reclaim.segment_bytes;
-        let is_wanted = NEARLY_EMPTY * live < self.reclaim.segment_bytes
-            || self.reclaim.sweeping == Some(oldest)
-            // Without free space a sweep may only use up the reserve where it gives back more.
-            || (self.log.total_bytes() > allowed && (self.refused.is_none() || 2 * live < self.reclaim.segment_bytes));
-        (is_wanted && self.reclaim.unreadable != Some(oldest)).then_some(oldest)
+        if live == 0 {
+            return Some(Work { segment: oldest, is_whole: true });
+        }
+        let last_space = self.log.last_space();
+        let is_whole = last_space.is_some();
+        let (nearly_empty, slack) = if is_whole { (2, 1) } else { (NEARLY_EMPTY, SLACK_SEGMENTS) };
+        let segment_bytes = self.reclaim.segment_bytes;
+        let is_wanted = self.reclaim.sweeping == Some(oldest)
+            || nearly_empty * live < segment_bytes
+            || self.log.total_bytes() > 2 * self.stock.live.total() + slack * segment_bytes;
+        let fits = last_space.is_none_or(|left| self.sweep_bytes(live) <= left);
+        (is_wanted && fits).then_some(Work { segment: oldest, is_whole })
+    }
+
+    /// What a sweep takes of a segment in which so much lives. What became of messages since they were recorded is
+    /// recorded with them, but hardly makes them more than twice as long.
+    fn sweep_bytes(&self, live: u64) -> u64 {
+        live + live.min(self.stock.specials() * PRESENT_STATE_BYTES) + SWEEP_BYTES
     }
 
     /// Records again what lives in the next piece of the segment. True: that was the last.
@@ -95,11 +132,21 @@ impl Embedded {
                 self.reclaim.unreadable = Some(segment);
                 false
             }
-            Ok(_) if !self.claim(bytes) => false,
             Ok(ended) => {
-                records.iter().for_each(|(_, range)| self.record_again(&found[range.clone()]));
-                (self.reclaim.sweep, self.reclaim.sweeping) = (sweep, Some(segment));
-                ended
+                // Where there is not as much space as they might need together, each is asked for by itself.
+                let _ = self.claim(bytes);
+                self.stalled = !records.iter().all(|(_, range)| {
+                    let fits = self.claim(range.len() as u64 + PRESENT_STATE_BYTES);
+                    if fits {
+                        self.record_again(&found[range.clone()]);
+                    }
+                    fits
+                });
+                self.reclaim.sweeping = Some(segment);
+                if !self.stalled {
+                    self.reclaim.sweep = sweep;
+                }
+                ended && !self.stalled
             }
         };
         (self.reclaim.found, self.reclaim.records) = (found, records);
@@ -146,7 +193,8 @@ impl Embedded {
     /// Drops the oldest segment, of which nothing is needed any more. The numbers it proved to be given out are
     /// recorded in its stead.
     fn drop_segment(&mut self, segment: u32) {
-        if !self.claim(COUNTERS_BYTES) {
+        self.stalled = !self.claim(COUNTERS_BYTES);
+        if self.stalled {
             return;
         }
         let (message, queue) = (self.stock.last_message(), self.stock.queues.last_id());
@@ -157,10 +205,8 @@ impl Embedded {
         self.reclaim.sweeping = None;
     }
 
-    /// Reserves disk space from the log itself: what every other request leaves free is for this.
+    /// Makes sure that so many bytes of records fit on the disk: what every request leaves free is for this.
     fn claim(&mut self, bytes: u64) -> bool {
-        self.room = 0;
-        self.stalled = self.log.reserve(bytes, true).is_err();
-        !self.stalled
+        self.ensure(bytes, Purpose::Reclaim).is_ok()
     }
 }

@@ -63,6 +63,11 @@ impl Stock {
         Some(message)
     }
 
+    /// How many messages more is kept of than an entry.
+    pub(super) fn specials(&self) -> u64 {
+        self.special.len() as u64
+    }
+
     /// What is kept of a message beside its entry.
     pub(super) fn special(&self, id: MessageId) -> Option<&Message> {
         self.special.get(&id)

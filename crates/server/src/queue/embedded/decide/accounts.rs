@@ -4,13 +4,14 @@ use posthaste_wire::fault::Fault;
 
 use crate::queue::answer::Answer;
 use crate::queue::embedded::effect::Effect;
+use crate::queue::embedded::log::Purpose;
 use crate::queue::embedded::{Embedded, REQUEST_BYTES};
 use crate::queue::rules::{AccountId, Outcome};
 
 impl Embedded {
     pub(super) fn login(&mut self, name: &[u8], answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
         if self.stock.accounts.known(name).is_none() {
-            self.ensure(REQUEST_BYTES, false)?;
+            self.ensure(REQUEST_BYTES, Purpose::Add)?;
         }
         Ok(answer.integer(self.log_in(name).into()))
     }

@@ -5,6 +5,7 @@ use posthaste_wire::operation::{Handle, Handles};
 
 use crate::queue::answer::Answer;
 use crate::queue::embedded::effect::{DeathNote, Effect};
+use crate::queue::embedded::log::Purpose;
 use crate::queue::embedded::message::{Lease, Message, Place, Reason, State};
 use crate::queue::embedded::{Embedded, REQUEST_BYTES};
 use crate::queue::rules::{AccountId, Millis, News, Outcome, QueueId};
@@ -22,7 +23,7 @@ impl Embedded {
         handles: &Handles,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
-        self.ensure(handles.iter().count() as u64 * RECORD_BYTES, true)?;
+        self.ensure(handles.iter().count() as u64 * RECORD_BYTES, Purpose::Remove)?;
         let mut done = 0;
         for handle in handles.iter() {
             if let Some(place) = self.held(account, handle).map(|message| message.place) {
@@ -44,7 +45,7 @@ impl Embedded {
         let Some(place) = self.held(account, handle).map(|message| message.place) else {
             return Ok(answer.integer(0));
         };
-        self.ensure(REQUEST_BYTES, true)?;
+        self.ensure(REQUEST_BYTES, Purpose::Remove)?;
         let until = (delay_ms > 0).then(|| self.clock.saturating_add(delay_ms));
         news.extend(self.give_back(&place, Reason::Nack, self.clock, until));
         Ok(answer.integer(1))
@@ -63,7 +64,7 @@ impl Embedded {
         else {
             return Ok(answer.integer(0));
         };
-        self.ensure(RECORD_BYTES, true)?;
+        self.ensure(RECORD_BYTES, Purpose::Remove)?;
         let lease = Lease { until: self.clock.saturating_add(lease_ms), ..lease };
         self.record(&Effect::Leased { place, lease, deliveries });
         Ok(answer.integer(1))
@@ -76,7 +77,7 @@ impl Embedded {
             let (place, is_leased) = (message.place, message.lease().is_some());
             if !is_leased {
                 news.extend(self.stock.ripen(&place, at));
-            } else if self.ensure(REQUEST_BYTES, true).is_ok() {
+            } else if self.ensure(REQUEST_BYTES, Purpose::Remove).is_ok() {
                 news.extend(self.give_back(&place, Reason::LeaseRanOut, at, None));
             } else {
                 self.stalled = true;

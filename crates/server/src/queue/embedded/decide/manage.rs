@@ -9,6 +9,7 @@ use posthaste_wire::span::Span;
 use super::text;
 use crate::queue::answer::{Answer, QueueView};
 use crate::queue::embedded::effect::Effect;
+use crate::queue::embedded::log::Purpose;
 use crate::queue::embedded::message::{Message, Place};
 use crate::queue::embedded::{Embedded, REQUEST_BYTES};
 use crate::queue::faults;
@@ -44,7 +45,7 @@ impl Embedded {
             return Err(faults::own_dead_letters(&name));
         }
         self.has_memory()?;
-        self.ensure(2 * REQUEST_BYTES, false)?;
+        self.ensure(2 * REQUEST_BYTES, Purpose::Add)?;
         let id = found.unwrap_or(new_id);
         self.record(&Effect::Queue { id, name: &name, options });
         if let Some(name) = dead_letters.filter(|name| self.stock.queues.find(name).is_none()) {
@@ -61,7 +62,7 @@ impl Embedded {
         news: &mut Vec<News>,
     ) -> Result<Outcome, Fault> {
         let id = self.expect_queue(name)?;
-        self.ensure(REQUEST_BYTES, true)?;
+        self.ensure(REQUEST_BYTES, Purpose::Empty)?;
         let removed = self.stock.queues.get(id).map_or(0, |queue| queue.messages);
         self.record(&Effect::QueueGone { id });
         news.push(News::QueueGone(id));
@@ -70,7 +71,7 @@ impl Embedded {
 
     pub(super) fn purge_queue(&mut self, name: &[u8], answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
         let id = self.expect_queue(name)?;
-        self.ensure(REQUEST_BYTES, true)?;
+        self.ensure(REQUEST_BYTES, Purpose::Empty)?;
         let removed = self.stock.queues.get(id).map_or(0, |queue| queue.messages);
         if removed > 0 {
             self.record(&Effect::Purged { id });
@@ -93,7 +94,7 @@ impl Embedded {
         let letters = queue.into_iter().flat_map(|queue| &queue.special);
         let ways: Vec<_> =
             letters.filter_map(|id| self.stock.special(*id)).filter_map(|m| self.way_back(m, to)).collect();
-        self.ensure(ways.len() as u64 * RECORD_BYTES, false)?;
+        self.ensure(ways.len() as u64 * RECORD_BYTES, Purpose::Add)?;
         for &(place, to) in &ways {
             news.extend(self.record(&Effect::Moved { place, to, deliveries: 0, death: None }));
         }

@@ -8,6 +8,7 @@ use super::text;
 use crate::queue::answer::{Answer, Headers};
 use crate::queue::bounds::REMEMBERED_MS;
 use crate::queue::embedded::effect::{Effect, Written};
+use crate::queue::embedded::log::Purpose;
 use crate::queue::embedded::message::{ANYONE, LaneKey, Place, Rank, State};
 use crate::queue::embedded::remembered::{Key, Kind};
 use crate::queue::embedded::{Embedded, REQUEST_BYTES};
@@ -82,7 +83,7 @@ impl Embedded {
         let queue = self.expect_queue(text(ask, queue))?;
         let bytes = bodies.iter().map(|body| u64::from(body.len)).sum();
         self.check_limits(queue, bodies.len() as u64, bytes)?;
-        self.ensure(bodies.len() as u64 * MESSAGE_BYTES + bytes, false)?;
+        self.ensure(bodies.len() as u64 * MESSAGE_BYTES + bytes, Purpose::Add)?;
         answer.array(bodies.len());
         let mut outcome = Outcome::Ok;
         for body in bodies {
@@ -134,7 +135,7 @@ impl Embedded {
         if copies > 1 && bytes > COPIES_BYTES_MAX {
             return Err(too_many_copies(copies, bytes));
         }
-        self.ensure(REQUEST_BYTES + bytes + key.map_or(0, |key| key.text.len() as u64), false)
+        self.ensure(REQUEST_BYTES + bytes + key.map_or(0, |key| key.text.len() as u64), Purpose::Add)
     }
 
     /// The message that a SEND asks for, yet without a recipient and a number.

@@ -8,6 +8,7 @@ use super::text;
 use crate::queue::answer::Answer;
 use crate::queue::bounds::REMEMBERED_MS;
 use crate::queue::embedded::effect::{Copies, Effect, HandedOut};
+use crate::queue::embedded::log::Purpose;
 use crate::queue::embedded::message::{Lease, Message, State};
 use crate::queue::embedded::remembered::{Key, Kind, Known};
 use crate::queue::embedded::{Embedded, REQUEST_BYTES, store_fault};
@@ -36,7 +37,7 @@ impl Embedded {
             && self.stock.accounts.find(text(ask, sender)).is_none()
         {
             self.has_memory()?;
-            self.ensure(REQUEST_BYTES, false)?;
+            self.ensure(REQUEST_BYTES, Purpose::Add)?;
             self.meet(text(ask, sender)); // its first message must find who waits for it
         }
         let interest = self.interest(ask, select, queue);
@@ -118,7 +119,7 @@ impl Embedded {
         let count = self.found.len() as u64;
         let copies = key
             .map_or(0, |key| REQUEST_BYTES + key.text.len() as u64 + self.found.bytes() + count * COPY_BYTES);
-        self.ensure(count * RECORD_BYTES + copies, true)
+        self.ensure(count * RECORD_BYTES + copies, Purpose::Remove)
     }
 }
 

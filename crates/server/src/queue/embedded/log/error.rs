@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Why an operation on an open log did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogError {
-    /// No disk space for another segment. Nothing was changed; removals (`essential`) may still work.
+    /// No disk space for another segment. Nothing was changed; removals may still work.
     Full {
         /// Where space is needed.
         path: PathBuf,

@@ -78,6 +78,36 @@ impl Default for Options {
     }
 }
 
+/// What space is asked for. Each leaves more of the last of it than the next, so that whatever was done on a full disk
+/// there is space to remove things, and then to give their space back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To add something: leaves the last spare segment.
+    Add,
+    /// To remove or return something: leaves a quarter of the last segment.
+    Remove,
+    /// To remove much at once: leaves an eighth of it.
+    Empty,
+    /// To append again what lives in the oldest segment, and to drop that: may have all.
+    Reclaim,
+}
+
+impl Purpose {
+    /// How many segments stay ready.
+    fn left(self) -> usize {
+        usize::from(self == Self::Add)
+    }
+
+    /// Bytes that stay free in a segment behind which none is ready.
+    fn kept(self, segment_bytes: u64) -> u64 {
+        match self {
+            Self::Remove => segment_bytes / 4,
+            Self::Empty => segment_bytes / 8,
+            Self::Add | Self::Reclaim => 0,
+        }
+    }
+}
+
 /// Where a record's payload lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Location {
@@ -122,26 +152,35 @@ pub struct Log {
 impl Log {
     /// Makes sure that `bytes` of records (their payloads and 16 for each) fit into the next frame without new disk
     /// space, by moving on to the next segment where the active one is too full. Records appended before stay in a
-    /// frame of their own then. What is `essential` may use the last spare segment; anything else leaves it, so that
-    /// removals still work on a full disk.
+    /// frame of their own then. How much of the last space may be used depends on the purpose.
     ///
     /// # Errors
     /// `Full`, `Failed`, `TooBig` or `Io`; nothing was changed.
-    pub fn reserve(&mut self, bytes: u64, essential: bool) -> Result<(), LogError> {
+    pub fn reserve(&mut self, bytes: u64, purpose: Purpose) -> Result<(), LogError> {
         self.check_usable()?;
         if bytes > RESERVE_MAX {
             return Err(LogError::TooBig { bytes, bytes_max: RESERVE_MAX });
         }
-        let left = usize::from(!essential);
+        let (left, kept) = (purpose.left(), purpose.kept(self.preparer.segment_bytes()));
         self.preparer.wait_for(left)?;
         let size = self.active.size_for(bytes);
-        if size <= self.active.segment.capacity {
+        if size + kept <= self.active.segment.capacity {
             return Ok(());
         }
-        if self.active.is_unused() {
-            return self.active.segment.grow(size);
+        if size <= self.active.segment.capacity {
+            return self.preparer.wait_for(1);
         }
-        self.rotate(bytes, left)
+        if self.active.is_unused() {
+            return self.active.segment.grow(size + kept);
+        }
+        self.rotate(bytes + kept, left)
+    }
+
+    /// Bytes of records that still fit into one segment of a disk that has no space for another; None: it may have.
+    #[must_use]
+    pub fn last_space(&self) -> Option<u64> {
+        let behind = self.preparer.last_space()?;
+        Some(behind.max(self.active.segment.capacity.saturating_sub(self.active.size_for(0))))
     }
 
     /// Adds a record to the frame being built. It can be read at once and is durable with the commit it goes into.

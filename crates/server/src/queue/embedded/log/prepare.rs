@@ -11,7 +11,8 @@ use std::thread::JoinHandle;
 
 use super::disk::Disk;
 use super::error::LogError;
-use super::segment::{Segment, file_name};
+use super::segment::{FIRST_FRAME, Segment, file_name};
+use super::tail::Tail;
 
 /// Segments kept ready: the next and the spare.
 const READY: usize = 2;
@@ -48,6 +49,8 @@ struct State {
     retired: Vec<u32>,
     /// Why the last try failed; there is no other until somebody asks.
     failure: Option<LogError>,
+    /// The last try to make a segment ready failed, and since then there were never enough.
+    is_short: bool,
     stop: bool,
 }
 
@@ -67,7 +70,7 @@ impl Preparer {
         next: u32,
         threaded: bool,
     ) -> Self {
-        let state = State { ready, next, retired, failure: None, stop: false };
+        let state = State { ready, next, retired, failure: None, is_short: false, stop: false };
         let shared = Arc::new(Shared { disk, pattern, state: Mutex::new(state), changed: Condvar::new() });
         let worker = Arc::clone(&shared);
         let thread = threaded.then(|| {
@@ -105,6 +108,18 @@ impl Preparer {
         state.failure = None;
         drop(state);
         self.nudge();
+    }
+
+    /// Size of a new file.
+    pub(super) fn segment_bytes(&self) -> u64 {
+        self.shared.pattern.capacity
+    }
+
+    /// Bytes of records that fit into the next segment, 0 without one, when no other could be made ready behind it.
+    pub(super) fn last_space(&self) -> Option<u64> {
+        let state = self.shared.lock();
+        let used = FIRST_FRAME as u64 + Tail::overhead();
+        state.is_short.then(|| state.ready.front().map_or(0, |next| next.capacity.saturating_sub(used)))
     }
 
     /// Bytes of files that hold no records: those ready and those kept.
@@ -188,8 +203,12 @@ impl Shared {
                 state.ready.push_back(segment);
             }
             Ok(None) => {}
-            Err(failure) => state.failure = Some(failure),
+            Err(failure) => {
+                state.failure = Some(failure);
+                state.is_short = true;
+            }
         }
+        state.is_short &= state.ready.len() < READY;
         self.changed.notify_all();
         state
     }

@@ -124,7 +124,8 @@ impl Model {
     fn append(&mut self, log: &mut Log) -> Result<(), LogError> {
         let count = self.rng.u64(1..8);
         let bytes_max = if self.rng.u8(..40) == 0 { 4_000 } else { 400 };
-        log.reserve(count * (bytes_max + 8 + 16), self.rng.bool())?;
+        let purpose = if self.rng.bool() { Purpose::Add } else { Purpose::Remove };
+        log.reserve(count * (bytes_max + 8 + 16), purpose)?;
         let mut batch = Records::new();
         for _ in 0..count {
             let mut record = self.next.to_le_bytes().to_vec();
@@ -172,7 +173,7 @@ impl Model {
         let (mut cursor, mut found, mut records) = (Sweep::default(), Vec::new(), Vec::new());
         loop {
             let done = log.sweep(&mut cursor, 3000, &mut found, &mut records)?;
-            log.reserve((found.len() + 16 * records.len()) as u64, true)?;
+            log.reserve((found.len() + 16 * records.len()) as u64, Purpose::Reclaim)?;
             let mut moved = Records::new();
             for (at, range) in &records {
                 let record = found[range.clone()].to_vec();

@@ -147,7 +147,7 @@ fn a_body_shaped_like_a_later_frame_does_not_pass_for_one() {
     let first = fill(&mut log, 1, 100);
     let seed = super::super::frame::seed(0, 1);
     let forged = super::super::frame::Header::of(b"", 1, 1000, 1, seed).encode(seed);
-    log.reserve(200, false).unwrap();
+    log.reserve(200, Purpose::Add).unwrap();
     let at = log.append(&[&forged[..]; 5].concat());
     commit(&mut log).unwrap();
     std::mem::forget(log);

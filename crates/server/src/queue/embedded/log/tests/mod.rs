@@ -9,7 +9,7 @@ mod space;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Location, Log, LogError, OpenError, Options};
+use super::{Location, Log, LogError, OpenError, Options, Purpose};
 use simulated::SimulatedDisk;
 
 /// The smallest segments, so that a few records fill several.
@@ -53,7 +53,7 @@ fn fill(log: &mut Log, count: usize, bytes: usize) -> Records {
     let mut records = Records::new();
     for number in 0..count {
         let record = vec![number.to_le_bytes()[0] | 1; bytes];
-        log.reserve(bytes as u64 + 16, false).unwrap();
+        log.reserve(bytes as u64 + 16, Purpose::Add).unwrap();
         records.push((log.append(&record), record));
         commit(log).unwrap();
     }

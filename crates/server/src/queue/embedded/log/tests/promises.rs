@@ -24,7 +24,7 @@ fn every_committed_record_is_replayed_in_order_over_many_segments() {
 fn records_can_be_read_before_they_are_durable_and_from_every_segment_after() {
     let directory = tempdir().unwrap();
     let (mut log, _) = open(directory.path()).unwrap();
-    log.reserve(100, false).unwrap();
+    log.reserve(100, Purpose::Add).unwrap();
     let at = log.append_parts(&[b"half", b" and half"]);
     assert_eq!(log.read(at, 13).unwrap(), b"half and half");
     let written = fill(&mut log, 200, 777);
@@ -42,7 +42,7 @@ fn a_record_that_crosses_blocks_or_is_longer_than_one_is_read_whole() {
     let directory = tempdir().unwrap();
     let (mut log, _) = open(directory.path()).unwrap();
     let mut written = Records::new();
-    log.reserve(400_000, false).unwrap();
+    log.reserve(400_000, Purpose::Add).unwrap();
     for bytes in [60_000, 10_000, 200_000, 3] {
         let record: Vec<u8> = (0..bytes).map(|at: usize| at.to_le_bytes()[0]).collect();
         written.push((log.append(&record), record));
@@ -76,7 +76,7 @@ fn a_commit_that_was_never_synced_leaves_nothing_behind() {
     let directory = tempdir().unwrap();
     let (mut log, _) = open(directory.path()).unwrap();
     let written = fill(&mut log, 3, 100);
-    log.reserve(100, false).unwrap();
+    log.reserve(100, Purpose::Add).unwrap();
     log.append(b"not sealed");
     drop(log);
     assert_eq!(open(directory.path()).unwrap().1, written);
@@ -86,14 +86,14 @@ fn a_commit_that_was_never_synced_leaves_nothing_behind() {
 fn only_one_commit_is_under_way_and_what_comes_meanwhile_goes_into_the_next() {
     let directory = tempdir().unwrap();
     let (mut log, _) = open(directory.path()).unwrap();
-    log.reserve(100, false).unwrap();
+    log.reserve(100, Purpose::Add).unwrap();
     assert!(log.seal().is_none());
     log.append(b"first");
     let mut frame = log.seal().unwrap();
     let mut written = Records::new();
     for number in 0..50_u8 {
         let record = vec![number; 1000];
-        log.reserve(1016, false).unwrap();
+        log.reserve(1016, Purpose::Add).unwrap();
         written.push((log.append(&record), record));
         assert!(log.seal().is_none());
     }
@@ -116,10 +116,10 @@ fn only_one_commit_is_under_way_and_what_comes_meanwhile_goes_into_the_next() {
 fn a_sealed_record_can_be_read_before_it_is_written_even_when_the_log_moved_on() {
     let directory = tempdir().unwrap();
     let (mut log, _) = open(directory.path()).unwrap();
-    log.reserve(100, false).unwrap();
+    log.reserve(100, Purpose::Add).unwrap();
     let at = log.append(b"first");
     let mut frame = log.seal().unwrap();
-    log.reserve(SMALL.segment_bytes - 4096 - 64, false).unwrap();
+    log.reserve(SMALL.segment_bytes - 4096 - 64, Purpose::Add).unwrap();
     assert_eq!(log.segments(), 2);
     assert_eq!(log.oldest(), None);
     assert_eq!(log.read(at, 5).unwrap(), b"first");
@@ -176,11 +176,11 @@ fn after_a_failed_sync_nothing_is_accepted_until_the_log_is_opened_again() {
     let disk = SimulatedDisk::new();
     let (mut log, _) = open_simulated(&disk).unwrap();
     let mut written = fill(&mut log, 3, 100);
-    log.reserve(100, false).unwrap();
+    log.reserve(100, Purpose::Add).unwrap();
     written.push((log.append(b"in doubt"), b"in doubt".to_vec()));
     disk.fail_next_sync();
     assert!(matches!(commit(&mut log), Err(LogError::Io { action: "sync", .. })));
-    assert!(matches!(log.reserve(1, true), Err(LogError::Failed { .. })));
+    assert!(matches!(log.reserve(1, Purpose::Reclaim), Err(LogError::Failed { .. })));
     assert!(matches!(log.drop_oldest(), Err(LogError::Failed { .. })));
     log.append(b"in vain");
     assert!(log.seal().is_none());
@@ -194,7 +194,7 @@ fn a_frame_that_opening_accepts_stays_even_if_its_sync_had_failed() {
     let disk = SimulatedDisk::new();
     let (mut log, _) = open_simulated(&disk).unwrap();
     let mut written = fill(&mut log, 3, 100);
-    log.reserve(100, false).unwrap();
+    log.reserve(100, Purpose::Add).unwrap();
     written.push((log.append(b"in doubt"), b"in doubt".to_vec()));
     disk.fail_next_sync();
     assert!(commit(&mut log).is_err());
@@ -208,5 +208,5 @@ fn a_frame_that_opening_accepts_stays_even_if_its_sync_had_failed() {
 fn a_reservation_beyond_the_limit_is_refused() {
     let directory = tempdir().unwrap();
     let (mut log, _) = open(directory.path()).unwrap();
-    assert!(matches!(log.reserve(u64::MAX, true), Err(LogError::TooBig { .. })));
+    assert!(matches!(log.reserve(u64::MAX, Purpose::Reclaim), Err(LogError::TooBig { .. })));
 }

@@ -6,28 +6,37 @@ use super::*;
 const ROOMY: u64 = 5 * SMALL.segment_bytes;
 
 #[test]
-fn a_full_disk_is_noticed_before_anything_changes_and_essential_work_still_fits() {
+fn a_full_disk_is_noticed_before_anything_changes_and_each_purpose_leaves_space_for_the_next() {
     let disk = SimulatedDisk::new();
     disk.set_capacity(3 * SMALL.segment_bytes + 100);
     let (mut log, _) = open_simulated(&disk).unwrap();
+    assert_eq!(log.last_space(), None, "nobody knows yet");
     let mut written = Records::new();
-    let full = loop {
-        match log.reserve(1016, false) {
-            Ok(()) => written.push((log.append(&[1; 1000]), vec![1; 1000])),
-            Err(error) => break error,
-        }
-        commit(&mut log).unwrap();
-    };
-    assert!(matches!(full, LogError::Full { .. }), "{full}");
-    assert_eq!(log.segments(), 2);
-    let mut essential = 0;
-    while log.reserve(1016, true).is_ok() {
-        written.push((log.append(&[2; 1000]), vec![2; 1000]));
-        commit(&mut log).unwrap();
-        essential += 1;
+    let mut last = u64::MAX;
+    let steps = [
+        (Purpose::Add, SMALL.segment_bytes - 4096),
+        (Purpose::Remove, SMALL.segment_bytes / 4),
+        (Purpose::Empty, SMALL.segment_bytes / 8),
+        (Purpose::Reclaim, 0),
+    ];
+    for (purpose, left) in steps {
+        let before = written.len();
+        let full = loop {
+            match log.reserve(516, purpose) {
+                Ok(()) => written.push((log.append(&[1; 500]), vec![1; 500])),
+                Err(error) => break error,
+            }
+            commit(&mut log).unwrap();
+        };
+        assert!(matches!(full, LogError::Full { .. }), "{full}");
+        assert!(written.len() > before, "{purpose:?}");
+        last = log.last_space().expect("the disk is full");
+        // Give or take a record, or what one more frame would add.
+        assert!((left.saturating_sub(64)..left + 1100).contains(&last), "{purpose:?} left {last}");
+        assert_eq!(log.segments(), if purpose == Purpose::Add { 2 } else { 3 });
     }
-    assert!(essential > 8, "{essential}");
-    assert!(matches!(log.reserve(1016, true), Err(LogError::Full { .. })));
+    assert!(matches!(log.reserve(last + 1, Purpose::Reclaim), Err(LogError::Full { .. })));
+    log.reserve(last, Purpose::Reclaim).unwrap();
     drop(log);
     assert_eq!(open_simulated(&disk).unwrap().1, written);
 }
@@ -37,21 +46,21 @@ fn a_full_disk_accepts_records_again_once_segments_are_dropped_or_space_comes() 
     let disk = SimulatedDisk::new();
     disk.set_capacity(ROOMY);
     let (mut log, _) = open_simulated(&disk).unwrap();
-    while log.reserve(1016, false).is_ok() {
+    while log.reserve(1016, Purpose::Add).is_ok() {
         log.append(&[1; 1000]);
         commit(&mut log).unwrap();
     }
     log.drop_oldest().unwrap();
-    assert!(matches!(log.reserve(1016, false), Err(LogError::Full { .. })));
-    log.reserve(16, true).unwrap();
+    assert!(matches!(log.reserve(1016, Purpose::Add), Err(LogError::Full { .. })));
+    log.reserve(16, Purpose::Reclaim).unwrap();
     commit(&mut log).unwrap();
-    log.reserve(1016, false).unwrap();
-    while log.reserve(1016, false).is_ok() {
+    log.reserve(1016, Purpose::Add).unwrap();
+    while log.reserve(1016, Purpose::Add).is_ok() {
         log.append(&[1; 1000]);
         commit(&mut log).unwrap();
     }
     disk.set_capacity(2 * ROOMY);
-    log.reserve(1016, false).unwrap();
+    log.reserve(1016, Purpose::Add).unwrap();
 }
 
 #[test]
@@ -61,9 +70,9 @@ fn a_reservation_larger_than_a_segment_gets_one_of_its_own_size_or_nothing() {
     let (mut log, _) = open_simulated(&disk).unwrap();
     let mut written = fill(&mut log, 1, 100);
     let used = disk.used();
-    assert!(matches!(log.reserve(12 * SMALL.segment_bytes, true), Err(LogError::Full { .. })));
+    assert!(matches!(log.reserve(12 * SMALL.segment_bytes, Purpose::Reclaim), Err(LogError::Full { .. })));
     assert_eq!(disk.used(), used);
-    log.reserve(50_016, false).unwrap();
+    log.reserve(50_016, Purpose::Add).unwrap();
     written.push((log.append(&[7; 50_000]), vec![7; 50_000]));
     commit(&mut log).unwrap();
     written.extend(fill(&mut log, 1, 9000));

@@ -1,0 +1,267 @@
+//! The embedded store on a disk that stays full: whatever was done there, once messages are removed others can be sent.
+//!
+//! The disk is the simulated one of the log's own tests, and segments are small, so that a test fills it at once.
+
+mod support;
+
+#[path = "."]
+mod disk {
+    pub(crate) use posthaste_server::queue::embedded::log::disk::{Disk, DiskFile, Handle};
+
+    #[path = "../src/queue/embedded/log/tests/simulated.rs"]
+    #[allow(dead_code, reason = "the log's own tests use more of it")]
+    mod simulated;
+
+    /// One that holds so many bytes.
+    pub(crate) struct SmallDisk(simulated::SimulatedDisk);
+
+    impl SmallDisk {
+        pub(crate) fn of(bytes: u64) -> Self {
+            let disk = simulated::SimulatedDisk::new();
+            disk.set_capacity(bytes);
+            Self(disk)
+        }
+
+        pub(crate) fn grow_to(&self, bytes: u64) {
+            self.0.set_capacity(bytes);
+        }
+
+        pub(crate) fn in_use(&self) -> std::sync::Arc<dyn Disk> {
+            std::sync::Arc::new(self.0.clone())
+        }
+    }
+}
+
+use disk::SmallDisk;
+use fastrand::Rng;
+use posthaste_server::queue::embedded::{Embedded, EmbeddedOptions};
+use posthaste_server::queue::rules::Rules as _;
+use support::{Got, World};
+
+const SEGMENT_BYTES: u64 = 1 << 16;
+
+/// As long as a store waits before it tries again what found no space.
+const PAUSE_MS: u64 = 1_000;
+
+/// Lives of a store whose disk is full most of the time, and how long they are.
+const LIVES: u64 = 20;
+const ROUNDS: u64 = 6;
+const STEPS: u64 = 1000;
+
+/// Messages in such a life that nobody removes.
+const KEPT: usize = 500;
+
+fn small_disk() -> SmallDisk {
+    SmallDisk::of(6 * SEGMENT_BYTES + 3_000)
+}
+
+fn open(disk: &SmallDisk) -> Embedded {
+    let options =
+        EmbeddedOptions { segment_bytes: SEGMENT_BYTES, seed: Some(1), ..EmbeddedOptions::default() };
+    Embedded::open_on(disk.in_use(), options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn is_full(answer: &Got) -> bool {
+    matches!(answer, Got::Error(text) if text.starts_with("STORE the disk has no space"))
+}
+
+/// Sends until that is refused: every eighth message to a queue that is kept.
+fn fill(world: &mut World<Embedded>) -> usize {
+    let body = "x".repeat(1000);
+    let mut kept = 0;
+    loop {
+        for number in 0..8 {
+            let queue = if number == 0 { "keep" } else { "bulk" };
+            let sent = world.ask("a", &format!("SEND {queue} {body}"));
+            if is_full(&sent) {
+                return kept;
+            }
+            kept += usize::from(number == 0);
+        }
+    }
+}
+
+/// Leases a message and gives it back until there is no space even for that.
+fn exhaust(world: &mut World<Embedded>) {
+    for _ in 0..100_000 {
+        let leased = world.ask("b", "POP QUEUE bulk LEASE 100000");
+        if is_full(&leased) {
+            return;
+        }
+        world.ask("b", &format!("NACK {}", leased.text("receipt")));
+    }
+    panic!("there is always space for more");
+}
+
+/// Sends and takes more than a segment holds. Whoever is refused waits and tries again, longer than answers are
+/// remembered.
+#[track_caller]
+fn flows(world: &mut World<Embedded>) {
+    let send = format!("SEND q {}", "x".repeat(1000));
+    for number in 0..100 {
+        let is_sent = (0..1000).any(|_| {
+            let is_sent = !is_full(&world.ask("a", &send));
+            world.wait(if is_sent { 0 } else { PAUSE_MS });
+            is_sent
+        });
+        assert!(is_sent, "message {number} is refused: {:?}", world.store.figures());
+        let taken = world.ask("b", "POP QUEUE q");
+        assert!(matches!(taken, Got::Map(_)), "message {number}: {taken:?}");
+    }
+}
+
+#[test]
+fn what_readers_use_of_the_last_space_leaves_enough_to_reclaim_the_rest() {
+    let disk = small_disk();
+    let world = &mut World::new(open(&disk));
+    for queue in ["keep", "bulk", "q"] {
+        world.ask("a", &format!("QCREATE {queue}"));
+    }
+    let kept = fill(world);
+    exhaust(world);
+    let purged = world.ask("a", "QPURGE bulk");
+    assert!(matches!(purged, Got::Integer(1..)), "{purged:?}");
+    flows(world);
+    assert_eq!(world.bodies("b", "keep").len(), kept);
+}
+
+#[test]
+fn space_that_comes_from_outside_is_noticed_at_once() {
+    let disk = small_disk();
+    let world = &mut World::new(open(&disk));
+    for queue in ["keep", "bulk", "q"] {
+        world.ask("a", &format!("QCREATE {queue}"));
+    }
+    fill(world);
+    exhaust(world);
+    disk.grow_to(16 * SEGMENT_BYTES);
+    world.send("a", "q x");
+    assert!(!is_full(&world.ask("b", "POP QUEUE bulk LEASE 1")));
+}
+
+#[test]
+fn a_segment_that_is_half_alive_is_swept_when_the_disk_is_full() {
+    let body = "x".repeat(500);
+    let (mut kept, mut number) = (0, 0);
+    room_is_found_behind(|world| {
+        let queue = if number % 3 == 0 { "keep" } else { "bulk" };
+        number += 1;
+        let is_sent = !is_full(&world.ask("a", &format!("SEND {queue} {body}")));
+        kept += usize::from(is_sent && queue == "keep");
+        is_sent.then_some(kept)
+    });
+}
+
+#[test]
+fn a_segment_full_of_what_stays_does_not_keep_what_is_behind_it() {
+    let body = "x".repeat(1000);
+    let mut number = 0;
+    room_is_found_behind(|world| {
+        number += 1;
+        let queue = if number <= 50 { "keep" } else { "bulk" };
+        (!is_full(&world.ask("a", &format!("SEND {queue} {body}")))).then_some(number.min(50))
+    });
+}
+
+/// Sends until that is refused, each time with the number of messages in `keep` so far, removes all others, and sees that
+/// others still can be sent.
+fn room_is_found_behind(mut send: impl FnMut(&mut World<Embedded>) -> Option<usize>) {
+    let disk = small_disk();
+    let mut world = World::new(open(&disk));
+    for queue in ["keep", "bulk", "q"] {
+        world.ask("a", &format!("QCREATE {queue}"));
+    }
+    let kept = std::iter::from_fn(|| send(&mut world)).last().expect("there is room at first");
+    world.ask("a", "QPURGE bulk");
+    // Nobody asks for anything meanwhile.
+    for _ in 0..100 {
+        let due = world.store.deadline().filter(|at| *at <= world.now + PAUSE_MS);
+        due.into_iter().for_each(|at| world.wait(at.saturating_sub(world.now)));
+    }
+    world.send("a", &format!("q {}", "x".repeat(10_000)));
+    world.ask("b", "POP QUEUE q");
+    flows(&mut world);
+    assert_eq!(world.bodies("b", "keep").len(), kept);
+    let mut world = world.reopen(|| open(&disk));
+    assert_eq!(world.bodies("b", "keep").len(), kept);
+}
+
+#[test]
+fn whatever_was_done_on_a_full_disk_there_is_room_once_most_of_it_is_removed() {
+    for seed in 0..LIVES {
+        let dice = &mut Rng::with_seed(seed);
+        let disk = SmallDisk::of(dice.u64(5..8) * SEGMENT_BYTES + dice.u64(..SEGMENT_BYTES));
+        let mut world = World::new(open(&disk));
+        for queue in ["graves", "a DEADLETTER graves AFTER 3", "b", "keep", "q"] {
+            world.ask("a", &format!("QCREATE {queue}"));
+        }
+        let (mut kept, mut refusals) = (0, 0);
+        for _ in 0..ROUNDS {
+            // In some rounds next to nothing is sent, in others next to nothing read, and messages are of any size.
+            let (sends, bytes_max) = (dice.u32(..100), 1 << dice.u32(4..13));
+            for number in 0..STEPS {
+                let request = request(dice, sends, bytes_max, number);
+                refusals += u32::from(is_full(&request.ask(&mut world)));
+                if kept < KEPT && dice.u32(..50) == 0 {
+                    kept += usize::from(!is_full(&world.ask("a", "SEND keep x")));
+                }
+                world.wait(dice.u64(..20));
+            }
+            for number in 0..dice.u64(..3) * STEPS {
+                let request = request(dice, 0, 1, number);
+                refusals += u32::from(is_full(&request.ask(&mut world)));
+            }
+            if dice.bool() {
+                world = world.reopen(|| open(&disk));
+            }
+            for queue in ["a", "b", "graves"] {
+                let purged = world.ask("a", &format!("QPURGE {queue}"));
+                assert!(matches!(purged, Got::Integer(_)), "life {seed}: {purged:?}");
+            }
+            println!("life {seed}: {refusals} refusals so far, {kept} kept");
+            flows(&mut world);
+        }
+        assert_eq!(world.bodies("b", "keep").len(), kept);
+    }
+}
+
+/// What somebody asks.
+enum Request {
+    Once(String),
+    /// A message is leased; whether it is given back at once.
+    Lease(&'static str, bool),
+}
+
+impl Request {
+    fn ask(&self, world: &mut World<Embedded>) -> Got {
+        match self {
+            Self::Once(request) => world.ask("a", request),
+            Self::Lease(queue, is_given_back) => {
+                let leased = world.ask("b", &format!("POP QUEUE {queue} LEASE 2000"));
+                match &leased {
+                    Got::Map(_) if *is_given_back => {
+                        world.ask("b", &format!("NACK {}", leased.text("receipt")))
+                    }
+                    _ => leased,
+                }
+            }
+        }
+    }
+}
+
+fn request(dice: &mut Rng, sends: u32, bytes_max: usize, number: u64) -> Request {
+    let queue = if dice.bool() { "a" } else { "b" };
+    if dice.u32(..100) < sends {
+        let body = "x".repeat(dice.usize(..bytes_max) + 1);
+        let key = if dice.u32(..20) == 0 { format!(" DEDUP {number}") } else { String::new() };
+        return Request::Once(format!("SEND {queue} {body}{key}"));
+    }
+    Request::Once(match dice.u32(..1000) {
+        0..900 => return Request::Lease(queue, dice.u32(..10) > 0),
+        900..980 => format!("POP QUEUE {queue}"),
+        980..990 => format!("POP QUEUE {queue} REQID {number}"),
+        990..995 => format!("POP QUEUE {queue} COUNT 20"),
+        995..999 => "QREDRIVE graves".to_owned(),
+        _ => format!("QPURGE {queue}"),
+    })
+}
