@@ -186,6 +186,33 @@ fn a_damaged_body_is_told_and_its_message_stays() {
     assert_eq!(world.ask("a", "QPURGE q"), Got::Integer(401), "it can still be given up");
 }
 
+#[test]
+fn a_segment_that_cannot_be_read_goes_once_nothing_in_it_is_needed() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let world = &mut World::new(open(home.path()));
+    for queue in ["q", "r"] {
+        world.ask("a", &format!("QCREATE {queue}"));
+    }
+    // Queues and accounts are in a segment before the damaged one.
+    for number in 0..400 {
+        let message =
+            if number == 200 { "r damaged-body".to_owned() } else { format!("q {}", "x".repeat(500)) };
+        world.send("a", &message);
+    }
+    flip_byte(home.path(), b"damaged-body");
+    let settle = |world: &mut World<Embedded>| {
+        for _ in 0..100 {
+            world.wait(0);
+        }
+        figure(&world.store, "log_segments")
+    };
+    world.ask("a", "QPURGE q");
+    assert_eq!(settle(world), 3, "the damaged one and those behind it");
+    assert_eq!(world.ask("b", "POP QUEUE r").word(), "STORE");
+    world.ask("a", "QPURGE r");
+    assert!(settle(world) < 3);
+}
+
 /// Damages the file that holds these bytes and answers its name.
 fn flip_byte(directory: &Path, needle: &[u8]) -> String {
     for entry in std::fs::read_dir(directory).expect("the directory") {

@@ -42,7 +42,7 @@ pub(super) struct Reclaim {
     sweep: Sweep,
     /// A sweep of the oldest segment has begun, so it will be finished.
     sweeping: Option<u32>,
-    /// A segment that cannot be read. It stays, for it may hold what lives.
+    /// A segment that cannot be read. It stays as long as something lives there.
     unreadable: Option<u32>,
     found: Vec<u8>,
     records: Vec<(Location, Range<usize>)>,
@@ -93,9 +93,6 @@ impl Embedded {
     /// What there is to do.
     fn reclaimable(&self) -> Option<Work> {
         let oldest = self.log.oldest()?;
-        if self.reclaim.unreadable == Some(oldest) {
-            return None;
-        }
         let live = self.stock.live.of(oldest);
         if live == 0 {
             return Some(Work { segment: oldest, is_whole: true });
@@ -108,7 +105,8 @@ impl Embedded {
             || nearly_empty * live < segment_bytes
             || self.log.total_bytes() > 2 * self.stock.live.total() + slack * segment_bytes;
         let fits = last_space.is_none_or(|left| self.sweep_bytes(live) <= left);
-        (is_wanted && fits).then_some(Work { segment: oldest, is_whole })
+        (is_wanted && fits && self.reclaim.unreadable != Some(oldest))
+            .then_some(Work { segment: oldest, is_whole })
     }
 
     /// What a sweep takes of a segment in which so much lives. What became of messages since they were recorded is
