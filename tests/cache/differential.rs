@@ -7,16 +7,19 @@
 //! depends on who else looks at the item in that moment.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 
 use crate::client::router;
 use crate::memcached::Memcached;
 
-/// How long a side may be silent before we believe that it is waiting for more.
-const SILENCE: Duration = Duration::from_millis(400);
+/// How long a side may be silent before we believe that it is waiting for more, if the other one seems to do so too.
+const SILENCE: Duration = Duration::from_millis(200);
+
+/// How long a side may be silent while the other one is not: it may only be slow.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_router_answers_every_command_as_the_server_behind_it_would() {
@@ -41,7 +44,7 @@ fn compare(arguments: &[&str], seed: u64, steps: usize, together: usize) {
     for step in 0..steps {
         let count = rng.usize(1..=together);
         let bytes: Vec<u8> = (0..count).flat_map(|_| command(&mut rng, together > 1)).collect();
-        let (expected, got) = (one.ask(&bytes, step), other.ask(&bytes, step));
+        let (expected, got) = ask_both(&mut one, &mut other, &bytes, step);
         assert!(
             expected == got,
             "step {step} of seed {seed}: to {:?}\nmemcached says {:?}\nthe router    {:?}",
@@ -52,43 +55,83 @@ fn compare(arguments: &[&str], seed: u64, steps: usize, together: usize) {
     }
 }
 
+/// What both answer: to the marker, to the end of the connection, or to a silence of both.
+fn ask_both(one: &mut Side, other: &mut Side, bytes: &[u8], step: usize) -> (Vec<u8>, Vec<u8>) {
+    let marker = format!("EN Oz{step}\r\n");
+    let text = [bytes, format!("mg nothing-is-here Oz{step}\r\n").as_bytes()].concat();
+    one.say(&text);
+    other.say(&text);
+    let start = Instant::now();
+    loop {
+        let ends = [one.hear(marker.as_bytes()), other.hear(marker.as_bytes())];
+        let are_alike = one.heard == other.heard && ends[0] == ends[1];
+        if are_alike || !ends.contains(&End::Silence) || start.elapsed() > PATIENCE {
+            return (one.finish(ends[0]), other.finish(ends[1]));
+        }
+    }
+}
+
 /// One of the two that are compared.
 struct Side {
     addr: SocketAddr,
     stream: Option<TcpStream>,
+    heard: Vec<u8>,
+}
+
+/// How an answer ends.
+#[derive(Clone, Copy, PartialEq)]
+enum End {
+    Marker,
+    Closed,
+    Silence,
 }
 
 impl Side {
     fn new(addr: SocketAddr) -> Self {
-        Self { addr, stream: None }
+        Self { addr, stream: None, heard: Vec::new() }
     }
 
-    /// What is answered, to the marker, to the end of the connection, or to a long silence.
-    fn ask(&mut self, bytes: &[u8], step: usize) -> Vec<u8> {
+    fn say(&mut self, text: &[u8]) {
+        self.heard.clear();
         let addr = self.addr;
         let stream = self.stream.get_or_insert_with(|| TcpStream::connect(addr).expect("somebody listens"));
         stream.set_read_timeout(Some(SILENCE)).expect("a timeout can be set");
-        let marker = format!("EN Oz{step}\r\n");
-        let text = [bytes, format!("mg nothing-is-here Oz{step}\r\n").as_bytes()].concat();
-        let (mut heard, mut buffer) = (Vec::new(), [0; 65536]);
         // A peer that has hung up already shows when it is read from.
-        let _ = stream.write_all(&text);
-        while !heard.ends_with(marker.as_bytes()) {
+        let _ = stream.write_all(text);
+    }
+
+    /// Hears more, to the marker, to the end of the connection, or to a silence.
+    fn hear(&mut self, marker: &[u8]) -> End {
+        let mut buffer = [0; 65536];
+        while !self.heard.ends_with(marker) {
+            let Some(stream) = &mut self.stream else { return End::Closed };
             match stream.read(&mut buffer) {
-                Ok(n) if n > 0 => heard.extend_from_slice(&buffer[..n]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    heard.extend_from_slice(b"<silence>");
-                    self.stream = None;
-                    break;
-                }
-                _ => {
-                    heard.extend_from_slice(b"<closed>");
-                    self.stream = None;
-                    break;
-                }
+                Ok(n) if n > 0 => self.heard.extend_from_slice(&buffer[..n]),
+                // A machine that stood still for a moment.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return End::Silence,
+                _ => self.stream = None,
             }
         }
-        heard
+        End::Marker
+    }
+
+    /// What was heard, and how it ended. Whoever waits for more is told that none comes, and hangs up: then he has done what he
+    /// was asked, before anything else is asked.
+    fn finish(&mut self, end: End) -> Vec<u8> {
+        let heard = std::mem::take(&mut self.heard);
+        match end {
+            End::Marker => return heard,
+            End::Closed => return [&heard[..], b"<closed>"].concat(),
+            End::Silence => {}
+        }
+        let mut rest = Vec::new();
+        if let Some(mut stream) = self.stream.take() {
+            let _ = stream.set_read_timeout(Some(PATIENCE)); // hung up meanwhile
+            let _ = stream.shutdown(Shutdown::Write);
+            let _ = stream.read_to_end(&mut rest);
+        }
+        [&heard[..], b"<silence>", &rest].concat()
     }
 }
 
