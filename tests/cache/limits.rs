@@ -76,7 +76,9 @@ fn the_client_that_holds_most_is_cut_when_all_hold_too_much() {
     client.ask(&format!("set large 0 0 500000\r\n{value}\r\n"));
     let mut greedy = TcpStream::connect(server.addr()).expect("the router listens");
     greedy.write_all(&b"get large\r\n".repeat(400)).expect("the router reads");
-    std::thread::sleep(Duration::from_millis(500));
+    while client.stat("", "connections_cut") == 0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     assert_eq!(client.ask("get small\r\n"), "END\r\n");
     assert_eq!(client.stat("", "connections_cut"), 1);
     let mut rest = Vec::new();

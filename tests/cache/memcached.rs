@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long it may take until it listens.
-const START: Duration = Duration::from_secs(20);
+/// How long it may take until it listens. Machines that are shared stand still at times.
+const START: Duration = Duration::from_secs(180);
 
 /// A running memcached.
 pub(crate) struct Memcached {
@@ -19,10 +19,15 @@ pub(crate) struct Memcached {
 impl Memcached {
     /// Starts it on a free port.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let addr = free.expect("a free port");
         let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
-        Self { child: launch(addr, &arguments), addr, arguments }
+        // The port was free a moment ago; somebody else may have taken it since.
+        let started = (0..5).find_map(|_| {
+            let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+            let addr = free.expect("a free port");
+            Some((launch(addr, &arguments)?, addr))
+        });
+        let (child, addr) = started.expect("memcached listens");
+        Self { child, addr, arguments }
     }
 
     /// As many of them.
@@ -60,7 +65,15 @@ impl Memcached {
 
     /// Starts it again where it was.
     pub(crate) fn restart(&mut self) {
-        self.child = launch(self.addr, &self.arguments);
+        // Somebody may have connected from its port meanwhile, and will go.
+        let start = Instant::now();
+        self.child = loop {
+            if let Some(child) = launch(self.addr, &self.arguments) {
+                break child;
+            }
+            assert!(start.elapsed() < START, "memcached does not listen again");
+            thread::sleep(Duration::from_millis(5));
+        };
     }
 
     /// The same with other arguments.
@@ -77,7 +90,8 @@ impl Drop for Memcached {
     }
 }
 
-fn launch(addr: SocketAddr, arguments: &[String]) -> Child {
+/// None: it ended instead of listening.
+fn launch(addr: SocketAddr, arguments: &[String]) -> Option<Child> {
     let mut command = Command::new("memcached");
     command.args(["-l", "127.0.0.1", "-p", &addr.port().to_string(), "-U", "0", "-t", "2", "-c", "4096"]);
     if rustix::process::getuid().is_root() {
@@ -85,11 +99,14 @@ fn launch(addr: SocketAddr, arguments: &[String]) -> Child {
     }
     let child =
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    let child = child.expect("memcached is installed: apt-get install memcached");
+    let mut child = child.expect("memcached is installed: apt-get install memcached");
     let start = Instant::now();
     while TcpStream::connect(addr).is_err() {
+        if child.try_wait().expect("a child can be asked").is_some() {
+            return None;
+        }
         assert!(start.elapsed() < START, "memcached does not listen");
         thread::sleep(Duration::from_millis(5));
     }
-    child
+    Some(child)
 }

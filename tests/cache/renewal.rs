@@ -13,7 +13,7 @@ use crate::certificates::{Authority, Pair};
 use crate::memcached::Memcached;
 use crate::support::Server;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A memcached that wants certificates, the router before it, and the files of both, which tests replace.
 struct Scene {

@@ -4,7 +4,7 @@
 //! then and of which it does not know what became.
 
 use std::collections::{HashMap, VecDeque};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -108,6 +108,8 @@ impl Talk {
             if !self.open.is_empty() {
                 match self.client.0.read(&mut buffer) {
                     Ok(n) if n > 0 => self.heard.extend_from_slice(&buffer[..n]),
+                    // A machine that stood still for a moment.
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     other => panic!("{other:?}: {} are not answered", self.open.len()),
                 }
             }
