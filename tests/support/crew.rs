@@ -10,22 +10,30 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use crate::client::{Answer, Broken, Client};
 
-/// What a request with `STORE` may take: nobody is kept waiting for the certain failure.
-const STORE_WITHIN: Duration = Duration::from_secs(6);
+/// For how long a request on `exact` is repeated, and work is waited for. Machines that are shared stand still at times.
+const PATIENCE: Duration = Duration::from_secs(180);
 
-/// For how long a request on `exact` is repeated.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Sends that show something only if there were so many.
+const LOAD: usize = 100;
 
 /// Clients at work.
 pub(crate) struct Crew {
-    over: Arc<AtomicBool>,
+    progress: Arc<Progress>,
     clients: Vec<JoinHandle<Journal>>,
+}
+
+/// How far they have come.
+#[derive(Default)]
+struct Progress {
+    over: AtomicBool,
+    sent: AtomicU64,
+    failed: AtomicU64,
 }
 
 /// What clients know of their requests.
@@ -59,17 +67,51 @@ impl Crew {
         for queue in ["exact", "plain"] {
             assert!(setup.ask(&["QCREATE", queue]).expect("the server runs").integer().is_some());
         }
-        let over = Arc::new(AtomicBool::new(false));
+        // Keys are remembered: those of one crew are not those of the next.
+        static CREWS: AtomicU64 = AtomicU64::new(0);
+        let crew = CREWS.fetch_add(1, Ordering::SeqCst);
+        let progress = Arc::new(Progress::default());
         let clients = (0..clients).map(|number| {
-            let (over, server) = (Arc::clone(&over), servers[number % servers.len()]);
-            thread::spawn(move || Member::new(server, number).work(&over))
+            let (progress, server) = (Arc::clone(&progress), servers[number % servers.len()]);
+            let name = format!("client{crew}-{number}");
+            thread::spawn(move || Member::new(server, name, progress).work())
         });
-        Self { clients: clients.collect(), over }
+        Self { clients: clients.collect(), progress }
+    }
+
+    /// Waits until so many more messages have been sent, whatever time that takes.
+    pub(crate) fn sends(&self, more: u64) {
+        let before = self.progress.sent.load(Ordering::SeqCst);
+        self.reaches("sends", &self.progress.sent, before + more);
+    }
+
+    /// The same for half of the load that the account asks for.
+    pub(crate) fn is_busy(&self) {
+        self.sends(LOAD as u64 / 2 + 1);
+    }
+
+    /// Waits until somebody has got `STORE`.
+    pub(crate) fn notices(&self) {
+        self.reaches("failures", &self.progress.failed, 1);
+    }
+
+    /// Whether somebody has got `STORE`.
+    pub(crate) fn has_noticed(&self) -> bool {
+        self.progress.failed.load(Ordering::SeqCst) > 0
+    }
+
+    fn reaches(&self, what: &str, count: &AtomicU64, wanted: u64) {
+        let start = Instant::now();
+        while count.load(Ordering::SeqCst) < wanted {
+            assert!(!self.clients.iter().any(JoinHandle::is_finished), "a client gave up");
+            assert!(start.elapsed() < PATIENCE, "not {wanted} {what} in {PATIENCE:?}");
+            sleep(Duration::from_millis(5));
+        }
     }
 
     /// Lets everybody finish, takes what is left, and accounts for every message.
     pub(crate) fn finish(self, server: SocketAddr) -> Journal {
-        self.over.store(true, Ordering::SeqCst);
+        self.progress.over.store(true, Ordering::SeqCst);
         let mut whole = Journal::default();
         for client in self.clients {
             whole.merge(client.join().expect("a client is done"));
@@ -115,7 +157,7 @@ impl Journal {
         let lost: Vec<_> = self.sent.iter().filter(|body| count[body.as_str()] == 0).collect();
         assert!(!lost.iter().any(|body| body.starts_with("exact")), "lost: {lost:?}");
         assert!(lost.len() <= self.pops_in_doubt, "{} pops in doubt, lost: {lost:?}", self.pops_in_doubt);
-        assert!(self.sent.len() > 100, "only {} were sent: no load", self.sent.len());
+        assert!(self.sent.len() > LOAD, "only {} were sent: no load", self.sent.len());
     }
 }
 
@@ -126,16 +168,16 @@ struct Member {
     client: Option<Client>,
     next: usize,
     journal: Journal,
+    progress: Arc<Progress>,
 }
 
 impl Member {
-    fn new(server: SocketAddr, number: usize) -> Self {
-        let name = format!("client{number}");
-        Self { server, name, client: None, next: 0, journal: Journal::default() }
+    fn new(server: SocketAddr, name: String, progress: Arc<Progress>) -> Self {
+        Self { server, name, client: None, next: 0, journal: Journal::default(), progress }
     }
 
-    fn work(mut self, over: &AtomicBool) -> Journal {
-        while !over.load(Ordering::SeqCst) {
+    fn work(mut self) -> Journal {
+        while !self.progress.over.load(Ordering::SeqCst) {
             self.next += 1;
             let key = format!("{} {}", self.name, self.next);
             self.exact(&key);
@@ -147,7 +189,7 @@ impl Member {
     fn exact(&mut self, key: &str) {
         let body = format!("exact {key}");
         self.insist(&["SEND", "exact", &body, "DEDUP", key]);
-        self.journal.sent.push(body);
+        self.has_sent(body);
         let popped = self.insist(&["POP", "QUEUE", "exact", "REQID", key]);
         self.journal.taken.extend(popped.body().map(str::to_owned));
     }
@@ -155,7 +197,7 @@ impl Member {
     fn plain(&mut self, key: &str) {
         let body = format!("plain {key}");
         match self.try_once(&["SEND", "plain", &body]) {
-            Ending::Answered(_) => self.journal.sent.push(body),
+            Ending::Answered(_) => self.has_sent(body),
             Ending::NothingChanged => self.journal.refused.push(body),
             Ending::Unknown => self.journal.sent_in_doubt.push(body),
         }
@@ -164,6 +206,11 @@ impl Member {
             Ending::NothingChanged => {}
             Ending::Unknown => self.journal.pops_in_doubt += 1,
         }
+    }
+
+    fn has_sent(&mut self, body: String) {
+        self.journal.sent.push(body);
+        self.progress.sent.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Repeats a request until it has a certain answer.
@@ -179,12 +226,11 @@ impl Member {
     }
 
     fn try_once(&mut self, words: &[&str]) -> Ending {
-        let start = Instant::now();
         match self.ask(words) {
             Ok(Answer::Error(text)) if text.starts_with("STORE ") => {
-                assert!(start.elapsed() < STORE_WITHIN, "after {:?}: {text}", start.elapsed());
                 let undone = text.contains("nothing was changed");
                 self.journal.failures.push(text);
+                self.progress.failed.fetch_add(1, Ordering::SeqCst);
                 if undone { Ending::NothingChanged } else { Ending::Unknown }
             }
             Ok(Answer::Error(text)) => panic!("{words:?}: {text}"),
