@@ -24,6 +24,9 @@ use pair::{primary, standby_of, url};
 use postgres::Postgres;
 use support::Server;
 
+/// How long anything is waited for that comes by itself. Machines that are shared stand still at times.
+const PATIENCE: Duration = Duration::from_secs(180);
+
 /// Two servers, the second of which has everything that the first one acknowledged; and a database.
 fn pair() -> (Postgres, Postgres, String) {
     let primary = primary();
@@ -54,22 +57,25 @@ fn a_promoted_standby_has_everything_and_is_found() {
     let (mut primary, standby, database) = pair();
     let server = Server::start_with_http(&url([&primary, &standby], &database), &[]);
     let crew = Crew::start(&[server.addr()], 6);
-    sleep(Duration::from_secs(1));
+    crew.is_busy();
     primary.kill9();
     let start = Instant::now();
-    while server.readiness().0 == 200 {
-        assert!(start.elapsed() < Duration::from_millis(2_500), "it says that it is ready");
+    loop {
+        let (status, said) = server.readiness();
+        if status == 503 && said.contains("is it running") && said.contains("takes no writes") {
+            break;
+        }
+        assert!(start.elapsed() < PATIENCE, "{status} {said}");
+        sleep(Duration::from_millis(10));
     }
-    let (_, said) = server.readiness();
-    assert!(said.contains("is it running") && said.contains("takes no writes"), "{said}");
+    crew.notices();
     standby.promote();
     let start = Instant::now();
     let mut client = Client::connect(server.addr()).expect("it runs");
     while !matches!(client.ask(&["QCREATE", "probe"]).expect("it runs"), Answer::Integer(_)) {
-        assert!(start.elapsed() < Duration::from_millis(2_500), "the promoted standby is not used");
+        assert!(start.elapsed() < PATIENCE, "the promoted standby is not used");
         sleep(Duration::from_millis(10));
     }
-    sleep(Duration::from_millis(600));
-    let journal = crew.finish(server.addr());
-    assert!(!journal.failures.is_empty(), "nobody noticed");
+    crew.is_busy();
+    crew.finish(server.addr());
 }
