@@ -19,8 +19,10 @@ use postgres::Postgres;
 use session::Session;
 use support::Server;
 
-/// Turns that each load must bring about for the test to mean anything.
+/// Turns that each load must bring about for the test to mean anything, and in how many goes: on a slow machine little passes
+/// through the ring in one.
 const TURNS: i64 = 3;
+const GOES: usize = 30;
 /// Of the ring with its indexes; what passes through it is several times as much.
 const BYTES_MAX: i64 = 64 << 20;
 
@@ -35,6 +37,19 @@ fn load(servers: &[Server; 2], workload: &[&str]) {
     let output = bench.output().expect("the program runs");
     let said = [output.stdout, output.stderr].concat();
     assert!(output.status.success(), "{workload:?}: {}", String::from_utf8_lossy(&said));
+}
+
+/// Load until the ring has turned often enough.
+fn turn(server: &Postgres, database: &str, servers: &[Server; 2], workload: &[&str]) {
+    let turns = || number(server, database, "SELECT last_value FROM posthaste.ring_turn");
+    let before = turns();
+    for _ in 0..GOES {
+        load(servers, workload);
+        if turns() - before >= TURNS {
+            return;
+        }
+    }
+    panic!("{workload:?}: only {} turns", turns() - before);
 }
 
 fn number(server: &Postgres, database: &str, sql: &str) -> i64 {
@@ -53,10 +68,7 @@ fn the_ring_turns_under_load_although_a_transaction_is_held_open() {
         &["--workload", "twelve-step"],
         &["--workload", "mix:send=0.45,pop=0.45,peek=0.1"],
     ] {
-        let turns = || number(&server, &database, "SELECT last_value FROM posthaste.ring_turn");
-        let before = turns();
-        load(&servers, workload);
-        assert!(turns() - before >= TURNS, "{workload:?}: only {} turns", turns() - before);
+        turn(&server, &database, &servers, workload);
         let bytes = "SELECT pg_total_relation_size('posthaste.message_0') + pg_total_relation_size('posthaste.message_1')";
         let bytes = number(&server, &database, bytes);
         assert!(bytes < BYTES_MAX, "{workload:?}: {bytes} bytes in the ring");
@@ -89,9 +101,7 @@ fn what_nobody_reads_is_set_aside_and_not_forgotten() {
         let sent = client.ask(&words.collect::<Vec<_>>()).expect("it runs");
         assert!(matches!(sent, Answer::List(_)), "{sent:?}");
     }
-    load(&servers, &["--workload", "pairs"]);
-    let turns = number(&server, &database, "SELECT last_value FROM posthaste.ring_turn");
-    assert!(turns >= TURNS, "only {turns} turns");
+    turn(&server, &database, &servers, &["--workload", "pairs"]);
     assert_eq!(number(&server, &database, "SELECT count(*) FROM posthaste.message_aside"), UNREAD as i64);
     let mut read = Vec::new();
     while let Answer::List(messages) =
