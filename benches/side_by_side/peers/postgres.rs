@@ -117,6 +117,13 @@ impl Postgres {
         Ok(psql)
     }
 
+    /// pg_dump of a database, to its output.
+    pub(crate) fn dump(&self, database: &str) -> Result<Command> {
+        let mut dump = command(program("pg_dump")?, &As::Me);
+        dump.args(["--host", text(self.dir.path())?, "--username", "postgres", database]);
+        Ok(dump)
+    }
+
     fn run(&self, database: &str, arguments: &[&str]) -> Result<()> {
         finish(self.psql(database)?.args(arguments)).map(drop)
     }

@@ -1,10 +1,10 @@
-//! A queue table under churn, with a transaction of somebody else held open meanwhile: does throughput hold, do tables and
-//! indexes stay small?
+//! A queue table under churn, with a transaction of somebody else held open meanwhile, and then a dump: does throughput hold,
+//! do tables and indexes stay small?
 //!
 //! Everything happens in one long run, so its figures are those of one machine at one time, not of rounds.
 
-use std::fmt::Write as _;
 use std::io::Write as _;
+use std::ops::Range;
 use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -19,8 +19,9 @@ use crate::{Result, interrupt};
 
 const HOW: &str = "`posthaste queue` over PostgreSQL with default settings, as fast as it goes: pairs (32 clients, 10,000 \
     messages waiting) and the twelve steps (32 clients) at once. For a sixth of the time, from its third part on, a REPEATABLE \
-    READ transaction of somebody else is held open, with a snapshot and nothing more. Medians of the samples in each span; \
-    sizes at its end.";
+    READ transaction of somebody else is held open, with a snapshot and nothing more; for another sixth `pg_dump` runs, whose \
+    output is taken so slowly that it lasts as long: it locks every table against TRUNCATE. Medians of the samples in each \
+    span; sizes at its end.";
 
 const HEAD: [&str; 7] =
     ["minute", "requests/s", "ring, MB", "its indexes, MB", "aside, MB", "queues, MB", "turns"];
@@ -32,8 +33,9 @@ const LOADS: [&[&str]; 2] =
 const SPANS: u32 = 60;
 const SAMPLES_MAX: u32 = 6;
 const SAMPLE_MIN: Duration = Duration::from_secs(3);
-/// Spans before the transaction begins, and when it has ended.
-const HELD: std::ops::Range<u32> = 20..30;
+/// The spans in which the transaction is open, and those in which the dump runs.
+const HELD: Range<u32> = 20..30;
+const DUMPED: Range<u32> = 40..50;
 
 const SIZES: &str = "SELECT \
     pg_table_size('posthaste.message_0') + pg_table_size('posthaste.message_1'), \
@@ -56,14 +58,24 @@ pub(crate) fn run(options: &Options) -> Result<Section> {
     let loads = loads.into_iter().collect::<Result<Vec<_>>>()?;
     let rates = watch(&postgres, &socket, span, samples, &mut section)?;
     drop(loads);
-    let median = |spans: std::ops::Range<u32>| {
+    let median = |spans: Range<u32>| {
         let taken = (spans.start * samples) as usize..(spans.end * samples) as usize;
         Spread::of(rates[taken].iter().copied()).map_or(f64::NAN, |spread| spread.median)
     };
     let before = median(0..HELD.start);
     let ratio = |above: f64| Spread::of([above / before]);
     section.target("throughput, held open / before", Bound::AtLeast(0.8), ratio(median(HELD)));
-    section.target("throughput, afterwards / before", Bound::AtLeast(0.9), ratio(median(HELD.end..SPANS)));
+    section.target(
+        "throughput, afterwards / before",
+        Bound::AtLeast(0.9),
+        ratio(median(HELD.end..DUMPED.start)),
+    );
+    section.target("throughput, during a dump / before", Bound::AtLeast(0.8), ratio(median(DUMPED)));
+    section.target(
+        "throughput, after the dump / before",
+        Bound::AtLeast(0.9),
+        ratio(median(DUMPED.end..SPANS)),
+    );
     Ok(section)
 }
 
@@ -95,12 +107,17 @@ fn watch(
     section: &mut Section,
 ) -> Result<Vec<f64>> {
     let mut rates = Vec::new();
-    let mut held = None;
+    let (mut held, mut dump) = (None, None);
     let mut last = (Instant::now(), posthaste::served(socket)?.requests);
     for span in 0..SPANS {
         held = match (HELD.contains(&span), held) {
             (true, None) => Some(hold_open(postgres)?),
             (true, held) => held,
+            (false, _) => None,
+        };
+        dump = match (DUMPED.contains(&span), dump) {
+            (true, None) => Some(begin_dump(postgres)?),
+            (true, dump) => dump,
             (false, _) => None,
         };
         let mut of_span = Vec::new();
@@ -112,8 +129,10 @@ fn watch(
             last = now;
         }
         let mut row = vec![format!("{:.1}", (length * (span + 1)).as_secs_f64() / 60.0)];
-        if held.is_some() {
-            let _ = write!(row[0], " (held open)");
+        for (is_so, what) in [(held.is_some(), " (held open)"), (dump.is_some(), " (dump)")] {
+            if is_so {
+                row[0].push_str(what);
+            }
         }
         row.push(
             Spread::of(of_span.iter().copied()).map_or("-".into(), |rate| format!("{:.0}", rate.median)),
@@ -144,4 +163,9 @@ fn hold_open(postgres: &Postgres) -> Result<Running> {
     writeln!(input, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class;")?;
     child.stdin = Some(input);
     Ok(Running(child))
+}
+
+/// A dump that goes on until this is dropped: nobody takes more of its output than a pipe holds.
+fn begin_dump(postgres: &Postgres) -> Result<Running> {
+    Ok(Running(postgres.dump("churn")?.stdout(Stdio::piped()).spawn()?))
 }
