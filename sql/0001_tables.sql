@@ -105,6 +105,11 @@ CREATE UNIQUE INDEX message_aside_by_id ON message_aside (id);
 CREATE INDEX message_aside_by_due ON message_aside (due_ms) WHERE due_ms IS NOT NULL;
 CREATE INDEX message_aside_by_queue_due ON message_aside (queue_id, id) WHERE due_ms IS NOT NULL;
 
+-- Which pages of the ring hold what is new, for when it cannot turn for long. Costs next to nothing: nothing is written there
+-- before somebody has its ranges summarized.
+CREATE INDEX message_0_by_place ON message_0 USING brin (place) WITH (pages_per_range = 32);
+CREATE INDEX message_1_by_place ON message_1 USING brin (place) WITH (pages_per_range = 32);
+
 -- Which part of the ring is appended to: how often it has turned, odd or even. A sequence, because it can be read without
 -- a statement.
 CREATE SEQUENCE ring_turn MINVALUE 0;

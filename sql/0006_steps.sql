@@ -329,13 +329,13 @@ END $$;
 COMMENT ON FUNCTION ack_step(bigint, int[], int[], bigint[], bigint[]) IS
 'ACKs: of several for one message the first counts. Fails when somebody else holds a row for longer than 2 s. Plan: message_aside_by_id.';
 
-CREATE FUNCTION queues_with(at_ms bigint, recipients int[], from_place bigint)
+CREATE FUNCTION queues_with(at_ms bigint, recipients int[], from_place bigint, parts int[])
 RETURNS TABLE (recipient int, queue bigint) LANGUAGE sql STABLE AS $$
     -- From queue to queue, in each part of the table for itself: every seek begins behind the queue that was found. 0 stands
     -- before the first, null after the last. Ordered as the one index that serves is: by queue alone another one looks as good
     -- to who plans for an empty part.
     WITH RECURSIVE found(recipient, part, queue) AS (
-        SELECT DISTINCT u.recipient, p.part, 0::bigint FROM unnest(recipients) AS u(recipient), generate_series(0, 2) AS p(part)
+        SELECT DISTINCT u.recipient, p.part, 0::bigint FROM unnest(recipients) AS u(recipient), unnest(parts) AS p(part)
         UNION ALL
         SELECT f.recipient, f.part, CASE f.part
             WHEN 0 THEN (SELECT queue_id FROM message
@@ -354,15 +354,37 @@ RETURNS TABLE (recipient int, queue bigint) LANGUAGE sql STABLE AS $$
         FROM found f WHERE f.queue IS NOT NULL)
     SELECT DISTINCT f.recipient, f.queue FROM found f WHERE f.queue > 0
 $$;
-COMMENT ON FUNCTION queues_with(bigint, int[], bigint) IS
-'Queues that hold something for these recipients (0: for anyone), one seek for each in each part of the table that holds it. Inlined. Plan: message_by_queue.';
+COMMENT ON FUNCTION queues_with(bigint, int[], bigint, int[]) IS
+'Queues that hold something for these recipients (0: for anyone) in these parts of the table, one seek for each in each part that holds it. Inlined. Plan: message_by_queue.';
+
+CREATE FUNCTION queues_since(at_ms bigint, recipients int[], from_place bigint)
+RETURNS TABLE (recipient int, queue bigint) LANGUAGE plpgsql STRICT STABLE
+SET max_parallel_workers_per_gather = 0
+SET enable_bitmapscan = on SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
+BEGIN
+    -- What the ring holds is ready. To say so would let the indexes of what is ready serve, which are long.
+    RETURN QUERY SELECT DISTINCT m.recipient_id, m.queue_id FROM message m
+        WHERE m.ring IN (0, 1) AND m.place >= from_place AND m.recipient_id = ANY(recipients)
+            AND (m.expires_ms IS NULL OR m.expires_ms > at_ms);
+END $$;
+COMMENT ON FUNCTION queues_since(bigint, int[], bigint) IS
+'The same for the ring, by reading all of it that is as new as from_place. Plan: message_0_by_place, message_1_by_place.';
 
 CREATE FUNCTION readable_step(at_ms bigint, ops int[], readers int[], from_place bigint) RETURNS SETOF answer
 LANGUAGE plpgsql AS $$
+DECLARE
+    recipients int[] := readers || 0;
+    ring_bytes bigint := pg_relation_size('posthaste.message_0') + pg_relation_size('posthaste.message_1');
+    -- A ring that could not turn for long is full of what is gone, and seeks walk its index entries from queue to queue. When
+    -- little has come since the oldest message that is left, that is read instead: ten times the price for each, at some 250
+    -- bytes a message.
+    is_stuck boolean := ring_bytes > 8 << 20 AND from_place > place_of(0, newest_id() - ring_bytes / 2500);
 BEGIN
     -- What is for anyone is told once for all who ask, and so is each name.
     RETURN QUERY WITH listed AS MATERIALIZED (
-            SELECT w.recipient, w.queue FROM queues_with(at_ms, readers || 0, from_place) AS w),
+            SELECT w.recipient, w.queue
+                FROM queues_with(at_ms, recipients, from_place, CASE WHEN is_stuck THEN '{2}' ELSE '{0, 1, 2}'::int[] END) AS w
+            UNION SELECT s.recipient, s.queue FROM queues_since(at_ms, CASE WHEN is_stuck THEN recipients END, from_place) AS s),
         lists AS (
             SELECT l.recipient, array_agg(l.queue ORDER BY l.queue) AS queues FROM listed l GROUP BY l.recipient)
         SELECT u.op, 'r'::"char", ops[1]::bigint, null::bigint, null::int, null::int, null::bigint, null::int,
@@ -373,4 +395,4 @@ BEGIN
             FROM queue q WHERE q.id = ANY(ARRAY(SELECT DISTINCT l.queue FROM listed l));
 END $$;
 COMMENT ON FUNCTION readable_step(bigint, int[], int[], bigint) IS
-'QREADABLEs: for each a row with the queues that hold something for it alone, and without a request one with those that do for anyone. Plan: queues_with, queue_pkey.';
+'QREADABLEs: for each a row with the queues that hold something for it alone, and without a request one with those that do for anyone. Plan: queues_with or queues_since, queue_pkey.';

@@ -33,7 +33,7 @@ COMMENT ON FUNCTION tell_news(bigint, text) IS
 -- The ring ---------------------------------------------------------------------------------------------------------
 
 CREATE FUNCTION turn_ring(bytes_min bigint, patience_ms int, INOUT oldest bigint, OUT said text) LANGUAGE plpgsql
-SET search_path = posthaste, pg_temp SET jit = off SET synchronize_seqscans = off
+SET search_path = posthaste, pg_temp SET jit = off SET max_parallel_workers_per_gather = 0 SET synchronize_seqscans = off
 SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
 DECLARE
     few constant int := 50;
@@ -117,16 +117,39 @@ END $$;
 COMMENT ON FUNCTION settled_id(int) IS
 'An id up to which whatever is in the ring is committed: every batch that appends is over when it is drawn. Null when they were not over in time. To be called in a transaction of its own, for batches wait as long as it is open.';
 
-CREATE FUNCTION lowest_place(settled bigint, bytes_max bigint) RETURNS bigint LANGUAGE plpgsql
-SET search_path = posthaste, pg_temp SET jit = off SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
+CREATE FUNCTION lowest_place(settled bigint, known bigint, patience_ms int) RETURNS bigint LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off SET max_parallel_workers_per_gather = 0
+SET enable_seqscan = off SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
+DECLARE
+    last bigint := place_of(0, settled);
+    -- Messages that are looked at together, the first time.
+    width bigint := 20000;
+    ends timestamptz := clock_timestamp() + patience_ms * interval '1 ms';
+    lowest bigint;
 BEGIN
-    IF pg_relation_size('posthaste.message_0') + pg_relation_size('posthaste.message_1') > bytes_max THEN
-        RETURN null;
+    IF pg_relation_size('posthaste.message_0') + pg_relation_size('posthaste.message_1') <= 8 << 20 THEN
+        RETURN least((SELECT min(place) FROM message WHERE ring IN (0, 1)), last);
     END IF;
-    RETURN least((SELECT min(place) FROM message WHERE ring IN (0, 1)), place_of(0, settled));
+    PERFORM set_config('lock_timeout', patience_ms::text, true);
+    BEGIN
+        PERFORM brin_summarize_new_values('posthaste.message_0_by_place'), brin_summarize_new_values('posthaste.message_1_by_place');
+    EXCEPTION WHEN lock_not_available OR insufficient_privilege THEN
+        -- Then more pages are read.
+        NULL;
+    END;
+    known := greatest(known, place_of(0, 0));
+    WHILE known < last AND clock_timestamp() < ends LOOP
+        SELECT min(place) INTO lowest FROM message WHERE ring IN (0, 1) AND place >= known AND place < known + width;
+        IF lowest IS NOT NULL THEN
+            RETURN least(lowest, last);
+        END IF;
+        known := least(known + width, last);
+        width := 2 * width;
+    END LOOP;
+    RETURN known;
 END $$;
-COMMENT ON FUNCTION lowest_place(bigint, bigint) IS
-'A place below which nothing of the ring is left, nor will be; null when looking would take too long. Called after settled_id, in another transaction. Plan: reads the ring from end to end.';
+COMMENT ON FUNCTION lowest_place(bigint, bigint, int) IS
+'A place below which nothing of the ring is left, nor will be, from a known one on; looks no longer than so many ms, or a little more. Called after settled_id, in another transaction. Plan: reads a short ring from end to end; of a long one message_0_by_place, message_1_by_place, for some messages at a time.';
 
 CREATE FUNCTION log_in_as(who text) RETURNS int LANGUAGE sql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off

@@ -382,7 +382,8 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off 
 BEGIN
     PERFORM check_name('reader', reader);
     RETURN QUERY SELECT q.name FROM queue q
-        WHERE q.id = ANY(ARRAY(SELECT w.queue FROM queues_with(now_ms(), ARRAY[0, number_of(reader)], 0) AS w)) ORDER BY q.id;
+        WHERE q.id = ANY(ARRAY(SELECT w.queue FROM queues_with(now_ms(), ARRAY[0, number_of(reader)], 0, '{0, 1, 2}') AS w))
+        ORDER BY q.id;
 END $$;
 COMMENT ON FUNCTION readable(text) IS
 'Names of the queues that hold something for the reader, by ascending id. Plan: account_name_key; as queues_with, one seek for each of them.';

@@ -13,6 +13,7 @@ mod postgres;
 mod session;
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use client::{Answer, Client};
 use postgres::Postgres;
@@ -115,4 +116,91 @@ fn what_nobody_reads_is_set_aside_and_not_forgotten() {
         );
     }
     assert!(read.into_iter().eq(0..UNREAD), "all of them, in their order");
+}
+
+/// A ring that cannot turn, because somebody has locked it as a dump does, and that is full of what is gone.
+struct Stuck {
+    server: Postgres,
+    database: String,
+    middleware: Server,
+    client: Client,
+    _dump: Session,
+}
+
+impl Stuck {
+    fn new() -> Self {
+        let server = Postgres::start(&["fsync=off", "autovacuum=off", "track_functions=all"]);
+        let database = server.create_database();
+        let middleware = Server::start(&server.url(&database), &[]);
+        let mut client = Client::login(middleware.addr(), "reader").expect("a login");
+        for queue in ["passing", "old", "new", "mine", "empty"] {
+            client.ask(&["QCREATE", queue]).expect("it runs");
+        }
+        let mut dump = Session::open(&server, &database, "postgres");
+        dump.run("BEGIN; LOCK TABLE posthaste.message_0, posthaste.message_1 IN ACCESS SHARE MODE");
+        server.psql(&database, PASSED);
+        Self { server, database, middleware, client, _dump: dump }
+    }
+
+    fn sql(&self, sql: &str) -> String {
+        self.server.psql(&self.database, sql)
+    }
+
+    fn ask(&mut self, words: &[&str]) -> Answer {
+        self.client.ask(words).expect("it runs")
+    }
+
+    fn readable(&mut self) -> Vec<String> {
+        let names = self.ask(&["QREADABLE"]).list();
+        names.iter().map(|name| name.text().expect("a name").to_owned()).collect()
+    }
+
+    /// Sends and takes so many that a middleware asks what is left.
+    fn pass(&mut self) {
+        let words = ["SENDMANY", "passing"].into_iter().chain(std::iter::repeat_n("x", 500));
+        let words: Vec<_> = words.collect();
+        for _ in 0..4 {
+            self.ask(&words);
+            self.ask(&["POP", "QUEUE", "passing", "COUNT", "500"]);
+        }
+    }
+}
+
+/// How long the keeper of a busy machine may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// More than a ring has that is read from end to end.
+const PASSED: &str = "
+    INSERT INTO posthaste.message (ring, id, place, queue_id, sender_id, recipient_id, sent_ms, body)
+    SELECT posthaste.current_part(), id, posthaste.place_of(0, id), 1, 1, 0, 1, repeat('x', 700)::bytea
+        FROM (SELECT nextval('posthaste.message_id') AS id FROM generate_series(1, 160000)) AS n;
+    DELETE FROM posthaste.message WHERE ring IN (0, 1)";
+
+/// What is left below no place, from where on it is looked for, and what is.
+const LOWEST: &str = "SELECT posthaste.lowest_place(posthaste.newest_id(), 0, 20000)
+    = (SELECT min(place) FROM posthaste.message WHERE ring IN (0, 1))";
+
+#[test]
+fn a_ring_that_cannot_turn_is_read_from_its_oldest_message_on() {
+    let mut stuck = Stuck::new();
+    stuck.ask(&["SEND", "old", "x"]);
+    assert_eq!(stuck.sql(LOWEST), "t", "one message, behind many that are gone");
+    stuck.ask(&["SEND", "mine", "x", "TO", "reader"]);
+    stuck.ask(&["SEND", "new", "x", "TO", "another"]);
+    stuck.ask(&["SEND", "new", "x"]);
+    let calls = "SELECT coalesce(sum(calls), 0) FROM pg_stat_user_functions WHERE funcname = 'queues_since'";
+    let start = Instant::now();
+    while stuck.sql(calls) == "0" {
+        assert!(start.elapsed() < PATIENCE, "the short way is not taken");
+        stuck.pass();
+        assert_eq!(stuck.readable(), ["old", "new", "mine"], "by the order in which they were made");
+    }
+    assert_eq!(stuck.sql(LOWEST), "t", "still the oldest one");
+    for (queue, left) in [("old", &["new", "mine"][..]), ("mine", &["new"]), ("new", &[])] {
+        assert_eq!(stuck.ask(&["POP", "QUEUE", queue]).body(), Some("x"));
+        assert_eq!(stuck.readable(), left);
+    }
+    assert_eq!(stuck.sql("SELECT count(*) FROM posthaste.message"), "1", "that of another");
+    assert_eq!(stuck.sql(LOWEST), "t", "it counts like any");
+    assert!(!stuck.middleware.log().contains("WARN"), "{}", stuck.middleware.log());
 }

@@ -37,12 +37,11 @@ const TURN: Duration = Duration::from_millis(250);
 const TURN_AGAIN: Duration = Duration::from_secs(1);
 const TURN_REST: u32 = 10;
 
-/// How often the floor of the whole ring is raised if so many messages have come since; how long batches under way are
-/// waited for; and the size of a ring that is not looked through.
+/// How often the floor of the whole ring is raised if so many messages have come since; and how long batches under way are
+/// waited for, and what is left is looked for.
 const FLOOR: Duration = Duration::from_millis(100);
 const FLOOR_BEHIND: i64 = 1000;
 const FLOOR_PATIENCE_MS: i32 = 20;
-const FLOOR_BYTES_MAX: i64 = 32 << 20;
 
 /// Bytes of the ring's current part above which it turns, and how long its readers are waited for.
 const TURN_BYTES: i64 = 2 << 20;
@@ -356,10 +355,13 @@ impl Round {
         }
         let server = self.shared.reach.connections_made();
         let patience: (&(dyn ToSql + Sync), Type) = (&FLOOR_PATIENCE_MS, Type::INT4);
-        let Some(settled) = self.number("SELECT posthaste.settled_id($1)", &[patience]) else { return };
-        let arguments: [(&(dyn ToSql + Sync), Type); 2] =
-            [(&settled, Type::INT8), (&FLOOR_BYTES_MAX, Type::INT8)];
-        let Some(place) = self.number("SELECT posthaste.lowest_place($1, $2)", &arguments) else { return };
+        let settled = self.number("SELECT posthaste.settled_id($1)", std::slice::from_ref(&patience));
+        let Some(settled) = settled else { return };
+        let Some(known) = self.shared.floors_of(server).map(|floors| floors.ring()) else { return };
+        let arguments: [(&(dyn ToSql + Sync), Type); 3] =
+            [(&settled, Type::INT8), (&known, Type::INT8), patience];
+        let place = self.number("SELECT posthaste.lowest_place($1, $2, $3)", &arguments);
+        let Some(place) = place else { return };
         if let Some(mut floors) = self.shared.floors_of(server) {
             self.floor_newest = newest;
             floors.raise_ring(place);
