@@ -3,6 +3,8 @@
 //! Not left to the library, whose errors may repeat pieces of what they did not understand: a password with an
 //! unescaped `@`, `/` or `?` would then stand in a log. No sentence of this file repeats anything of the URL.
 
+use std::net::Ipv6Addr;
+
 /// What every complaint about a URL ends with.
 const EXAMPLE: &str = "for example postgres://app@db.example:5432/posthaste";
 
@@ -40,7 +42,12 @@ fn places(text: &str) -> Result<(String, String), String> {
         let (host, port) = match place.strip_prefix('[') {
             Some(place) => {
                 let (host, rest) = place.split_once(']').ok_or("the URL has a [ without ]")?;
-                (host, rest.strip_prefix(':').unwrap_or(rest))
+                let address = host.split_once('%').map_or(host, |(address, _zone)| address);
+                address
+                    .parse::<Ipv6Addr>()
+                    .map_err(|_| "the URL has a host in [ ] that is no IPv6 address")?;
+                let port = rest.strip_prefix(':').or(rest.is_empty().then_some(""));
+                (host, port.ok_or("the URL has more than :PORT behind a ]")?)
             }
             None => place.split_once(':').unwrap_or((place, "")),
         };
@@ -110,6 +117,7 @@ mod tests {
             ("postgres:///x?host=/tmp&port=5433", "dbname=x host=/tmp port=5433"),
             ("postgres://u@%2Frun%2Fpg/x?sslmode=require", "user=u host=/run/pg dbname=x sslmode=require"),
             ("postgres://u:a/b?c:d@db", "user=u password=a/b?c:d host=db"),
+            ("postgres://[fe80::1%25eth0]:5433", "host=fe80::1%eth0 port=5433"),
         ] {
             assert_eq!(shown(url), words, "{url}");
         }
@@ -125,6 +133,8 @@ mod tests {
             "postgres://app@db/x?sesame",
             "postgres://app@db/x?ses.ame=1",
             "postgres://db/x?user=sesame@y",
+            "postgres://[::1:sesame]:21",
+            "postgres://[::1]sesame",
         ] {
             let complaint = pairs(url).expect_err(url);
             assert!(!complaint.contains("ses") && !complaint.contains("ame="), "{complaint}");
