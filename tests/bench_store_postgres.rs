@@ -20,8 +20,22 @@ fn run(words: &[&str]) -> Output {
 }
 
 fn bench(url: &str, words: &[&str]) -> Output {
-    let common = ["bench", "store", "--store", url, "--duration", "300ms", "--repetitions", "1"];
+    bench_for("300ms", url, words)
+}
+
+fn bench_for(duration: &str, url: &str, words: &[&str]) -> Output {
+    let common = ["bench", "store", "--store", url, "--duration", duration, "--repetitions", "1"];
     run(&[&common, words].concat())
+}
+
+/// Whether a row was measured, and its figures fit together: as many calls at once as connections.
+fn fits_together(row: &Json) -> bool {
+    let figure = |name: &str| row[name].as_f64().expect("a number");
+    let at_once = figure("operations_per_s") / figure("batch") * figure("call_mean_ms") / 1e3;
+    let connections = figure("connections");
+    let is_measured =
+        ["operations_per_s", "call_mean_ms", "call_p99_ms"].iter().all(|name| figure(name) > 0.0);
+    is_measured && at_once > connections * 0.5 && at_once < connections * 1.5
 }
 
 /// The one line of an error, and the exit code.
@@ -47,22 +61,20 @@ fn every_workload_is_measured_at_every_number_of_connections() {
         let json = dir.path().join(number.to_string());
         let words = ["--workload", workload, "--connections", "1", "--connections", "3", "--preload", "300"];
         let json_words = ["--json", &json.display().to_string()];
-        let database = postgres.create_database();
-        let output = bench(&postgres.url(&database), &[&words, more, &json_words].concat());
-        assert!(output.status.success(), "{workload}: {}", String::from_utf8_lossy(&output.stderr));
-        let report: Json = serde_json::from_slice(&fs::read(&json).expect("a file")).expect("JSON");
-        let rows = report["rows"].as_array().expect("rows");
+        let words = [&words, more, &json_words].concat();
         let batches = more.iter().filter(|word| **word == "--batch").count();
-        assert_eq!(rows.len(), 2 * batches, "{report}");
-        for row in rows {
-            let figure = |name: &str| row[name].as_f64().expect("a number");
-            assert!(figure("operations_per_s") > 0.0 && figure("call_mean_ms") > 0.0, "{row}");
-            assert!(figure("call_p99_ms") > 0.0, "{row}");
-            // As many calls at once as connections, so the figures must fit together.
-            let at_once = figure("operations_per_s") / figure("batch") * figure("call_mean_ms") / 1e3;
-            let connections = figure("connections");
-            assert!(at_once > connections * 0.5 && at_once < connections * 1.5, "{at_once}: {row}");
-        }
+        let measured = |duration: &str| {
+            let database = postgres.create_database();
+            let output = bench_for(duration, &postgres.url(&database), &words);
+            assert!(output.status.success(), "{workload}: {}", String::from_utf8_lossy(&output.stderr));
+            let report: Json = serde_json::from_slice(&fs::read(&json).expect("a file")).expect("JSON");
+            let rows = report["rows"].as_array().expect("rows").clone();
+            assert_eq!(rows.len(), 2 * batches, "{report}");
+            rows.iter().all(fits_together).then_some(database).ok_or(report)
+        };
+        // On a slow machine few calls fit into a short time, and those at its ends count for much.
+        let database = measured("300ms").or_else(|_| measured("2s")).or_else(|_| measured("10s"));
+        let database = database.unwrap_or_else(|report| panic!("{report}"));
         let left = postgres.psql(&database, "SELECT count(*) FROM posthaste.message WHERE queue_id > 0");
         let left: u64 = left.parse().expect("a count");
         match workload {
