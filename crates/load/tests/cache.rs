@@ -68,7 +68,7 @@ fn so_many_requests_of_each_client_are_sent_and_measured() {
     assert_eq!(report.kinds["set"].counts.ok, 200, "{report}");
     assert_eq!(report.kinds["multiget"].counts.ok, 400, "{report}");
     assert_eq!(report.details.hits, 2000, "{report}");
-    assert!(report.duration_s > 0.0 && report.duration_s < 10.0 && report.verdict().is_ok(), "{report}");
+    assert!(report.duration_s > 0.0 && report.verdict().is_ok(), "{report}");
 }
 
 #[test]

