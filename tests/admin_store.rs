@@ -67,7 +67,7 @@ fn a_healthy_store_shows_its_tables_and_needs_nothing() {
     }
     queue.stop();
     // A session hands in its statistics when it ends, which takes a moment.
-    let told = (0..100).any(|_| {
+    let told = (0..1_000).any(|_| {
         sleep(Duration::from_millis(50));
         report(&url)["state"]["messages"] == 3
     });

@@ -29,7 +29,7 @@ const EACH: usize = 200;
 const ENDINGS: [(Ending, &str); 3] = [(Ending::Ok, "ok"), (Ending::Null, "null"), (Ending::Error, "error")];
 
 /// Until the servers have counted everything.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Sends its numbered messages.
 fn send(server: SocketAddr, sender: usize) -> Journal {

@@ -142,7 +142,7 @@ fn the_command_line_beats_the_environment_and_that_beats_the_file() {
         .spawn();
     let mut child = run.expect("the program runs");
     let note = dir.join("run.json");
-    let options = (0..200).find_map(|_| {
+    let options = (0..9_000).find_map(|_| {
         std::thread::sleep(std::time::Duration::from_millis(20));
         let run: Json = serde_json::from_str(&fs::read_to_string(&note).ok()?).ok()?;
         Some(run["options"].clone())

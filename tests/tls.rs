@@ -18,7 +18,7 @@ use support::Server;
 
 type Encrypted = StreamOwned<ClientConnection, TcpStream>;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
