@@ -206,7 +206,8 @@ impl Postgres {
         if !*there {
             self.psql("postgres", &format!("CREATE DATABASE {TEMPLATE}"));
             let mut migrate = Command::new(env!("CARGO_BIN_EXE_posthaste"));
-            finish(migrate.args(["migrate", "--store", &self.url(TEMPLATE)]));
+            let url = self.url(TEMPLATE) + "?connect_timeout=180";
+            finish(migrate.args(["migrate", "--store", &url]));
             *there = true;
         }
         // Still locked: a template is copied once at a time.
