@@ -163,7 +163,7 @@ impl World {
         let drive = self.drive.borrow().after_kill();
         let open = |drive: Drive, seed| {
             let options =
-                EmbeddedOptions { segment_bytes: 16 << 10, seed: Some(seed), ..EmbeddedOptions::default() };
+                EmbeddedOptions { segment_bytes: 8 << 10, seed: Some(seed), ..EmbeddedOptions::default() };
             Embedded::open_on(Arc::new(drive), options)
                 .unwrap_or_else(|error| panic!("it cannot be opened: {error}"))
         };

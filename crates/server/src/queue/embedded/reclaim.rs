@@ -123,7 +123,6 @@ impl Embedded {
         let mut sweep = self.reclaim.sweep;
         let read = self.log.sweep(&mut sweep, STEP_BYTES, &mut found, &mut records);
         records.retain(|(at, range)| self.lives(*at, &found[range.clone()]));
-        let bytes = records.iter().map(|(_, range)| range.len() as u64 + PRESENT_STATE_BYTES).sum();
         let ended = match read {
             Err(_) => {
                 // What can be read of it still is; a reader of the rest is told by its own STORE.
@@ -131,8 +130,7 @@ impl Embedded {
                 false
             }
             Ok(ended) => {
-                // Where there is not as much space as they might need together, each is asked for by itself.
-                let _ = self.claim(bytes);
+                // Each by itself: together they might need far more than they take, and so a new segment for every sweep.
                 self.stalled = !records.iter().all(|(_, range)| {
                     let fits = self.claim(range.len() as u64 + PRESENT_STATE_BYTES);
                     if fits {
