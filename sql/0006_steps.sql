@@ -370,21 +370,45 @@ END $$;
 COMMENT ON FUNCTION queues_since(bigint, int[], bigint) IS
 'The same for the ring, by reading all of it that is as new as from_place. Plan: message_0_by_place, message_1_by_place.';
 
-CREATE FUNCTION readable_step(at_ms bigint, ops int[], readers int[], from_place bigint) RETURNS SETOF answer
-LANGUAGE plpgsql AS $$
+CREATE FUNCTION queues_still_with(at_ms bigint, recipients int[], queues bigint[], places bigint[])
+RETURNS TABLE (recipient int, queue bigint) LANGUAGE sql STABLE AS $$
+    SELECT u.recipient, u.queue FROM unnest(recipients, queues, places) AS u(recipient, queue, first)
+    WHERE (SELECT place FROM message_0
+            WHERE recipient_id = u.recipient AND queue_id = u.queue AND due_ms IS NULL AND place >= u.first
+                AND (expires_ms IS NULL OR expires_ms > at_ms)
+            ORDER BY place LIMIT 1) IS NOT NULL
+        OR (SELECT place FROM message_1
+            WHERE recipient_id = u.recipient AND queue_id = u.queue AND due_ms IS NULL AND place >= u.first
+                AND (expires_ms IS NULL OR expires_ms > at_ms)
+            ORDER BY place LIMIT 1) IS NOT NULL
+$$;
+COMMENT ON FUNCTION queues_still_with(bigint, int[], bigint[], bigint[]) IS
+'Which of these queues the ring still has something in, for these recipients, from these places on. Inlined. Plan: message_by_queue, one or two seeks for each.';
+
+CREATE FUNCTION readable_step(at_ms bigint, ops int[], readers int[], from_place bigint, census_place bigint,
+    census_recipients int[], census_queues bigint[], census_places bigint[]) RETURNS SETOF answer LANGUAGE plpgsql AS $$
 DECLARE
     recipients int[] := readers || 0;
     ring_bytes bigint := pg_relation_size('posthaste.message_0') + pg_relation_size('posthaste.message_1');
     -- A ring that could not turn for long is full of what is gone, and seeks walk its index entries from queue to queue. When
-    -- little has come since the oldest message that is left, that is read instead: ten times the price for each, at some 250
-    -- bytes a message.
-    is_stuck boolean := ring_bytes > 8 << 20 AND from_place > place_of(0, newest_id() - ring_bytes / 2500);
+    -- little has come since the census, or since the oldest message that is left, that is read instead: ten times the price for
+    -- each, at some 250 bytes a message.
+    since bigint := CASE WHEN ring_bytes > long_ring_bytes()
+        AND greatest(census_place, from_place) > place_of(0, newest_id() - ring_bytes / 1000)
+        THEN greatest(census_place, from_place) END;
 BEGIN
+    IF since IS NULL THEN
+        census_recipients := '{}';
+        census_queues := '{}';
+        census_places := '{}';
+    END IF;
     -- What is for anyone is told once for all who ask, and so is each name.
     RETURN QUERY WITH listed AS MATERIALIZED (
             SELECT w.recipient, w.queue
-                FROM queues_with(at_ms, recipients, from_place, CASE WHEN is_stuck THEN '{2}' ELSE '{0, 1, 2}'::int[] END) AS w
-            UNION SELECT s.recipient, s.queue FROM queues_since(at_ms, CASE WHEN is_stuck THEN recipients END, from_place) AS s),
+                FROM queues_with(at_ms, recipients, from_place, CASE WHEN since IS NULL THEN '{0, 1, 2}' ELSE '{2}'::int[] END) AS w
+            UNION SELECT s.recipient, s.queue FROM queues_since(at_ms, recipients, since) AS s
+            UNION SELECT h.recipient, h.queue
+                FROM queues_still_with(at_ms, census_recipients, census_queues, census_places) AS h),
         lists AS (
             SELECT l.recipient, array_agg(l.queue ORDER BY l.queue) AS queues FROM listed l GROUP BY l.recipient)
         SELECT u.op, 'r'::"char", ops[1]::bigint, null::bigint, null::int, null::int, null::bigint, null::int,
@@ -394,5 +418,5 @@ BEGIN
         UNION ALL SELECT null, 'n', null, q.id, null, null, null, null, null, null, null, q.name, null, null, null, null, null
             FROM queue q WHERE q.id = ANY(ARRAY(SELECT DISTINCT l.queue FROM listed l));
 END $$;
-COMMENT ON FUNCTION readable_step(bigint, int[], int[], bigint) IS
-'QREADABLEs: for each a row with the queues that hold something for it alone, and without a request one with those that do for anyone. Plan: queues_with or queues_since, queue_pkey.';
+COMMENT ON FUNCTION readable_step(bigint, int[], int[], bigint, bigint, int[], bigint[], bigint[]) IS
+'QREADABLEs: for each a row with the queues that hold something for it alone, and without a request one with those that do for anyone. census_…: lanes of these readers that held something, as take_census gave them, and up to where that counts; 0 and no lanes: nobody looked. Plan: queues_with, or queues_since and queues_still_with; queue_pkey.';

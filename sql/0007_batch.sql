@@ -125,6 +125,8 @@ CREATE FUNCTION apply(
     given_ms bigint,
     -- Below this place nothing of the ring is left, in any queue.
     ring_floor bigint,
+    -- For QREADABLEs: lanes that held something, with their first places, and up to where that counts.
+    census_place bigint, census_recipients int[], census_queues bigint[], census_places bigint[],
     -- To be locked and to be found: positions in names, each sorted by name.
     names text[], to_lock int[], to_find int[], made text[], met_at int[], met text[],
     -- Each step with the range of its requests; a step that reads with the ranges of its lanes and of what was sent to them,
@@ -311,7 +313,8 @@ BEGIN
         WHEN 'a' THEN
             RETURN QUERY SELECT * FROM ack_step(at_ms, a_op[f:t], a_account[f:t], a_message[f:t], a_receipt[f:t]);
         WHEN 'r' THEN
-            RETURN QUERY SELECT * FROM readable_step(at_ms, a_op[f:t], a_account[f:t], ring_floor);
+            RETURN QUERY SELECT * FROM readable_step(at_ms, a_op[f:t], a_account[f:t], ring_floor, census_place,
+                census_recipients, census_queues, census_places);
         WHEN 'c' THEN
             FOR i IN f..t LOOP
                 RETURN NEXT numbered(o_op[i], add_queue(names[o_queue[i]]));

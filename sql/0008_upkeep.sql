@@ -32,12 +32,11 @@ COMMENT ON FUNCTION tell_news(bigint, text) IS
 
 -- The ring ---------------------------------------------------------------------------------------------------------
 
-CREATE FUNCTION turn_ring(bytes_min bigint, patience_ms int, INOUT oldest bigint, OUT said text) LANGUAGE plpgsql
+CREATE FUNCTION turn_ring(bytes_min bigint, patience_ms int, piece int, INOUT oldest bigint, OUT said text) LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET jit = off SET max_parallel_workers_per_gather = 0 SET synchronize_seqscans = off
 SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
 DECLARE
     few constant int := 50;
-    piece constant int := 2000;
     countable constant int := 20000;
     now_part smallint := current_part();
     other text := 'message_' || (1 - now_part);
@@ -102,8 +101,8 @@ BEGIN
     END IF;
     said := format('%s %s, %s messages set aside', CASE WHEN oldest IS NULL THEN 'emptied' ELSE 'eased' END, other, moved);
 END $$;
-COMMENT ON FUNCTION turn_ring(bigint, int, bigint) IS
-'One half of a turn, to be called every now and then: empties the part of the ring that is not appended to, in pieces, once next to nothing is left in it or its first message is the one that it was at the last call (oldest: the answer of that call), waiting for readers of it at most so long; or, when it is empty and the other large enough, appends to it from now on. What a transaction elsewhere holds open does not matter: TRUNCATE gives the space of dead rows and their index entries back at once. Plan: reads the part from the beginning up to 20,000 messages that are left.';
+COMMENT ON FUNCTION turn_ring(bigint, int, int, bigint) IS
+'One half of a turn, to be called every now and then: empties the part of the ring that is not appended to, in pieces of so many messages, once next to nothing is left in it or its first message is the one that it was at the last call (oldest: the answer of that call), waiting for readers of it at most so long; or, when it is empty and the other large enough, appends to it from now on. What a transaction elsewhere holds open does not matter: TRUNCATE gives the space of dead rows and their index entries back at once. Plan: reads the part from the beginning up to 20,000 messages that are left.';
 
 CREATE FUNCTION settled_id(patience_ms int) RETURNS bigint LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp AS $$
@@ -117,18 +116,23 @@ END $$;
 COMMENT ON FUNCTION settled_id(int) IS
 'An id up to which whatever is in the ring is committed: every batch that appends is over when it is drawn. Null when they were not over in time. To be called in a transaction of its own, for batches wait as long as it is open.';
 
-CREATE FUNCTION lowest_place(settled bigint, known bigint, patience_ms int) RETURNS bigint LANGUAGE plpgsql
+CREATE FUNCTION long_ring_bytes() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 1::bigint << 20 $$;
+COMMENT ON FUNCTION long_ring_bytes() IS 'A ring of more is not read from end to end, and its index by place is worth its upkeep.';
+
+CREATE FUNCTION lowest_place(settled bigint, known bigint, patience_ms int, OUT lowest bigint, OUT up_to bigint, OUT is_long boolean)
+LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off SET max_parallel_workers_per_gather = 0
 SET enable_seqscan = off SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
 DECLARE
-    last bigint := place_of(0, settled);
     -- Messages that are looked at together, the first time.
     width bigint := 20000;
     ends timestamptz := clock_timestamp() + patience_ms * interval '1 ms';
-    lowest bigint;
 BEGIN
-    IF pg_relation_size('posthaste.message_0') + pg_relation_size('posthaste.message_1') <= 8 << 20 THEN
-        RETURN least((SELECT min(place) FROM message WHERE ring IN (0, 1)), last);
+    up_to := place_of(0, settled);
+    is_long := pg_relation_size('posthaste.message_0') + pg_relation_size('posthaste.message_1') > long_ring_bytes();
+    IF NOT is_long THEN
+        SELECT least(min(place), up_to) INTO lowest FROM message WHERE ring IN (0, 1);
+        RETURN;
     END IF;
     PERFORM set_config('lock_timeout', patience_ms::text, true);
     BEGIN
@@ -138,18 +142,27 @@ BEGIN
         NULL;
     END;
     known := greatest(known, place_of(0, 0));
-    WHILE known < last AND clock_timestamp() < ends LOOP
+    WHILE known < up_to AND clock_timestamp() < ends LOOP
         SELECT min(place) INTO lowest FROM message WHERE ring IN (0, 1) AND place >= known AND place < known + width;
-        IF lowest IS NOT NULL THEN
-            RETURN least(lowest, last);
-        END IF;
-        known := least(known + width, last);
+        EXIT WHEN lowest IS NOT NULL;
+        known := least(known + width, up_to);
         width := 2 * width;
     END LOOP;
-    RETURN known;
+    lowest := least(coalesce(lowest, known), up_to);
 END $$;
 COMMENT ON FUNCTION lowest_place(bigint, bigint, int) IS
-'A place below which nothing of the ring is left, nor will be, from a known one on; looks no longer than so many ms, or a little more. Called after settled_id, in another transaction. Plan: reads a short ring from end to end; of a long one message_0_by_place, message_1_by_place, for some messages at a time.';
+'A place below which nothing of the ring is left, nor will be, from a known one on; looks no longer than so many ms, or a little more. up_to: the place that is settled; is_long: whether the ring is. Called after settled_id, in another transaction. Plan: reads a short ring from end to end; of a long one message_0_by_place, message_1_by_place, for some messages at a time.';
+
+CREATE FUNCTION take_census(from_place bigint) RETURNS TABLE (queue bigint, sender int, recipient int, place bigint)
+LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off SET max_parallel_workers_per_gather = 0
+SET enable_seqscan = off SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
+BEGIN
+    RETURN QUERY SELECT m.queue_id, m.sender_id, m.recipient_id, min(m.place) FROM message m
+        WHERE ring IN (0, 1) AND m.place >= from_place GROUP BY m.queue_id, m.sender_id, m.recipient_id;
+END $$;
+COMMENT ON FUNCTION take_census(bigint) IS
+'Where a long ring holds something: the first place of each lane that is not empty, from a place on. What was settled when this was called and is not in it is gone for good. Reads all that is as new. Plan: message_0_by_place, message_1_by_place.';
 
 CREATE FUNCTION log_in_as(who text) RETURNS int LANGUAGE sql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off

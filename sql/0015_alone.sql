@@ -203,11 +203,13 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION delete_alone(text) IS 'QDELETE. Plan: queue_name_key; as remove_queue.';
 
-CREATE FUNCTION readable_alone(given_ms bigint, reader int, ring_floor bigint) RETURNS SETOF answer LANGUAGE plpgsql
+CREATE FUNCTION readable_alone(given_ms bigint, reader int, ring_floor bigint, census_place bigint, census_recipients int[],
+    census_queues bigint[], census_places bigint[]) RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
 BEGIN
-    RETURN QUERY SELECT * FROM readable_step(coalesce(given_ms, now_ms()), ARRAY[0], ARRAY[reader], ring_floor);
+    RETURN QUERY SELECT * FROM readable_step(coalesce(given_ms, now_ms()), ARRAY[0], ARRAY[reader], ring_floor, census_place,
+        census_recipients, census_queues, census_places);
     RETURN NEXT took();
 END $$;
-COMMENT ON FUNCTION readable_alone(bigint, int, bigint) IS 'QREADABLE. Plan: as readable_step.';
+COMMENT ON FUNCTION readable_alone(bigint, int, bigint, bigint, int[], bigint[], bigint[]) IS 'QREADABLE. Plan: as readable_step.';

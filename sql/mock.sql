@@ -43,6 +43,8 @@ CREATE OR REPLACE FUNCTION apply(
     given_ms bigint,
     -- Below this place nothing of the ring is left, in any queue.
     ring_floor bigint,
+    -- For QREADABLEs: lanes that held something, with their first places, and up to where that counts.
+    census_place bigint, census_recipients int[], census_queues bigint[], census_places bigint[],
     -- To be locked and to be found: positions in names, each sorted by name.
     names text[], to_lock int[], to_find int[], made text[], met_at int[], met text[],
     -- Each step with the range of its requests; a step that reads with the ranges of its lanes and of what was sent to them,
@@ -87,7 +89,8 @@ LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_number(0) $$;
 CREATE OR REPLACE FUNCTION delete_alone(queue_name text) RETURNS SETOF answer
 LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_number(0) $$;
 
-CREATE OR REPLACE FUNCTION readable_alone(given_ms bigint, reader int, ring_floor bigint) RETURNS SETOF answer
+CREATE OR REPLACE FUNCTION readable_alone(given_ms bigint, reader int, ring_floor bigint, census_place bigint, census_recipients int[],
+    census_queues bigint[], census_places bigint[]) RETURNS SETOF answer
 LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_readable(0) $$;
 
 CREATE OR REPLACE FUNCTION send_single(given_ms bigint, op int, sender int, queue_name text, recipient int, content bytea) RETURNS SETOF answer
@@ -128,5 +131,5 @@ CREATE OR REPLACE FUNCTION watch_news(who bigint, keep_ms bigint) RETURNS void L
 
 CREATE OR REPLACE FUNCTION tell_news(who bigint, news text) RETURNS boolean LANGUAGE sql AS $$ SELECT false $$;
 
-CREATE OR REPLACE FUNCTION turn_ring(bytes_min bigint, patience_ms int, INOUT oldest bigint, OUT said text)
+CREATE OR REPLACE FUNCTION turn_ring(bytes_min bigint, patience_ms int, piece int, INOUT oldest bigint, OUT said text)
 LANGUAGE sql AS $$ SELECT null::bigint, null::text $$;

@@ -12,7 +12,9 @@ mod postgres;
 #[path = "support/session.rs"]
 mod session;
 
+use std::collections::VecDeque;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use client::{Answer, Client};
@@ -28,7 +30,7 @@ const GOES: usize = 30;
 const BYTES_MAX: i64 = 64 << 20;
 
 /// A load over both middlewares that checks every answer; large bodies fill the ring soon.
-fn load(servers: &[Server; 2], workload: &[&str]) {
+fn load(servers: &[Server], workload: &[&str]) {
     let mut bench = Command::new(env!("CARGO_BIN_EXE_posthaste"));
     bench.args(["bench", "queue", "--check", "--duration", "5s", "--warmup", "0s", "--cooldown", "0s"]);
     bench.args(["--clients", "32", "--message-bytes", "1900"]).args(workload);
@@ -146,6 +148,13 @@ impl Stuck {
         self.server.psql(&self.database, sql)
     }
 
+    fn calls(&self, function: &str) -> i64 {
+        let sql = format!(
+            "SELECT coalesce(sum(calls), 0) FROM pg_stat_user_functions WHERE funcname = '{function}'"
+        );
+        self.sql(&sql).parse().expect("a number")
+    }
+
     fn ask(&mut self, words: &[&str]) -> Answer {
         self.client.ask(words).expect("it runs")
     }
@@ -177,8 +186,9 @@ const PASSED: &str = "
     DELETE FROM posthaste.message WHERE ring IN (0, 1)";
 
 /// What is left below no place, from where on it is looked for, and what is.
-const LOWEST: &str = "SELECT posthaste.lowest_place(posthaste.newest_id(), 0, 20000)
-    = (SELECT min(place) FROM posthaste.message WHERE ring IN (0, 1))";
+const LOWEST: &str =
+    "SELECT lowest = (SELECT min(place) FROM posthaste.message WHERE ring IN (0, 1)) AND is_long
+    FROM posthaste.lowest_place(posthaste.newest_id(), 0, 20000)";
 
 #[test]
 fn a_ring_that_cannot_turn_is_read_from_its_oldest_message_on() {
@@ -188,9 +198,8 @@ fn a_ring_that_cannot_turn_is_read_from_its_oldest_message_on() {
     stuck.ask(&["SEND", "mine", "x", "TO", "reader"]);
     stuck.ask(&["SEND", "new", "x", "TO", "another"]);
     stuck.ask(&["SEND", "new", "x"]);
-    let calls = "SELECT coalesce(sum(calls), 0) FROM pg_stat_user_functions WHERE funcname = 'queues_since'";
     let start = Instant::now();
-    while stuck.sql(calls) == "0" {
+    while stuck.calls("queues_since") == 0 || stuck.calls("take_census") == 0 {
         assert!(start.elapsed() < PATIENCE, "the short way is not taken");
         stuck.pass();
         assert_eq!(stuck.readable(), ["old", "new", "mine"], "by the order in which they were made");
@@ -202,5 +211,78 @@ fn a_ring_that_cannot_turn_is_read_from_its_oldest_message_on() {
     }
     assert_eq!(stuck.sql("SELECT count(*) FROM posthaste.message"), "1", "that of another");
     assert_eq!(stuck.sql(LOWEST), "t", "it counts like any");
+    assert!(!stuck.middleware.log().contains("WARN"), "{}", stuck.middleware.log());
+}
+
+/// Queues of the one who looks, and how often he does something.
+const OWN: usize = 12;
+const DEEDS: usize = 3000;
+
+/// Says that it is over, even after a failure.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What a middleware knows of a ring that cannot turn is a moment old, and nobody may see that.
+#[test]
+fn a_ring_that_cannot_turn_is_read_right_while_others_fill_it() {
+    let mut stuck = Stuck::new();
+    let seed = fastrand::u64(..);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let servers = [Server::start(&stuck.server.url(&stuck.database), &[])];
+    let over = AtomicBool::new(false);
+    let names: Vec<String> = (0..OWN).map(|number| format!("own-{number:02}")).collect();
+    for name in &names {
+        stuck.ask(&["QCREATE", name]);
+    }
+    let mut waiting = vec![VecDeque::new(); OWN];
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                load(&servers, &["--workload", "twelve-step"]);
+            }
+        });
+        let _ends = Ends(&over);
+        for deed in 0..DEEDS {
+            let (at, body) = (random.usize(..OWN), deed.to_string());
+            let name = &names[at];
+            match random.u8(..4) {
+                0 if random.bool() => drop(stuck.ask(&["SEND", name, &body])),
+                0 => drop(stuck.ask(&["SEND", name, &body, "TO", "reader"])),
+                1 => {
+                    let popped = stuck.ask(&["POP", "QUEUE", name]);
+                    let expected: Option<String> = waiting[at].pop_front();
+                    assert_eq!(popped.body(), expected.as_deref(), "seed {seed}, deed {deed}");
+                    continue;
+                }
+                2 => {
+                    let popped = stuck.ask(&["POP", "FROM", "reader"]);
+                    let oldest = (0..OWN)
+                        .filter(|&queue| !waiting[queue].is_empty())
+                        .min_by_key(|&queue| waiting[queue][0].parse::<usize>().expect("a number"));
+                    let expected = oldest.and_then(|queue| waiting[queue].pop_front());
+                    assert_eq!(popped.body(), expected.as_deref(), "seed {seed}, deed {deed}");
+                    continue;
+                }
+                _ => {
+                    let mut seen = stuck.readable();
+                    seen.retain(|name| name.starts_with("own-"));
+                    let expected: Vec<_> = (0..OWN)
+                        .filter(|&queue| !waiting[queue].is_empty())
+                        .map(|queue| &names[queue])
+                        .collect();
+                    assert_eq!(seen.iter().collect::<Vec<_>>(), expected, "seed {seed}, deed {deed}");
+                    continue;
+                }
+            }
+            waiting[at].push_back(body);
+        }
+    });
+    assert!(stuck.calls("take_census") > 0, "somebody counted");
+    assert!(stuck.calls("queues_since") > 0, "and looked at what came since");
     assert!(!stuck.middleware.log().contains("WARN"), "{}", stuck.middleware.log());
 }

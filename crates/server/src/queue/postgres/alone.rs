@@ -6,6 +6,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::call::Knowledge;
+use super::census::Excerpt;
 use super::floors::Floors;
 use super::link::{Failure, Link};
 use super::single::{Reading, Single, reading, send_of, text};
@@ -16,7 +17,7 @@ pub(super) enum Alone<'a> {
     Send { sender: i32, queue: &'a str, recipient: i32, body: &'a [u8] },
     Pop { reading: Reading<'a>, lease_ms: Option<i64>, floors: [i64; 2] },
     Peek { reading: Reading<'a>, floors: [i64; 2] },
-    Readable { reader: i32, ring_floor: i64 },
+    Readable { reader: i32, ring_floor: i64, census: Excerpt },
     Create { name: Option<&'a str> },
     Delete { queue: &'a str },
 }
@@ -43,8 +44,10 @@ impl<'a> Alone<'a> {
                 Some(Self::Peek { reading, floors })
             }
             Operation::Readable => {
+                let mut census = Excerpt::default();
+                known.floors.tell(&mut census, ask.account);
                 let reader = ask.account.cast_signed();
-                Some(Self::Readable { reader, ring_floor: known.floors.ring() })
+                Some(Self::Readable { reader, ring_floor: known.floors.ring(), census })
             }
             Operation::CreateQueue { name, options: None } => {
                 Some(Self::Create { name: name.map(|name| text(ask, name)) })
@@ -92,9 +95,17 @@ impl<'a> Alone<'a> {
                     (own, Type::INT8),
                 ],
             ),
-            Self::Readable { reader, ring_floor } => link.ask_on(
-                "SELECT * FROM posthaste.readable_alone($1, $2, $3)",
-                &[now, (reader, Type::INT4), (ring_floor, Type::INT8)],
+            Self::Readable { reader, ring_floor, census } => link.ask_on(
+                "SELECT * FROM posthaste.readable_alone($1, $2, $3, $4, $5, $6, $7)",
+                &[
+                    now,
+                    (reader, Type::INT4),
+                    (ring_floor, Type::INT8),
+                    (&census.up_to, Type::INT8),
+                    (&census.recipients, Type::INT4_ARRAY),
+                    (&census.queues, Type::INT8_ARRAY),
+                    (&census.places, Type::INT8_ARRAY),
+                ],
             ),
             Self::Create { name } => {
                 link.ask_on("SELECT * FROM posthaste.create_alone($1)", &[(name, Type::TEXT)])
@@ -108,9 +119,11 @@ impl<'a> Alone<'a> {
 
 /// The floors of the two lanes that are read, for anyone and for the reader, and whether one is worth being told anew.
 fn floors(reading: &Reading<'_>, floors: &Floors) -> ([i64; 2], bool) {
-    let Some(queue) = reading.queue else { return ([floors.ring(); 2], false) };
     let sender = reading.sender.map(i32::cast_unsigned);
     let lanes: [AccountId; 2] = [0, reading.reader.cast_unsigned()];
+    let Some(queue) = reading.queue else {
+        return (lanes.map(|recipient| floors.of_all_queues(sender, recipient)), false);
+    };
     let lanes = lanes.map(|recipient| floors.of(queue.as_bytes(), sender, recipient));
     (lanes.map(|floor| floor.place), lanes.into_iter().any(|floor| floors.is_due(floor)))
 }

@@ -197,7 +197,10 @@ impl<'a> Call<'a> {
                     self.ack(ask.account, handle);
                 }
             }
-            (Step::Readable, _) => self.ack(ask.account, Handle { id: 0, receipt: None }),
+            (Step::Readable, _) => {
+                known.floors.tell(&mut self.columns.census, ask.account);
+                self.ack(ask.account, Handle { id: 0, receipt: None });
+            }
             (Step::Delete, Operation::DeleteQueue { queue }) => {
                 let queue = self.queue(queue.of(ask.bytes), true);
                 self.other(ask, Other { kind: b'd', queue, ..Other::default() });
@@ -258,7 +261,7 @@ impl<'a> Call<'a> {
             return position;
         }
         let floor = match lane.queue {
-            0 => floors.ring(),
+            0 => floors.of_all_queues(lane.sender, lane.recipient),
             _ => {
                 let floor = floors.of(self.queue_of(&lane), lane.sender, lane.recipient);
                 self.floors_are_due |= floors.is_due(floor);

@@ -4,8 +4,10 @@ use std::ops::Range;
 
 use tokio_postgres::types::{ToSql, Type};
 
+use super::census::Excerpt;
+
 /// How many there are.
-pub(super) const ARGUMENTS: usize = 60;
+pub(super) const ARGUMENTS: usize = 64;
 
 /// All of them.
 #[derive(Default)]
@@ -14,6 +16,7 @@ pub(super) struct Columns<'a> {
     pub(super) now_ms: Option<i64>,
     /// Below it nothing of the ring is left.
     pub(super) ring_floor: i64,
+    pub(super) census: Excerpt,
     pub(super) names: Vec<&'a str>,
     pub(super) to_lock: Vec<i32>,
     pub(super) to_find: Vec<i32>,
@@ -168,10 +171,14 @@ pub(super) fn to_i32(value: usize) -> i32 {
 impl Columns<'_> {
     /// The arguments with their types, in the order of `posthaste.apply`.
     pub(super) fn arguments(&self) -> [(&(dyn ToSql + Sync), Type); ARGUMENTS] {
-        let Self { steps, sends, reads, lanes, fresh, acks, others, .. } = self;
+        let Self { census, steps, sends, reads, lanes, fresh, acks, others, .. } = self;
         [
             (&self.now_ms, Type::INT8),
             (&self.ring_floor, Type::INT8),
+            (&census.up_to, Type::INT8),
+            (&census.recipients, Type::INT4_ARRAY),
+            (&census.queues, Type::INT8_ARRAY),
+            (&census.places, Type::INT8_ARRAY),
             (&self.names, Type::TEXT_ARRAY),
             (&self.to_lock, Type::INT4_ARRAY),
             (&self.to_find, Type::INT4_ARRAY),

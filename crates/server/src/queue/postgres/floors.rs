@@ -7,6 +7,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::census::{Census, Excerpt};
 use crate::queue::rules::AccountId;
 
 /// Lanes above which the oldest knowledge is dropped: all of it, for it comes back by itself.
@@ -36,6 +37,8 @@ pub(super) struct Floors {
     newest: i64,
     /// Of the ring as a whole.
     ring: i64,
+    /// What was left there, when somebody looked last.
+    census: Census,
     queues: FxHashMap<Box<[u8]>, FxHashMap<Reads, Floor>>,
     lanes: usize,
 }
@@ -53,7 +56,22 @@ impl Floors {
         self.ring
     }
 
-    /// Raises that.
+    /// The floor of what a sender sent to a recipient (0: anyone) in all queues.
+    pub(super) fn of_all_queues(&self, sender: Option<AccountId>, recipient: AccountId) -> i64 {
+        self.ring.max(sender.map_or(0, |sender| self.census.floor(sender, recipient)))
+    }
+
+    /// Adds what the last census says of a reader's lanes.
+    pub(super) fn tell(&self, excerpt: &mut Excerpt, reader: AccountId) {
+        excerpt.add(&self.census, self.ring, reader);
+    }
+
+    /// Takes note of a census.
+    pub(super) fn count(&mut self, census: Census) {
+        self.census = census;
+    }
+
+    /// Raises the floor of every lane.
     pub(super) fn raise_ring(&mut self, floor: i64) {
         self.ring = self.ring.max(floor);
     }

@@ -32,6 +32,8 @@ mod columns;
 
 mod call;
 
+mod census;
+
 mod replies;
 
 mod link;

@@ -1,6 +1,8 @@
 //! The keeper: one thread with a connection of its own that lets time pass in the database, hears what other
 //! middlewares and SQL clients made available, tells them what this one did, and turns the ring.
 
+mod floor;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,6 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_postgres::types::{ToSql, Type};
 
+use self::floor::Floor;
 use super::link::{Failure, Link};
 use super::replies::Replies;
 use super::store::Shared;
@@ -37,15 +40,14 @@ const TURN: Duration = Duration::from_millis(250);
 const TURN_AGAIN: Duration = Duration::from_secs(1);
 const TURN_REST: u32 = 10;
 
-/// How often the floor of the whole ring is raised if so many messages have come since; and how long batches under way are
-/// waited for, and what is left is looked for.
-const FLOOR: Duration = Duration::from_millis(100);
-const FLOOR_BEHIND: i64 = 1000;
-const FLOOR_PATIENCE_MS: i32 = 20;
-
 /// Bytes of the ring's current part above which it turns, and how long its readers are waited for.
 const TURN_BYTES: i64 = 2 << 20;
 const TURN_PATIENCE_MS: i32 = 50;
+
+/// Messages that are set aside at once to empty a part of it: few, for it may be a straggler before others that are about to be
+/// read, or all that stood still for a moment; twice as many each time that is followed by another.
+const PIECE_MIN: i32 = 50;
+const PIECE_MAX: i32 = 2000;
 
 /// How long a round may take to its end when the store is closed.
 const ENDS: Duration = Duration::from_secs(1);
@@ -120,8 +122,8 @@ impl Keeper {
             ticked_whole: Instant::now(),
             turn_at: Instant::now(),
             oldest: None,
-            floor_raised: Instant::now(),
-            floor_newest: 0,
+            piece: PIECE_MIN,
+            floor: Floor::new(),
         };
         let stop = Arc::clone(&stopping);
         let thread = Builder::new().name("keeper".into()).spawn(move || round.run(&stop))?;
@@ -170,9 +172,9 @@ struct Round {
     turn_at: Instant,
     /// The oldest message in the part of the ring that is to be emptied.
     oldest: Option<i64>,
-    floor_raised: Instant,
-    /// The newest place when the floor was raised.
-    floor_newest: i64,
+    /// How many messages of it are set aside next.
+    piece: i32,
+    floor: Floor,
 }
 
 impl Round {
@@ -204,10 +206,7 @@ impl Round {
             self.looked = Instant::now();
             self.call_all();
         }
-        if self.floor_raised.elapsed() >= FLOOR {
-            self.floor_raised = Instant::now();
-            self.raise_floor();
-        }
+        self.floor.look(&self.shared, &mut self.link);
         if Instant::now() >= self.turn_at {
             self.turn();
         }
@@ -347,36 +346,15 @@ impl Round {
         }
     }
 
-    /// Learns below which place nothing of the ring is left, if much has happened since.
-    fn raise_floor(&mut self) {
-        let newest = self.shared.floors().newest();
-        if newest < self.floor_newest + FLOOR_BEHIND {
-            return;
-        }
-        let server = self.shared.reach.connections_made();
-        let patience: (&(dyn ToSql + Sync), Type) = (&FLOOR_PATIENCE_MS, Type::INT4);
-        let settled = self.number("SELECT posthaste.settled_id($1)", std::slice::from_ref(&patience));
-        let Some(settled) = settled else { return };
-        let Some(known) = self.shared.floors_of(server).map(|floors| floors.ring()) else { return };
-        let arguments: [(&(dyn ToSql + Sync), Type); 3] =
-            [(&settled, Type::INT8), (&known, Type::INT8), patience];
-        let place = self.number("SELECT posthaste.lowest_place($1, $2, $3)", &arguments);
-        let Some(place) = place else { return };
-        if let Some(mut floors) = self.shared.floors_of(server) {
-            self.floor_newest = newest;
-            floors.raise_ring(place);
-        }
-    }
-
-    fn number(&mut self, sql: &str, arguments: &[(&(dyn ToSql + Sync), Type)]) -> Option<i64> {
-        self.link.ask(sql, arguments, true).ok()?.first()?.get(0)
-    }
-
     fn turn(&mut self) {
-        let arguments: [(&(dyn ToSql + Sync), Type); 3] =
-            [(&TURN_BYTES, Type::INT8), (&TURN_PATIENCE_MS, Type::INT4), (&self.oldest, Type::INT8)];
+        let arguments: [(&(dyn ToSql + Sync), Type); 4] = [
+            (&TURN_BYTES, Type::INT8),
+            (&TURN_PATIENCE_MS, Type::INT4),
+            (&self.piece, Type::INT4),
+            (&self.oldest, Type::INT8),
+        ];
         let began = Instant::now();
-        let turned = self.link.ask("SELECT * FROM posthaste.turn_ring($1, $2, $3)", &arguments, false);
+        let turned = self.link.ask("SELECT * FROM posthaste.turn_ring($1, $2, $3, $4)", &arguments, false);
         let took = began.elapsed();
         if turned.is_err() {
             one_more(&self.shared.done.turn_failures);
@@ -385,6 +363,8 @@ impl Round {
         self.oldest = row.as_ref().and_then(|row| row.get("oldest"));
         let said = row.and_then(|row| row.get::<_, Option<String>>("said"));
         let did = |said: &String| ["turned", "emptied", "eased"].iter().any(|done| said.starts_with(done));
+        let is_eased = said.as_ref().is_some_and(|said| said.starts_with("eased"));
+        self.piece = if is_eased { PIECE_MAX.min(2 * self.piece) } else { PIECE_MIN };
         let is_done = said.as_ref().is_none_or(did);
         self.turn_at = Instant::now() + if is_done { TURN } else { TURN_AGAIN.max(took * TURN_REST) };
         if let Some(said) = said {
