@@ -390,14 +390,14 @@ CREATE FUNCTION readable_step(at_ms bigint, ops int[], readers int[], from_place
 DECLARE
     recipients int[] := readers || 0;
     ring_bytes bigint := pg_relation_size('posthaste.message_0') + pg_relation_size('posthaste.message_1');
-    -- A ring that could not turn for long is full of what is gone, and seeks walk its index entries from queue to queue. When
-    -- little has come since the census, or since the oldest message that is left, that is read instead: ten times the price for
-    -- each, at some 250 bytes a message.
-    since bigint := CASE WHEN ring_bytes > long_ring_bytes()
-        AND greatest(census_place, from_place) > place_of(0, newest_id() - ring_bytes / 1000)
-        THEN greatest(census_place, from_place) END;
+    since bigint := nullif(census_place, 0);
 BEGIN
-    IF since IS NULL THEN
+    -- A long ring is full of what is gone, and seeks walk its index entries from queue to queue. When little has come since the
+    -- census, that is read instead: four times the price for each, at some 250 bytes a message.
+    IF ring_bytes <= long_ring_bytes() OR since IS NULL
+        OR since < place_of(0, greatest(newest_id() - least(ring_bytes / 1000, 20000), 0))
+    THEN
+        since := null;
         census_recipients := '{}';
         census_queues := '{}';
         census_places := '{}';

@@ -138,8 +138,8 @@ BEGIN
     BEGIN
         PERFORM brin_summarize_new_values('posthaste.message_0_by_place'), brin_summarize_new_values('posthaste.message_1_by_place');
     EXCEPTION WHEN lock_not_available OR insufficient_privilege THEN
-        -- Then more pages are read.
-        NULL;
+        -- Its newest pages would all be read whatever is looked for.
+        is_long := false;
     END;
     known := greatest(known, place_of(0, 0));
     WHILE known < up_to AND clock_timestamp() < ends LOOP
@@ -151,18 +151,33 @@ BEGIN
     lowest := least(coalesce(lowest, known), up_to);
 END $$;
 COMMENT ON FUNCTION lowest_place(bigint, bigint, int) IS
-'A place below which nothing of the ring is left, nor will be, from a known one on; looks no longer than so many ms, or a little more. up_to: the place that is settled; is_long: whether the ring is. Called after settled_id, in another transaction. Plan: reads a short ring from end to end; of a long one message_0_by_place, message_1_by_place, for some messages at a time.';
+'A place below which nothing of the ring is left, nor will be, from a known one on; looks no longer than so many ms, or a little more. up_to: the place that is settled; is_long: whether the ring is, and can be read by place. Called after settled_id, in another transaction. Plan: reads a short ring from end to end; of a long one message_0_by_place, message_1_by_place, for some messages at a time.';
 
-CREATE FUNCTION take_census(from_place bigint) RETURNS TABLE (queue bigint, sender int, recipient int, place bigint)
-LANGUAGE plpgsql
+CREATE FUNCTION take_census(from_place bigint, to_place bigint)
+RETURNS TABLE (queue bigint, sender int, recipient int, place bigint) LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off SET max_parallel_workers_per_gather = 0
 SET enable_seqscan = off SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
 BEGIN
     RETURN QUERY SELECT m.queue_id, m.sender_id, m.recipient_id, min(m.place) FROM message m
-        WHERE ring IN (0, 1) AND m.place >= from_place GROUP BY m.queue_id, m.sender_id, m.recipient_id;
+        WHERE ring IN (0, 1) AND m.place >= from_place AND m.place < to_place GROUP BY m.queue_id, m.sender_id, m.recipient_id;
 END $$;
-COMMENT ON FUNCTION take_census(bigint) IS
-'Where a long ring holds something: the first place of each lane that is not empty, from a place on. What was settled when this was called and is not in it is gone for good. Reads all that is as new. Plan: message_0_by_place, message_1_by_place.';
+COMMENT ON FUNCTION take_census(bigint, bigint) IS
+'Where a long ring holds something from a place on and below another: the first place of each lane that is not empty. What was settled when this was called and is not in it is gone for good. Reads all that stands between. Plan: message_0_by_place, message_1_by_place.';
+
+CREATE FUNCTION first_places(queues bigint[], senders int[], recipients int[], places bigint[]) RETURNS bigint[] LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
+BEGIN
+    RETURN ARRAY(
+        SELECT least(
+            (SELECT place FROM message_0 WHERE queue_id = u.queue AND sender_id = u.sender AND recipient_id = u.recipient
+                AND due_ms IS NULL AND place >= u.first ORDER BY place LIMIT 1),
+            (SELECT place FROM message_1 WHERE queue_id = u.queue AND sender_id = u.sender AND recipient_id = u.recipient
+                AND due_ms IS NULL AND place >= u.first ORDER BY place LIMIT 1))
+        FROM unnest(queues, senders, recipients, places) WITH ORDINALITY AS u(queue, sender, recipient, first, at) ORDER BY u.at);
+END $$;
+COMMENT ON FUNCTION first_places(bigint[], int[], int[], bigint[]) IS
+'Where lanes of the ring begin that have nothing before these places; null for one that is empty. Plan: message_by_both, two seeks for each.';
 
 CREATE FUNCTION log_in_as(who text) RETURNS int LANGUAGE sql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off

@@ -42,7 +42,7 @@ const FIRST: [(&str, &[&str]); 3] = [
 ];
 
 /// Statements that cost more by design, by how they begin.
-const EXEMPT: [&str; 8] = [
+const EXEMPT: [&str; 11] = [
     // Once in a connection, of the server's settings: whether the session is ours.
     "SELECT count(*) = 2 FROM pg_settings",
     // turn_ring counts what is left in the part it wants to empty, up to 20,000.
@@ -54,8 +54,11 @@ const EXEMPT: [&str; 8] = [
     "SELECT id, name FROM posthaste.account WHERE id = ANY(",
     // The keeper reads the ring from end to end while it is small.
     "SELECT least(min(place), up_to) ",
-    // And a piece of it otherwise.
+    // And a piece of it otherwise, and counts which lanes hold something there, some at a time.
     "SELECT min(place)  ",
+    "SELECT queue, sender, recipient, place FROM posthaste.take_census(",
+    "SELECT m.queue_id, m.sender_id, m.recipient_id, min(m.place) FROM message m",
+    "ARRAY(\n        SELECT least(",
     // SEND TO * reads the accounts, all of them.
     "SELECT coalesce(array_agg(id ORDER BY id), '{}')",
 ];

@@ -15,6 +15,7 @@ mod session;
 use std::collections::VecDeque;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use client::{Answer, Client};
@@ -155,6 +156,13 @@ impl Stuck {
         self.sql(&sql).parse().expect("a number")
     }
 
+    /// The same for certain: a session tells its figures when it does something a second after it told them last.
+    fn told_calls(&mut self, function: &str) -> i64 {
+        sleep(Duration::from_millis(1500));
+        self.pass();
+        self.calls(function)
+    }
+
     fn ask(&mut self, words: &[&str]) -> Answer {
         self.client.ask(words).expect("it runs")
     }
@@ -211,6 +219,71 @@ fn a_ring_that_cannot_turn_is_read_from_its_oldest_message_on() {
     }
     assert_eq!(stuck.sql("SELECT count(*) FROM posthaste.message"), "1", "that of another");
     assert_eq!(stuck.sql(LOWEST), "t", "it counts like any");
+    assert!(!stuck.middleware.log().contains("WARN"), "{}", stuck.middleware.log());
+}
+
+/// More than is counted at once, of one queue and in the end of another.
+const STOCK: &str = "
+    INSERT INTO posthaste.message (ring, id, place, queue_id, sender_id, recipient_id, sent_ms, body)
+    SELECT posthaste.current_part(), id, posthaste.place_of(0, id), (SELECT id FROM posthaste.queue WHERE name = q), 1, 0, 1, 'x'
+        FROM (SELECT nextval('posthaste.message_id') AS id, CASE WHEN n <= 60000 THEN 'old' ELSE 'new' END AS q
+            FROM generate_series(1, 60005) AS n ORDER BY n) AS stock";
+
+#[test]
+fn a_large_stock_in_a_ring_that_cannot_turn_is_counted_piece_by_piece() {
+    let mut stuck = Stuck::new();
+    stuck.sql(STOCK);
+    let start = Instant::now();
+    while stuck.calls("take_census") < 5 || stuck.calls("first_places") < 5 {
+        assert!(start.elapsed() < PATIENCE, "nobody counts");
+        stuck.pass();
+        assert_eq!(stuck.readable(), ["old", "new"]);
+    }
+    for left in (0..5).rev() {
+        assert_eq!(stuck.ask(&["POP", "QUEUE", "new"]).body(), Some("x"));
+        let expected = if left > 0 { &["old", "new"][..] } else { &["old"] };
+        assert_eq!(stuck.readable(), expected);
+    }
+    assert_eq!(stuck.ask(&["QPURGE", "old"]).integer(), Some(60_000));
+    assert!(stuck.readable().is_empty());
+    for _ in 0..3 {
+        stuck.pass();
+        assert!(stuck.readable().is_empty());
+    }
+    assert!(!stuck.middleware.log().contains("WARN"), "{}", stuck.middleware.log());
+}
+
+/// A vacuum keeps the index by place from being summarized, so all that came since it began would be read for every question.
+#[test]
+fn a_ring_that_cannot_turn_is_not_read_by_place_while_it_is_vacuumed() {
+    let mut stuck = Stuck::new();
+    stuck.ask(&["SEND", "old", "x"]);
+    let start = Instant::now();
+    while stuck.calls("queues_since") == 0 {
+        assert!(start.elapsed() < PATIENCE, "the short way is not taken");
+        stuck.pass();
+        assert_eq!(stuck.readable(), ["old"]);
+    }
+    let mut vacuum = Session::open(&stuck.server, &stuck.database, "postgres");
+    vacuum.run("BEGIN; LOCK TABLE posthaste.message_0, posthaste.message_1 IN SHARE UPDATE EXCLUSIVE MODE");
+    let start = Instant::now();
+    loop {
+        let before = stuck.told_calls("queues_since");
+        for _ in 0..5 {
+            assert_eq!(stuck.readable(), ["old"]);
+        }
+        if stuck.told_calls("queues_since") == before {
+            break;
+        }
+        assert!(start.elapsed() < PATIENCE, "the short way is taken still");
+    }
+    vacuum.run("ROLLBACK");
+    let (start, before) = (Instant::now(), stuck.told_calls("queues_since"));
+    while stuck.calls("queues_since") == before {
+        assert!(start.elapsed() < PATIENCE, "the short way is not taken again");
+        stuck.pass();
+        assert_eq!(stuck.readable(), ["old"]);
+    }
     assert!(!stuck.middleware.log().contains("WARN"), "{}", stuck.middleware.log());
 }
 

@@ -57,8 +57,11 @@ impl Client {
     }
 }
 
-/// A router in front of these servers, with further arguments.
+/// A router in front of these servers, with further arguments. Unless they say otherwise it gives up no server that a busy machine
+/// keeps from answering.
 pub(crate) fn router(servers: &[&str], arguments: &[&str]) -> Server {
     let servers = servers.iter().flat_map(|server| ["--server", server]);
-    Server::start_cache(&servers.chain(arguments.iter().copied()).collect::<Vec<_>>())
+    let patience =
+        ["--server-timeout", "20s"].into_iter().filter(|_| !arguments.contains(&"--server-timeout"));
+    Server::start_cache(&servers.chain(patience).chain(arguments.iter().copied()).collect::<Vec<_>>())
 }

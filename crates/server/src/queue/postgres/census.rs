@@ -62,12 +62,16 @@ pub(super) struct Excerpt {
 }
 
 impl Excerpt {
-    /// Adds what concerns a reader, himself or as anyone. `floor`: below it nothing is left in any lane.
+    /// Adds what concerns a reader, himself or as anyone. `floor`: below it nothing is left in any lane, which was perhaps seen after
+    /// the census.
     pub(super) fn add(&mut self, census: &Census, floor: i64, reader: AccountId) {
+        if census.up_to == 0 {
+            return;
+        }
+        self.up_to = census.up_to.max(floor);
         if census.up_to <= floor {
             return;
         }
-        self.up_to = census.up_to;
         for recipient in [0, reader] {
             if self.told.contains(&recipient) {
                 continue;
@@ -121,9 +125,16 @@ mod tests {
     }
 
     #[test]
-    fn a_census_that_the_floor_has_passed_says_nothing() {
+    fn a_census_that_the_floor_has_passed_leaves_what_came_since() {
         let mut excerpt = Excerpt::default();
-        excerpt.add(&Census::new(50, FOUND), 50, 5);
+        excerpt.add(&Census::new(50, FOUND), 60, 5);
+        assert_eq!((excerpt.up_to, excerpt.queues.len()), (60, 0));
+    }
+
+    #[test]
+    fn nobody_s_census_says_nothing() {
+        let mut excerpt = Excerpt::default();
+        excerpt.add(&Census::default(), 60, 5);
         assert_eq!((excerpt.up_to, excerpt.queues.len()), (0, 0));
     }
 }

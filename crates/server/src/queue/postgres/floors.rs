@@ -66,9 +66,9 @@ impl Floors {
         excerpt.add(&self.census, self.ring, reader);
     }
 
-    /// Takes note of a census.
-    pub(super) fn count(&mut self, census: Census) {
-        self.census = census;
+    /// Takes note of a census, and gives back the one before.
+    pub(super) fn count(&mut self, census: Census) -> Census {
+        std::mem::replace(&mut self.census, census)
     }
 
     /// Raises the floor of every lane.

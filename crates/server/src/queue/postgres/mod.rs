@@ -32,6 +32,8 @@ mod columns;
 
 mod call;
 
+mod asking;
+
 mod census;
 
 mod replies;
@@ -52,5 +54,7 @@ mod alone;
 pub mod examine;
 
 pub mod mock;
+
+mod shared;
 
 pub mod store;

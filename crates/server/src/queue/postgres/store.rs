@@ -1,30 +1,25 @@
 //! The store in a PostgreSQL database, as workers see it: a batch in, one call, the answers out.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
 use posthaste_measure::Clock;
 use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::{Operation, Recipient};
-use tokio_postgres::Row;
-use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::address::PostgresAddress;
-use super::alone::Alone;
-use super::call::{Call, Knowledge};
 use super::columns::ARGUMENTS;
-use super::floors::Floors;
 use super::keeper::{Done, Keeper};
 use super::link::{Failure, Link, Reach};
 use super::links::Links;
 use super::names::Accounts;
-use super::parked::{Called, Parked, Since};
+use super::parked::{Called, Since};
 use super::replies::Replies;
-use super::single::Single;
-use super::steps::{Place, Step};
+use super::shared::Shared;
+use super::steps::Place;
 use super::strategy::Popping;
 use crate::path::bundle::{Address, Bundle};
 use crate::path::limits;
@@ -38,52 +33,12 @@ use crate::time::Time;
 pub struct Postgres {
     pub(super) shared: Arc<Shared>,
     links: Links,
-    accounts: RwLock<Accounts>,
+    pub(super) accounts: RwLock<Accounts>,
     clock: Clock,
     keeper: Option<Keeper>,
-    apply: String,
+    pub(super) apply: String,
     /// Every request for itself, with pops done like this.
-    singly: Option<Popping>,
-}
-
-/// What the store and its keeper share.
-pub(super) struct Shared {
-    pub(super) reach: Arc<Reach>,
-    pub(super) parked: Mutex<Parked>,
-    floors: Mutex<Floors>,
-    pub(super) done: Done,
-    pub(super) line: OnceLock<Arc<WaitingLine>>,
-    pub(super) time: Time,
-    /// Set by tests instead of the database's clock.
-    hand: Option<Arc<AtomicI64>>,
-}
-
-impl Shared {
-    pub(super) fn parked(&self) -> MutexGuard<'_, Parked> {
-        self.parked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn floors(&self) -> MutexGuard<'_, Floors> {
-        self.floors.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The floors, if this server's word still counts: what one says is not true of the next, which may have taken over
-    /// from an earlier state.
-    pub(super) fn floors_of(&self, server: u64) -> Option<MutexGuard<'_, Floors>> {
-        let floors = self.floors();
-        (self.reach.connections_made() == server && floors.are_of(server)).then_some(floors)
-    }
-
-    /// Has a worker come for those who were called.
-    pub(super) fn nudge(&self) {
-        if let Some(line) = self.line.get() {
-            line.come_by(Instant::now());
-        }
-    }
-
-    fn now_ms(&self) -> Option<i64> {
-        self.hand.as_ref().map(|hand| hand.load(Ordering::SeqCst))
-    }
+    pub(super) singly: Option<Popping>,
 }
 
 /// Why a store could not be opened: one sentence that says what to do.
@@ -287,135 +242,6 @@ impl Postgres {
         }
     }
 
-    fn call(&self, link: &mut Link, called: &mut [Called]) -> Result<(Replies, Vec<Place>), Failure> {
-        let mut again = true;
-        loop {
-            link.ready()?;
-            let server = self.shared.reach.connections_made();
-            if let Some(answered) = self.call_singly(link, called) {
-                return answered;
-            }
-            self.shared.floors().belong_to(server);
-            let outcome = match self.call_alone(link, called, server) {
-                Some(outcome) => outcome,
-                None => self.call_together(link, called, server),
-            };
-            match outcome {
-                Ok((replies, places)) => {
-                    self.learn(link, &replies)?;
-                    return Ok((replies, places));
-                }
-                Err(Failure::Refused(error)) if again && is_transient(&error) => again = false,
-                Err(Failure::Broken(_)) if again && only_reads(called) => again = false,
-                // It ended before anything was asked.
-                Err(Failure::Unreachable(_)) if again => again = false,
-                Err(failure) => return Err(failure),
-            }
-        }
-    }
-
-    fn call_together(
-        &self,
-        link: &mut Link,
-        called: &[Called],
-        server: u64,
-    ) -> Result<(Replies, Vec<Place>), Failure> {
-        let bundles: Vec<&Bundle> = called.iter().map(|(_, bundle)| &**bundle).collect();
-        let call = self.knowing(|known| Call::new(&bundles, known, self.shared.now_ms()));
-        let rows = link.ask_on(&self.apply, &call.columns.arguments())?;
-        let replies = Replies::new(rows, &call.columns.sends.op, &call.columns.reads.op);
-        self.raise_floors(&call, &replies, server);
-        Ok((replies, call.places))
-    }
-
-    /// The same for a batch of one plain request.
-    fn call_alone(
-        &self,
-        link: &mut Link,
-        called: &[Called],
-        server: u64,
-    ) -> Option<Result<(Replies, Vec<Place>), Failure>> {
-        let (ask, place) = only_request(called).filter(|_| self.singly.is_none())?;
-        let alone = self.knowing(|known| Alone::of(ask, known))?;
-        let answered = alone.ask(link, self.shared.now_ms()).map(|rows| {
-            let replies = Replies::new(rows, &[0], &[]);
-            if let Some(mut floors) = self.shared.floors_of(server) {
-                floors.meet(replies.newest);
-            }
-            (replies, vec![place])
-        });
-        Some(answered)
-    }
-
-    /// The same for a single request that has a statement of its own.
-    fn call_singly(
-        &self,
-        link: &mut Link,
-        called: &[Called],
-    ) -> Option<Result<(Replies, Vec<Place>), Failure>> {
-        let popping = self.singly?;
-        let (ask, place) = only_request(called)?;
-        let single = {
-            let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
-            Single::of(ask, &accounts)?
-        };
-        let answered = single.ask(link, popping, self.shared.now_ms()).and_then(|rows| {
-            let replies = Replies::new(rows, &[], &[]);
-            self.learn(link, &replies)?;
-            Ok((replies, vec![place]))
-        });
-        Some(answered)
-    }
-
-    /// Does something with what this middleware knows.
-    fn knowing<T>(&self, act: impl FnOnce(&Knowledge<'_>) -> T) -> T {
-        let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
-        let floors = self.shared.floors();
-        act(&Knowledge { accounts: &accounts, floors: &floors })
-    }
-
-    fn raise_floors(&self, call: &Call<'_>, replies: &Replies, server: u64) {
-        let Some(mut floors) = self.shared.floors_of(server) else { return };
-        floors.meet(replies.newest);
-        for (lane, floor) in &replies.floors {
-            if let Some(lane) = call.lanes.get(lane - 1) {
-                floors.raise(call.queue_of(lane), lane.sender, lane.recipient, *floor);
-            }
-        }
-    }
-
-    /// Takes note of the names of accounts met for the first time. What was asked before is done by now, whatever fails
-    /// here.
-    fn learn(&self, link: &mut Link, replies: &Replies) -> Result<(), Failure> {
-        let strangers = {
-            let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
-            replies.strangers(&accounts)
-        };
-        if strangers.is_empty() {
-            return Ok(());
-        }
-        let rows = self.names(link, &strangers).map_err(|failure| Failure::Broken(failure.to_string()))?;
-        let mut accounts = self.accounts.write().unwrap_or_else(PoisonError::into_inner);
-        for row in rows {
-            accounts.learn(row.get::<_, i32>(0).cast_unsigned(), row.get::<_, &str>(1).as_bytes());
-        }
-        Ok(())
-    }
-
-    /// Asked again for a while if the connection breaks: the messages of the answer are taken already.
-    fn names(&self, link: &mut Link, ids: &[i32]) -> Result<Vec<Row>, Failure> {
-        let until = Instant::now() + std::time::Duration::from_secs(10);
-        loop {
-            let sql = "SELECT id, name FROM posthaste.account WHERE id = ANY($1)";
-            match link.ask(sql, &[(&ids, Type::INT4_ARRAY)], false) {
-                Err(Failure::Broken(_) | Failure::Unreachable(_)) if Instant::now() < until => {
-                    std::thread::sleep(std::time::Duration::from_millis(50));
-                }
-                answered => return answered,
-            }
-        }
-    }
-
     /// Writes every answer; pops that found nothing and may wait are parked.
     fn answer(
         &self,
@@ -478,14 +304,6 @@ impl Postgres {
     }
 }
 
-/// The request of a batch that has no other, and where it stands.
-fn only_request(called: &[Called]) -> Option<(Ask<'_>, Place)> {
-    let [(_, bundle)] = called else { return None };
-    let [request] = &bundle.requests[bundle.answered..] else { return None };
-    let ask = Ask { account: bundle.account, operation: &request.operation, bytes: &bundle.bytes };
-    Some((ask, Place { bundle: 0, request: bundle.answered, step: Step::Other }))
-}
-
 /// The requests that were asked, for the log: the first of each bundle, and not all of many.
 fn names(called: &[Called]) -> String {
     const NAMES_MAX: usize = 8;
@@ -515,15 +333,6 @@ fn sent(bundle: &Bundle, queue: u64, accounts: &Accounts) -> Option<News> {
 fn may_be_one_request(error: &tokio_postgres::Error) -> bool {
     let class = error.code().map_or("", |code| &code.code()[..2]);
     !matches!(class, "25" | "53" | "57" | "58" | "XX")
-}
-
-/// Whether the same call may well succeed at once.
-fn is_transient(error: &tokio_postgres::Error) -> bool {
-    matches!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED))
-}
-
-fn only_reads(called: &[Called]) -> bool {
-    called.iter().all(|(_, bundle)| bundle.requests[bundle.answered..].iter().all(|r| r.operation.is_read()))
 }
 
 fn store_fault(failure: &Failure) -> Fault {

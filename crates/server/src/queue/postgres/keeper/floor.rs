@@ -1,46 +1,52 @@
-//! The keeper's view of the ring: below which place nothing is left, and, while the ring is long, in which lanes something is.
+//! The keeper's view of the ring: below which place nothing is left, and, while the ring is long, which lanes hold something.
 
 use std::time::{Duration, Instant};
 
 use tokio_postgres::types::{ToSql, Type};
 
-use super::super::census::{Census, Occupied};
+use super::super::census::Census;
 use super::super::link::Link;
-use super::super::store::Shared;
+use super::super::shared::Shared;
+use super::counting::Counting;
 
-/// How often the floor of the whole ring is raised if so many messages have come since; and how long batches under way are
-/// waited for, and what is left is looked for.
+/// How often it is looked at if so many messages have come since; and how long batches under way are waited for, and what is
+/// left is looked for.
 const EVERY: Duration = Duration::from_millis(100);
+/// And how often in any case while there is something to count: messages may only leave.
+const EVERY_COUNT: Duration = Duration::from_secs(1);
 const BEHIND_MIN: i64 = 1000;
 const PATIENCE_MS: i32 = 20;
 
-/// How many messages a census may have to read, and for how many times as long as it took there is no other.
-const CENSUS_MAX: i64 = 200_000;
-const CENSUS_REST: u32 = 20;
-
-/// When it was looked at.
+/// When it was looked at, and what was seen.
 pub(super) struct Floor {
-    raised: Instant,
-    /// The newest place when the floor was raised.
+    looked: Instant,
+    /// When it was seen last, and the newest place at that time.
+    seen: Instant,
     newest: i64,
-    census_at: Instant,
+    counting: Counting,
+    /// There is more to count.
+    is_behind: bool,
 }
 
 impl Floor {
     pub(super) fn new() -> Self {
         let now = Instant::now();
-        Self { raised: now, newest: 0, census_at: now }
+        Self { looked: now, seen: now, newest: 0, counting: Counting::default(), is_behind: false }
     }
 
     /// Looks, if it is time to and much has happened since.
     pub(super) fn look(&mut self, shared: &Shared, link: &mut Link) {
-        if self.raised.elapsed() < EVERY {
+        if self.looked.elapsed() < EVERY {
             return;
         }
-        self.raised = Instant::now();
+        self.looked = Instant::now();
         let newest = shared.floors().newest();
-        if newest >= self.newest + BEHIND_MIN && self.raise(shared, link).is_some() {
+        let is_due = self.is_behind
+            || newest >= self.newest + BEHIND_MIN
+            || self.counting.has_lanes() && self.seen.elapsed() >= EVERY_COUNT;
+        if is_due && self.raise(shared, link).is_some() {
             self.newest = newest;
+            self.seen = Instant::now();
         }
     }
 
@@ -56,30 +62,19 @@ impl Floor {
         let lowest = "SELECT lowest, up_to, is_long FROM posthaste.lowest_place($1, $2, $3)";
         let rows = link.ask(lowest, &arguments, true).ok()?;
         let row = rows.first()?;
-        let (lowest, up_to, is_long) = (row.get(0), row.get(1), row.get(2));
+        let (lowest, settled) = (row.get(0), row.get(1));
+        let is_long: bool = row.get(2);
         shared.floors_of(server)?.raise_ring(lowest);
-        if is_long && up_to - lowest <= CENSUS_MAX && Instant::now() >= self.census_at {
-            let census = self.take_census(link, lowest, up_to)?;
-            shared.floors_of(server)?.count(census);
-        }
+        let census = if is_long {
+            self.counting.go_on(link, server, lowest, settled).unwrap_or_default()
+        } else {
+            self.counting.stop();
+            Census::default()
+        };
+        self.is_behind = self.counting.is_behind(settled);
+        // What it replaces may be large, and everybody waits for the floors.
+        let before = shared.floors_of(server)?.count(census);
+        drop(before);
         Some(())
-    }
-
-    fn take_census(&mut self, link: &mut Link, lowest: i64, up_to: i64) -> Option<Census> {
-        let began = Instant::now();
-        let sql = "SELECT queue, sender, recipient, place FROM posthaste.take_census($1)";
-        let rows = link.ask(sql, &[(&lowest, Type::INT8)], true).ok()?;
-        let account = |id: i32| id.cast_unsigned();
-        let census = Census::new(
-            up_to,
-            rows.iter().map(|row| Occupied {
-                queue: row.get(0),
-                sender: account(row.get(1)),
-                recipient: account(row.get(2)),
-                place: row.get(3),
-            }),
-        );
-        self.census_at = Instant::now() + began.elapsed() * CENSUS_REST;
-        Some(census)
     }
 }

@@ -1,6 +1,7 @@
 //! The keeper: one thread with a connection of its own that lets time pass in the database, hears what other
 //! middlewares and SQL clients made available, tells them what this one did, and turns the ring.
 
+mod counting;
 mod floor;
 
 use std::collections::BTreeSet;
@@ -15,7 +16,7 @@ use tokio_postgres::types::{ToSql, Type};
 use self::floor::Floor;
 use super::link::{Failure, Link};
 use super::replies::Replies;
-use super::store::Shared;
+use super::shared::Shared;
 use crate::queue::rules::News;
 
 /// How often time passes, and how often others are told: timers may be 200 ms late, news 50 ms.

@@ -1,0 +1,55 @@
+//! What a store in a database and its keeper share.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+use super::floors::Floors;
+use super::keeper::Done;
+use super::link::Reach;
+use super::parked::Parked;
+use crate::path::waiting_line::WaitingLine;
+use crate::time::Time;
+
+/// All of it.
+pub(super) struct Shared {
+    pub(super) reach: Arc<Reach>,
+    pub(super) parked: Mutex<Parked>,
+    pub(super) floors: Mutex<Floors>,
+    pub(super) done: Done,
+    pub(super) line: OnceLock<Arc<WaitingLine>>,
+    pub(super) time: Time,
+    /// Set by tests instead of the database's clock.
+    pub(super) hand: Option<Arc<AtomicI64>>,
+}
+
+impl Shared {
+    /// Requests that wait.
+    pub(super) fn parked(&self) -> MutexGuard<'_, Parked> {
+        self.parked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known of the ring.
+    pub(super) fn floors(&self) -> MutexGuard<'_, Floors> {
+        self.floors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The floors, if this server's word still counts: what one says is not true of the next, which may have taken over
+    /// from an earlier state.
+    pub(super) fn floors_of(&self, server: u64) -> Option<MutexGuard<'_, Floors>> {
+        let floors = self.floors();
+        (self.reach.connections_made() == server && floors.are_of(server)).then_some(floors)
+    }
+
+    /// Has a worker come for those who were called.
+    pub(super) fn nudge(&self) {
+        if let Some(line) = self.line.get() {
+            line.come_by(Instant::now());
+        }
+    }
+
+    /// The time that tests set.
+    pub(super) fn now_ms(&self) -> Option<i64> {
+        self.hand.as_ref().map(|hand| hand.load(Ordering::SeqCst))
+    }
+}
