@@ -184,7 +184,7 @@ impl Stuck {
 }
 
 /// How long the keeper of a busy machine may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// More than a ring has that is read from end to end.
 const PASSED: &str = "
