@@ -21,9 +21,10 @@ SET LOCAL search_path = posthaste;
 CREATE TABLE migration (
     number int PRIMARY KEY,
     name text NOT NULL,
+    sha1 text NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE migration IS 'What posthaste migrate has done here.';
+COMMENT ON TABLE migration IS 'What posthaste migrate has done here: its files, and what sha1sum says of each.';
 
 -- Accounts. A name gets its number when it is first met, be it as a recipient; it is known once it has logged in.
 CREATE SEQUENCE account_id AS int;

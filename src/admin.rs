@@ -12,6 +12,7 @@ use crate::admin_cache;
 use crate::config::Misuse;
 use crate::flags::{AccountCommand, AdminCommand, Reach, RoleFlags};
 use crate::resp::Client;
+use crate::stdout::say;
 use crate::{admin_doctor, admin_store, admin_top};
 
 type Done = Result<(), Box<dyn Error>>;
@@ -30,10 +31,7 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
         AdminCommand::Clients { kill: Some(id), reach } => {
             match number(reach, &["CLIENT", "KILL", "ID", &id.to_string()])? {
                 0 => Err(format!("no client has the id {id}; see posthaste admin clients").into()),
-                closed => {
-                    tell(reach, closed, "closed");
-                    Ok(())
-                }
+                closed => tell(reach, closed, "closed"),
             }
         }
         AdminCommand::Purge { queue, reach } => count(reach, &["QPURGE", queue], "removed"),
@@ -55,15 +53,13 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
         AdminCommand::Account(AccountCommand::Add { name, file, roles }) => {
             let grants = grants(roles).map_err(Misuse)?;
             AccountsFile::set(file, name, &secret()?, grants)?;
-            println!("account {name} stands in {}", file.display());
-            Ok(())
+            say(&format!("account {name} stands in {}\n", file.display()))
         }
         AdminCommand::Account(AccountCommand::Remove { name, file }) => {
             match AccountsFile::remove(file, name)? {
-                true => println!("account {name} is taken out of {}", file.display()),
-                false => return Err(format!("{} holds no account {name}", file.display()).into()),
+                true => say(&format!("account {name} is taken out of {}\n", file.display())),
+                false => Err(format!("{} holds no account {name}", file.display()).into()),
             }
-            Ok(())
         }
     }
 }
@@ -98,37 +94,29 @@ fn secret() -> Result<String, Box<dyn Error>> {
 fn rows(reach: &Reach, words: &[&str]) -> Done {
     let answer = Client::connect(reach)?.ask(words, |value| Ok(json(value)))?;
     if reach.json {
-        println!("{answer:#}");
-        return Ok(());
+        return say(&format!("{answer:#}\n"));
     }
     match answer {
-        Json::Array(rows) if rows.is_empty() => println!("none"),
-        Json::Array(rows) => print!("{}", table(&rows)),
+        Json::Array(rows) if rows.is_empty() => say("none\n"),
+        Json::Array(rows) => say(&table(&rows)),
         Json::Object(fields) => {
-            for (name, value) in fields {
-                println!("{name:<12} {}", cell(&value));
-            }
+            fields.iter().try_for_each(|(name, value)| say(&format!("{name:<12} {}\n", cell(value))))
         }
-        other => println!("{}", cell(&other)),
+        other => say(&format!("{}\n", cell(&other))),
     }
-    Ok(())
 }
 
 /// A request whose answer is a number, and what it counts.
 fn count(reach: &Reach, words: &[&str], what: &str) -> Done {
-    tell(reach, number(reach, words)?, what);
-    Ok(())
+    tell(reach, number(reach, words)?, what)
 }
 
 fn number(reach: &Reach, words: &[&str]) -> Result<i64, Box<dyn Error>> {
     Client::connect(reach)?.ask(words, |value| Ok(value.as_integer().unwrap_or(0)))
 }
 
-fn tell(reach: &Reach, count: i64, what: &str) {
-    match reach.json {
-        true => println!("{:#}", json!({ what: count })),
-        false => println!("{count} {what}"),
-    }
+fn tell(reach: &Reach, count: i64, what: &str) -> Done {
+    say(&if reach.json { format!("{:#}\n", json!({ what: count })) } else { format!("{count} {what}\n") })
 }
 
 /// CLIENT LIST gives one line of `name=value` a client.
@@ -141,11 +129,7 @@ fn clients(reach: &Reach) -> Done {
         Json::Object(fields.map(|(name, value)| (name.to_owned(), Json::from(value))).collect())
     };
     let rows: Vec<Json> = text.lines().map(row).collect();
-    match reach.json {
-        true => println!("{:#}", Json::Array(rows)),
-        false => print!("{}", table(&rows)),
-    }
-    Ok(())
+    say(&if reach.json { format!("{:#}\n", Json::Array(rows)) } else { table(&rows) })
 }
 
 /// Rows with the same fields as a table; fields that only some rows have stand at the end.

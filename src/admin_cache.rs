@@ -11,6 +11,7 @@ use crate::admin::table;
 use crate::cache;
 use crate::config::{self, Misuse};
 use crate::flags::{Program, ReachCache, WebReach};
+use crate::stdout::say;
 use crate::web::Web;
 
 type Done = Result<(), Box<dyn Error>>;
@@ -18,14 +19,12 @@ type Done = Result<(), Box<dyn Error>>;
 /// What is answered as an array of objects.
 pub(crate) fn rows(reach: &ReachCache, path: &str) -> Done {
     let answer = ask(reach, path, None)?;
-    show(reach, &answer);
-    Ok(())
+    show(reach, &answer)
 }
 
 /// Takes a server out, spares it, or lets it take part.
 pub(crate) fn set_state(reach: &ReachCache, name: &str, state: &str) -> Done {
-    show(reach, &ask(reach, "/v1/servers/state", Some(&json!({ "server": name, "state": state })))?);
-    Ok(())
+    show(reach, &ask(reach, "/v1/servers/state", Some(&json!({ "server": name, "state": state })))?)
 }
 
 /// Asks a cache tier, which has no accounts.
@@ -42,7 +41,7 @@ fn quoted(text: &str) -> String {
         .collect()
 }
 
-fn show(reach: &ReachCache, answer: &Json) {
+fn show(reach: &ReachCache, answer: &Json) -> Done {
     let rows = answer.as_object().and_then(|lists| lists.values().find_map(Json::as_array));
     match rows {
         Some(rows) if !reach.json => {
@@ -51,9 +50,9 @@ fn show(reach: &ReachCache, answer: &Json) {
             rows.iter_mut()
                 .filter_map(Json::as_object_mut)
                 .for_each(|row| drop(row.remove("replies_below_us")));
-            print!("{}", table(&rows));
+            say(&table(&rows))
         }
-        _ => println!("{answer:#}"),
+        _ => say(&format!("{answer:#}\n")),
     }
 }
 
@@ -67,13 +66,10 @@ pub(crate) fn explain(reach: &ReachCache, key: &str, command: &str, file: Option
         }
     };
     if reach.json {
-        println!("{answer:#}");
-        return Ok(());
+        return say(&format!("{answer:#}\n"));
     }
-    for sentence in answer["sentences"].as_array().into_iter().flatten().filter_map(Json::as_str) {
-        println!("{sentence}");
-    }
-    Ok(())
+    let sentences = answer["sentences"].as_array().into_iter().flatten().filter_map(Json::as_str);
+    say(&sentences.flat_map(|sentence| [sentence, "\n"]).collect::<String>())
 }
 
 fn by_file(key: &str, command: &str, file: &Path) -> Result<Json, Box<dyn Error>> {

@@ -18,6 +18,7 @@ use crate::admin_doctor_rules::{Finding, on_cache, on_database, on_queue, on_tie
 use crate::cache::server_tls;
 use crate::config::Misuse;
 use crate::flags::DoctorFlags;
+use crate::stdout::say;
 use crate::web::Web;
 
 type Findings = Result<Vec<Finding>, Box<dyn Error>>;
@@ -36,13 +37,13 @@ pub(crate) fn run(flags: &DoctorFlags) -> Result<(), Box<dyn Error>> {
             .iter()
             .map(|finding| json!({ "problem": finding.is_problem, "about": finding.about, "text": finding.text }))
             .collect();
-        println!("{:#}", json!({ "problems": problems, "findings": rows }));
+        say(&format!("{:#}\n", json!({ "problems": problems, "findings": rows })))?;
     } else {
         for Finding { is_problem, about, text } in &findings {
-            println!("{} {about}: {text}", if *is_problem { "problem" } else { "note   " });
+            say(&format!("{} {about}: {text}\n", if *is_problem { "problem" } else { "note   " }))?;
         }
         if problems == 0 {
-            println!("no problem found");
+            say("no problem found\n")?;
         }
     }
     match problems {

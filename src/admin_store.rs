@@ -11,15 +11,12 @@ use serde_json::{Value as Json, json};
 
 use crate::admin::{cell, table};
 use crate::config::Misuse;
+use crate::stdout::say;
 
 /// Prints the report.
 pub(crate) fn run(store: &str, older_than: Duration, as_json: bool) -> Result<(), Box<dyn Error>> {
     let report = report_on(&address(store)?, older_than.as_secs())?;
-    match as_json {
-        true => println!("{:#}", to_json(&report)),
-        false => print!("{}", to_text(&report)),
-    }
-    Ok(())
+    say(&if as_json { format!("{:#}\n", to_json(&report)) } else { to_text(&report) })
 }
 
 fn address(store: &str) -> Result<PostgresAddress, Misuse> {

@@ -7,7 +7,7 @@ use posthaste_load::bench::Bench;
 use posthaste_load::{CacheBench, LoadError, find_max_rate};
 
 use crate::flags::MergeFlags;
-use crate::migrate::say;
+use crate::stdout::say;
 
 /// Runs the load; a violated check, a lost connection or an unanswered request is an error.
 pub(crate) fn run<B: Bench>(flags: B) -> Result<(), Box<dyn Error>> {

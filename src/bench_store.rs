@@ -4,6 +4,7 @@
 //! figure can be read as a share of what the disk allows.
 
 use std::error::Error;
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ use serde::Serialize;
 
 use crate::config::Misuse;
 use crate::flags::{BenchStoreFlags, StoreWorkload};
+use crate::stdout::say;
 use crate::{bench_store_postgres, queue};
 
 /// Bytes that the log adds to a message: used for the plain file beside it.
@@ -78,7 +80,7 @@ pub(crate) fn run(flags: &BenchStoreFlags) -> Result<(), Box<dyn Error>> {
             return ran.map_err(|error| error as Box<dyn Error>);
         }
     };
-    show(&report);
+    say(&shown(&report))?;
     if let Some(file) = json {
         serde_json::to_writer_pretty(file, &report)?;
     }
@@ -100,13 +102,19 @@ fn create(path: &Path) -> Result<File, String> {
     File::create(path).map_err(|error| format!("cannot write the figures to {}: {error}", path.display()))
 }
 
-fn show(report: &Report) {
-    println!("{}, {} B bodies, {} messages in it", report.store, report.message_bytes, report.preload);
-    println!("{:>6} {:>16} {:>16} {:>7}", "batch", "operations/s", "raw append/s", "ratio");
+fn shown(report: &Report) -> String {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "{}, {} B bodies, {} messages in it",
+        report.store, report.message_bytes, report.preload
+    );
+    let _ = writeln!(text, "{:>6} {:>16} {:>16} {:>7}", "batch", "operations/s", "raw append/s", "ratio");
     for row in &report.rows {
         let number =
             |value: Option<f64>, digits| value.map_or("-".into(), |value| format!("{value:.digits$}"));
-        println!(
+        let _ = writeln!(
+            text,
             "{:>6} {:>16.0} {:>16} {:>7}",
             row.batch,
             row.operations_per_s,
@@ -115,8 +123,9 @@ fn show(report: &Report) {
         );
     }
     if let Some(seconds) = report.reopen_s {
-        println!("opened again in {seconds:.2} s");
+        let _ = writeln!(text, "opened again in {seconds:.2} s");
     }
+    text
 }
 
 fn measure<R: Rules>(

@@ -4,6 +4,7 @@
 //! looks at the answers. A client has one request in a batch, as it would have over a network.
 
 use std::error::Error;
+use std::fmt::Write as _;
 use std::fs::File;
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -25,6 +26,7 @@ use serde::Serialize;
 
 use crate::bench_store::{median, p99};
 use crate::flags::{BenchStoreFlags, StoreWorkload};
+use crate::stdout::say;
 
 /// Connections that are measured unless others are named.
 const CONNECTIONS: [usize; 3] = [1, 4, 16];
@@ -101,25 +103,33 @@ pub(crate) fn run(
         repetitions: flags.repetitions,
         rows,
     };
-    show(&report);
+    say(&shown(&report)).map_err(|error| error.to_string())?;
     if let Some(file) = json {
         serde_json::to_writer_pretty(file, &report)?;
     }
     Ok(())
 }
 
-fn show(report: &Report) {
-    println!("{}, {} B bodies, {} messages in it", report.store, report.message_bytes, report.preload);
-    println!(
+fn shown(report: &Report) -> String {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "{}, {} B bodies, {} messages in it",
+        report.store, report.message_bytes, report.preload
+    );
+    let _ = writeln!(
+        text,
         "{:>11} {:>6} {:>16} {:>13} {:>13}",
         "connections", "batch", "operations/s", "call mean/ms", "call p99/ms"
     );
     for row in &report.rows {
-        println!(
+        let _ = writeln!(
+            text,
             "{:>11} {:>6} {:>16.0} {:>13.3} {:>13.3}",
             row.connections, row.batch, row.operations_per_s, row.call_mean_ms, row.call_p99_ms
         );
     }
+    text
 }
 
 fn measure(

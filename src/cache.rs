@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::fs;
-use std::io::Write as _;
 use std::path::PathBuf;
 
 use posthaste_server::cache::backend::Backend;
@@ -19,6 +18,7 @@ use crate::config::{self, Misuse};
 use crate::flags::{CacheFlags, Program, ServerTlsFlags, Switch};
 use crate::import;
 use crate::pools::{self, Names};
+use crate::stdout::say;
 use crate::tier::{CommonFlags, begin, end, tell_of_http, wait_for_end};
 
 /// Runs it; returns when it has stopped.
@@ -206,10 +206,6 @@ fn routes(options: &Options) -> Result<String, Misuse> {
             &format!("keys {example}, {who}: {}\n", explained.sentences.first().map_or("", String::as_str));
     }
     Ok(text)
-}
-
-fn say(text: &str) -> Result<(), Box<dyn Error>> {
-    Ok(std::io::stdout().write_all(text.as_bytes())?)
 }
 
 /// What the record says of this run.

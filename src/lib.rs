@@ -4,6 +4,9 @@
 //!
 //! A library, so that what it makes of files can be asked without running it ([`files`]).
 
+// Whoever reads only the beginning of what we say must not have us panic: stdout.rs.
+#![warn(clippy::print_stdout)]
+
 mod admin;
 mod admin_cache;
 mod admin_doctor;
@@ -30,6 +33,7 @@ mod queue;
 mod reference;
 mod resp;
 mod secrets;
+mod stdout;
 mod tier;
 mod web;
 

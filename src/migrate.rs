@@ -1,13 +1,13 @@
 //! `posthaste migrate`: brings the schema of a PostgreSQL store up to date, or prints it.
 
 use std::error::Error;
-use std::io::{self, ErrorKind, Write as _};
 
 use posthaste_server::queue::postgres::address::PostgresAddress;
 use posthaste_server::queue::postgres::{migrations, mock};
 
 use crate::config::Misuse;
 use crate::flags::MigrateFlags;
+use crate::stdout::say;
 
 /// Does it.
 pub(crate) fn run(flags: &MigrateFlags) -> Result<(), Box<dyn Error>> {
@@ -31,13 +31,5 @@ fn report(applied: &[u32]) -> String {
     match applied {
         [] => "up to date\n".into(),
         applied => applied.iter().map(|number| format!("applied {number:04}\n")).collect(),
-    }
-}
-
-/// Writes to stdout; whoever reads only the beginning of it is no failure.
-pub(crate) fn say(text: &str) -> Result<(), Box<dyn Error>> {
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
     }
 }

@@ -88,10 +88,31 @@ fn the_printed_script_makes_the_same_schema() {
 fn a_newer_schema_is_left_alone() {
     let server = shared();
     let database = server.create_database();
-    server.psql(&database, "INSERT INTO posthaste.migration (number, name) VALUES (9999, 'future')");
+    server
+        .psql(&database, "INSERT INTO posthaste.migration (number, name, sha1) VALUES (9999, 'future', '')");
     let (line, code) = refusal(&run(&["--store", &server.url(&database)]));
     assert_eq!(code, Some(1));
     assert!(line.contains("upgrade posthaste") && line.contains("9999"), "{line}");
+}
+
+#[test]
+fn a_schema_made_of_other_files_is_named_and_left_alone() {
+    let server = shared();
+    for (made, named) in [
+        ("UPDATE posthaste.migration SET sha1 = repeat('0', 40) WHERE number = 7", "0007_batch.sql"),
+        ("ALTER TABLE posthaste.migration DROP COLUMN sha1", "0001_tables.sql"),
+    ] {
+        let database = server.create_database();
+        server.psql(&database, made);
+        let url = server.url(&database);
+        let mut queue = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+        queue.args(["queue", "--listen", "127.0.0.1:0", "--http", "off", "--store", &url]);
+        for output in [run(&["--store", &url]), queue.output().expect("the program runs")] {
+            let (line, code) = refusal(&output);
+            assert_eq!(code, Some(1), "{made}");
+            assert!(line.contains(named) && line.contains("empty database"), "{made}: {line}");
+        }
+    }
 }
 
 #[test]

@@ -32,6 +32,34 @@ fn refusal(output: &Output) -> (String, Option<i32>) {
 }
 
 #[test]
+fn a_reader_who_has_gone_is_no_failure() {
+    let server = Server::start("memory:", &[]);
+    let place = server.addr().to_string();
+    Client::login(server.addr(), "alice").expect("it runs").ask(&["QCREATE", "orders"]).expect("it runs");
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("cache.toml");
+    fs::write(&file, "[cache]\n[cache.pools.all]\nservers = [\"127.0.0.1:1\"]\n").expect("a file");
+    let file = file.to_str().expect("a path");
+    let store =
+        ["bench", "store", "--store", "memory:", "--duration", "10ms", "--batch", "1", "--repetitions", "1"];
+    for words in [
+        &["admin", "route", "key", "--file", file][..],
+        &["admin", "queues", "--connect", &place],
+        &["admin", "clients", "--json", "--connect", &place],
+        &["admin", "delete", "orders", "--connect", &place],
+        &["cache", "--check", file],
+        &["migrate", "--print"],
+        &store,
+    ] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let output = program(words).stdout(writer).output().expect("the program runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*error), (Some(0), ""), "{words:?}");
+    }
+}
+
+#[test]
 fn wrong_use_is_one_line_and_exit_code_2() {
     for (words, names) in [
         (&["queue", "--store", "tape:"][..], "embedded:DIR"),

@@ -10,7 +10,6 @@ mod yaml;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
 
 use posthaste_server::cache::rules::Rules;
@@ -18,6 +17,7 @@ use posthaste_server::cache::rules::Rules;
 use crate::config::{self, Misuse};
 use crate::placed::one_line;
 use crate::pools::{self, Names};
+use crate::stdout::say;
 
 /// A pool to be written.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -64,7 +64,7 @@ pub(crate) fn run(path: &Path, pool: Option<&str>) -> Result<(), Box<dyn Error>>
     for what in &left_out {
         eprintln!("left out: {what}");
     }
-    Ok(std::io::stdout().write_all(toml.as_bytes())?)
+    say(&toml)
 }
 
 /// The text of a file, named `shown`, as one of ours, and what was left out. What is written is what we read. The servers may

@@ -1,12 +1,14 @@
 //! The schema: numbered files of SQL, each applied once, in order, in a transaction of its own.
 //!
-//! What has been applied stands in `posthaste.migration`, so anybody can see it. Two programs that migrate at once
+//! What has been applied stands in `posthaste.migration`, so anybody can see it, with the SHA-1 of the file, so that a
+//! schema made of other files than ours, by a version between two releases, is refused by name. Two programs that migrate at once
 //! take turns by an advisory lock, which belongs to the connection: a pooler that shares connections between
 //! transactions cannot keep it, so the connection must be a direct one.
 
 use std::fmt::{self, Write as _};
 use std::io;
 
+use sha1::{Digest as _, Sha1};
 use tokio::runtime;
 use tokio_postgres::Client;
 use tokio_postgres::error::ErrorPosition;
@@ -71,6 +73,8 @@ pub enum MigrateError {
         /// The newest this program knows.
         known: u32,
     },
+    /// A file was another one when it was applied; its name.
+    Other(String),
     /// The server is too old; its version.
     Old(String),
     /// The database's encoding, which is not UTF8.
@@ -105,6 +109,11 @@ impl fmt::Display for MigrateError {
                 f,
                 "this program is older than the schema (it knows {known}, the database has {found}): upgrade posthaste"
             ),
+            Self::Other(file) => write!(
+                f,
+                "the database's schema was made by a version between two releases, whose {file} is not this program's: use \
+                 that version, or migrate an empty database"
+            ),
             Self::Old(version) => write!(f, "PostgreSQL {version} is too old: 13 or newer is needed"),
             Self::Encoding(encoding) => write!(
                 f,
@@ -135,6 +144,28 @@ impl Migration {
     fn file(&self) -> String {
         format!("{:04}_{}.sql", self.number, self.name)
     }
+
+    /// What `sha1sum` says of the file.
+    fn digest(&self) -> String {
+        let digest = Sha1::digest(self.text);
+        digest.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+    }
+
+    /// Writes down that it has been applied.
+    fn note(&self) -> String {
+        let Self { number, name, .. } = self;
+        let digest = self.digest();
+        format!(
+            "INSERT INTO posthaste.migration (number, name, sha1) VALUES ({number}, '{name}', '{digest}')"
+        )
+    }
+}
+
+/// What a database says of one file that it was made of.
+struct Applied {
+    number: u32,
+    /// None: it was written down before digests were.
+    digest: Option<String>,
 }
 
 /// Connects, brings the schema up to date and says which migrations that took.
@@ -172,14 +203,10 @@ pub async fn migrate(client: &mut Client) -> Result<Vec<u32>, MigrateError> {
 /// # Errors
 /// What to do if it is not.
 pub async fn check(client: &Client) -> Result<(), MigrateError> {
-    let (found, known) = (newest(&applied(client).await?), newest_known());
-    if found > known {
-        return Err(MigrateError::Ahead { found, known });
-    }
-    if found < known {
-        return Err(MigrateError::Behind { found, wanted: known });
-    }
-    Ok(())
+    let applied = applied(client).await?;
+    is_ours(&applied)?;
+    let (found, wanted) = (newest(&applied), newest_known());
+    if found < wanted { Err(MigrateError::Behind { found, wanted }) } else { Ok(()) }
 }
 
 /// All of it as one script for psql.
@@ -189,12 +216,8 @@ pub fn script() -> String {
         "-- The schema of posthaste, for an empty database: psql --file=FILE DATABASE\n\\set ON_ERROR_STOP on\n",
     );
     for migration in MIGRATIONS {
-        let Migration { number, name, text } = migration;
-        let _ = write!(
-            script,
-            "\n-- {}\nBEGIN;\n{text}\nINSERT INTO posthaste.migration (number, name) VALUES ({number}, '{name}');\nCOMMIT;\n",
-            migration.file(),
-        );
+        let (file, text, note) = (migration.file(), migration.text, migration.note());
+        let _ = write!(script, "\n-- {file}\nBEGIN;\n{text}\n{note};\nCOMMIT;\n");
     }
     script
 }
@@ -203,8 +226,23 @@ fn newest_known() -> u32 {
     MIGRATIONS.iter().map(|migration| migration.number).max().unwrap_or_default()
 }
 
-fn newest(applied: &[u32]) -> u32 {
-    applied.iter().copied().max().unwrap_or_default()
+fn newest(applied: &[Applied]) -> u32 {
+    applied.iter().map(|applied| applied.number).max().unwrap_or_default()
+}
+
+/// Whether what has been applied are files of this program.
+fn is_ours(applied: &[Applied]) -> Result<(), MigrateError> {
+    let (found, known) = (newest(applied), newest_known());
+    if found > known {
+        return Err(MigrateError::Ahead { found, known });
+    }
+    for Applied { number, digest } in applied {
+        let file = MIGRATIONS.iter().find(|migration| migration.number == *number);
+        if let Some(file) = file.filter(|file| digest.as_ref() != Some(&file.digest())) {
+            return Err(MigrateError::Other(file.file()));
+        }
+    }
+    Ok(())
 }
 
 /// Whether this server and this database can hold the schema at all.
@@ -222,25 +260,30 @@ async fn suits(client: &Client) -> Result<(), MigrateError> {
     Ok(())
 }
 
-/// The numbers of what has been applied.
-async fn applied(client: &Client) -> Result<Vec<u32>, MigrateError> {
+/// What has been applied, in order.
+async fn applied(client: &Client) -> Result<Vec<Applied>, MigrateError> {
     // Without a name: behind a pooler the session may hold somebody else's statement of that name.
     let there = client.query_typed("SELECT to_regclass('posthaste.migration') IS NOT NULL", &[]).await?;
     if !there.first().is_some_and(|row| row.get(0)) {
         return Ok(Vec::new());
     }
-    let rows = client.query_typed("SELECT number FROM posthaste.migration", &[]).await?;
-    Ok(rows.iter().map(|row| row.get::<_, i32>(0)).filter_map(|number| u32::try_from(number).ok()).collect())
+    // By way of JSON, so that a table without digests is read as well.
+    const ASKED: &str =
+        "SELECT number, to_jsonb(migration) ->> 'sha1' FROM posthaste.migration ORDER BY number";
+    let rows = client.query_typed(ASKED, &[]).await?;
+    let applied = rows.iter().filter_map(|row| {
+        Some(Applied { number: u32::try_from(row.get::<_, i32>(0)).ok()?, digest: row.get(1) })
+    });
+    Ok(applied.collect())
 }
 
 async fn migrate_alone(client: &mut Client) -> Result<Vec<u32>, MigrateError> {
     let applied = applied(client).await?;
-    let (found, known) = (newest(&applied), newest_known());
-    if found > known {
-        return Err(MigrateError::Ahead { found, known });
-    }
+    is_ours(&applied)?;
+    let is_missing =
+        |migration: &&Migration| applied.iter().all(|applied| applied.number != migration.number);
     let mut done = Vec::new();
-    for migration in MIGRATIONS.iter().filter(|migration| !applied.contains(&migration.number)) {
+    for migration in MIGRATIONS.iter().filter(is_missing) {
         apply(client, migration).await.map_err(|error| MigrateError::File {
             file: migration.file(),
             why: place(&error, migration.text),
@@ -253,11 +296,7 @@ async fn migrate_alone(client: &mut Client) -> Result<Vec<u32>, MigrateError> {
 async fn apply(client: &mut Client, migration: &Migration) -> Result<(), tokio_postgres::Error> {
     let transaction = client.transaction().await?;
     transaction.batch_execute(migration.text).await?;
-    let note = format!(
-        "INSERT INTO posthaste.migration (number, name) VALUES ({}, '{}')",
-        migration.number, migration.name
-    );
-    transaction.batch_execute(&note).await?;
+    transaction.batch_execute(&migration.note()).await?;
     transaction.commit().await
 }
 
@@ -313,6 +352,7 @@ mod tests {
             (MigrateError::Behind { found: 0, wanted: 3 }, "run posthaste migrate"),
             (MigrateError::Behind { found: 2, wanted: 3 }, "at 2"),
             (MigrateError::Ahead { found: 4, known: 3 }, "upgrade posthaste"),
+            (MigrateError::Other("0007_batch.sql".into()), "migrate an empty database"),
         ] {
             assert!(error.to_string().contains(words), "{error}");
         }
