@@ -324,7 +324,7 @@ impl Round {
         let arguments: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
             [(&self.me, Type::INT8), (&text, Type::TEXT)];
         // Who is not told looks for himself before long.
-        if self.link.ask("SELECT posthaste.tell_news($1, $2)", &arguments, false).is_ok() {
+        if self.link.ask("SELECT posthaste.tell_news($1, $2)", &arguments, true).is_ok() {
             one_more(&self.shared.done.news_told);
         }
     }
@@ -339,7 +339,7 @@ impl Round {
             self.watched.is_none_or(|at| at.elapsed() > Duration::from_millis(WATCH_MS.unsigned_abs()));
         let arguments: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
             [(&self.me, Type::INT8), (&WATCH_MS, Type::INT8)];
-        if self.link.ask("SELECT posthaste.watch_news($1, $2)", &arguments, false).is_ok() {
+        if self.link.ask("SELECT posthaste.watch_news($1, $2)", &arguments, true).is_ok() {
             self.watched = Some(Instant::now());
             if first {
                 self.call_all();
