@@ -140,6 +140,21 @@ fn space_that_comes_from_outside_is_noticed_at_once() {
 }
 
 #[test]
+fn what_is_too_large_for_the_disk_is_refused_alone() {
+    let disk = small_disk();
+    let world = &mut World::new(open(&disk));
+    world.ask("a", "QCREATE q");
+    // More than a batch asks for ahead of its requests.
+    let small: Vec<String> =
+        (0..3).map(|number| format!("SEND q {number}{}", "x".repeat(SEGMENT_BYTES as usize / 10))).collect();
+    let large = format!("SEND q {}", "x".repeat(10 * SEGMENT_BYTES as usize));
+    let sent = world.ask_together("a", &[&small[0], &large, &small[1], &large, &small[2]]);
+    let refused: Vec<bool> = sent.iter().map(is_full).collect();
+    assert_eq!(refused, [false, true, false, true, false], "{sent:?}");
+    assert_eq!(world.bodies("b", "q").len(), 3);
+}
+
+#[test]
 fn a_segment_that_is_half_alive_is_swept_when_the_disk_is_full() {
     let body = "x".repeat(500);
     let (mut kept, mut number) = (0, 0);

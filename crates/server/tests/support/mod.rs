@@ -88,17 +88,32 @@ impl<S: Rules> World<S> {
         outcome.map(|_| out)
     }
 
+    /// Several requests in one batch, none of which waits.
+    pub(crate) fn ask_together(&mut self, account: &str, requests: &[&str]) -> Vec<Got> {
+        let done = self.execute_together(account, requests);
+        done.iter().map(|(_, bytes)| decoded(bytes)).collect()
+    }
+
     fn execute(&mut self, account: &str, request: &str) -> (Flow, Vec<u8>) {
+        self.execute_together(account, &[request]).remove(0)
+    }
+
+    fn execute_together(&mut self, account: &str, requests: &[&str]) -> Vec<(Flow, Vec<u8>)> {
         let account = self.log_in(account);
-        let (bytes, operation) = parsed(request);
-        let mut out = Vec::new();
-        let ask = Ask { account, operation: &operation, bytes: &bytes };
-        let mut answer = Answer::new(&mut out, Protocol::Resp3);
-        self.store.prepare(1, bytes.len()).expect("there is room");
-        let flow = self.store.execute(self.now, ask, &mut answer, &mut self.news);
+        let requests: Vec<_> = requests.iter().map(|request| parsed(request)).collect();
+        let request_bytes = requests.iter().map(|(bytes, _)| bytes.len()).sum();
+        self.store.prepare(requests.len(), request_bytes).expect("there is room");
+        let mut done = Vec::new();
+        for (bytes, operation) in &requests {
+            let mut out = Vec::new();
+            let ask = Ask { account, operation, bytes };
+            let mut answer = Answer::new(&mut out, Protocol::Resp3);
+            let flow = self.store.execute(self.now, ask, &mut answer, &mut self.news);
+            assert_eq!(out.is_empty(), matches!(flow, Flow::Waits(_)), "one answer, or none while it waits");
+            done.push((flow, out));
+        }
         self.commit();
-        assert_eq!(out.is_empty(), matches!(flow, Flow::Waits(_)), "one answer, or none while it waits");
-        (flow, out)
+        done
     }
 
     /// Makes durable what happened.

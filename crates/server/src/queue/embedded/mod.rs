@@ -88,8 +88,8 @@ pub struct Embedded {
     room: u64,
     /// Bytes that a batch asks for ahead of its requests, at most.
     ahead_max: u64,
-    /// Why this batch may only remove things.
-    refused: Option<Fault>,
+    /// How much this batch may not add, nor anything larger, and why.
+    refused: Option<(u64, Fault)>,
     /// Why nothing can be changed any more.
     failed: Option<Fault>,
     /// Something due could not be recorded; it is tried again later.
@@ -197,12 +197,13 @@ impl Embedded {
         if bytes <= self.room {
             return Ok(());
         }
-        if let Some(refused) = self.refused.as_ref().filter(|_| purpose == Purpose::Add) {
-            return Err(refused.clone());
+        let is_add = purpose == Purpose::Add;
+        if let Some((_, fault)) = self.refused.as_ref().filter(|(least, _)| is_add && bytes >= *least) {
+            return Err(fault.clone());
         }
         self.log.reserve(bytes, purpose).map_err(|error| store_fault(&error)).inspect_err(|fault| {
-            if purpose == Purpose::Add {
-                self.refused = Some(fault.clone());
+            if is_add {
+                self.refused = Some((bytes, fault.clone()));
             }
         })?;
         self.room = bytes;
