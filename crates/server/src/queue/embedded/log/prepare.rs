@@ -217,7 +217,14 @@ impl Shared {
         let Pattern { identity, capacity, .. } = self.pattern;
         match task {
             Task::Create => Segment::create(&*self.disk, identity, number, capacity).map(Some),
-            Task::Recycle(from) => Segment::recycle(&*self.disk, identity, from, number, capacity).map(Some),
+            Task::Recycle(from) => {
+                let reused = Segment::recycle(&*self.disk, identity, from, number, capacity).or_else(|_| {
+                    // Nobody would come back to a file that cannot be reused; its space may be what another one needs.
+                    let _ = self.disk.remove(&file_name(from));
+                    Segment::create(&*self.disk, identity, number, capacity)
+                });
+                reused.map(Some)
+            }
             Task::Delete(number) => {
                 let name = file_name(number);
                 let removed = self.disk.remove(&name).and_then(|()| self.disk.sync());

@@ -132,6 +132,29 @@ fn a_drop_alone_makes_a_commit_and_the_files_go_with_it() {
 }
 
 #[test]
+fn a_file_that_cannot_be_used_again_gives_its_space_back() {
+    let disk = SimulatedDisk::new();
+    let (mut log, _) = open_simulated(&disk).unwrap();
+    fill(&mut log, 300, 250);
+    while log.oldest().is_some() {
+        log.drop_oldest().unwrap();
+    }
+    commit(&mut log).unwrap();
+    let idle = log.disk_bytes() - SMALL.segment_bytes;
+    assert!(idle > 2 * SMALL.segment_bytes, "more than what is ready: a file to be used again");
+    disk.fail_next_sync();
+    while log.segments() == 1 {
+        log.reserve(1016, Purpose::Add).unwrap();
+        log.append(&[1; 1000]);
+    }
+    assert_eq!(disk.used(), log.disk_bytes());
+    commit(&mut log).unwrap();
+    let written = fill(&mut log, 300, 250);
+    drop(log);
+    assert!(open_simulated(&disk).unwrap().1.ends_with(&written));
+}
+
+#[test]
 fn a_file_that_a_crash_left_half_made_gives_its_space_back() {
     let disk = SimulatedDisk::new();
     disk.set_capacity(SMALL.segment_bytes);
