@@ -192,12 +192,14 @@ BEGIN
         RETURN NEXT refused(0, 'no_queue');
         RETURN;
     END IF;
-    removed := remove_queue(home);
+    removed := remove_queue(home, emptied_at_once());
     IF removed IS NULL THEN
         RETURN NEXT refused(0, 'in_use');
     ELSE
         RETURN NEXT numbered(0, removed);
-        RETURN NEXT gone(home);
+        IF removed >= 0 THEN
+            RETURN NEXT gone(home);
+        END IF;
     END IF;
     RETURN NEXT took();
 END $$;
