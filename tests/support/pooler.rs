@@ -11,6 +11,9 @@ use crate::postgres::{Postgres, unprivileged};
 /// How long it may take until it listens. Machines that are shared stand still at times.
 const START: Duration = Duration::from_secs(180);
 
+/// How many ports are tried.
+const PORTS_TRIED: usize = 5;
+
 /// A running pooler, gone with this value.
 pub(crate) struct Pooler {
     process: Child,
@@ -21,6 +24,12 @@ pub(crate) struct Pooler {
 impl Pooler {
     /// Starts one that has at most `size` sessions with the server.
     pub(crate) fn start(server: &Postgres, size: usize) -> Self {
+        // Somebody may take a port between its choice and its use.
+        (0..PORTS_TRIED).find_map(|_| Self::try_start(server, size)).expect("a pooler on a free port")
+    }
+
+    /// None: it ended at once.
+    fn try_start(server: &Postgres, size: usize) -> Option<Self> {
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let port = free.expect("a free port").port();
         let directory = tempfile::tempdir().expect("a temporary directory");
@@ -48,13 +57,17 @@ impl Pooler {
         let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin";
         let command = command.arg(&ini).env("PATH", path).stdin(Stdio::null()).stderr(log);
         let process = command.spawn().expect("pgbouncer can be run: install pgbouncer");
-        let pooler = Self { process, port, directory };
+        let mut pooler = Self { process, port, directory };
         let start = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if pooler.process.try_wait().expect("a process of ours").is_some() {
+                eprintln!("pgbouncer ended:\n{}", pooler.log());
+                return None;
+            }
             assert!(start.elapsed() < START, "no pooler:\n{}", pooler.log());
             sleep(Duration::from_millis(10));
         }
-        pooler
+        Some(pooler)
     }
 
     /// The URL of a database behind it.
