@@ -154,11 +154,7 @@ COMMENT ON FUNCTION give_back(message, bigint, bigint, text) IS
 
 -- Queues as a whole ------------------------------------------------------------------------------------------------
 
-CREATE FUNCTION emptied_at_once() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 50000::bigint $$;
-COMMENT ON FUNCTION emptied_at_once() IS
-'So many messages of a queue are removed in one transaction where the rest may follow in others: nobody should wait for millions.';
-
-CREATE FUNCTION empty_queue(queue bigint, most bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION empty_queue(queue bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     newest bigint := newest_id();
     patience_ends timestamptz;
@@ -170,11 +166,8 @@ BEGIN
         -- Nobody waits for messages that are ready, so they may be held while others end.
         FOR p IN 0..2 LOOP
             tids := ARRAY(SELECT ctid FROM message WHERE ring = p AND queue_id >= queue AND queue_id <= queue AND due_ms IS NULL
-                ORDER BY queue_id, sender_id, recipient_id, place LIMIT most - ready FOR UPDATE SKIP LOCKED);
+                ORDER BY queue_id, sender_id, recipient_id, place FOR UPDATE SKIP LOCKED);
             ready := ready + remove_rows(p, tids);
-            IF ready >= most THEN
-                RETURN -ready;
-            END IF;
         END LOOP;
         BEGIN
             tids := ARRAY(SELECT ctid FROM message
@@ -195,13 +188,13 @@ BEGIN
         END;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION empty_queue(bigint, bigint) IS
-'Removes every message that was sent before, or the given number; negative: so many, and there may be more. Null when somebody else''s transaction, which takes one or gives one back, does not end within 300 ms; what is removed by then is to be rolled back. Plan: message_by_both on each part; message_aside_by_queue_due.';
+COMMENT ON FUNCTION empty_queue(bigint) IS
+'Removes every message that was sent before. Null when somebody else''s transaction, which takes one or gives one back, does not end within 300 ms; what is removed by then is to be rolled back. Plan: message_by_both on each part; message_aside_by_queue_due.';
 
-CREATE FUNCTION purge_queue(queue bigint, most bigint DEFAULT null) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION purge_queue(queue bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE removed bigint;
 BEGIN
-    removed := empty_queue(queue, most);
+    removed := empty_queue(queue);
     IF removed IS NULL THEN
         RAISE lock_not_available;
     END IF;
@@ -209,8 +202,8 @@ BEGIN
 EXCEPTION WHEN lock_not_available THEN
     RETURN null;
 END $$;
-COMMENT ON FUNCTION purge_queue(bigint, bigint) IS
-'QPURGE: how many messages it removed; negative: so many, and it must be asked again. Null, with nothing changed, as empty_queue.';
+COMMENT ON FUNCTION purge_queue(bigint) IS
+'QPURGE: how many messages it removed. Null, with nothing changed, as empty_queue.';
 
 CREATE FUNCTION remove_rows(part int, tids tid[]) RETURNS bigint LANGUAGE plpgsql
 SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
@@ -236,7 +229,7 @@ END $$;
 COMMENT ON FUNCTION is_empty(bigint, bigint) IS
 'Whether a queue holds no message up to this one. Plan: message_by_both on each part; message_aside_by_queue_due.';
 
-CREATE FUNCTION remove_queue(queue bigint, most bigint DEFAULT null) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION remove_queue(queue bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     removed bigint := 0;
     patience text := current_setting('lock_timeout');
@@ -248,7 +241,7 @@ BEGIN
             PERFORM set_config('lock_timeout', '300ms', true);
             PERFORM FROM posthaste.queue q WHERE q.id = remove_queue.queue FOR UPDATE;
             PERFORM set_config('lock_timeout', patience, true);
-            removed := empty_queue(queue, most);
+            removed := empty_queue(queue);
             IF removed IS NULL THEN
                 RAISE lock_not_available;
             END IF;
@@ -256,13 +249,11 @@ BEGIN
             RETURN null;
         END;
     END IF;
-    IF removed >= 0 THEN
-        DELETE FROM posthaste.queue q WHERE q.id = remove_queue.queue;
-    END IF;
+    DELETE FROM posthaste.queue q WHERE q.id = remove_queue.queue;
     RETURN removed;
 END $$;
-COMMENT ON FUNCTION remove_queue(bigint, bigint) IS
-'QDELETE: how many messages went with the queue; negative: so many, and it must be asked again, for the queue is still there. Null, with nothing changed, when a transaction of somebody else that sends to the queue or takes from it does not end within 300 ms. Plan: queue_pkey; as empty_queue.';
+COMMENT ON FUNCTION remove_queue(bigint) IS
+'QDELETE: how many messages went with the queue. Null, with nothing changed, when a transaction of somebody else that sends to the queue or takes from it does not end within 300 ms. Plan: queue_pkey; as empty_queue.';
 
 CREATE FUNCTION redrive(op int, from_queue bigint, to_queue bigint) RETURNS SETOF answer LANGUAGE plpgsql AS $$
 DECLARE

@@ -94,7 +94,7 @@ BEGIN
         END IF;
         RETURN NEXT numbered(op, number);
     WHEN 'u' THEN
-        number := purge_queue(q.id, CASE WHEN flags & 32 <> 0 THEN emptied_at_once() END);
+        number := purge_queue(q.id);
         RETURN NEXT CASE WHEN number IS NULL THEN refused(op, 'in_use') ELSE numbered(op, number) END;
     WHEN 'v' THEN
         IF other_name IS NOT NULL AND NOT EXISTS (SELECT FROM queue WHERE id = other_id) THEN
@@ -325,13 +325,11 @@ BEGIN
         WHEN 'd' THEN
             FOR i IN f..t LOOP
                 found_id := ids[o_queue[i]];
-                removed := CASE WHEN found_id IS NOT NULL
-                    THEN remove_queue(found_id, CASE WHEN o_flags[i] & 32 <> 0 THEN emptied_at_once() END) END;
+                removed := CASE WHEN found_id IS NOT NULL THEN remove_queue(found_id) END;
                 IF removed IS NULL THEN
                     RETURN NEXT refused(o_op[i], CASE WHEN found_id IS NULL THEN 'no_queue' ELSE 'in_use' END);
                 ELSE
                     RETURN NEXT numbered(o_op[i], removed);
-                    CONTINUE WHEN removed < 0;
                     RETURN NEXT gone(found_id);
                     -- The batch goes on with the queues as they are now.
                     ids[o_queue[i]] := null;

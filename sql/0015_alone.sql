@@ -192,14 +192,12 @@ BEGIN
         RETURN NEXT refused(0, 'no_queue');
         RETURN;
     END IF;
-    removed := remove_queue(home, emptied_at_once());
+    removed := remove_queue(home);
     IF removed IS NULL THEN
         RETURN NEXT refused(0, 'in_use');
     ELSE
         RETURN NEXT numbered(0, removed);
-        IF removed >= 0 THEN
-            RETURN NEXT gone(home);
-        END IF;
+        RETURN NEXT gone(home);
     END IF;
     RETURN NEXT took();
 END $$;

@@ -1,5 +1,4 @@
-//! Long lists of queues: one answer, whole and in its place, though a store makes it a piece at a time. So with what empties
-//! a large queue.
+//! Long lists of queues: one answer, whole and in its place, though a store makes it a piece at a time.
 
 #[path = "support/client.rs"]
 mod client;
@@ -10,7 +9,6 @@ mod support;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use client::{Answer, Client};
 use posthaste_wire::operation::LIST_PIECE;
@@ -34,73 +32,6 @@ fn a_long_list_is_whole_in_the_embedded_store() {
 fn a_long_list_is_whole_in_postgresql() {
     let server = postgres::shared();
     list_on(&server.url(&server.create_database()));
-}
-
-/// How often the database was asked to empty a queue.
-const TURNS: &str = "SELECT calls FROM pg_stat_user_functions WHERE funcname = 'purge_queue'";
-
-/// How soon PostgreSQL tells of it.
-const COUNTED: Duration = Duration::from_secs(180);
-
-/// Over PostgreSQL several transactions each, unless requests of the same pipeline come behind them.
-#[test]
-fn a_large_queue_is_emptied_and_deleted_in_postgresql_while_others_work() {
-    const MESSAGES: i64 = 120_000;
-    let postgres = postgres::shared();
-    let database = postgres.create_database();
-    postgres.psql("postgres", &format!("ALTER DATABASE {database} SET track_functions = 'all'"));
-    let server = Server::start(&postgres.url(&database), &[]);
-    let mut client = Client::login(server.addr(), "ann").expect("it runs");
-    for queue in ["large", "small"] {
-        client.ask(&["QCREATE", queue]).expect("an answer");
-    }
-    let fill = || {
-        postgres.psql(
-            &database,
-            &format!(
-                "INSERT INTO posthaste.message (ring, id, place, queue_id, sender_id, recipient_id, sent_ms, body) \
-                 SELECT CASE WHEN id % 10 = 0 THEN 2 ELSE 0 END, id, posthaste.place_of(0, id), \
-                     (SELECT id FROM posthaste.queue WHERE name = 'large'), 1, id % 3, posthaste.now_ms(), 'x'::bytea \
-                 FROM (SELECT nextval('posthaste.message_id') AS id FROM generate_series(1, {MESSAGES})) AS new"
-            ),
-        );
-    };
-    fill();
-    let left = || postgres.psql(&database, "SELECT count(*) FROM posthaste.message");
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut other = Client::login(server.addr(), "bob").expect("it runs");
-            while !done.load(Ordering::Relaxed) {
-                let sent = other.ask(&["SEND", "small", "x"]).expect("an answer");
-                assert!(matches!(sent, Answer::Integer(_)), "{sent:?}");
-                assert_eq!(other.ask(&["POP", "QUEUE", "small"]).expect("an answer").body(), Some("x"));
-            }
-        });
-        assert_eq!(client.ask(&["QPURGE", "large"]).expect("an answer"), Answer::Integer(MESSAGES));
-        let start = Instant::now();
-        while postgres.psql(&database, TURNS) != "3" {
-            assert!(start.elapsed() < COUNTED, "it was asked {} times", postgres.psql(&database, TURNS));
-            thread::sleep(Duration::from_millis(100));
-        }
-        fill();
-        // All at once, for what comes behind must find it done.
-        for words in [&["QPURGE", "large"][..], &["SEND", "large", "new"], &["QPURGE", "large"]] {
-            client.send(words).expect("it is connected");
-        }
-        assert_eq!(client.answer().expect("an answer"), Answer::Integer(MESSAGES));
-        assert!(matches!(client.answer().expect("an answer"), Answer::Integer(_)));
-        assert_eq!(client.answer().expect("an answer"), Answer::Integer(1));
-        fill();
-        client.send(&["PING"]).expect("it is connected");
-        client.send(&["QDELETE", "large"]).expect("it is connected");
-        client.answer().expect("an answer");
-        assert_eq!(client.answer().expect("an answer"), Answer::Integer(MESSAGES));
-        done.store(true, Ordering::Relaxed);
-    });
-    assert_eq!(left(), "0");
-    let gone = client.ask(&["QINFO", "large"]).expect("an answer");
-    assert!(matches!(&gone, Answer::Error(text) if text.starts_with("NOQUEUE")), "{gone:?}");
 }
 
 /// Lists between changes of the same pipeline, while others change what is listed.

@@ -91,8 +91,6 @@ pub struct Bundle {
     answered_bytes: usize,
     /// What the store told of the time it needed, in nanoseconds; 0: nothing.
     pub told_ns: u64,
-    /// What the QPURGE or QDELETE under way, which takes several turns, has removed so far.
-    pub removed: u64,
     /// Messages with traces, if anybody wants to know.
     pub passages: Vec<Passage>,
     /// Of a list that is not whole: what there is.
@@ -114,7 +112,6 @@ impl Bundle {
             answers: Vec::new(),
             answered_bytes: 0,
             told_ns: 0,
-            removed: 0,
             passages: Vec::new(),
             pieces: Pieces::default(),
         }
@@ -136,7 +133,6 @@ impl Bundle {
         self.answered = 0;
         self.answered_bytes = 0;
         self.told_ns = 0;
-        self.removed = 0;
         self.passages.clear();
         self.pieces = Pieces::default();
         for buffer in [&mut self.bytes, &mut self.answers] {

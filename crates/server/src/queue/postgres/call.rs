@@ -7,14 +7,10 @@ use rustc_hash::FxHashMap;
 use super::columns::{Columns, Other, to_i32};
 use super::floors::Floors;
 use super::names::Accounts;
-use super::replies::is_emptying;
 use super::steps::{Lanes, Place, Step, in_order};
 use crate::path::bundle::Bundle;
 use crate::queue::answer::Headers;
 use crate::queue::rules::{AccountId, Ask};
-
-/// Among the flags of a QPURGE or QDELETE: so many messages may go at once, and the rest in other transactions.
-const IN_PARTS: i32 = 32;
 
 /// A lane that POPs or PEEKs of one step draw on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,10 +64,6 @@ impl<'a> Call<'a> {
                 let ask =
                     Ask { account: bundle.account, operation: &request.operation, bytes: &bundle.bytes };
                 call.add(kind, ask, known);
-                // Nothing of its connection comes behind it, so the rest may be removed in another turn.
-                if is_emptying(ask.operation) && place.request + 1 == bundle.requests.len() {
-                    call.columns.others.flags.last_mut().into_iter().for_each(|flags| *flags |= IN_PARTS);
-                }
             }
             call.end_step(kind);
         }

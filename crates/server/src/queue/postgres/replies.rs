@@ -7,7 +7,6 @@ use rustc_hash::FxHashMap;
 use tokio_postgres::Row;
 
 use super::names::Accounts;
-use crate::path::bundle::Bundle;
 use crate::queue::answer::{Answer, Dead, Headers, MessageView, QueueDetail, QueueView};
 use crate::queue::faults;
 use crate::queue::rules::{AccountId, Ask, Flow, Interest, News, Outcome};
@@ -153,21 +152,11 @@ impl Replies {
         (kind(row) == b'i').then(|| unsigned(row, column::QUEUE))
     }
 
-    /// How many messages request `op`, the next of this bundle, has removed this time; None: it is no QPURGE or QDELETE, or it
-    /// is over.
-    pub(super) fn removed_in_part(&self, op: usize, bundle: &Bundle) -> Option<u64> {
-        let request = bundle.requests.get(bundle.answered).filter(|next| is_emptying(&next.operation));
-        let row = request.and_then(|_| self.rows_of(op).next()).filter(|row| kind(row) == b'i')?;
-        let removed = row.get::<_, Option<i64>>(column::NUMBER).filter(|number| *number < 0)?;
-        Some(removed.unsigned_abs())
-    }
-
-    /// Writes the answer to request `op`, which has removed so many messages before.
+    /// Writes the answer to request `op`.
     pub(super) fn write(
         &self,
         op: usize,
         ask: Ask<'_>,
-        removed: u64,
         accounts: &Accounts,
         answer: &mut Answer<'_>,
     ) -> Flow {
@@ -228,7 +217,7 @@ impl Replies {
                 }
                 Outcome::Ok
             }
-            _ => answer.integer(removed + number()),
+            _ => answer.integer(number()),
         })
     }
 
@@ -423,11 +412,6 @@ fn fault(row: &Row, ask: Ask<'_>) -> Fault {
         ),
         _ => faults::no_queue(queue),
     }
-}
-
-/// Whether a request removes all that a queue holds.
-pub(super) fn is_emptying(operation: &Operation) -> bool {
-    matches!(operation, Operation::PurgeQueue { .. } | Operation::DeleteQueue { .. })
 }
 
 /// The queue that a request names.

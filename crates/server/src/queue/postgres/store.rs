@@ -233,10 +233,8 @@ impl Postgres {
                     } else if let Some(call) = seat.and_then(|seat| seat.passes_on()) {
                         self.shared.parked().pass_on(call);
                     }
-                    let fault =
-                        if bundle.removed > 0 { &half_emptied(&failure, bundle.removed) } else { &fault };
                     while !bundle.is_done() {
-                        bundle.refuse_one(fault);
+                        bundle.refuse_one(&fault);
                     }
                     batch.finished.push(bundle);
                 }
@@ -261,20 +259,14 @@ impl Postgres {
         let mut sent_here = Vec::new();
         let mut passed_on = Vec::new();
         for (number, (mut seat, mut bundle)) in called.into_iter().enumerate() {
-            let (mut waits, mut in_part) = (None, false);
+            let mut waits = None;
             while !bundle.is_done() {
                 let Some(&op) = ops.get(&(number, bundle.answered)) else { break };
-                if let Some(removed) = replies.removed_in_part(op, &bundle) {
-                    bundle.removed += removed;
-                    in_part = true;
-                    break;
-                }
                 if let Some(queue) = replies.sent_to(op) {
                     sent_here.extend(sent(&bundle, queue, &accounts));
                 }
-                let removed = bundle.removed;
                 let Some((ask, mut answer)) = bundle.next_ask() else { break };
-                match replies.write(op, ask, removed, &accounts, &mut answer) {
+                match replies.write(op, ask, &accounts, &mut answer) {
                     Flow::Done(outcome) => {
                         passed_on.extend(seat.take().and_then(|seat| seat.passes_on()));
                         bundle.finish_one(outcome);
@@ -284,10 +276,6 @@ impl Postgres {
                         break;
                     }
                 }
-            }
-            if in_part {
-                parked.go_on(bundle);
-                continue;
             }
             let Some(interest) = waits else {
                 finished.push(bundle);
@@ -353,11 +341,6 @@ fn store_fault(failure: &Failure) -> Fault {
         Failure::Broken(_) => "it is unknown whether the request was done",
     };
     Fault::about(Word::Store, format!("{failure}; {advice}").replace(['\r', '\n'], " "))
-}
-
-fn half_emptied(failure: &Failure, removed: u64) -> Fault {
-    let text = format!("{failure}; {removed} messages are removed, ask again for the rest");
-    Fault::about(Word::Store, text.replace(['\r', '\n'], " "))
 }
 
 impl Store for Postgres {
