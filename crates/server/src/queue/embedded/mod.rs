@@ -203,7 +203,8 @@ impl Embedded {
         }
         self.log.reserve(bytes, purpose).map_err(|error| store_fault(&error)).inspect_err(|fault| {
             if is_add {
-                self.refused = Some((bytes, fault.clone()));
+                let least = if self.log.has_no_space(purpose) { 0 } else { bytes };
+                self.refused = Some((least, fault.clone()));
             }
         })?;
         self.room = bytes;

@@ -176,6 +176,12 @@ impl Log {
         self.rotate(bytes + kept, left)
     }
 
+    /// Whether nothing could be reserved for this purpose at present, however small.
+    #[must_use]
+    pub fn has_no_space(&self, purpose: Purpose) -> bool {
+        !self.preparer.has(purpose.left())
+    }
+
     /// Bytes of records that still fit into one segment of a disk that has no space for another; None: it may have.
     #[must_use]
     pub fn last_space(&self) -> Option<u64> {

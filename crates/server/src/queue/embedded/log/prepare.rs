@@ -129,6 +129,11 @@ impl Preparer {
         ready + state.retired.len() as u64 * self.shared.pattern.capacity
     }
 
+    /// Whether so many segments are ready.
+    pub(super) fn has(&self, count: usize) -> bool {
+        self.shared.lock().ready.len() >= count
+    }
+
     fn ready(&self, count: usize) -> Result<MutexGuard<'_, State>, LogError> {
         let mut state = self.shared.lock();
         if state.ready.len() >= count {
@@ -219,8 +224,11 @@ impl Shared {
             Task::Create => Segment::create(&*self.disk, identity, number, capacity).map(Some),
             Task::Recycle(from) => {
                 let reused = Segment::recycle(&*self.disk, identity, from, number, capacity).or_else(|_| {
-                    // Nobody would come back to a file that cannot be reused; its space may be what another one needs.
-                    let _ = self.disk.remove(&file_name(from));
+                    // Nobody would come back to a file that cannot be reused, whichever of its names it has by now; its space
+                    // may be what another one needs.
+                    for name in [from, number].map(file_name) {
+                        let _ = self.disk.remove(&name);
+                    }
                     Segment::create(&*self.disk, identity, number, capacity)
                 });
                 reused.map(Some)
