@@ -119,13 +119,14 @@ fn in_cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-/// `--option VALUE`, or `VALUE` for what stands by itself.
+/// `--option VALUE`, `-o VALUE` where it has no other name, or `VALUE` for what stands by itself.
 fn spelled(arg: &Arg) -> String {
     let values = arg.get_value_names().unwrap_or_default().join(" ");
-    match arg.get_long() {
+    let name = arg.get_long().map(|long| format!("--{long}"));
+    match name.or_else(|| arg.get_short().map(|short| format!("-{short}"))) {
         None => values,
-        Some(long) if arg.get_action().takes_values() => format!("--{long} {values}"),
-        Some(long) => format!("--{long}"),
+        Some(name) if arg.get_action().takes_values() => format!("{name} {values}"),
+        Some(name) => name,
     }
 }
 
