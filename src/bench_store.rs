@@ -102,13 +102,13 @@ fn create(path: &Path) -> Result<File, String> {
     File::create(path).map_err(|error| format!("cannot write the figures to {}: {error}", path.display()))
 }
 
+/// What was measured, as the first line of what is shown.
+pub(crate) fn heading(store: &str, message_bytes: usize, preload: u64) -> String {
+    format!("{store}, {message_bytes} B bodies, {preload} messages in it\n")
+}
+
 fn shown(report: &Report) -> String {
-    let mut text = String::new();
-    let _ = writeln!(
-        text,
-        "{}, {} B bodies, {} messages in it",
-        report.store, report.message_bytes, report.preload
-    );
+    let mut text = heading(&report.store, report.message_bytes, report.preload);
     let _ = writeln!(text, "{:>6} {:>16} {:>16} {:>7}", "batch", "operations/s", "raw append/s", "ratio");
     for row in &report.rows {
         let number =

@@ -24,7 +24,7 @@ use posthaste_wire::operation::{Operation, Pop, Recipient, Selection, Send};
 use posthaste_wire::span::Span;
 use serde::Serialize;
 
-use crate::bench_store::{median, p99};
+use crate::bench_store::{heading, median, p99};
 use crate::flags::{BenchStoreFlags, StoreWorkload};
 use crate::stdout::say;
 
@@ -111,12 +111,7 @@ pub(crate) fn run(
 }
 
 fn shown(report: &Report) -> String {
-    let mut text = String::new();
-    let _ = writeln!(
-        text,
-        "{}, {} B bodies, {} messages in it",
-        report.store, report.message_bytes, report.preload
-    );
+    let mut text = heading(&report.store, report.message_bytes, report.preload);
     let _ = writeln!(
         text,
         "{:>11} {:>6} {:>16} {:>13} {:>13}",
