@@ -16,6 +16,37 @@ use posthaste_load::{find_max_rate, run};
 /// The one answer of the server below.
 const PONG: &[u8] = b"$1\r\na\r\n";
 
+/// A server that refuses every other ECHO of a client at once and takes its time for the rest; returns its address.
+fn with_refusals() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            thread::spawn(move || {
+                stream.set_nodelay(true).expect("a socket");
+                let (mut chunk, mut echoes) = ([0; 4096], 0_u32);
+                while let Ok(len @ 1..) = stream.read(&mut chunk) {
+                    let is_echo = chunk[..len].windows(4).any(|word| word == b"ECHO");
+                    echoes += u32::from(is_echo);
+                    let answer = match (is_echo, echoes % 2) {
+                        (false, _) => &b":1\r\n"[..],
+                        (true, 0) => b"-BUSY\r\n",
+                        (true, _) => {
+                            thread::sleep(Duration::from_millis(20));
+                            PONG
+                        }
+                    };
+                    if stream.write_all(answer).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
 /// A server that answers each ECHO of one byte and no more than `per_s` a second, whoever asks; returns its address.
 fn with_capacity(per_s: u32) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -79,6 +110,22 @@ fn think_times_count_as_they_were_drawn() {
         let law = undisturbed(law, holds);
         assert!(holds(&law), "seed {seed}: {law}");
     }
+}
+
+#[test]
+fn answers_that_are_errors_count_on_both_sides_of_the_interactive_law() {
+    let address = with_refusals();
+    let words =
+        "--clients 8 --workload mix:echo=1 --message-bytes 1 --warmup 200ms --cooldown 0s --duration 1s";
+    let law = || {
+        let report = run(bench(&format!("--connect {address} {words}"))).expect("a report");
+        assert!(report.counts.errors > 0, "nothing was refused");
+        report.interactive_law.expect("a closed loop")
+    };
+    // Left out on one side they would double what is predicted, or halve it.
+    let holds = |law: &InteractiveLaw| law.difference.abs() < 0.1;
+    let law = undisturbed(law, holds);
+    assert!(holds(&law), "{law}");
 }
 
 #[test]
