@@ -180,7 +180,10 @@ function body(message) {
     } }, `… all ${count(text.length)} characters`);
     parts.push(more);
   }
-  const headers = Object.entries(message.headers ?? {});
-  if (headers.length) parts.unshift(h("div", { class: "faint" }, headers.map(([name, value]) => `${name}: ${value}`).join("\n")));
+  const headers = [
+    ...Object.entries(message.headers ?? {}).map(([name, value]) => `${name}: ${value}`),
+    ...Object.entries(message.headers_base64 ?? {}).map(([name, value]) => `${name}, in base64: ${value}`),
+  ];
+  if (headers.length) parts.unshift(h("div", { class: "faint" }, headers.join("\n")));
   return parts.filter(Boolean);
 }

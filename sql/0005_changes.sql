@@ -154,7 +154,7 @@ COMMENT ON FUNCTION give_back(message, bigint, bigint, text) IS
 
 -- Queues as a whole ------------------------------------------------------------------------------------------------
 
-CREATE FUNCTION empty_queue(queue bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION empty_queue(queue bigint, if_large text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     newest bigint := newest_id();
     patience_ends timestamptz;
@@ -162,6 +162,9 @@ DECLARE
     ready bigint := 0;
     leased bigint;
 BEGIN
+    IF if_large = 'refuse' THEN
+        PERFORM refuse_large(queue);
+    END IF;
     LOOP
         -- Nobody waits for messages that are ready, so they may be held while others end.
         FOR p IN 0..2 LOOP
@@ -188,13 +191,13 @@ BEGIN
         END;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION empty_queue(bigint) IS
-'Removes every message that was sent before. Null when somebody else''s transaction, which takes one or gives one back, does not end within 300 ms; what is removed by then is to be rolled back. Plan: message_by_both on each part; message_aside_by_queue_due.';
+COMMENT ON FUNCTION empty_queue(bigint, text) IS
+'Removes every message that was sent before. Refused, if asked for, of a queue that is to be swept first. Null when somebody else''s transaction, which takes one or gives one back, does not end within 300 ms; what is removed by then is to be rolled back. Plan: message_by_both on each part; message_aside_by_queue_due.';
 
 CREATE FUNCTION purge_queue(queue bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE removed bigint;
 BEGIN
-    removed := empty_queue(queue);
+    removed := empty_queue(queue, 'refuse');
     IF removed IS NULL THEN
         RAISE lock_not_available;
     END IF;
@@ -203,7 +206,7 @@ EXCEPTION WHEN lock_not_available THEN
     RETURN null;
 END $$;
 COMMENT ON FUNCTION purge_queue(bigint) IS
-'QPURGE: how many messages it removed. Null, with nothing changed, as empty_queue.';
+'QPURGE: how many messages it removed. Refused for a large queue; null, with nothing changed, as empty_queue.';
 
 CREATE FUNCTION remove_rows(part int, tids tid[]) RETURNS bigint LANGUAGE plpgsql
 SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
@@ -229,7 +232,7 @@ END $$;
 COMMENT ON FUNCTION is_empty(bigint, bigint) IS
 'Whether a queue holds no message up to this one. Plan: message_by_both on each part; message_aside_by_queue_due.';
 
-CREATE FUNCTION remove_queue(queue bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION remove_queue(queue bigint, if_large text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     removed bigint := 0;
     patience text := current_setting('lock_timeout');
@@ -241,7 +244,7 @@ BEGIN
             PERFORM set_config('lock_timeout', '300ms', true);
             PERFORM FROM posthaste.queue q WHERE q.id = remove_queue.queue FOR UPDATE;
             PERFORM set_config('lock_timeout', patience, true);
-            removed := empty_queue(queue);
+            removed := empty_queue(queue, if_large);
             IF removed IS NULL THEN
                 RAISE lock_not_available;
             END IF;
@@ -252,8 +255,8 @@ BEGIN
     DELETE FROM posthaste.queue q WHERE q.id = remove_queue.queue;
     RETURN removed;
 END $$;
-COMMENT ON FUNCTION remove_queue(bigint) IS
-'QDELETE: how many messages went with the queue. Null, with nothing changed, when a transaction of somebody else that sends to the queue or takes from it does not end within 300 ms. Plan: queue_pkey; as empty_queue.';
+COMMENT ON FUNCTION remove_queue(bigint, text) IS
+'QDELETE: how many messages went with the queue; if_large: refuse, or remove. Null, with nothing changed, when a transaction of somebody else that sends to the queue or takes from it does not end within 300 ms. Plan: queue_pkey; as empty_queue.';
 
 CREATE FUNCTION redrive(op int, from_queue bigint, to_queue bigint) RETURNS SETOF answer LANGUAGE plpgsql AS $$
 DECLARE

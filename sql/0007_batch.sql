@@ -325,7 +325,7 @@ BEGIN
         WHEN 'd' THEN
             FOR i IN f..t LOOP
                 found_id := ids[o_queue[i]];
-                removed := CASE WHEN found_id IS NOT NULL THEN remove_queue(found_id) END;
+                removed := CASE WHEN found_id IS NOT NULL THEN remove_queue(found_id, 'refuse') END;
                 IF removed IS NULL THEN
                     RETURN NEXT refused(o_op[i], CASE WHEN found_id IS NULL THEN 'no_queue' ELSE 'in_use' END);
                 ELSE

@@ -77,6 +77,9 @@ BEGIN
         RETURN NEXT refused(op, 'no_queue');
         RETURN;
     END IF;
+    IF NOT is_empty(queue, newest_id()) THEN
+        PERFORM refuse_large(queue);
+    END IF;
     -- A message may change its state between two statements, and is met by the next round then.
     WHILE NOT is_empty(queue, newest_id()) LOOP
         DELETE FROM message WHERE queue_id = queue AND due_ms IS NULL;

@@ -192,7 +192,7 @@ BEGIN
         RETURN NEXT refused(0, 'no_queue');
         RETURN;
     END IF;
-    removed := remove_queue(home);
+    removed := remove_queue(home, 'refuse');
     IF removed IS NULL THEN
         RETURN NEXT refused(0, 'in_use');
     ELSE

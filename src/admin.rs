@@ -53,6 +53,9 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
         AdminCommand::Account(AccountCommand::Add { name, file, roles }) => {
             let grants = grants(roles).map_err(Misuse)?;
             AccountsFile::set(file, name, &secret()?, grants)?;
+            if name.contains(':') {
+                eprintln!("posthaste: account {name} cannot log in over HTTP, where a name ends at a colon");
+            }
             say(&format!("account {name} stands in {}\n", file.display()))
         }
         AdminCommand::Account(AccountCommand::Remove { name, file }) => {
@@ -126,10 +129,17 @@ fn clients(reach: &Reach) -> Done {
     })?;
     let row = |line: &str| {
         let fields = line.split(' ').filter_map(|field| field.split_once('='));
-        Json::Object(fields.map(|(name, value)| (name.to_owned(), Json::from(value))).collect())
+        Json::Object(fields.map(|(name, value)| (name.to_owned(), client_field(name, value))).collect())
     };
     let rows: Vec<Json> = text.lines().map(row).collect();
     say(&if reach.json { format!("{:#}\n", Json::Array(rows)) } else { table(&rows) })
+}
+
+/// What is counted is a number; a name may look like one.
+fn client_field(name: &str, value: &str) -> Json {
+    let is_number = ["id", "age", "idle", "requests", "resp", "thread"].contains(&name);
+    let number = is_number.then(|| value.parse::<u64>().ok()).flatten();
+    number.map_or_else(|| value.into(), Json::from)
 }
 
 /// Rows with the same fields as a table; fields that only some rows have stand at the end.

@@ -52,7 +52,7 @@ fn encrypted_stats(name: &str, trust: &Trust) -> Result<Stats, Box<dyn Error>> {
 }
 
 fn stats(name: &str, tls: Option<&Connector>) -> Result<Stats, Box<dyn Error>> {
-    let Ok(mut address) = name.parse::<Address>();
+    let mut address: Address = name.parse()?;
     if let Some(tls) = tls {
         address.encrypt(tls);
     }

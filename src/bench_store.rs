@@ -55,7 +55,7 @@ struct Report {
 /// Runs every batch size and prints a table.
 pub(crate) fn run(flags: &BenchStoreFlags) -> Result<(), Box<dyn Error>> {
     let json = flags.json.as_deref().map(create).transpose()?;
-    let choice: StoreChoice = flags.store.parse().map_err(|error| format!("--store: {error}"))?;
+    let choice: StoreChoice = flags.store.parse().map_err(|error| Misuse(format!("--store: {error}")))?;
     let singly = queue::popping(&flags.popping, &choice, flags.batch.iter().copied().max().unwrap_or(1));
     let singly = singly.map_err(Misuse)?;
     if !matches!(choice, StoreChoice::Postgres(_)) {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use posthaste_measure::Clock;
+use posthaste_measure::{Clock, Events};
 use posthaste_server::path::bundle::{Address, Bundle, Request};
 use posthaste_server::path::worker::{Batch, Store as _};
 use posthaste_server::queue::postgres::address::PostgresAddress;
@@ -75,7 +75,7 @@ pub(crate) fn run(
     singly: Option<Popping>,
     json: Option<File>,
 ) -> Result<(), Failed> {
-    let store = Postgres::open(address, singly, Time::start(), Clock::start())?;
+    let store = Postgres::open(address, singly, Time::start(), Clock::start(), Events::default())?;
     let mut first = Driver::new(&store, 0, 1, flags)?;
     let queues = first.ask(&[(Operation::ListQueues { after: 0 }, Vec::new())])?;
     if queues.first().is_none_or(|answer| answer != b"*0\r\n") {

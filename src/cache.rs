@@ -1,16 +1,19 @@
 //! `posthaste cache`: starts the tier, reads its file again when it is told to, runs until a signal, stops gracefully.
 
+use std::collections::HashSet;
 use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
 
 use posthaste_server::cache::backend::Backend;
+use posthaste_server::cache::desk::{self, PoolCard, RouteCard, StandInCard};
 use posthaste_server::cache::explain::explain;
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::layout::{Layout, Seat, Settings};
 use posthaste_server::cache::limits::SERVERS_MAX;
 use posthaste_server::cache::rules::{ReadRepair, Reads, Rules, Writes};
 use posthaste_server::cache::server::{Options, Server};
+use posthaste_server::cache::table::Table;
 use posthaste_server::front::lifecycle::RunNote;
 use posthaste_tls::{Check, Trust};
 
@@ -19,22 +22,22 @@ use crate::flags::{CacheFlags, Program, ServerTlsFlags, Switch};
 use crate::import;
 use crate::pools::{self, Names};
 use crate::stdout::say;
-use crate::tier::{CommonFlags, begin, end, tell_of_http, wait_for_end};
+use crate::tier::{CommonFlags, begin, begin_log, end, tell_of_http, wait_for_end};
 
 /// Runs it; returns when it has stopped.
 pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
     if let Some(path) = &flags.import {
         return import::run(path, flags.pool.as_deref());
     }
+    begin_log("cache", flags.run.log_format);
     let options = options(flags).map_err(Misuse)?;
     if flags.check.is_some() {
         return say(&meaning(&options)?);
     }
-    let mut signals = begin(flags.run.log_format)?;
-    let servers: usize = options.layout.pools.iter().map(|pool| pool.seats.len()).sum();
+    let mut signals = begin()?;
     let server = Server::start(options)?;
     for address in server.running().addresses() {
-        tracing::info!(servers, "listening on {address}");
+        tracing::info!(servers = server.servers(), "listening on {address}");
         if !address.is_local() && flags.front.tls.tls_ca.is_none() {
             tracing::warn!(
                 "whoever reaches {address} may read and write every key; --tls-ca FILE asks for certificates"
@@ -91,13 +94,15 @@ fn file(flags: &CacheFlags) -> Option<&PathBuf> {
 
 /// Servers, pools and routes, of the flags and of the file.
 pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
-    let seats = flags.server.iter().map(|address| Seat::of(address)).collect();
+    let seats = seats(&flags.server)?;
     let rules = rules(flags)?;
     let mut layout = match file(flags) {
         Some(path) => {
             let shown = path.display();
             let text = fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
-            pools::layout(&text, seats, &rules, Names::Known).map_err(|wrong| wrong.tell(shown, &text))?
+            // Who checks a file wants to hear of a name that nobody knows; a tier that starts can do without it.
+            let names = if flags.check.is_some() { Names::Known } else { Names::Believed };
+            pools::layout(&text, seats, &rules, names).map_err(|wrong| wrong.tell(shown, &text))?
         }
         None if seats.is_empty() => Layout::default(),
         None => Layout::of_one_pool(seats, rules),
@@ -112,6 +117,16 @@ pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
         (SERVERS_MAX.., None) => Err(format!("--server: at most {} are served", SERVERS_MAX - 1)),
         _ => Ok(layout),
     }
+}
+
+/// The servers of the flags, each of which is one.
+fn seats(servers: &[String]) -> Result<Vec<Seat>, String> {
+    let mut names = HashSet::new();
+    let seat = |address: &String| match names.insert(Backend::named(address)?) {
+        true => Ok(Seat::of(address)),
+        false => Err(format!("--server {address}: it is named twice; name each server once")),
+    };
+    servers.iter().map(seat).collect()
 }
 
 /// Whom we trust among servers that speak TLS.
@@ -140,7 +155,8 @@ fn rules(flags: &CacheFlags) -> Result<Rules, String> {
 /// `--check`: what a file means, in sentences.
 fn meaning(options: &Options) -> Result<String, Misuse> {
     let mut text = String::from("the file is good\n");
-    for pool in &options.layout.pools {
+    let table = Fleet::new(&options.layout, options.eject).map_err(Misuse)?.table();
+    for (pool, card) in options.layout.pools.iter().zip(desk::pools(&table)) {
         text += &format!("pool {}: ", pool.name);
         text += &match pool.rules.writes {
             Writes::All if pool.seats.len() > 1 => {
@@ -161,7 +177,7 @@ fn meaning(options: &Options) -> Result<String, Misuse> {
             let backend = Backend::parse(&seat.address).map_err(Misuse)?;
             text += &format!("  server {}", backend.name);
             // Where it really is, when that is not what was written.
-            let address = backend.address().to_string();
+            let address = backend.address().map_err(Misuse)?.to_string();
             if backend.name != address {
                 text += &format!(" at {address}");
             }
@@ -173,8 +189,9 @@ fn meaning(options: &Options) -> Result<String, Misuse> {
             }
             text.push('\n');
         }
+        text += &relations(&card);
     }
-    text += &routes(options)?;
+    text += &routes(&table)?;
     text += &match options.workers {
         None => format!("{} network threads, each with a connection to each server\n", options.front.threads),
         Some(workers) => {
@@ -188,9 +205,30 @@ fn meaning(options: &Options) -> Result<String, Misuse> {
     Ok(text)
 }
 
+/// What part of a key places it, and what a pool has to do with others.
+fn relations(pool: &PoolCard) -> String {
+    let mut lines = Vec::new();
+    lines.extend(
+        pool.key_part.as_ref().map(|part| format!("a key is placed by {part}, where there is such a part")),
+    );
+    for StandInCard { pool, expiry_s } in &pool.failover {
+        let expiry = expiry_s.map(|seconds| format!(", where what is stored lives at most {seconds} s"));
+        lines.push(format!("pool {pool} stands in for servers that are away{}", expiry.unwrap_or_default()));
+    }
+    lines.extend(
+        pool.failover_limit.map(|limit| format!("others stand in for at most {limit} requests a second")),
+    );
+    lines.extend(pool.below.as_ref().map(|below| {
+        format!("pool {below} is below it: it gets every write too, and what is missed is looked up there")
+    }));
+    lines.extend(pool.warm_from.as_ref().map(|old| {
+        format!("it takes the place of pool {old}: what is missed is looked up there, what is written is deleted there")
+    }));
+    lines.iter().map(|line| format!("  {line}\n")).collect()
+}
+
 /// What becomes of a key of each route, by the example of the shortest one.
-fn routes(options: &Options) -> Result<String, Misuse> {
-    let table = Fleet::new(&options.layout, options.eject).map_err(Misuse)?.table();
+fn routes(table: &Table) -> Result<String, Misuse> {
     let mut text = String::new();
     for route in &table.routes {
         let commands = route.verbs.names();
@@ -201,9 +239,14 @@ fn routes(options: &Options) -> Result<String, Misuse> {
         } else {
             format!("{all} commands ({})", commands.join(" "))
         };
-        let explained = explain(&table, first, &example).map_err(Misuse)?;
+        let explained = explain(table, first, &example).map_err(Misuse)?;
         text +=
             &format!("keys {example}, {who}: {}\n", explained.sentences.first().map_or("", String::as_str));
+        if let RouteCard { shadow: Some(shadow), shadow_share: Some(share), .. } =
+            desk::route_card(table, route)
+        {
+            text += &format!("  repeated in pool {shadow}, for {share} of the keys\n");
+        }
     }
     Ok(text)
 }
@@ -213,7 +256,11 @@ fn note(flags: &CacheFlags) -> RunNote {
     RunNote {
         command: std::env::args().collect(),
         options: common(flags).noted(serde_json::json!({
+            "config": flags.config,
             "server": flags.server,
+            "server_tls_ca": flags.server_tls.server_tls_ca,
+            "server_tls_cert": flags.server_tls.server_tls_cert,
+            "server_tls_key": flags.server_tls.server_tls_key,
             "writes": flags.writes.to_string(),
             "reads": flags.reads.map(|reads| reads.to_string()),
             "multiget": flags.multiget.to_string(),

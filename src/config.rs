@@ -9,12 +9,13 @@ use std::fmt;
 use std::fs;
 use std::process::ExitCode;
 
-use clap::builder::{BoolishValueParser, OsStr as ClapStr};
+use clap::builder::OsStr as ClapStr;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _};
 use posthaste_server::queue::choice::StoreChoice;
 use toml::de::{DeTable, DeValue};
 
+use crate::environment::{origin, with_environment};
 use crate::flags::Program;
 use crate::placed::{Placed, Wrong, parse, plain};
 use crate::pools;
@@ -23,8 +24,8 @@ use crate::reference::{NOT_IN_FILE, WITH_FILE};
 
 /// Why there is nothing to run.
 pub(crate) enum Refusal {
-    /// Help or version was asked for, or the flags are wrong.
-    Flags(clap::Error),
+    /// Help or version was asked for, or the flags are wrong, which may have come from variables.
+    Flags { error: clap::Error, origin: String },
     /// The file is wrong.
     File(String),
 }
@@ -44,7 +45,7 @@ impl Error for Misuse {}
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Flags(error) => f.write_str(&one_line(error)),
+            Self::Flags { error, origin } => write!(f, "{origin}{}", one_line(error)),
             Self::File(error) => f.write_str(error),
         }
     }
@@ -54,7 +55,7 @@ impl Refusal {
     /// Tells the user, and the exit code.
     pub(crate) fn tell(&self) -> ExitCode {
         match self {
-            Self::Flags(error) if !error.use_stderr() => {
+            Self::Flags { error, .. } if !error.use_stderr() => {
                 // Help into a closed pipe is no failure.
                 let _ = error.print();
                 ExitCode::SUCCESS
@@ -69,32 +70,38 @@ impl Refusal {
 
 /// All commands with their options, each of which knows its environment variable.
 pub(crate) fn commands() -> Command {
-    with_environment(Program::command(), "POSTHASTE")
+    with_environment(Program::command())
 }
 
 /// Reads the command line, with the environment and the file behind it.
 pub(crate) fn program(args: Vec<OsString>) -> Result<Program, Refusal> {
-    let Some(path) = config_path(&args) else { return understood(commands(), args) };
+    let Some((path, origin)) = config_path(&args) else { return understood(commands(), args) };
     let shown = path.to_string_lossy();
-    let text =
-        fs::read_to_string(&path).map_err(|error| Refusal::File(format!("cannot read {shown}: {error}")))?;
+    let text = fs::read_to_string(&path)
+        .map_err(|error| Refusal::File(format!("{origin}cannot read {shown}: {error}")))?;
     from_text(args, &shown, &text)
 }
 
 /// Reads the command line, with the environment and this text of a file behind it.
 pub(crate) fn from_text(args: Vec<OsString>, shown: &str, text: &str) -> Result<Program, Refusal> {
-    let command = parse(text).and_then(|table| with_table(commands(), table.get_ref(), &[]));
-    understood(command.map_err(|wrong| Refusal::File(wrong.tell(shown, text)))?, args)
+    // Before there are variables: what is wrong with one of them is not to be said of a line of the file.
+    let command = parse(text).and_then(|table| with_table(Program::command(), table.get_ref(), &[]));
+    let command = command.map_err(|wrong| Refusal::File(wrong.tell(shown, text)))?;
+    understood(with_environment(command), args)
 }
 
 /// Whether the options of a file's text have values that they can have.
 pub(crate) fn check(text: &str) -> Result<(), Wrong> {
-    parse(text).and_then(|table| with_table(commands(), table.get_ref(), &[])).map(drop)
+    parse(text).and_then(|table| with_table(Program::command(), table.get_ref(), &[])).map(drop)
 }
 
 fn understood(command: Command, args: Vec<OsString>) -> Result<Program, Refusal> {
-    let matches = command.try_get_matches_from(args).map_err(Refusal::Flags)?;
-    Program::from_arg_matches(&matches).map_err(Refusal::Flags)
+    let refusal = |error: clap::Error| {
+        let origin = origin(&command, &args, &error.to_string());
+        Refusal::Flags { error, origin }
+    };
+    let matches = command.clone().try_get_matches_from(&args).map_err(refusal)?;
+    Program::from_arg_matches(&matches).map_err(refusal)
 }
 
 /// A clap error in one line: what is wrong, and where help is.
@@ -110,42 +117,23 @@ fn one_line(error: &clap::Error) -> String {
     format!("{}; see --help", said.strip_suffix("For more information, try '--help'.").unwrap_or(said).trim())
 }
 
-/// Gives every flag of every command its environment variable.
-fn with_environment(command: Command, prefix: &str) -> Command {
-    let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
-    let command = command.mut_args(|arg| match arg.get_long() {
-        Some(long) => {
-            let name = format!("{prefix}_{}", long.to_uppercase().replace('-', "_"));
-            let arg = arg.env(name).hide_env(true);
-            match arg.get_action() {
-                // As people write it in environments: 1, yes, on.
-                ArgAction::SetTrue => arg.value_parser(BoolishValueParser::new()),
-                _ => arg,
-            }
-        }
-        None => arg,
-    });
-    names.into_iter().fold(command, |command, name| {
-        let prefix = format!("{prefix}_{}", name.to_uppercase());
-        command.mut_subcommand(name, |sub| with_environment(sub, &prefix))
-    })
-}
-
-/// The file of `--config`, or of the cache tier's `--check` (elsewhere a flag), which is needed before the flags can be read.
-fn config_path(args: &[OsString]) -> Option<OsString> {
+/// The file of `--config`, or of the cache tier's `--check` (elsewhere a flag), which is needed before the flags can be read;
+/// and what to put before an error about it.
+fn config_path(args: &[OsString]) -> Option<(OsString, String)> {
     let command = args.get(1).and_then(|command| command.to_str()).unwrap_or_default();
     let names = if command == "cache" { &["--config", "--check"][..] } else { &["--config"] };
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
         let Some(arg) = arg.to_str() else { continue };
         if names.contains(&arg) {
-            return rest.next().cloned();
+            return Some((rest.next()?.clone(), String::new()));
         }
         if let Some(path) = names.iter().find_map(|name| arg.strip_prefix(name)?.strip_prefix('=')) {
-            return Some(path.into());
+            return Some((path.into(), String::new()));
         }
     }
-    std::env::var_os(format!("POSTHASTE_{}_CONFIG", command.to_uppercase()))
+    let variable = format!("POSTHASTE_{}_CONFIG", command.to_uppercase());
+    Some((std::env::var_os(&variable)?, format!("{variable}: ")))
 }
 
 /// Makes a file's values the defaults of the flags they name. `path` is the way to the table: the commands that it belongs to.

@@ -13,6 +13,7 @@ mod serving;
 use std::time::Duration;
 
 use clap::Parser;
+use posthaste_server::accounts::is_name;
 
 pub(crate) use self::admin::{AccountCommand, Admin, AdminCommand, Reach, RoleFlags};
 pub(crate) use self::bench::{Bench, BenchStoreFlags, MergeFlags, StoreWorkload};
@@ -90,6 +91,14 @@ fn http_address(text: &str) -> Result<String, String> {
         "off" => Ok(text.to_owned()),
         text if text.starts_with("unix:") => Err("write HOST:PORT or off".into()),
         text => listen_address(text).map_err(|_| "write HOST:PORT or off".into()),
+    }
+}
+
+/// The name of an account.
+fn account(text: &str) -> Result<String, String> {
+    match is_name(text) {
+        true => Ok(text.to_owned()),
+        false => Err("a name is 1 to 255 bytes without control characters, and neither * nor -".into()),
     }
 }
 

@@ -21,6 +21,7 @@ mod bench_store;
 mod bench_store_postgres;
 mod cache;
 mod config;
+mod environment;
 pub mod files;
 mod flags;
 mod import;
@@ -49,7 +50,8 @@ use flags::{Admin, Bench, Program};
 #[must_use]
 pub fn main() -> ExitCode {
     secrets::hide();
-    let program = match config::program(std::env::args_os().collect()) {
+    let args: Vec<_> = std::env::args_os().collect();
+    let program = match config::program(args.clone()) {
         Ok(program) => program,
         Err(refusal) => return refusal.tell(),
     };
@@ -70,7 +72,8 @@ pub fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("posthaste: {error}");
+            let origin = environment::origin(&config::commands(), &args, &error.to_string());
+            eprintln!("posthaste: {origin}{error}");
             exit_code(error.as_ref())
         }
     }

@@ -224,7 +224,9 @@ fn seats(fields: &Fields<'_, '_>, rules: &Rules, names: Names) -> Result<Vec<Sea
         let at = value.span().start;
         let seat = seat(value)?;
         let name = match names {
-            Names::Known => Backend::parse(&seat.address).map(|backend| backend.name),
+            Names::Known => {
+                Backend::parse(&seat.address).and_then(|backend| backend.address().map(|_| backend.name))
+            }
             Names::Believed => Backend::named(&seat.address),
         };
         let name = name.map_err(|error| Wrong::new(at, error))?;

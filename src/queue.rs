@@ -11,11 +11,12 @@ use posthaste_server::server::{Options, Server, StartError};
 
 use crate::config::Misuse;
 use crate::flags::{PoppingFlags, QueueFlags};
-use crate::tier::{CommonFlags, begin, end, tell_of_http, tell_reloaded, wait_for_end};
+use crate::tier::{CommonFlags, begin, begin_log, end, tell_of_http, tell_reloaded, wait_for_end};
 
 /// Runs it; returns when it has stopped.
 pub(crate) fn run(flags: &QueueFlags) -> Result<(), Box<dyn Error>> {
-    let mut signals = begin(flags.run.log_format)?;
+    begin_log("queue", flags.run.log_format);
+    let mut signals = begin()?;
     let options = options(flags).map_err(Misuse)?;
     let store = options.store.to_string(); // as it is shown: the flag may hold a password
     let server = Server::start(options).map_err(told)?;
@@ -32,6 +33,7 @@ pub(crate) fn run(flags: &QueueFlags) -> Result<(), Box<dyn Error>> {
 fn told(error: StartError) -> Box<dyn Error> {
     match error {
         StartError::Unguarded(_) => Misuse(error.to_string()).into(),
+        StartError::Accounts(why) => format!("--accounts: {why}").into(),
         error => error.into(),
     }
 }
@@ -43,8 +45,11 @@ fn common(flags: &QueueFlags) -> CommonFlags<'_> {
 
 fn options(flags: &QueueFlags) -> Result<Options, String> {
     let store: StoreChoice = flags.store.parse().map_err(|error| format!("--store: {error}"))?;
-    if flags.memory_limit.is_some() && !matches!(store, StoreChoice::Embedded(_)) {
-        return Err(format!("--memory-limit is kept by embedded stores only, not by {store}"));
+    if flags.memory_limit.is_some() && !matches!(store, StoreChoice::Embedded(_) | StoreChoice::Memory) {
+        return Err(format!(
+            "--memory-limit is for stores of this process, embedded:DIR and memory:, not for {store}; MAXMSGS and \
+             MAXBYTES of QCREATE limit single queues"
+        ));
     }
     Ok(Options {
         front: common(flags).options(|| note(flags, &store))?,
@@ -132,6 +137,7 @@ fn note(flags: &QueueFlags, store: &StoreChoice) -> RunNote {
             "memory_limit_bytes": flags.memory_limit,
             "metrics_queues": flags.metrics_queues,
             "traces": flags.traces,
+            "config": flags.config,
         })),
     }
 }

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fs;
 use std::io::{Read as _, Write as _};
 
-use posthaste_load::address::{Address, BlockingStream};
+use posthaste_load::address::BlockingStream;
 use posthaste_load::tls::advice;
 use posthaste_wire::encode::{Encoder, Protocol};
 use posthaste_wire::reply::{Passage, Reply, Value, decode};
@@ -20,7 +20,7 @@ pub(crate) struct Client {
 impl Client {
     /// Connects, and logs in when an account is named.
     pub(crate) fn connect(reach: &Reach) -> Result<Self, Box<dyn Error>> {
-        let Ok(mut address) = reach.connect.parse::<Address>();
+        let mut address = reach.connect.clone();
         if let Some(connector) = reach.tls.connector()? {
             address.encrypt(&connector);
         }

@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::config::commands;
+use crate::environment::warn_of_unknown;
 use crate::flags::{FrontFlags, LogFormat, RunFlags, TlsFlags};
 use crate::logging;
 
@@ -45,14 +47,18 @@ impl CommonFlags<'_> {
         let mut options = json!({
             "listen": self.listen,
             "http": self.http,
+            "reuse_port": self.front.reuse_port,
             "tls_cert": self.front.tls.tls_cert,
+            "tls_key": self.front.tls.tls_key,
             "tls_ca": self.front.tls.tls_ca,
             "threads": self.front.threads,
             "max_clients": self.front.max_clients,
             "slow_s": self.run.slow.map(|slow| slow.as_secs_f64()),
             "window_s": self.run.window.as_secs_f64(),
+            "record": self.run.record,
             "record_requests": self.run.record_requests,
             "drain_s": self.run.drain.as_secs_f64(),
+            "log_format": self.run.log_format.to_string(),
         });
         if let (Some(options), Value::Object(own)) = (options.as_object_mut(), own) {
             options.extend(own);
@@ -61,9 +67,14 @@ impl CommonFlags<'_> {
     }
 }
 
-/// Begins the log and catches signals, before anything is opened: so a stop during the start is graceful too.
-pub(crate) fn begin(log: LogFormat) -> io::Result<Signals> {
-    logging::start(log);
+/// Begins the log, first of what stands in the environment and does nothing.
+pub(crate) fn begin_log(command: &str, format: LogFormat) {
+    logging::start(format);
+    warn_of_unknown(&commands(), command);
+}
+
+/// Catches signals, before anything is opened: so a stop during the start is graceful too.
+pub(crate) fn begin() -> io::Result<Signals> {
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     raise_descriptor_limit();
     Ok(signals)

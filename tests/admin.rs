@@ -92,12 +92,14 @@ fn control_characters_of_a_body_do_not_reach_the_terminal() {
 #[test]
 fn accounts_and_clients_are_shown_and_a_client_can_be_closed() {
     let (server, mut client) = furnished();
+    client.ask(&["CLIENT", "SETNAME", "17"]).expect("it runs");
     assert_eq!(json(&server, &["accounts"])[1]["name"], "alice");
     let clients = json(&server, &["clients"]);
     let alice =
         clients.as_array().expect("a list").iter().find(|c| c["user"] == "alice").expect("alice is there");
-    assert_eq!(alice["requests"], "6", "a login and five more");
-    let id = alice["id"].as_str().expect("an id").to_owned();
+    assert_eq!(alice["requests"], 7, "a login and six more");
+    assert_eq!((alice["resp"].is_number(), &alice["name"]), (true, &Json::from("17")));
+    let id = alice["id"].as_u64().expect("an id").to_string();
     assert_eq!(json(&server, &["clients", "--kill", &id])["closed"], 1);
     assert!(client.is_closed());
     let again = admin(&server, &["clients", "--kill", &id]);
@@ -158,6 +160,24 @@ fn an_account_added_to_the_file_may_log_in_at_once_and_one_taken_out_may_not() {
     assert!(login("bob", "builder").integer().is_some());
     change(&["remove", "alice"], "");
     assert!(login("alice", "wonder land").is_error("NOACCOUNT"));
+}
+
+#[test]
+fn who_adds_an_account_that_cannot_log_in_over_http_is_told() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let add = |name: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+        command.args(["admin", "account", "add", name, "--file", "accounts.txt"]).current_dir(dir.path());
+        command.stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program runs");
+        writeln!(child.stdin.take().expect("a pipe"), "secret").expect("it reads");
+        let output = child.wait_with_output().expect("it ends");
+        assert!(output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert_eq!(add("shop"), "");
+    let told = add("shop:mail");
+    assert!(told.contains("shop:mail cannot log in over HTTP"), "{told}");
 }
 
 #[test]

@@ -121,6 +121,11 @@ const CASES: &[(By, Cost)] = &[
     (Sql("SELECT posthaste.create_queue('made'), posthaste.delete_queue('made')"), Seeks),
     (Sql("SELECT posthaste.delete_queue('queue 999')"), Stock("a full queue goes with its messages")),
     (Sql("SELECT posthaste.create_queue('queue 999')"), Seeks),
+    (Sql("SELECT posthaste.sweep('queue 997', 0, 0, 0, 0, 20)"), Times(20.0, "so many messages are removed")),
+    (
+        Sql("SELECT posthaste.sweep('queue 997', 3, 0, 0, 0, 20)"),
+        Times(20.0, "so many leased or delayed messages are removed"),
+    ),
     (Sql("SELECT posthaste.send('account 7', 'queue 7', 'x')"), Seeks),
     (Sql("SELECT posthaste.send('account 7', 'queue 7', 'x'::bytea, 'account 8')"), Seeks),
     (Sql("SELECT posthaste.send('new ' || random(), 'queue 7', 'x', 'new ' || random())"), Seeks),

@@ -74,7 +74,7 @@ fn wrong_use_is_one_line_and_exit_code_2() {
         (&["queue", "--listen", "nowhere"], "nowhere"),
         (&["queue", "--priority-line", "peek,frob"], "frob"),
         (&["queue", "--window", "0s"], "10ms"),
-        (&["queue", "--store", "memory:", "--memory-limit", "1000"], "embedded"),
+        (&["queue", "--store", "mock:5", "--memory-limit", "1000"], "memory:"),
         (&["queue", "--listen", "127.0.0.1"], "--listen"),
         (&["queue", "--http", "unix:/run/http.sock"], "--http"),
         (&["cache", "--server", "10.0.0.1:http"], "--server"),
@@ -82,6 +82,14 @@ fn wrong_use_is_one_line_and_exit_code_2() {
         (&["bench", "queue", "--duration", "5"], "unit"),
         (&["bench", "queue", "--message-bytes", "99999999999"], "is not a number"),
         (&["bench", "store", "--duration", "0s"], "10ms"),
+        (&["bench", "store", "--store", "tape:"], "embedded:DIR"),
+        (&["bench", "queue", "--connect", "zz"], "HOST:PORT"),
+        (&["bench", "cache", "--connect", "unix:"], "unix:"),
+        (&["admin", "queues", "--connect", "zz"], "HOST:PORT"),
+        (&["admin", "queues", "--user", "*"], "a name is"),
+        (&["admin", "top", "--user", "a:b"], "colon"),
+        (&["admin", "account", "add", "*"], "cannot be an account"),
+        (&["admin", "account", "remove", "a:$b"], "cannot be an account"),
         (&["frobnicate"], "frobnicate"),
         (&[], "--help"),
     ] {
@@ -203,6 +211,48 @@ fn a_switch_in_the_environment_is_written_as_people_write_it() {
 }
 
 #[test]
+fn a_wrong_value_is_told_with_the_variable_it_comes_from() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("posthaste.toml");
+    fs::write(&file, "[queue]\nhttp = \"off\"\nlisten = \"127.0.0.1:0\"\n").expect("a file");
+    let file = file.display().to_string();
+    for (words, variable, value) in [
+        (&["queue"][..], "POSTHASTE_QUEUE_BATCH", "many"),
+        (&["queue", "--config", &file], "POSTHASTE_QUEUE_BATCH", "many"),
+        (&["queue"], "POSTHASTE_QUEUE_STORE", "tape:"),
+        (&["queue"], "POSTHASTE_QUEUE_TLS_KEY", "queue.key"),
+        (&["queue"], "POSTHASTE_QUEUE_CONFIG", "/nowhere/posthaste.toml"),
+        (&["queue", "--store", "memory:", "--http", "off"], "POSTHASTE_QUEUE_LISTEN", "0.0.0.0:0"),
+        (&["cache"], "POSTHASTE_CACHE_MULTIGET", "half"),
+        (&["admin", "queues"], "POSTHASTE_ADMIN_QUEUES_CONNECT", "zz"),
+    ] {
+        let (line, code) = refusal(&program(words).env(variable, value).output().expect("the program runs"));
+        assert_eq!(code, Some(2), "{line}");
+        assert!(line.starts_with(&format!("posthaste: {variable}: ")), "{words:?}: {line}");
+    }
+    let mut queue = program(&["queue", "--store", "memory:"]);
+    let output =
+        queue.env("POSTHASTE_QUEUE_ACCOUNTS", "/nowhere/accounts").output().expect("the program runs");
+    let (line, code) = refusal(&output);
+    assert_eq!(code, Some(1), "{line}");
+    assert!(line.starts_with("posthaste: POSTHASTE_QUEUE_ACCOUNTS: --accounts: "), "{line}");
+    let mut queue = program(&["queue", "--batch", "0"]);
+    let (line, _) = refusal(&queue.env("POSTHASTE_QUEUE_BATCH", "5").output().expect("the program runs"));
+    assert!(!line.contains("POSTHASTE"), "the command line gave it: {line}");
+}
+
+#[test]
+fn a_variable_of_no_option_is_told_with_what_was_probably_meant() {
+    let variable = |name: &str| [(name.to_owned(), "1".to_owned())];
+    let server = Server::start_with("memory:", &variable("POSTHASTE_QUEUE_LISSEN"));
+    server.wait_for_log("POSTHASTE_QUEUE_LISSEN is no option of posthaste queue and does nothing; did you mean POSTHASTE_QUEUE_LISTEN?");
+    let mut cache = program(&["cache"]);
+    let output = cache.env("POSTHASTE_CACHE_SERVERS", "127.0.0.1").output().expect("the program runs");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("did you mean POSTHASTE_CACHE_SERVER?"), "{told}");
+}
+
+#[test]
 fn an_unknown_option_in_the_file_is_named() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let file = dir.path().join("posthaste.toml");
@@ -240,6 +290,74 @@ fn a_run_leaves_a_record() {
     assert_eq!(sends, 50);
     for file in ["latency.hlog", "system.csv", "events.csv"] {
         assert!(fs::metadata(record.join(file)).expect(file).len() > 0, "{file}");
+    }
+}
+
+/// What the help of a command lists, but for what starts no tier.
+fn options_of(command: &str) -> Vec<String> {
+    let help = String::from_utf8(run(&[command, "--help"]).stdout).expect("text");
+    let listed = help.lines().filter_map(|line| line.trim_start().strip_prefix("--"));
+    let options = listed.map(|line| line.split([' ', '[']).next().unwrap_or_default().replace('-', "_"));
+    options.filter(|option| !["help", "check", "import", "pool"].contains(&option.as_str())).collect()
+}
+
+#[test]
+fn the_record_of_a_tier_holds_every_option() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    for tier in ["queue", "cache"] {
+        let record = dir.path().join(tier);
+        let arguments = ["--record", &record.display().to_string(), "--reuse-port", "--log-format", "json"];
+        let server = match tier {
+            "queue" => Server::start("memory:", &arguments),
+            _ => Server::start_cache(&[&arguments[..], &["--mock", "5"]].concat()),
+        };
+        assert!(server.stop().success());
+        let run = fs::read_to_string(record.join("run.json")).expect("run.json");
+        let run: Json = serde_json::from_str(&run).expect("JSON");
+        let recorded = run["options"].as_object().expect("options");
+        let is_recorded = |option: &String| {
+            ["", "_s", "_bytes"].iter().any(|unit| recorded.contains_key(&format!("{option}{unit}")))
+        };
+        let options = options_of(tier);
+        assert!(options.len() > 20, "{options:?}");
+        let missing: Vec<_> = options.iter().filter(|option| !is_recorded(option)).collect();
+        assert!(missing.is_empty(), "{tier}: {missing:?}");
+        let values = (&recorded["reuse_port"], &recorded["log_format"], &recorded["record"]);
+        assert_eq!(values, (&true.into(), &"json".into(), &record.display().to_string().into()));
+    }
+}
+
+#[test]
+fn a_store_in_memory_takes_no_more_than_it_may() {
+    let server = Server::start("memory:", &["--memory-limit", "100000"]);
+    let mut client = Client::connect(server.addr()).expect("it runs");
+    let mut ask = |words: &[&str]| client.ask(words).expect("it runs");
+    assert!(ask(&["QCREATE", "q"]).integer().is_some());
+    let body = "x".repeat(60_000);
+    // What is there counts, not what comes.
+    assert!(ask(&["SEND", "q", &body]).integer().is_some());
+    assert!(ask(&["SEND", "q", &body]).integer().is_some());
+    assert!(ask(&["SEND", "q", "x"]).is_error("FULL"));
+    assert!(ask(&["SENDMANY", "q", "x", "y"]).is_error("FULL"));
+    assert!(ask(&["QCREATE", "r"]).is_error("FULL"));
+    assert!(ask(&["POP", "FROM", "stranger", "BLOCK", "1"]).is_error("FULL"));
+    assert!(ask(&["QCREATE", "q"]).integer().is_some(), "it is there already");
+    // The first is kept for whoever asks with that key again.
+    assert!(ask(&["POP", "QUEUE", "q", "REQID", "k"]).body().is_some());
+    assert!(ask(&["SEND", "q", "x"]).is_error("FULL"));
+    assert!(ask(&["POP", "QUEUE", "q"]).body().is_some());
+    assert!(ask(&["SEND", "q", "x"]).integer().is_some());
+}
+
+#[test]
+fn clients_of_redis_are_told_whether_the_store_is_durable() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let embedded = format!("embedded:{}", dir.path().display());
+    for (store, is_durable) in [("memory:", "no"), ("mock:5", "no"), (&embedded, "yes")] {
+        let server = Server::start(store, &[]);
+        let mut client = Client::connect(server.addr()).expect("it runs");
+        let settings = client.ask(&["CONFIG", "GET", "appendonly"]).expect("it runs");
+        assert_eq!(settings.get("appendonly").and_then(|value| value.text()), Some(is_durable), "{store}");
     }
 }
 

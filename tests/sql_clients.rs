@@ -436,11 +436,12 @@ fn an_application_s_role_may_call_the_seven_functions_and_nothing_else() {
         "DELETE FROM posthaste.queue",
         "SELECT posthaste.upkeep(null, 0, 1)",
         "SELECT posthaste.turn_ring(1, 1, 2000, null)",
-        "SELECT posthaste.remove_queue(1)",
+        "SELECT posthaste.remove_queue(1, 'refuse')",
         "SELECT nextval('posthaste.message_id')",
         "SELECT posthaste.lock_name('q')",
     ] {
-        assert!(app.run(forbidden).starts_with("ERROR:  42501: permission denied"), "{forbidden}");
+        let said = app.run(forbidden);
+        assert!(said.starts_with("ERROR:  42501: permission denied"), "{forbidden}: {said}");
     }
     let callable = "SELECT DISTINCT proname FROM pg_proc p WHERE pronamespace = 'posthaste'::regnamespace \
                     AND has_function_privilege('app', p.oid, 'EXECUTE') AND prorettype <> 'trigger'::regtype ORDER BY 1";

@@ -13,7 +13,7 @@ import pytest
 from programs import SMALL, lab, run_through, write
 
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.experiments.description import Claim
+from posthaste_lab.experiments.description import Claim, Level
 from posthaste_lab.experiments.results import Result, Run, read_run
 from posthaste_lab.factorial import analyze
 from posthaste_lab.report import write_report
@@ -23,6 +23,7 @@ from posthaste_lab.report.page import warnings
 from posthaste_lab.report.quantities import digits
 from posthaste_lab.report.records import Spread, events, response_times, trace
 from posthaste_lab.report.sections.design import design_section
+from posthaste_lab.report.sections.maxima import maxima_section
 from posthaste_lab.report.sections.over_time import warm_up_s, warm_up_verdict
 from posthaste_lab.report.sections.overview import overview_section
 from posthaste_lab.report.sections.parts import TableItem
@@ -368,3 +369,27 @@ def test_the_curve_by_the_law_is_a_mean_over_trials() -> None:
         law = next(line for line in axis.lines if line.get_linestyle() == ":" or line.get_linewidth() == 1.6)
         shown = float(np.asarray(law.get_ydata(), dtype=np.float64)[0])
         assert shown == pytest.approx(measured.mean, rel=1e-9) or shown == pytest.approx(measured.mean * 1e3, rel=1e-9)
+
+
+def test_the_highest_throughput_of_each_configuration_stands_in_a_table(run: Run) -> None:
+    """One row for each line of the load chart; where the line ends at its highest point, that is said."""
+    clients = run.experiment.factors["clients"].model_copy(update={"levels": [1, 2, 4]})
+    experiment = run.experiment.model_copy(update={"factors": {**run.experiment.factors, "clients": clients}})
+    varied = replace(run, experiment=experiment)
+    line: list[Cell] = []
+    for size, rates in ((100, [10.0, 30.0, 20.0]), (1000, [5.0, 6.0, 8.0])):
+        for count, rate in zip((1, 2, 4), rates, strict=True):
+            levels: dict[str, Level] = {"clients": count, "size": size}
+            counted = {"throughput_per_s": rate, "tier_counted_per_s": rate, "waiting_mean_s": 0.5 / rate}
+            result = invented(1, 1, population=count, think_time_s=0.0, response_mean_s=count / rate, **counted)
+            line.append(Cell(len(line) + 1, levels, (replace(result, levels=levels),)))
+    section = maxima_section(varied, line)
+    assert section is not None
+    (maxima,) = section.items
+    assert isinstance(maxima, TableItem)
+    assert [row[:3] for row in maxima.rows] == [["100", "2", "30.00"], ["1000", "4 *", "8.000"]]
+    assert [raw["highest_level"] for raw in maxima.raw] == [False, True]
+    for raw in maxima.raw:
+        assert raw["by_law_per_s"] == pytest.approx(raw["throughput_per_s"])
+        assert raw["requests_waiting"] == pytest.approx(0.5)
+    assert maxima_section(run, cells_of(run)) is None, "two levels are no range to look for a maximum in"

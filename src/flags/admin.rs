@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use posthaste_load::address::Address;
+use posthaste_server::accounts::check_name;
 
-use super::duration;
 use super::looking::{DoctorFlags, ReachCache, TopFlags};
+use super::{account, duration};
 
 /// `posthaste admin`
 #[derive(Args, Debug)]
@@ -31,9 +33,9 @@ pub(crate) struct Admin {
 pub(crate) struct Reach {
     /// The queue tier: HOST:PORT or unix:PATH
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7411")]
-    pub(crate) connect: String,
+    pub(crate) connect: Address,
     /// Log in as this account
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = account)]
     pub(crate) user: Option<String>,
     /// The file that holds its secret
     #[arg(long, value_name = "FILE", requires = "user")]
@@ -208,6 +210,7 @@ pub(crate) enum AccountCommand {
   posthaste admin account add mailer --send 'mail.*' --receive 'mail.*' < secret.txt")]
     Add {
         /// The account
+        #[arg(value_parser = account_of_file)]
         name: String,
         /// The accounts file
         #[arg(long, value_name = "FILE", default_value = "accounts.txt")]
@@ -220,6 +223,7 @@ pub(crate) enum AccountCommand {
   posthaste admin account remove alice --file accounts.txt")]
     Remove {
         /// The account
+        #[arg(value_parser = account_of_file)]
         name: String,
         /// The accounts file
         #[arg(long, value_name = "FILE", default_value = "accounts.txt")]
@@ -239,4 +243,9 @@ pub(crate) struct RoleFlags {
     /// May create, delete, purge, redrive and browse queues of these names; may repeat
     #[arg(long, value_name = "PATTERN")]
     pub(crate) administer: Vec<String>,
+}
+
+/// The name of an account that an accounts file can hold.
+fn account_of_file(text: &str) -> Result<String, String> {
+    check_name(text).map(|()| text.to_owned())
 }

@@ -47,12 +47,12 @@ pub(crate) struct CacheFlags {
     /// (gomemcache), dalli, spymemcached, spymemcached-modulo, twemproxy or mcrouter
     #[arg(long, value_name = "RULE", default_value_t)]
     pub(crate) hash: Hash,
-    /// on: a server that is lost is left out until it is well again, and then serves nothing that it missed; off: it
-    /// stays in every answer [default: on; off with workers]
+    /// on: a server that is lost is left out until it is well again; off: it stays in every answer, as an error; either way it
+    /// then serves nothing that it missed [default: on; off with --workers N]
     #[arg(long, value_name = "on|off")]
     pub(crate) eject: Option<Switch>,
     /// pipelined: network threads share connections to servers among their clients; N: so many workers, each with
-    /// connections of its own and one request at a time
+    /// connections of its own and one request at a time, and --eject off unless told otherwise
     #[arg(long, value_name = "pipelined|N", default_value = "pipelined", value_parser = workers)]
     pub(crate) workers: Workers,
     /// on: flush_all reaches every server; off: it is refused

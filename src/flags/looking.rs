@@ -7,7 +7,7 @@ use clap::Args;
 use posthaste_load::tls::TlsOptions;
 
 use super::cache::ServerTlsFlags;
-use super::{duration, some_time};
+use super::{account, duration, some_time};
 
 /// How to reach a tier over HTTP.
 #[derive(Args, Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct WebReach {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7480")]
     pub(crate) http: String,
     /// Log in as this account
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = account_over_http)]
     pub(crate) user: Option<String>,
     /// The file that holds its secret
     #[arg(long, value_name = "FILE", requires = "user")]
@@ -80,4 +80,12 @@ pub(crate) struct ReachCache {
     /// JSON instead of text
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// The name of an account that HTTP can tell from its secret.
+fn account_over_http(text: &str) -> Result<String, String> {
+    match text.contains(':') {
+        true => Err("an account with a colon in its name cannot log in over HTTP: name another".into()),
+        false => account(text),
+    }
 }

@@ -50,7 +50,8 @@ pub(crate) struct QueueFlags {
     /// Request kinds that wait in a line of their own and go first, for example peek,readable
     #[arg(long, value_name = "KINDS", value_delimiter = ',', value_parser = kind)]
     pub(crate) priority_line: Vec<Kind>,
-    /// Bytes of memory for the selection state; beyond it SEND gets FULL
+    /// Bytes of memory for what an embedded store knows of its messages, or a memory: store holds, bodies included; beyond
+    /// it SEND gets FULL
     #[arg(long, value_name = "BYTES")]
     pub(crate) memory_limit: Option<u64>,
     /// How many queues stand in /metrics, those with most messages; 0: none, which saves a QLIST at every scrape

@@ -1,6 +1,7 @@
 //! The flags that both tiers have: how clients come to them, and how they run. Addresses stand with each tier, for their
 //! defaults differ.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -68,4 +69,13 @@ pub(crate) enum LogFormat {
     Text,
     /// One JSON object a line
     Json,
+}
+
+impl fmt::Display for LogFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        })
+    }
 }

@@ -127,7 +127,7 @@ impl Reader {
         };
         if let Some(answer) = answer {
             let under = short.map_or(route["children"].clone(), Json::from);
-            return self.copies(answer, &under);
+            return self.copies(kind, answer, &under);
         }
         match kind {
             "PoolRoute" | "Pool" | "HashRoute" => self.sharded(route, short).map(Some),
@@ -162,8 +162,7 @@ impl Reader {
 
     /// Servers that share keys.
     fn sharded(&mut self, route: &Json, short: Option<&str>) -> Result<String, String> {
-        let name =
-            short.or(route["pool"].as_str()).or(route["pool"]["name"].as_str()).unwrap_or("main").to_owned();
+        let name = pool_name(route, short).to_owned();
         let servers = self.servers(&name, &route["pool"])?;
         let hash = route["hash"].as_str().or(route["hash"]["hash_func"].as_str()).unwrap_or("Ch3");
         if servers.len() > 1 && hash != "Ch3" {
@@ -175,28 +174,52 @@ impl Reader {
         Ok(self.add(&name, servers, vec![("writes", quoted("owner")), ("hash", quoted("mcrouter"))]))
     }
 
-    /// Servers that hold the same keys.
-    fn copies(&mut self, answer: &str, under: &Json) -> Result<Option<String>, String> {
-        let mut servers = Vec::new();
-        let mut names = Vec::new();
+    /// All of a route's children are asked: `Pool` stands for each of its servers, `PoolRoute` for the one that has the key.
+    fn copies(&mut self, of: &str, answer: &str, under: &Json) -> Result<Option<String>, String> {
+        let (mut servers, mut shards, mut names) = (Vec::new(), Vec::new(), Vec::new());
         for child in list(under) {
-            match kind(child) {
-                ("Pool" | "PoolRoute", Some(name)) => {
-                    servers.extend(self.servers(name, &Json::Null)?);
-                    names.push(name.to_owned());
-                }
-                (kind, _) => {
-                    self.import.leave_out(format!(
-                        "{kind} under a route to all: only pools of servers can be there"
-                    ));
-                }
+            let (kind, short) = kind(child);
+            if !["Pool", "PoolRoute"].contains(&kind) {
+                return Err(format!(
+                    "{of}: {kind} is under it, where only pools can be; translate it by hand"
+                ));
             }
+            let name = pool_name(child, short).to_owned();
+            let its = self.servers(&name, &child["pool"])?;
+            if kind == "PoolRoute" && its.len() > 1 {
+                shards.push(child);
+            } else {
+                servers.extend(its);
+            }
+            names.push(name);
         }
-        if servers.is_empty() {
-            return Ok(None);
+        match (servers.is_empty(), shards.as_slice()) {
+            (true, []) => Ok(None),
+            (false, []) => {
+                let fields = vec![("writes", quoted("all")), ("answer", quoted(answer))];
+                Ok(Some(self.add(&names.join("-"), servers, fields)))
+            }
+            (true, [all]) => self.pool(all),
+            (true, [first, second]) => self.twice(of, answer, first, second).map(Some),
+            _ => Err(format!(
+                "{of} over pools {}: a key would be on one server of each, which works for two pools that each have \
+                 several servers (below); translate it by hand",
+                names.join(", ")
+            )),
         }
-        let fields = vec![("writes", quoted("all")), ("answer", quoted(answer))];
-        Ok(Some(self.add(&names.join("-"), servers, fields)))
+    }
+
+    /// Two pools that each share out the keys, so that two servers hold each.
+    fn twice(&mut self, of: &str, answer: &str, first: &Json, second: &Json) -> Result<String, String> {
+        let [first, second] = [first, second].map(|route| self.sharded(route, kind(route).1));
+        let (first, second) = (first?, second?);
+        self.import.leave_out(format!(
+            "{of} over pools {first} and {second}, for what is no plain write: gets ask {second} for what {first} \
+             misses, and {second} decides about add, cas, incr and their like"
+        ));
+        let pool = self.import.pools.iter().find(|pool| pool.name == first).cloned().unwrap_or_default();
+        let more = vec![("below", quoted(&second)), ("answer", quoted(answer))];
+        Ok(self.add(&format!("{first}-{second}"), pool.servers, [pool.fields, more].concat()))
     }
 
     /// A pool with others that stand in for it.
@@ -254,6 +277,11 @@ impl Reader {
         let pool = self.import.pools.iter().find(|pool| pool.name == of).cloned().unwrap_or_default();
         self.add(of, pool.servers, [pool.fields, more].concat())
     }
+}
+
+/// The name of the pool that a handle leads to.
+fn pool_name<'a>(route: &'a Json, short: Option<&'a str>) -> &'a str {
+    short.or(route["pool"].as_str()).or(route["pool"]["name"].as_str()).unwrap_or("main")
 }
 
 /// A list, or one alone.

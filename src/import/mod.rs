@@ -161,6 +161,9 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use posthaste_server::cache::layout::Source;
+    use posthaste_server::cache::rules::Writes;
+
     use super::*;
 
     /// What becomes of a text, checked to be a good file of ours.
@@ -292,6 +295,67 @@ mod tests {
             left_out.iter().any(|what| what.contains("Crc32") && what.contains("keys move")),
             "{left_out:?}"
         );
+    }
+
+    /// A route to all of these children, where `a`, `b` and `c` have two servers each and `one` and `other` have one.
+    fn route_to_all(kind: &str, children: &str) -> String {
+        let pools = ["a", "b", "c", "one", "other"].iter().zip(1..).map(|(name, number)| {
+            let servers = if name.len() == 1 {
+                format!("\"10.0.{number}.1:1\", \"10.0.{number}.2:1\"")
+            } else {
+                format!("\"10.0.{number}.1:1\"")
+            };
+            format!("\"{name}\": {{ \"servers\": [{servers}] }}")
+        });
+        let pools = pools.collect::<Vec<_>>().join(", ");
+        format!(
+            "{{ \"pools\": {{ {pools} }}, \"route\": {{ \"type\": \"{kind}\", \"children\": {children} }} }}"
+        )
+    }
+
+    #[test]
+    fn a_route_to_all_of_several_pools_is_no_pool_of_all_their_servers() {
+        let taken = |kind: &str, children: &str| {
+            let (toml, left_out) = imported(&route_to_all(kind, children));
+            let layout = pools::layout(&toml, Vec::new(), &Rules::default(), Names::Known).unwrap();
+            (layout.pools[layout.routes[0].pool].clone(), layout, left_out)
+        };
+        // A key is on a server of each: writes go to both.
+        let (pool, layout, left_out) =
+            taken("AllFastestRoute", r#"["PoolRoute|a", { "type": "PoolRoute", "pool": "b" }]"#);
+        assert_eq!(
+            (pool.seats.len(), pool.rules.writes, pool.rules.answer.to_string()),
+            (2, Writes::Owner, "any".into())
+        );
+        let Some(Source::Below(below)) = pool.source else { panic!("{pool:?}") };
+        assert_eq!(
+            (layout.pools[below].name.as_str(), layout.pools[below].rules.writes),
+            ("b", Writes::Owner)
+        );
+        assert!(left_out[0].starts_with("AllFastestRoute over pools a and b"), "{left_out:?}");
+        // Whoever has one server has every key, and so has every server of `Pool`.
+        for children in [r#"["PoolRoute|one", "PoolRoute|other"]"#, "\"Pool|a\""] {
+            let (pool, _, left_out) = taken("AllSyncRoute", children);
+            assert_eq!(
+                (pool.seats.len(), pool.rules.writes, left_out.len()),
+                (2, Writes::All, 0),
+                "{children}"
+            );
+        }
+        // All of one pool is that pool.
+        let (pool, ..) = taken("AllSyncRoute", r#"["PoolRoute|a"]"#);
+        assert_eq!((pool.name.as_str(), pool.rules.writes, pool.source), ("a", Writes::Owner, None));
+        for (children, named) in [
+            (r#"["PoolRoute|a", "PoolRoute|b", "PoolRoute|c"]"#, "AllMajorityRoute over pools a, b, c"),
+            (r#"["PoolRoute|a", "Pool|one"]"#, "AllMajorityRoute over pools a, one"),
+            (
+                r#"["PoolRoute|a", { "type": "FailoverRoute" }]"#,
+                "AllMajorityRoute: FailoverRoute is under it",
+            ),
+        ] {
+            let error = read(&route_to_all("AllMajorityRoute", children), None).unwrap_err();
+            assert!(error.starts_with(named), "{error}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::client::{Client, router};
 use crate::memcached::Memcached;
 use crate::process::{allow_files, resident, resident_at_most};
+use crate::standins::wait_until;
 
 #[test]
 fn clients_that_ask_for_much_and_read_nothing_stay_small_and_others_are_served() {
@@ -137,6 +138,25 @@ fn values_that_are_too_large_are_refused_in_memcacheds_words_and_take_the_old_va
         client.ask("set a 0 0 3\r\nold\r\n");
         let answer = client.ask(&format!("add a 0 0 2000\r\n{value}\r\nget a\r\n"));
         assert_eq!(answer, "SERVER_ERROR object too large for cache\r\nVALUE a 0 3\r\nold\r\nEND\r\n");
+    }
+}
+
+#[test]
+fn a_client_that_speaks_the_binary_protocol_is_hung_up_on_at_once() {
+    let memcached = Memcached::start(&[]);
+    for mode in [&[][..], &["--workers", "2"]] {
+        let server = router(&[&memcached.name()], mode);
+        let mut stream = TcpStream::connect(server.addr()).expect("the router listens");
+        stream.write_all(&[&[0x80, 0x0b][..], &[0; 22]].concat()).expect("it listens"); // its `version`
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer); // in whichever way the system tells of the end
+        assert!(answer.is_empty(), "{answer:?}");
+        // It is counted as what else is not understood.
+        let counted = "posthaste_requests_total{kind=\"other\",ending=\"error\"} 1";
+        wait_until("it is counted", || server.page("/metrics").1.contains(counted));
+        // Later on it is a byte like any other.
+        let answer = Client::to(server.addr()).ask_bytes(b"get x\r\n\x80\x0b\r\n");
+        assert_eq!(String::from_utf8_lossy(&answer), "END\r\nERROR\r\n");
     }
 }
 

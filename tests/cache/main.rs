@@ -16,6 +16,7 @@ mod talk;
 mod differential;
 mod doctor;
 mod draining;
+mod encrypted;
 mod guide;
 mod limits;
 mod mixups;

@@ -1,11 +1,13 @@
 //! Running it: wrong use, what it says of itself, a graceful stop, unix sockets, fixed answers.
 
+use std::io::Write as _;
 use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::client::{Client, router};
 use crate::memcached::Memcached;
+use crate::standins::wait_until;
 use crate::support::Server;
 
 fn posthaste(arguments: &[&str]) -> Output {
@@ -24,6 +26,10 @@ fn wrong_use_is_told_in_one_line_that_says_what_to_do() {
         (&["cache", "--server", "127.0.0.1:1", "--hash", "md5"], "ketama, jump, rendezvous, modulo-crc32"),
         (&["cache", "--server", "127.0.0.1:1", "--workers", "0"], "pipelined, or a number of workers"),
         (&["cache", "--server", "127.0.0.1:1", "--multiget", "half"], "whole, split, auto"),
+        (
+            &["cache", "--server", "127.0.0.1,tls:127.0.0.1:11211"],
+            "--server tls:127.0.0.1:11211: it is named twice",
+        ),
     ] {
         let output = posthaste(arguments);
         let error = String::from_utf8_lossy(&output.stderr);
@@ -31,6 +37,36 @@ fn wrong_use_is_told_in_one_line_that_says_what_to_do() {
         assert!(error.lines().count() == 1 && error.contains(words), "{arguments:?}: {error}");
     }
 }
+
+/// A file with everything that pools can have to do with each other.
+const WHOLE: &str = r#"
+[cache.pools.users]
+servers = ["127.0.0.1:1", "127.0.0.1:2"]
+writes = "owner"
+hash-tag = "{}"
+failover = "spare"
+failover-limit = 100
+gutter = "last"
+gutter-expiry = "30s"
+[cache.pools.small]
+servers = ["127.0.0.1:1"]
+below = "big"
+[cache.pools.new]
+servers = ["127.0.0.1:3"]
+warm-from = "big"
+[cache.pools.big]
+servers = ["127.0.0.1:4"]
+[cache.pools.spare]
+servers = ["127.0.0.1:5"]
+[cache.pools.last]
+servers = ["127.0.0.1:6"]
+[cache.pools.trial]
+servers = ["127.0.0.1:7"]
+[[cache.routes]]
+pool = "users"
+shadow = "trial"
+shadow-share = 0.25
+"#;
 
 #[test]
 fn a_file_can_be_checked_without_starting_anything() {
@@ -40,6 +76,19 @@ fn a_file_can_be_checked_without_starting_anything() {
         std::fs::write(&path, text).expect("a file");
         posthaste(&["cache", "--check", path.to_str().expect("a path")])
     };
+    let good = check(WHOLE);
+    let said = String::from_utf8_lossy(&good.stdout);
+    for words in [
+        "placed by what stands between { and }, where",
+        "pool spare stands in for servers that are away\n",
+        "pool last stands in for servers that are away, where what is stored lives at most 30 s",
+        "others stand in for at most 100 requests a second",
+        "pool big is below it",
+        "it takes the place of pool big",
+        "repeated in pool trial, for 0.25 of the keys",
+    ] {
+        assert!(said.contains(words), "{words:?} in {said}");
+    }
     let good =
         check("[cache]\nserver = [\"127.0.0.1:1\", \"unix:/x\"]\nwrites = \"owner\"\nhash = \"jump\"\n");
     let said = String::from_utf8_lossy(&good.stdout);
@@ -47,6 +96,9 @@ fn a_file_can_be_checked_without_starting_anything() {
         good.status.success() && said.contains("on its owner by jump") && said.contains("unix:/x"),
         "{said}"
     );
+    let unknown = check("[cache.pools.a]\nservers = [\n\"127.0.0.1:1\",\n\"nosuch.invalid:1\",\n]\n");
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("cache.toml:4: server nosuch.invalid:1: "));
     let wrong = check("[cache]\nserver = [\"127.0.0.1:1\"]\nshards = 3\n");
     assert_eq!(wrong.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("cache.toml:3: unknown option shards"));
@@ -59,7 +111,19 @@ fn it_says_what_it_is_and_what_its_servers_did() {
     let server = router(&[&names[0], &names[1]], &["--threads", "1", "--window", "10ms"]);
     let mut client = Client::to(server.addr());
     client.ask("set a 0 0 1\r\nx\r\nget a\r\nget b\r\nget a b c\r\n");
-    assert_eq!((client.stat("", "servers_live"), client.stat("", "get_misses")), (2, 3));
+    client.ask("add a 0 0 1\r\nx\r\nms m 1\r\nx\r\nmg m\r\nmg n\r\ndelete m\r\nmd m\r\nflush_all\r\n");
+    assert_eq!(client.stat("", "servers_live"), 2);
+    for (name, counted) in [
+        ("cmd_get", 7),
+        ("get_hits", 3),
+        ("get_misses", 4),
+        ("cmd_set", 3),
+        ("delete_hits", 1),
+        ("delete_misses", 1),
+        ("cmd_flush", 1),
+    ] {
+        assert_eq!(client.stat("", name), counted, "{name}");
+    }
     for name in &names {
         assert!(client.stat(" servers", &format!("{name}:requests")) >= 2);
     }
@@ -81,6 +145,46 @@ fn it_says_what_it_is_and_what_its_servers_did() {
     ] {
         assert!(figures.lines().any(|figure| figure.starts_with(&line)), "{line} in {figures}");
     }
+}
+
+#[test]
+fn a_server_is_lost_once_though_every_thread_loses_its_connection() {
+    let servers = Memcached::several::<1>();
+    let name = servers[0].name();
+    let server = router(&[&name], &["--threads", "4", "--server-timeout", "300ms"]);
+    let mut clients: Vec<Client> = (0..16).map(|_| Client::to(server.addr())).collect();
+    clients.iter_mut().for_each(|client| assert_eq!(client.ask("get k\r\n"), "END\r\n"));
+    servers[0].signal("STOP");
+    clients.iter_mut().for_each(|client| client.0.write_all(b"get k\r\nmn\r\n").expect("the router listens"));
+    clients.iter_mut().for_each(|client| drop(client.read_until(b"MN\r\n")));
+    assert_eq!(clients[0].stat(" servers", &format!("{name}:losses")), 1, "{}", server.log());
+}
+
+#[test]
+fn a_server_whose_name_nobody_knows_is_one_that_is_away() {
+    let servers = Memcached::several::<1>();
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("cache.toml");
+    let text = format!("[cache.pools.a]\nservers = [\"nosuch.invalid:1\", \"{}\"]\n", servers[0].name());
+    std::fs::write(&path, text).expect("a file");
+    let server = Server::start_cache(&["--config", path.to_str().expect("a path")]);
+    server.wait_for_log("not there: server nosuch.invalid:1: ");
+    let mut client = Client::to(server.addr());
+    assert_eq!(client.ask("set k 0 0 1\r\nx\r\nget k\r\n"), "STORED\r\nVALUE k 0 1\r\nx\r\nEND\r\n");
+    assert_eq!((client.stat("", "servers"), client.stat("", "servers_live")), (2, 1));
+    let alone =
+        posthaste(&["cache", "--listen", "127.0.0.1:0", "--http", "off", "--server", "nosuch.invalid:1"]);
+    let error = String::from_utf8_lossy(&alone.stderr);
+    assert!(alone.status.code() == Some(1) && error.contains("server nosuch.invalid:1: "), "{error}");
+}
+
+#[test]
+fn the_log_counts_a_server_once_that_is_in_several_pools() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("cache.toml");
+    std::fs::write(&path, WHOLE).expect("a file");
+    let server = Server::start_cache(&["--config", path.to_str().expect("a path")]);
+    server.wait_for_log("servers=7");
 }
 
 /// Waits until the tier says that it is ready, or that it is not.
@@ -118,6 +222,33 @@ fn of_each_server_it_is_told_once_whether_it_is_there_and_again_when_that_change
             assert_eq!(lines.len(), said.len(), "{eject}: {log}");
             assert!(lines.iter().zip(said).all(|(line, words)| line.contains(words)), "{eject}: {log}");
         }
+    }
+}
+
+#[test]
+fn a_server_that_dies_is_missed_though_nobody_asks_it_for_anything() {
+    for (mode, asks) in
+        [(&[][..], true), (&[], false), (&["--workers", "2"], true), (&["--eject", "off"], true)]
+    {
+        let mut servers = Memcached::several::<2>();
+        let names = [servers[0].name(), servers[1].name()];
+        let server = router(&[&names[0], &names[1]], mode);
+        assert_eq!(server.readiness().0, 200);
+        if asks {
+            Client::to(server.addr()).ask("set a 0 0 1\r\nx\r\nget a b c d\r\n");
+        }
+        let live = |count: u32| {
+            let page = server.page("/v1/status").1;
+            page.contains(&format!("\"servers_live\":{count},"))
+        };
+        servers[0].kill();
+        wait_until("it is away", || live(1));
+        assert_eq!(server.readiness().0, 200);
+        servers[1].kill();
+        wait_for_readiness(&server, 503);
+        servers.iter_mut().for_each(Memcached::restart);
+        wait_until("they are back", || live(2));
+        assert_eq!(server.readiness().0, 200);
     }
 }
 

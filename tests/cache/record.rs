@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::Path;
+use std::process::Command;
 
 use parquet::file::reader::SerializedFileReader;
 use parquet::record::Field;
@@ -101,4 +102,50 @@ fn every_request_is_recorded_with_its_client_its_lengths_and_its_reads_from_serv
         let by_windows = reads_by_the_windows(&record);
         assert!((reads as f64 - by_windows).abs() < 0.1, "{mode}: {reads} in rows, {by_windows} in windows");
     }
+}
+
+/// Loads a server for a second; what it printed, and the record it left.
+fn bench(server: &str, record: &Path) -> (String, serde_json::Value) {
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+    bench.args([
+        "bench",
+        "cache",
+        "--connect",
+        server,
+        "--clients",
+        "4",
+        "--duration",
+        "1s",
+        "--warmup",
+        "200ms",
+    ]);
+    let ran = bench.arg("--record").arg(record).output().expect("the program runs");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let run = fs::read(record.join("run.json")).expect("a record");
+    (String::from_utf8_lossy(&ran.stdout).into_owned(), serde_json::from_slice(&run).expect("JSON"))
+}
+
+#[test]
+fn clients_and_router_count_the_same_throughput_and_a_memcached_is_not_asked() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let memcached = Memcached::start(&[]);
+    let server = router(&[&memcached.name()], &["--workers", "pipelined"]);
+    // Both ask their clocks for the time: where the machine stands still between them they count differently.
+    let agreed = (0..10).any(|run| {
+        let (said, record) = bench(&server.addr().to_string(), &home.path().join(format!("router{run}")));
+        let line = said.lines().find(|line| line.starts_with("middleware: counted ")).expect("a line");
+        let relation = &record["clock_relations"][0];
+        let (offset, error) = (&relation["offset_us"], &relation["error_us"]);
+        let offset = offset.as_f64().expect("an offset");
+        assert!(
+            offset.abs() <= error.as_f64().expect("an error") + 1e3,
+            "one machine, two clocks: {relation}"
+        );
+        let difference =
+            line.split(['(', ' ']).find_map(|word| word.strip_prefix(['+', '-'])?.parse::<f64>().ok());
+        difference.expect("a difference") < 5.0
+    });
+    assert!(agreed, "ten times they did not count the same");
+    let (said, record) = bench(&memcached.name(), &home.path().join("memcached"));
+    assert!(!said.contains("middleware:") && record["clock_relations"].is_null(), "{said}");
 }

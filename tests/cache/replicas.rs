@@ -116,6 +116,57 @@ fn a_read_behind_a_decision_in_one_pipeline_sees_it_on_every_replica() {
 }
 
 #[test]
+fn what_a_command_creates_when_it_finds_nothing_is_on_every_replica() {
+    let requests = [
+        ("ma n N0 J5\r\n", "n"),
+        ("ma n N0 J5 v\r\n", "n"),
+        ("ma n N60 J13 q\r\n", "n"),
+        ("ma n MD N60 J13 D4 v t\r\n", "n"),
+        ("ma bg== b N0 J5 v k\r\n", "n"),
+        ("mg l N30\r\n", "l"),
+        ("mg l N30 v\r\n", "l"),
+        ("mg m N30 R40 v q k\r\n", "m"),
+        ("mg bw== b N30 T60 v t\r\n", "o"),
+    ];
+    for mode in MODES {
+        let [bare] = Memcached::several::<1>();
+        let servers = Memcached::several::<3>();
+        let server = start(&servers, mode);
+        let (mut client, mut bare) = (Client::to(server.addr()), Client::to(bare.addr));
+        for (request, key) in requests {
+            assert_eq!(client.ask(request), bare.ask(request), "{request}");
+            let look = format!("mg {key} v f t\r\n");
+            let expected = bare.ask(&look);
+            for memcached in &servers {
+                wait_for_answer(memcached, &look, |answer| answer == expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_one_replica_had_lost_is_what_all_of_them_create() {
+    let servers = Memcached::several::<2>();
+    let server = start(&servers, &[]);
+    let mut client = Client::to(server.addr());
+    let value = |memcached: &Memcached, key: &str| Client::to(memcached.addr).ask(&format!("mg {key} v\r\n"));
+    for lost in &servers {
+        assert_eq!(client.ask("set n 0 0 2\r\n41\r\nset l 0 0 3\r\nold\r\n"), "STORED\r\nSTORED\r\n");
+        Client::to(lost.addr).ask("delete n\r\ndelete l\r\n");
+        let answer = client.ask("ma n N0 J5 v\r\n");
+        client.ask("mg l N30\r\n");
+        for memcached in &servers {
+            assert_eq!(value(memcached, "n"), answer);
+        }
+        let held =
+            servers.each_ref().map(|memcached| value(memcached, "l").replace(" Z", "").replace(" W", ""));
+        // The one that decides lost it, and none has it; or the other one, and it is not asked.
+        assert!(held[0] == held[1] || held.contains(&"EN\r\n".to_owned()), "{held:?}");
+        client.ask("delete l\r\n");
+    }
+}
+
+#[test]
 fn a_server_that_dies_is_left_out_without_an_error_to_anybody() {
     for mode in MODES {
         let mut servers = Memcached::several::<3>();
@@ -326,6 +377,45 @@ fn without_ejection_a_server_that_is_gone_stays_in_every_answer() {
         }
         let answers: String = (0..4).map(|_| client.ask("get a\r\n")).collect();
         assert_eq!(answers.matches("SERVER_ERROR").count(), 2, "{answers}");
+    }
+}
+
+#[test]
+fn without_ejection_too_a_server_serves_nothing_that_it_missed() {
+    for mode in [&["--workers", "2"][..], &["--eject", "off"]] {
+        let servers = Memcached::several::<2>();
+        let server = start(&servers, &[mode, &["--server-timeout", "200ms"]].concat());
+        let mut client = Client::to(server.addr());
+        let writes = [
+            ("incr", "incr incr 1\r\n"),
+            ("append", "append append 0 0 1\r\n7\r\n"),
+            ("prepend", "prepend prepend 0 0 1\r\n7\r\n"),
+            ("replace", "replace replace 0 0 1\r\n7\r\n"),
+            ("ma", "ma ma\r\n"),
+            ("set", "set set 0 0 1\r\n7\r\n"),
+            ("delete", "delete delete\r\n"),
+            ("touch", "touch touch -1\r\n"),
+        ];
+        for (key, _) in writes {
+            assert_eq!(client.ask(&format!("set {key} 0 0 1\r\n1\r\n")), "STORED\r\n");
+        }
+        servers[1].signal("STOP");
+        for (_, write) in writes.iter().chain(&writes) {
+            client.ask(write);
+        }
+        wait_for_live(&mut client, 1);
+        let absence = format!("SERVER_ERROR server {} does not answer\r\n", servers[1].name());
+        for (_, write) in writes {
+            assert_eq!(client.ask(write), absence, "{write}");
+        }
+        servers[1].signal("CONT");
+        wait_for_live(&mut client, 2);
+        let held =
+            |key: &str, memcached: &Memcached| Client::to(memcached.addr).ask(&format!("get {key}\r\n"));
+        for (key, _) in writes {
+            let [first, second] = [0, 1].map(|place: usize| held(key, &servers[place]));
+            assert!(second == "END\r\n" || second == first, "{key} is {first} and {second}");
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Pools that stand in for others, pools behind others, and servers that are taken out: what clients get, and what is
 //! held where.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -77,6 +78,78 @@ fn a_value_that_is_too_large_takes_the_old_one_with_it_where_the_server_is_away_
         servers[0].signal("CONT");
         live(&mut client, 2);
         assert_eq!(client.ask("get k\r\n"), "END\r\n", "it came back with what was to be replaced");
+    }
+}
+
+#[test]
+fn the_first_write_after_a_loss_is_stored_where_others_stand_in() {
+    let writes = [
+        ("set k 7 0 3\r\nnew\r\n", "STORED\r\n"),
+        ("set k 7 0 3 noreply\r\nnew\r\n", ""),
+        ("add k 0 0 3\r\nnew\r\n", "STORED\r\n"),
+        ("ms k 3 F7 k\r\nnew\r\n", "HD kk\r\n"),
+        ("ms k 3 q\r\nnew\r\n", ""),
+        ("ms aw== 3 b\r\nnew\r\n", "HD\r\n"),
+        ("ma k N0 J5 v\r\n", "VA 1\r\n5\r\n"),
+        ("incr k 1\r\n", "NOT_FOUND\r\n"),
+        ("delete k\r\n", "NOT_FOUND\r\n"),
+        ("touch k 9\r\n", "NOT_FOUND\r\n"),
+        ("md k q\r\n", "NF\r\n"),
+        (
+            "set k 0 0 3\r\nold\r\nset k 0 0 3\r\nnew\r\nget k\r\n",
+            "STORED\r\nSTORED\r\nVALUE k 0 3\r\nnew\r\nEND\r\n",
+        ),
+    ];
+    for mode in MODES {
+        for (write, answer) in writes {
+            let mut servers = Memcached::several::<2>();
+            let routed = Routed::start(GUTTER, &servers, mode);
+            assert_eq!(routed.server.readiness().0, 200, "it has been looked for");
+            servers[0].kill();
+            let mut client = routed.client();
+            assert_eq!(client.ask(write), answer, "{write}");
+            let stored = write.contains("new").then_some("new");
+            let counted = Some("5").filter(|_| write.starts_with("ma"));
+            assert_eq!(held(&servers[1], "k").as_deref(), stored.or(counted), "{write}");
+            servers[0].restart();
+            live(&mut client, 2);
+            // It is written where it belongs, and lost once more.
+            assert_eq!(client.ask("set k 0 0 3\r\nown\r\n"), "STORED\r\n");
+            assert_eq!((held(&servers[0], "k").as_deref(), held(&servers[1], "k")), (Some("own"), None));
+        }
+    }
+}
+
+#[test]
+fn a_write_that_finds_its_connection_closed_while_it_was_idle_is_stored_where_others_stand_in() {
+    let mut servers = Memcached::several::<2>();
+    let routed = Routed::start(GUTTER, &servers, &[]);
+    let mut client = routed.client();
+    for round in 0..10 {
+        assert_eq!(client.ask("set k 0 0 3\r\nold\r\n"), "STORED\r\n");
+        servers[0].kill();
+        assert_eq!(client.ask("set k 0 0 3\r\nnew\r\n"), "STORED\r\n", "round {round}");
+        assert_eq!(held(&servers[1], "k").as_deref(), Some("new"));
+        servers[0].restart();
+        live(&mut client, 2);
+    }
+}
+
+#[test]
+fn what_one_server_decides_is_decided_by_the_next_where_the_first_is_gone_before_it_was_asked() {
+    for mode in MODES {
+        let mut servers = Memcached::several::<2>();
+        // One that has met the loss knows what to do: each is asked once, for a key of the one server or the other.
+        let routed: Vec<Routed> = (0..8)
+            .map(|_| Routed::start("[cache]\nserver = [\"$0\", \"$1\"]\n", &servers, mode))
+            .inspect(|routed| assert_eq!(routed.server.readiness().0, 200, "it has been looked for"))
+            .collect();
+        let numbers: String = (0..8).map(|i| format!("set n{i} 0 0 1\r\n1\r\n")).collect();
+        Client::to(servers[1].addr).ask(&numbers);
+        servers[0].kill();
+        for (number, routed) in routed.iter().enumerate() {
+            assert_eq!(routed.client().ask(&format!("incr n{number} 1\r\n")), "2\r\n");
+        }
     }
 }
 
@@ -216,6 +289,52 @@ pool = "new"
 }
 
 #[test]
+fn a_delete_is_not_undone_by_what_was_on_its_way_from_the_old_pool() {
+    for mode in MODES {
+        let servers = Memcached::several::<2>();
+        let text = r#"
+[cache.pools.new]
+servers = ["$0"]
+warm-from = "old"
+[cache.pools.old]
+servers = ["$1"]
+[[cache.routes]]
+pool = "new"
+"#;
+        let routed = Routed::start(text, &servers, mode);
+        let (mut client, mut old) = (routed.client(), Client::to(servers[1].addr));
+        let (round, over) = (AtomicUsize::new(0), AtomicBool::new(false));
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let mut reader = routed.client();
+                    while !over.load(Ordering::Relaxed) {
+                        let key = round.load(Ordering::Relaxed);
+                        reader.ask(&format!("get k{key}\r\nmg k{key} v\r\n"));
+                    }
+                });
+            }
+            for key in 0..300 {
+                old.ask(&format!("set k{key} 0 0 3\r\nold\r\n"));
+                round.store(key, Ordering::Relaxed);
+                // Now before it is filled, now meanwhile, now after.
+                (0..key % 3).for_each(|_| drop(client.ask(&format!("get k{key}\r\n"))));
+                client.ask(&format!("delete k{key}\r\n"));
+                for _ in 0..3 {
+                    assert_eq!(client.ask(&format!("get k{key}\r\n")), "END\r\n", "{mode:?}, k{key}");
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        // What is under way for nobody ends before these are answered.
+        for key in 0..300 {
+            client.ask(&format!("touch k{key} 0\r\n"));
+            assert_eq!(held(&servers[0], &format!("k{key}")), None, "{mode:?}, k{key}");
+        }
+    }
+}
+
+#[test]
 fn a_pool_below_that_is_away_costs_misses_and_no_errors() {
     let mut servers = Memcached::several::<3>();
     let routed = Routed::start(BELOW, &servers, &[]);
@@ -224,6 +343,38 @@ fn a_pool_below_that_is_away_costs_misses_and_no_errors() {
     servers[2].kill();
     let answers: Vec<String> = (0..3).map(|_| client.ask("get k none\r\nmg none v\r\n")).collect();
     assert!(answers.iter().all(|answer| answer == "VALUE k 0 1\r\nx\r\nEND\r\nEN\r\n"), "{answers:?}");
+}
+
+#[test]
+fn a_server_is_known_by_the_name_that_its_pool_has_for_it() {
+    let servers = Memcached::several::<3>();
+    let text = r#"
+[cache.pools.a]
+servers = [{ address = "$0", name = "one" }, { address = "$1", name = "two" }]
+[cache.pools.b]
+servers = [{ address = "$2", name = "two" }]
+[[cache.routes]]
+pool = "a"
+"#;
+    let routed = Routed::start(text, &servers, &[]);
+    let mut client = routed.client();
+    let said = |arguments: &[&str]| {
+        let output = routed.admin(arguments);
+        String::from_utf8([output.stdout, output.stderr].concat()).expect("a text")
+    };
+    let shown = said(&["server", "one", "down"]);
+    let line = shown.lines().find(|line| line.starts_with(&servers[0].name())).unwrap_or_default();
+    assert!(line.contains(" one ") && line.contains(" down "), "{shown}");
+    assert_eq!(client.stat("", "servers_live"), 2);
+    let several = said(&["server", "two", "down"]);
+    assert!(several.contains(&servers[1].name()) && several.contains(&servers[2].name()), "{several}");
+    let unknown = said(&["server", "three", "down"]);
+    assert!(unknown.contains(&format!("{} (one)", servers[0].name())), "{unknown}");
+    (0..3).for_each(|_| drop(client.ask("set k 0 0 1\r\nx\r\nget k\r\n")));
+    let rows: serde_json::Value = serde_json::from_str(&said(&["servers", "--json"])).expect("JSON");
+    for share in rows["servers"].as_array().expect("a list").iter().map(|row| row["share"].to_string()) {
+        assert!(share.len() <= "0.1234".len(), "{rows}");
+    }
 }
 
 #[test]

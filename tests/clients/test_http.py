@@ -115,6 +115,48 @@ def test_what_cannot_be_done_has_a_status_and_a_sentence(web: Tier) -> None:
     assert ask(web, "POST", "/v1/queues/small/messages", {"body": "x"})[0] == 507
 
 
+def test_a_queue_is_named_as_over_resp(web: Tier) -> None:
+    """A dash stands for no name: the queue is named by its id."""
+    assert ask(web, "POST", "/v1/queues", {}) == (201, {"id": 1, "name": "1"})
+    assert ask(web, "POST", "/v1/queues", {"name": "-"}) == (201, {"id": 2, "name": "2"})
+    assert ask(web, "POST", "/v1/queues", {"name": "*"})[0] == 400
+    assert ask(web, "GET", "/v1/queues/2")[1]["name"] == "2"
+
+
+def test_yes_and_no_are_also_written_as_a_queue_shows_them(web: Tier) -> None:
+    """What describes a queue makes another one like it."""
+    made = {"name": "first", "strict": True, "forbidself": 0}
+    assert ask(web, "POST", "/v1/queues", made)[0] == 201
+    _, shown = ask(web, "GET", "/v1/queues/first")
+    assert (shown["strict"], shown["forbidself"]) == (1, 0)
+    again = {
+        name: shown[name] for name in ("maxmsgs", "maxbytes", "ttl_ms", "deadletter", "forbidself", "strict")
+    }
+    assert ask(web, "POST", "/v1/queues", {"name": "second", **again})[0] == 201
+    _, second = ask(web, "GET", "/v1/queues/second")
+    assert (second["strict"], second["forbidself"]) == (1, 0)
+    assert ask(web, "POST", "/v1/queues/second/pop", {"not_own": 1, "broadcast": 0})[0] == 200
+    wrong: list[object] = [2, -1, "true", None, []]
+    for neither in wrong:
+        status, answer = ask(web, "POST", "/v1/queues", {"name": "third", "strict": neither})
+        assert (status, answer["error"]) == (400, "ERR"), neither
+        assert "true, false, 1 or 0" in answer["message"], answer
+
+
+def test_a_header_that_is_no_text_is_not_taken_for_another(web: Tier) -> None:
+    """Those stand in an object of their own, in base64."""
+    client = redis.Redis(port=web.port)
+    client.execute_command("QCREATE", "q")
+    headers = ("HEADER", "b", b"\xff\x00", "HEADER", "b_base64", "mine", "HEADER", "long", "x" * 65_536)
+    client.execute_command("SEND", "q", "x", *headers)
+    _, seen = ask(web, "GET", "/v1/queues/q/messages?peek=1")
+    (one,) = seen["messages"]
+    assert one["headers"] == {"b_base64": "mine", "long": "x" * 65_536}
+    assert one["headers_base64"] == {"b": base64.b64encode(b"\xff\x00").decode()}
+    too_long = {"body": "x", "headers": {"long": "x" * 65_537}}
+    assert ask(web, "POST", "/v1/queues/q/messages", too_long)[0] == 413
+
+
 def test_an_answer_that_is_lost_inside_leaves_open_what_happened(web: Tier) -> None:
     """BUSY would say that nothing did."""
     client = redis.Redis(port=web.port, protocol=3, decode_responses=True)
@@ -169,8 +211,14 @@ def test_a_list_of_thousands_is_whole_and_shows_what_was_changed_here(web: Tier)
 def test_closed_accounts_are_closed_here_too(start: Callable[..., Tier], accounts_file: Path) -> None:
     """Health is for anybody, everything else for those who can say who they are."""
     tier = start(*HTTP, "--accounts", str(accounts_file))
-    assert ask(tier, "GET", "/healthz")[0] == 200
-    assert ask(tier, "GET", "/readyz")[0] == 200
+    for path in ("/healthz", "/readyz", "/", "/console/app.js"):
+        assert ask(tier, "GET", path)[0] == 200, path
+    for method, path, status in (
+        ("GET", "/v2", 404),
+        ("GET", "/console/none.js", 404),
+        ("PUT", "/metrics", 405),
+    ):
+        assert ask(tier, method, path)[0] == status, path
     for path in ("/v1/queues", "/v1/clients", "/v1/windows", "/metrics", "/v1/accounts"):
         assert ask(tier, "GET", path)[0] == 401, path
         assert ask(tier, "GET", path, headers=basic("alice", "wrong"))[0] == 401, path

@@ -124,10 +124,13 @@ def test_roles_hold_over_http(roles: Tier) -> None:
     message = {"body": "x"}
     assert web(roles, "sender", "POST", "/v1/queues/mail.in/messages", message) in (200, 201)
     assert web(roles, "sender", "POST", "/v1/queues/other/messages", message) == 403
-    assert web(roles, "sender", "GET", "/v1/queues") == 403
-    assert web(roles, "sender", "GET", "/v1/clients") == 403
-    assert web(roles, "keeper", "GET", "/v1/clients") == 200
-    assert web(roles, "keeper", "GET", "/v1/queues") == 200
+    for path in ("/v1/queues", "/v1/clients", "/v1/accounts"):
+        assert web(roles, "sender", "GET", path) == 403, path
+        assert web(roles, "keeper", "GET", path) == 200, path
+    for path in ("/v1/status", "/v1/windows", "/metrics"):
+        assert web(roles, "sender", "GET", path) == 200, path
+    assert web(roles, "sender", "DELETE", "/v1/clients/999999") == 403
+    assert web(roles, "sender", "GET", "/v1/readable") == 403
     assert web(roles, "reader", "POST", "/v1/queues/mail.in/pop", {}) == 200
 
 

@@ -1,6 +1,5 @@
 //! Where a server listens: `host:port`, or `unix:PATH`.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -30,13 +29,18 @@ pub enum Address {
 }
 
 impl FromStr for Address {
-    type Err = Infallible;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(match text.strip_prefix("unix:") {
-            Some(path) => Self::Unix(path.into()),
-            None => Self::Tcp(text.to_owned()),
-        })
+    /// As far as it can be told without asking where a host is.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text.strip_prefix("unix:"), text.rsplit_once(':')) {
+            (Some(""), _) => Err("unix: needs a path, for example unix:/run/posthaste.sock".to_owned()),
+            (Some(path), _) => Ok(Self::Unix(path.into())),
+            (None, Some((host, port))) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+                Ok(Self::Tcp(text.to_owned()))
+            }
+            _ => Err("write HOST:PORT or unix:PATH".to_owned()),
+        }
     }
 }
 

@@ -112,7 +112,7 @@ pub(crate) fn report<B: Bench>(
     let total = gathered.tally.total();
     let all = KindReport::of(&total, duration_s);
     let requests = total.counts.served() + total.counts.errors;
-    let law = InteractiveLaw::of(options, &all, gathered.thought, &gathered.late);
+    let law = InteractiveLaw::of(options, &total, duration_s, gathered.thought, &gathered.late);
     let middleware = middleware_per_s.map(|counted| Middleware::of(counted, &all));
     let mut invalid_because = doubts_of_generator(&gathered, &all);
     let bottleneck = !invalid_because.is_empty();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use posthaste_measure::{Clock, Event, Meter, Record, RecordError, RunInfo, Scheme};
+use posthaste_measure::{Clock, Event, Events, Meter, Record, RecordError, RunInfo, Scheme};
 use serde_json::json;
 
 use crate::bench::Bench;
@@ -45,7 +45,7 @@ impl Recording {
             scheme,
             requests: options.record_requests,
         };
-        let record = Record::create(&dir, info).map_err(LoadError::Record)?;
+        let record = Record::create(&dir, info, Events::kept(clock)).map_err(LoadError::Record)?;
         let meter = Meter::new(scheme, options.window, clock, record.backlog());
         Ok(Some(Self { dir, record, meter }))
     }

@@ -128,6 +128,8 @@ pub struct Generator {
 /// (Jain, The Art of Computer Systems Performance Analysis, 1991, section 33.5).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct InteractiveLaw {
+    /// R, in microseconds: the mean of every answer, errors too.
+    pub response_us: f64,
     /// Z as it was kept, in microseconds: the mean of the think times drawn, and how late requests left after them on average.
     pub think_us: f64,
     /// N / (R + Z), requests per second.
@@ -184,21 +186,28 @@ pub(crate) fn legible(rate: f64) -> f64 {
 const LAW_DIFFERENCE_MAX: f64 = 0.01;
 
 impl InteractiveLaw {
-    /// For a closed loop in which something was served; errors have no response times, so with many of them it says little.
+    /// For a closed loop in which something was answered, by all answers: a client waits for errors too.
     #[must_use]
-    pub fn of(bench: &RunOptions, all: &KindReport, thought: Thought, late: &Histogram<u64>) -> Option<Self> {
+    pub fn of(
+        bench: &RunOptions,
+        total: &Figures,
+        duration_s: f64,
+        thought: Thought,
+        late: &Histogram<u64>,
+    ) -> Option<Self> {
+        let answers = total.counts.served() + total.counts.errors;
         // Clients that fall silent one after the other are no population.
-        if bench.total_rate().is_some() || bench.requests.is_some() || all.counts.served() == 0 {
+        if bench.total_rate().is_some() || bench.requests.is_some() || answers == 0 {
             return None;
         }
         let in_flight = f64::from(bench.clients) * f64::from(bench.pipeline);
         let late_us = if late.is_empty() { 0.0 } else { late.mean() / 1e3 };
         let think_us = thought.mean_us() + late_us;
-        let cycle_s = (all.response.mean_us + think_us) * 1e-6;
-        let measured_per_s = all.answers_per_s();
-        let predicted_per_s = in_flight / cycle_s;
+        let response_us = total.mean_ns() / 1e3;
+        let measured_per_s = answers as f64 / duration_s;
+        let predicted_per_s = in_flight / ((response_us + think_us) * 1e-6);
         let difference = measured_per_s / predicted_per_s - 1.0;
-        Some(Self { think_us, predicted_per_s, measured_per_s, difference })
+        Some(Self { response_us, think_us, predicted_per_s, measured_per_s, difference })
     }
 
     /// Whether they agree.
@@ -210,7 +219,7 @@ impl InteractiveLaw {
 
 impl fmt::Display for InteractiveLaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { think_us: _, predicted_per_s, measured_per_s, difference } = self;
+        let Self { predicted_per_s, measured_per_s, difference, .. } = self;
         let verdict = if self.holds() { "they agree" } else { "THEY DISAGREE" };
         write!(
             f,

@@ -81,32 +81,44 @@ pub struct Figures {
     pub counts: Counts,
     /// Response times of those served, in nanoseconds.
     pub latency: Histogram<u64>,
+    /// Nanoseconds that errors took, together.
+    pub errors_ns: u64,
 }
 
 impl Figures {
     /// Nothing yet, to be kept with the given number of digits.
     #[must_use]
     pub fn new(digits: u8) -> Self {
-        Self { counts: Counts::default(), latency: histogram(digits) }
+        Self { counts: Counts::default(), latency: histogram(digits), errors_ns: 0 }
     }
 
     /// Counts so many requests that ended alike.
     pub fn record(&mut self, outcome: Outcome, nanos: u64, times: u64) {
         self.counts.add(outcome, times);
-        if outcome != Outcome::Error {
+        if outcome == Outcome::Error {
+            self.errors_ns += nanos * times;
+        } else {
             self.latency.saturating_record_n(nanos, times);
         }
+    }
+
+    /// How long an answer took on average, errors among them; 0 without any.
+    #[must_use]
+    pub fn mean_ns(&self) -> f64 {
+        let (served, errors) = (self.counts.served(), self.counts.errors);
+        (self.latency.mean() * served as f64 + self.errors_ns as f64) / (served + errors).max(1) as f64
     }
 
     /// Takes over those of another.
     pub fn absorb(&mut self, other: &Self) {
         self.counts.absorb(other.counts);
         self.latency.add(&other.latency).expect("all histograms have the same bounds");
+        self.errors_ns += other.errors_ns;
     }
 
     /// Forgets everything.
     pub fn reset(&mut self) {
-        self.counts = Counts::default();
+        (self.counts, self.errors_ns) = (Counts::default(), 0);
         self.latency.reset();
     }
 }
@@ -216,6 +228,7 @@ mod tests {
         let total = tally.total();
         assert_eq!(total.counts, Counts { ok: 0, nulls: 1, errors: 1 });
         assert_eq!(total.latency.len(), 1);
+        assert!((total.mean_ns() - 5_500.0).abs() < 10.0, "but of all answers' mean they are part");
         assert_eq!(tally.error_words().get("BUSY"), Some(&1));
     }
 

@@ -15,6 +15,7 @@ use crate::figures::{Figures, Window};
 use crate::lock::lock;
 use crate::recorder::{Cell, Recorder};
 use crate::scheme::Scheme;
+use crate::stage::Ending;
 use crate::tally::Tallies;
 
 /// How far back [`Meter::windows`] reaches.
@@ -129,12 +130,25 @@ impl Meter {
         lock(&self.book).total.clone()
     }
 
+    /// Requests of these kinds that ended so until now, whether or not their window is closed.
+    #[must_use]
+    pub fn ended_so_far(&self, kinds: &[&str], ending: Ending) -> u64 {
+        let of = |tallies: &Tallies| {
+            let chosen = tallies.active().filter(|(kind, _)| kinds.contains(kind));
+            chosen.map(|(_, tally)| tally.ended(ending)).sum::<u64>()
+        };
+        // Nothing may move from a recorder to the total between the two sums.
+        let book = lock(&self.book);
+        let open: u64 = lock(&self.cells).iter().map(|cell| cell.count(of)).sum();
+        of(&book.total) + open
+    }
+
     /// Requests counted until now, whether or not their window is closed.
     #[must_use]
     pub fn requests_so_far(&self) -> u64 {
         // Nothing may move from a recorder to the total between the two sums.
         let book = lock(&self.book);
-        let open: u64 = lock(&self.cells).iter().map(|cell| cell.requests()).sum();
+        let open: u64 = lock(&self.cells).iter().map(|cell| cell.count(Tallies::requests)).sum();
         book.total.requests() + open
     }
 

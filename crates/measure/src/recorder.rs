@@ -47,9 +47,9 @@ impl Cell {
         }
     }
 
-    /// Requests counted since the last swap.
-    pub(crate) fn requests(&self) -> u64 {
-        lock(&self.held).tallies.requests()
+    /// Counts something of what came since the last swap.
+    pub(crate) fn count(&self, count: impl Fn(&Tallies) -> u64) -> u64 {
+        count(&lock(&self.held).tallies)
     }
 
     fn take(&self, pending: &mut Vec<Noted>) {

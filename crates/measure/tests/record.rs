@@ -11,8 +11,8 @@ use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use parquet::file::reader::SerializedFileReader;
 use parquet::record::{Field, RowAccessor as _};
 use posthaste_measure::{
-    Clock, Counted, Ended, Ending, Event, Meter, Noted, Record, RecordError, RunInfo, Scheme, Stamps, Trail,
-    Turn,
+    Clock, Counted, Ended, Ending, Event, Events, Meter, Noted, Record, RecordError, RunInfo, Scheme, Stamps,
+    Trail, Turn,
 };
 
 const TIER: Scheme = Scheme::tier(&["send", "pop", "login"], Some("statement"))
@@ -33,7 +33,7 @@ fn info(clock: Clock) -> RunInfo {
 /// A recorded run of three windows: requests of two kinds, nothing, requests that were all refused.
 fn recorded(dir: &Path) -> Vec<Turn> {
     let clock = Clock::start();
-    let record = Record::create(dir, info(clock)).unwrap();
+    let record = Record::create(dir, info(clock), Events::kept(clock)).unwrap();
     let meter = Meter::new(TIER, Duration::from_secs(1), clock, record.backlog());
     let mut recorder = meter.recorder();
     let mut turns = Vec::new();
@@ -170,7 +170,7 @@ fn run_json_tells_what_ran_where_and_when() {
 fn a_run_that_was_killed_has_no_end_and_whole_lines() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Clock::start();
-    let record = Record::create(dir.path(), info(clock)).unwrap();
+    let record = Record::create(dir.path(), info(clock), Events::kept(clock)).unwrap();
     let meter = Meter::new(TIER, Duration::from_secs(1), clock, record.backlog());
     record.window(&meter.turn(&[])).unwrap();
     std::mem::forget(record);
@@ -244,7 +244,7 @@ fn more_requests_than_a_page_and_a_row_group_hold_come_back_in_their_order() {
     };
     let dir = tempfile::tempdir().unwrap();
     let clock = Clock::start();
-    let record = Record::create(dir.path(), info(clock)).unwrap();
+    let record = Record::create(dir.path(), info(clock), Events::kept(clock)).unwrap();
     let meter = Meter::new(TIER, Duration::from_secs(1), clock, record.backlog());
     let mut recorder = meter.recorder();
     let mut together = Vec::new();
@@ -337,7 +337,7 @@ fn a_directory_that_holds_a_run_is_refused_and_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     recorded(dir.path());
     let before = fs::read(dir.path().join("windows.csv")).unwrap();
-    let error = Record::create(dir.path(), info(Clock::start())).unwrap_err();
+    let error = Record::create(dir.path(), info(Clock::start()), Events::default()).unwrap_err();
     assert!(matches!(error, RecordError::Taken { .. }));
     assert!(error.to_string().contains("name another directory"), "{error}");
     assert_eq!(fs::read(dir.path().join("windows.csv")).unwrap(), before);
@@ -348,6 +348,6 @@ fn a_directory_that_cannot_be_made_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
-    let error = Record::create(&file.join("run"), info(Clock::start())).unwrap_err();
+    let error = Record::create(&file.join("run"), info(Clock::start()), Events::default()).unwrap_err();
     assert!(error.to_string().contains("file/run"), "{error}");
 }

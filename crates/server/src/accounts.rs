@@ -218,10 +218,17 @@ impl AccountsFile {
 }
 
 /// The rule for names on the wire.
-fn check_name(name: &str) -> Result<(), String> {
-    let is_name =
-        (1..=255).contains(&name.len()) && !name.contains(char::is_control) && name != "*" && name != "-";
-    match is_name && !name.contains(":$") {
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    (1..=255).contains(&name.len()) && !name.contains(char::is_control) && name != "*" && name != "-"
+}
+
+/// Whether an accounts file can hold this name.
+///
+/// # Errors
+/// What such a name is.
+pub fn check_name(name: &str) -> Result<(), String> {
+    match is_name(name) && !name.contains(":$") {
         true => Ok(()),
         false => Err(format!(
             "{name:?} cannot be an account: 1 to 255 bytes, no control characters, no `:$`, not * or -"

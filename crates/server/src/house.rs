@@ -41,6 +41,8 @@ pub struct House {
     pub bundle_reads_max: usize,
     /// Name of the store, for INFO; without secrets.
     pub store_name: String,
+    /// Whether what it has acknowledged outlives the process.
+    pub store_is_durable: bool,
     /// Where an embedded store is.
     pub store_dir: Option<PathBuf>,
     /// How many queues stand in the metrics.

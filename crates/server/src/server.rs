@@ -120,12 +120,13 @@ impl Server {
         let accounts = options.accounts.as_deref().map(AccountsFile::open).transpose();
         let accounts = accounts.map_err(StartError::Accounts)?;
         let tls = lifecycle::encryption(&options.front, SPEAK_TLS)?;
-        let store = options.store.open(options.memory_limit, options.singly, Time::of(clock), clock);
+        let events = options.front.events(clock);
+        let store = options.store.open(options.memory_limit, options.singly, Time::of(clock), clock, &events);
         let store = store.map_err(StartError::Store)?;
         let roll = options.accounts.as_deref().map(|path| Roll::keep(path, &store)).transpose();
         let roll = roll.map_err(StartError::Accounts)?;
         let scheme = Scheme::tier(Kind::NAMES, store.tells());
-        let prepared = Prepared::open(&options.front, tls, scheme, clock, accounts.is_some())?;
+        let prepared = Prepared::open(&options.front, tls, scheme, clock, events, accounts.is_some())?;
         let house = Arc::new(furnish(&options, store, accounts, &prepared)?);
         house.store.attach(&house.line);
         let batch = options.batch;
@@ -206,6 +207,7 @@ fn furnish(
             _ => usize::MAX,
         },
         store_name: options.store.to_string(),
+        store_is_durable: options.store.is_durable(),
         store_dir: match &options.store {
             StoreChoice::Embedded(dir) => Some(dir.clone()),
             _ => None,

@@ -6,6 +6,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use posthaste_measure::{Clock, Events};
 use posthaste_server::queue::answer::Answer;
 use posthaste_server::queue::embedded::{Embedded, EmbeddedOptions};
 use posthaste_server::queue::memory::Memory;
@@ -85,9 +86,11 @@ fn a_read_never_shows_what_a_crash_could_unmake() {
 #[test]
 fn stragglers_keep_no_disk_space_but_their_own() {
     // So large that a segment is swept in several steps.
-    let options = EmbeddedOptions { segment_bytes: 1 << 18, ..EmbeddedOptions::default() };
+    let events = Events::kept(Clock::start());
+    let options =
+        EmbeddedOptions { segment_bytes: 1 << 18, events: events.clone(), ..EmbeddedOptions::default() };
     let home = tempfile::tempdir().expect("a temporary directory");
-    let mut world = World::new(open_with(home.path(), options));
+    let mut world = World::new(open_with(home.path(), options.clone()));
     world.ask("a", "QCREATE old");
     world.ask("a", "QCREATE q");
     for number in 0..5000 {
@@ -99,7 +102,9 @@ fn stragglers_keep_no_disk_space_but_their_own() {
         let segments = figure(&world.store, "log_segments");
         assert!(segments <= 8, "{segments} segments after {number} messages");
     }
-    let mut world = world.reopen(|| open_with(home.path(), options));
+    let swept = events.take();
+    assert!(!swept.is_empty() && swept.iter().all(|event| event.kind == "segment swept"), "{swept:?}");
+    let mut world = world.reopen(|| open_with(home.path(), options.clone()));
     let bodies: Vec<_> = (0..5000).step_by(40).map(|number| format!("straggler{number}")).collect();
     assert_eq!(world.bodies("b", "old"), bodies);
 }

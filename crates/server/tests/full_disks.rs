@@ -34,6 +34,7 @@ mod disk {
 
 use disk::SmallDisk;
 use fastrand::Rng;
+use posthaste_measure::{Clock, Events};
 use posthaste_server::queue::embedded::{Embedded, EmbeddedOptions};
 use posthaste_server::queue::rules::Rules as _;
 use support::{Got, World};
@@ -56,8 +57,12 @@ fn small_disk() -> SmallDisk {
 }
 
 fn open(disk: &SmallDisk) -> Embedded {
+    open_telling(disk, Events::default())
+}
+
+fn open_telling(disk: &SmallDisk, events: Events) -> Embedded {
     let options =
-        EmbeddedOptions { segment_bytes: SEGMENT_BYTES, seed: Some(1), ..EmbeddedOptions::default() };
+        EmbeddedOptions { segment_bytes: SEGMENT_BYTES, seed: Some(1), events, ..EmbeddedOptions::default() };
     Embedded::open_on(disk.in_use(), options).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -128,7 +133,8 @@ fn what_readers_use_of_the_last_space_leaves_enough_to_reclaim_the_rest() {
 #[test]
 fn space_that_comes_from_outside_is_noticed_at_once() {
     let disk = small_disk();
-    let world = &mut World::new(open(&disk));
+    let events = Events::kept(Clock::start());
+    let world = &mut World::new(open_telling(&disk, events.clone()));
     for queue in ["keep", "bulk", "q"] {
         world.ask("a", &format!("QCREATE {queue}"));
     }
@@ -137,6 +143,13 @@ fn space_that_comes_from_outside_is_noticed_at_once() {
     disk.grow_to(16 * SEGMENT_BYTES);
     world.send("a", "q x");
     assert!(!is_full(&world.ask("b", "POP QUEUE bulk LEASE 1")));
+    let body = "x".repeat(1000);
+    for _ in 0..2 * SEGMENT_BYTES / 1000 {
+        world.send("a", &format!("q {body}"));
+    }
+    let told: Vec<_> = events.take().into_iter().map(|event| event.kind).collect();
+    assert!(told.iter().any(|kind| kind == "disk became full"), "{told:?}");
+    assert_eq!(told.last().map(|kind| &**kind), Some("disk full"), "{told:?}");
 }
 
 #[test]

@@ -60,7 +60,11 @@ impl<R: Rules> Desk<R> {
 
     /// Lets time pass until it is so late, and has the store look around; who is answered what.
     fn look(&mut self, ms: u64) -> Vec<(u64, Got)> {
-        self.hand.set(ms * MS);
+        self.look_at(ms * MS)
+    }
+
+    fn look_at(&mut self, ns: u64) -> Vec<(u64, Got)> {
+        self.hand.set(ns);
         self.run()
     }
 
@@ -96,6 +100,16 @@ fn of_two_messages_that_come_at_once_the_one_for_whom_has_waited_longest_is_not_
     assert_eq!(desk.ask("bob", "POP QUEUE q BLOCK 1000"), [], "client 5 for anything");
     let answers = desk.look(10);
     assert_eq!(bodies(&answers), [(4, "high"), (5, "low")]);
+}
+
+#[test]
+fn a_wait_lasts_as_long_as_was_asked_and_a_millisecond_more_at_most() {
+    let mut desk = Desk::new();
+    // Late in a millisecond, as most requests come.
+    desk.look_at(9 * MS + 900_000);
+    assert_eq!(desk.ask("bob", "POP QUEUE q BLOCK 15"), [], "client 2 waits");
+    assert_eq!(desk.look_at(24 * MS + 899_999), [], "not 15 ms yet");
+    assert_eq!(desk.look_at(25 * MS + 900_000), [(2, Got::Null)]);
 }
 
 #[test]

@@ -7,6 +7,7 @@ pub mod keys;
 pub mod memtier;
 pub mod options;
 mod preload;
+mod probe;
 pub mod value;
 pub mod zipf;
 
@@ -17,11 +18,13 @@ use serde::Serialize;
 use crate::address::{Address, BlockingStream};
 use crate::bench::{Bench, Details, Played, Settled};
 use crate::error::LoadError;
+use crate::probe::Probe;
 use crate::run_options::RunOptions;
 use crate::violations::Violations;
 use check::{CacheCheck, Findings, Inspector};
 use dialogue::{CacheDialogue, Desk, Recipe, Traffic};
 pub use options::CacheBench;
+use probe::CacheProbe;
 use value::Pool;
 
 /// What only reports of caches hold.
@@ -127,6 +130,10 @@ impl Bench for CacheBench {
     fn shared(&self, recipe: &Arc<Recipe>) -> Desk {
         let inspector = self.check.then(Inspector::default);
         Desk { recipe: Arc::clone(recipe), traffic: Traffic::default(), inspector }
+    }
+
+    fn probe(&self, server: &Address) -> Option<Box<dyn Probe>> {
+        CacheProbe::connect(server).map(|probe| Box::new(probe) as Box<dyn Probe>)
     }
 
     fn settle(&self, _: Arc<Recipe>, played: Played<Self>) -> Settled<Self> {

@@ -1,9 +1,10 @@
 //! Events: checkpoints, compactions, restarts, whatever can explain a dip in the windows.
 
 use std::borrow::Cow;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use super::lines::{field, seconds};
+use crate::clock::Clock;
 use crate::lock::lock;
 
 pub(super) const HEAD: &str = "start_s,duration_ms,source,kind\n";
@@ -42,9 +43,15 @@ impl Event {
     }
 }
 
-/// Events not yet written.
-#[derive(Debug, Default)]
-pub(super) struct Events(Mutex<Pending>);
+/// Where the parts of a program leave events for its record. Clones lead to the same place; the default keeps nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Events(Option<Arc<Kept>>);
+
+#[derive(Debug)]
+struct Kept {
+    clock: Clock,
+    pending: Mutex<Pending>,
+}
 
 #[derive(Debug, Default)]
 struct Pending {
@@ -54,8 +61,38 @@ struct Pending {
 }
 
 impl Events {
-    pub(super) fn push(&self, event: Event) {
-        let mut pending = lock(&self.0);
+    /// For a program that keeps a record.
+    #[must_use]
+    pub fn kept(clock: Clock) -> Self {
+        Self(Some(Arc::new(Kept { clock, pending: Mutex::default() })))
+    }
+
+    /// Whether there is a record: otherwise nobody needs to find out what happens.
+    #[must_use]
+    pub fn are_kept(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The time that events are given in, for one that begins; 0 when none are kept.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        self.0.as_ref().map_or(0, |kept| kept.clock.now())
+    }
+
+    /// Something took place just now.
+    pub fn note(&self, source: &'static str, kind: &'static str) {
+        self.add(Event::new(self.now(), 0, source, kind));
+    }
+
+    /// Something that began at `start_ns` has ended.
+    pub fn since(&self, start_ns: u64, source: &'static str, kind: impl Into<Cow<'static, str>>) {
+        self.add(Event::new(start_ns, self.now().saturating_sub(start_ns), source, kind));
+    }
+
+    /// Keeps an event until it is written.
+    pub fn add(&self, event: Event) {
+        let Some(kept) = &self.0 else { return };
+        let mut pending = lock(&kept.pending);
         if pending.kept.len() < PENDING_MAX {
             pending.kept.push(event);
         } else {
@@ -64,30 +101,54 @@ impl Events {
         }
     }
 
-    /// The rows of all pending events, and one that tells how many were dropped.
-    pub(super) fn drain(&self) -> String {
-        let mut pending = std::mem::take(&mut *lock(&self.0));
+    /// Takes what was left so far, with an event that tells how many others were dropped.
+    #[must_use]
+    pub fn take(&self) -> Vec<Event> {
+        let Some(kept) = &self.0 else { return Vec::new() };
+        let mut pending = std::mem::take(&mut *lock(&kept.pending));
         if pending.dropped > 0 {
             let kind = format!("{} events dropped", pending.dropped);
             pending.kept.push(Event::new(pending.last_ns, 0, "record", kind));
         }
-        pending.kept.iter().map(Event::row).collect()
+        pending.kept
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Hand;
 
     #[test]
     fn events_beyond_the_bound_are_told_by_number() {
-        let events = Events::default();
+        let events = Events::kept(Clock::start());
         for i in 0..PENDING_MAX as u64 + 3 {
-            events.push(Event::new(i, 0, "store", "compaction"));
+            events.add(Event::new(i, 0, "store", "compaction"));
         }
-        let rows = events.drain();
-        assert_eq!(rows.lines().count(), PENDING_MAX + 1);
-        assert!(rows.ends_with(",record,3 events dropped\n"));
-        assert_eq!(events.drain(), "");
+        let taken = events.take();
+        assert_eq!(taken.len(), PENDING_MAX + 1);
+        assert_eq!(taken[PENDING_MAX].kind, "3 events dropped");
+        assert!(events.take().is_empty());
+    }
+
+    #[test]
+    fn an_event_lasts_from_its_begin_until_it_is_told_and_is_seen_by_who_shares_the_place() {
+        let clock = Hand::at_zero();
+        let events = Events::kept(Clock::by_hand(clock, 0));
+        clock.set(1_000_000_000);
+        let begun = events.now();
+        clock.set(1_250_000_000);
+        events.clone().since(begun, "store", "sweep");
+        events.note("store", "full disk");
+        let rows: Vec<String> = events.take().iter().map(Event::row).collect();
+        assert_eq!(rows, ["1.000000,250.000,store,sweep\n", "1.250000,0.000,store,full disk\n"]);
+    }
+
+    #[test]
+    fn without_a_record_nothing_is_kept() {
+        let events = Events::default();
+        events.note("store", "sweep");
+        assert!(!events.are_kept() && events.take().is_empty());
+        assert_eq!(events.now(), 0);
     }
 }

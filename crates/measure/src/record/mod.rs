@@ -35,13 +35,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 pub use error::RecordError;
-pub use event::Event;
+pub use event::{Event, Events};
 pub use run::RunInfo;
 
 use crate::backlog::Backlog;
 use crate::lock::lock;
 use crate::meter::Turn;
-use event::Events;
 use histograms::HistogramLog;
 use requests::RequestTable;
 use run::RunFile;
@@ -76,11 +75,11 @@ pub struct Ended {
 }
 
 impl Record {
-    /// Makes `dir` (and what leads to it) and starts the record of a run.
+    /// Makes `dir` (and what leads to it) and starts the record of a run, with what is left at `events`.
     ///
     /// # Errors
     /// The directory holds a run already, or cannot be written.
-    pub fn create(dir: &Path, info: RunInfo) -> Result<Self, RecordError> {
+    pub fn create(dir: &Path, info: RunInfo, events: Events) -> Result<Self, RecordError> {
         fs::create_dir_all(dir).map_err(|source| RecordError::create(dir, source))?;
         let (clock, scheme, every_request) = (info.clock, info.scheme, info.requests);
         let run = RunFile::create(dir, info)?;
@@ -92,7 +91,7 @@ impl Record {
             events: lines::LineFile::create(dir, "events.csv", event::HEAD)?,
             requests: every_request.then(|| RequestTable::create(dir, scheme, clock)).transpose()?,
         };
-        Ok(Self { events: Events::default(), files: Mutex::new(Some(files)) })
+        Ok(Self { events, files: Mutex::new(Some(files)) })
     }
 
     /// Where the meter must send every single request; None: they are not recorded.
@@ -111,7 +110,7 @@ impl Record {
 
     /// Notes an event. It is written with the next window; no file is touched here.
     pub fn event(&self, event: Event) {
-        self.events.push(event);
+        self.events.add(event);
     }
 
     /// Writes one closed window with the system's figures and the events since the last one.
@@ -123,7 +122,7 @@ impl Record {
             files.windows.append(&turn.window)?;
             files.histograms.append(turn)?;
             files.system.append()?;
-            files.events.append(&events.drain())
+            files.events.append(&rows(events))
         })
     }
 
@@ -135,7 +134,7 @@ impl Record {
     pub fn finish(&self) -> Result<Ended, RecordError> {
         let mut ended = Ended::default();
         self.write(|files, events| {
-            files.events.append(&events.drain())?;
+            files.events.append(&rows(events))?;
             if let Some(requests) = files.requests.take() {
                 ended = requests.finish()?;
                 files.run.note("requests_recorded", ended.recorded.into())?;
@@ -163,6 +162,10 @@ impl Record {
     }
 }
 
+fn rows(events: &Events) -> String {
+    events.take().iter().map(Event::row).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,7 +177,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let clock = Clock::start();
         let meter = Meter::new(Scheme::clients(&["send"]), Duration::from_secs(1), clock, None);
-        let record = Record::create(dir.path(), RunInfo::for_tests(clock)).unwrap();
+        let record = Record::create(dir.path(), RunInfo::for_tests(clock), Events::kept(clock)).unwrap();
         record.window(&meter.turn(&[])).unwrap();
         meter.recorder().note(Noted::new(0, Ending::Ok, ClientStamps::default()));
         lock(&record.files).as_mut().unwrap().histograms.fill_disk();

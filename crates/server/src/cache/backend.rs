@@ -3,7 +3,7 @@
 //! `tls:` before a server says that it speaks TLS. It is no part of the name, so keys stay where they are when a server
 //! learns it. What encrypts may change while we run, as the address may: connections made from then on get it.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use posthaste_tls::Connector;
+use posthaste_wire::memcached::records::Records;
 use rustls::{ClientConnection, StreamOwned};
 use socket2::{Domain, SockAddr, SockRef, Type};
 
@@ -25,27 +26,27 @@ pub struct Backend {
     pub name: String,
     /// Whether `tls:` stood before it when it was parsed.
     pub speaks_tls: bool,
-    address: Mutex<Address>,
+    address: Mutex<Result<Address, String>>,
     tls: Mutex<Option<Connector>>,
 }
 
-/// A connection whose reads and writes wait.
+/// A connection whose reads and writes wait. What is written ends where a request does.
 pub enum Dialed {
     /// As it is.
     Plain(socket2::Socket),
     /// Encrypted.
-    Tls(Box<StreamOwned<ClientConnection, socket2::Socket>>),
+    Tls(Box<StreamOwned<ClientConnection, socket2::Socket>>, Records),
 }
 
 impl Backend {
     /// Reads `HOST`, `HOST:PORT` or `unix:PATH`; `tls:` may stand before a host, and then it is not to be connected to
-    /// before it knows what encrypts ([`Backend::encrypt`]).
+    /// before it knows what encrypts ([`Backend::encrypt`]). That nobody knows where it is may pass ([`Backend::address`]).
     ///
     /// # Errors
     /// A sentence that names the server and what to write instead.
     pub fn parse(text: &str) -> Result<Self, String> {
         let name = Self::named(text)?;
-        let address = resolve(&name)?;
+        let address = resolve(&name);
         let speaks_tls = text.starts_with("tls:");
         Ok(Self { name, speaks_tls, address: Mutex::new(address), tls: Mutex::default() })
     }
@@ -96,7 +97,7 @@ impl Backend {
     /// # Errors
     /// The system's, when it cannot even be tried.
     pub fn open(&self, timeout: Duration) -> io::Result<Socket> {
-        let socket = Socket::connect(&self.address())?;
+        let socket = Socket::connect(&self.found()?)?;
         if let Socket::Tcp(stream) = &socket {
             // What a peer that is gone has not acknowledged is not to reach it when it is back. A system without the
             // option does without.
@@ -116,7 +117,7 @@ impl Backend {
     /// # Errors
     /// The system's.
     pub fn dial(&self, timeout: Duration) -> io::Result<Dialed> {
-        let (domain, address) = match self.address() {
+        let (domain, address) = match self.found()? {
             Address::Tcp(address) => (Domain::for_address(address), SockAddr::from(address)),
             Address::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
         };
@@ -133,7 +134,7 @@ impl Backend {
             None => Ok(Dialed::Plain(socket)),
             Some(tls) => {
                 let session = tls.session(&self.name).map_err(io::Error::other)?;
-                Ok(Dialed::Tls(Box::new(StreamOwned::new(session, socket))))
+                Ok(Dialed::Tls(Box::new(StreamOwned::new(session, socket)), Records::default()))
             }
         }
     }
@@ -145,15 +146,21 @@ impl Backend {
     }
 
     /// Its address as it was last found.
-    #[must_use]
-    pub fn address(&self) -> Address {
+    ///
+    /// # Errors
+    /// Nobody knew it yet, in a sentence that names the server.
+    pub fn address(&self) -> Result<Address, String> {
         lock(&self.address).clone()
+    }
+
+    fn found(&self) -> io::Result<Address> {
+        self.address().map_err(|error| io::Error::new(ErrorKind::NotFound, error))
     }
 
     /// Asks for its address again; if nobody knows, it stays what it was.
     pub fn resolve_again(&self) {
         if let Ok(address) = resolve(&self.name) {
-            *lock(&self.address) = address;
+            *lock(&self.address) = Ok(address);
         }
     }
 }
@@ -175,7 +182,7 @@ impl Dialed {
     pub fn shut(self) -> OwnedFd {
         let socket = match self {
             Self::Plain(socket) => socket,
-            Self::Tls(mut tls) => {
+            Self::Tls(mut tls, _) => {
                 tls.conn.send_close_notify();
                 // A peer that is gone needs no telling.
                 let _ = tls.flush();
@@ -191,7 +198,7 @@ impl Read for Dialed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => socket.read(buffer),
-            Self::Tls(tls) => tls.read(buffer),
+            Self::Tls(tls, _) => tls.read(buffer),
         }
     }
 }
@@ -200,14 +207,18 @@ impl Write for Dialed {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => socket.write(bytes),
-            Self::Tls(tls) => tls.write(bytes),
+            Self::Tls(tls, records) => {
+                let written = tls.write(&bytes[..records.next(bytes)])?;
+                records.written(bytes, written);
+                Ok(written)
+            }
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Plain(socket) => socket.flush(),
-            Self::Tls(tls) => tls.flush(),
+            Self::Tls(tls, _) => tls.flush(),
         }
     }
 }
@@ -238,8 +249,21 @@ mod tests {
         assert_eq!(Backend::parse("127.0.0.1:7").unwrap().name, "127.0.0.1:7");
         for path in ["/x", "/x y", "/x]"] {
             let backend = Backend::parse(&format!("unix:{path}")).unwrap();
-            assert_eq!(backend.address(), Address::Unix(path.into()));
+            assert_eq!(backend.address(), Ok(Address::Unix(path.into())));
         }
+    }
+
+    #[test]
+    fn a_server_that_nobody_knows_may_be_known_later() {
+        let backend = Backend::parse("nosuch.invalid:7").unwrap();
+        assert!(backend.address().is_err_and(|error| error.starts_with("server nosuch.invalid:7: ")));
+        assert_eq!(
+            backend.dial(Duration::from_secs(1)).err().map(|error| error.kind()),
+            Some(ErrorKind::NotFound)
+        );
+        *lock(&backend.address) = Ok(Address::Unix("/x".into()));
+        backend.resolve_again();
+        assert_eq!(backend.address(), Ok(Address::Unix("/x".into())), "what was known stays");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! `stats`, HTTP, the console and `posthaste admin` all ask here, so that they say the same.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
@@ -18,7 +19,10 @@ use super::table::{Route, Table};
 pub struct ServerCard {
     /// `host:port` or `unix:PATH`.
     pub name: String,
-    /// Where that is.
+    /// The names by which pools place its keys, where these are others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+    /// Where that is; empty: nobody knows.
     pub address: String,
     /// Whether TLS is spoken to it.
     pub tls: bool,
@@ -28,7 +32,7 @@ pub struct ServerCard {
     pub pools: Vec<String>,
     /// Commands sent to it since the start.
     pub requests: u64,
-    /// Its part of all commands sent, 0 to 1.
+    /// Its part of all commands sent, 0 to 1, to four places.
     pub share: f64,
     /// Keys asked of it.
     pub keys: u64,
@@ -135,20 +139,32 @@ pub fn servers(table: &Table) -> Vec<ServerCard> {
 
 fn server_card(table: &Table, server: &Server, all_requests: u64) -> ServerCard {
     let has = |pool: &&Pool| pool.members.iter().any(|member| member.server.slot == server.slot);
+    let share = |requests: u64| (1e4 * requests as f64 / all_requests.max(1) as f64).round() / 1e4;
     let requests = count(&server.counts.requests);
     ServerCard {
         name: server.name().to_owned(),
-        address: server.backend.address().to_string(),
+        labels: labels(table, server),
+        address: server.backend.address().map(|address| address.to_string()).unwrap_or_default(),
         tls: server.backend.is_encrypted(),
         state: server.health.state().to_string(),
         pools: table.pools.iter().filter(has).map(|pool| pool.name.clone()).collect(),
         requests,
-        share: if all_requests == 0 { 0.0 } else { requests as f64 / all_requests as f64 },
+        share: share(requests),
         keys: count(&server.counts.keys),
         errors: count(&server.counts.errors),
         losses: server.health.losses(),
         replies_below_us: server.counts.latency.counts(),
     }
+}
+
+/// The names that pools have for a server, beside its own.
+fn labels(table: &Table, server: &Server) -> Vec<String> {
+    let members = table.pools.iter().flat_map(|pool| &pool.members);
+    let of_it = members.filter(|member| member.server.slot == server.slot && member.label != server.name());
+    let mut labels: Vec<String> = of_it.map(|member| member.label.clone()).collect();
+    labels.sort_unstable();
+    labels.dedup();
+    labels
 }
 
 /// The pools.
@@ -224,21 +240,37 @@ pub fn route_card(table: &Table, route: &Route) -> RouteCard {
     }
 }
 
-/// Does as people wish with a server. Whoever calls this then tells the threads to look again.
+/// Does as people wish with a server, which may be called as a pool calls it. Whoever calls this then tells the threads to
+/// look again.
 ///
 /// # Errors
-/// There is no such server; the text names those that are there.
+/// There is no such server, or several; the text names those that are there.
 pub fn wish(fleet: &Fleet, name: &str, wish: Wish) -> Result<(), String> {
     let table = fleet.table();
-    let mut in_use = table.in_use().iter().map(|slot| &table.servers[*slot]);
-    match in_use.find(|server| server.backend.is_named(name)) {
-        Some(server) => {
+    let in_use = || table.in_use().iter().map(|slot| &table.servers[*slot]);
+    let labelled = || in_use().filter(|server| labels(&table, server).iter().any(|label| label == name));
+    let mut found: Vec<_> = in_use().filter(|server| server.backend.is_named(name)).collect();
+    if found.is_empty() {
+        found.extend(labelled());
+    }
+    match found.as_slice() {
+        [server] => {
             server.health.wish(wish);
             Ok(())
         }
-        None => {
-            let names: Vec<String> = servers(&table).into_iter().map(|card| card.name).collect();
-            Err(format!("there is no server {name}; there are {}", names.join(", ")))
+        [] => Err(format!("there is no server {name}; there are {}", names(&table, in_use()))),
+        several => {
+            let several = names(&table, several.iter().copied());
+            Err(format!("{name} is the name of several servers: write the address of one, of {several}"))
         }
     }
+}
+
+/// Servers as people may call them: `10.0.0.1:11211 (users-1)`.
+fn names<'a>(table: &Table, servers: impl Iterator<Item = &'a Arc<Server>>) -> String {
+    let name = |server: &Arc<Server>| match labels(table, server).join(", ") {
+        labels if labels.is_empty() => server.name().to_owned(),
+        labels => format!("{} ({labels})", server.name()),
+    };
+    servers.map(name).collect::<Vec<_>>().join(", ")
 }

@@ -64,6 +64,8 @@ pub struct Fleet {
     pub watch: Arc<Watch>,
     /// Who writes which key.
     pub claims: Claims,
+    /// Keys that gets found.
+    pub hits: AtomicU64,
     /// Keys asked for and not found.
     pub misses: AtomicU64,
     /// What `stats` says of the process around it, once there is one.
@@ -96,6 +98,7 @@ impl Fleet {
         let fleet = Self {
             watch: Arc::default(),
             claims: Claims::default(),
+            hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             about: OnceLock::new(),
             // A clock before 1970 makes expiries that are dates look distant, and nothing else.
@@ -111,7 +114,8 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Puts a new table in force, with the files of [`Trust`] read again, or leaves everything as it is.
+    /// Puts a new table in force, with the files of [`Trust`] read again, or leaves everything as it is. A server that nobody
+    /// finds is one that is not there, unless none is found.
     ///
     /// # Errors
     /// A sentence that names the server that cannot be found, or the file that cannot be used.
@@ -120,6 +124,14 @@ impl Fleet {
         let mut grown = servers.clone();
         let backends = layout.pools.iter().flat_map(|pool| &pool.seats).map(backend);
         let backends = backends.collect::<Result<Vec<_>, _>>()?;
+        let is_found = |backend: &Backend| {
+            backend.address().is_ok() || grown.iter().any(|server| server.name() == backend.name)
+        };
+        if let Some(Err(error)) = backends.first().map(Backend::address)
+            && !backends.iter().any(is_found)
+        {
+            return Err(error);
+        }
         let encryption = self.encryption(&backends)?;
         for backend in backends {
             if !grown.iter().any(|server| server.backend.name == backend.name) {
@@ -225,6 +237,15 @@ mod tests {
         assert_eq!((slots(&fleet), fleet.generation()), (vec![("127.0.0.1:1".to_owned(), 0)], 1));
         assert_eq!(fleet.table().servers.len(), 1);
     }
+
+    #[test]
+    fn a_server_that_nobody_finds_is_one_of_the_table_if_another_is_found() {
+        let fleet = Fleet::new(&layout(&["nosuch.invalid:1", "127.0.0.1:1"]), true).unwrap();
+        assert_eq!(slots(&fleet).len(), 2);
+        let error = Fleet::new(&layout(&["nosuch.invalid:1"]), true).err().expect("nobody is found");
+        assert!(error.contains("nosuch.invalid:1"), "{error}");
+    }
+
     #[test]
     fn files_of_those_we_trust_are_read_only_where_tls_is_spoken() {
         let trust = Trust { check: Check::Signer, roots: Some("/no/file".into()), own: None };

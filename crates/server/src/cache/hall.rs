@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use posthaste_measure::{Clock, Meter};
+use posthaste_measure::{Clock, Ending, Meter};
 use posthaste_wire::memcached::decode::Limits;
 use tokio::sync::oneshot;
 
@@ -14,6 +14,11 @@ use super::worker::Reads;
 use crate::front::gate::Gate;
 use crate::front::mailbox::Mailbox;
 use crate::slow::SlowLog;
+
+/// Kinds of requests that memcached counts together. Classic gets are counted by their keys.
+const META_GETS: &[&str] = &["meta_get"];
+const STORES: &[&str] = &["set", "add", "replace", "append", "prepend", "cas", "meta_set"];
+const DELETES: &[&str] = &["delete", "meta_delete"];
 
 /// Something for a network thread.
 pub enum Mail {
@@ -99,15 +104,42 @@ impl Hall {
     /// The lines that stand in `stats` beside the fleet's.
     #[must_use]
     pub fn about(&self) -> Vec<(&'static str, String)> {
+        let now_ns = self.clock.now();
+        let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let mut lines = vec![
-            ("uptime", (self.clock.now() / 1_000_000_000).to_string()),
+            ("uptime", (now_ns / 1_000_000_000).to_string()),
+            ("time", (unix_ns / 1_000_000_000).to_string()),
+            ("unix_ns", unix_ns.to_string()),
+            ("now_s", format!("{:.6}", now_ns as f64 / 1e9)),
+            ("requests_so_far", self.meter.requests_so_far().to_string()),
             ("curr_connections", self.gate.connections().to_string()),
             ("total_connections", self.gate.accepted().to_string()),
+            ("max_connections", self.gate.connections_max().to_string()),
             ("connections_cut", self.cut.load(Ordering::Relaxed).to_string()),
             ("threads", self.mailboxes.len().to_string()),
             ("line_requests", self.line.len().to_string()),
         ];
-        lines.extend(self.gate.newcomers.counts().map(|(name, count)| (name, count.to_string())));
+        let counts = self.gate.newcomers.counts().into_iter().chain(self.commands());
+        lines.extend(counts.map(|(name, count)| (name, count.to_string())));
         lines
+    }
+
+    /// What clients asked, under memcached's names and counted as it counts: of gets each key, of the others those that were
+    /// no errors.
+    fn commands(&self) -> [(&'static str, u64); 7] {
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let done = |kinds: &[&str]| self.meter.ended_so_far(kinds, Ending::Ok);
+        let not_done = |kinds: &[&str]| self.meter.ended_so_far(kinds, Ending::Null);
+        let hits = count(&self.fleet.hits) + done(META_GETS);
+        let misses = count(&self.fleet.misses) + not_done(META_GETS);
+        [
+            ("cmd_get", hits + misses),
+            ("cmd_set", done(STORES) + not_done(STORES)),
+            ("cmd_flush", done(&["flush_all"])),
+            ("get_hits", hits),
+            ("get_misses", misses),
+            ("delete_hits", done(DELETES)),
+            ("delete_misses", not_done(DELETES)),
+        ]
     }
 }

@@ -1,6 +1,6 @@
 //! Whether a server takes part, and what it has missed when it was away.
 //!
-//! A server that is lost leaves at once: nothing is sent to it, and keys stay where they are. Every key that is
+//! A server that is lost is away at once: nothing is sent to it, and keys stay where they are. Every key that is
 //! written meanwhile, and every one whose write was under way when it was lost, is noted. Before it takes part again
 //! those keys are deleted on it, so that it serves nothing that it missed. If they become too many it is flushed.
 //!
@@ -9,8 +9,10 @@
 //! does when it has done all that it was sent. And threads whose connection still works keep the server away until
 //! they have closed it: they are counted as its users.
 //!
-//! Beside that it is known whether the server answered when it was last asked: for the log, for readiness, and so that one that
-//! stays in every answer though it is lost is asked after too.
+//! Whether requests do without a server that is away is another matter: where it stays in every answer, its part is an error until
+//! it is back. The way back is the same.
+//!
+//! Beside that it is known whether the server answered when it was last asked: for the log and for readiness.
 //!
 //! People can take a server out too (`down`), or ask that it be spared (`drain`). Out is like lost, and back is the same
 //! way back.
@@ -118,10 +120,16 @@ pub struct Health {
     ejects: bool,
     watch: Arc<Watch>,
     contact: AtomicU8,
+    /// It may be gone, though nobody asked it for anything.
+    doubted: AtomicBool,
+    /// Nothing is sent to it.
     away: AtomicBool,
+    /// Requests do without it.
+    left_out: AtomicBool,
     spared: AtomicBool,
     out: AtomicBool,
     losses: AtomicU64,
+    connections_lost: AtomicU64,
     /// How many more keys must be missed for good before it counts as warm.
     cold: AtomicU32,
     /// Threads whose requests it may still be reading.
@@ -153,27 +161,36 @@ pub enum Before {
 }
 
 impl Health {
-    /// It takes part. `ejects` false: it does even when it is lost.
+    /// It takes part. `ejects` false: when it is lost, its part of every answer is an error.
     #[must_use]
     pub fn new(ejects: bool, watch: Arc<Watch>) -> Self {
         Self {
             ejects,
             watch,
             contact: AtomicU8::new(UNTRIED),
+            doubted: AtomicBool::new(false),
             away: AtomicBool::new(false),
+            left_out: AtomicBool::new(false),
             spared: AtomicBool::new(false),
             out: AtomicBool::new(false),
             losses: AtomicU64::new(0),
+            connections_lost: AtomicU64::new(0),
             cold: AtomicU32::new(0),
             users: AtomicUsize::new(0),
             journal: Mutex::default(),
         }
     }
 
-    /// Whether it takes part.
+    /// Whether requests count on it.
     #[must_use]
     pub fn is_live(&self) -> bool {
-        !self.away.load(Ordering::Relaxed)
+        !self.left_out.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing may be sent to it. One that requests count on is an error to them then.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        self.away.load(Ordering::Acquire)
     }
 
     /// Whether it is to be read where others could be.
@@ -191,12 +208,25 @@ impl Health {
     /// Whether it takes part and answered when it was last asked.
     #[must_use]
     pub fn answers(&self) -> bool {
-        self.is_live() && self.contact.load(Ordering::Acquire) == ANSWERS
+        !self.is_away() && self.contact.load(Ordering::Acquire) == ANSWERS
     }
 
     /// It answers.
     pub fn found(&self) {
         self.contact.store(ANSWERS, Ordering::Release);
+    }
+
+    /// It closed a connection over which nothing was to come: it may be gone, or have cleared away what is idle.
+    pub fn doubt(&self) {
+        if !self.doubted.swap(true, Ordering::AcqRel) {
+            self.watch.wake();
+        }
+    }
+
+    /// Whether somebody is to look after it for that. Whoever asks does.
+    #[must_use]
+    pub fn take_doubt(&self) -> bool {
+        self.doubted.swap(false, Ordering::AcqRel)
     }
 
     /// Whether it may lack what other replicas have, since it was away.
@@ -232,9 +262,9 @@ impl Health {
     /// How it is.
     #[must_use]
     pub fn state(&self) -> State {
-        match (self.is_out(), self.is_live(), self.is_readable()) {
+        match (self.is_out(), self.is_away(), self.is_readable()) {
             (true, ..) => State::Down,
-            (_, false, _) => State::Away,
+            (_, true, _) => State::Away,
             (_, _, false) => State::Draining,
             _ => State::Live,
         }
@@ -246,16 +276,23 @@ impl Health {
         self.spared.store(wish == Wish::Drain, Ordering::Relaxed);
         self.out.store(wish == Wish::Down, Ordering::Relaxed);
         if wish == Wish::Down {
+            self.left_out.store(true, Ordering::Release);
             self.away.store(true, Ordering::Release);
         }
         drop(journal);
         self.watch.wake();
     }
 
-    /// How often it was lost.
+    /// How often it was lost: with it all connections, of which every thread has one.
     #[must_use]
     pub fn losses(&self) -> u64 {
         self.losses.load(Ordering::Relaxed)
+    }
+
+    /// How many connections to it were lost.
+    #[must_use]
+    pub fn connections_lost(&self) -> u64 {
+        self.connections_lost.load(Ordering::Relaxed)
     }
 
     /// A thread begins to use it.
@@ -266,7 +303,7 @@ impl Health {
     /// A thread uses it no more: nothing that it sent can still be read, but over connections that it gave up.
     pub fn leave(&self) {
         let users = self.users.fetch_sub(1, Ordering::AcqRel);
-        if users == 1 && !self.is_live() {
+        if users == 1 && self.is_away() {
             self.watch.wake();
         }
     }
@@ -274,8 +311,10 @@ impl Health {
     /// A connection was lost with the writes of these keys under way (None: of everything); `socket` is the connection
     /// if the server may still read what it was sent. True: this is news, it was there before.
     pub fn lose(&self, keys: Vec<Option<Missed>>, socket: Option<OwnedFd>) -> bool {
-        self.losses.fetch_add(1, Ordering::Relaxed);
-        self.leave_out(keys, socket)
+        self.connections_lost.fetch_add(1, Ordering::Relaxed);
+        let is_news = self.leave_out(keys, socket);
+        self.losses.fetch_add(u64::from(is_news), Ordering::Relaxed);
+        is_news
     }
 
     /// It was not there when it was first asked. True: that is news.
@@ -285,12 +324,15 @@ impl Health {
 
     fn leave_out(&self, keys: Vec<Option<Missed>>, socket: Option<OwnedFd>) -> bool {
         let is_news = self.contact.swap(SILENT, Ordering::AcqRel) != SILENT;
-        if self.ejects || !self.is_live() {
-            let mut journal = self.journal();
-            keys.into_iter().for_each(|key| journal.note(key));
-            journal.given_up.extend(socket);
-            self.away.store(true, Ordering::Release);
+        let mut journal = self.journal();
+        keys.into_iter().for_each(|key| journal.note(key));
+        journal.given_up.extend(socket);
+        if self.ejects {
+            // Before it is away, and to the end of that: who finds it away looks for others that are counted on.
+            self.left_out.store(true, Ordering::Release);
         }
+        self.away.store(true, Ordering::Release);
+        drop(journal);
         if is_news {
             self.watch.wake();
         }
@@ -328,6 +370,7 @@ impl Health {
         self.found();
         self.cold.store(COLD_KEYS, Ordering::Relaxed);
         self.away.store(false, Ordering::Release);
+        self.left_out.store(false, Ordering::Release);
         Before::Nothing
     }
 
@@ -413,10 +456,14 @@ mod tests {
     }
 
     #[test]
-    fn without_ejection_a_lost_server_stays() {
+    fn without_ejection_a_lost_server_is_counted_on_and_gets_nothing_before_it_forgot_what_it_missed() {
         let health = health(false);
         assert!(health.lose(vec![key("a")], None));
-        assert!(health.is_live() && health.losses() == 1);
+        assert!(health.is_live() && health.is_away() && health.losses() == 1);
+        assert!(health.state() == State::Away && health.miss(key("b")));
+        assert!(matches!(health.before(), Before::Delete(keys) if keys.len() == 2));
+        assert!(matches!(health.before(), Before::Nothing));
+        assert!(!health.is_away() && health.state() == State::Live);
     }
 
     #[test]
@@ -441,6 +488,7 @@ mod tests {
             health.found();
             assert!(health.answers());
             assert!(health.lose(Vec::new(), None) && !health.lose(Vec::new(), None));
+            assert_eq!((health.losses(), health.connections_lost()), (1, 2));
             assert!(!health.answers());
             health.found();
             assert!(matches!(health.before(), Before::Nothing));

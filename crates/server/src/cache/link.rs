@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use mio::event::Event;
 use mio::{Interest, Registry, Token};
+use posthaste_wire::memcached::records::Records;
 
 use super::backend::Backend;
 use super::limits;
@@ -38,6 +39,8 @@ pub(super) struct Link {
     pub(super) heard_ns: u64,
     /// The beginning of a reply.
     pub(super) input: Vec<u8>,
+    /// Where one that is encrypted stands among the requests it sends.
+    records: Records,
 }
 
 impl Link {
@@ -49,6 +52,11 @@ impl Link {
     /// Since when it is being opened; None: it is open, or there is none.
     pub(super) fn opening(&self) -> Option<Instant> {
         self.opening
+    }
+
+    /// Whether the server sends no more.
+    pub(super) fn has_hung_up(&self) -> bool {
+        self.hung_up
     }
 
     /// Begins to connect.
@@ -82,14 +90,22 @@ impl Link {
         Ok(())
     }
 
-    /// Sends as much as the server takes; how many bytes that was.
+    /// Sends as much as the server takes; how many bytes that was. They end where a request does.
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(socket) = self.socket.as_mut().filter(|_| self.opening.is_none()) else { return Ok(0) };
         let mut sent = 0;
         while self.can_write && sent < bytes.len() {
-            match socket.write(&bytes[sent..]) {
+            let unsent = &bytes[sent..];
+            let is_cut = matches!(socket, Socket::Tls(_));
+            let piece = if is_cut { self.records.next(unsent) } else { unsent.len() };
+            match socket.write(&unsent[..piece]) {
                 Ok(0) => return Err(closed()),
-                Ok(n) => sent += n,
+                Ok(n) => {
+                    if is_cut {
+                        self.records.written(unsent, n);
+                    }
+                    sent += n;
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.can_write = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),

@@ -42,9 +42,16 @@ impl Pipelined {
 
     fn send_to(&mut self, server: usize, registry: &Registry) -> io::Result<()> {
         let link = &mut self.links[server];
+        if link.has_hung_up() && !self.router.owes(server) {
+            // It was idle when the server closed it: another one tells whether the server is there.
+            drop(link.close(registry));
+        }
         if !link.is_open() {
             let its = &self.router.servers()[server];
             link.open(&its.backend, self.hall.server_timeout, Token(FIRST_OF_TIER + server), registry)?;
+        }
+        if link.opening().is_none() {
+            self.router.sends(server);
         }
         let sent = link.send(self.router.unsent(server))?;
         self.router.sent(server, sent);
@@ -78,8 +85,9 @@ impl Pipelined {
     /// it is asked again: what is left of the connection is read to its end.
     fn lose(&mut self, server: usize, why: &dyn Display, registry: &Registry) {
         let rest = self.links[server].close(registry);
-        // Nothing was to come over it? Servers may close what is idle. The next request finds out more.
+        // Nothing was to come over it? Servers may close what is idle. Who looks after it finds out more.
         if self.router.expected(server) == 0 {
+            self.router.servers()[server].health.doubt();
             return self.router.let_go(server);
         }
         if self.router.lose(server, rest) {
@@ -94,7 +102,7 @@ impl Pipelined {
     fn close_unused(&mut self, registry: &Registry) {
         for server in 0..self.links.len() {
             let is_unused = self.links[server].is_open() && self.router.expected(server) == 0;
-            if is_unused && !self.router.servers()[server].health.is_live() {
+            if is_unused && self.router.servers()[server].health.is_away() {
                 self.lose(server, &"nobody uses it", registry);
             }
         }

@@ -1,7 +1,9 @@
 //! Tells whether servers are there, and brings those back that were lost: one thread for the process, so that a server that
 //! recovers is asked once and not by everybody.
 //!
-//! A server that is new is connected to, so that the log and readiness can say at once whether it is there.
+//! A server that is new is connected to, so that the log and readiness can say at once whether it is there. So is one that was asked
+//! nothing for a while, or closed an idle connection: it may have gone unnoticed. It is only connected to: one that is slow
+//! while nobody needs it is not lost.
 //!
 //! It asks each server that is away again and again, less and less often, at random moments. When the server answers,
 //! what was given up to it is read to its end, what it missed is deleted on it, and then it takes part again.
@@ -17,7 +19,8 @@ use posthaste_wire::memcached::reply::is_error;
 use socket2::Socket;
 
 use super::backend::Dialed;
-use super::fleet::{Fleet, Server};
+use super::fleet::Server;
+use super::hall::Hall;
 use super::health::{Before, Missed};
 
 /// The first wait after a loss; the next ones are each half as long again.
@@ -29,13 +32,16 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// How long a server may take for each answer to the prober.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// A server that was asked nothing for so long is looked after.
+const QUIET: Duration = Duration::from_secs(5);
+
 /// Deletions sent at once: their answers fit any socket's buffers.
 const DELETIONS: usize = 64;
 
 /// The thread and the way to stop it.
 pub struct Prober {
     stop: Arc<AtomicBool>,
-    fleet: Arc<Fleet>,
+    hall: Arc<Hall>,
     thread: JoinHandle<()>,
 }
 
@@ -51,33 +57,63 @@ impl Prober {
     ///
     /// # Errors
     /// The system's, when it gives no thread.
-    pub fn start(fleet: Arc<Fleet>) -> io::Result<Self> {
+    pub fn start(hall: Arc<Hall>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let (its_fleet, its_stop) = (Arc::clone(&fleet), Arc::clone(&stop));
-        let thread = Builder::new().name("prober".into()).spawn(move || run(&its_fleet, &its_stop))?;
-        Ok(Self { stop, fleet, thread })
+        let (its_hall, its_stop) = (Arc::clone(&hall), Arc::clone(&stop));
+        let thread = Builder::new().name("prober".into()).spawn(move || run(&its_hall, &its_stop))?;
+        Ok(Self { stop, hall, thread })
     }
 
     /// Ends it.
     pub fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.fleet.watch.wake();
+        self.hall.fleet.watch.wake();
         // A panic there was reported when it happened.
         let _ = self.thread.join();
     }
 }
 
-fn run(fleet: &Fleet, stop: &AtomicBool) {
-    let mut schedules: Vec<Option<Schedule>> = Vec::new();
+/// What a server had been asked when that was last looked at, and until when it may be quiet.
+#[derive(Clone, Copy)]
+struct Round {
+    requests: u64,
+    until: Instant,
+}
+
+impl Round {
+    fn begin(requests: u64) -> Self {
+        Self { requests, until: Instant::now() + QUIET }
+    }
+
+    /// Whether a server is to be looked after now.
+    fn is_due(&mut self, server: &Server) -> bool {
+        let requests = server.counts.requests.load(Ordering::Relaxed);
+        let is_quiet = requests == self.requests;
+        let is_due = server.health.take_doubt() || (is_quiet && self.until <= Instant::now());
+        if is_due || !is_quiet {
+            *self = Self::begin(requests);
+        }
+        is_due
+    }
+}
+
+fn run(hall: &Hall, stop: &AtomicBool) {
+    let fleet = &hall.fleet;
+    let (mut schedules, mut rounds): (Vec<Option<Schedule>>, Vec<Round>) = Default::default();
     while !stop.load(Ordering::Relaxed) {
         let table = fleet.table();
         schedules.resize(table.servers.len(), None);
-        for (server, schedule) in table.servers.iter().zip(&mut schedules) {
+        rounds.resize_with(table.servers.len(), || Round::begin(0));
+        for ((server, schedule), round) in table.servers.iter().zip(&mut schedules).zip(&mut rounds) {
             if stop.load(Ordering::Relaxed) {
                 return;
             }
             if server.health.is_untried() {
                 introduce(server);
+            }
+            let is_in_use = table.in_use().binary_search(&server.slot).is_ok();
+            if server.health.answers() && is_in_use && round.is_due(server) {
+                look_after(server, hall);
             }
             if server.health.answers() || server.health.is_out() {
                 *schedule = None;
@@ -127,11 +163,31 @@ fn introduce(server: &Server) {
     }
 }
 
+/// Looks whether a server is there that may have gone unnoticed.
+fn look_after(server: &Server, hall: &Hall) {
+    let Err(error) = server.backend.dial(PATIENCE) else { return };
+    // What we lack ourselves (descriptors, ports) says nothing of it.
+    let is_gone = matches!(
+        error.kind(),
+        ErrorKind::ConnectionRefused
+            | ErrorKind::ConnectionReset
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::NotFound
+            | ErrorKind::TimedOut
+    );
+    if is_gone && server.health.lose(Vec::new(), None) {
+        tracing::warn!(server = %server.name(), "server lost: {error}; {}", server.health.meaning());
+        // Threads may sleep with connections to it on which nothing is under way.
+        hall.tell_retry();
+    }
+}
+
 /// Asks a server, makes it forget what it missed, and lets it take part. False: threads still use it.
 fn bring_back(server: &Server, stop: &AtomicBool) -> io::Result<bool> {
     let mut link = BufReader::new(server.backend.dial(PATIENCE)?);
     ask(&mut link, b"version\r\n", 1, |said| said.starts_with(b"VERSION"))?;
-    if server.health.is_live() {
+    if !server.health.is_away() {
         server.health.found();
         return Ok(true);
     }

@@ -105,7 +105,8 @@ impl Server {
         let tls = lifecycle::encryption(&options.front, SPEAK_TLS)?;
         let trust = options.server_tls.clone();
         let fleet = Fleet::trusting(&options.layout, options.eject, trust).map_err(StartError::Server)?;
-        let prepared = Prepared::open(&options.front, tls, SCHEME, clock, false)?;
+        let prepared =
+            Prepared::open(&options.front, tls, SCHEME, clock, options.front.events(clock), false)?;
         let hall = Arc::new(furnish(&options, fleet, &prepared)?);
         let weak = Arc::downgrade(&hall);
         // Nobody has told before: the fleet is new.
@@ -113,7 +114,7 @@ impl Server {
             .fleet
             .about
             .set(Box::new(move || weak.upgrade().map(|hall| hall.about()).unwrap_or_default()));
-        let prober = Prober::start(Arc::clone(&hall.fleet))?;
+        let prober = Prober::start(Arc::clone(&hall))?;
         let running = serve(&options, prepared, &hall)?;
         Ok(Self { hall, prober, running })
     }
@@ -122,6 +123,12 @@ impl Server {
     #[must_use]
     pub fn running(&self) -> &Running<Mail> {
         &self.running
+    }
+
+    /// How many servers its pools have; one that several have counts once.
+    #[must_use]
+    pub fn servers(&self) -> usize {
+        self.hall.fleet.table().in_use().len()
     }
 
     /// Puts other pools and routes in force, and the files of TLS as they are now, or leaves everything as it is. What is

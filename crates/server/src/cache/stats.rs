@@ -1,7 +1,6 @@
 //! `stats`, `stats servers` and `stats routes`, in the words of the protocol: `STAT name value` lines and END.
 
 use std::fmt::Write as _;
-use std::sync::atomic::Ordering;
 
 use posthaste_wire::memcached::request::Request;
 
@@ -39,7 +38,6 @@ fn general(fleet: &Fleet, text: &mut String) {
     let table = fleet.table();
     stat(text, "servers", table.in_use().len());
     stat(text, "servers_live", table.live());
-    stat(text, "get_misses", fleet.misses.load(Ordering::Relaxed));
     stat(text, "routes_loaded", fleet.generation());
 }
 

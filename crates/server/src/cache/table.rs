@@ -92,7 +92,7 @@ impl Table {
     /// How many of those take part.
     #[must_use]
     pub fn live(&self) -> usize {
-        self.in_use.iter().filter(|slot| self.servers[**slot].health.is_live()).count()
+        self.in_use.iter().filter(|slot| !self.servers[**slot].health.is_away()).count()
     }
 
     /// Whether one of them takes part and answered when it was last asked; None: not all have been asked yet.

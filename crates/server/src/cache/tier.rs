@@ -27,6 +27,9 @@ use crate::front::slots::Slots;
 use crate::front::tier::Tier;
 use crate::slow::{Slow, SlowLog};
 
+/// A connection that begins with this byte speaks the binary protocol, which ends no line that one could wait for.
+const BINARY: u8 = 0x80;
+
 /// The cache tier's part of a network thread.
 pub struct CacheTier<E> {
     hall: Arc<Hall>,
@@ -178,6 +181,9 @@ impl<E: Engine> CacheTier<E> {
     /// Hands on the request at the beginning of `input`; how many bytes it took. None: it has to wait.
     fn take_one(&mut self, slot: usize, client: &mut Client, input: &[u8]) -> Option<usize> {
         let asker = Asker { slot, number: client.peer.number };
+        if client.peer.requests == 0 && input.first() == Some(&BINARY) {
+            return Some(self.hang_up(asker, client, b"", input.len()));
+        }
         match decode(input, &self.hall.limits) {
             Decoded::Request(request, end) => match self.engine.ask(asker, &request, input, end) {
                 Asked::Taken => Some(end),
@@ -204,11 +210,16 @@ impl<E: Engine> CacheTier<E> {
                 Some(end)
             }
             Decoded::Close { answer } => {
-                client.peer.close();
-                self.engine.say(asker, answer.unwrap_or_default(), input.len());
-                Some(input.len())
+                Some(self.hang_up(asker, client, answer.unwrap_or_default(), input.len()))
             }
         }
+    }
+
+    /// What a client sends is nothing that could be answered: its connection ends after these words. Returns what it sent.
+    fn hang_up(&mut self, asker: Asker, client: &mut Client, words: &[u8], sent: usize) -> usize {
+        client.peer.close();
+        self.engine.say(asker, words, sent);
+        sent
     }
 
     fn put_off(&mut self, slot: usize, client: &mut Client) -> Option<usize> {

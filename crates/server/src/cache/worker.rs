@@ -27,10 +27,10 @@ pub struct Reads {
     pub calls: AtomicU64,
 }
 
-/// A connection, and how often its server had been lost when it was made.
+/// A connection, and how many connections to its server had been lost when it was made.
 struct Link {
     dialed: Dialed,
-    losses: u64,
+    lost_before: u64,
 }
 
 /// One worker.
@@ -103,7 +103,7 @@ impl Worker {
     /// Closes connections to servers that somebody has lost since: most likely they are dead, and would be lost again.
     fn close_outdated(&mut self) {
         for (server, link) in self.router.servers().iter().zip(&mut self.links) {
-            link.take_if(|link| link.losses != server.health.losses());
+            link.take_if(|link| link.lost_before != server.health.connections_lost());
         }
     }
 
@@ -151,11 +151,13 @@ impl Worker {
     fn send(&mut self, server: usize) -> io::Result<()> {
         if self.links[server].is_none() {
             let its = &self.router.servers()[server];
-            let losses = its.health.losses();
-            self.links[server] = Some(Link { dialed: its.backend.dial(self.hall.server_timeout)?, losses });
+            let lost_before = its.health.connections_lost();
+            let dialed = its.backend.dial(self.hall.server_timeout)?;
+            self.links[server] = Some(Link { dialed, lost_before });
         }
         let Some(link) = &mut self.links[server] else { return Ok(()) };
         let bytes = self.router.unsent(server).len();
+        self.router.sends(server);
         link.dialed.write_all(self.router.unsent(server))?;
         link.dialed.flush()?;
         self.router.sent(server, bytes);

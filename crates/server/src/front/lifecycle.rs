@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use mio::Poll;
-use posthaste_measure::{Clock, Figures, Meter, Record, RecordError, RunInfo, Scheme};
+use posthaste_measure::{Clock, Events, Figures, Meter, Record, RecordError, RunInfo, Scheme};
 use posthaste_tls::{Acceptor, ServerFiles, TlsError};
 
 use super::accept::{ListenAddress, Listener};
@@ -55,6 +55,14 @@ pub struct Options {
     pub record: Option<(PathBuf, RunNote)>,
     /// With a record: every single request stands in it.
     pub record_requests: bool,
+}
+
+impl Options {
+    /// Where the parts of the program leave what they go through: for the record, if there is one.
+    #[must_use]
+    pub fn events(&self, clock: Clock) -> Events {
+        if self.record.is_some() { Events::kept(clock) } else { Events::default() }
+    }
 }
 
 /// What the record says of this run.
@@ -127,7 +135,7 @@ pub struct Prepared<M> {
 }
 
 impl<M: Send + 'static> Prepared<M> {
-    /// Listens, and begins to measure. `must_log_in`: whoever comes is a newcomer until he has logged in.
+    /// Listens, and begins to measure; the record has what is left at `events`. `must_log_in`: whoever comes is a newcomer until he has logged in.
     ///
     /// # Errors
     /// What stands in the way.
@@ -136,12 +144,13 @@ impl<M: Send + 'static> Prepared<M> {
         tls: Option<Arc<Acceptor>>,
         scheme: Scheme,
         clock: Clock,
+        events: Events,
         must_log_in: bool,
     ) -> Result<Self, StartError> {
         let Openings { listeners, addresses, http } =
             binder::open(&options.listen, options.http, tls.as_ref(), options.reuse_port)
                 .map_err(StartError::Listen)?;
-        let record = begin_record(options, scheme, clock)?;
+        let record = begin_record(options, scheme, clock, events)?;
         let backlog = record.as_ref().and_then(Record::backlog);
         let meter = Meter::new(scheme, options.window, clock, backlog);
         let polls = (0..options.threads).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
@@ -198,7 +207,12 @@ pub fn start_workers<W: FnOnce() + Send + 'static>(
     (0..count).map(start).collect()
 }
 
-fn begin_record(options: &Options, scheme: Scheme, clock: Clock) -> Result<Option<Record>, StartError> {
+fn begin_record(
+    options: &Options,
+    scheme: Scheme,
+    clock: Clock,
+    events: Events,
+) -> Result<Option<Record>, StartError> {
     let Some((dir, note)) = &options.record else { return Ok(None) };
     let info = RunInfo {
         command: note.command.clone(),
@@ -209,7 +223,7 @@ fn begin_record(options: &Options, scheme: Scheme, clock: Clock) -> Result<Optio
         scheme,
         requests: options.record_requests,
     };
-    Record::create(dir, info).map(Some).map_err(StartError::Record)
+    Record::create(dir, info, events).map(Some).map_err(StartError::Record)
 }
 
 /// A network thread without events cannot serve; the others cannot serve its clients: the whole tier stops.

@@ -1,9 +1,10 @@
-//! What a request's path and query say, understood; what cannot be is a [`Problem`], as every error over HTTP is.
+//! What a request's path, query and body say, understood; what cannot be is a [`Problem`], as every error over HTTP is.
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequestParts, Path as AxumPath, Query as AxumQuery};
 use axum::http::request::Parts;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Deserializer, Unexpected};
+use serde::{Deserialize, de};
 
 use super::problem::Problem;
 
@@ -33,3 +34,21 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
             .map_err(|rejection: QueryRejection| Problem::bad(&rejection.body_text()))
     }
 }
+
+/// A field that is true or false; 1 or 0 mean the same, for that is how a queue shows its options.
+pub(super) fn yes_or_no<'de, D: Deserializer<'de>>(field: D) -> Result<bool, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Said {
+        Word(bool),
+        Number(i64),
+    }
+    match Said::deserialize(field) {
+        Ok(Said::Word(yes)) => Ok(yes),
+        Ok(Said::Number(number @ (0 | 1))) => Ok(number == 1),
+        Ok(Said::Number(other)) => Err(de::Error::invalid_value(Unexpected::Signed(other), &EXPECTED)),
+        Err(_) => Err(de::Error::custom(format_args!("expected {EXPECTED}"))),
+    }
+}
+
+const EXPECTED: &str = "true, false, 1 or 0";

@@ -1,6 +1,7 @@
 //! Answers of the server as JSON: a map becomes an object, bytes become a text.
 //!
-//! Bytes that are no UTF-8 cannot be a text. They stand in base64 under a name that says so: `body_base64`.
+//! Bytes that are no UTF-8 cannot be a text. They stand in base64 under a name that says so: `body_base64`. Headers have any
+//! names, so those whose values are no texts stand beside the others, in an object of their own: `headers_base64`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,18 +17,44 @@ pub fn json(value: &Value<'_>) -> Json {
         Value::Integer(number) => Json::from(*number),
         Value::Double(number) => Number::from_f64(*number).map_or(Json::Null, Json::Number),
         Value::Simple(bytes) | Value::Bulk(bytes) | Value::Verbatim(_, bytes) | Value::BigNumber(bytes) => {
-            Json::String(String::from_utf8_lossy(bytes).into_owned())
+            Json::String(text(bytes))
         }
         Value::Array(parts) | Value::Set(parts) | Value::Push(parts) => parts.iter().map(json).collect(),
         Value::Map(pairs) => Json::Object(pairs.iter().fold(Map::new(), |mut object, (name, value)| {
-            let name = String::from_utf8_lossy(name.as_bytes().unwrap_or_default()).into_owned();
-            match value.as_bytes().filter(|bytes| std::str::from_utf8(bytes).is_err()) {
-                Some(bytes) => object.insert(format!("{name}_base64"), STANDARD.encode(bytes).into()),
-                None => object.insert(name, json(value)),
+            let name = text(name.as_bytes().unwrap_or_default());
+            match (value, no_text(value)) {
+                (Value::Map(headers), _) if name == "headers" => object.extend(of_headers(headers)),
+                (_, Some(bytes)) => {
+                    object.extend([(format!("{name}_base64"), STANDARD.encode(bytes).into())])
+                }
+                (_, None) => object.extend([(name, json(value))]),
             };
             object
         })),
     }
+}
+
+/// The headers that are texts, and those that are none; of both only if there are any.
+fn of_headers(pairs: &[(Value<'_>, Value<'_>)]) -> impl Iterator<Item = (String, Json)> {
+    let (mut texts, mut others) = (Map::new(), Map::new());
+    for (name, value) in pairs {
+        let name = text(name.as_bytes().unwrap_or_default());
+        match no_text(value) {
+            Some(bytes) => others.insert(name, STANDARD.encode(bytes).into()),
+            None => texts.insert(name, json(value)),
+        };
+    }
+    let found = [("headers", texts), ("headers_base64", others)].into_iter();
+    found.filter(|(_, headers)| !headers.is_empty()).map(|(name, headers)| (name.into(), headers.into()))
+}
+
+/// The bytes of what is no UTF-8.
+fn no_text<'a>(value: &'a Value<'_>) -> Option<&'a [u8]> {
+    value.as_bytes().filter(|bytes| std::str::from_utf8(bytes).is_err())
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[cfg(test)]
@@ -46,5 +73,20 @@ mod tests {
         let wanted =
             serde_json::json!({ "id": 7, "to": null, "body_base64": "/wA=", "headers": { "a": "ü" } });
         assert_eq!(json(&map), wanted);
+    }
+
+    #[test]
+    fn a_header_that_is_no_text_is_not_taken_for_another() {
+        let pair = |name, value| (Value::Bulk(name), Value::Bulk(value));
+        let headers = |pairs| Value::Map(vec![(Value::Bulk(b"headers"), Value::Map(pairs))]);
+        let both =
+            headers(vec![pair(b"b", b"\xff\x00"), pair(b"b_base64", b"mine"), pair(b"headers", b"too")]);
+        let wanted = serde_json::json!({
+            "headers": { "b_base64": "mine", "headers": "too" },
+            "headers_base64": { "b": "/wA=" },
+        });
+        assert_eq!(json(&both), wanted);
+        let one = headers(vec![pair(b"b", b"\xff\x00")]);
+        assert_eq!(json(&one), serde_json::json!({ "headers_base64": { "b": "/wA=" } }));
     }
 }

@@ -10,7 +10,7 @@ use posthaste_wire::reply::Value;
 use serde::Deserialize;
 use serde_json::{Value as JsonValue, json};
 
-use super::asked::{Path, Query};
+use super::asked::{Path, Query, yes_or_no};
 use super::json::json as to_json;
 use super::office::{Body, Visitor};
 use super::problem::Problem;
@@ -176,11 +176,11 @@ pub(super) struct Take {
     block_ms: Option<u64>,
     count: Option<u64>,
     request_id: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "yes_or_no")]
     not_own: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "yes_or_no")]
     broadcast: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "yes_or_no")]
     any_order: bool,
 }
 

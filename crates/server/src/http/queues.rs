@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value as JsonValue, json};
 
-use super::asked::{Path, Query};
+use super::asked::{Path, Query, yes_or_no};
 use super::json::json as to_json;
 use super::list::{Page, Sort, cut};
 use super::office::{Body, Visitor};
@@ -54,9 +54,9 @@ pub(super) struct NewQueue {
     maxbytes: Option<u64>,
     ttl_ms: Option<u64>,
     deadletter: Option<DeadLetter>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "yes_or_no")]
     forbidself: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "yes_or_no")]
     strict: bool,
 }
 
@@ -72,7 +72,9 @@ pub(super) async fn create(
     visitor: Visitor,
     Body(queue): Body<NewQueue>,
 ) -> Result<(StatusCode, Json<JsonValue>), Problem> {
-    let mut words = Words::of(&["QCREATE", queue.name.as_deref().unwrap_or("-")])
+    // That is how RESP says that there is none.
+    let name = queue.name.filter(|name| name != "-");
+    let mut words = Words::of(&["QCREATE", name.as_deref().unwrap_or("-")])
         .option("MAXMSGS", queue.maxmsgs)
         .option("MAXBYTES", queue.maxbytes)
         .option("TTL", queue.ttl_ms);
@@ -82,7 +84,7 @@ pub(super) async fn create(
     let answer = visitor.ask(words.flag("FORBIDSELF", queue.forbidself).flag("STRICT", queue.strict)).await?;
     visitor.lists().forget();
     let id = answer.value().as_integer().unwrap_or_default();
-    let name = queue.name.unwrap_or_else(|| id.to_string());
+    let name = name.unwrap_or_else(|| id.to_string());
     Ok((StatusCode::CREATED, Json(json!({ "id": id, "name": name }))))
 }
 

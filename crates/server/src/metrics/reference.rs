@@ -43,6 +43,8 @@ fn section(text: &mut String, title: &str, heads: impl Iterator<Item = &'static 
 
 #[cfg(test)]
 mod tests {
+    use posthaste_measure::Events;
+
     use super::*;
     use crate::metrics::{Kind, store};
     use crate::path::worker::Store;
@@ -75,7 +77,7 @@ mod tests {
         let clock = posthaste_measure::Clock::start();
         for choice in [StoreChoice::Memory, StoreChoice::Mock(1), StoreChoice::Embedded(dir.path().into())] {
             let store: std::sync::Arc<dyn Store> =
-                choice.open(None, None, Time::start(), clock).expect("it opens");
+                choice.open(None, None, Time::start(), clock, &Events::default()).expect("it opens");
             for (figure, _) in store.figures() {
                 assert!(store::knows(figure), "{choice}: {figure}");
             }

@@ -89,7 +89,7 @@ static PER_SERVER: [PerServer; 5] = [
             labels: LABELS,
             help: "1 while the server takes part.",
         },
-        read: |server| f64::from(u8::from(server.health.is_live())),
+        read: |server| f64::from(u8::from(!server.health.is_away())),
     },
     PerServer {
         head: Head {

@@ -49,7 +49,7 @@ static ROWS: [Row; 23] = [
         "state_bytes",
         "posthaste_store_state_bytes",
         Kind::Gauge,
-        "Memory of the selection state, which --memory-limit bounds. Embedded.",
+        "Memory of the selection state, and of bodies that are kept there, which --memory-limit bounds. Embedded, memory.",
     ),
     row("log_bytes", "posthaste_store_log_bytes", Kind::Gauge, "Bytes in the log. Embedded."),
     row(

@@ -4,6 +4,7 @@
 //! thread, carried to a worker, answered there, carried back and used again: no allocation per request.
 
 use std::fmt;
+use std::ops::Range;
 
 use posthaste_measure::{Ending, Stamps};
 use posthaste_wire::command::Kind;
@@ -13,7 +14,7 @@ use posthaste_wire::operation::{Operation, Pop};
 
 use super::pieces::Pieces;
 use crate::queue::answer::Answer;
-use crate::queue::rules::{AccountId, Ask, Outcome};
+use crate::queue::rules::{AccountId, Ask, Millis, Outcome};
 use crate::trace::Passage;
 
 /// Where a connection lives: its network thread and its number, which is never used twice.
@@ -85,6 +86,10 @@ pub struct Bundle {
     pub number: u64,
     /// How many of them are answered.
     pub answered: usize,
+    /// Those from this place on are left for a later turn.
+    pub held_back: Option<usize>,
+    /// What the next one, a QPURGE or QDELETE of a large queue, has removed so far.
+    pub removed: u64,
     /// Their answers, in order.
     pub answers: Vec<u8>,
     /// How many bytes of these belong to requests that are answered.
@@ -109,6 +114,8 @@ impl Bundle {
             requests: Vec::new(),
             number: 0,
             answered: 0,
+            held_back: None,
+            removed: 0,
             answers: Vec::new(),
             answered_bytes: 0,
             told_ns: 0,
@@ -131,6 +138,8 @@ impl Bundle {
         self.requests.clear();
         self.number = 0;
         self.answered = 0;
+        self.held_back = None;
+        self.removed = 0;
         self.answered_bytes = 0;
         self.told_ns = 0;
         self.passages.clear();
@@ -155,6 +164,13 @@ impl Bundle {
         request.answer_bytes = length(self.answers.len() - self.answered_bytes);
         self.answered_bytes = self.answers.len();
         self.answered += 1;
+        self.removed = 0;
+    }
+
+    /// The requests of this turn that have no answer yet, by their places.
+    #[must_use]
+    pub fn open(&self) -> Range<usize> {
+        self.answered..self.held_back.unwrap_or(self.requests.len())
     }
 
     /// Answers the next request with an error.
@@ -200,13 +216,15 @@ impl Bundle {
         self.finish_one(outcome);
     }
 
-    /// How long the next request may wait.
+    /// When the next request gives up that begins to wait now. Of this millisecond some has passed already: without one
+    /// more it would end before the time that its client measures.
     #[must_use]
-    pub fn block_ms(&self) -> u64 {
-        match self.requests.get(self.answered).map(|request| &request.operation) {
+    pub fn gives_up_at(&self, now: Millis) -> Millis {
+        let block_ms = match self.requests.get(self.answered).map(|request| &request.operation) {
             Some(Operation::Pop(pop)) => pop.block_ms,
             _ => 0,
-        }
+        };
+        now.saturating_add(block_ms).saturating_add(1)
     }
 
     /// Whether the next request may repeat an earlier one.

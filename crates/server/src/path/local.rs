@@ -174,7 +174,7 @@ impl<R: Rules> Turn<'_, R> {
                 Flow::Done(outcome) => bundle.finish_one(outcome),
                 Flow::Waits(_) if self.waiters.has_left(bundle.address) => bundle.answer_empty(),
                 Flow::Waits(interest) => {
-                    let until = self.now.saturating_add(bundle.block_ms());
+                    let until = bundle.gives_up_at(self.now);
                     return self.waiters.park(Waiting { bundle, interest, until });
                 }
             }

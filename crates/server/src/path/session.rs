@@ -348,7 +348,7 @@ impl Session {
     fn config(&self, patterns: impl Iterator<Item = String>, house: &House, out: &mut Vec<u8>) {
         let patterns: Vec<String> = patterns.map(|pattern| pattern.to_ascii_lowercase()).collect();
         let settings = [
-            ("appendonly", "yes".to_owned()),
+            ("appendonly", if house.store_is_durable { "yes" } else { "no" }.to_owned()),
             ("databases", "1".to_owned()),
             ("maxclients", house.gate.connections_max().to_string()),
             ("proto-max-bulk-len", house.message_bytes_max.to_string()),

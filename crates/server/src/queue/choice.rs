@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use posthaste_measure::Clock;
+use posthaste_measure::{Clock, Events};
 
 use super::embedded::{self, Embedded, EmbeddedOptions};
 use super::memory::Memory;
@@ -82,7 +82,13 @@ impl fmt::Display for StoreChoice {
 }
 
 impl StoreChoice {
-    /// Opens it for the path; `singly` is for PostgreSQL only.
+    /// Whether what it has acknowledged outlives the process.
+    #[must_use]
+    pub fn is_durable(&self) -> bool {
+        matches!(self, Self::Embedded(_) | Self::Postgres(_))
+    }
+
+    /// Opens it for the path; `singly` is for PostgreSQL only. What it goes through is left at `events`.
     ///
     /// # Errors
     /// What stands in the way and what to do.
@@ -92,17 +98,19 @@ impl StoreChoice {
         singly: Option<Popping>,
         time: Time,
         clock: Clock,
+        events: &Events,
     ) -> Result<Arc<dyn Store>, OpenError> {
+        let events = events.clone();
         Ok(match self {
             Self::Embedded(dir) => {
-                let options = EmbeddedOptions { memory_limit, ..EmbeddedOptions::default() };
+                let options = EmbeddedOptions { memory_limit, events, ..EmbeddedOptions::default() };
                 let store = Embedded::open(dir, options).map_err(OpenError::Embedded)?;
                 Local::new(store, time, clock)
             }
-            Self::Memory => Local::new(Memory::new(fastrand::u64(..)), time, clock),
+            Self::Memory => Local::new(Memory::new(fastrand::u64(..)).limited(memory_limit), time, clock),
             Self::Mock(bytes) => Local::new(Mock::new(vec![b'x'; *bytes]), time, clock),
             Self::Postgres(address) => {
-                Postgres::open(address, singly, time, clock).map_err(OpenError::Postgres)?
+                Postgres::open(address, singly, time, clock, events).map_err(OpenError::Postgres)?
             }
         })
     }

@@ -52,6 +52,14 @@ pub(crate) fn full_bytes(queue: &[u8], bytes_max: u64) -> Fault {
     )
 }
 
+/// The server holds as much in memory as it may.
+pub(crate) fn out_of_memory(limit: u64) -> Fault {
+    let text = format!(
+        "the stored messages need more than {limit} bytes of memory; read some or raise --memory-limit"
+    );
+    Fault::about(Word::Full, text)
+}
+
 /// A queue was named as the place of its own dead letters.
 pub(crate) fn own_dead_letters(queue: &[u8]) -> Fault {
     Fault::about(

@@ -28,12 +28,14 @@ use self::reading::Handed;
 use self::recent::Recent;
 use self::stock::Stock;
 use super::answer::Answer;
+use super::faults;
 use super::rules::{AccountId, Ask, Flow, Interest, MessageId, Millis, News, Outcome, Rules};
 use super::volatile::NoCommit;
 
 /// The queues, messages and accounts of a server that need not outlive it.
 pub struct Memory {
     clock: Millis,
+    memory_limit: Option<u64>,
     accounts: Accounts,
     stock: Stock,
     sent: Recent<u64>,
@@ -56,11 +58,31 @@ impl Memory {
     pub fn new(seed: u64) -> Self {
         Self {
             clock: 0,
+            memory_limit: None,
             accounts: Accounts::default(),
             stock: Stock::default(),
             sent: Recent::default(),
             handed: Recent::default(),
             receipts: Rng::with_seed(seed),
+        }
+    }
+
+    /// The same, which takes no more when what it holds needs more bytes than this.
+    #[must_use]
+    pub fn limited(self, memory_limit: Option<u64>) -> Self {
+        Self { memory_limit, ..self }
+    }
+
+    /// About how many bytes of memory all this takes, rounded up.
+    fn state_bytes(&self) -> u64 {
+        self.stock.bytes() + self.accounts.bytes() + self.sent.bytes() + self.handed.bytes()
+    }
+
+    /// The memory limit.
+    fn has_memory(&self) -> Result<(), Fault> {
+        match self.memory_limit {
+            Some(limit) if self.state_bytes() > limit => Err(faults::out_of_memory(limit)),
+            _ => Ok(()),
         }
     }
 
@@ -174,6 +196,7 @@ impl Rules for Memory {
             ("messages", self.stock.len() as u64),
             ("message_bytes", self.stock.queues().map(|(_, queue)| queue.bytes).sum()),
             ("accounts", self.accounts.all_known().count() as u64),
+            ("state_bytes", self.state_bytes()),
         ]
     }
 }

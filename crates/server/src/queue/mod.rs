@@ -21,3 +21,6 @@ pub mod embedded;
 pub mod postgres;
 
 pub mod choice;
+
+/// Who tells of what a store goes through, in events.
+const EVENT_SOURCE: &str = "store";

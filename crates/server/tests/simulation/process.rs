@@ -111,6 +111,7 @@ impl Process {
             bundle_requests_max: plan.batch.min(posthaste_server::path::limits::BUNDLE_REQUESTS_MAX),
             bundle_reads_max: usize::MAX,
             store_name: "simulated".into(),
+            store_is_durable: true,
             store_dir: None,
             metrics_queues: 0,
             slow: None,

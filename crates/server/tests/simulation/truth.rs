@@ -271,7 +271,7 @@ impl Truth {
                 }
                 world().count("waits", 1);
                 world().note(format_args!("it waits: {address:?} {:?}", pop));
-                let until = self.now + pop.block_ms;
+                let until = self.now + pop.block_ms + 1;
                 let (account, bytes, select) = (ask.account, ask.bytes.to_vec(), pop.select);
                 self.parked.push(Parked { place, interest, until, account, bytes, select });
             }

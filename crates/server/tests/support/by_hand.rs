@@ -155,6 +155,7 @@ impl Thread {
             bundle_requests_max: bounds.bundle,
             bundle_reads_max: usize::MAX,
             store_name: "memory:".into(),
+            store_is_durable: false,
             store_dir: None,
             metrics_queues: 10,
             slow: None,

@@ -310,7 +310,9 @@ fn answer(asked: &[u8], saying: &mut Vec<u8>) -> Option<usize> {
     };
     let mut used = end + 2;
     if let Some(length) = length {
-        let length: usize = length.parse().unwrap_or_else(|_| panic!("a server was asked {line:?}"));
+        // As memcached reads it: what stands behind a white space does not count.
+        let digits = length.split_whitespace().next().unwrap_or_default();
+        let length: usize = digits.parse().unwrap_or_else(|_| panic!("a server was asked {line:?}"));
         used += length + 2;
         let behind = asked.get(used - 2..used)?;
         assert_eq!(behind, b"\r\n", "what a server was given is as long as it was told: {line:?}");

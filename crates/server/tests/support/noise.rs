@@ -225,7 +225,7 @@ impl Noise {
         }
         let table = self.fleet.table();
         let health = &table.servers[server].health;
-        if !health.is_live() {
+        if health.is_away() {
             let before = health.before();
             assert!(!matches!(before, Before::Drain(_)), "no connection was left to be read");
         }
@@ -241,7 +241,7 @@ impl Noise {
         for server in 0..SERVERS {
             assert_eq!(self.router.expected(server), 0, "{server} owes a reply");
             (0..4).for_each(|_| self.bring_back(server));
-            assert!(self.fleet.table().servers[server].health.is_live(), "{server} stays away");
+            assert!(!self.fleet.table().servers[server].health.is_away(), "{server} stays away");
         }
         assert_eq!(self.router.answers.held(), 0, "bytes are counted that nobody holds");
         let free = |hash: u64| self.fleet.claims.claim(hash, 1, true).is_some();

@@ -4,7 +4,7 @@
 //! A step is three bytes, so a fuzzer can write a story as well as a property test can.
 //!
 //! What is checked of every story: each request has one answer, in its client's order, with nothing that belongs to
-//! another. Where every server holds every key and those that are lost leave: nobody reads what was overwritten or deleted
+//! another. Where every server holds every key: nobody reads what was overwritten or deleted
 //! before he asked, and in the end no server holds a value that another does not agree with.
 
 #![allow(dead_code, reason = "each program uses its own part of this")]
@@ -256,7 +256,7 @@ impl World {
         for client in 0..CLIENTS {
             routers[client % THREADS].enter(client, client as u64);
         }
-        let is_replicated = ejects && layout.pools.len() == 1 && layout.pools[0].rules.writes == Writes::All;
+        let is_replicated = layout.pools.len() == 1 && layout.pools[0].rules.writes == Writes::All;
         Self {
             fleet,
             routers,
@@ -357,7 +357,7 @@ impl World {
     fn bring_back(&mut self, server: usize) {
         let table = self.fleet.table();
         let health = &table.servers[server].health;
-        if health.is_live() {
+        if !health.is_away() {
             return;
         }
         for router in self.routers.iter_mut().filter(|router| router.expected(server) == 0) {
@@ -452,7 +452,7 @@ impl World {
         let idle = |client: &Client| client.open.is_empty() && client.later.is_empty();
         let owes = |router: &Router| (0..SERVERS).any(|server| router.expected(server) > 0);
         let table = self.fleet.table();
-        let all_there = table.servers.iter().all(|server| server.health.is_live());
+        let all_there = table.servers.iter().all(|server| !server.health.is_away());
         self.clients.iter().all(idle) && !self.routers.iter().any(owes) && all_there
     }
 

@@ -208,7 +208,7 @@ pub(crate) fn files_of(directory: &Path) -> Files {
 }
 
 pub(crate) fn open(directory: &Path) -> Result<Embedded, OpenError> {
-    let options = EmbeddedOptions { segment_bytes: 16 << 10, seed: Some(1), memory_limit: None };
+    let options = EmbeddedOptions { segment_bytes: 16 << 10, seed: Some(1), ..EmbeddedOptions::default() };
     Embedded::open(directory, options)
 }
 

@@ -181,13 +181,14 @@ impl Client {
 
 /// Turns, work and hearing until nothing new comes.
 fn settle(tier: &mut Tier, clients: &mut [Client]) {
-    let (mut quiet, mut requests) = (0, 0);
+    let (mut quiet, mut state) = (0, (0, 0));
     while quiet < QUIET {
         tier.turn();
         tier.work();
         let heard = clients.iter_mut().map(Client::hear).filter(|heard| *heard).count();
-        let before = std::mem::replace(&mut requests, tier.requests());
-        let is_quiet = heard == 0 && requests == before && tier.house.line.is_empty();
+        // Of a pop whose time is over the answer is on its way when nobody waits any more.
+        let before = std::mem::replace(&mut state, (tier.requests(), tier.waiting()));
+        let is_quiet = heard == 0 && state == before && tier.house.line.is_empty();
         quiet = if is_quiet { quiet + 1 } else { 0 };
     }
 }

@@ -8,6 +8,7 @@
 
 pub mod answer;
 pub mod decode;
+pub mod records;
 pub mod reply;
 pub mod request;
 

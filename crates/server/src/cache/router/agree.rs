@@ -15,7 +15,7 @@ use crate::cache::rules::Answer;
 const NOBODY_THERE: &[u8] = b"SERVER_ERROR no server is there\r\n";
 
 impl Router {
-    fn rule(&self, id: u32) -> Answer {
+    pub(super) fn rule(&self, id: u32) -> Answer {
         let pool = usize::from(self.exchanges[id as usize].aim.pool);
         // flush_all has no pool of its own, and with it all must answer.
         let is_for_key = self.exchanges[id as usize].request.is_some_and(|request| request.keys > 0);

@@ -130,6 +130,8 @@ pub(super) struct Exchange {
     /// Of a get: whom each share is asked of.
     pub(super) shares: Vec<Share>,
     pub(super) gather: Gather,
+    /// Of a meta get: what it creates on a miss is to be on other copies too.
+    pub(super) creates: bool,
     /// Of a meta get: a miss is to be looked up elsewhere.
     pub(super) falls_through: bool,
     /// Of a meta get: it is being looked up there. Of a fetch: for whom.
@@ -158,7 +160,8 @@ impl Exchange {
         self.gather.clear(limits::BUFFER_BYTES_KEPT);
         (self.request, self.claim, self.way) = (None, None, None);
         (self.pending, self.tries, self.done, self.over, self.is_own) = (0, 0, false, false, false);
-        (self.falls_through, self.missed_by, self.copies, self.aim) = (false, None, 0, Aim::default());
+        (self.falls_through, self.creates, self.missed_by) = (false, false, None);
+        (self.copies, self.aim) = (0, Aim::default());
         (self.plan, self.ending, self.stamps) = (Plan::Gather, None, Stamps::default());
         (self.answer_bytes, self.reads, self.last_read) = (0, 0, 0);
     }
@@ -189,8 +192,9 @@ impl Exchange {
 
     /// Whether it changes what servers hold under its key.
     pub(super) fn changes(&self) -> bool {
-        !matches!(self.plan, Plan::Gather)
-            && self.request.is_some_and(|request| super::writes::is_write(&request))
+        let writes =
+            |request: Request| self.creates && self.claim.is_some() || super::writes::is_write(&request);
+        !matches!(self.plan, Plan::Gather) && self.request.is_some_and(writes)
     }
 
     /// How many values may be under way for it at once.

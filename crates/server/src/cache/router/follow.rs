@@ -4,9 +4,17 @@ use posthaste_wire::memcached::request::{Request, Verb};
 
 use super::expiry::Most;
 use super::lane::Shape;
+use super::lookup::stored;
 
-/// Writes the command that makes a replica do what the decider did.
-pub(super) fn follow(request: &Request, bytes: &[u8], most: Option<Most>, output: &mut Vec<u8>) -> Shape {
+/// Writes the command that makes a replica hold what the decider holds; `outcome` is what the decider said of that, where it
+/// was asked.
+pub(super) fn follow(
+    request: &Request,
+    bytes: &[u8],
+    outcome: Option<&[u8]>,
+    most: Option<Most>,
+    output: &mut Vec<u8>,
+) -> Shape {
     match request.verb {
         // The decider stored this value: that is a set to the others, whatever they held.
         Verb::Add | Verb::Replace | Verb::Cas => {
@@ -25,13 +33,31 @@ pub(super) fn follow(request: &Request, bytes: &[u8], most: Option<Most>, output
         }
         Verb::MetaSet => meta(request, bytes, b"bFTI", b"AP", most, output),
         Verb::MetaDelete => meta(request, bytes, b"bIT", b"", most, output),
-        // Whether it was created is not known, and so not what the others would have to do.
-        Verb::MetaArithmetic if flags(request, bytes).any(|flag| flag[0] == b'N') => {
-            delete(request, bytes, output)
-        }
+        // Another replica may have to create what the decider had, or the other way round.
+        Verb::MetaArithmetic if has_flag(request, bytes, b'N') => match outcome.and_then(stored) {
+            Some((head, data)) => {
+                let base64: &[u8] = if request.base64 { b" b" } else { b"" };
+                [b"ms ", request.key.of(bytes), &head, base64, b"\r\n", data]
+                    .iter()
+                    .for_each(|part| output.extend_from_slice(part));
+                Shape::Meta
+            }
+            None => delete(request, bytes, output),
+        },
         Verb::MetaArithmetic => meta(request, bytes, b"bDT", b"ID+-", most, output),
         _ => super::writes::command(request, bytes, most, output),
     }
+}
+
+/// Writes the `mg` by which a replica that does not have a key creates it as the decider did.
+pub(super) fn create(request: &Request, bytes: &[u8], most: Option<Most>, output: &mut Vec<u8>) -> Shape {
+    meta(request, bytes, b"bNT", b"", most, output)
+}
+
+/// Writes the `mg` that asks for all that is to be stored elsewhere.
+pub(super) fn fetch(request: &Request, bytes: &[u8], output: &mut Vec<u8>) {
+    let flags: &[u8] = if request.base64 { b" b v f t c\r\n" } else { b" v f t c\r\n" };
+    [b"mg ", request.key.of(bytes), flags].iter().for_each(|part| output.extend_from_slice(part));
 }
 
 /// The command again, with those flags that make a difference to what is stored.
@@ -58,7 +84,10 @@ fn meta(
         if kept.contains(&flag[0]) || is_mode {
             output.push(b' ');
             match most {
-                Some(most) if flag[0] == b'T' => output.extend([b"T", &most.cap(&flag[1..])[..]].concat()),
+                Some(most) if matches!(flag[0], b'T' | b'N') => {
+                    output.push(flag[0]);
+                    output.extend(most.cap(&flag[1..]));
+                }
                 _ => output.extend_from_slice(flag),
             }
         }
@@ -69,6 +98,11 @@ fn meta(
     output.extend_from_slice(b"\r\n");
     output.extend_from_slice(request.data.of(bytes));
     Shape::Meta
+}
+
+/// Whether a meta command has this flag.
+pub(super) fn has_flag(request: &Request, bytes: &[u8], letter: u8) -> bool {
+    flags(request, bytes).any(|flag| flag[0] == letter)
 }
 
 /// The flags of a meta command.
@@ -103,7 +137,7 @@ mod tests {
         let limits = Limits { value_bytes: 100, line_bytes: 1000 };
         let Decoded::Request(request, _) = decode(text.as_bytes(), &limits) else { panic!("{text}") };
         let mut output = Vec::new();
-        follow(&request, text.as_bytes(), most, &mut output);
+        follow(&request, text.as_bytes(), None, most, &mut output);
         String::from_utf8(output).unwrap()
     }
 
@@ -129,6 +163,19 @@ mod tests {
         assert_eq!(followed("append k 0 0 2\r\nhi\r\n"), "append k 0 0 2\r\nhi\r\n");
         assert_eq!(followed("ma k D5 MD v c q\r\n"), "ma k D5 MD\r\n");
         assert_eq!(followed("md k C7 I T30 q\r\n"), "md k I T30\r\n");
-        assert_eq!(followed("ma Zm9v b N0 J5\r\n"), "md Zm9v b\r\n");
+    }
+
+    #[test]
+    fn what_may_have_been_created_is_set_to_what_came_of_it() {
+        assert_eq!(followed("ma Zm9v b N0 J5\r\n"), "md Zm9v b\r\n", "nobody knows");
+        let limits = Limits { value_bytes: 100, line_bytes: 1000 };
+        let text = b"ma Zm9v b N60 J5 q\r\n";
+        let Decoded::Request(request, _) = decode(text, &limits) else { panic!("it is one") };
+        let mut output = Vec::new();
+        follow(&request, text, Some(b"VA 1 f0 t60 c7 b\r\n5\r\n"), None, &mut output);
+        assert_eq!(output, b"ms Zm9v 1 F0 T60 b\r\n5\r\n");
+        output.clear();
+        create(&request, text, Some(Most { seconds: 10, now_s: 0 }), &mut output);
+        assert_eq!(output, b"ma Zm9v b N10\r\n");
     }
 }

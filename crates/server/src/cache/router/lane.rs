@@ -38,12 +38,17 @@ pub(super) struct Expected {
 /// The part of a command whose reply nobody waits to read.
 pub(super) const ASIDE: u16 = u16::MAX;
 
+/// The part of a command that asks what the one before it has left, for the others to hold the same.
+pub(super) const OUTCOME: u16 = ASIDE - 1;
+
 /// The way to one server.
 #[derive(Default)]
 pub(super) struct Lane {
     pub(super) output: Vec<u8>,
     pub(super) last_get: LastGet,
     pub(super) expected: VecDeque<Expected>,
+    /// Some of what waits may have been sent.
+    pub(super) owes: bool,
     /// This thread is counted among the server's users.
     pub(super) used: bool,
 }
@@ -55,10 +60,22 @@ impl Router {
         &self.lanes[server].output
     }
 
+    /// Something is being sent to a server: from now on nobody knows what of it is there.
+    pub fn sends(&mut self, server: usize) {
+        self.lanes[server].owes = true;
+    }
+
+    /// Whether a server may have something that it has not answered.
+    #[must_use]
+    pub fn owes(&self, server: usize) -> bool {
+        self.lanes[server].owes
+    }
+
     /// So many bytes were sent to a server.
     pub fn sent(&mut self, server: usize, bytes: usize) {
-        let Lane { output, last_get, .. } = &mut self.lanes[server];
+        let Lane { output, last_get, owes, .. } = &mut self.lanes[server];
         *last_get = LastGet::default();
+        *owes |= bytes > 0;
         if bytes == output.len() {
             empty(output, limits::READ_BYTES);
         } else {

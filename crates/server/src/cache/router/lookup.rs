@@ -13,10 +13,10 @@ use std::sync::atomic::Ordering;
 use posthaste_wire::memcached::request::{Request, Verb};
 use posthaste_wire::span::Span;
 
-use super::Router;
 use super::exchange::{Aim, MissedBy, Plan, Share};
 use super::lane::{ASIDE, Shape};
 use super::writes::hash;
+use super::{Router, follow};
 use crate::cache::limits;
 use crate::cache::pool::plain_key;
 
@@ -153,9 +153,7 @@ impl Router {
         if let MissedBy::Replica(replica) = missed_by {
             self.servers[usize::from(replica)].health.lacked_key();
         }
-        if self.fills >= limits::FILLS_MAX
-            || self.is_crowded(server)
-            || !self.servers[server].health.is_live()
+        if self.fills >= limits::FILLS_MAX || self.is_crowded(server) || self.servers[server].health.is_away()
         {
             return;
         }
@@ -175,16 +173,15 @@ impl Router {
         exchange.missed_by = Some(missed_by);
         exchange.bytes.extend_from_slice(key);
         self.fills += 1;
-        let output = &mut self.lanes[server].output;
-        let flags: &[u8] = if base64 { b" b v f t c\r\n" } else { b" v f t c\r\n" };
-        [&b"mg "[..], key, flags].iter().for_each(|part| output.extend_from_slice(part));
+        follow::fetch(&request, key, &mut self.lanes[server].output);
         self.expect(fill, server, 0, Shape::Meta);
     }
 
     /// A value that was fetched from `server` is stored where it was missed, if it lives on and is not to be replaced.
     pub(super) fn store_fetched(&mut self, id: u32, server: usize, reply: &[u8]) {
-        if let Some(token) = won(reply) {
-            return self.give_back(id, server, token);
+        if self.gives_back(id, server, reply) {
+            self.exchange(id).plan = Plan::Clean;
+            return;
         }
         let Some((head, data)) = stored(reply) else { return };
         let exchange = &self.exchanges[id as usize];
@@ -201,7 +198,7 @@ impl Router {
         }
         pool.counts.filled.fetch_add(1, Ordering::Relaxed);
         for server in servers {
-            if !self.servers[server].health.is_live() {
+            if self.servers[server].health.is_away() {
                 continue;
             }
             let output = &mut self.lanes[server].output;
@@ -215,16 +212,16 @@ impl Router {
         self.exchange(id).plan = Plan::Clean;
     }
 
-    /// The first who reads what is to be replaced is told to replace it. That was we, who cannot: the next one is told again.
-    fn give_back(&mut self, id: u32, server: usize, token: &[u8]) {
+    /// The first who reads what is to be replaced is told to replace it. If that was we, who cannot, the next one is told again.
+    pub(super) fn gives_back(&mut self, id: u32, server: usize, reply: &[u8]) -> bool {
         let exchange = &self.exchanges[id as usize];
-        let Some(request) = exchange.request else { return };
+        let (Some(request), Some(token)) = (exchange.request, won(reply)) else { return false };
         let base64: &[u8] = if request.base64 { b" b" } else { b"" };
-        [b"md ", &exchange.bytes[..], b" I C", token, base64, b"\r\n"]
+        [b"md ", request.key.of(&exchange.bytes), b" I C", token, base64, b"\r\n"]
             .iter()
             .for_each(|part| self.lanes[server].output.extend_from_slice(part));
         self.expect(id, server, ASIDE, Shape::Meta);
-        self.exchange(id).plan = Plan::Clean;
+        true
     }
 }
 
@@ -258,7 +255,7 @@ fn won(reply: &[u8]) -> Option<&[u8]> {
 
 /// What to store of `VA bytes fFLAGS tSECONDS …`: the words of an `ms` behind the key, and the data with its line end. None: there
 /// is nothing, or it is about to expire, or it is stale (`X`), which it would not be where it is stored.
-fn stored(reply: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+pub(super) fn stored(reply: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let end = memchr::memmem::find(reply, b"\r\n")?;
     let mut words = reply[..end].split(|byte| *byte == b' ');
     if words.next() != Some(b"VA") {

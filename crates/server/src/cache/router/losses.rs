@@ -2,18 +2,21 @@
 //!
 //! A connection that fails takes every reply with it that was to come over it, so no late reply can reach another
 //! request. Reads that any replica can answer are asked of another one, from where they stopped. A write whose outcome
-//! is unknown is never sent again: its key is noted, so that the server forgets it before it takes part again.
+//! is unknown is never sent again: its key is noted, so that the server forgets it before it takes part again. For one that never
+//! left see `resent.rs`.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
 use posthaste_measure::Ending;
-use posthaste_wire::memcached::request::Verb;
+use posthaste_wire::memcached::request::{Request, Verb};
 
 use super::Router;
 use super::exchange::{Aim, Plan, Reply, Share, Verdict};
-use super::lane::{ASIDE, Expected};
+use super::lane::{ASIDE, Expected, OUTCOME};
 use super::reads::{new_expiry, owner_share};
+use super::resent::Unsent;
+use super::writes::is_write;
 use crate::cache::health::Missed;
 use crate::cache::pool::plain_key;
 
@@ -23,8 +26,10 @@ impl Router {
     pub fn lose(&mut self, server: usize, socket: Option<OwnedFd>) -> bool {
         let lane = std::mem::take(&mut self.lanes[server]);
         let is_news = self.servers[server].health.lose(self.unknown(&lane.expected), socket);
-        for expected in lane.expected {
-            self.give_up(server, expected);
+        let mut unsent = Unsent::of(&lane);
+        for expected in &lane.expected {
+            let command = unsent.next(expected.shape);
+            self.give_up(server, *expected, command);
         }
         // Only now may it come back: what was given up went by its being away.
         if lane.used {
@@ -46,9 +51,18 @@ impl Router {
         keys
     }
 
-    fn give_up(&mut self, server: usize, expected: Expected) {
+    /// A reply will not come, to this command if it was not sent.
+    fn give_up(&mut self, server: usize, expected: Expected, unsent: Option<(Request, &[u8])>) {
         let id = expected.exchange;
-        if expected.part != ASIDE {
+        let exchange = self.exchange(id);
+        if exchange.plan == Plan::Relay && unsent.is_some_and(|(request, _)| !is_write(&request)) {
+            // It gave no token and no lease.
+            exchange.tries = 0;
+        }
+        let is_resent = |router: &mut Self| {
+            unsent.is_some_and(|(request, command)| router.send_elsewhere(id, request, command))
+        };
+        if expected.part != ASIDE && expected.part != OUTCOME && !is_resent(self) {
             match self.exchanges[id as usize].plan {
                 Plan::Gather => self.fail_share(id, expected.part, server),
                 _ => self.fail_part(id, expected.part, server),
@@ -190,7 +204,7 @@ impl Router {
         self.reply_to_client(id, if is_quiet { b"" } else { b"EN\r\n" });
     }
 
-    fn note_absence(&mut self, id: u32, server: usize) {
+    pub(super) fn note_absence(&mut self, id: u32, server: usize) {
         let error = absence(self.servers[server].name());
         self.note_error(id, server, &error);
     }

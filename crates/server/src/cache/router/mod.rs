@@ -22,6 +22,7 @@
 //! | `lookup.rs` | what one server missed and another may have |
 //! | `shadow.rs` | requests repeated where nobody waits for the answers |
 //! | `losses.rs` | what does not come back |
+//! | `resent.rs` | what never left |
 //!
 //! Requests go by the [`Table`] that was in force when they came, to their end; the next ones go by the next.
 
@@ -36,6 +37,7 @@ mod losses;
 mod prefix;
 mod reads;
 mod replies;
+mod resent;
 mod shadow;
 mod taking;
 mod writes;

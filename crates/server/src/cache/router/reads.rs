@@ -9,7 +9,7 @@ use super::exchange::{Aim, MissedBy, Plan, Share};
 use super::expiry::capped;
 use super::lane::{ASIDE, Shape};
 use super::taking::{BAD_FORMAT, NO_ROUTE};
-use super::{Asked, Router, writes};
+use super::{Asked, Router, follow, writes};
 use crate::cache::costs::Way;
 use crate::cache::health::Missed;
 use crate::cache::limits;
@@ -216,7 +216,7 @@ impl Router {
         let Some(request) = exchange.request else { return };
         let target = exchange.shares[usize::from(share)];
         let server = usize::from(target.server);
-        if !self.servers[server].health.is_live() {
+        if self.servers[server].health.is_away() {
             return self.fail_share(id, share, server);
         }
         let keys = exchange.gather.keys(share).len();
@@ -284,7 +284,7 @@ impl Router {
     fn touch(&mut self, id: u32, others: &[usize], command: &[u8], shape: Shape, key: &Missed) {
         for other in others {
             let health = &self.servers[*other].health;
-            if health.is_live() || !health.miss(Some(key.clone())) {
+            if !health.is_away() || !health.miss(Some(key.clone())) {
                 self.lanes[*other].output.extend_from_slice(command);
                 self.expect(id, *other, ASIDE, shape);
             }
@@ -347,7 +347,10 @@ impl Router {
         let id = self.begin(client, request, &input[..request.line.len as usize], received);
         let falls_through =
             !decides && taker.pool == pool && self.falls_through(id, pool, server, request.verb);
+        let creates =
+            decides && follow::has_flag(request, input, b'N') && self.table().has_copies(taker.pool);
         let exchange = self.exchange(id);
+        exchange.creates = creates;
         exchange.aim = Aim { route: route as u16, pool: taker.pool as u16, expiry_s: taker.expiry_s };
         // A read that may be asked of any replica may be asked again.
         exchange.tries = if decides { usize::MAX } else { 0 };

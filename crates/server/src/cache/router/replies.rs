@@ -102,7 +102,9 @@ impl Router {
 
     /// The first reply to come from a server has come.
     pub(super) fn complete(&mut self, server: usize, expected: Expected) {
-        self.lanes[server].expected.pop_front();
+        let lane = &mut self.lanes[server];
+        lane.expected.pop_front();
+        lane.owes &= !lane.expected.is_empty();
         self.servers[server].counts.latency.note(self.now.saturating_sub(expected.since));
         self.settle(expected.exchange);
     }
@@ -202,9 +204,13 @@ impl Router {
                 if exchange.client != NOBODY && bytes.starts_with(b"VA ") {
                     self.answers.note_value(exchange.client, bytes.len());
                 }
+                let creates = exchange.creates;
                 self.reply_to_client(id, bytes);
                 if bytes.starts_with(b"VA ") || bytes.starts_with(b"HD") {
                     self.fill_whole(id, server);
+                    if creates && is_new(bytes) {
+                        self.create_elsewhere(id, server);
+                    }
                 }
             }
             Plan::Fetch => self.store_fetched(id, server, bytes),
@@ -317,7 +323,13 @@ impl Router {
             );
         }
         let (keys, hits) = (exchange.keys.len() as u32, exchange.gather.hits());
-        self.fleet.misses.fetch_add(u64::from(keys.saturating_sub(hits)), Ordering::Relaxed);
+        // Mostly one of them is none, and threads meet here.
+        if hits > 0 {
+            self.fleet.hits.fetch_add(u64::from(hits), Ordering::Relaxed);
+        }
+        if keys > hits {
+            self.fleet.misses.fetch_add(u64::from(keys - hits), Ordering::Relaxed);
+        }
         let exchange = self.exchange(id);
         exchange.ending = Some(match (exchange.error.is_empty(), hits) {
             (false, _) => Ending::Error,
@@ -403,19 +415,30 @@ impl Router {
             return true;
         };
         self.answer_with(id, reply);
+        let outcome = self.outcome(id);
         let exchange = self.exchange(id);
         exchange.plan = Plan::Follow;
         let Some(request) = exchange.request.filter(|_| reply.verdict == Verdict::Done) else { return true };
         let most = self.most(self.exchanges[id as usize].aim.expiry_s);
         self.each_copy(id, |router, server| {
             if server != usize::from(reply.server) && router.receives(id, server) {
-                let bytes = &router.exchanges[id as usize].bytes;
-                let shape = follow::follow(&request, bytes, most, &mut router.lanes[server].output);
+                let (bytes, outcome) = (&router.exchanges[id as usize].bytes, outcome.as_deref());
+                let shape = follow::follow(&request, bytes, outcome, most, &mut router.lanes[server].output);
                 router.expect(id, server, server as u16, shape);
             }
         });
         self.forget_elsewhere(id);
         true
+    }
+
+    /// What the decider holds now, where it was asked: its second reply.
+    fn outcome(&mut self, id: u32) -> Option<Vec<u8>> {
+        let exchange = self.exchange(id);
+        let outcome = exchange.replies.get(1).map(|reply| exchange.reply(reply).to_vec());
+        let decider = usize::from(exchange.replies.first()?.server);
+        exchange.replies.truncate(1);
+        // Stale: it is not to be stored elsewhere as if it were not.
+        outcome.filter(|outcome| !self.gives_back(id, decider, outcome))
     }
 
     /// Replicas that did not do as decided hold something else now: it is deleted there, at once or when they are back.
@@ -435,6 +458,13 @@ fn verdict(bytes: &[u8]) -> Verdict {
         [b'0'..=b'9', ..] => Verdict::Done,
         _ => Verdict::Error,
     }
+}
+
+/// Whether an `mg` that creates what it misses has, by the reply: whoever asked is the first (`W`) and it was not stale (`X`).
+fn is_new(bytes: &[u8]) -> bool {
+    let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let has = |flag: &[u8]| line.split(|byte| *byte == b' ').any(|word| word == flag);
+    has(b"W") && !has(b"X")
 }
 
 /// How a request ended, by its answer.

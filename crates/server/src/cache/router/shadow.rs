@@ -58,7 +58,7 @@ impl Router {
         servers.retain(|server| {
             let is_free =
                 self.lanes[*server].expected.len() < limits::SHADOWS_MAX && !self.is_crowded(*server);
-            is_free && self.servers[*server].health.is_live()
+            is_free && !self.servers[*server].health.is_away()
         });
         servers
     }

@@ -110,13 +110,13 @@ impl Router {
         asked
     }
 
-    /// Answers a client's request of so many bytes in its turn with these words, which need no server.
+    /// Answers what of so many bytes is no request in its turn with these words, or none.
     pub fn say_to(&mut self, client: usize, answer: &[u8], request_bytes: usize, received: u64) {
         self.asked_bytes = request_bytes as u32;
-        self.say(client, answer, received);
+        self.answer_here(client, kind::OTHER, Ending::Error, received, |out| out.extend_from_slice(answer));
     }
 
-    /// The same for the request that is being taken.
+    /// Answers the request that is being taken with words that need no server.
     pub(super) fn say(&mut self, client: usize, answer: &[u8], received: u64) {
         let is_error = posthaste_wire::memcached::reply::is_error(answer);
         let ending = if is_error { Ending::Error } else { Ending::Ok };

@@ -10,13 +10,14 @@
 use posthaste_wire::memcached::decode::TOO_LARGE;
 use posthaste_wire::memcached::request::{Request, Verb};
 
-use super::exchange::{Aim, Plan};
+use super::exchange::{Aim, NOBODY, Plan};
 use super::expiry::{self, Most};
-use super::lane::Shape;
-use super::{Asked, Router};
+use super::lane::{ASIDE, OUTCOME, Shape};
+use super::{Asked, Router, follow};
 use crate::cache::claims::Claim;
 use crate::cache::health::Missed;
 use crate::cache::pool::plain_key;
+use crate::cache::rules::Answer;
 
 impl Router {
     /// A command that changes one key.
@@ -35,33 +36,38 @@ impl Router {
         }
         let decides = decides(request, input);
         let Some((claim, aim)) = self.claim(route, request, input, decides) else { return Asked::Later };
-        // What follows a decision repeats the data.
-        let kept = if decides {
-            (request.data.start + request.data.len).max(request.line.len)
-        } else {
-            request.line.len
-        };
-        let id = self.begin(client, request, &input[..kept as usize], received);
+        let kept = kept(request, decides);
+        let id = self.begin(client, request, &input[..kept], received);
         (self.exchange(id).claim, self.exchange(id).aim) = (Some(claim), aim);
         self.line_up(id);
-        if decides {
-            let (table, pool) = (self.table(), usize::from(aim.pool));
-            let decider = plain_key(request, input, |key| table.decider(pool, key).slot);
-            self.exchange(id).plan = Plan::Decide;
+        self.carry_out(id, request, input, decides);
+        self.step_on(id);
+        Asked::Taken
+    }
+
+    /// Sends a write whose key is claimed where it is aimed at.
+    pub(super) fn carry_out(&mut self, id: u32, request: &Request, input: &[u8], decides: bool) {
+        if !decides {
+            self.fan_out(id, input);
+            self.forget_elsewhere(id);
+            return self.answer_at_once(id);
+        }
+        let (table, exchange) = (self.table(), &self.exchanges[id as usize]);
+        let (pool, client) = (usize::from(exchange.aim.pool), exchange.client);
+        let decider = plain_key(request, input, |key| table.decider(pool, key).slot);
+        self.exchange(id).plan = Plan::Decide;
+        if client != NOBODY {
             // What comes next may read another replica, which has not heard of this yet.
             self.answers.fence(client, true);
+        }
+        if !self.refuse_for_absent(id) {
             // Those that are away have it noted. Who is there again by then gets the decision with the others.
             self.each_copy(id, |router, server| {
                 let _ = router.receives(id, server);
             });
             self.send_whole(id, decider, decider as u16);
-        } else {
-            self.fan_out(id, input);
-            self.forget_elsewhere(id);
-            self.answer_at_once(id);
+            self.ask_outcome(id, decider);
         }
-        self.step_on(id);
-        Asked::Taken
     }
 
     /// Deletes the key of a request, the rest of which nobody gets, wherever it may be.
@@ -87,19 +93,33 @@ impl Router {
 
     /// Claims the key of a write, and finds who takes it. What two pools may hold is claimed too: who stands in may give a key
     /// back at any time. None: not now.
-    fn claim(&mut self, route: usize, request: &Request, input: &[u8], alone: bool) -> Option<(Claim, Aim)> {
+    pub(super) fn claim(
+        &mut self,
+        route: usize,
+        request: &Request,
+        input: &[u8],
+        alone: bool,
+    ) -> Option<(Claim, Aim)> {
         if self.is_any_crowded() {
             return None;
         }
         let claim = self.fleet.claims.claim(plain_key(request, input, hash), self.who, alone)?;
+        let Some(aim) = self.aim(route, request, input) else {
+            self.claim_released |= self.fleet.claims.release(claim);
+            return None;
+        };
+        Some((claim, aim))
+    }
+
+    /// Who takes the key of a write that is claimed. None: not now.
+    pub(super) fn aim(&self, route: usize, request: &Request, input: &[u8]) -> Option<Aim> {
         let (table, pool) = (self.table(), self.table().routes[route].pool);
         // Who takes it is asked last, when nothing else keeps the request waiting: it is counted.
         let taker = plain_key(request, input, |key| table.taker(pool, key, false, self.now));
         if taker.pool != pool && !self.miss_at_home(pool, request, input) {
-            self.claim_released |= self.fleet.claims.release(claim);
             return None;
         }
-        Some((claim, Aim { route: route as u16, pool: taker.pool as u16, expiry_s: taker.expiry_s }))
+        Some(Aim { route: route as u16, pool: taker.pool as u16, expiry_s: taker.expiry_s })
     }
 
     /// Sends a write to all that are to have it.
@@ -111,14 +131,72 @@ impl Router {
         let (mut copies, mut first) = (0, None);
         self.each_copy(id, |router, server| {
             copies += 1;
+            let is_live = router.servers[server].health.is_live();
             if router.receives(id, server) {
                 first.get_or_insert(server);
                 let shape = command(&request, input, most, &mut router.lanes[server].output);
                 router.expect(id, server, server as u16, shape);
+            } else if is_live {
+                first.get_or_insert(server);
+                router.fail_part(id, server as u16, server);
             }
         });
         let exchange = self.exchange(id);
         (exchange.copies, exchange.first) = (copies, first.unwrap_or_default() as u16);
+    }
+
+    /// What may create its key does so by what the decider held, and does not say so: what came of it is asked for, behind it.
+    fn ask_outcome(&mut self, id: u32, decider: usize) {
+        let exchange = &self.exchanges[id as usize];
+        let Some(request) = exchange.request.filter(|request| request.verb == Verb::MetaArithmetic) else {
+            return;
+        };
+        if exchange.pending > 0 && follow::has_flag(&request, &exchange.bytes, b'N') {
+            follow::fetch(&request, &exchange.bytes, &mut self.lanes[decider].output);
+            self.expect(id, decider, OUTCOME, Shape::Meta);
+        }
+    }
+
+    /// A decision that all are to follow is not asked for while one that is counted on cannot: its absence is the answer, and
+    /// nothing is changed anywhere. True: so it is.
+    fn refuse_for_absent(&mut self, id: u32) -> bool {
+        if self.fleet.ejects() || self.rule(id) != Answer::All {
+            return false;
+        }
+        let mut absent = None;
+        self.each_copy(id, |router, server| {
+            let health = &router.servers[server].health;
+            absent = absent.or((health.is_live() && health.is_away()).then_some(server));
+        });
+        if let Some(server) = absent {
+            self.note_absence(id, server);
+        }
+        absent.is_some()
+    }
+
+    /// The decider has created the key of an `mg`: the other copies do, whatever they held. Not while somebody writes the key, for
+    /// then all of them get that.
+    pub(super) fn create_elsewhere(&mut self, id: u32, decider: usize) {
+        let exchange = &self.exchanges[id as usize];
+        let Some(request) = exchange.request else { return };
+        let hash = plain_key(&request, &exchange.bytes, hash);
+        let Some(claim) = self.fleet.claims.claim(hash, self.who, true) else { return };
+        let most = self.most(exchange.aim.expiry_s);
+        // The first may also be told to replace what is there (R): then it is what the others hold too.
+        let may_be_old = follow::has_flag(&request, &exchange.bytes, b'R');
+        let exchange = self.exchange(id);
+        (exchange.claim, exchange.plan) = (Some(claim), Plan::Clean);
+        self.each_copy(id, |router, server| {
+            if server == decider || !router.receives(id, server) {
+                return;
+            }
+            if !may_be_old {
+                router.delete(id, server);
+            }
+            let bytes = &router.exchanges[id as usize].bytes;
+            let shape = follow::create(&request, bytes, most, &mut router.lanes[server].output);
+            router.expect(id, server, ASIDE, shape);
+        });
     }
 
     /// Another pool takes a write: the key is noted where it belongs. False: somebody is there again.
@@ -226,7 +304,7 @@ impl Router {
 
     /// Whether a server receives this write. If only because it is away it does not, it is noted.
     pub(super) fn receives(&self, id: u32, server: usize) -> bool {
-        self.servers[server].health.is_live() || self.must_send(id, server)
+        !self.servers[server].health.is_away() || self.must_send(id, server)
     }
 
     /// Notes the key of a write for a server that is away, unless it is there again.
@@ -241,6 +319,12 @@ impl Router {
         let request = exchange.request.filter(|request| request.verb != Verb::FlushAll)?;
         Some(Missed { key: request.key.of(&exchange.bytes).to_vec(), base64: request.base64 })
     }
+}
+
+/// How much of a request is kept: what follows a decision repeats the data.
+pub(super) fn kept(request: &Request, decides: bool) -> usize {
+    let data_end = if decides { request.data.start + request.data.len } else { 0 };
+    data_end.max(request.line.len) as usize
 }
 
 /// Whether a request changes what is stored under its key.

@@ -41,6 +41,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fastrand::Rng;
+use posthaste_measure::Events;
 use posthaste_wire::fault::{Fault, Word};
 
 use self::effect::Effect;
@@ -51,11 +52,12 @@ use self::log::{Frame, Location, Log, LogError, Options, Purpose};
 use self::message::Home;
 use self::reclaim::Reclaim;
 use self::stock::Stock;
+use super::EVENT_SOURCE;
 use super::answer::Answer;
 use super::rules::{AccountId, Ask, Commit, Flow, MessageId, Millis, News, Outcome, QueueId, Rules};
 
 /// How an embedded store is opened.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct EmbeddedOptions {
     /// Bytes of selection state beyond which SEND is refused with `FULL`; None: as much as there is.
     pub memory_limit: Option<u64>,
@@ -63,11 +65,14 @@ pub struct EmbeddedOptions {
     pub segment_bytes: u64,
     /// Where receipts are drawn from; None: a seed nobody can guess. For tests.
     pub seed: Option<u64>,
+    /// Where it leaves what it goes through.
+    pub events: Events,
 }
 
 impl Default for EmbeddedOptions {
     fn default() -> Self {
-        Self { memory_limit: None, segment_bytes: Options::default().segment_bytes, seed: None }
+        let segment_bytes = Options::default().segment_bytes;
+        Self { memory_limit: None, segment_bytes, seed: None, events: Events::default() }
     }
 }
 
@@ -100,6 +105,9 @@ pub struct Embedded {
     unsettled: bool,
     durable: Given,
     reclaim: Reclaim,
+    events: Events,
+    /// Since when there is no space on the disk, as events tell it.
+    full_since: Option<u64>,
     head: Vec<u8>,
     found: Found,
 }
@@ -115,6 +123,8 @@ struct Given {
 /// One commit of an [`Embedded`] store.
 pub struct EmbeddedCommit {
     frame: Frame,
+    /// When it was sealed, as events tell it.
+    sealed_ns: u64,
     given: Given,
     error: Option<LogError>,
 }
@@ -124,6 +134,9 @@ const RECORD_OVERHEAD: u64 = 16;
 
 /// What a request adds to the log at most, beside what it carries. Requests that need more ask for it themselves.
 const REQUEST_BYTES: u64 = 1024;
+
+/// A sync that takes so long is an event of its own.
+const SLOW_SYNC_NS: u64 = 100_000_000;
 
 /// How soon something that found no disk space is tried again, in milliseconds.
 const RETRY_MS: Millis = 1000;
@@ -167,6 +180,8 @@ impl Embedded {
             unsettled: false,
             durable: given(&stock),
             reclaim: Reclaim::new(options.segment_bytes),
+            events: options.events,
+            full_since: None,
             head: Vec::new(),
             found: Found::default(),
             stock,
@@ -209,6 +224,25 @@ impl Embedded {
         })?;
         self.room = bytes;
         Ok(())
+    }
+
+    /// Leaves an event when the disk becomes full, and one when it is not any more.
+    fn tell_of_space(&mut self) {
+        if !self.events.are_kept() {
+            return;
+        }
+        let is_full = self.log.last_space().is_some();
+        match self.full_since {
+            None if is_full => {
+                self.full_since = Some(self.events.now());
+                self.events.note(EVENT_SOURCE, "disk became full");
+            }
+            Some(since) if !is_full => {
+                self.full_since = None;
+                self.events.since(since, EVENT_SOURCE, "disk full");
+            }
+            _ => {}
+        }
     }
 }
 
@@ -285,16 +319,21 @@ impl Rules for Embedded {
             return None;
         }
         self.reclaim_step();
+        self.tell_of_space();
         let frame = self.log.seal()?;
         self.in_flight = true;
         self.unsettled = false;
         self.room = 0;
-        Some(EmbeddedCommit { frame, given: given(&self.stock), error: None })
+        let sealed_ns = self.events.now();
+        Some(EmbeddedCommit { frame, sealed_ns, given: given(&self.stock), error: None })
     }
 
     fn committed(&mut self, commit: EmbeddedCommit, result: &Result<(), Fault>) {
-        let EmbeddedCommit { frame, given, error } = commit;
+        let EmbeddedCommit { frame, sealed_ns, given, error } = commit;
         self.in_flight = false;
+        if self.events.are_kept() && self.events.now() - sealed_ns >= SLOW_SYNC_NS {
+            self.events.since(sealed_ns, EVENT_SOURCE, "slow sync");
+        }
         let result = match result {
             Ok(()) => {
                 self.durable = given;
@@ -302,6 +341,7 @@ impl Rules for Embedded {
             }
             Err(fault) => {
                 self.failed = Some(fault.clone());
+                self.events.note(EVENT_SOURCE, "disk failed");
                 Err(error.unwrap_or_else(|| LogError::Failed { cause: fault.text.to_string() }))
             }
         };

@@ -15,6 +15,7 @@ use std::ops::Range;
 use super::effect::Effect;
 use super::log::{Location, Purpose, Sweep};
 use super::{Embedded, RETRY_MS};
+use crate::queue::EVENT_SOURCE;
 use crate::queue::rules::Millis;
 
 /// Bytes of an old segment looked at with one commit.
@@ -42,6 +43,8 @@ pub(super) struct Reclaim {
     sweep: Sweep,
     /// A sweep of the oldest segment has begun, so it will be finished.
     sweeping: Option<u32>,
+    /// Since when, as events tell it.
+    since_ns: u64,
     /// A segment that cannot be read. It stays as long as something lives there.
     unreadable: Option<u32>,
     found: Vec<u8>,
@@ -61,6 +64,7 @@ impl Reclaim {
             segment_bytes,
             sweep: Sweep::default(),
             sweeping: None,
+            since_ns: 0,
             unreadable: None,
             found: Vec::new(),
             records: Vec::new(),
@@ -138,7 +142,9 @@ impl Embedded {
                     }
                     fits
                 });
-                self.reclaim.sweeping = Some(segment);
+                if self.reclaim.sweeping.replace(segment) != Some(segment) {
+                    self.reclaim.since_ns = self.events.now();
+                }
                 if !self.stalled {
                     self.reclaim.sweep = sweep;
                 }
@@ -198,7 +204,9 @@ impl Embedded {
         if self.log.drop_oldest().is_ok() {
             self.stock.live.forget(segment);
         }
-        self.reclaim.sweeping = None;
+        if self.reclaim.sweeping.take().is_some() {
+            self.events.since(self.reclaim.since_ns, EVENT_SOURCE, "segment swept");
+        }
     }
 
     /// Makes sure that so many bytes of records fit on the disk: what every request leaves free is for this.

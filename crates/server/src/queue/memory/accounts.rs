@@ -60,6 +60,12 @@ impl Accounts {
         (1..).zip(&self.entries).filter(|(_, entry)| entry.logged_in).map(|(id, entry)| (id, &*entry.name))
     }
 
+    /// About how many bytes of memory all this takes.
+    pub(super) fn bytes(&self) -> u64 {
+        const PER_NAME: u64 = 640;
+        self.entries.len() as u64 * PER_NAME
+    }
+
     fn entry(&self, id: AccountId) -> &Entry {
         &self.entries[id as usize - 1]
     }

@@ -31,6 +31,9 @@ impl Memory {
         if grave.as_ref().is_some_and(|(grave, _)| **grave == *name) {
             return Err(faults::own_dead_letters(&name));
         }
+        if options.is_some() || self.stock.queue_id(&name).is_none() {
+            self.has_memory()?;
+        }
         let id = self.find_or_add_queue(id, &name);
         if let Some((grave, _)) = grave {
             self.find_or_add_queue(self.stock.next_queue_id(), &grave);

@@ -69,6 +69,12 @@ impl Message {
         }
     }
 
+    /// About how many bytes of memory it takes with its places in all indexes, rounded up.
+    pub(super) fn bytes(&self) -> u64 {
+        const BESIDE_TEXTS: u64 = 512;
+        BESIDE_TEXTS + (self.body.len() + self.headers.len()) as u64
+    }
+
     /// Whether its TTL is over at `at`.
     pub(super) fn is_expired(&self, at: Millis) -> bool {
         self.expires.is_some_and(|expires| expires <= at)

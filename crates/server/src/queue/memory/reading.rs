@@ -50,7 +50,10 @@ impl Memory {
         if let Some(first) = key.as_ref().and_then(|key| self.handed.get(key)) {
             return Ok(Reply::Handed(first.clone()));
         }
-        if let (Some(sender), true) = (pop.select.sender, pop.block_ms > 0) {
+        if let (Some(sender), true) = (pop.select.sender, pop.block_ms > 0)
+            && self.accounts.find(text(ask, sender)).is_none()
+        {
+            self.has_memory()?;
             self.accounts.meet(text(ask, sender)); // its first message must find who waits for it
         }
         let interest = self.interest(ask, &pop.select)?;
@@ -61,7 +64,8 @@ impl Memory {
         let copies = found.into_iter().map(|id| self.take(ask.account, id, pop.lease_ms, news)).collect();
         let handed = Handed { copies, many: pop.select.count.is_some() };
         if let (Some(key), false) = (key, handed.copies.is_empty()) {
-            self.handed.remember(self.clock, key, handed.clone());
+            let bytes = handed.copies.iter().map(|copy| copy.message.bytes()).sum();
+            self.handed.remember(self.clock, key, handed.clone(), bytes);
         }
         Ok(Reply::Handed(handed))
     }

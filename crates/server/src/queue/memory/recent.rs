@@ -18,12 +18,20 @@ pub(super) struct Key {
 /// What was answered in the last ten minutes.
 pub(super) struct Recent<T> {
     answers: HashMap<Key, T>,
-    ends: VecDeque<(Millis, Key)>,
+    ends: VecDeque<End>,
+    bytes: u64,
+}
+
+/// When a key is dropped, and how many bytes of memory it and its answer took.
+struct End {
+    at: Millis,
+    key: Key,
+    bytes: u64,
 }
 
 impl<T> Default for Recent<T> {
     fn default() -> Self {
-        Self { answers: HashMap::new(), ends: VecDeque::new() }
+        Self { answers: HashMap::new(), ends: VecDeque::new(), bytes: 0 }
     }
 }
 
@@ -32,16 +40,25 @@ impl<T> Recent<T> {
         self.answers.get(key)
     }
 
-    /// Remembers the first answer to a key that is not remembered yet.
-    pub(super) fn remember(&mut self, now: Millis, key: Key, answer: T) {
-        self.ends.push_back((now.saturating_add(REMEMBERED_MS), key.clone()));
+    /// Remembers the first answer to a key that is not remembered yet. It holds so many bytes.
+    pub(super) fn remember(&mut self, now: Millis, key: Key, answer: T, bytes: u64) {
+        const PER_ANSWER: u64 = 320;
+        let bytes = PER_ANSWER + key.text.len() as u64 + bytes;
+        self.bytes += bytes;
+        self.ends.push_back(End { at: now.saturating_add(REMEMBERED_MS), key: key.clone(), bytes });
         self.answers.insert(key, answer);
     }
 
     /// Drops what is too old.
     pub(super) fn forget(&mut self, now: Millis) {
-        while let Some((_, key)) = self.ends.pop_front_if(|(end, _)| *end <= now) {
-            self.answers.remove(&key);
+        while let Some(end) = self.ends.pop_front_if(|end| end.at <= now) {
+            self.answers.remove(&end.key);
+            self.bytes -= end.bytes;
         }
+    }
+
+    /// About how many bytes of memory all this takes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 }

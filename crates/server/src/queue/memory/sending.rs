@@ -43,7 +43,7 @@ impl Memory {
             }
         };
         if let Some(key) = key {
-            self.sent.remember(self.clock, key, answer);
+            self.sent.remember(self.clock, key, answer, 0);
         }
         Ok(Reply::Integer(answer))
     }
@@ -78,7 +78,7 @@ impl Memory {
         Ok(())
     }
 
-    /// MAXMSGS and MAXBYTES: messages in every state count.
+    /// MAXMSGS and MAXBYTES, where messages in every state count, and the memory limit.
     fn check_room(&self, queue: QueueId, messages: u64, bytes: u64) -> Result<(), Fault> {
         let queue = self.stock.queue(queue);
         let messages = messages + queue.messages.len() as u64;
@@ -86,7 +86,7 @@ impl Memory {
         match (queue.options.messages_max, queue.options.bytes_max) {
             (Some(max), _) if messages > max => Err(faults::full_messages(&queue.name, max)),
             (_, Some(max)) if bytes > max => Err(faults::full_bytes(&queue.name, max)),
-            _ => Ok(()),
+            _ => self.has_memory(),
         }
     }
 

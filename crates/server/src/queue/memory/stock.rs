@@ -20,6 +20,7 @@ pub(super) struct Stock {
     names: HashMap<Arc<[u8]>, QueueId>,
     messages: BTreeMap<MessageId, Message>,
     alarms: BTreeSet<(Millis, MessageId)>,
+    message_bytes: u64,
     last_queue: QueueId,
     last_message: MessageId,
 }
@@ -133,6 +134,12 @@ impl Stock {
         self.messages.len()
     }
 
+    /// About how many bytes of memory all this takes.
+    pub(super) fn bytes(&self) -> u64 {
+        const PER_QUEUE: u64 = 640;
+        self.message_bytes + self.queues.len() as u64 * PER_QUEUE
+    }
+
     /// Puts a message in. When it can be read from now on, that is news.
     pub(super) fn put(&mut self, id: MessageId, message: Message, news: &mut Vec<News>) {
         let queue = self.queue_mut(message.queue);
@@ -143,6 +150,7 @@ impl Stock {
             queue.ready.insert(message.rank(id));
             news.push(message.news());
         }
+        self.message_bytes += message.bytes();
         self.alarms.extend(message.alarm().map(|at| (at, id)));
         self.messages.insert(id, message);
     }
@@ -155,6 +163,7 @@ impl Stock {
         queue.bytes -= message.body.len() as u64;
         queue.leased -= usize::from(message.lease().is_some());
         queue.ready.remove(&message.rank(id));
+        self.message_bytes -= message.bytes();
         if let Some(at) = message.alarm() {
             self.alarms.remove(&(at, id));
         }

@@ -157,7 +157,7 @@ impl Postgres {
 /// The request of a batch that has no other, and where it stands.
 fn only_request(called: &[Called]) -> Option<(Ask<'_>, Place)> {
     let [(_, bundle)] = called else { return None };
-    let [request] = &bundle.requests[bundle.answered..] else { return None };
+    let [request] = &bundle.requests[bundle.open()] else { return None };
     let ask = Ask { account: bundle.account, operation: &request.operation, bytes: &bundle.bytes };
     Some((ask, Place { bundle: 0, request: bundle.answered, step: Step::Other }))
 }
@@ -168,5 +168,5 @@ fn is_transient(error: &tokio_postgres::Error) -> bool {
 }
 
 fn only_reads(called: &[Called]) -> bool {
-    called.iter().all(|(_, bundle)| bundle.requests[bundle.answered..].iter().all(|r| r.operation.is_read()))
+    called.iter().all(|(_, bundle)| bundle.requests[bundle.open()].iter().all(|r| r.operation.is_read()))
 }

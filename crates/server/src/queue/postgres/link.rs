@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use posthaste_measure::Events;
 use rustc_hash::FxHashMap;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::UnboundedSender;
@@ -17,6 +18,7 @@ use tokio_postgres::{AsyncMessage, Client, Row, Statement};
 use super::address::PostgresAddress;
 use super::connect::{PostgresConnection, connect};
 use super::migrations;
+use crate::queue::EVENT_SOURCE;
 
 /// A database that has not answered for so long is given up: whoever waits is told so.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -32,18 +34,28 @@ const TRY_AGAIN_MAX: Duration = Duration::from_secs(1);
 pub(super) struct Reach {
     address: PostgresAddress,
     state: Mutex<State>,
+    pub(super) events: Events,
     /// Whether a connection keeps its session between transactions, which a pooler's need not.
     sessions: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
-    /// Why the database could not be reached when it was last tried, and when it may be tried again.
-    down: Option<(String, Instant, Duration)>,
+    down: Option<Down>,
     /// How often a connection was made.
     made: u64,
     /// Since when the keeper has been at what it asks in a round.
     asked: Option<Instant>,
+}
+
+/// The database could not be reached when it was last tried.
+struct Down {
+    why: String,
+    /// When it may be tried again, and how long that is from one try to the next.
+    again: Instant,
+    pause: Duration,
+    /// Since when, as events tell it.
+    since_ns: u64,
 }
 
 /// Why a call has no answer.
@@ -70,9 +82,9 @@ impl fmt::Display for Failure {
 }
 
 impl Reach {
-    /// Of a database.
-    pub(super) fn new(address: PostgresAddress) -> Arc<Self> {
-        Arc::new(Self { address, state: Mutex::default(), sessions: AtomicBool::new(false) })
+    /// Of a database; when it was out of reach is left at `events`.
+    pub(super) fn new(address: PostgresAddress, events: Events) -> Arc<Self> {
+        Arc::new(Self { address, state: Mutex::default(), events, sessions: AtomicBool::new(false) })
     }
 
     /// Why the database cannot be reached or used; None: it can.
@@ -82,7 +94,7 @@ impl Reach {
         let silent = silent.map(|silent| {
             format!("PostgreSQL has not answered for {} seconds; requests wait for it", silent.as_secs())
         });
-        state.down.as_ref().map(|(why, ..)| why.clone()).or(silent)
+        state.down.as_ref().map(|down| down.why.clone()).or(silent)
     }
 
     /// The keeper, which has something to ask all the time, begins or ends a round.
@@ -112,16 +124,15 @@ impl Reach {
     /// Whether it is too early to try again.
     fn too_early(&self) -> Option<String> {
         let state = self.state();
-        let (why, again, _) = state.down.as_ref()?;
+        let Down { why, again, .. } = state.down.as_ref()?;
         (Instant::now() < *again).then(|| why.clone())
     }
 
     /// A connection works. If nobody has tried to make another for a while, an earlier failure to do so is history.
     pub(super) fn works(&self) {
         let mut state = self.state();
-        if state.down.as_ref().is_some_and(|(_, again, _)| *again + TRY_AGAIN_MAX < Instant::now()) {
-            state.down = None;
-            tracing::info!("PostgreSQL can be reached");
+        if let Some(down) = state.down.take_if(|down| down.again + TRY_AGAIN_MAX < Instant::now()) {
+            self.is_back(&down);
         }
     }
 
@@ -130,21 +141,28 @@ impl Reach {
         match outcome {
             Ok(()) => {
                 state.made += 1;
-                if state.down.take().is_some() {
-                    tracing::info!("PostgreSQL can be reached again");
+                if let Some(down) = state.down.take() {
+                    self.is_back(&down);
                 }
             }
             Err(why) => {
-                let pause = state.down.as_ref().map_or(TRY_AGAIN_MIN, |(_, _, pause)| *pause * 2);
+                let pause = state.down.as_ref().map_or(TRY_AGAIN_MIN, |down| down.pause * 2);
                 let pause = pause.min(TRY_AGAIN_MAX);
                 // Who was never there keeps the server from starting, which says why.
                 if state.down.is_none() && state.made > 0 {
                     tracing::error!("{why}; requests get STORE until it can be reached");
+                    self.events.note(EVENT_SOURCE, "PostgreSQL lost");
                 }
-                let jitter = Duration::from_millis(fastrand::u64(0..20));
-                state.down = Some((why.to_owned(), Instant::now() + pause + jitter, pause));
+                let since_ns = state.down.as_ref().map_or_else(|| self.events.now(), |down| down.since_ns);
+                let again = Instant::now() + pause + Duration::from_millis(fastrand::u64(0..20));
+                state.down = Some(Down { why: why.to_owned(), again, pause, since_ns });
             }
         }
+    }
+
+    fn is_back(&self, down: &Down) {
+        tracing::info!("PostgreSQL can be reached again");
+        self.events.since(down.since_ns, EVENT_SOURCE, "PostgreSQL out of reach");
     }
 }
 

@@ -41,7 +41,8 @@ const MIGRATIONS: &[Migration] = &[
     migration(13, "pop_mark_update", include_str!("../../../../../sql/0013_pop_mark_update.sql")),
     migration(14, "pop_skip_locked", include_str!("../../../../../sql/0014_pop_skip_locked.sql")),
     migration(15, "alone", include_str!("../../../../../sql/0015_alone.sql")),
-    migration(16, "sql_clients", include_str!("../../../../../sql/0016_sql_clients.sql")),
+    migration(16, "large_queues", include_str!("../../../../../sql/0016_large_queues.sql")),
+    migration(17, "sql_clients", include_str!("../../../../../sql/0017_sql_clients.sql")),
 ];
 
 const fn migration(number: u32, name: &'static str, text: &'static str) -> Migration {

@@ -18,6 +18,7 @@ mod refusal;
 
 mod tls;
 
+mod under_way;
 mod url;
 
 mod password;
@@ -56,5 +57,7 @@ pub mod examine;
 pub mod mock;
 
 mod shared;
+
+mod sweeper;
 
 pub mod store;

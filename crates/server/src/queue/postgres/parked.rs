@@ -7,6 +7,9 @@
 //! A piece of news calls the first pop that it suits. It may be of several messages, and that pop may take another one
 //! than the news is of; so when it got something, the same news calls the next ones, until those that it suits find
 //! nothing.
+//!
+//! First come, first served: while a pop is away, because it was called, nobody who came later is called in its stead. What
+//! would have called him is left to it, and calls again when it is back.
 
 #[cfg(test)]
 mod tests;
@@ -16,6 +19,7 @@ use std::collections::{BTreeMap, VecDeque};
 use rustc_hash::FxHashMap;
 
 use super::replies::queue_named;
+use super::under_way::{Since, UnderWay};
 use crate::path::bundle::{Address, Bundle};
 use crate::path::waiters::{Ticket, Waiters, Waiting};
 use crate::queue::rules::{Interest, Millis, News, QueueId};
@@ -32,28 +36,33 @@ pub(super) struct Seat {
     call: Option<Call>,
     /// Its time is over: it looks once more, and is given up when there is nothing.
     is_over: bool,
+    /// The queue that it waited for was deleted, though there may be another of that name.
+    is_gone: bool,
 }
 
-impl Seat {
-    /// Whom to call now that the pop got something.
-    pub(super) fn passes_on(&self) -> Option<Call> {
-        self.call
-    }
+/// The order in which pops came to wait; who has not waited comes last.
+pub(super) fn arrival((seat, _): &Called) -> Ticket {
+    seat.map_or(Ticket::MAX, |seat| seat.ticket)
 }
+
+/// A pop that was called and is not back.
+struct Away {
+    interest: Interest,
+    left: Calls,
+}
+
+/// News, and how many pops each calls at once.
+type Calls = BTreeMap<News, usize>;
 
 /// The news that calls pops, and how many it calls at once: more each time, for who gets nothing costs less than who
 /// waits for a long row of others.
 #[derive(Clone, Copy)]
-pub(super) struct Call {
-    pub(super) news: News,
+struct Call {
+    news: News,
     pops: usize,
 }
 
 impl Call {
-    fn first(news: News) -> Self {
-        Self { news, pops: 1 }
-    }
-
     fn next(self) -> Self {
         Self { pops: (self.pops * 2).min(CALLED_MAX), ..self }
     }
@@ -65,48 +74,42 @@ const CALLED_MAX: usize = 8;
 /// Names of queues that are kept beyond those that are waited for; then all are forgotten, and come back with each wait.
 const AWAITED_SPARE: usize = 4096;
 
-/// How far the news had come when a call began.
-#[derive(Clone, Copy)]
-pub(super) struct Since(u64);
-
 /// All waiting pops of a middleware.
 #[derive(Default)]
 pub(super) struct Parked {
     waiters: Waiters,
     woken: Vec<Called>,
+    /// By their places.
+    away: BTreeMap<Ticket, Away>,
     recent: VecDeque<News>,
     /// Number of the first of `recent`.
     first_recent: u64,
-    /// How many calls are under way, by the news at which they began.
-    under_way: BTreeMap<u64, usize>,
+    pub(super) under_way: UnderWay,
     awaited: FxHashMap<Box<[u8]>, QueueId>,
 }
 
 impl Parked {
-    /// A call begins.
-    pub(super) fn begin(&mut self) -> Since {
-        let since = self.first_recent + self.recent.len() as u64;
-        *self.under_way.entry(since).or_default() += 1;
-        Since(since)
+    /// A call begins; `looks`: with pops that have waited.
+    pub(super) fn begin(&mut self, looks: bool) -> Since {
+        self.under_way.begin(self.newest(), looks)
     }
 
-    /// A call has ended, and what it found missing is parked.
-    pub(super) fn end(&mut self, since: Since) {
-        if let Some(calls) = self.under_way.get_mut(&since.0) {
-            *calls -= 1;
-            if *calls == 0 {
-                self.under_way.remove(&since.0);
-            }
-        }
+    /// A call has ended, and what it found missing is parked; whether another call waits for that.
+    pub(super) fn end(&mut self, since: Since) -> bool {
+        let is_awaited = self.under_way.end(since);
         // Nobody asks for what is older than the oldest call.
-        let newest = self.first_recent + self.recent.len() as u64;
-        let oldest = self.under_way.first_key_value().map_or(newest, |(since, _)| *since);
+        let oldest = self.under_way.oldest().unwrap_or(self.newest());
         self.recent.drain(..(oldest - self.first_recent) as usize);
         self.first_recent = oldest;
+        is_awaited
     }
 
-    /// Parks a bundle whose next request is a pop that found nothing, or calls it again if there was news; `until` is
-    /// for one that has not waited yet. Given back: its client has left, or its time is over.
+    fn newest(&self) -> u64 {
+        self.first_recent + self.recent.len() as u64
+    }
+
+    /// Parks a bundle whose next request is a pop that found nothing; if there was news, who comes first is called again. `until`
+    /// is for one that has not waited yet. Given back: its client has left, or its time is over.
     pub(super) fn park(
         &mut self,
         (seat, bundle): Called,
@@ -114,16 +117,37 @@ impl Parked {
         until: Millis,
         since: Since,
     ) -> Option<Box<Bundle>> {
+        let missed = match seat {
+            Some(seat) => self.come_back(seat),
+            None => self.told_since(since, interest),
+        };
         if self.waiters.has_left(bundle.address) || seat.is_some_and(|seat| seat.is_over) {
+            self.call_for(missed);
             return Some(bundle);
         }
-        let until = seat.map_or(until, |seat| seat.until);
-        let seen = usize::try_from(since.0.saturating_sub(self.first_recent)).unwrap_or(usize::MAX);
-        if self.recent.iter().skip(seen).any(|news| interest.matches(*news)) {
-            let seat = seat.map(|seat| Seat { interest, ..seat });
-            self.woken.push((seat, bundle));
-            return None;
+        self.await_name(&bundle, interest);
+        match seat {
+            Some(seat) if seat.interest.queue != interest.queue => {
+                self.woken.push((Some(Seat { is_gone: true, ..seat }), bundle));
+            }
+            Some(seat) => {
+                self.waiters.put_back(seat.ticket, Waiting { bundle, interest, until: seat.until });
+            }
+            None => self.waiters.park(Waiting { bundle, interest, until }),
         }
+        self.call_for(missed);
+        None
+    }
+
+    /// What was told since then that concerns a pop which did not wait yet.
+    fn told_since(&self, since: Since, interest: Interest) -> Calls {
+        let seen = usize::try_from(since.news.saturating_sub(self.first_recent)).unwrap_or(usize::MAX);
+        let told = self.recent.iter().skip(seen).filter(|news| interest.matches(**news));
+        told.map(|news| (*news, 1)).collect()
+    }
+
+    /// Remembers which queue the name stands for that a pop waits for.
+    fn await_name(&mut self, bundle: &Bundle, interest: Interest) {
         let name = bundle
             .requests
             .get(bundle.answered)
@@ -135,22 +159,41 @@ impl Parked {
         if let (Some(name), Some(queue)) = (name, interest.queue) {
             self.awaited.insert(name.into(), queue);
         }
-        let waiting = Waiting { bundle, interest, until };
-        match seat {
-            Some(seat) => self.waiters.put_back(seat.ticket, waiting),
-            None => self.waiters.park(waiting),
-        }
-        None
     }
 
     /// Puts a pop back as it was, for it was not executed. Given back: its client has left, or its time is over.
     pub(super) fn put_back(&mut self, seat: Seat, bundle: Box<Bundle>) -> Option<Box<Bundle>> {
-        if self.waiters.has_left(bundle.address) || seat.is_over {
-            return Some(bundle);
+        let missed = self.come_back(seat);
+        let given_back = if self.waiters.has_left(bundle.address) || seat.is_over {
+            Some(bundle)
+        } else {
+            let Seat { ticket, interest, until, .. } = seat;
+            self.waiters.put_back(ticket, Waiting { bundle, interest, until });
+            None
+        };
+        self.call_for(missed);
+        given_back
+    }
+
+    /// A pop that waited has its answer: who called it calls the next ones.
+    pub(super) fn done(&mut self, seat: Seat) {
+        let mut calls = self.come_back(seat);
+        if let Some(Call { news, pops }) = seat.call {
+            let most = calls.entry(news).or_default();
+            *most = pops.max(*most);
         }
-        let Seat { ticket, interest, until, .. } = seat;
-        self.waiters.put_back(ticket, Waiting { bundle, interest, until });
-        None
+        self.call_for(calls);
+    }
+
+    /// A pop is not away any more; what was left to it.
+    fn come_back(&mut self, seat: Seat) -> Calls {
+        self.away.remove(&seat.ticket).map(|away| away.left).unwrap_or_default()
+    }
+
+    /// Whether the queue is gone that a called pop waited for.
+    pub(super) fn is_gone(&self, seat: &Seat) -> bool {
+        let told = |gone| self.away.get(&seat.ticket).is_some_and(|away| away.left.contains_key(&gone));
+        seat.is_gone || seat.interest.queue.is_some_and(|queue| told(News::QueueGone(queue)))
     }
 
     /// Has a bundle executed whose pop was answered.
@@ -160,46 +203,82 @@ impl Parked {
 
     /// Whether anybody wants to know what happened: who waits, or a call under way that may come to wait.
     pub(super) fn is_curious(&self, calls_of_mine: usize) -> bool {
-        !self.waiters.is_empty() || self.under_way.values().sum::<usize>() > calls_of_mine
+        let somebody_waits = !self.waiters.is_empty() || !self.woken.is_empty() || !self.away.is_empty();
+        somebody_waits || self.under_way.len() > calls_of_mine
     }
 
     /// Something became available, or a queue is gone: whom it concerns is called.
     pub(super) fn tell(&mut self, news: News) {
-        if !self.under_way.is_empty() {
+        if self.under_way.len() > 0 {
             self.recent.push_back(news);
         }
-        match news {
-            News::Available { .. } => self.call(Call::first(news)),
-            News::QueueGone(_) => while self.call_one(news, None) {},
-        }
+        self.call_for(Calls::from([(news, 1)]));
     }
 
-    /// Somebody who was called got something, or will not come: others may.
-    pub(super) fn pass_on(&mut self, call: Call) {
-        self.call(call);
-    }
-
-    fn call(&mut self, call: Call) {
-        for _ in 0..call.pops {
-            if !self.call_one(call.news, Some(call.next())) {
-                return;
+    fn call_for(&mut self, calls: Calls) {
+        for (news, pops) in calls {
+            match news {
+                News::Available { .. } => self.call(Call { news, pops }),
+                News::QueueGone(_) => self.end_waits(news),
             }
         }
     }
 
-    fn call_one(&mut self, news: News, next: Option<Call>) -> bool {
-        let Some((ticket, waiting)) = self.waiters.take_match(news) else { return false };
-        self.woken.push(seated(ticket, waiting, next));
-        true
+    fn call(&mut self, call: Call) {
+        for _ in 0..call.pops {
+            let Some(ticket) = self.first_match(call.news) else { return };
+            if let Some(away) = self.away.get_mut(&ticket) {
+                let pops = away.left.entry(call.news).or_default();
+                *pops = call.pops.max(*pops);
+                return;
+            }
+            let Some(waiting) = self.waiters.take(ticket) else { return };
+            self.woken.push(seated(ticket, waiting, Some(call.next())));
+        }
     }
 
-    /// The longest waiting pop that a SEND about to be executed would satisfy: it goes along, so that nobody comes
-    /// before it.
-    pub(super) fn called_by(&mut self, queue: &[u8], sender: u32, recipient: Option<u32>) -> Option<Called> {
-        let queue = self.awaited.get(queue).copied().unwrap_or(0);
-        let news = News::Available { queue, sender, recipient };
-        let (ticket, waiting) = self.waiters.take_match(news)?;
-        Some(seated(ticket, waiting, Some(Call::first(news))))
+    /// The pop that came first of those that the news suits, be it away or not.
+    fn first_match(&self, news: News) -> Option<Ticket> {
+        let away = self.away.iter().find(|(_, away)| away.interest.matches(news)).map(|(ticket, _)| *ticket);
+        self.waiters.first_match(news, 0).into_iter().chain(away).min()
+    }
+
+    /// Everybody who waits for a queue that is gone is told so.
+    fn end_waits(&mut self, gone: News) {
+        for away in self.away.values_mut().filter(|away| away.interest.matches(gone)) {
+            away.left.insert(gone, 1);
+        }
+        while let Some((ticket, waiting)) = self.waiters.take_match(gone) {
+            self.woken.push(seated(ticket, waiting, None));
+        }
+        let woken = self.woken.iter_mut().filter_map(|(seat, _)| seat.as_mut());
+        woken.filter(|seat| seat.interest.matches(gone)).for_each(|seat| seat.is_gone = true);
+    }
+
+    /// The pops that these messages about to be sent would satisfy: they go along, so that nobody comes before them. For each its
+    /// queue, sender and recipient.
+    pub(super) fn called_by<'a>(
+        &mut self,
+        sent: impl Iterator<Item = (&'a [u8], u32, Option<u32>)>,
+    ) -> Vec<Called> {
+        let mut along = Vec::new();
+        for (queue, sender, recipient) in sent {
+            let queue = self.awaited.get(queue).copied().unwrap_or(0);
+            let first = self.first_match(News::Available { queue, sender, recipient });
+            if let Some((ticket, waiting)) = first.and_then(|first| Some((first, self.waiters.take(first)?)))
+            {
+                along.push(seated(ticket, waiting, None));
+            }
+        }
+        self.go_away(&along);
+        along
+    }
+
+    /// These are going to be executed.
+    fn go_away(&mut self, called: &[Called]) {
+        for seat in called.iter().filter_map(|(seat, _)| *seat).filter(|seat| !seat.is_gone) {
+            self.away.insert(seat.ticket, Away { interest: seat.interest, left: Calls::new() });
+        }
     }
 
     /// Calls everybody who waits, in case news was lost.
@@ -208,9 +287,11 @@ impl Parked {
         self.woken.extend(all.into_iter().map(|(ticket, waiting)| seated(ticket, waiting, None)));
     }
 
-    /// Those called since this was last asked.
+    /// Those called since this was last asked, to be executed.
     pub(super) fn take_woken(&mut self) -> Vec<Called> {
-        std::mem::take(&mut self.woken)
+        let woken = std::mem::take(&mut self.woken);
+        self.go_away(&woken);
+        woken
     }
 
     /// Whether somebody is called.
@@ -221,15 +302,15 @@ impl Parked {
     /// A pop whose time is over.
     pub(super) fn take_expired(&mut self, now: Millis) -> Option<(Seat, Box<Bundle>)> {
         let (ticket, Waiting { bundle, interest, until }) = self.waiters.take_expired(now)?;
-        Some((Seat { ticket, interest, until, call: None, is_over: true }, bundle))
+        Some((Seat { ticket, interest, until, call: None, is_over: true, is_gone: false }, bundle))
     }
 
     /// A connection left: its pop, unless it is just being executed and will be asked for when it comes to be parked.
     pub(super) fn leave(&mut self, address: Address) -> Option<Box<Bundle>> {
         if let Some(at) = self.woken.iter().position(|(_, bundle)| bundle.address == address) {
             let (seat, bundle) = self.woken.remove(at);
-            if let Some(call) = seat.and_then(|seat| seat.passes_on()) {
-                self.pass_on(call);
+            if let Some(call) = seat.and_then(|seat| seat.call) {
+                self.call(call);
             }
             return Some(bundle);
         }
@@ -254,5 +335,5 @@ impl Parked {
 
 fn seated(ticket: Ticket, waiting: Waiting, call: Option<Call>) -> Called {
     let Waiting { bundle, interest, until } = waiting;
-    (Some(Seat { ticket, interest, until, call, is_over: false }), bundle)
+    (Some(Seat { ticket, interest, until, call, is_over: false, is_gone: false }), bundle)
 }

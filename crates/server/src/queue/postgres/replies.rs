@@ -152,11 +152,25 @@ impl Replies {
         (kind(row) == b'i').then(|| unsigned(row, column::QUEUE))
     }
 
-    /// Writes the answer to request `op`.
+    /// The messages that a SEND or SENDMANY made; 0 for one whose number is not told.
+    pub(super) fn sent_ids(&self, op: usize) -> Vec<u64> {
+        match self.sent.get(&op) {
+            Some(sent) => sent.iter().flatten().map(|sent| sent.id).collect(),
+            None => vec![0],
+        }
+    }
+
+    /// The messages of an answer.
+    pub(super) fn message_ids(&self, op: usize) -> impl Iterator<Item = u64> {
+        self.rows_of(op).filter(|row| kind(row) == b'm').map(|row| unsigned(row, column::NUMBER))
+    }
+
+    /// Writes the answer to request `op`, which has removed so many messages before.
     pub(super) fn write(
         &self,
         op: usize,
         ask: Ask<'_>,
+        removed: u64,
         accounts: &Accounts,
         answer: &mut Answer<'_>,
     ) -> Flow {
@@ -165,7 +179,11 @@ impl Replies {
         }
         let first = self.rows_of(op).next();
         if let Some(refused) = first.filter(|row| kind(row) == b'f') {
-            return Flow::Done(answer.fault(&fault(refused, ask)));
+            return Flow::Done(match (text(refused, column::REASON), removed) {
+                // Somebody else has deleted it meanwhile.
+                ("no_queue", 1..) => answer.integer(removed),
+                _ => answer.fault(&fault(refused, ask, removed)),
+            });
         }
         let number = || first.map_or(0, |row| unsigned(row, column::NUMBER));
         let len = self.rows_of(op).len();
@@ -217,7 +235,7 @@ impl Replies {
                 }
                 Outcome::Ok
             }
-            _ => answer.integer(number()),
+            _ => answer.integer(removed + number()),
         })
     }
 
@@ -372,7 +390,7 @@ fn queue(row: &Row, detailed: bool, answer: &mut Answer<'_>) {
 }
 
 /// A refusal in words, which are those of every store.
-fn fault(row: &Row, ask: Ask<'_>) -> Fault {
+fn fault(row: &Row, ask: Ask<'_>, removed: u64) -> Fault {
     let name = |span: Span| span.of(ask.bytes);
     let queue = queue_named(ask.operation).map_or(&b""[..], name);
     let limit = unsigned(row, column::NUMBER);
@@ -406,8 +424,9 @@ fn fault(row: &Row, ask: Ask<'_>) -> Fault {
         "in_use" => Fault::about(
             Word::Busy,
             format!(
-                "a transaction that uses queue '{}' has not ended; try again",
-                String::from_utf8_lossy(queue)
+                "a transaction that uses queue '{}' has not ended; {}try again",
+                String::from_utf8_lossy(queue),
+                if removed > 0 { format!("{removed} messages are removed; ") } else { String::new() }
             ),
         ),
         _ => faults::no_queue(queue),

@@ -1,13 +1,14 @@
 //! What a store in a database and its keeper share.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use super::floors::Floors;
 use super::keeper::Done;
 use super::link::Reach;
 use super::parked::Parked;
+use super::under_way::{PATIENCE, Since};
 use crate::path::waiting_line::WaitingLine;
 use crate::time::Time;
 
@@ -15,6 +16,8 @@ use crate::time::Time;
 pub(super) struct Shared {
     pub(super) reach: Arc<Reach>,
     pub(super) parked: Mutex<Parked>,
+    /// A call has ended for which others wait.
+    pub(super) ended: Condvar,
     pub(super) floors: Mutex<Floors>,
     pub(super) done: Done,
     pub(super) line: OnceLock<Arc<WaitingLine>>,
@@ -27,6 +30,25 @@ impl Shared {
     /// Requests that wait.
     pub(super) fn parked(&self) -> MutexGuard<'_, Parked> {
         self.parked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A call begins as soon as it may; `looks`: with pops that have waited.
+    pub(super) fn begin(&self, looks: bool) -> Since {
+        let mut parked = self.parked();
+        if parked.under_way.must_wait(looks) {
+            parked.under_way.wait(looks);
+            let waited = self.ended.wait_timeout_while(parked, PATIENCE, |p| p.under_way.must_wait(looks));
+            parked = waited.unwrap_or_else(PoisonError::into_inner).0;
+            parked.under_way.waited(looks);
+        }
+        parked.begin(looks)
+    }
+
+    /// A call has ended.
+    pub(super) fn end(&self, since: Since) {
+        if self.parked().end(since) {
+            self.ended.notify_all();
+        }
     }
 
     /// What is known of the ring.

@@ -74,7 +74,8 @@ pub(super) fn in_order(bundles: &[&Bundle], accounts: &Accounts) -> Vec<(usize, 
     let mut places = Vec::new();
     for (number, bundle) in bundles.iter().enumerate() {
         let (mut round, mut before) = (0, Step::Create);
-        for (request, asked) in bundle.requests.iter().enumerate().skip(bundle.answered) {
+        for request in bundle.open() {
+            let asked = &bundle.requests[request];
             let step = step_of(&asked.operation, &bundle.bytes, accounts);
             round += usize::from(step < before);
             before = step;

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
-use posthaste_measure::Clock;
+use posthaste_measure::{Clock, Events};
 use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::{Operation, Recipient};
+use rustc_hash::FxHashSet;
 use tokio_postgres::types::Type;
 
 use super::address::PostgresAddress;
@@ -16,16 +17,19 @@ use super::keeper::{Done, Keeper};
 use super::link::{Failure, Link, Reach};
 use super::links::Links;
 use super::names::Accounts;
-use super::parked::{Called, Since};
-use super::replies::Replies;
+use super::parked::{self, Called};
+use super::replies::{Replies, queue_named};
 use super::shared::Shared;
 use super::steps::Place;
 use super::strategy::Popping;
+use super::sweeper::{self, Sweeper};
+use super::under_way::Since;
 use crate::path::bundle::{Address, Bundle};
 use crate::path::limits;
 use crate::path::waiting_line::WaitingLine;
 use crate::path::worker::{Batch, Store};
 use crate::queue::answer::Answer;
+use crate::queue::faults;
 use crate::queue::rules::{Ask, Flow, News, Outcome};
 use crate::time::Time;
 
@@ -36,6 +40,7 @@ pub struct Postgres {
     pub(super) accounts: RwLock<Accounts>,
     clock: Clock,
     keeper: Option<Keeper>,
+    pub(super) sweeper: Sweeper,
     pub(super) apply: String,
     /// Every request for itself, with pops done like this.
     pub(super) singly: Option<Popping>,
@@ -55,7 +60,7 @@ impl std::error::Error for OpenError {}
 
 impl Postgres {
     /// Connects and looks whether the schema is the one this program knows. With `singly` every request is a statement
-    /// and a commit of its own.
+    /// and a commit of its own. What it goes through is left at `events`.
     ///
     /// # Errors
     /// What stands in the way and what to do.
@@ -64,8 +69,9 @@ impl Postgres {
         singly: Option<Popping>,
         time: Time,
         clock: Clock,
+        events: Events,
     ) -> Result<Arc<Self>, OpenError> {
-        let mut store = Self::connect(address, time, clock, None)?;
+        let mut store = Self::connect(address, time, clock, events, None)?;
         store.singly = singly;
         store.keeper = Some(Keeper::start(&store.shared).map_err(|error| OpenError(error.to_string()))?);
         Ok(Arc::new(store))
@@ -80,16 +86,17 @@ impl Postgres {
         hand: Arc<AtomicI64>,
         clock: Clock,
     ) -> Result<Self, OpenError> {
-        Self::connect(address, Time::start(), clock, Some(hand))
+        Self::connect(address, Time::start(), clock, Events::default(), Some(hand))
     }
 
     fn connect(
         address: &PostgresAddress,
         time: Time,
         clock: Clock,
+        events: Events,
         hand: Option<Arc<AtomicI64>>,
     ) -> Result<Self, OpenError> {
-        let reach = Reach::new(address.clone());
+        let reach = Reach::new(address.clone(), events);
         let mut link = Link::new(Arc::clone(&reach), None).map_err(|error| OpenError(error.to_string()))?;
         link.ready().map_err(|failure| OpenError(failure.to_string()))?;
         let places: Vec<String> = (1..=ARGUMENTS).map(|number| format!("${number}")).collect();
@@ -98,6 +105,7 @@ impl Postgres {
             shared: Arc::new(Shared {
                 reach,
                 parked: Mutex::default(),
+                ended: Condvar::new(),
                 floors: Mutex::default(),
                 done: Done::default(),
                 line: OnceLock::new(),
@@ -107,6 +115,7 @@ impl Postgres {
             accounts: RwLock::default(),
             clock,
             keeper: None,
+            sweeper: Sweeper::default(),
             singly: None,
             apply: format!("SELECT * FROM posthaste.apply({})", places.join(", ")),
         })
@@ -159,16 +168,33 @@ impl Postgres {
     /// answer waits for it.
     fn execute(&self, mut called: Vec<Called>, batch: &mut Batch) {
         self.log_in(&mut called, &mut batch.finished);
-        self.call_waiters(&mut called);
         if called.is_empty() {
             return;
         }
-        let since = self.shared.parked().begin();
+        let since = self.shared.begin(called.iter().any(|(seat, _)| seat.is_some()));
+        self.refuse_gone(&mut called, &mut batch.finished);
+        self.call_waiters(&mut called);
+        // Those who waited go before those who come now.
+        called.sort_by_key(parked::arrival);
         match self.singly {
+            _ if called.is_empty() => {}
             None => self.attempt(called, since, batch),
             Some(_) => called.into_iter().for_each(|one| self.attempt(vec![one], since, batch)),
         }
-        self.shared.parked().end(since);
+        self.shared.end(since);
+    }
+
+    /// Pops whose queue was deleted after they were called do not look: there may be another of that name.
+    fn refuse_gone(&self, called: &mut Vec<Called>, finished: &mut Vec<Box<Bundle>>) {
+        let mut parked = self.shared.parked();
+        for (seat, bundle) in called.iter_mut() {
+            let Some(gone) = seat.take_if(|seat| parked.is_gone(seat)) else { continue };
+            refuse_queue(bundle);
+            parked.done(gone);
+        }
+        drop(parked);
+        let done = called.extract_if(.., |(_, bundle)| bundle.is_done());
+        finished.extend(done.map(|(_, bundle)| bundle));
     }
 
     /// Takes along the waiting pops that the batch's SENDs would satisfy.
@@ -178,33 +204,34 @@ impl Postgres {
             return;
         }
         let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
-        let mut along = Vec::new();
-        for (_, bundle) in &*called {
-            for request in &bundle.requests[bundle.answered..] {
-                let (queue, recipient, messages) = match &request.operation {
-                    Operation::Send(send) if send.delay_ms == 0 => match send.to {
-                        Recipient::Account(name) => (send.queue, accounts.id(name.of(&bundle.bytes)), 1),
-                        Recipient::Anyone | Recipient::Everyone => (send.queue, None, 1),
-                    },
-                    Operation::SendMany { queue, bodies } => (*queue, None, bodies.len()),
-                    _ => continue,
-                };
-                let called_by = || parked.called_by(queue.of(&bundle.bytes), bundle.account, recipient);
-                along.extend(std::iter::from_fn(called_by).take(messages));
-            }
-        }
-        // Those who waited go before those who come now.
-        along.append(called);
-        *called = along;
+        let requests = called
+            .iter()
+            .flat_map(|(_, bundle)| bundle.requests[bundle.open()].iter().map(move |one| (bundle, one)));
+        let sent = requests.filter_map(|(bundle, request)| {
+            let (queue, recipient, messages) = match &request.operation {
+                Operation::Send(send) if send.delay_ms == 0 => match send.to {
+                    Recipient::Account(name) => (send.queue, accounts.id(name.of(&bundle.bytes)), 1),
+                    Recipient::Anyone | Recipient::Everyone => (send.queue, None, 1),
+                },
+                Operation::SendMany { queue, bodies } => (*queue, None, bodies.len()),
+                _ => return None,
+            };
+            Some(std::iter::repeat_n((queue.of(&bundle.bytes), bundle.account, recipient), messages))
+        });
+        let along = parked.called_by(sent.flatten());
+        called.extend(along);
     }
 
     /// One call for all bundles; if the database refuses it, the same in halves, down to the one that is to blame.
-    fn attempt(&self, mut called: Vec<Called>, since: Since, batch: &mut Batch) {
+    pub(super) fn attempt(&self, mut called: Vec<Called>, since: Since, batch: &mut Batch) {
         match self.links.with(|link| self.call(link, &mut called)) {
             Ok((replies, places)) => {
                 batch.turn = None;
                 batch.told_ns += replies.statement_ns;
                 self.answer(called, &replies, &places, since, &mut batch.finished);
+            }
+            Err(Failure::Refused(error)) if sweeper::empty_a_large_queue(&called, &error) => {
+                self.sweep_first(called, sweeper::large_queue(&error), since, batch);
             }
             Err(Failure::Refused(error)) if called.len() > 1 && may_be_one_request(&error) => {
                 let requests = names(&called);
@@ -230,8 +257,11 @@ impl Postgres {
                         let Some(left) = self.shared.parked().put_back(seat, bundle) else { continue };
                         bundle = left;
                         bundle.answer_empty();
-                    } else if let Some(call) = seat.and_then(|seat| seat.passes_on()) {
-                        self.shared.parked().pass_on(call);
+                    } else if let Some(seat) = seat {
+                        self.shared.parked().done(seat);
+                    }
+                    if bundle.removed > 0 {
+                        bundle.refuse_one(&sweeper::not_all(&failure, bundle.removed));
                     }
                     while !bundle.is_done() {
                         bundle.refuse_one(&fault);
@@ -257,18 +287,23 @@ impl Postgres {
         let mut parked = self.shared.parked();
         let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
         let mut sent_here = Vec::new();
-        let mut passed_on = Vec::new();
+        let (mut taken, mut done) = (FxHashSet::default(), Vec::new());
         for (number, (mut seat, mut bundle)) in called.into_iter().enumerate() {
             let mut waits = None;
             while !bundle.is_done() {
                 let Some(&op) = ops.get(&(number, bundle.answered)) else { break };
                 if let Some(queue) = replies.sent_to(op) {
-                    sent_here.extend(sent(&bundle, queue, &accounts));
+                    let news = sent(&bundle, queue, &accounts);
+                    sent_here.extend(replies.sent_ids(op).into_iter().zip(news.into_iter().cycle()));
                 }
+                if matches!(bundle.requests[bundle.answered].operation, Operation::Pop(_)) {
+                    taken.extend(replies.message_ids(op));
+                }
+                let removed = bundle.removed;
                 let Some((ask, mut answer)) = bundle.next_ask() else { break };
-                match replies.write(op, ask, &accounts, &mut answer) {
+                match replies.write(op, ask, removed, &accounts, &mut answer) {
                     Flow::Done(outcome) => {
-                        passed_on.extend(seat.take().and_then(|seat| seat.passes_on()));
+                        done.extend(seat.take());
                         bundle.finish_one(outcome);
                     }
                     Flow::Waits(interest) => {
@@ -281,7 +316,7 @@ impl Postgres {
                 finished.push(bundle);
                 continue;
             };
-            let until = now.saturating_add(bundle.block_ms());
+            let until = bundle.gives_up_at(now);
             if let Some(mut over) = parked.park((seat, bundle), interest, until, since) {
                 over.answer_empty();
                 match over.is_done() {
@@ -290,17 +325,18 @@ impl Postgres {
                 }
             }
         }
+        // What came and went in this batch is no news. Of several pieces alike one is enough: who gets something passes it on.
+        let stays = sent_here.into_iter().filter(|(id, _)| !taken.contains(id));
+        let mut news: Vec<News> = stays.map(|(_, news)| news).chain(replies.news.iter().copied()).collect();
+        news.sort_unstable();
+        news.dedup();
         if let Some(keeper) = &self.keeper {
-            keeper.publish(&replies.news);
-            keeper.publish(&sent_here);
+            keeper.publish(&news);
         }
         if parked.is_curious(1) {
-            // Of several alike the first is enough: who gets something passes it on.
-            sent_here.sort_unstable();
-            sent_here.dedup();
-            replies.news.iter().chain(&sent_here).for_each(|news| parked.tell(*news));
-            passed_on.into_iter().for_each(|call| parked.pass_on(call));
+            news.into_iter().for_each(|news| parked.tell(news));
         }
+        done.into_iter().for_each(|seat| parked.done(seat));
     }
 }
 
@@ -313,6 +349,13 @@ fn names(called: &[Called]) -> String {
         text.push_str(" …");
     }
     text
+}
+
+/// The queue that the next request names is not there.
+fn refuse_queue(bundle: &mut Bundle) {
+    let next = bundle.requests.get(bundle.answered).map(|request| &request.operation);
+    let name = next.and_then(queue_named).map_or(&b""[..], |name| name.of(&bundle.bytes));
+    bundle.refuse_one(&faults::no_queue(name));
 }
 
 /// What a SEND that was done makes available; nothing if it is delayed.
@@ -362,7 +405,7 @@ impl Store for Postgres {
                     false => called.push((None, bundle)),
                 }
             }
-            called.append(&mut parked.take_woken());
+            called.extend(parked.take_woken());
         }
         called.extend(batch.waiting.drain(..).map(|bundle| (None, bundle)));
         if !called.is_empty() {

@@ -2,6 +2,7 @@
 
 from posthaste_lab.report.sections.design import design_section
 from posthaste_lab.report.sections.distributions import distributions_section
+from posthaste_lab.report.sections.maxima import maxima_section
 from posthaste_lab.report.sections.model import model_section
 from posthaste_lab.report.sections.over_time import time_section
 from posthaste_lab.report.sections.overview import overview_section
@@ -13,6 +14,7 @@ from posthaste_lab.report.sections.where import where_section
 
 SECTIONS = (
     overview_section,
+    maxima_section,
     where_section,
     time_section,
     distributions_section,

@@ -124,7 +124,7 @@ impl Embedded {
     /// The memory limit.
     pub(super) fn has_memory(&self) -> Result<(), Fault> {
         match self.memory_limit {
-            Some(limit) if self.stock.bytes() > limit => Err(out_of_memory(limit)),
+            Some(limit) if self.stock.bytes() > limit => Err(faults::out_of_memory(limit)),
             _ => Ok(()),
         }
     }
@@ -173,13 +173,6 @@ fn headers(ask: Ask<'_>, pairs: &[(Span, Span)]) -> Vec<u8> {
         Headers::push(&mut stored, text(ask, *name), text(ask, *value));
     }
     stored
-}
-
-fn out_of_memory(limit: u64) -> Fault {
-    let text = format!(
-        "the stored messages need more than {limit} bytes of memory; read some or raise --memory-limit"
-    );
-    Fault::about(Word::Full, text)
 }
 
 fn too_many_copies(copies: u64, bytes: u64) -> Fault {

@@ -1,6 +1,7 @@
 //! The keeper: one thread with a connection of its own that lets time pass in the database, hears what other
 //! middlewares and SQL clients made available, tells them what this one did, and turns the ring.
 
+mod checkpoints;
 mod counting;
 mod floor;
 
@@ -13,10 +14,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_postgres::types::{ToSql, Type};
 
+use self::checkpoints::Checkpoints;
 use self::floor::Floor;
 use super::link::{Failure, Link};
 use super::replies::Replies;
 use super::shared::Shared;
+use crate::queue::EVENT_SOURCE;
 use crate::queue::rules::News;
 
 /// How often time passes, and how often others are told: timers may be 200 ms late, news 50 ms.
@@ -49,6 +52,12 @@ const TURN_PATIENCE_MS: i32 = 50;
 /// read, or all that stood still for a moment; twice as many each time that is followed by another.
 const PIECE_MIN: i32 = 50;
 const PIECE_MAX: i32 = 2000;
+
+/// What the database says that it did to the ring, by the first word; and as an event.
+const TURNED: &str = "turned";
+const EASED: &str = "eased";
+const RING_WORK: [(&str, &str); 3] =
+    [(TURNED, "ring turned"), ("emptied", "ring emptied"), (EASED, "ring eased")];
 
 /// How long a round may take to its end when the store is closed.
 const ENDS: Duration = Duration::from_secs(1);
@@ -125,6 +134,7 @@ impl Keeper {
             oldest: None,
             piece: PIECE_MIN,
             floor: Floor::new(),
+            checkpoints: Checkpoints::new(),
         };
         let stop = Arc::clone(&stopping);
         let thread = Builder::new().name("keeper".into()).spawn(move || round.run(&stop))?;
@@ -176,6 +186,7 @@ struct Round {
     /// How many messages of it are set aside next.
     piece: i32,
     floor: Floor,
+    checkpoints: Checkpoints,
 }
 
 impl Round {
@@ -208,6 +219,7 @@ impl Round {
             self.call_all();
         }
         self.floor.look(&self.shared, &mut self.link);
+        self.checkpoints.look(&self.shared, &mut self.link);
         if Instant::now() >= self.turn_at {
             self.turn();
         }
@@ -354,7 +366,8 @@ impl Round {
             (&self.piece, Type::INT4),
             (&self.oldest, Type::INT8),
         ];
-        let began = Instant::now();
+        let events = &self.shared.reach.events;
+        let (began, began_ns) = (Instant::now(), events.now());
         let turned = self.link.ask("SELECT * FROM posthaste.turn_ring($1, $2, $3, $4)", &arguments, false);
         let took = began.elapsed();
         if turned.is_err() {
@@ -363,15 +376,18 @@ impl Round {
         let row = turned.ok().and_then(|rows| rows.into_iter().next());
         self.oldest = row.as_ref().and_then(|row| row.get("oldest"));
         let said = row.and_then(|row| row.get::<_, Option<String>>("said"));
-        let did = |said: &String| ["turned", "emptied", "eased"].iter().any(|done| said.starts_with(done));
-        let is_eased = said.as_ref().is_some_and(|said| said.starts_with("eased"));
+        let done = said.as_ref().and_then(|said| RING_WORK.iter().find(|work| said.starts_with(work.0)));
+        let is_eased = done.is_some_and(|work| work.0 == EASED);
         self.piece = if is_eased { PIECE_MAX.min(2 * self.piece) } else { PIECE_MIN };
-        let is_done = said.as_ref().is_none_or(did);
+        let is_done = said.is_none() || done.is_some();
         self.turn_at = Instant::now() + if is_done { TURN } else { TURN_AGAIN.max(took * TURN_REST) };
-        if let Some(said) = said {
-            if said.starts_with("turned") {
+        if let Some((word, kind)) = done {
+            events.since(began_ns, EVENT_SOURCE, *kind);
+            if *word == TURNED {
                 one_more(&self.shared.done.ring_turns);
             }
+        }
+        if let Some(said) = said {
             tracing::debug!("the ring of messages: {said}");
         }
     }

@@ -32,7 +32,7 @@ fn interest() -> Interest {
 
 /// Parks pops that found nothing in one call.
 fn park(parked: &mut Parked, clients: impl Iterator<Item = u64>) {
-    let since = parked.begin();
+    let since = parked.begin(false);
     for client in clients {
         assert!(parked.park((None, bundle(client, "q")), interest(), 1000, since).is_none());
     }
@@ -52,19 +52,105 @@ fn a_piece_of_news_calls_one_and_more_with_each_that_got_something() {
     let mut called = woken(&mut parked);
     let mut waves = vec![called.len()];
     while !called.is_empty() {
-        called.iter().filter_map(|(_, seat)| seat.passes_on()).for_each(|call| parked.pass_on(call));
+        called.into_iter().for_each(|(_, seat)| parked.done(seat));
         called = woken(&mut parked);
         waves.push(called.len());
     }
-    assert_eq!(waves, [1, 2, 8, 9, 0], "two each, then four each, then who is left");
+    assert_eq!(waves, [1, 2, 4, 8, 5, 0], "twice as many each time, then who is left");
+}
+
+fn names(called: &[(u64, Seat)]) -> Vec<u64> {
+    called.iter().map(|(client, _)| *client).collect()
+}
+
+/// A pop that was called comes back with nothing.
+fn park_again(parked: &mut Parked, (client, seat): (u64, Seat)) {
+    let since = parked.begin(false);
+    assert!(parked.park((Some(seat), bundle(client, "q")), interest(), 0, since).is_none());
+    parked.end(since);
 }
 
 #[test]
-fn the_end_of_a_queue_calls_everybody() {
+fn nobody_is_called_in_the_stead_of_one_who_came_before_and_is_away() {
     let mut parked = Parked::default();
     park(&mut parked, 1..=3);
+    parked.tell(NEWS);
+    let first = woken(&mut parked);
+    assert_eq!(names(&first), [1]);
+    let send = || std::iter::once((&b"q"[..], 9, None));
+    assert!(parked.called_by(send()).is_empty(), "the first one may take it");
+    parked.tell(NEWS);
+    assert!(!parked.has_woken());
+    park_again(&mut parked, first[0]);
+    let again = woken(&mut parked);
+    assert_eq!(names(&again), [1], "it was left to it");
+    parked.done(again[0].1);
+    assert_eq!(names(&woken(&mut parked)), [2, 3], "who got something calls the next");
+}
+
+#[test]
+fn messages_of_one_batch_take_along_as_many_who_wait() {
+    let mut parked = Parked::default();
+    park(&mut parked, 1..=3);
+    let send = (&b"q"[..], 9, None);
+    let along = parked.called_by([send; 2].into_iter());
+    let clients: Vec<u64> = along.iter().map(|(_, bundle)| bundle.address.client).collect();
+    assert_eq!(clients, [1, 2]);
+    assert!(parked.called_by([send].into_iter()).is_empty());
+    along.into_iter().for_each(|(seat, _)| parked.done(seat.expect("it waited")));
+    assert!(!parked.has_woken(), "who was taken along has what came along");
+    assert_eq!(parked.called_by([send].into_iter()).len(), 1);
+}
+
+#[test]
+fn the_end_of_a_queue_ends_all_waits_for_it() {
+    let mut parked = Parked::default();
+    park(&mut parked, 1..=4);
+    parked.tell(NEWS);
+    let away = woken(&mut parked);
+    parked.done(away[0].1); // calls 2 and 3
     parked.tell(News::QueueGone(7));
-    assert_eq!(woken(&mut parked).len(), 3);
+    let called = woken(&mut parked);
+    assert_eq!(names(&called), [2, 3, 4]);
+    assert!(called.iter().all(|(_, seat)| seat.is_gone));
+}
+
+#[test]
+fn a_wait_ends_with_its_queue_though_the_pop_was_away_and_has_met_another_of_that_name() {
+    for news in [News::QueueGone(7), NEWS] {
+        let mut parked = Parked::default();
+        park(&mut parked, 1..=1);
+        parked.tell(NEWS);
+        let (client, seat) = woken(&mut parked)[0];
+        assert!(parked.is_curious(0), "who is called has not looked yet");
+        parked.tell(news);
+        assert_eq!(parked.is_gone(&seat), news != NEWS);
+        let since = parked.begin(true);
+        let found = Interest { queue: Some(if news == NEWS { 8 } else { 7 }), ..interest() };
+        assert!(parked.park((Some(seat), bundle(client, "q")), found, 0, since).is_none());
+        assert!(woken(&mut parked)[0].1.is_gone);
+    }
+}
+
+#[test]
+fn nobody_stays_away_for_ever() {
+    let mut parked = Parked::default();
+    park(&mut parked, 1..=4);
+    parked.call_all();
+    for (client, seat) in woken(&mut parked) {
+        match client {
+            1 => assert!(parked.put_back(seat, bundle(client, "q")).is_none()),
+            2 => park_again(&mut parked, (client, seat)),
+            3 => parked.done(seat),
+            _ => {
+                assert!(parked.leave(address(client)).is_none(), "it is away");
+                let since = parked.begin(false);
+                assert!(parked.park((Some(seat), bundle(client, "q")), interest(), 0, since).is_some());
+                parked.end(since);
+            }
+        }
+    }
+    assert!(parked.away.is_empty());
 }
 
 #[test]
@@ -79,36 +165,37 @@ fn news_does_not_die_with_whom_it_called() {
 #[test]
 fn what_was_told_while_a_pop_found_nothing_calls_it_though_nobody_waited() {
     let mut parked = Parked::default();
-    let (mine, of_the_pop) = (parked.begin(), parked.begin());
+    let (mine, of_the_pop) = (parked.begin(false), parked.begin(false));
     assert!(parked.is_curious(1), "another call is under way");
     parked.tell(NEWS);
     parked.end(mine);
     assert!(parked.park((None, bundle(1, "q")), interest(), 1000, of_the_pop).is_none());
     parked.end(of_the_pop);
-    assert_eq!(parked.take_woken().len(), 1);
+    let [(Some(seat), _)] = parked.take_woken()[..] else { panic!("nobody is called") };
+    parked.done(seat);
     assert!(!parked.is_curious(0));
 }
 
 #[test]
 fn news_is_kept_no_longer_than_the_oldest_call() {
     let mut parked = Parked::default();
-    let mut before = parked.begin();
+    let mut before = parked.begin(false);
     for _ in 0..1000 {
-        let next = parked.begin();
+        let next = parked.begin(false);
         parked.tell(NEWS);
         parked.end(before);
         before = next;
         assert!(parked.recent.len() <= 1, "{} pieces", parked.recent.len());
     }
     parked.end(before);
-    assert!(parked.recent.is_empty() && parked.under_way.is_empty());
+    assert!(parked.recent.is_empty() && parked.under_way.len() == 0);
 }
 
 #[test]
 fn names_of_queues_that_nobody_waits_for_are_not_kept_for_ever() {
     let mut parked = Parked::default();
     for number in 0..20_000 {
-        let since = parked.begin();
+        let since = parked.begin(false);
         let bundle = bundle(number, &format!("queue {number}"));
         assert!(parked.park((None, bundle), interest(), 1, since).is_none());
         parked.end(since);

@@ -233,7 +233,7 @@ BEGIN
         PERFORM refuse('PHBAD', 'in this transaction nobody sees what has been sent to the queue meanwhile',
             'Delete it in a transaction with the isolation level READ COMMITTED.');
     END IF;
-    removed := remove_queue(number);
+    removed := remove_queue(number, 'remove');
     IF removed IS NULL THEN
         PERFORM refuse_as(refused(null, 'in_use'), queue, null);
     END IF;

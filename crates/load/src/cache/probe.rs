@@ -1,0 +1,66 @@
+//! A connection that asks a cache tier about itself: `stats`. A memcached does not say what is asked for here.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::str::FromStr;
+
+use crate::address::{Address, BlockingStream};
+use crate::probe::{Count, Probe};
+
+/// More than this is no answer to `stats`.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// One server's probe.
+#[derive(Debug)]
+pub(crate) struct CacheProbe(BlockingStream);
+
+impl CacheProbe {
+    /// Connects; None when the server cannot be reached once more, which the run does not depend on.
+    pub(crate) fn connect(server: &Address) -> Option<Self> {
+        server.connect().ok().map(Self)
+    }
+
+    fn stats(&mut self) -> io::Result<String> {
+        self.0.write_all(b"stats\r\n")?;
+        let (mut answer, mut chunk) = (Vec::new(), [0; 16 * 1024]);
+        while !answer.ends_with(b"END\r\n") && !answer.ends_with(b"ERROR\r\n") {
+            match self.0.read(&mut chunk) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(_) if answer.len() > ANSWER_BYTES_MAX => return Err(ErrorKind::InvalidData.into()),
+                Ok(len) => answer.extend_from_slice(&chunk[..len]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(String::from_utf8_lossy(&answer).into_owned())
+    }
+}
+
+impl Probe for CacheProbe {
+    fn unix_ns(&mut self) -> Option<u64> {
+        named(&self.stats().ok()?, "unix_ns")
+    }
+
+    fn count(&mut self) -> Option<Count> {
+        let stats = self.stats().ok()?;
+        Some(Count { requests: named(&stats, "requests_so_far")?, at_s: named(&stats, "now_s")? })
+    }
+}
+
+/// The value of a line `STAT name value`.
+fn named<T: FromStr>(stats: &str, name: &str) -> Option<T> {
+    let mut lines = stats.lines().filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '));
+    lines.find(|(known, _)| *known == name)?.1.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stats_does_not_say_is_not_known() {
+        let stats = "STAT pid 7\r\nSTAT now_s 1.500000\r\nSTAT requests_so_far 12\r\nEND\r\n";
+        assert_eq!(named::<u64>(stats, "requests_so_far"), Some(12));
+        assert_eq!(named::<f64>(stats, "now_s"), Some(1.5));
+        assert_eq!(named::<u64>("STAT pid 7\r\nSTAT cmd_get 12\r\nEND\r\n", "requests_so_far"), None);
+    }
+}

@@ -1,0 +1,181 @@
+//! Large queues are emptied in parts, so that nobody who uses them waits for all of it: by a thread that comes when there is one
+//! and leaves when there is none. See sql/0016_large_queues.sql.
+//!
+//! What removes all that a large queue holds is refused by the database and comes here; when the queue is swept, it is
+//! asked again, for the rest.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
+
+use posthaste_wire::fault::{Fault, Word};
+use posthaste_wire::operation::Operation;
+use tokio_postgres::types::Type;
+
+use super::link::{Failure, Link};
+use super::parked::Called;
+use super::replies::queue_named;
+use super::shared::Shared;
+use super::store::Postgres;
+use super::under_way::Since;
+use crate::path::bundle::Bundle;
+use crate::path::worker::Batch;
+use crate::queue::EVENT_SOURCE;
+
+/// What `refuse_large` fails with.
+const LARGE: &str = "PHBIG";
+
+/// Messages of a part. It takes about a tenth of a second, and so long those may wait who use the queue.
+const PART: i32 = 10_000;
+
+/// The thread, and the bundles that wait for it. The next request of each is what empties a queue.
+#[derive(Default)]
+pub(super) struct Sweeper {
+    line: Arc<Mutex<Line>>,
+}
+
+#[derive(Default)]
+struct Line {
+    waiting: VecDeque<Box<Bundle>>,
+    /// Whether the thread is there.
+    works: bool,
+}
+
+impl Postgres {
+    /// Nothing was done, because a request removes all that this large queue holds: it waits until the queue has been swept, and
+    /// the others go on. What its connection asked before it is done first.
+    pub(super) fn sweep_first(&self, called: Vec<Called>, queue: &str, since: Since, batch: &mut Batch) {
+        let mut others = Vec::new();
+        for (seat, mut bundle) in called {
+            match place_in(&bundle, queue) {
+                // Pops that waited come last in their bundles, so this one has no seat.
+                Some(place) if place == bundle.answered => {
+                    batch.finished.extend(self.sweeper.take(&self.shared, bundle));
+                }
+                place => {
+                    bundle.held_back = place;
+                    others.push((seat, bundle));
+                }
+            }
+        }
+        if !others.is_empty() {
+            self.attempt(others, since, batch);
+        }
+    }
+}
+
+impl Sweeper {
+    /// Has the queue swept that a bundle's next request empties. Given back, with an error for an answer, when that cannot be.
+    pub(super) fn take(&self, shared: &Arc<Shared>, bundle: Box<Bundle>) -> Option<Box<Bundle>> {
+        let mut line = lock(&self.line);
+        line.waiting.push_back(bundle);
+        if line.works {
+            return None;
+        }
+        let (of_thread, shared) = (Arc::clone(&self.line), Arc::clone(shared));
+        let started = Link::new(Arc::clone(&shared.reach), None).and_then(|link| {
+            Builder::new().name("sweeper".into()).spawn(move || run(&of_thread, &shared, link))
+        });
+        match started {
+            Ok(_) => {
+                line.works = true;
+                None
+            }
+            Err(error) => {
+                let mut bundle = line.waiting.pop_back()?;
+                bundle.refuse_one(&not_all(&Failure::Unreachable(error.to_string()), bundle.removed));
+                Some(bundle)
+            }
+        }
+    }
+}
+
+fn lock(line: &Mutex<Line>) -> MutexGuard<'_, Line> {
+    line.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Sweeps one queue after the other, and has each request asked again.
+fn run(line: &Mutex<Line>, shared: &Shared, mut link: Link) {
+    loop {
+        let mut bundle = {
+            let mut line = lock(line);
+            let Some(next) = line.waiting.pop_front() else {
+                line.works = false;
+                return;
+            };
+            next
+        };
+        let mut removed = bundle.removed;
+        let events = &shared.reach.events;
+        let begun = events.now();
+        let swept = sweep(&mut link, &queue_of(&bundle), &mut removed);
+        events.since(begun, EVENT_SOURCE, "large queue emptied");
+        match swept {
+            Ok(()) => bundle.removed = removed,
+            Err(failure) => bundle.refuse_one(&not_all(&failure, removed)),
+        }
+        shared.parked().go_on(bundle);
+        shared.nudge();
+    }
+}
+
+/// Removes what a queue holds, but for what others are taking, and counts it.
+fn sweep(link: &mut Link, queue: &str, removed: &mut u64) -> Result<(), Failure> {
+    // That there is no place for one more does not mean that the database is out of reach.
+    link.connect_spare()?;
+    tracing::info!("queue '{queue}' holds many messages, and is emptied {PART} at a time");
+    let (mut part, mut sender, mut recipient, mut place) = (Some(0_i32), 0_i32, 0_i32, 0_i64);
+    while part.is_some() {
+        let rows = link.ask(
+            "SELECT * FROM posthaste.sweep($1, $2, $3, $4, $5, $6)",
+            &[
+                (&queue, Type::TEXT),
+                (&part, Type::INT4),
+                (&sender, Type::INT4),
+                (&recipient, Type::INT4),
+                (&place, Type::INT8),
+                (&PART, Type::INT4),
+            ],
+            false,
+        )?;
+        let Some(row) = rows.first() else { return Ok(()) };
+        (part, sender, recipient, place) =
+            (row.get("part"), row.get("sender"), row.get("recipient"), row.get("place"));
+        *removed += u64::try_from(row.get::<_, i32>("removed")).unwrap_or(0);
+    }
+    Ok(())
+}
+
+/// The queue that is to be swept first, by the database's refusal; empty: that was refused for something else.
+pub(super) fn large_queue(error: &tokio_postgres::Error) -> &str {
+    let refused = error.as_db_error().filter(|error| error.code().code() == LARGE);
+    refused.and_then(|error| error.detail()).unwrap_or_default()
+}
+
+/// Whether the call was refused because one of these bundles empties a large queue.
+pub(super) fn empty_a_large_queue(called: &[Called], error: &tokio_postgres::Error) -> bool {
+    let queue = large_queue(error);
+    called.iter().any(|(_, bundle)| place_in(bundle, queue).is_some())
+}
+
+/// Where in this turn of a bundle that queue is emptied first.
+fn place_in(bundle: &Bundle, queue: &str) -> Option<usize> {
+    let empties = |operation: &Operation| {
+        matches!(operation, Operation::PurgeQueue { .. } | Operation::DeleteQueue { .. })
+            && queue_named(operation).is_some_and(|name| name.of(&bundle.bytes) == queue.as_bytes())
+    };
+    bundle.open().find(|&place| empties(&bundle.requests[place].operation))
+}
+
+/// The queue that a bundle's next request names.
+fn queue_of(bundle: &Bundle) -> String {
+    let next = bundle.requests.get(bundle.answered);
+    let name = next.and_then(|request| queue_named(&request.operation));
+    name.map_or_else(String::new, |name| String::from_utf8_lossy(name.of(&bundle.bytes)).into_owned())
+}
+
+/// The answer to what has removed so many messages, and cannot go on.
+pub(super) fn not_all(failure: &Failure, removed: u64) -> Fault {
+    let text = format!("{failure}; at least {removed} messages were removed, ask again for the rest");
+    Fault::about(Word::Store, text.replace(['\r', '\n'], " "))
+}

@@ -1,0 +1,106 @@
+//! What goes into one TLS record to a memcached.
+//!
+//! memcached reads a record into the room it has: what is left of 16 KiB, or, amid a value, the rest of that value. Then it
+//! waits for its socket, of which there is no news when what it wants is in OpenSSL already (1.6.18 does not ask
+//! `SSL_pending`). So a record must always fit: it is short enough to go behind the longest beginning of a line, and one
+//! that brings the rest of a value ends with it. Here that is: a record holds whole requests, or a part of a single one.
+
+use super::decode::{Decoded, Limits, decode};
+
+/// Most bytes in a record: with the 2 KiB of a line that memcached waits for the end of they fit into its 16 KiB.
+pub const RECORD_BYTES_MAX: usize = 14 * 1024;
+
+/// Where the writer of a connection stands among its requests.
+#[derive(Debug, Default)]
+pub struct Records {
+    /// What is to come of a request whose beginning was written.
+    rest: usize,
+}
+
+impl Records {
+    /// How many bytes go into the next record. `unwritten` ends where a request does.
+    #[must_use]
+    pub fn next(&self, unwritten: &[u8]) -> usize {
+        if self.rest > 0 {
+            return self.rest.min(RECORD_BYTES_MAX);
+        }
+        if unwritten.len() <= RECORD_BYTES_MAX {
+            return unwritten.len();
+        }
+        let mut whole = 0;
+        loop {
+            match whole + request_bytes(&unwritten[whole..]) {
+                end if end <= RECORD_BYTES_MAX => whole = end,
+                _ if whole == 0 => return RECORD_BYTES_MAX,
+                _ => return whole,
+            }
+        }
+    }
+
+    /// So many bytes were written.
+    pub fn written(&mut self, unwritten: &[u8], bytes: usize) {
+        let mut end = self.rest;
+        if bytes == unwritten.len() {
+            end = bytes;
+        }
+        while end < bytes {
+            end += request_bytes(&unwritten[end..]);
+        }
+        self.rest = end - bytes;
+    }
+}
+
+/// How long the request is that stands at the beginning of these bytes.
+fn request_bytes(bytes: &[u8]) -> usize {
+    let limits = Limits { value_bytes: bytes.len(), line_bytes: bytes.len() };
+    match decode(bytes, &limits) {
+        Decoded::Request(_, end) => end,
+        // Routers write requests only. What is none has no end that could be found.
+        _ => bytes.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lengths of the records in which requests leave of whose bytes at most `taken` are taken at once.
+    fn records(requests: &[String], taken: usize) -> Vec<usize> {
+        let unwritten = requests.concat().into_bytes();
+        let (mut records, mut at, mut lengths) = (Records::default(), 0, Vec::new());
+        while at < unwritten.len() {
+            let bytes = records.next(&unwritten[at..]).min(taken);
+            records.written(&unwritten[at..], bytes);
+            at += bytes;
+            lengths.push(bytes);
+        }
+        lengths
+    }
+
+    fn set(bytes: usize) -> String {
+        let line = format!("set k 0 0 {bytes:06}\r\n");
+        format!("{line}{}\r\n", "x".repeat(bytes))
+    }
+
+    #[test]
+    fn a_record_holds_whole_requests_or_a_part_of_one() {
+        let line = set(0).len();
+        let get = "get k\r\n".to_owned();
+        assert_eq!(records(&[set(10), get.clone()], usize::MAX), [line + 10 + get.len()]);
+        let most = RECORD_BYTES_MAX;
+        // What fits exactly goes together, and a byte more does not.
+        assert_eq!(records(&[get.clone(), set(most - line - 7)], usize::MAX), [most]);
+        assert_eq!(records(&[get.clone(), set(most - line - 6)], usize::MAX), [7, most - 6]);
+        // One that is too large begins a record, and the last of it ends one.
+        let lengths = records(&[get.clone(), set(2 * most), get.clone(), get], usize::MAX);
+        assert_eq!(lengths, [7, most, most, line, 14]);
+    }
+
+    #[test]
+    fn whoever_takes_less_gets_the_rest_of_a_request_alone() {
+        let line = set(0).len();
+        let get = "get k\r\n".to_owned();
+        let lengths = records(&[set(100), set(20_000), get.clone(), get], 10_000);
+        assert_eq!(lengths, [line + 100, 10_000, 10_000, line, 14]);
+    }
+}

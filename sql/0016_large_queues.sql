@@ -1,0 +1,81 @@
+-- Large queues are emptied in parts.
+--
+-- To remove millions of messages takes minutes, and whoever does it in one transaction keeps the queue's row all that time, so
+-- that everybody waits who uses it. So a middleware's QPURGE or QDELETE of a large queue is refused, with everything else of its
+-- batch undone; the middleware sweeps the queue, a part in each transaction, and asks again for what is left.
+
+SET LOCAL search_path = posthaste;
+
+CREATE FUNCTION emptied_at_once() RETURNS int LANGUAGE sql IMMUTABLE AS $$ SELECT 50000 $$;
+COMMENT ON FUNCTION emptied_at_once() IS
+'A queue that holds more messages than this is large. To remove so many takes about half a second.';
+
+CREATE FUNCTION refuse_large(queue bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE held bigint;
+BEGIN
+    -- Ranges and orders as in `stored`.
+    held := (SELECT count(*) FROM (
+            SELECT FROM message WHERE queue_id >= queue AND queue_id <= queue AND due_ms IS NULL
+            ORDER BY queue_id, sender_id, recipient_id, place LIMIT emptied_at_once() + 1) AS ready)
+        + (SELECT count(*) FROM (
+            SELECT FROM message WHERE ring = 2 AND queue_id >= queue AND queue_id <= queue AND due_ms IS NOT NULL
+            ORDER BY queue_id, id LIMIT emptied_at_once() + 1) AS due);
+    IF held > emptied_at_once() THEN
+        RAISE EXCEPTION USING ERRCODE = 'PHBIG', MESSAGE = 'the queue holds too many messages to remove them at once',
+            DETAIL = (SELECT q.name FROM posthaste.queue q WHERE q.id = refuse_large.queue);
+    END IF;
+END $$;
+COMMENT ON FUNCTION refuse_large(bigint) IS
+'Fails with PHBIG, and the queue''s name as DETAIL, where a queue is large. Plan: message_by_both on each part; message_aside_by_queue_due; queue_pkey.';
+
+CREATE FUNCTION sweep(queue_name text, INOUT part int, INOUT sender int, INOUT recipient int, INOUT place bigint, most int,
+    OUT removed int) LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
+DECLARE
+    home bigint;
+    m record;
+    tids tid[] := '{}';
+BEGIN
+    removed := 0;
+    SELECT q.id INTO home FROM queue q WHERE q.name = queue_name FOR NO KEY UPDATE;
+    IF home IS NULL THEN
+        part := null;
+    ELSIF part < 3 THEN
+        FOR m IN SELECT ctid AS tid, sender_id, recipient_id, message.place FROM message
+            WHERE ring = part AND due_ms IS NULL AND queue_id >= home AND queue_id <= home
+                AND (queue_id, sender_id, recipient_id, message.place) > (home, sender, recipient, sweep.place)
+            ORDER BY queue_id, sender_id, recipient_id, message.place LIMIT most FOR UPDATE SKIP LOCKED
+        LOOP
+            removed := removed + 1;
+            tids[removed] := m.tid;
+        END LOOP;
+        IF removed > 0 THEN
+            sender := m.sender_id;
+            recipient := m.recipient_id;
+            place := m.place;
+            PERFORM remove_rows(part, tids);
+        END IF;
+    ELSE
+        FOR m IN SELECT ctid AS tid, id FROM message
+            WHERE ring = 2 AND due_ms IS NOT NULL AND queue_id >= home AND queue_id <= home
+                AND (queue_id, id) > (home, sweep.place)
+            ORDER BY queue_id, id LIMIT most FOR UPDATE SKIP LOCKED
+        LOOP
+            removed := removed + 1;
+            tids[removed] := m.tid;
+        END LOOP;
+        IF removed > 0 THEN
+            place := m.id;
+            PERFORM remove_rows(2, tids);
+        END IF;
+    END IF;
+    IF removed < most THEN
+        part := nullif(part, 3) + 1;
+        sender := 0;
+        recipient := 0;
+        place := 0;
+    END IF;
+END $$;
+COMMENT ON FUNCTION sweep(text, int, int, int, bigint, int) IS
+'Removes so many messages of a queue at most, and says how many and where to go on: parts 0 to 2 of the table are ready messages, 3 is what is leased or delayed; null: it is through. To begin: 0, 0, 0, 0. What somebody else is taking is passed over. From one call to the next it does not walk what it has removed. Plan: queue_name_key; message_by_both on one part, or message_aside_by_queue_due; Tid Scan.';

@@ -1,0 +1,234 @@
+//! QPURGE and QDELETE of large queues over PostgreSQL: in several transactions, while others use the queue and the tier, with
+//! requests of the same pipeline before and behind; and what is answered when it cannot be done to the end.
+
+#[path = "support/client.rs"]
+mod client;
+#[path = "support/postgres.rs"]
+mod postgres;
+#[path = "support/session.rs"]
+mod session;
+#[path = "support/mod.rs"]
+mod support;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use client::{Answer, Client};
+use postgres::Postgres;
+use session::Session;
+use support::Server;
+
+/// More than are removed at once.
+const MANY: i64 = 60_000;
+
+/// A database of its own, and two middlewares.
+struct Place {
+    postgres: &'static Postgres,
+    database: String,
+    servers: [Server; 2],
+}
+
+impl Place {
+    fn new(options: &[&str]) -> Self {
+        let postgres = postgres::shared();
+        let database = postgres.create_database();
+        let servers = [(); 2].map(|()| Server::start(&postgres.url(&database), options));
+        Self { postgres, database, servers }
+    }
+
+    fn client(&self, server: usize, account: &str) -> Client {
+        Client::login(self.servers[server].addr(), account).expect("it runs")
+    }
+
+    fn sql(&self, sql: &str) -> String {
+        self.postgres.psql(&self.database, sql)
+    }
+
+    /// So many messages for a queue: ready ones in every part of the table, from and to several accounts, and leased ones. Every
+    /// 37th is part of the aside, every 41st is leased.
+    fn fill(&self, queue: &str, messages: i64) {
+        self.sql(&format!(
+            "INSERT INTO posthaste.message (ring, id, place, queue_id, sender_id, recipient_id, due_ms, holder_id, receipt,
+                sent_ms, body)
+             SELECT CASE WHEN id % 37 = 0 OR id % 41 = 0 THEN 2 ELSE id % 2 END, id, posthaste.place_of(0, id),
+                 (SELECT id FROM posthaste.queue WHERE name = '{queue}'), 1 + id % 5, id % 3,
+                 CASE WHEN id % 41 = 0 THEN posthaste.now_ms() + 3600000 END, CASE WHEN id % 41 = 0 THEN 1 END,
+                 CASE WHEN id % 41 = 0 THEN id END, posthaste.now_ms(), 'x'::bytea
+             FROM (SELECT nextval('posthaste.message_id') AS id FROM generate_series(1, {messages})) AS new"
+        ));
+    }
+
+    /// How many messages of a queue are stored.
+    fn held(&self, queue: &str) -> String {
+        self.sql(&format!(
+            "SELECT count(*) FROM posthaste.message m JOIN posthaste.queue q ON q.id = m.queue_id WHERE q.name = '{queue}'"
+        ))
+    }
+}
+
+fn ask(client: &mut Client, words: &[&str]) -> Answer {
+    client.ask(words).expect("an answer")
+}
+
+/// The answers to requests sent in one go.
+fn ask_together(client: &mut Client, requests: &[&[&str]]) -> Vec<Answer> {
+    requests.iter().for_each(|words| client.send(words).expect("it is connected"));
+    requests.iter().map(|_| client.answer().expect("an answer")).collect()
+}
+
+fn number(answer: &Answer) -> i64 {
+    match answer {
+        Answer::Integer(number) => *number,
+        other => panic!("{other:?} is no number"),
+    }
+}
+
+/// Ends what others do meanwhile, however the test ends.
+struct Until<'a>(&'a AtomicBool);
+
+impl Drop for Until<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn emptied_and_deleted(options: &[&str]) {
+    let place = Place::new(options);
+    let mut client = place.client(0, "ann");
+    for queue in ["large", "small"] {
+        ask(&mut client, &["QCREATE", queue]);
+    }
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for server in 0..2 {
+            let (place, done) = (&place, &done);
+            scope.spawn(move || {
+                let mut other = place.client(server, "bob");
+                let own = format!("own {server}");
+                ask(&mut other, &["QCREATE", &own]);
+                while !done.load(Ordering::Relaxed) {
+                    number(&ask(&mut other, &["SEND", &own, "x"]));
+                    assert_eq!(ask(&mut other, &["POP", "QUEUE", &own]).body(), Some("x"));
+                }
+            });
+        }
+        let _until = Until(&done);
+        place.fill("large", MANY);
+        assert_eq!(ask(&mut client, &["QPURGE", "large"]), Answer::Integer(MANY));
+        assert_eq!(place.held("large"), "0");
+
+        // What is asked before it happens before it, and what is asked behind it afterwards.
+        place.fill("large", MANY);
+        let answers = ask_together(
+            &mut client,
+            &[
+                &["SEND", "small", "1"],
+                &["POP", "QUEUE", "large"],
+                &["QPURGE", "large"],
+                &["SEND", "large", "new"],
+                &["QPURGE", "large"],
+                &["POP", "QUEUE", "small"],
+            ],
+        );
+        assert_eq!(answers[1].body(), Some("x"));
+        assert_eq!(answers[2], Answer::Integer(MANY - 1));
+        assert_eq!(answers[4], Answer::Integer(1));
+        assert_eq!(answers[5].body(), Some("1"));
+
+        place.fill("large", MANY);
+        assert_eq!(ask(&mut client, &["QDELETE", "large"]), Answer::Integer(MANY));
+    });
+    let gone = ask(&mut client, &["QINFO", "large"]);
+    assert!(matches!(&gone, Answer::Error(text) if text.starts_with("NOQUEUE")), "{gone:?}");
+    assert_eq!(place.sql("SELECT count(*) FROM posthaste.message"), "0");
+}
+
+#[test]
+fn a_large_queue_is_emptied_and_deleted_while_others_work() {
+    emptied_and_deleted(&[]);
+}
+
+#[test]
+fn so_it_is_where_every_request_is_a_statement_of_its_own() {
+    emptied_and_deleted(&["--batch", "1"]);
+}
+
+#[test]
+fn two_that_empty_one_queue_share_its_messages() {
+    let place = Place::new(&[]);
+    let mut clients = [place.client(0, "ann"), place.client(1, "bob")];
+    ask(&mut clients[0], &["QCREATE", "large"]);
+    for command in ["QPURGE", "QDELETE"] {
+        place.fill("large", MANY);
+        clients.iter_mut().for_each(|client| client.send(&[command, "large"]).expect("it is connected"));
+        let answers = clients.each_mut().map(|client| client.answer().expect("an answer"));
+        // Who comes second to a queue that is gone, and has removed nothing of it, is told so.
+        let removed = answers.iter().map(|answer| match answer {
+            Answer::Error(text) => {
+                assert!(command == "QDELETE" && text.starts_with("NOQUEUE"), "{text}");
+                0
+            }
+            answer => number(answer),
+        });
+        assert_eq!(removed.sum::<i64>(), MANY, "{command}: {answers:?}");
+    }
+}
+
+/// Messages of a transaction that does not end are neither removed nor waited for, and what was removed is said.
+#[test]
+fn what_somebody_holds_keeps_a_large_queue_from_being_emptied_but_for_that() {
+    let place = Place::new(&[]);
+    let mut client = place.client(0, "ann");
+    ask(&mut client, &["QCREATE", "large"]);
+    place.fill("large", MANY);
+    let mut other = Session::open(place.postgres, &place.database, "postgres");
+    other.run("BEGIN; SELECT count(*) FROM (SELECT FROM posthaste.message LIMIT 10 FOR UPDATE) AS held");
+    for command in ["QPURGE", "QDELETE"] {
+        let answer = ask(&mut client, &[command, "large"]);
+        let Answer::Error(text) = &answer else { panic!("{command}: {answer:?}") };
+        assert!(text.starts_with("BUSY"), "{text}");
+        assert_eq!(
+            text.contains(&format!("{} messages are removed", MANY - 10)),
+            command == "QPURGE",
+            "{text}"
+        );
+        assert_eq!(place.held("large"), "10");
+    }
+    other.run("ROLLBACK");
+    assert_eq!(ask(&mut client, &["QDELETE", "large"]), Answer::Integer(10));
+}
+
+/// The connection that sweeps is cut: the answer says so, and asked again it does the rest.
+#[test]
+fn a_sweep_that_is_cut_says_what_it_did() {
+    let place = Place::new(&[]);
+    let mut client = place.client(0, "ann");
+    ask(&mut client, &["QCREATE", "large"]);
+    // As often as it takes to meet it.
+    let text = loop {
+        place.fill("large", MANY);
+        client.send(&["QPURGE", "large"]).expect("it is connected");
+        let answered = AtomicBool::new(false);
+        let answer = thread::scope(|scope| {
+            scope.spawn(|| {
+                let cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+                    WHERE query LIKE '%posthaste.sweep%' AND datname = current_database() AND pid <> pg_backend_pid()";
+                while !answered.load(Ordering::Relaxed) && place.sql(cut) == "0" {
+                    thread::yield_now();
+                }
+            });
+            let _until = Until(&answered);
+            client.answer().expect("an answer")
+        });
+        match answer {
+            Answer::Error(text) => break text,
+            done => assert_eq!(done, Answer::Integer(MANY)),
+        }
+    };
+    assert!(text.starts_with("STORE"), "{text}");
+    let told = text.split_once("at least ").and_then(|(_, rest)| rest.split_once(" messages were removed"));
+    let removed: i64 = told.expect(&text).0.parse().expect("a number");
+    let held: i64 = place.held("large").parse().expect("a number");
+    assert!(removed + held <= MANY && held > 0, "{text}, and {held} are left");
+    assert_eq!(ask(&mut client, &["QPURGE", "large"]), Answer::Integer(held));
+}
