@@ -142,12 +142,17 @@ impl<B: Bench> Runner<B> {
         Self { bench, record, made: 0 }
     }
 
+    /// Runs at this rate. A broken promise ends the search, whether the run is of further use or not.
     fn run(&mut self, rate: f64) -> Result<Report<B>, LoadError> {
         self.made += 1;
         let options = self.bench.options_mut();
         options.rate = Some(rate);
         options.record = self.record.as_ref().map(|dir| dir.join(self.made.to_string()));
         let report = run(self.bench.clone())?;
+        if report.violations() > 0 {
+            eprintln!("{report}");
+            report.verdict()?;
+        }
         self.bench.prepared_before();
         // It was for the first request of all.
         self.bench.options_mut().start_at = None;
@@ -170,10 +175,6 @@ pub fn find_max_rate<B: Bench>(bench: &B, limit: Limit) -> Result<Report<B>, Loa
         // A generator that was late for once says nothing about the server.
         if !report.valid && limit.is_met(&report.response) {
             report = runner.run(rate)?;
-        }
-        if report.violations() > 0 {
-            eprintln!("{report}");
-            report.verdict()?;
         }
         if let Some(why) = backlog(rate, &report) {
             report.valid = false;
