@@ -68,6 +68,8 @@ function tables(routes, pools) {
 function besides(route) {
   const notes = [];
   if (route.strip) notes.push("servers see keys without it");
+  if (route.add_prefix) notes.push(`servers see keys with ${route.add_prefix} before them`);
+  if (route.limit) notes.push(`at most ${route.limit} a second, ${route.burst} at once (${route.refused} refused)`);
   if (route.shadow) notes.push(`repeated in ${route.shadow} for ${(route.shadow_share * 100).toFixed(1)} % of the keys`);
   return notes.join(", ") || "–";
 }

@@ -242,9 +242,11 @@ fn routes(table: &Table) -> Result<String, Misuse> {
         let explained = explain(table, first, &example).map_err(Misuse)?;
         text +=
             &format!("keys {example}, {who}: {}\n", explained.sentences.first().map_or("", String::as_str));
-        if let RouteCard { shadow: Some(shadow), shadow_share: Some(share), .. } =
-            desk::route_card(table, route)
-        {
+        let card: RouteCard = desk::route_card(table, route);
+        if let (Some(limit), Some(burst)) = (card.limit, card.burst) {
+            text += &format!("  at most {limit} requests a second, {burst} at once\n");
+        }
+        if let (Some(shadow), Some(share)) = (card.shadow, card.shadow_share) {
             text += &format!("  repeated in pool {shadow}, for {share} of the keys\n");
         }
     }

@@ -10,9 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use posthaste_server::cache::backend::Backend;
-use posthaste_server::cache::layout::{
-    DEFAULT_POOL, Fallback, Layout, PoolPlan, RoutePlan, Seat, Source, Verbs,
-};
+use posthaste_server::cache::layout::{DEFAULT_POOL, Fallback, Layout, PoolPlan, RoutePlan, Seat, Source};
 use posthaste_server::cache::pool::LONGEST_EXPIRY_S;
 use posthaste_server::cache::rules::{Answer, Rules, Writes};
 
@@ -110,7 +108,7 @@ fn empty(name: &str) -> PoolPlan {
 }
 
 fn catch_all(pool: usize) -> RoutePlan {
-    RoutePlan { prefix: Vec::new(), strip: false, verbs: Verbs::ALL, pool, shadow: None }
+    RoutePlan { pool, ..RoutePlan::default() }
 }
 
 /// Without routes all keys go to the only pool, or to the one that is named so.
@@ -299,7 +297,7 @@ fn check_sources(layout: &Layout, tables: &[(&str, usize, &Placed<'_>)]) -> Resu
 
 #[cfg(test)]
 mod tests {
-    use posthaste_server::cache::layout::ShadowPlan;
+    use posthaste_server::cache::layout::{LimitPlan, ShadowPlan};
     use posthaste_server::cache::rules::{KeyPart, ReadRepair, Reads};
 
     use super::*;
@@ -333,6 +331,8 @@ shadow-share = 0.25
 prefix = "user:"
 commands = ["deletes", "touch"]
 pool = "spare"
+add-prefix = "app1:"
+limit = 1000
 "#;
 
     fn read(text: &str, servers: &[&str]) -> Result<Layout, String> {
@@ -356,6 +356,8 @@ pool = "spare"
         assert_eq!(layout.routes.len(), 3, "the one of the flags takes what no route takes");
         assert_eq!(layout.routes[0].shadow, Some(ShadowPlan { pool: 2, share: 0.25 }));
         assert_eq!(layout.routes[1].verbs.names(), ["touch", "delete", "md"]);
+        assert_eq!(layout.routes[1].add_prefix, b"app1:");
+        assert_eq!(layout.routes[1].limit, Some(LimitPlan { per_second: 1000, burst: 1000 }));
         assert!(layout.routes[2].prefix.is_empty() && layout.routes[2].pool == 0);
     }
 
@@ -412,6 +414,18 @@ pool = "spare"
             (
                 "[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n[[cache.routes]]\npool = \"a\"\n▸[[cache.routes]]\npool = \"a\"\n",
                 "already",
+            ),
+            (
+                "[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n[[cache.routes]]\npool = \"a\"\n▸limit = 0\n",
+                "limit: ",
+            ),
+            (
+                "[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n[[cache.routes]]\npool = \"a\"\n▸burst = 5\n",
+                "write limit = N",
+            ),
+            (
+                "[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n[[cache.routes]]\npool = \"a\"\n▸add-prefix = \"a b\"\n",
+                "keys have no spaces",
             ),
             (
                 "[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n[[cache.routes]]\npool = \"a\"\n▸commands = [\"fetch\"]\n",

@@ -37,7 +37,7 @@ pub(crate) struct CacheFlags {
     /// all: to every server, they are replicas; owner: to the key's owner, they share the keys
     #[arg(long, value_name = "all|owner", default_value_t)]
     pub(crate) writes: Writes,
-    /// round-robin, nearest (fewest requests under way) or owner [default: round-robin; owner with --writes owner]
+    /// round-robin, random, nearest (fewest requests under way), two-choices (the better one of two) or owner [default: round-robin; owner with --writes owner]
     #[arg(long, value_name = "RULE")]
     pub(crate) reads: Option<Reads>,
     /// Several keys from replicas: whole (one server), split (evenly over all) or auto (what costs less, as measured)

@@ -2,11 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use posthaste_server::cache::layout::{RoutePlan, ShadowPlan, Verbs};
+use posthaste_server::cache::layout::{LimitPlan, RoutePlan, ShadowPlan, Verbs};
+use posthaste_server::cache::limit::PER_SECOND_MAX;
 
+use super::at_least_one;
 use crate::placed::{Fields, Placed, Wrong};
 
-const ROUTE_FIELDS: [&str; 6] = ["prefix", "strip", "commands", "pool", "shadow", "shadow-share"];
+const ROUTE_FIELDS: [&str; 9] =
+    ["prefix", "strip", "add-prefix", "commands", "pool", "shadow", "shadow-share", "limit", "burst"];
+
+/// Longest name that is put before keys: servers take keys of 250 bytes, and something is to be left for clients.
+const ADDED_BYTES_MAX: usize = 200;
 
 /// The routes of the file, and behind them the one that the flags made, unless the file has one for all keys.
 pub(super) fn routes(
@@ -47,9 +53,11 @@ fn route(fields: &Fields<'_, '_>, numbers: &BTreeMap<String, usize>) -> Result<R
             None => Err(Wrong::new(fields.place(field), format!("{field}: there is no pool {name}"))),
         },
     };
-    let prefix = fields.text("prefix")?.unwrap_or_default();
-    if prefix.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
-        return Err(Wrong::new(fields.place("prefix"), "prefix: keys have no spaces"));
+    let prefix = of_a_key(fields, "prefix")?;
+    let add_prefix = of_a_key(fields, "add-prefix")?;
+    if add_prefix.len() > ADDED_BYTES_MAX {
+        let what = format!("add-prefix: at most {ADDED_BYTES_MAX} bytes, since keys have 250 in all");
+        return Err(Wrong::new(fields.place("add-prefix"), what));
     }
     let strip = fields.flag("strip")?.unwrap_or(false);
     if strip && prefix.is_empty() {
@@ -73,7 +81,30 @@ fn route(fields: &Fields<'_, '_>, numbers: &BTreeMap<String, usize>) -> Result<R
     };
     let to = pool("pool")?.ok_or_else(|| Wrong::new(fields.at, "a route needs pool = \"NAME\""))?;
     let verbs = verbs.unwrap_or(Verbs::ALL);
-    Ok(RoutePlan { prefix: prefix.as_bytes().to_vec(), strip, verbs, pool: to, shadow })
+    let (prefix, add_prefix) = (prefix.as_bytes().to_vec(), add_prefix.as_bytes().to_vec());
+    Ok(RoutePlan { prefix, strip, add_prefix, verbs, pool: to, shadow, limit: limit(fields)? })
+}
+
+/// A text that keys begin with, or are to begin with.
+fn of_a_key<'t>(fields: &Fields<'t, '_>, field: &str) -> Result<&'t str, Wrong> {
+    let text = fields.text(field)?.unwrap_or_default();
+    if text.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
+        return Err(Wrong::new(fields.place(field), format!("{field}: keys have no spaces")));
+    }
+    Ok(text)
+}
+
+fn limit(fields: &Fields<'_, '_>) -> Result<Option<LimitPlan>, Wrong> {
+    let per_second = fields.read("limit", |text| at_least_one(text, PER_SECOND_MAX))?;
+    let burst = fields.read("burst", |text| at_least_one(text, PER_SECOND_MAX))?;
+    match (per_second, burst) {
+        (Some(per_second), burst) => Ok(Some(LimitPlan { per_second, burst: burst.unwrap_or(per_second) })),
+        (None, Some(_)) => Err(Wrong::new(
+            fields.place("burst"),
+            "burst is for a limit: write limit = N, the most requests in a second",
+        )),
+        (None, None) => Ok(None),
+    }
 }
 
 fn share(text: &str) -> Result<f64, String> {

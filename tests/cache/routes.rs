@@ -127,6 +127,97 @@ fn a_key_that_is_no_base64_is_refused_where_its_beginning_is_taken_off() {
     }
 }
 
+const TEAMS: &str = r#"
+[cache.pools.shared]
+servers = ["$0", "$1"]
+multiget = "split"
+[[cache.routes]]
+add-prefix = "shop:"
+pool = "shared"
+[[cache.routes]]
+prefix = "blog:"
+strip = true
+add-prefix = "b/"
+pool = "shared"
+"#;
+
+#[test]
+fn what_is_put_before_keys_is_for_the_servers_alone() {
+    for mode in MODES {
+        let servers = Memcached::several::<2>();
+        let routed = Routed::start(TEAMS, &servers, mode);
+        let mut client = routed.client();
+        assert_eq!(client.ask("set 7 0 0 1\r\ns\r\n"), "STORED\r\n");
+        assert_eq!(client.ask("ms blog:7 1 k\r\nb\r\n"), "HD kblog:7\r\n");
+        for server in &servers {
+            assert_eq!(held(server, "shop:7").as_deref(), Some("s"));
+            assert_eq!(held(server, "b/7").as_deref(), Some("b"));
+            assert_eq!((held(server, "7"), held(server, "blog:7")), (None, None));
+        }
+        for _ in 0..4 {
+            let both = "VALUE blog:7 0 1\r\nb\r\nVALUE 7 0 1\r\ns\r\nEND\r\n";
+            assert_eq!(client.ask("get blog:7 8 7 blog:8\r\n"), both);
+            assert_eq!(client.ask("gat 100 7 8\r\n"), "VALUE 7 0 1\r\ns\r\nEND\r\n");
+            assert_eq!(client.ask("mg 7 v k\r\n"), "VA 1 k7\r\ns\r\n");
+            assert_eq!(client.ask("mg Nw== v k b\r\n"), "VA 1 k7\r\ns\r\n", "stored by its plain name");
+        }
+        assert_eq!(client.ask("append 7 0 0 1\r\n!\r\n"), "STORED\r\n");
+        assert_eq!(held(&servers[1], "shop:7").as_deref(), Some("s!"));
+        assert_eq!(client.ask("delete blog:7\r\n"), "DELETED\r\n");
+        assert_eq!(held(&servers[0], "b/7"), None);
+        // Servers take keys of 250 bytes.
+        let (longest, longer) = ("k".repeat(245), "k".repeat(246));
+        let refused = "CLIENT_ERROR bad command line format\r\n";
+        assert_eq!(client.ask(&format!("set {longest} 0 0 1\r\nl\r\n")), "STORED\r\n");
+        assert_eq!(client.ask(&format!("get {longest}\r\n")), format!("VALUE {longest} 0 1\r\nl\r\nEND\r\n"));
+        assert_eq!(client.ask(&format!("set {longer} 0 0 1\r\nl\r\n")), refused);
+        assert_eq!(client.ask(&format!("get 7 {longer}\r\n")), refused);
+        assert_eq!(client.ask("get 7\r\n"), "VALUE 7 0 2\r\ns!\r\nEND\r\n", "and the next is answered");
+        let explained = routed.admin(&["route", "blog:7"]);
+        let explained = String::from_utf8_lossy(&explained.stdout).into_owned();
+        assert!(explained.contains("servers see the key as \"b/7\""), "{explained}");
+    }
+}
+
+const LIMITED: &str = r#"
+[cache.pools.all]
+servers = ["$0"]
+[[cache.routes]]
+pool = "all"
+[[cache.routes]]
+prefix = "slow:"
+commands = ["reads"]
+pool = "all"
+limit = 1
+burst = 3
+"#;
+
+/// With a pace of one in a second nothing comes back while the test runs that it could not tell.
+#[test]
+fn beyond_a_routes_limit_requests_are_errors_and_no_server_is_asked() {
+    let refused = "SERVER_ERROR too many requests: the limit of this route is reached\r\n";
+    for mode in MODES {
+        let servers = Memcached::several::<1>();
+        let routed = Routed::start(LIMITED, &servers, mode);
+        let mut client = routed.client();
+        let answers: Vec<String> = (0..200).map(|_| client.ask("get slow:7\r\n")).collect();
+        let taken = answers.iter().filter(|answer| *answer == "END\r\n").count();
+        assert!(answers[..3].iter().all(|answer| answer == "END\r\n"), "{answers:?}");
+        assert!((3..100).contains(&taken), "{taken} of 200 were taken");
+        assert!(answers.iter().all(|answer| answer == "END\r\n" || answer == refused), "{answers:?}");
+        let asked = Client::to(servers[0].addr).stat("", "cmd_get");
+        assert_eq!(asked, taken as u64, "no server was asked for what was refused");
+        // Routes are told by prefix.
+        assert_eq!(routed.client().stat(" routes", "route_2:refused"), 200 - taken as u64);
+        // Others go on: writes, and another prefix.
+        assert_eq!(client.ask("set slow:7 0 0 1\r\nx\r\n"), "STORED\r\n");
+        assert_eq!(client.ask("get fast:7\r\n"), "END\r\n");
+        let explained = routed.admin(&["route", "slow:7"]);
+        let explained = String::from_utf8_lossy(&explained.stdout).into_owned();
+        assert!(explained.contains("at most 1 requests a second, 3 at once"), "{explained}");
+    }
+}
+
 #[test]
 fn a_get_over_several_routes_is_one_answer_in_the_order_asked() {
     for mode in MODES {

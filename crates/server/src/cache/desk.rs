@@ -76,7 +76,7 @@ pub struct PoolCard {
     pub servers: Vec<MemberCard>,
     /// `all` or `owner`.
     pub writes: String,
-    /// `round-robin`, `nearest` or `owner`.
+    /// `round-robin`, `random`, `nearest`, `two-choices` or `owner`.
     pub reads: String,
     /// `whole`, `split` or `auto`.
     pub multiget: String,
@@ -113,6 +113,8 @@ pub struct RouteCard {
     pub prefix: String,
     /// Servers see the key without it.
     pub strip: bool,
+    /// Servers see the key with this before it.
+    pub add_prefix: Option<String>,
     /// The commands; none: all.
     pub commands: Option<Vec<&'static str>>,
     /// The pool.
@@ -121,8 +123,14 @@ pub struct RouteCard {
     pub shadow: Option<String>,
     /// That share, 0 to 1.
     pub shadow_share: Option<f64>,
+    /// Most requests in a second; of multi-gets each key is one.
+    pub limit: Option<u32>,
+    /// Most at once, after a pause.
+    pub burst: Option<u32>,
     /// Requests; of multi-gets each key.
     pub requests: u64,
+    /// Requests that were errors because of the limit.
+    pub refused: u64,
 }
 
 fn count(value: &AtomicU64) -> u64 {
@@ -231,12 +239,17 @@ pub fn routes(table: &Table) -> Vec<RouteCard> {
 pub fn route_card(table: &Table, route: &Route) -> RouteCard {
     RouteCard {
         prefix: String::from_utf8_lossy(&route.prefix).into_owned(),
-        strip: route.strip > 0,
+        strip: !route.renaming.taken.is_empty(),
+        add_prefix: (!route.renaming.added.is_empty())
+            .then(|| String::from_utf8_lossy(&route.renaming.added).into_owned()),
         commands: (route.verbs != Verbs::ALL).then(|| route.verbs.names()),
         pool: table.pools[route.pool].name.clone(),
         shadow: route.shadow.map(|shadow| table.pools[shadow.pool].name.clone()),
         shadow_share: route.shadow.map(|shadow| shadow.share),
+        limit: route.limit.as_ref().map(|limit| limit.plan.per_second),
+        burst: route.limit.as_ref().map(|limit| limit.plan.burst),
         requests: count(&route.requests),
+        refused: count(&route.refused),
     }
 }
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::desk::{self, RouteCard};
 use super::fleet::Server;
-use super::layout::{Source, Verbs};
+use super::layout::{LimitPlan, Source, Verbs};
 use super::router::shadows_key;
 use super::rules::Writes;
 use super::table::{Route, Table};
@@ -49,10 +49,17 @@ pub fn explain(table: &Table, command: &str, key: &str) -> Result<Explanation, S
         explanation.sentences.push(format!("no route takes {command} {key}: the answer is an error"));
         return Ok(explanation);
     };
-    let server_key = &key[route.strip.min(key.len())..];
     explanation.route = Some(desk::route_card(table, route));
-    explanation.server_key = Some(server_key.to_owned());
-    describe(table, route, verb, server_key, &mut explanation);
+    let server_key = route.renaming.server_key(key.as_bytes());
+    let server_key = String::from_utf8_lossy(&server_key);
+    if !route.renaming.allows(key.len()) {
+        explanation
+            .sentences
+            .push(format!("servers would see {server_key:?}, which is no key: the answer is an error"));
+        return Ok(explanation);
+    }
+    explanation.server_key = Some(server_key.clone().into_owned());
+    describe(table, route, verb, &server_key, &mut explanation);
     Ok(explanation)
 }
 
@@ -64,14 +71,14 @@ fn describe(table: &Table, route: &Route, verb: Verb, key: &str, explanation: &m
     explanation.pool = Some(table.pools[pool].name.clone());
     let mut say = |sentence: String| explanation.sentences.push(sentence);
     let prefix = String::from_utf8_lossy(&route.prefix);
-    say(match (prefix.is_empty(), route.strip > 0) {
-        (true, _) => format!("the route for all keys leads to pool {}", own.name),
-        (_, false) => format!("the route for keys that begin with {prefix} leads to pool {}", own.name),
-        (_, true) => format!(
-            "the route for keys that begin with {prefix} leads to pool {}; servers see the key as {key:?}",
-            own.name
-        ),
-    });
+    let which =
+        if prefix.is_empty() { "all keys".to_owned() } else { format!("keys that begin with {prefix}") };
+    let seen =
+        if route.renaming.is_none() { String::new() } else { format!("; servers see the key as {key:?}") };
+    say(format!("the route for {which} leads to pool {}{seen}", own.name));
+    if let Some(LimitPlan { per_second, burst }) = route.limit.as_ref().map(|limit| limit.plan) {
+        say(format!("it takes at most {per_second} requests a second, {burst} at once; more are errors"));
+    }
     if stand_in.is_some() {
         say(format!("nobody there can take it now: pool {} stands in", table.pools[pool].name));
     }

@@ -85,19 +85,32 @@ pub struct ShadowPlan {
     pub share: f64,
 }
 
+/// So many requests and no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitPlan {
+    /// In a second; at least 1.
+    pub per_second: u32,
+    /// At once, after a pause; at least 1.
+    pub burst: u32,
+}
+
 /// One route: keys that begin so, asked by these commands, go there.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RoutePlan {
     /// What a key must begin with; may be empty.
     pub prefix: Vec<u8>,
     /// Servers see the key without it.
     pub strip: bool,
+    /// Servers see the key with this before it.
+    pub add_prefix: Vec<u8>,
     /// The commands.
     pub verbs: Verbs,
     /// The pool.
     pub pool: usize,
     /// A copy of a share of it.
     pub shadow: Option<ShadowPlan>,
+    /// Most requests; of multi-gets each key is one.
+    pub limit: Option<LimitPlan>,
 }
 
 /// What holds for all pools.
@@ -132,8 +145,7 @@ impl Layout {
     pub fn of_one_pool(seats: Vec<Seat>, rules: Rules) -> Self {
         let (fallbacks, failover_limit, source) = (Vec::new(), None, None);
         let pool = PoolPlan { name: DEFAULT_POOL.into(), seats, rules, fallbacks, failover_limit, source };
-        let route = RoutePlan { prefix: Vec::new(), strip: false, verbs: Verbs::ALL, pool: 0, shadow: None };
-        Self { pools: vec![pool], routes: vec![route], settings: Settings::default() }
+        Self { pools: vec![pool], routes: vec![RoutePlan::default()], settings: Settings::default() }
     }
 }
 
@@ -221,6 +233,12 @@ impl Verbs {
     #[must_use]
     pub fn names(self) -> Vec<&'static str> {
         WORDS.iter().filter(|(_, verb)| self.has(*verb)).map(|(name, _)| *name).collect()
+    }
+}
+
+impl Default for Verbs {
+    fn default() -> Self {
+        Self::ALL
     }
 }
 

@@ -18,6 +18,10 @@ pub mod fleet; // servers, and the table in force
 
 pub mod table; // routes: which pool, which servers
 
+pub mod renaming; // keys that servers know by other names
+
+pub mod limit; // so many requests and no more
+
 pub mod pool; // servers, and whom of them a request asks
 
 pub mod rules; // how requests are spread

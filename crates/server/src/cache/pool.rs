@@ -170,16 +170,32 @@ impl Pool {
         if count == 1 {
             return &self.members[0].server;
         }
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % count;
-        let servers = || (0..count).map(|step| &*self.members[(turn + step) % count].server);
-        let mut readable = servers().filter(|server| server.health.is_readable());
-        match self.rules.reads {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let servers = || self.members.iter().map(|member| &*member.server);
+        let readable = || servers().filter(|server| server.health.is_readable());
+        // Turns go round those that can be read, so that a lost server's share is spread over all others.
+        let choices = readable().count().max(1);
+        let first = turn % choices;
+        let chosen = match self.rules.reads {
+            Reads::RoundRobin | Reads::Owner => readable().nth(first),
+            Reads::Random => readable().nth(any(turn) % choices),
+            Reads::TwoChoices => {
+                let (one, other) = two(any(turn), choices);
+                [one, other]
+                    .into_iter()
+                    .filter_map(|n| readable().nth(n))
+                    .min_by_key(|server| load(server.slot))
+            }
             // Turns settle which of several with equally little to do is taken.
-            Reads::Nearest => readable.min_by_key(|server| load(server.slot)),
-            _ => readable.next(),
-        }
-        .or_else(|| servers().find(|server| server.health.is_live()))
-        .unwrap_or(&self.members[turn].server)
+            Reads::Nearest => {
+                readable().skip(first).chain(readable().take(first)).min_by_key(|server| load(server.slot))
+            }
+        };
+        chosen
+            .or_else(|| {
+                servers().cycle().skip(turn % count).take(count).find(|server| server.health.is_live())
+            })
+            .unwrap_or(&self.members[turn % count].server)
     }
 
     /// Whether what this replica misses is looked for on another one.
@@ -239,6 +255,21 @@ impl Pool {
     }
 }
 
+/// What looks like chance: the number of a turn, mixed as in SplitMix64 (Steele, Lea and Flood 2014, figure 16).
+fn any(turn: usize) -> usize {
+    let mut mixed = (turn as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed ^ (mixed >> 31)) as usize
+}
+
+/// Two different ones of so many choices; of one, that one twice.
+fn two(chance: usize, choices: usize) -> (usize, usize) {
+    let one = chance % choices;
+    let further = if choices > 1 { 1 + (chance / choices) % (choices - 1) } else { 0 };
+    (one, (one + further) % choices)
+}
+
 /// Calls `with` with the key of a request as it was before base64.
 pub fn plain_key<T>(request: &Request, bytes: &[u8], with: impl FnOnce(&[u8]) -> T) -> T {
     let key = request.key.of(bytes);
@@ -274,6 +305,42 @@ mod tests {
         table.servers[2].health.wish(Wish::Down);
         assert_eq!(pool.reader(|_| 0).slot, 1);
         assert_eq!((pool.owner_to_read(b"any").slot, pool.owner(b"any").slot), (1, 1));
+    }
+
+    /// How often each of four servers is read in 6,000 turns, the second of which is away.
+    fn shares(reads: Reads, load: impl Fn(usize) -> usize) -> [usize; 4] {
+        let fleet = fleet(4, Rules { reads, ..Rules::default() });
+        let table = fleet.table();
+        table.servers[1].health.wish(Wish::Down);
+        let mut shares = [0; 4];
+        (0..6_000).for_each(|_| shares[table.pools[0].reader(&load).slot] += 1);
+        shares
+    }
+
+    #[test]
+    fn what_a_lost_replica_would_have_read_is_spread_over_all_others() {
+        assert_eq!(shares(Reads::RoundRobin, |_| 0), [2000, 0, 2000, 2000]);
+        assert_eq!(shares(Reads::Nearest, |_| 0), [2000, 0, 2000, 2000]);
+        for reads in [Reads::Random, Reads::TwoChoices] {
+            let shares = shares(reads, |_| 0);
+            assert!([0, 2, 3].iter().all(|slot| shares[*slot].abs_diff(2000) < 200), "{reads}: {shares:?}");
+        }
+    }
+
+    #[test]
+    fn of_two_choices_the_one_with_less_to_do_is_read() {
+        // The busiest is never the better one of two, the idle one is among them in two cases of three.
+        let shares = shares(Reads::TwoChoices, |slot| slot);
+        assert_eq!((shares[1], shares[3]), (0, 0));
+        assert!(shares[0].abs_diff(4000) < 200, "{shares:?}");
+    }
+
+    #[test]
+    fn two_choices_are_different_ones() {
+        for choices in 2..6 {
+            assert!((0..1000).map(|turn| two(any(turn), choices)).all(|(a, b)| a != b && a.max(b) < choices));
+        }
+        assert_eq!(two(17, 1), (0, 0));
     }
 
     #[test]

@@ -25,6 +25,10 @@ pub enum Reads {
     Owner,
     /// To the server with the fewest requests under way.
     Nearest,
+    /// To any server.
+    Random,
+    /// To that of any two with fewer requests under way.
+    TwoChoices,
 }
 
 /// How a multi-get is spread over replicas.
@@ -74,7 +78,13 @@ macro_rules! words {
 }
 
 words!(Writes: Writes::All = "all", Writes::Owner = "owner");
-words!(Reads: Reads::RoundRobin = "round-robin", Reads::Owner = "owner", Reads::Nearest = "nearest");
+words!(
+    Reads: Reads::RoundRobin = "round-robin",
+    Reads::Owner = "owner",
+    Reads::Nearest = "nearest",
+    Reads::Random = "random",
+    Reads::TwoChoices = "two-choices"
+);
 words!(
     ReadRepair: ReadRepair::AfterLoss = "after-loss",
     ReadRepair::Always = "always",

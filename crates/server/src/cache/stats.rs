@@ -83,5 +83,9 @@ fn routes(fleet: &Fleet, text: &mut String) {
         stat(text, format_args!("route_{number}:prefix"), prefix);
         stat(text, format_args!("route_{number}:pool"), &route.pool);
         stat(text, format_args!("route_{number}:requests"), route.requests);
+        if let Some(limit) = route.limit {
+            stat(text, format_args!("route_{number}:limit"), limit);
+            stat(text, format_args!("route_{number}:refused"), route.refused);
+        }
     }
 }

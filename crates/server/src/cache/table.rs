@@ -6,31 +6,59 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use posthaste_wire::memcached::request::Verb;
 
 use super::fleet::Server;
 use super::health::Health;
 use super::layout::{Layout, PoolPlan, RoutePlan, Settings, ShadowPlan, Source, Verbs};
+use super::limit::Limit;
 use super::pool::{Pool, StandIn};
+use super::renaming::Renaming;
 
 /// One route.
 pub struct Route {
     /// What a key must begin with.
     pub prefix: Vec<u8>,
-    /// So many bytes of a key that its servers do not see.
-    pub strip: usize,
+    /// What its servers see of a key.
+    pub renaming: Renaming,
     /// The commands.
     pub verbs: Verbs,
     /// The pool.
     pub pool: usize,
     /// A copy of a share of it.
     pub shadow: Option<ShadowPlan>,
+    /// Most requests, if there is a limit.
+    pub limit: Option<Limit>,
     /// Requests; of multi-gets each key.
     pub requests: AtomicU64,
+    /// Those that were refused because they were too many.
+    pub refused: AtomicU64,
     /// Where to look when this one will not do.
     next: Option<usize>,
+}
+
+impl Route {
+    /// Whether every key can go by it, as often as it likes.
+    #[must_use]
+    pub fn takes_all(&self) -> bool {
+        self.renaming.is_none() && self.limit.is_none()
+    }
+
+    /// Whether it takes no more now.
+    #[must_use]
+    pub fn is_exhausted(&self, now: u64) -> bool {
+        self.limit.as_ref().is_some_and(|limit| limit.is_exhausted(now))
+    }
+
+    /// It took so many.
+    pub fn count(&self, requests: u64, now: u64) {
+        self.requests.fetch_add(requests, Ordering::Relaxed);
+        if let Some(limit) = &self.limit {
+            limit.take(requests, now);
+        }
+    }
 }
 
 /// Which pool takes a key now, and on what terms.
@@ -221,11 +249,16 @@ fn sorted(plans: &[RoutePlan]) -> Vec<Route> {
     };
     let route = |(place, plan): (usize, &&RoutePlan)| Route {
         prefix: plan.prefix.clone(),
-        strip: if plan.strip { plan.prefix.len() } else { 0 },
+        renaming: Renaming {
+            taken: if plan.strip { plan.prefix.clone() } else { Vec::new() },
+            added: plan.add_prefix.clone(),
+        },
         verbs: plan.verbs,
         pool: plan.pool,
         shadow: plan.shadow,
+        limit: plan.limit.map(Limit::new),
         requests: AtomicU64::new(0),
+        refused: AtomicU64::new(0),
         next: next(place),
     };
     plans.iter().enumerate().map(route).collect()
@@ -242,7 +275,7 @@ mod tests {
     use super::*;
 
     fn plan(prefix: &str, verbs: Verbs, pool: usize) -> RoutePlan {
-        RoutePlan { prefix: prefix.into(), strip: false, verbs, pool, shadow: None }
+        RoutePlan { prefix: prefix.into(), verbs, pool, ..RoutePlan::default() }
     }
 
     fn table(routes: Vec<RoutePlan>) -> Table {

@@ -12,9 +12,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::OnceLock;
 
 use posthaste_measure::{Clock, Hand};
-use posthaste_server::cache::layout::{
-    Fallback, Layout, PoolPlan, RoutePlan, Seat, ShadowPlan, Source, Verbs,
-};
+use posthaste_server::cache::layout::{Fallback, Layout, PoolPlan, RoutePlan, Seat, ShadowPlan, Source};
 use posthaste_server::cache::rules::{Answer, Multiget, Reads, Rules, Writes};
 use tempfile::TempDir;
 
@@ -103,7 +101,7 @@ fn layout(number: usize, names: &[String]) -> Layout {
     let shadow = (number == 1).then_some(ShadowPlan { pool: 1, share: 1.0 });
     layout.routes[0].shadow = shadow;
     let strip = number == 3;
-    layout.routes.push(RoutePlan { prefix: b"a".to_vec(), strip, verbs: Verbs::ALL, pool: 1, shadow: None });
+    layout.routes.push(RoutePlan { prefix: b"a".to_vec(), strip, pool: 1, ..RoutePlan::default() });
     layout
 }
 

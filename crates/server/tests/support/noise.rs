@@ -11,9 +11,7 @@ use std::time::Duration;
 
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::health::Before;
-use posthaste_server::cache::layout::{
-    Fallback, Layout, PoolPlan, RoutePlan, Seat, ShadowPlan, Source, Verbs,
-};
+use posthaste_server::cache::layout::{Fallback, Layout, PoolPlan, RoutePlan, Seat, ShadowPlan, Source};
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::{Answer, Multiget, ReadRepair, Reads, Rules, Writes};
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
@@ -82,7 +80,14 @@ fn layout(first: u8, second: u8) -> Layout {
         source: None,
     });
     let strip = second & 64 != 0;
-    layout.routes.push(RoutePlan { prefix: b"a".to_vec(), strip, verbs: Verbs::ALL, pool: 1, shadow: None });
+    let add_prefix = if second & 16 != 0 { b"z".to_vec() } else { Vec::new() };
+    layout.routes.push(RoutePlan {
+        prefix: b"a".to_vec(),
+        strip,
+        add_prefix,
+        pool: 1,
+        ..RoutePlan::default()
+    });
     if second & 128 != 0 {
         layout.routes[0].shadow = Some(ShadowPlan { pool: 1, share: 0.5 });
     }

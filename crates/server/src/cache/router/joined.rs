@@ -7,6 +7,7 @@
 //! The server answers hits only, in the order of the keys, so a value for one key tells that those before it are missed.
 //! No two requests ask for the same key in one command, for then a single value would not say whose it is.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use posthaste_wire::memcached::reply::{self, Piece};
@@ -52,7 +53,7 @@ impl Router {
     /// The `get` of a share was written to the end of a lane, from `start` on.
     pub(super) fn note_get(&mut self, id: u32, server: usize, share: u16, start: usize) {
         let mut get = LastGet { bytes: start..self.lanes[server].output.len(), ..LastGet::default() };
-        self.keys_of(id, share).for_each(|key| get.note(key));
+        self.keys_of(id, share).for_each(|key| get.note(&key));
         self.lanes[server].last_get = get;
     }
 
@@ -66,7 +67,7 @@ impl Router {
         let mut bytes = get.bytes.len();
         for key in self.keys_of(id, share) {
             bytes += 1 + key.len();
-            if bytes > JOINED_BYTES_MAX || get.asks_for(key, &lane.output) {
+            if bytes > JOINED_BYTES_MAX || get.asks_for(&key, &lane.output) {
                 return false;
             }
         }
@@ -75,8 +76,8 @@ impl Router {
         output.truncate(get.bytes.end - b"\r\n".len());
         for key in self.keys_of(id, share) {
             output.push(b' ');
-            output.extend_from_slice(key);
-            get.note(key);
+            output.extend_from_slice(&key);
+            get.note(&key);
         }
         output.extend_from_slice(b"\r\n");
         get.bytes.end = output.len();
@@ -116,15 +117,15 @@ impl Router {
     fn tells_of_later(&self, expected: Expected, piece: Piece, bytes: &[u8]) -> bool {
         let Piece::Value { key, .. } = piece else { return bytes == b"END\r\n" || reply::is_error(bytes) };
         let mut keys = self.keys_of(expected.exchange, expected.part);
-        keys.all(|asked| asked != key.of(bytes))
+        keys.all(|asked| *asked != *key.of(bytes))
     }
 
     /// The keys of a share that are not settled, as its server knows them.
-    fn keys_of(&self, id: u32, share: u16) -> impl Iterator<Item = &[u8]> {
+    fn keys_of(&self, id: u32, share: u16) -> impl Iterator<Item = Cow<'_, [u8]>> {
         let exchange = &self.exchanges[id as usize];
         let route = usize::from(exchange.shares[usize::from(share)].route);
-        let strip = self.table_of(id).routes[route].strip;
+        let renaming = &self.table_of(id).routes[route].renaming;
         let places = exchange.gather.unsettled(share).iter();
-        places.map(move |place| &exchange.keys[*place as usize].of(&exchange.bytes)[strip..])
+        places.map(move |place| renaming.server_key(exchange.keys[*place as usize].of(&exchange.bytes)))
     }
 }

@@ -71,16 +71,16 @@ impl Router {
         let own = &table.pools[usize::from(share.pool)];
         let Some(source) = own.source else { return };
         let pool = &table.pools[source.pool()];
-        let strip = table.routes[usize::from(share.route)].strip;
+        let renaming = &table.routes[usize::from(share.route)].renaming;
         let lanes = &self.lanes;
         for place in places {
-            let key = &exchange.keys[*place as usize].of(&exchange.bytes)[strip..];
+            let key = renaming.server_key(exchange.keys[*place as usize].of(&exchange.bytes));
             let free = pool.is_replicated() && !pool.reads_owner();
             let load = |slot: usize| lanes[slot].expected.len();
             let server = if free && first == exchange.shares.len() {
                 pool.reader(load)
             } else {
-                pool.owner_to_read(key)
+                pool.owner_to_read(&key)
             };
             let known = exchange.shares[first..]
                 .iter()

@@ -110,10 +110,10 @@ impl Router {
         }
         let table = self.table_of(id);
         let (route, pool) = (usize::from(failed.route), usize::from(failed.pool));
-        let strip = table.routes[route].strip;
+        let renaming = &table.routes[route].renaming;
         let other = |place: &u32| {
-            let key = &exchange.keys[*place as usize].of(&exchange.bytes)[strip..];
-            let share = owner_share(table, route, pool, key, verb, self.now);
+            let key = renaming.server_key(exchange.keys[*place as usize].of(&exchange.bytes));
+            let share = owner_share(table, route, pool, &key, verb, self.now);
             let is_there = self.servers[usize::from(share.server)].health.is_live();
             (is_there && share.server != failed.server).then_some(share)
         };

@@ -13,7 +13,7 @@
 //! | `exchange.rs` | one request under way |
 //! | `taking.rs` | a request as it comes: answered here, or put on its route |
 //! | `reads.rs`, `writes.rs` | which servers a request goes to, and in what steps |
-//! | `prefix.rs`, `expiry.rs` | what is changed of a request that goes there |
+//! | `expiry.rs` | how long what a request stores may live |
 //! | `follow.rs` | what replicas are told after one of them has decided |
 //! | `lane.rs` | the way to one server: what is to be sent, which replies are to come |
 //! | `joined.rs` | gets of several requests in one command |
@@ -34,7 +34,6 @@ mod joined;
 mod lane;
 mod lookup;
 mod losses;
-mod prefix;
 mod reads;
 mod replies;
 mod resent;

@@ -8,7 +8,7 @@ use posthaste_wire::span::Span;
 use super::exchange::{Aim, MissedBy, Plan, Share};
 use super::expiry::capped;
 use super::lane::{ASIDE, Shape};
-use super::taking::{BAD_FORMAT, NO_ROUTE};
+use super::taking::{BAD_FORMAT, NO_ROUTE, TOO_MANY};
 use super::{Asked, Router, follow, writes};
 use crate::cache::costs::Way;
 use crate::cache::health::Missed;
@@ -35,17 +35,21 @@ impl Router {
         Asked::Taken
     }
 
-    /// Refuses a get with a key that no route takes, before any key is asked for.
+    /// Refuses a get with a key that no route takes now, before any key is asked for.
     fn check_keys(&self, request: &Request, input: &[u8]) -> Result<(), &'static [u8]> {
         let table = self.table();
-        if table.only_route().is_some() {
+        if table.only_route().is_some_and(|route| table.routes[route].takes_all()) {
             return Ok(());
         }
         for span in request.key_spans(input) {
             let key = span.of(input);
-            let route = table.route(request.verb, key).ok_or(NO_ROUTE)?;
-            if table.routes[route].strip == key.len() {
+            let route = &table.routes[table.route(request.verb, key).ok_or(NO_ROUTE)?];
+            if !route.renaming.allows(key.len()) {
                 return Err(BAD_FORMAT);
+            }
+            if route.is_exhausted(self.now) {
+                route.refused.fetch_add(1, Ordering::Relaxed);
+                return Err(TOO_MANY);
             }
         }
         Ok(())
@@ -106,7 +110,7 @@ impl Router {
     /// Puts keys of one route into shares.
     fn assign(&mut self, id: u32, route: usize, places: &[u32], verb: Verb) {
         let table = self.table_of(id);
-        table.routes[route].requests.fetch_add(places.len() as u64, Ordering::Relaxed);
+        table.routes[route].count(places.len() as u64, self.now);
         let pool = table.routes[route].pool;
         let first_share = self.exchanges[id as usize].shares.len();
         let own = &self.table_of(id).pools[pool];
@@ -125,10 +129,10 @@ impl Router {
     }
 
     fn shadow_keys(&mut self, id: u32, route: usize, places: &[u32]) {
-        let strip = self.table().routes[route].strip;
         for place in places {
             let exchange = &self.exchanges[id as usize];
-            let key = exchange.keys[*place as usize].of(&exchange.bytes)[strip..].to_vec();
+            let key = exchange.keys[*place as usize].of(&exchange.bytes);
+            let key = self.table().routes[route].renaming.server_key(key).into_owned();
             self.shadow_key(route, &key);
         }
     }
@@ -184,8 +188,9 @@ impl Router {
         let exchange = &mut self.exchanges[id as usize];
         let table = &self.tables[usize::from(exchange.table)].table;
         for place in places {
-            let key = &exchange.keys[*place as usize].of(&exchange.bytes)[table.routes[route].strip..];
-            let target = owner_share(table, route, pool, key, verb, now);
+            let key = exchange.keys[*place as usize].of(&exchange.bytes);
+            let key = table.routes[route].renaming.server_key(key);
+            let target = owner_share(table, route, pool, &key, verb, now);
             let known = &mut self.share_of_server[usize::from(target.server)];
             let is_same =
                 exchange.shares.get(usize::from(*known)).is_some_and(|share| share.pool == target.pool);
@@ -242,7 +247,8 @@ impl Router {
         let exchange = &self.exchanges[id as usize];
         let target = exchange.shares[usize::from(share)];
         let most = self.most(target.expiry_s);
-        let strip = self.table_of(id).routes[usize::from(target.route)].strip;
+        let table = &self.tables[usize::from(exchange.table)].table;
+        let renaming = &table.routes[usize::from(target.route)].renaming;
         let output = &mut self.lanes[server].output;
         output.extend_from_slice(match request.verb {
             Verb::Gets => b"gets",
@@ -256,7 +262,8 @@ impl Router {
         }
         for place in exchange.gather.keys(share) {
             output.push(b' ');
-            output.extend_from_slice(&exchange.keys[*place as usize].of(&exchange.bytes)[strip..]);
+            let key = exchange.keys[*place as usize].of(&exchange.bytes);
+            output.extend_from_slice(&renaming.server_key(key));
         }
         output.extend_from_slice(b"\r\n");
     }
@@ -269,12 +276,12 @@ impl Router {
             let Some(expiry) = exchange.new_expiry() else { return };
             let (table, target) = (self.table_of(id), exchange.shares[usize::from(share)]);
             let expiry = capped(expiry, self.most(target.expiry_s));
-            let strip = table.routes[usize::from(target.route)].strip;
-            let key = &exchange.keys[*place as usize].of(&exchange.bytes)[strip..];
-            let touch = [b"touch ", key, b" ", &expiry, b"\r\n"].concat();
+            let key = exchange.keys[*place as usize].of(&exchange.bytes);
+            let key = table.routes[usize::from(target.route)].renaming.server_key(key);
+            let touch = [b"touch ", &key[..], b" ", &expiry, b"\r\n"].concat();
             let missed = Missed { key: key.to_vec(), base64: false };
             let mut others = Vec::new();
-            table.each_copy(usize::from(target.pool), key, &mut |other| others.push(other.slot));
+            table.each_copy(usize::from(target.pool), &key, &mut |other| others.push(other.slot));
             others.retain(|other| *other != server);
             self.touch(id, &others, &touch, Shape::Line, &missed);
         }
@@ -298,11 +305,12 @@ impl Router {
         match request.verb {
             Verb::Gat | Verb::Gats => {
                 for (number, share) in exchange.shares.iter().enumerate() {
-                    let strip = table.routes[usize::from(share.route)].strip;
+                    let renaming = &table.routes[usize::from(share.route)].renaming;
                     let places = exchange.gather.keys(number as u16).iter();
                     let keys = places.map(|place| exchange.keys[*place as usize].of(&exchange.bytes));
                     if table.has_copies(usize::from(share.pool)) {
-                        keys.for_each(|key| each(Missed { key: key[strip..].to_vec(), base64: false }));
+                        keys.map(|key| renaming.server_key(key).into_owned())
+                            .for_each(|key| each(Missed { key, base64: false }));
                     }
                 }
             }

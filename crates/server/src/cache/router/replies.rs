@@ -10,7 +10,7 @@ use posthaste_wire::memcached::request::Verb;
 
 use super::exchange::{NOBODY, Plan, Reply, Share, Verdict};
 use super::lane::{ASIDE, Expected, Shape};
-use super::{Router, follow, prefix};
+use super::{Router, follow};
 use crate::cache::limits;
 
 /// A server said something that is no answer to what it was asked: the connection is of no more use.
@@ -121,20 +121,17 @@ impl Router {
         let exchange = &mut self.exchanges[id as usize];
         let share = exchange.shares[usize::from(expected.part)];
         let route = &self.tables[usize::from(exchange.table)].table.routes[usize::from(share.route)];
-        let bytes = if route.strip == 0 {
+        let bytes = if route.renaming.is_none() {
             bytes
         } else {
-            self.changed.clear();
-            [b"VALUE ", &route.prefix[..], &bytes[b"VALUE ".len()..]]
-                .iter()
-                .for_each(|part| self.changed.extend_from_slice(part));
+            route.renaming.value(bytes, &mut self.changed);
             &self.changed
         };
         let client = exchange.client;
         let is_first = client != NOBODY && self.answers.is_first(client, id);
         let out = if is_first { self.answers.output(client) } else { &mut exchange.answer };
         let (keys, asked) = (&exchange.keys, &exchange.bytes);
-        let is_key = |place: u32| &keys[place as usize].of(asked)[route.strip..] == key;
+        let is_key = |place: u32| route.renaming.is_same(keys[place as usize].of(asked), key);
         if !exchange.gather.value(expected.part, is_key, bytes, out) {
             return Err(Broken);
         }
@@ -262,11 +259,9 @@ impl Router {
         }
         let aim = usize::from(exchange.aim.route);
         let route = self.tables[usize::from(exchange.table)].table.routes.get(aim);
-        let stripped = route.filter(|route| route.strip > 0);
-        let restored = match (exchange.request, stripped) {
-            (Some(request), Some(route)) if request.verb.is_meta() => {
-                prefix::restore(&request, bytes, &route.prefix)
-            }
+        let renaming = route.map(|route| &route.renaming).filter(|renaming| !renaming.is_none());
+        let restored = match (exchange.request, renaming) {
+            (Some(request), Some(renaming)) if request.verb.is_meta() => renaming.reply(&request, bytes),
             _ => Cow::Borrowed(bytes),
         };
         let bytes = &*restored;

@@ -1,7 +1,7 @@
 //! A request as it comes: what needs no server is answered here, anything else is put on its route.
 //!
-//! A route may take its prefix off the key. Then everything that follows sees the shorter request, and the answer has the
-//! prefix put back.
+//! A route may give a key another name. Then everything that follows sees the renamed request, and the answer has the
+//! client's key.
 
 use std::sync::atomic::Ordering;
 
@@ -9,15 +9,18 @@ use posthaste_measure::{Ending, Stamps};
 use posthaste_wire::memcached::decode::TOO_LARGE;
 use posthaste_wire::memcached::request::{Request, Verb};
 
-use super::{Asked, Finished, Router, prefix};
+use super::{Asked, Finished, Router};
 use crate::cache::pool::plain_key;
 use crate::cache::{kind, mock, stats};
 
 /// What is answered for a key that no route takes.
 pub(super) const NO_ROUTE: &[u8] = b"SERVER_ERROR no route for this key and command\r\n";
 
-/// What is answered where nothing is left of a key.
+/// What is answered where a key's other name is none.
 pub(super) const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
+
+/// What is answered beyond a route's limit.
+pub(super) const TOO_MANY: &[u8] = b"SERVER_ERROR too many requests: the limit of this route is reached\r\n";
 
 /// Puts a request of a client on a route.
 type Put = fn(&mut Router, usize, usize, &Request, &[u8], u64) -> Asked;
@@ -60,7 +63,7 @@ impl Router {
         Asked::Taken
     }
 
-    /// A request with one key, which is `put` on its route: that is found, and what the route takes off the key is taken off.
+    /// A request with one key, which is `put` on its route: that is found, and the key renamed as the route says.
     fn ask_one_key(
         &mut self,
         client: usize,
@@ -71,24 +74,28 @@ impl Router {
     ) -> Asked {
         let table = self.table();
         let found = plain_key(request, input, |key| table.route(request.verb, key));
-        let Some(route) = found else {
-            self.say(client, if request.noreply.is_some() { b"" } else { NO_ROUTE }, received);
-            return Asked::Taken;
-        };
-        let strip = table.routes[route].strip;
-        if strip == 0 {
+        let Some(route) = found else { return self.refuse(client, request, NO_ROUTE, received) };
+        let way = &table.routes[route];
+        if way.is_exhausted(self.now) {
+            way.refused.fetch_add(1, Ordering::Relaxed);
+            return self.refuse(client, request, TOO_MANY, received);
+        }
+        if way.renaming.is_none() {
             return put(self, client, route, request, input, received);
         }
         let mut changed = std::mem::take(&mut self.changed);
-        let asked = match prefix::strip(request, input, strip, &mut changed) {
-            Some(shorter) => put(self, client, route, &shorter, &changed, received),
-            None => {
-                self.say(client, if request.noreply.is_some() { b"" } else { BAD_FORMAT }, received);
-                Asked::Taken
-            }
+        let renamed = self.table().routes[route].renaming.request(request, input, &mut changed);
+        let asked = match renamed {
+            Some(renamed) => put(self, client, route, &renamed, &changed, received),
+            None => self.refuse(client, request, BAD_FORMAT, received),
         };
         self.changed = changed;
         asked
+    }
+
+    fn refuse(&mut self, client: usize, request: &Request, words: &'static [u8], received: u64) -> Asked {
+        self.say(client, if request.noreply.is_some() { b"" } else { words }, received);
+        Asked::Taken
     }
 
     fn ask_on_route(
@@ -104,7 +111,7 @@ impl Router {
             _ => self.write(client, route, request, input, received),
         };
         if asked == Asked::Taken {
-            self.table().routes[route].requests.fetch_add(1, Ordering::Relaxed);
+            self.table().routes[route].count(1, self.now);
             self.shadow(route, request, input);
         }
         asked

@@ -1,0 +1,214 @@
+//! Routes that rename: the servers see a key without its beginning, or with another one; the client sees it as it wrote it.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use posthaste_wire::memcached::request::{Request, Verb};
+use posthaste_wire::memcached::{KEY_BYTES_MAX, decode_base64};
+use posthaste_wire::span::Span;
+
+/// What a route changes of the keys that go by it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Renaming {
+    /// What is taken off: the route's prefix, or nothing. All its keys begin so.
+    pub taken: Vec<u8>,
+    /// What is put in its place.
+    pub added: Vec<u8>,
+}
+
+impl Renaming {
+    /// Whether servers see keys as clients write them.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.taken.is_empty() && self.added.is_empty()
+    }
+
+    /// A key as the servers see it.
+    #[must_use]
+    pub fn server_key<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {
+        let rest = &key[self.taken.len()..];
+        if self.added.is_empty() { rest.into() } else { [&self.added, rest].concat().into() }
+    }
+
+    /// Whether servers can have a key of this length under its other name.
+    #[must_use]
+    pub fn allows(&self, key_bytes: usize) -> bool {
+        key_bytes > self.taken.len() && key_bytes - self.taken.len() + self.added.len() <= KEY_BYTES_MAX
+    }
+
+    /// Whether a server means this key by that name.
+    #[must_use]
+    pub fn is_same(&self, key: &[u8], server_key: &[u8]) -> bool {
+        server_key.strip_prefix(&self.added[..]) == key.get(self.taken.len()..)
+    }
+
+    /// Writes the request to `out` with the key that servers see. None: servers cannot have such a key, or it is to be base64
+    /// and is not, so that nobody can say how it begins.
+    #[must_use]
+    pub fn request(&self, request: &Request, input: &[u8], out: &mut Vec<u8>) -> Option<Request> {
+        let (written, mut space) = (request.key.of(input), [0; KEY_BYTES_MAX]);
+        let plain = if request.base64 { decode_base64(written, &mut space)? } else { written };
+        let renamed =
+            Some(plain).filter(|plain| self.allows(plain.len())).map(|plain| self.server_key(plain))?;
+        let key = if request.base64 { STANDARD.encode(&renamed).into_bytes().into() } else { renamed };
+        if key.len() > KEY_BYTES_MAX {
+            return None;
+        }
+        let Span { start, len } = request.key;
+        let end = (start + len) as usize;
+        out.clear();
+        out.extend_from_slice(&input[..start as usize]);
+        out.extend_from_slice(&key);
+        out.extend_from_slice(&input[end..]);
+        let new_len = key.len() as u32;
+        let moved = |span: Span| Span { start: (span.start + new_len).saturating_sub(len), ..span };
+        Some(Request {
+            line: Span { len: request.line.len + new_len - len, ..request.line },
+            key: Span { start, len: new_len },
+            data: if request.data.len == 0 { request.data } else { moved(request.data) },
+            noreply: request.noreply.map(moved),
+            ..*request
+        })
+    }
+
+    /// A meta reply with the client's key where it repeats the key.
+    #[must_use]
+    pub fn reply<'a>(&self, request: &Request, reply: &'a [u8]) -> Cow<'a, [u8]> {
+        let end = reply.iter().position(|byte| *byte == b'\r').unwrap_or(reply.len());
+        let (line, rest) = reply.split_at(end);
+        let mut words = line.split(|byte| *byte == b' ');
+        let mut restored = words.next().unwrap_or_default().to_vec();
+        let mut is_key_next = request.verb == Verb::MetaDebug && restored == b"ME";
+        // The server repeats a key in base64 where it was stored by one, and says so; but `me` does not say.
+        let base64 = if is_key_next { request.base64 } else { words.clone().any(|word| word == b"b") };
+        for word in words {
+            restored.push(b' ');
+            match word {
+                word if std::mem::take(&mut is_key_next) => restored.extend(self.client_key(base64, word)),
+                [b'k', word @ ..] => {
+                    restored.push(b'k');
+                    restored.extend(self.client_key(base64, word));
+                }
+                word => restored.extend_from_slice(word),
+            }
+        }
+        if restored == line {
+            return Cow::Borrowed(reply);
+        }
+        restored.extend_from_slice(rest);
+        Cow::Owned(restored)
+    }
+
+    /// Writes a `VALUE` that a server sent, with the client's key, to `out`.
+    pub fn value(&self, value: &[u8], out: &mut Vec<u8>) {
+        const WORD: &[u8] = b"VALUE ";
+        let rest = value.get(WORD.len() + self.added.len()..).unwrap_or_default();
+        out.clear();
+        [WORD, &self.taken, rest].iter().for_each(|part| out.extend_from_slice(part));
+    }
+
+    /// A key that a server wrote, as the client knows it, written as it came.
+    fn client_key(&self, base64: bool, key: &[u8]) -> Vec<u8> {
+        let whole = |key: &[u8]| [&self.taken, key.strip_prefix(&self.added[..]).unwrap_or(key)].concat();
+        match base64.then(|| STANDARD.decode(key)) {
+            Some(Ok(plain)) => STANDARD.encode(whole(&plain)).into_bytes(),
+            _ => whole(key),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
+
+    use super::*;
+
+    const LIMITS: Limits = Limits { value_bytes: 100, line_bytes: 1000 };
+
+    fn request(text: &str) -> Request {
+        let Decoded::Request(request, _) = decode(text.as_bytes(), &LIMITS) else { panic!("{text}") };
+        request
+    }
+
+    fn renaming(taken: &str, added: &str) -> Renaming {
+        Renaming { taken: taken.into(), added: added.into() }
+    }
+
+    /// The renamed request, which must be what decoding the renamed text gives.
+    fn renamed(renaming: &Renaming, text: &str) -> Option<String> {
+        let mut out = Vec::new();
+        let other = renaming.request(&request(text), text.as_bytes(), &mut out)?;
+        let out = String::from_utf8(out).unwrap();
+        assert_eq!(other, request(&out), "{text}");
+        Some(out)
+    }
+
+    #[test]
+    fn a_renamed_request_is_the_request_for_the_other_key() {
+        for (whole, shorter) in [
+            ("set user:7 0 0 2 noreply\r\nhi\r\n", "set 7 0 0 2 noreply\r\nhi\r\n"),
+            ("delete user:7\r\n", "delete 7\r\n"),
+            ("incr user:7 5 noreply\r\n", "incr 7 5 noreply\r\n"),
+            ("mg user:7 v k q\r\n", "mg 7 v k q\r\n"),
+            ("ms dXNlcjpmb28= 2 b T3\r\nhi\r\n", "ms Zm9v 2 b T3\r\nhi\r\n"),
+        ] {
+            assert_eq!(renamed(&renaming("user:", ""), whole).as_deref(), Some(shorter));
+            // And back.
+            assert_eq!(renamed(&renaming("", "user:"), shorter).as_deref(), Some(whole));
+        }
+        let (strips, adds) = (renaming("user:", ""), renaming("", "user:"));
+        assert_eq!(renamed(&strips, "delete user:\r\n"), None);
+        assert_eq!(
+            renamed(&strips, "ms user:! 2 b\r\nhi\r\n"),
+            None,
+            "no base64, though it begins as it should"
+        );
+        let long = |bytes: usize| format!("delete {}\r\n", "k".repeat(bytes));
+        assert!(renamed(&adds, &long(KEY_BYTES_MAX - 5)).is_some());
+        assert_eq!(renamed(&adds, &long(KEY_BYTES_MAX - 4)), None, "servers take no longer keys");
+        let swapped = renamed(&renaming("user:", "app1:u:"), "set user:7 0 0 2 noreply\r\nhi\r\n");
+        assert_eq!(swapped.as_deref(), Some("set app1:u:7 0 0 2 noreply\r\nhi\r\n"));
+    }
+
+    #[test]
+    fn a_server_key_is_known_again() {
+        for (taken, added, key, server_key) in [
+            ("", "", "a", "a"),
+            ("user:", "", "user:7", "7"),
+            ("", "x:", "7", "x:7"),
+            ("u:", "x:", "u:7", "x:7"),
+        ] {
+            let renaming = renaming(taken, added);
+            assert_eq!(*renaming.server_key(key.as_bytes()), *server_key.as_bytes());
+            assert!(renaming.is_same(key.as_bytes(), server_key.as_bytes()), "{renaming:?}");
+            assert!(!renaming.is_same(key.as_bytes(), b"x:8"), "{renaming:?}");
+            let mut value = Vec::new();
+            renaming.value(format!("VALUE {server_key} 0 2\r\nhi\r\n").as_bytes(), &mut value);
+            assert_eq!(value, format!("VALUE {key} 0 2\r\nhi\r\n").into_bytes());
+        }
+    }
+
+    #[test]
+    fn what_a_reply_repeats_of_the_key_is_whole_again() {
+        for (text, reply, restored) in [
+            ("mg user:7 v k\r\n", "VA 2 k7\r\nk9\r\n", "VA 2 kuser:7\r\nk9\r\n"),
+            ("mg user:7 k O1\r\n", "HD k7 O1\r\n", "HD kuser:7 O1\r\n"),
+            ("mg dXNlcjpmb28= b k\r\n", "HD kZm9v b\r\n", "HD kdXNlcjpmb28= b\r\n"),
+            ("mg dXNlcjpmb28= b k\r\n", "HD kZm9v\r\n", "HD kuser:Zm9v\r\n"),
+            ("mg user:foo k\r\n", "HD kZm9v b\r\n", "HD kdXNlcjpmb28= b\r\n"),
+            ("me user:7\r\n", "ME 7 exp=-1 la=5\r\n", "ME user:7 exp=-1 la=5\r\n"),
+            ("mg user:7\r\n", "EN\r\n", "EN\r\n"),
+        ] {
+            assert_eq!(
+                *renaming("user:", "").reply(&request(text), reply.as_bytes()),
+                *restored.as_bytes(),
+                "{text}"
+            );
+        }
+        let (both, get) = (renaming("user:", "x:"), request("mg user:7 k\r\n"));
+        assert_eq!(*both.reply(&get, b"HD kx:7\r\n"), *b"HD kuser:7\r\n");
+        let debug = request("me dXNlcjpmb28= b\r\n");
+        assert_eq!(*both.reply(&debug, b"ME eDpmb28= exp=-1\r\n"), *b"ME dXNlcjpmb28= exp=-1\r\n");
+    }
+}
