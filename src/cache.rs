@@ -11,6 +11,7 @@ use posthaste_server::cache::explain::explain;
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::layout::{Layout, Seat, Settings};
 use posthaste_server::cache::limits::SERVERS_MAX;
+use posthaste_server::cache::patience::Patience;
 use posthaste_server::cache::rules::{ReadRepair, Reads, Rules, Writes};
 use posthaste_server::cache::server::{Options, Server};
 use posthaste_server::cache::table::Table;
@@ -20,7 +21,7 @@ use posthaste_tls::{Check, Trust};
 use crate::config::{self, Misuse};
 use crate::flags::{CacheFlags, Program, ServerTlsFlags, Switch};
 use crate::import;
-use crate::pools::{self, Names};
+use crate::pools::{self, Defaults, Names};
 use crate::stdout::say;
 use crate::tier::{CommonFlags, begin, begin_log, end, tell_of_http, wait_for_end};
 
@@ -83,7 +84,6 @@ fn options(flags: &CacheFlags) -> Result<Options, String> {
         line_requests_max: flags.line_limit,
         value_bytes_max: flags.max_value,
         memory_limit: flags.memory_limit,
-        server_timeout: flags.server_timeout,
     })
 }
 
@@ -102,10 +102,11 @@ pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
             let text = fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
             // Who checks a file wants to hear of a name that nobody knows; a tier that starts can do without it.
             let names = if flags.check.is_some() { Names::Known } else { Names::Believed };
-            pools::layout(&text, seats, &rules, names).map_err(|wrong| wrong.tell(shown, &text))?
+            let defaults = Defaults { rules, patience: patience(flags) };
+            pools::layout(&text, seats, &defaults, names).map_err(|wrong| wrong.tell(shown, &text))?
         }
         None if seats.is_empty() => Layout::default(),
-        None => Layout::of_one_pool(seats, rules),
+        None => Layout::of_one_pool(seats, rules).with_patience(patience(flags)),
     };
     layout.settings = Settings { flush_all: flags.flush_all == Switch::On, mock: flags.mock };
     let servers: usize = layout.pools.iter().map(|pool| pool.seats.len()).sum();
@@ -117,6 +118,11 @@ pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
         (SERVERS_MAX.., None) => Err(format!("--server: at most {} are served", SERVERS_MAX - 1)),
         _ => Ok(layout),
     }
+}
+
+fn patience(flags: &CacheFlags) -> Patience {
+    let answer = flags.server_timeout;
+    Patience { connect: flags.connect_timeout.unwrap_or(answer), answer }
 }
 
 /// The servers of the flags, each of which is one.
@@ -188,6 +194,10 @@ fn meaning(options: &Options) -> Result<String, Misuse> {
                 text += &format!(", weight {}", seat.weight);
             }
             text.push('\n');
+        }
+        if pool.patience != Patience::default() {
+            let Patience { connect, answer } = pool.patience;
+            text += &format!("  a server may take {connect:?} to take a connection and {answer:?} to answer\n");
         }
         text += &relations(&card);
     }
@@ -272,6 +282,7 @@ fn note(flags: &CacheFlags) -> RunNote {
             "flush_all": flags.flush_all == Switch::On,
             "mock_bytes": flags.mock,
             "server_timeout_s": flags.server_timeout.as_secs_f64(),
+            "connect_timeout_s": patience(flags).connect.as_secs_f64(),
             "line_limit": flags.line_limit,
             "max_value_bytes": flags.max_value,
             "memory_limit_bytes": flags.memory_limit,

@@ -2,11 +2,10 @@
 //! feeds it hostile ones. Errors are one line, with the line of the file where it has one.
 
 use posthaste_server::cache::layout::Layout;
-use posthaste_server::cache::rules::Rules;
 
 use crate::config;
 use crate::import;
-use crate::pools::{self, Names};
+use crate::pools::{self, Defaults, Names};
 
 /// Reads a file as `--config` of a command would; its options are then those of that command without further arguments.
 /// Pools and routes are not looked at.
@@ -24,7 +23,7 @@ pub fn options(command: &str, text: &str) -> Result<(), String> {
 /// # Errors
 /// What is wrong with it.
 pub fn pools(text: &str) -> Result<Layout, String> {
-    pools::layout(text, Vec::new(), &Rules::default(), Names::Believed)
+    pools::layout(text, Vec::new(), &Defaults::default(), Names::Believed)
         .map_err(|wrong| wrong.tell("FILE", text))
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use posthaste_server::cache::backend::Backend;
 use posthaste_server::cache::layout::{DEFAULT_POOL, Fallback, Layout, PoolPlan, RoutePlan, Seat, Source};
+use posthaste_server::cache::patience::Patience;
 use posthaste_server::cache::pool::LONGEST_EXPIRY_S;
 use posthaste_server::cache::rules::{Answer, Rules, Writes};
 
@@ -23,7 +24,7 @@ use crate::placed::{Fields, Placed, Wrong, parse};
 pub(crate) const POOLS: &str = "pools";
 pub(crate) const ROUTES: &str = "routes";
 
-const POOL_FIELDS: [&str; 15] = [
+const POOL_FIELDS: [&str; 17] = [
     "servers",
     "writes",
     "reads",
@@ -39,6 +40,8 @@ const POOL_FIELDS: [&str; 15] = [
     "gutter-expiry",
     "below",
     "warm-from",
+    "server-timeout",
+    "connect-timeout",
 ];
 const SERVER_FIELDS: [&str; 3] = ["address", "name", "weight"];
 
@@ -57,15 +60,29 @@ pub(crate) enum Names {
     Believed,
 }
 
-/// Reads the pools and routes of a file's text. `seats` are the servers of the flags, `rules` what holds for pools that
-/// do not say otherwise.
-pub(crate) fn layout(text: &str, seats: Vec<Seat>, rules: &Rules, names: Names) -> Result<Layout, Wrong> {
+/// What holds for pools that do not say otherwise.
+#[derive(Debug, Default)]
+pub(crate) struct Defaults {
+    pub(crate) rules: Rules,
+    pub(crate) patience: Patience,
+}
+
+/// Reads the pools and routes of a file's text. `seats` are the servers of the flags.
+pub(crate) fn layout(
+    text: &str,
+    seats: Vec<Seat>,
+    defaults: &Defaults,
+    names: Names,
+) -> Result<Layout, Wrong> {
     let file = parse(text)?;
     let cache = file.get_ref().get("cache").and_then(|cache| cache.get_ref().as_table());
     let pools = cache.and_then(|cache| cache.get(POOLS));
     let routes = cache.and_then(|cache| cache.get(ROUTES));
-    let mut layout =
-        if seats.is_empty() { Layout::default() } else { Layout::of_one_pool(seats, rules.clone()) };
+    let mut layout = if seats.is_empty() {
+        Layout::default()
+    } else {
+        Layout::of_one_pool(seats, defaults.rules.clone()).with_patience(defaults.patience)
+    };
     let tables = match pools {
         Some(pools) => named_tables(pools)?,
         None => Vec::new(),
@@ -77,13 +94,13 @@ pub(crate) fn layout(text: &str, seats: Vec<Seat>, rules: &Rules, names: Names) 
                 format!("pool {name} is there already: the options `server` make it"),
             ));
         }
-        layout.pools.push(empty(name));
+        layout.pools.push(PoolPlan { name: (*name).to_owned(), ..PoolPlan::default() });
     }
     let numbers: BTreeMap<String, usize> =
         layout.pools.iter().map(|pool| pool.name.clone()).zip(0..).collect();
     for (name, _, table) in &tables {
         let fields = Fields::of(table, &POOL_FIELDS)?;
-        layout.pools[numbers[*name]] = pool(name, &fields, &numbers, rules, names)?;
+        layout.pools[numbers[*name]] = pool(name, &fields, &numbers, defaults, names)?;
     }
     check_sources(&layout, &tables)?;
     if let Some(routes) = routes {
@@ -94,17 +111,6 @@ pub(crate) fn layout(text: &str, seats: Vec<Seat>, rules: &Rules, names: Names) 
         layout.routes = vec![catch_all(only_pool(&layout, at)?)];
     }
     Ok(layout)
-}
-
-fn empty(name: &str) -> PoolPlan {
-    PoolPlan {
-        name: name.to_owned(),
-        seats: Vec::new(),
-        rules: Rules::default(),
-        fallbacks: Vec::new(),
-        failover_limit: None,
-        source: None,
-    }
 }
 
 fn catch_all(pool: usize) -> RoutePlan {
@@ -143,10 +149,10 @@ fn pool(
     name: &str,
     fields: &Fields<'_, '_>,
     numbers: &BTreeMap<String, usize>,
-    defaults: &Rules,
+    defaults: &Defaults,
     names: Names,
 ) -> Result<PoolPlan, Wrong> {
-    let rules = rules(fields, defaults)?;
+    let rules = rules(fields, &defaults.rules)?;
     let seats = seats(fields, &rules, names)?;
     let other = |field: &str, name: &str, at: usize| match numbers.get(name) {
         Some(number) => Ok(*number),
@@ -195,9 +201,17 @@ fn pool(
             "failover-limit: nobody stands in for this pool",
         ));
     }
-    let plan = PoolPlan { name: name.to_owned(), seats, rules, fallbacks, failover_limit, source };
+    let patience = patience(fields, defaults.patience)?;
+    let plan = PoolPlan { name: name.to_owned(), seats, rules, fallbacks, failover_limit, source, patience };
     check_answer(&plan, fields)?;
     Ok(plan)
+}
+
+/// A pool that says how long servers may take to answer says so of connections too, unless it has another time for them.
+fn patience(fields: &Fields<'_, '_>, defaults: Patience) -> Result<Patience, Wrong> {
+    let answer = fields.read("server-timeout", some_time)?;
+    let connect = fields.read("connect-timeout", some_time)?.or(answer).unwrap_or(defaults.connect);
+    Ok(Patience { connect, answer: answer.unwrap_or(defaults.answer) })
 }
 
 fn at_least_one(text: &str, most: u32) -> Result<u32, String> {
@@ -311,9 +325,11 @@ failover = "spare"
 failover-limit = 1_000
 gutter = "gutter"
 gutter-expiry = "30s"
+server-timeout = "200ms"
 
 [cache.pools.spare]
 servers = ["127.0.0.1:3", "127.0.0.1:4"]
+connect-timeout = "5s"
 answer = "majority"
 read-repair = "always"
 
@@ -337,7 +353,8 @@ limit = 1000
 
     fn read(text: &str, servers: &[&str]) -> Result<Layout, String> {
         let seats = servers.iter().map(|server| Seat::of(server)).collect();
-        layout(text, seats, &Rules::default(), Names::Known).map_err(|wrong| wrong.tell("cache.toml", text))
+        layout(text, seats, &Defaults::default(), Names::Known)
+            .map_err(|wrong| wrong.tell("cache.toml", text))
     }
 
     #[test]
@@ -351,6 +368,11 @@ limit = 1000
         assert_eq!(users.rules.key_part, KeyPart::Tag(b'{', b'}'));
         assert_eq!((users.failover_limit, users.fallbacks.len()), (Some(1000), 2));
         assert_eq!(users.fallbacks[1], Fallback { pool: 3, expiry: Some(Duration::from_secs(30)) });
+        let patience = [0, 1, 2].map(|pool| {
+            let Patience { connect, answer } = layout.pools[pool].patience;
+            (connect.as_millis(), answer.as_millis())
+        });
+        assert_eq!(patience, [(1000, 1000), (200, 200), (5000, 1000)]);
         assert_eq!(layout.pools[2].rules.answer, Answer::Majority);
         assert_eq!(layout.pools[2].rules.read_repair, ReadRepair::Always);
         assert_eq!(layout.routes.len(), 3, "the one of the flags takes what no route takes");

@@ -62,8 +62,11 @@ pub(crate) struct CacheFlags {
     #[arg(long, value_name = "BYTES", num_args = 0..=1, default_missing_value = "1024")]
     pub(crate) mock: Option<usize>,
     /// How long a server may take to answer
-    #[arg(long, default_value = "1s", value_parser = some_time)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = some_time)]
     pub(crate) server_timeout: Duration,
+    /// How long a server may take to take a connection [default: as --server-timeout]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    pub(crate) connect_timeout: Option<Duration>,
     /// With workers: most requests waiting; beyond it a request gets an error
     #[arg(long, value_name = "REQUESTS", default_value = "65536", value_parser = at_least_one)]
     pub(crate) line_limit: usize,

@@ -12,11 +12,9 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use posthaste_server::cache::rules::Rules;
-
 use crate::config::{self, Misuse};
 use crate::placed::one_line;
-use crate::pools::{self, Names};
+use crate::pools::{self, Defaults, Names};
 use crate::stdout::say;
 
 /// A pool to be written.
@@ -80,7 +78,7 @@ pub(crate) fn translate(
     let import = read(text, pool).map_err(|error| format!("{shown}: {}", one_line(&error)))?;
     let toml = import.toml(shown);
     config::check(&toml)
-        .and_then(|()| pools::layout(&toml, Vec::new(), &Rules::default(), Names::Believed).map(drop))
+        .and_then(|()| pools::layout(&toml, Vec::new(), &Defaults::default(), Names::Believed).map(drop))
         .map_err(|wrong| wrong.tell(format_args!("{shown}, translated"), &toml))?;
     Ok((toml, import.left_out))
 }
@@ -170,7 +168,7 @@ mod tests {
     fn imported(text: &str) -> (String, Vec<String>) {
         let import = read(text, None).unwrap();
         let toml = import.toml("x");
-        if let Err(wrong) = pools::layout(&toml, Vec::new(), &Rules::default(), Names::Known) {
+        if let Err(wrong) = pools::layout(&toml, Vec::new(), &Defaults::default(), Names::Known) {
             panic!("{}", wrong.tell("x", &toml));
         }
         (toml, import.left_out)
@@ -273,7 +271,7 @@ mod tests {
     #[test]
     fn mcrouters_routes_are_translated_as_far_as_they_have_counterparts() {
         let (toml, left_out) = imported(MCROUTER);
-        let layout = pools::layout(&toml, Vec::new(), &Rules::default(), Names::Known).unwrap();
+        let layout = pools::layout(&toml, Vec::new(), &Defaults::default(), Names::Known).unwrap();
         let pool = |name: &str| {
             layout.pools.iter().find(|pool| pool.name == name).unwrap_or_else(|| panic!("{toml}"))
         };
@@ -317,7 +315,7 @@ mod tests {
     fn a_route_to_all_of_several_pools_is_no_pool_of_all_their_servers() {
         let taken = |kind: &str, children: &str| {
             let (toml, left_out) = imported(&route_to_all(kind, children));
-            let layout = pools::layout(&toml, Vec::new(), &Rules::default(), Names::Known).unwrap();
+            let layout = pools::layout(&toml, Vec::new(), &Defaults::default(), Names::Known).unwrap();
             (layout.pools[layout.routes[0].pool].clone(), layout, left_out)
         };
         // A key is on a server of each: writes go to both.

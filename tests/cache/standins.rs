@@ -1,6 +1,7 @@
 //! Pools that stand in for others, pools behind others, and servers that are taken out: what clients get, and what is
 //! held where.
 
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -60,6 +61,41 @@ fn a_gutter_takes_what_a_lost_server_cannot_and_for_a_short_time() {
         // Written where it belongs, it is gone where it was kept meanwhile.
         assert_eq!(client.ask("set k 0 0 5\r\nnewer\r\n"), "STORED\r\n");
         assert_eq!((held(&servers[0], "k").as_deref(), held(&servers[1], "k")), (Some("newer"), None));
+    }
+}
+
+const HURRIED: &str = r#"
+[cache]
+server-timeout = "10m"
+[cache.pools.hurried]
+servers = ["$0"]
+server-timeout = "100ms"
+[cache.pools.patient]
+servers = ["$1"]
+[[cache.routes]]
+pool = "patient"
+[[cache.routes]]
+prefix = "h:"
+pool = "hurried"
+"#;
+
+#[test]
+fn each_pool_waits_for_its_servers_as_long_as_it_says() {
+    for mode in [&[][..], &["--workers", "2"]] {
+        let servers = Memcached::several::<2>();
+        let routed = Routed::start(HURRIED, &servers, mode);
+        let (mut hurried, mut patient) = (routed.client(), routed.client());
+        assert_eq!(patient.ask("set k 0 0 1\r\nx\r\nset h:k 0 0 1\r\nx\r\n"), "STORED\r\nSTORED\r\n");
+        servers.iter().for_each(|server| server.signal("STOP"));
+        patient.0.write_all(b"get k\r\n").expect("it listens");
+        let refused = hurried.ask("get h:k\r\n");
+        assert!(refused.starts_with("SERVER_ERROR"), "{refused}");
+        patient.0.set_nonblocking(true).expect("an option");
+        let unanswered = patient.0.read(&mut [0; 100]).map_err(|error| error.kind());
+        assert_eq!(unanswered, Err(ErrorKind::WouldBlock), "ten minutes are not over");
+        patient.0.set_nonblocking(false).expect("an option");
+        servers.iter().for_each(|server| server.signal("CONT"));
+        assert_eq!(patient.read_until(b"END\r\n"), b"VALUE k 0 1\r\nx\r\n");
     }
 }
 

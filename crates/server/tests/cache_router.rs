@@ -42,9 +42,7 @@ fn two_pools(source: Option<Source>, fallbacks: Vec<Fallback>) -> Layout {
         name: "second".to_owned(),
         seats: vec![Seat::of(NAMES[2])],
         rules,
-        fallbacks: Vec::new(),
-        failover_limit: None,
-        source: None,
+        ..PoolPlan::default()
     });
     layout
 }

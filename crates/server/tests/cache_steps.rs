@@ -20,10 +20,7 @@ fn two_pools(others: u16) -> Layout {
     layout.pools.push(PoolPlan {
         name: "second".to_owned(),
         seats: (1..=others).map(seat).collect(),
-        rules: Rules::default(),
-        fallbacks: Vec::new(),
-        failover_limit: None,
-        source: None,
+        ..PoolPlan::default()
     });
     layout
 }

@@ -8,13 +8,13 @@ use std::net::{Shutdown, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use posthaste_tls::Connector;
 use posthaste_wire::memcached::records::Records;
 use rustls::{ClientConnection, StreamOwned};
 use socket2::{Domain, SockAddr, SockRef, Type};
 
+use super::patience::Patience;
 use crate::front::accept::{ListenAddress as Address, Socket};
 
 /// memcached's own port.
@@ -96,12 +96,12 @@ impl Backend {
     ///
     /// # Errors
     /// The system's, when it cannot even be tried.
-    pub fn open(&self, timeout: Duration) -> io::Result<Socket> {
+    pub fn open(&self, patience: Patience) -> io::Result<Socket> {
         let socket = Socket::connect(&self.found()?)?;
         if let Socket::Tcp(stream) = &socket {
             // What a peer that is gone has not acknowledged is not to reach it when it is back. A system without the
             // option does without.
-            let _ = SockRef::from(stream).set_tcp_user_timeout(Some(timeout));
+            let _ = SockRef::from(stream).set_tcp_user_timeout(Some(patience.longest()));
         }
         match (socket, self.connector()) {
             (Socket::Tcp(stream), Some(tls)) => {
@@ -116,20 +116,20 @@ impl Backend {
     ///
     /// # Errors
     /// The system's.
-    pub fn dial(&self, timeout: Duration) -> io::Result<Dialed> {
+    pub fn dial(&self, patience: Patience) -> io::Result<Dialed> {
         let (domain, address) = match self.found()? {
             Address::Tcp(address) => (Domain::for_address(address), SockAddr::from(address)),
             Address::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
         };
         let socket = socket2::Socket::new(domain, Type::STREAM, None)?;
-        socket.connect_timeout(&address, timeout)?;
+        socket.connect_timeout(&address, patience.connect)?;
         if domain != Domain::UNIX {
             socket.set_tcp_nodelay(true)?;
             // A system without the option does without.
-            let _ = socket.set_tcp_user_timeout(Some(timeout));
+            let _ = socket.set_tcp_user_timeout(Some(patience.longest()));
         }
-        socket.set_read_timeout(Some(timeout))?;
-        socket.set_write_timeout(Some(timeout))?;
+        socket.set_read_timeout(Some(patience.answer))?;
+        socket.set_write_timeout(Some(patience.answer))?;
         match self.connector() {
             None => Ok(Dialed::Plain(socket)),
             Some(tls) => {
@@ -258,7 +258,7 @@ mod tests {
         let backend = Backend::parse("nosuch.invalid:7").unwrap();
         assert!(backend.address().is_err_and(|error| error.starts_with("server nosuch.invalid:7: ")));
         assert_eq!(
-            backend.dial(Duration::from_secs(1)).err().map(|error| error.kind()),
+            backend.dial(Patience::default()).err().map(|error| error.kind()),
             Some(ErrorKind::NotFound)
         );
         *lock(&backend.address) = Ok(Address::Unix("/x".into()));

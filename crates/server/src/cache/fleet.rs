@@ -20,6 +20,7 @@ use super::health::{Health, Watch};
 use super::latency::Latency;
 use super::layout::{Layout, Seat};
 use super::limits::SERVERS_MAX;
+use super::patience::{Patience, SharedPatience};
 use super::table::{Strays, Table};
 
 /// What was done with one server.
@@ -41,6 +42,8 @@ pub struct Server {
     pub slot: usize,
     /// Where it is.
     pub backend: Backend,
+    /// How long it is waited for.
+    pub patience: SharedPatience,
     /// Whether it takes part.
     pub health: Health,
     /// What was done with it.
@@ -133,11 +136,13 @@ impl Fleet {
             return Err(error);
         }
         let encryption = self.encryption(&backends)?;
+        let patience = patience(layout)?;
         for backend in backends {
             if !grown.iter().any(|server| server.backend.name == backend.name) {
                 let health = Health::new(self.ejects, Arc::clone(&self.watch));
                 let (slot, counts) = (grown.len(), ServerCounts::default());
-                grown.push(Arc::new(Server { slot, backend, health, counts }));
+                let patience = SharedPatience::default();
+                grown.push(Arc::new(Server { slot, backend, patience, health, counts }));
             }
         }
         if grown.len() >= SERVERS_MAX {
@@ -149,6 +154,9 @@ impl Fleet {
         for server in &grown {
             if let Some(connector) = encryption.get(server.name()) {
                 server.backend.encrypt(connector.clone());
+            }
+            if let Some(patience) = patience.get(server.name()) {
+                server.patience.set(*patience);
             }
         }
         *servers = grown;
@@ -191,6 +199,23 @@ impl Fleet {
     pub fn ejects(&self) -> bool {
         self.ejects
     }
+}
+
+/// How long each server is waited for, by its name.
+fn patience(layout: &Layout) -> Result<HashMap<String, Patience>, String> {
+    let mut of_servers = HashMap::new();
+    for pool in &layout.pools {
+        for seat in &pool.seats {
+            let name = Backend::named(&seat.address)?;
+            if of_servers.insert(name.clone(), pool.patience).is_some_and(|other| other != pool.patience) {
+                return Err(format!(
+                    "server {name}: its pools say different times (server-timeout, connect-timeout); its connections are \
+                     shared, so write the same in each of them"
+                ));
+            }
+        }
+    }
+    Ok(of_servers)
 }
 
 fn backend(seat: &Seat) -> Result<Backend, String> {
@@ -236,6 +261,21 @@ mod tests {
         assert!(error.contains("127.0.0.1:port"), "{error}");
         assert_eq!((slots(&fleet), fleet.generation()), (vec![("127.0.0.1:1".to_owned(), 0)], 1));
         assert_eq!(fleet.table().servers.len(), 1);
+    }
+
+    #[test]
+    fn the_pools_of_a_server_agree_how_long_it_is_waited_for() {
+        let mut both = layout(&["127.0.0.1:1"]);
+        both.pools.push(both.pools[0].clone());
+        let short = Patience { answer: std::time::Duration::from_millis(5), ..Patience::default() };
+        both.pools[1].patience = short;
+        let error = Fleet::new(&both, true).err().expect("they do not agree");
+        assert!(error.contains("127.0.0.1:1") && error.contains("server-timeout"), "{error}");
+        let fleet = Fleet::new(&layout(&["127.0.0.1:1"]), true).unwrap();
+        assert_eq!(fleet.table().servers[0].patience.get(), Patience::default());
+        both.pools[0].patience = short;
+        fleet.load(&both).unwrap();
+        assert_eq!(fleet.table().servers[0].patience.get(), short);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use posthaste_measure::{Clock, Ending, Meter};
 use posthaste_wire::memcached::decode::Limits;
@@ -73,8 +73,6 @@ pub struct Hall {
     pub mailboxes: Vec<Arc<Mailbox<Mail>>>,
     /// What clients may send.
     pub limits: Limits,
-    /// How long a server may take to answer.
-    pub server_timeout: Duration,
     /// Bytes that may be held for clients, by each network thread.
     pub memory_per_thread: usize,
     /// Who is let in.

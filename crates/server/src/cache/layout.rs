@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use posthaste_wire::memcached::request::Verb;
 
+use super::patience::Patience;
 use super::rules::Rules;
 
 /// The pool that `--server` makes.
@@ -60,7 +61,7 @@ impl Source {
 }
 
 /// One pool.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct PoolPlan {
     /// Its name.
     pub name: String,
@@ -74,6 +75,8 @@ pub struct PoolPlan {
     pub failover_limit: Option<u32>,
     /// Where it looks for what it does not have.
     pub source: Option<Source>,
+    /// How long its servers are waited for.
+    pub patience: Patience,
 }
 
 /// Requests that are repeated elsewhere, with nobody waiting for the answers.
@@ -140,11 +143,17 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// The same, its servers waited for so long.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Patience) -> Self {
+        self.pools.iter_mut().for_each(|pool| pool.patience = patience);
+        self
+    }
+
     /// One pool for every key.
     #[must_use]
     pub fn of_one_pool(seats: Vec<Seat>, rules: Rules) -> Self {
-        let (fallbacks, failover_limit, source) = (Vec::new(), None, None);
-        let pool = PoolPlan { name: DEFAULT_POOL.into(), seats, rules, fallbacks, failover_limit, source };
+        let pool = PoolPlan { name: DEFAULT_POOL.into(), seats, rules, ..PoolPlan::default() };
         Self { pools: vec![pool], routes: vec![RoutePlan::default()], settings: Settings::default() }
     }
 }

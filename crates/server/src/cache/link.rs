@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use mio::event::Event;
 use mio::{Interest, Registry, Token};
@@ -10,6 +10,7 @@ use posthaste_wire::memcached::records::Records;
 
 use super::backend::Backend;
 use super::limits;
+use super::patience::Patience;
 use super::router::Broken;
 use crate::front::accept::Socket;
 use crate::front::buffers::empty;
@@ -63,11 +64,11 @@ impl Link {
     pub(super) fn open(
         &mut self,
         backend: &Backend,
-        timeout: Duration,
+        patience: Patience,
         token: Token,
         registry: &Registry,
     ) -> io::Result<()> {
-        let mut socket = backend.open(timeout)?;
+        let mut socket = backend.open(patience)?;
         let interests = Interest::READABLE | Interest::WRITABLE;
         registry.register(&mut socket, token, interests)?;
         self.socket = Some(socket);

@@ -20,6 +20,8 @@ pub mod table; // routes: which pool, which servers
 
 pub mod renaming; // keys that servers know by other names
 
+pub mod patience; // how long a server is waited for
+
 pub mod limit; // so many requests and no more
 
 pub mod pool; // servers, and whom of them a request asks

@@ -48,7 +48,7 @@ impl Pipelined {
         }
         if !link.is_open() {
             let its = &self.router.servers()[server];
-            link.open(&its.backend, self.hall.server_timeout, Token(FIRST_OF_TIER + server), registry)?;
+            link.open(&its.backend, its.patience.get(), Token(FIRST_OF_TIER + server), registry)?;
         }
         if link.opening().is_none() {
             self.router.sends(server);
@@ -110,11 +110,15 @@ impl Pipelined {
 
     /// What has not come in time, if anything has not.
     fn late(&self, server: usize, now: u64) -> Option<&'static str> {
-        let timeout = self.hall.server_timeout;
-        if self.links[server].opening().is_some_and(|since| since.elapsed() > timeout) {
-            return Some("it does not connect in time (--server-timeout)");
+        let patience = self.router.servers()[server].patience.get();
+        if self.links[server].opening().is_some_and(|since| since.elapsed() > patience.connect) {
+            return Some("it does not connect in time (--connect-timeout)");
         }
-        let limit = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        // What waits for a connection to be made waits by that limit.
+        if self.links[server].opening().is_some() {
+            return None;
+        }
+        let limit = u64::try_from(patience.answer.as_nanos()).unwrap_or(u64::MAX);
         let is_late = self.silent_since(server).is_some_and(|since| now.saturating_sub(since) > limit);
         is_late.then_some(LATE)
     }
@@ -161,8 +165,13 @@ impl Engine for Pipelined {
     }
 
     fn note(&mut self, server: usize, event: &Event) {
-        if let Err(error) = self.links[server].note(event) {
+        let link = &mut self.links[server];
+        let was_opening = link.opening().is_some();
+        if let Err(error) = link.note(event) {
             self.broken.push((server, error));
+        } else if was_opening && link.opening().is_none() {
+            // Its time to answer begins when it can be asked.
+            link.heard_ns = self.router.now;
         }
     }
 
@@ -211,14 +220,17 @@ impl Engine for Pipelined {
         if is_busy {
             return Some(Duration::ZERO);
         }
-        let (now, timeout) = (self.hall.clock.now(), self.hall.server_timeout);
-        let answers = (0..self.links.len()).filter_map(|server| self.silent_since(server));
-        let answers =
-            answers.map(|since| timeout.saturating_sub(Duration::from_nanos(now.saturating_sub(since))));
-        let opening = self.links.iter().filter_map(Link::opening);
-        let opening = opening.map(|since| (since + timeout).saturating_duration_since(Instant::now()));
+        let now = self.hall.clock.now();
+        let left = |(server, link): (usize, &Link)| {
+            let patience = || self.router.servers()[server].patience.get();
+            if let Some(since) = link.opening() {
+                return Some((since + patience().connect).saturating_duration_since(Instant::now()));
+            }
+            let since = self.silent_since(server)?;
+            Some(patience().answer.saturating_sub(Duration::from_nanos(now.saturating_sub(since))))
+        };
         // A moment longer, so that what is waited for is over when the thread wakes.
-        answers.chain(opening).min().map(|wait| wait + Duration::from_millis(1))
+        self.links.iter().enumerate().filter_map(left).min().map(|wait| wait + Duration::from_millis(1))
     }
 
     fn is_idle(&self) -> bool {

@@ -22,6 +22,7 @@ use super::backend::Dialed;
 use super::fleet::Server;
 use super::hall::Hall;
 use super::health::{Before, Missed};
+use super::patience::Patience;
 
 /// The first wait after a loss; the next ones are each half as long again.
 const FIRST_WAIT: Duration = Duration::from_millis(20);
@@ -31,6 +32,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// How long a server may take for each answer to the prober.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The same, for a connection of its own.
+const OWN: Patience = Patience { connect: PATIENCE, answer: PATIENCE };
 
 /// A server that was asked nothing for so long is looked after.
 const QUIET: Duration = Duration::from_secs(5);
@@ -150,7 +154,7 @@ fn jittered(wait: Duration) -> Duration {
 
 /// Looks whether a new server takes connections, and asks it nothing.
 fn introduce(server: &Server) {
-    match server.backend.dial(PATIENCE) {
+    match server.backend.dial(OWN) {
         Ok(_) => {
             server.health.found();
             tracing::info!(server = %server.name(), "it takes connections");
@@ -165,7 +169,7 @@ fn introduce(server: &Server) {
 
 /// Looks whether a server is there that may have gone unnoticed.
 fn look_after(server: &Server, hall: &Hall) {
-    let Err(error) = server.backend.dial(PATIENCE) else { return };
+    let Err(error) = server.backend.dial(OWN) else { return };
     // What we lack ourselves (descriptors, ports) says nothing of it.
     let is_gone = matches!(
         error.kind(),
@@ -185,7 +189,7 @@ fn look_after(server: &Server, hall: &Hall) {
 
 /// Asks a server, makes it forget what it missed, and lets it take part. False: threads still use it.
 fn bring_back(server: &Server, stop: &AtomicBool) -> io::Result<bool> {
-    let mut link = BufReader::new(server.backend.dial(PATIENCE)?);
+    let mut link = BufReader::new(server.backend.dial(OWN)?);
     ask(&mut link, b"version\r\n", 1, |said| said.starts_with(b"VERSION"))?;
     if !server.health.is_away() {
         server.health.found();

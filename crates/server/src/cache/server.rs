@@ -52,8 +52,6 @@ pub struct Options {
     pub value_bytes_max: usize,
     /// Bytes that may be held for clients altogether.
     pub memory_limit: usize,
-    /// How long a server may take to answer.
-    pub server_timeout: Duration,
 }
 
 /// Why a cache tier could not be started.
@@ -164,7 +162,6 @@ fn furnish(options: &Options, fleet: Fleet, prepared: &Prepared<Mail>) -> io::Re
         mailboxes: prepared.mailboxes.clone(),
         gate: Arc::clone(&prepared.gate),
         limits: Limits { value_bytes: options.value_bytes_max, line_bytes: limits::LINE_BYTES_MAX },
-        server_timeout: options.server_timeout,
         memory_per_thread: options.memory_limit / options.front.threads,
         reads: Reads::default(),
         cut: AtomicU64::new(0),
@@ -252,7 +249,6 @@ mod tests {
             line_requests_max: 10,
             value_bytes_max: 1000,
             memory_limit: 1_000_000,
-            server_timeout: Duration::from_secs(1),
         };
         Server::start(options).unwrap()
     }

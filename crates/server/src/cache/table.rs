@@ -332,9 +332,7 @@ mod tests {
             name: "spare".into(),
             seats: vec![Seat::of("127.0.0.1:3")],
             rules,
-            fallbacks: Vec::new(),
-            failover_limit: None,
-            source: None,
+            ..PoolPlan::default()
         });
         Fleet::new(&layout, true).unwrap().table()
     }

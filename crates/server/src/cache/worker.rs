@@ -152,7 +152,7 @@ impl Worker {
         if self.links[server].is_none() {
             let its = &self.router.servers()[server];
             let lost_before = its.health.connections_lost();
-            let dialed = its.backend.dial(self.hall.server_timeout)?;
+            let dialed = its.backend.dial(its.patience.get())?;
             self.links[server] = Some(Link { dialed, lost_before });
         }
         let Some(link) = &mut self.links[server] else { return Ok(()) };

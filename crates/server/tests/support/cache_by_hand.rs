@@ -15,6 +15,7 @@ use posthaste_server::cache::hall::Hall;
 use posthaste_server::cache::kind;
 use posthaste_server::cache::layout::Layout;
 use posthaste_server::cache::line::Line;
+use posthaste_server::cache::patience::Patience;
 use posthaste_server::cache::pipelined::Pipelined;
 use posthaste_server::cache::tier::CacheTier;
 use posthaste_server::cache::worker::Reads;
@@ -27,6 +28,7 @@ use posthaste_wire::memcached::decode::Limits;
 pub(crate) const VALUE_BYTES: usize = 1 << 20;
 /// How long servers may be silent.
 pub(crate) const SERVER_TIMEOUT: Duration = Duration::from_secs(1);
+const PATIENCE: Patience = Patience { connect: SERVER_TIMEOUT, answer: SERVER_TIMEOUT };
 const CLIENTS: usize = 16;
 
 /// The thread.
@@ -42,13 +44,12 @@ impl Thread {
         let mailboxes = vec![mailbox(&poll).expect("a waker")];
         let gate = Arc::new(Gate::new(CLIENTS, false));
         let hall = Arc::new(Hall {
-            fleet: Arc::new(Fleet::new(layout, false).expect("addresses")),
+            fleet: Arc::new(Fleet::new(&layout.clone().with_patience(PATIENCE), false).expect("addresses")),
             line: Line::new(0, 0),
             meter: Meter::new(Scheme::tier(kind::NAMES, None), Duration::from_secs(1), clock, None),
             clock,
             mailboxes: mailboxes.clone(),
             limits: Limits { value_bytes: VALUE_BYTES, line_bytes: VALUE_BYTES },
-            server_timeout: SERVER_TIMEOUT,
             memory_per_thread: usize::MAX,
             gate: Arc::clone(&gate),
             reads: Reads::default(),

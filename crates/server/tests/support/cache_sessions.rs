@@ -87,10 +87,7 @@ fn layout(number: usize, names: &[String]) -> Layout {
     layout.pools.push(PoolPlan {
         name: "second".to_owned(),
         seats: vec![Seat::of(&names[3])],
-        rules: Rules::default(),
-        fallbacks: Vec::new(),
-        failover_limit: None,
-        source: None,
+        ..PoolPlan::default()
     });
     match number {
         2 => layout.pools[0].source = Some(Source::Below(1)),

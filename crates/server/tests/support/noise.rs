@@ -74,10 +74,7 @@ fn layout(first: u8, second: u8) -> Layout {
     layout.pools.push(PoolPlan {
         name: "second".to_owned(),
         seats: vec![Seat::of(NAMES[3])],
-        rules: Rules::default(),
-        fallbacks: Vec::new(),
-        failover_limit: None,
-        source: None,
+        ..PoolPlan::default()
     });
     let strip = second & 64 != 0;
     let add_prefix = if second & 16 != 0 { b"z".to_vec() } else { Vec::new() };
