@@ -197,7 +197,8 @@ fn meaning(options: &Options) -> Result<String, Misuse> {
         }
         if pool.patience != Patience::default() {
             let Patience { connect, answer } = pool.patience;
-            text += &format!("  a server may take {connect:?} to take a connection and {answer:?} to answer\n");
+            text +=
+                &format!("  a server may take {connect:?} to take a connection and {answer:?} to answer\n");
         }
         text += &relations(&card);
     }

@@ -171,7 +171,14 @@ impl Reader {
         if !route["hash"]["salt"].is_null() {
             self.import.leave_out(format!("the salt of pool {name}'s hash: keys move"));
         }
-        Ok(self.add(&name, servers, vec![("writes", quoted("owner")), ("hash", quoted("mcrouter"))]))
+        if !route["rates"].is_null() {
+            self.import.leave_out(format!(
+                "the rates of pool {name}: write limit = N, and burst = N, in its routes for reads and for writes"
+            ));
+        }
+        let fields = vec![("writes", quoted("owner")), ("hash", quoted("mcrouter"))];
+        let times = self.times(&name, &route["pool"]);
+        Ok(self.add(&name, servers, [fields, times].concat()))
     }
 
     /// All of a route's children are asked: `Pool` stands for each of its servers, `PoolRoute` for the one that has the key.
@@ -196,7 +203,10 @@ impl Reader {
         match (servers.is_empty(), shards.as_slice()) {
             (true, []) => Ok(None),
             (false, []) => {
-                let fields = vec![("writes", quoted("all")), ("answer", quoted(answer))];
+                let mut fields = vec![("writes", quoted("all")), ("answer", quoted(answer))];
+                if let Some(first) = list(under).first() {
+                    fields.extend(self.times(&names[0], &first["pool"]));
+                }
                 Ok(Some(self.add(&names.join("-"), servers, fields)))
             }
             (true, [all]) => self.pool(all),
@@ -243,6 +253,19 @@ impl Reader {
             }
         };
         Ok(Some(self.derived(first, fields)))
+    }
+
+    /// How long a pool's servers are waited for, if it says so; in milliseconds there.
+    fn times(&self, name: &str, inline: &Json) -> Vec<(&'static str, String)> {
+        let pool = self.pools.get(name).unwrap_or(inline);
+        let time = |(ours, theirs): (&'static str, &str)| {
+            let ms = pool[theirs].as_u64().filter(|ms| *ms > 0)?;
+            Some((ours, quoted(&format!("{ms}ms"))))
+        };
+        [("server-timeout", "server_timeout"), ("connect-timeout", "connect_timeout")]
+            .into_iter()
+            .filter_map(time)
+            .collect()
     }
 
     fn servers(&mut self, name: &str, inline: &Json) -> Result<Vec<Server>, String> {

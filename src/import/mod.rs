@@ -159,7 +159,10 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use posthaste_server::cache::layout::Source;
+    use posthaste_server::cache::patience::Patience;
     use posthaste_server::cache::rules::Writes;
 
     use super::*;
@@ -239,7 +242,7 @@ mod tests {
 {
   "pools": {
     "main": { "servers": ["10.0.0.1:11211", "10.0.0.2:11211:ascii:plain"] }, // two
-    "copies": { "servers": ["10.0.1.1:11211", "10.0.1.2:11211"] },
+    "copies": { "servers": ["10.0.1.1:11211", "10.0.1.2:11211"], "server_timeout": 50, "connect_timeout": 20 },
     "spare": { "servers": ["10.0.2.1:11211"] },
     "trial": { "servers": ["10.0.3.1:11211"] }
   },
@@ -248,7 +251,7 @@ mod tests {
     "policies": {
       "user:": {
         "type": "FailoverWithExptimeRoute",
-        "normal": { "type": "PoolRoute", "pool": "main", "hash": "Crc32" },
+        "normal": { "type": "PoolRoute", "pool": "main", "hash": "Crc32", "rates": { "gets_rate": 10 } },
         "failover": "PoolRoute|spare",
         "failover_exptime": 30
       },
@@ -281,8 +284,11 @@ mod tests {
         };
         let users = route("user:");
         assert_eq!(pool(users[0]).fallbacks.len(), 1);
-        assert_eq!(pool(users[0]).fallbacks[0].expiry, Some(std::time::Duration::from_secs(30)));
+        assert_eq!(pool(users[0]).fallbacks[0].expiry, Some(Duration::from_secs(30)));
         assert_eq!(pool("copies").rules.answer.to_string(), "majority");
+        let (answer, connect) = (Duration::from_millis(50), Duration::from_millis(20));
+        assert_eq!(pool("copies").patience, Patience { connect, answer });
+        assert!(left_out.iter().any(|what| what.contains("rates of pool main")), "{left_out:?}");
         assert_eq!(route("copy:"), ["main", "copies"]);
         assert_eq!(route("odd:"), ["main"]);
         assert_eq!(route(""), ["main"]);
