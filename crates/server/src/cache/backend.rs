@@ -46,7 +46,8 @@ impl Backend {
     /// A sentence that names the server and what to write instead.
     pub fn parse(text: &str) -> Result<Self, String> {
         let name = Self::named(text)?;
-        let address = resolve(&name);
+        let address =
+            resolve(&name).and_then(|addresses| next_of(addresses, None).ok_or_else(|| no_address(&name)));
         let speaks_tls = text.starts_with("tls:");
         Ok(Self { name, speaks_tls, address: Mutex::new(address), tls: Mutex::default() })
     }
@@ -157,11 +158,18 @@ impl Backend {
         self.address().map_err(|error| io::Error::new(ErrorKind::NotFound, error))
     }
 
-    /// Asks for its address again; if nobody knows, it stays what it was.
+    /// Asks for its address again, because it does not answer at the one that it had; if nobody knows, that stays what it was.
+    /// Of several addresses it is the next one: a name often has two, and the server listens to one of them.
     pub fn resolve_again(&self) {
-        if let Ok(address) = resolve(&self.name) {
-            *lock(&self.address) = Ok(address);
-        }
+        let Ok(addresses) = resolve(&self.name) else { return };
+        let mut address = lock(&self.address);
+        *address = next_of(addresses, address.as_ref().ok()).ok_or_else(|| no_address(&self.name));
+    }
+
+    /// How many addresses its name has now.
+    #[must_use]
+    pub fn addresses(&self) -> usize {
+        resolve(&self.name).map_or(0, |addresses| addresses.len())
     }
 }
 
@@ -223,13 +231,34 @@ impl Write for Dialed {
     }
 }
 
-fn resolve(name: &str) -> Result<Address, String> {
+/// All addresses of a name, each once.
+fn resolve(name: &str) -> Result<Vec<Address>, String> {
     if let Some(path) = name.strip_prefix("unix:") {
-        return Ok(Address::Unix(PathBuf::from(path)));
+        return Ok(vec![Address::Unix(PathBuf::from(path))]);
     }
-    let wrong = |why: &dyn std::fmt::Display| format!("server {name}: {why}; write HOST:PORT or unix:PATH");
-    let mut found = name.to_socket_addrs().map_err(|error| wrong(&error))?;
-    found.next().map(Address::Tcp).ok_or_else(|| wrong(&"it has no address"))
+    let found = name.to_socket_addrs().map_err(|error| wrong(name, &error))?;
+    let mut addresses = Vec::new();
+    for address in found.map(Address::Tcp) {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    Ok(addresses)
+}
+
+/// The address behind this one, or the first.
+fn next_of(mut addresses: Vec<Address>, last: Option<&Address>) -> Option<Address> {
+    let behind = addresses.iter().position(|address| Some(address) == last).map_or(0, |place| place + 1);
+    let next = if behind < addresses.len() { behind } else { 0 };
+    (!addresses.is_empty()).then(|| addresses.swap_remove(next))
+}
+
+fn no_address(name: &str) -> String {
+    wrong(name, &"it has no address")
+}
+
+fn wrong(name: &str, why: &dyn std::fmt::Display) -> String {
+    format!("server {name}: {why}; write HOST:PORT or unix:PATH")
 }
 
 #[cfg(test)]
@@ -264,6 +293,17 @@ mod tests {
         *lock(&backend.address) = Ok(Address::Unix("/x".into()));
         backend.resolve_again();
         assert_eq!(backend.address(), Ok(Address::Unix("/x".into())), "what was known stays");
+    }
+
+    #[test]
+    fn of_several_addresses_the_next_one_is_tried() {
+        let [a, b, c] = [1, 2, 3].map(|port| Address::Tcp(([127, 0, 0, 1], port).into()));
+        let all = || vec![a.clone(), b.clone()];
+        assert_eq!(next_of(all(), None), Some(a.clone()));
+        assert_eq!(next_of(all(), Some(&a)), Some(b.clone()));
+        assert_eq!(next_of(all(), Some(&b)), Some(a.clone()));
+        assert_eq!(next_of(all(), Some(&c)), Some(a.clone()), "it has moved");
+        assert_eq!(next_of(Vec::new(), Some(&a)), None);
     }
 
     #[test]

@@ -154,7 +154,14 @@ fn jittered(wait: Duration) -> Duration {
 
 /// Looks whether a new server takes connections, and asks it nothing.
 fn introduce(server: &Server) {
-    match server.backend.dial(OWN) {
+    let mut dialed = server.backend.dial(OWN);
+    for _ in 1..server.backend.addresses() {
+        if dialed.is_err() {
+            server.backend.resolve_again();
+            dialed = server.backend.dial(OWN);
+        }
+    }
+    match dialed {
         Ok(_) => {
             server.health.found();
             tracing::info!(server = %server.name(), "it takes connections");
