@@ -34,7 +34,7 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
 
 def wait_until(holds: Callable[[], bool]) -> None:
     """Wait until something is true."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < end, "it did not come true"
         time.sleep(0.01)
