@@ -157,6 +157,21 @@ def test_a_header_that_is_no_text_is_not_taken_for_another(web: Tier) -> None:
     assert ask(web, "POST", "/v1/queues/q/messages", too_long)[0] == 413
 
 
+def test_headers_of_one_name_are_all_kept(web: Tier) -> None:
+    """A name that occurs more than once has a list of values, in their order, sent and shown."""
+    client = redis.Redis(port=web.port)
+    client.execute_command("QCREATE", "q")
+    client.execute_command("SEND", "q", "x", *("HEADER", "a", "1", "HEADER", "b", "2", "HEADER", "a", "3"))
+    given = {"a": ["1", "3"], "b": "2"}
+    assert ask(web, "POST", "/v1/queues/q/messages", {"body": "x", "headers": given})[0] == 201
+    _, seen = ask(web, "GET", "/v1/queues/q/messages")
+    assert [one["headers"] for one in seen["messages"]] == [given, given]
+    for wrong, words in (({"a": 1}, "a text, or a list of texts"), ({"a": ["x"] * 10_000}, "at most 54")):
+        refused, answer = ask(web, "POST", "/v1/queues/q/messages", {"body": "x", "headers": wrong})
+        assert (refused, answer["error"]) == (400, "ERR"), answer
+        assert words in answer["message"], answer
+
+
 def test_an_answer_that_is_lost_inside_leaves_open_what_happened(web: Tier) -> None:
     """BUSY would say that nothing did."""
     client = redis.Redis(port=web.port, protocol=3, decode_responses=True)

@@ -30,7 +30,24 @@ pub(super) struct NewMessage {
     priority: Option<u64>,
     dedup: Option<String>,
     #[serde(default)]
-    headers: BTreeMap<String, String>,
+    headers: BTreeMap<String, OneOrMore>,
+}
+
+/// What a header has: a value, or as many as its name occurs.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a header has a text, or a list of texts")]
+enum OneOrMore {
+    One(String),
+    More(Vec<String>),
+}
+
+impl OneOrMore {
+    fn into_all(self) -> Vec<String> {
+        match self {
+            Self::One(value) => vec![value],
+            Self::More(values) => values,
+        }
+    }
 }
 
 impl NewMessage {
@@ -69,16 +86,17 @@ pub(super) async fn send(
         let answer = visitor.ask(words).await?;
         return Ok((StatusCode::CREATED, Json(json!({ "ids": to_json(&answer.value()) }))));
     }
-    let mut words = Words::of(&["SEND", &queue])
+    let words = Words::of(&["SEND", &queue])
         .push(message.bytes()?)
         .option("TO", message.to.as_ref())
         .option("DELAY", message.delay_ms)
         .option("TTL", message.ttl_ms)
         .option("PRIORITY", message.priority)
         .option("DEDUP", message.dedup);
-    for (name, value) in message.headers {
-        words = words.flag("HEADER", true).push(name).push(value);
-    }
+    let headers = message.headers.into_iter().flat_map(|(name, values)| {
+        values.into_all().into_iter().map(move |value| (name.clone(), value.into_bytes()))
+    });
+    let words = words.pairs("HEADER", headers.collect())?;
     let number = visitor.ask(words).await?.value().as_integer();
     let answer = match message.to.as_deref() {
         Some("*") => json!({ "copies": number }),
