@@ -31,6 +31,8 @@ pub(super) struct NewMessage {
     dedup: Option<String>,
     #[serde(default)]
     headers: BTreeMap<String, OneOrMore>,
+    #[serde(default)]
+    headers_base64: BTreeMap<String, OneOrMore>,
 }
 
 /// What a header has: a value, or as many as its name occurs.
@@ -57,17 +59,37 @@ impl NewMessage {
             && self.to.is_none()
             && self.dedup.is_none()
             && self.headers.is_empty()
+            && self.headers_base64.is_empty()
     }
 
     fn bytes(&self) -> Result<Vec<u8>, Problem> {
         match (&self.body, &self.body_base64) {
             (Some(body), None) => Ok(body.clone().into_bytes()),
-            (None, Some(body)) => {
-                STANDARD.decode(body).map_err(|error| Problem::bad(&format!("body_base64: {error}")))
-            }
+            (None, Some(body)) => decoded("body_base64", body),
             _ => Err(Problem::bad("a message has either body, body_base64, or bodies")),
         }
     }
+}
+
+/// The headers: those that are texts, then those that came in base64.
+fn names_and_values(
+    texts: BTreeMap<String, OneOrMore>,
+    others: BTreeMap<String, OneOrMore>,
+) -> Result<Vec<(String, Vec<u8>)>, Problem> {
+    let mut found = Vec::new();
+    for (name, values) in texts {
+        found.extend(values.into_all().into_iter().map(|value| (name.clone(), value.into_bytes())));
+    }
+    for (name, values) in others {
+        for value in values.into_all() {
+            found.push((name.clone(), decoded("headers_base64", &value)?));
+        }
+    }
+    Ok(found)
+}
+
+fn decoded(field: &str, base64: &str) -> Result<Vec<u8>, Problem> {
+    STANDARD.decode(base64).map_err(|error| Problem::bad(&format!("{field}: {error}")))
 }
 
 /// `POST /v1/queues/{name}/messages`.
@@ -93,10 +115,7 @@ pub(super) async fn send(
         .option("TTL", message.ttl_ms)
         .option("PRIORITY", message.priority)
         .option("DEDUP", message.dedup);
-    let headers = message.headers.into_iter().flat_map(|(name, values)| {
-        values.into_all().into_iter().map(move |value| (name.clone(), value.into_bytes()))
-    });
-    let words = words.pairs("HEADER", headers.collect())?;
+    let words = words.pairs("HEADER", names_and_values(message.headers, message.headers_base64)?)?;
     let number = visitor.ask(words).await?.value().as_integer();
     let answer = match message.to.as_deref() {
         Some("*") => json!({ "copies": number }),
