@@ -2,6 +2,7 @@
 
 import { get, post, query, queuePath, remove } from "./api.js";
 import { age, bytes, confirmed, count, h, many, renew, table } from "./dom.js";
+import { headerLines, headersOf } from "./headers.js";
 
 const PAGE = 50;
 
@@ -93,7 +94,7 @@ function sending(name, at, refresh) {
     return {
       body: body.value,
       ...Object.fromEntries(given.map(({ field, read, input }) => [field, read(input.value)])),
-      headers: pairs(headers.value),
+      headers: headersOf(headers.value),
     };
   };
   return h("details", {},
@@ -111,16 +112,6 @@ function sending(name, at, refresh) {
     options.map(({ label, input }) => h("label", {}, label, input)),
     h("label", { class: "wide" }, "Headers", headers),
     h("button", { class: "main" }, "Send")));
-}
-
-// `name: value` lines as an object.
-function pairs(text) {
-  const lines = text.split("\n").filter((line) => line.trim() !== "");
-  return Object.fromEntries(lines.map((line) => {
-    const colon = line.indexOf(":");
-    if (colon < 1) throw new Error(`A header is written as name: value, not ${line}`);
-    return [line.slice(0, colon).trim(), line.slice(colon + 1).trim()];
-  }));
 }
 
 function filter(asked, list) {
@@ -180,10 +171,7 @@ function body(message) {
     } }, `… all ${count(text.length)} characters`);
     parts.push(more);
   }
-  const headers = [
-    ...Object.entries(message.headers ?? {}).map(([name, value]) => `${name}: ${value}`),
-    ...Object.entries(message.headers_base64 ?? {}).map(([name, value]) => `${name}, in base64: ${value}`),
-  ];
+  const headers = headerLines(message);
   if (headers.length) parts.unshift(h("div", { class: "faint" }, headers.join("\n")));
   return parts.filter(Boolean);
 }

@@ -15,6 +15,12 @@ $$;
 COMMENT ON FUNCTION now_ms() IS
 'Milliseconds since 1970 by the clock of the database, the only one that timers follow.';
 
+CREATE FUNCTION after(at_ms bigint, ms bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT at_ms + ms + 1
+$$;
+COMMENT ON FUNCTION after(bigint, bigint) IS
+'When so much time is over that begins at a millisecond, of which some has passed already: without one more it would end early.';
+
 CREATE FUNCTION queue_lane(at_ms bigint, recipient int, queue bigint, from_place bigint, want bigint)
 RETURNS TABLE (part smallint, tid tid, place bigint, m message) LANGUAGE sql STABLE AS $$
     (SELECT 0::smallint, ctid, place, message_0::message FROM message_0

@@ -268,7 +268,7 @@ BEGIN
         DELETE FROM message WHERE ring = head_part AND ctid = locked.tid;
         RETURN m;
     END IF;
-    m.due_ms := at_ms + lease_ms;
+    m.due_ms := after(at_ms, lease_ms);
     m.holder_id := reader;
     m.receipt := new_receipt();
     IF m.ring = 2 THEN

@@ -12,7 +12,7 @@ DECLARE
 BEGIN
     INSERT INTO message (ring, id, place, queue_id, sender_id, recipient_id, due_ms, sent_ms, expires_ms, headers, body)
     VALUES (CASE WHEN delay_ms = 0 AND priority = 0 THEN part ELSE 2 END, number, place_of(priority, number), q.id, sender,
-        recipient, CASE WHEN delay_ms > 0 THEN least(at_ms + delay_ms, expires) END, at_ms, expires, content_headers, content);
+        recipient, CASE WHEN delay_ms > 0 THEN least(after(at_ms, delay_ms), expires) END, at_ms, expires, content_headers, content);
     RETURN number;
 END $$;
 COMMENT ON FUNCTION put(bigint, smallint, int, int, queue, bytea, bytea, bigint, bigint, int) IS
@@ -142,7 +142,7 @@ BEGIN
         PERFORM note_arrival(grave, 1, octet_length(m.body));
         RETURN NEXT available(grave, m.sender_id, m.recipient_id);
     ELSE
-        UPDATE message SET due_ms = CASE WHEN delay_ms > 0 THEN least(at_ms + delay_ms, expires_ms) END,
+        UPDATE message SET due_ms = CASE WHEN delay_ms > 0 THEN least(after(at_ms, delay_ms), expires_ms) END,
             holder_id = null, receipt = null WHERE ring = 2 AND id = m.id;
         IF delay_ms = 0 THEN
             RETURN NEXT available(m.queue_id, m.sender_id, m.recipient_id);

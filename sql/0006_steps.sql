@@ -17,7 +17,7 @@ BEGIN
         SELECT CASE WHEN delays[b.i + f - 1] = 0 AND priorities[b.i + f - 1] = 0 THEN part ELSE 2 END, numbers[b.i + f - 1],
             place_of(priorities[b.i + f - 1], numbers[b.i + f - 1]), homes[b.i + f - 1], senders[b.i + f - 1],
             recipients[b.i + f - 1],
-            CASE WHEN delays[b.i + f - 1] > 0 THEN at_ms + least(delays[b.i + f - 1], ttls[b.i + f - 1]) END, at_ms,
+            CASE WHEN delays[b.i + f - 1] > 0 THEN least(after(at_ms, delays[b.i + f - 1]), at_ms + ttls[b.i + f - 1]) END, at_ms,
             at_ms + ttls[b.i + f - 1], b.header, b.body
         FROM unnest(headers[f:t], bodies[f:t]) WITH ORDINALITY AS b(header, body, i) WHERE homes[b.i + f - 1] IS NOT NULL;
 END $$;
@@ -230,7 +230,7 @@ BEGIN
             kept AS (
                 INSERT INTO message (ring, id, place, queue_id, sender_id, recipient_id, due_ms, holder_id, receipt,
                     deliveries, sent_ms, expires_ms, headers, body)
-                SELECT 2, g.id, g.place, g.queue_id, g.sender_id, g.recipient_id, at_ms + leases[u.taker], readers[u.taker],
+                SELECT 2, g.id, g.place, g.queue_id, g.sender_id, g.recipient_id, after(at_ms, leases[u.taker]), readers[u.taker],
                     new_receipt(), 1, g.sent_ms, g.expires_ms, g.headers, g.body
                 FROM gone g JOIN unnest(dealt.places, dealt.takers) AS u(place, taker) ON u.place = g.place
                 RETURNING *)
@@ -241,7 +241,7 @@ BEGIN
     tids := dealt.tids_2;
     IF tids IS NOT NULL THEN
         RETURN QUERY
-            UPDATE message m SET deliveries = m.deliveries + 1, due_ms = at_ms + leases[u.taker], holder_id = readers[u.taker],
+            UPDATE message m SET deliveries = m.deliveries + 1, due_ms = after(at_ms, leases[u.taker]), holder_id = readers[u.taker],
                 receipt = new_receipt()
             FROM unnest(dealt.places, dealt.takers) AS u(place, taker)
             WHERE m.ring = 2 AND m.ctid = ANY(tids) AND m.place = u.place

@@ -69,7 +69,7 @@ BEGIN
     WHEN 'x' THEN
         m := held(at_ms, account, a, b);
         IF m.id IS NOT NULL THEN
-            UPDATE message SET due_ms = at_ms + c WHERE ring = 2 AND id = m.id;
+            UPDATE message SET due_ms = after(at_ms, c) WHERE ring = 2 AND id = m.id;
         END IF;
         RETURN NEXT numbered(op, (m.id IS NOT NULL)::int);
     WHEN 'c' THEN

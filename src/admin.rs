@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io::{IsTerminal as _, Read as _, stdin};
 
 use posthaste_server::accounts::AccountsFile;
+use posthaste_server::clients::unlisted;
 use posthaste_server::grants::{Grants, Role};
 use posthaste_server::http::json::json;
 use serde_json::{Map, Value as Json, json};
@@ -137,6 +138,9 @@ fn clients(reach: &Reach) -> Done {
 
 /// What is counted is a number; a name may look like one.
 fn client_field(name: &str, value: &str) -> Json {
+    if name == "user" {
+        return unlisted(value).into();
+    }
     let is_number = ["id", "age", "idle", "requests", "resp", "thread"].contains(&name);
     let number = is_number.then(|| value.parse::<u64>().ok()).flatten();
     number.map_or_else(|| value.into(), Json::from)

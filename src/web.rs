@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use posthaste_load::tls::advice;
 use serde_json::Value as Json;
+use ureq::http::Uri;
 use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::{Connector as _, TcpConnector};
 
@@ -139,11 +140,21 @@ fn place(http: &str, tls: bool) -> Result<(String, bool), String> {
         Some(("https", address)) => (true, address),
         Some(("http", address)) if !tls => (false, address),
         Some(("http", _)) => return Err(format!("--http {http}: with --tls it is https://")),
-        Some(_) => {
-            return Err(format!("--http {http}: write HOST:PORT, http://HOST:PORT or https://HOST:PORT"));
-        }
+        Some(_) => return Err(malformed(http)),
     };
-    Ok((address.trim_end_matches('/').to_owned(), is_https))
+    let address = address.trim_end_matches('/');
+    let url: Uri = format!("http://{address}").parse().map_err(|_| malformed(http))?;
+    let host = url.authority().map(|authority| (authority.host(), authority.as_str()));
+    let is_address = host.is_some_and(|(host, whole)| {
+        // Where the scheme is written, its port may be left out.
+        let has_default_port = whole == host && http.contains("://");
+        !host.is_empty() && (has_default_port || url.port_u16().is_some())
+    });
+    if is_address { Ok((address.to_owned(), is_https)) } else { Err(malformed(http)) }
+}
+
+fn malformed(http: &str) -> String {
+    format!("--http {http}: write HOST:PORT, http://HOST:PORT or https://HOST:PORT")
 }
 
 /// What a refusal says, in one line.
@@ -205,7 +216,25 @@ mod tests {
             assert_eq!(place(http, tls), Ok(("a:1".to_owned(), is_https)), "{http}");
         }
         assert!(place("http://a:1", true).is_err_and(|error| error.contains("https://")));
-        assert!(place("redis://a:1", false).is_err_and(|error| error.contains("HOST:PORT")));
+        for good in ["[::1]:1", "http://a", "https://[::1]/"] {
+            assert!(place(good, false).is_ok(), "{good}");
+        }
+        let wrong = [
+            "redis://a:1",
+            "",
+            "a",
+            "a:",
+            "a:b",
+            "a:65536",
+            ":1",
+            "a b:1",
+            "http://",
+            "https://:1",
+            "http://a:b",
+        ];
+        for wrong in wrong {
+            assert!(place(wrong, false).is_err_and(|error| error.contains("HOST:PORT")), "{wrong}");
+        }
     }
 
     #[test]

@@ -109,6 +109,16 @@ fn accounts_and_clients_are_shown_and_a_client_can_be_closed() {
 }
 
 #[test]
+fn a_client_is_shown_with_its_account_whatever_stands_in_its_name() {
+    let (server, _client) = furnished();
+    let name = "the 5% \u{a0}=";
+    let _other = Client::login(server.addr(), name).expect("it runs");
+    let clients = json(&server, &["clients"]);
+    let of_it = |client: &&Json| client["user"] == name;
+    assert_eq!(clients.as_array().expect("a list").iter().filter(of_it).count(), 1, "{clients}");
+}
+
+#[test]
 fn purging_and_deleting_say_how_many_messages_went() {
     let (server, _client) = furnished();
     assert_eq!(text(&admin(&server, &["purge", "orders"])), "3 removed\n");

@@ -18,6 +18,9 @@ mod mixer;
 #[path = "support/postgres.rs"]
 mod postgres;
 
+#[path = "support/stalls.rs"]
+mod stalls;
+
 #[path = "support/witness.rs"]
 mod witness;
 
@@ -36,8 +39,8 @@ use witness::Witness;
 const CLIENTS: u32 = 12;
 const REQUESTS: u64 = 2000;
 
-/// The checker gives timers of a busy machine a second.
-const TIMERS_LATE: Duration = Duration::from_millis(1100);
+/// How much longer than timers are allowed is waited for them.
+const MARGIN: Duration = Duration::from_millis(100);
 
 /// The most that one part of a history takes on a machine that is busy with other things.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -50,8 +53,8 @@ struct Plan<'a> {
     servers: usize,
     /// How often all of them are killed and started again.
     kills: u32,
-    /// For how long requests outlive who asked for them.
-    limbo: Duration,
+    /// Waits until all has ended that killed servers had begun elsewhere; None: there is nothing.
+    ends: Option<&'a dyn Fn()>,
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -68,18 +71,26 @@ impl Plan<'_> {
         let mut servers = self.start();
         prepare(servers[0].addr());
         let mut mixers: Vec<_> = (0..CLIENTS).map(|client| Mixer::new(client, seed)).collect();
+        // For how long requests outlived who asked for them.
+        let mut limbo = Duration::ZERO;
+        stalls::watch();
+        let begun = witness::now();
         for _ in 0..self.kills {
             let at: Vec<_> = servers.iter().map(Server::addr).collect();
-            self.live(&mut mixers, &at, Some(servers));
+            let killed = self.live(&mut mixers, &at, Some(servers));
+            if let Some(ends) = self.ends {
+                ends();
+                limbo = limbo.max(killed.elapsed());
+            }
             servers = self.start();
         }
         let at: Vec<_> = servers.iter().map(Server::addr).collect();
         self.live(&mut mixers, &at, None);
-        self.judge(&mixers, servers[0].addr());
+        self.judge(&mixers, servers[0].addr(), limbo, begun);
     }
 
-    /// All clients work for a while; then the servers, if they are given, are killed under them.
-    fn live(&self, mixers: &mut [Mixer], at: &[SocketAddr], killed: Option<Vec<Server>>) {
+    /// All clients work for a while; then the servers, if they are given, are killed under them. When that began.
+    fn live(&self, mixers: &mut [Mixer], at: &[SocketAddr], killed: Option<Vec<Server>>) -> Instant {
         let (over, answered) = (&AtomicBool::new(false), &AtomicU64::new(0));
         let is_killed = killed.is_some();
         thread::scope(|scope| {
@@ -90,11 +101,13 @@ impl Plan<'_> {
                 });
             }
             self.wait(answered);
+            let end = Instant::now();
             match killed {
                 Some(servers) => servers.into_iter().for_each(Server::kill9),
                 None => over.store(true, Ordering::SeqCst),
             }
-        });
+            end
+        })
     }
 
     /// Until this part of the history is over.
@@ -109,10 +122,10 @@ impl Plan<'_> {
         }
     }
 
-    fn judge(&self, mixers: &[Mixer], server: SocketAddr) {
+    fn judge(&self, mixers: &[Mixer], server: SocketAddr, limbo: Duration, begun: u64) {
         // What was leased or delayed is back then, also what was leased by requests without an answer.
-        thread::sleep(Duration::from_millis(LEASE_MAX_MS) + self.limbo + TIMERS_LATE);
-        let mut history = History::with_limbo(self.limbo.as_nanos() as u64);
+        thread::sleep(Duration::from_millis(LEASE_MAX_MS) + allowed(begun) + MARGIN);
+        let mut history = History::with_limbo(limbo.as_nanos() as u64);
         mixers.iter().for_each(|mixer| history.add(mixer.witness.journal()));
         let mut auditor = Witness::login(server, 1000, "auditor").expect("it runs");
         for queue in QUEUES {
@@ -121,11 +134,17 @@ impl Plan<'_> {
         history.add(auditor.journal());
         let accounts = ACCOUNTS.map(str::to_owned);
         witness::drain(server, 2000, &accounts, &QUEUES).iter().for_each(|journal| history.drain(journal));
+        history.timers_late = allowed(begun).as_nanos() as u64;
         let verdict = check(&history);
         println!("{verdict}");
         assert!(verdict.is_valid() && verdict.undecided.is_empty(), "{verdict}");
         assert!(verdict.counts.reads_judged > 100 && verdict.counts.figures_judged > 0, "{verdict}");
     }
+}
+
+/// What timers are allowed: what the checker gives them, and as much more as the machine itself was late.
+fn allowed(begun: u64) -> Duration {
+    Duration::from_nanos(History::default().timers_late + stalls::lateness(&stalls::since(begun)))
 }
 
 fn prepare(server: SocketAddr) {
@@ -140,19 +159,19 @@ fn prepare(server: SocketAddr) {
 fn embedded(arguments: &[&str], kills: u32) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let store = format!("embedded:{}", dir.path().display());
-    Plan { store: &store, arguments, servers: 1, kills, limbo: Duration::ZERO }.hold();
+    Plan { store: &store, arguments, servers: 1, kills, ends: None }.hold();
 }
 
 fn postgresql(arguments: &[&str], servers: usize, kills: u32) {
     let postgres = postgres::shared();
-    let store = postgres.url(&postgres.create_database());
-    Plan { store: &store, arguments, servers, kills, limbo: Duration::from_secs(1) }.hold();
+    let database = postgres.create_database();
+    let (store, ends) = (postgres.url(&database), || postgres.wait_until_left(&database));
+    Plan { store: &store, arguments, servers, kills, ends: Some(&ends) }.hold();
 }
 
 #[test]
 fn of_the_memory_store_keeps_all_rules() {
-    Plan { store: "memory:", arguments: &["--workers", "4"], servers: 1, kills: 0, limbo: Duration::ZERO }
-        .hold();
+    Plan { store: "memory:", arguments: &["--workers", "4"], servers: 1, kills: 0, ends: None }.hold();
 }
 
 #[test]

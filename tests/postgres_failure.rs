@@ -347,7 +347,7 @@ fn a_worker_without_a_connection_of_its_own_waits_for_another_s() {
         }
     });
     is_ready(&server).expect("the database can be reached");
-    assert!(server.log().contains("the connections that work are shared"), "{}", server.log());
+    server.wait_for_log("the connections that work are shared");
 }
 
 #[test]

@@ -57,11 +57,15 @@ impl Client {
     }
 }
 
-/// A router in front of these servers, with further arguments. Unless they say otherwise it gives up no server that a busy machine
-/// keeps from answering.
+/// A router in front of these servers, with further arguments.
 pub(crate) fn router(servers: &[&str], arguments: &[&str]) -> Server {
     let servers = servers.iter().flat_map(|server| ["--server", server]);
-    let patience =
-        ["--server-timeout", "20s"].into_iter().filter(|_| !arguments.contains(&"--server-timeout"));
-    Server::start_cache(&servers.chain(patience).chain(arguments.iter().copied()).collect::<Vec<_>>())
+    start(&servers.chain(arguments.iter().copied()).collect::<Vec<_>>())
+}
+
+/// A router with these arguments. Unless they say otherwise it gives up no server that a busy machine keeps from answering.
+pub(crate) fn start(arguments: &[&str]) -> Server {
+    let patience: &[&str] =
+        if arguments.contains(&"--server-timeout") { &[] } else { &["--server-timeout", "20s"] };
+    Server::start_cache(&[patience, arguments].concat())
 }

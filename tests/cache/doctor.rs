@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::certificates::Authority;
+use crate::client::start;
 use crate::memcached::Memcached;
-use crate::support::Server;
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
@@ -18,8 +18,7 @@ fn a_server_that_speaks_tls_is_asked_over_tls() {
     let files = format!("ssl_chain_cert={},ssl_key={}", text(&theirs.certificate), text(&theirs.key));
     let (encrypted, plain) = (Memcached::start(&["-Z", "-o", &files]), Memcached::start(&[]));
     let to_it = format!("tls:{}", encrypted.name());
-    let router =
-        Server::start_cache(&["--server", &to_it, "--server", &plain.name(), "--server-tls-ca", text(&ca)]);
+    let router = start(&["--server", &to_it, "--server", &plain.name(), "--server-tls-ca", text(&ca)]);
     assert_eq!(router.readiness().0, 200);
     let http = router.http().to_string();
     let findings = |ca: &Path| {

@@ -3,7 +3,7 @@
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,12 @@ use fastrand::Rng;
 
 use crate::client::{Client, router};
 use crate::memcached::Memcached;
+use crate::standins::wait_until;
 
-const CLIENTS: u64 = 40;
+const CLIENTS: usize = 40;
+
+/// How often each has been answered before the stop.
+const ROUNDS: usize = 5;
 
 #[test]
 fn a_stop_under_load_answers_what_was_asked_and_cuts_no_answer() {
@@ -20,13 +24,15 @@ fn a_stop_under_load_answers_what_was_asked_and_cuts_no_answer() {
         let servers = Memcached::several::<2>();
         let names = [servers[0].name(), servers[1].name()];
         let server = router(&[&names[0], &names[1]], &[mode, &["--threads", "2"]].concat());
-        let stopping = AtomicBool::new(false);
+        let (stopping, rounds) = (AtomicBool::new(false), [const { AtomicUsize::new(0) }; CLIENTS]);
         thread::scope(|scope| {
             let (addr, stopping) = (server.addr(), &stopping);
-            for number in 0..CLIENTS {
-                scope.spawn(move || talk(addr, number, stopping));
+            for (number, rounds) in rounds.iter().enumerate() {
+                scope.spawn(move || talk(addr, number as u64, stopping, rounds));
             }
-            thread::sleep(Duration::from_millis(400));
+            // Everybody is there, and some are in the midst of it.
+            let are_at_work = || rounds.iter().all(|rounds| rounds.load(Ordering::SeqCst) >= ROUNDS);
+            wait_until("everybody is answered", are_at_work);
             stopping.store(true, Ordering::SeqCst);
             assert!(server.stop().success(), "{mode:?}");
         });
@@ -73,7 +79,7 @@ fn a_stop_does_not_wait_until_every_server_that_is_away_was_asked() {
 }
 
 /// Asks until the connection ends; nothing of what was asked before the stop may be missing then.
-fn talk(addr: SocketAddr, number: u64, stopping: &AtomicBool) {
+fn talk(addr: SocketAddr, number: u64, stopping: &AtomicBool, answered: &AtomicUsize) {
     let (mut client, mut rng) = (Client::to(addr), Rng::with_seed(number));
     let value = "x".repeat(2000);
     let mut rounds = 0;
@@ -94,6 +100,7 @@ fn talk(addr: SocketAddr, number: u64, stopping: &AtomicBool) {
         let heard = hear(&mut client, expected.len());
         assert!(expected.starts_with(&heard), "client {number} heard {heard:?}");
         if heard.len() == expected.len() {
+            answered.fetch_add(1, Ordering::SeqCst);
             continue;
         }
         assert!(!must_be_answered, "client {number} has {} of {} bytes", heard.len(), expected.len());

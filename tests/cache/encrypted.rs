@@ -8,9 +8,8 @@ use std::thread;
 use fastrand::Rng;
 
 use crate::certificates::{Authority, Pair};
-use crate::client::Client;
+use crate::client::{Client, start};
 use crate::memcached::Memcached;
-use crate::support::Server;
 
 /// Requests of a client that leave together.
 const TOGETHER: usize = 40;
@@ -60,8 +59,7 @@ fn requests_that_leave_together_are_answered_whatever_the_size_of_their_values()
     let ca = authority.certificate().display().to_string();
     let servers = ["--server", &names[0], "--server", &names[1], "--server-tls-ca", &ca];
     for mode in [&[][..], &["--writes", "owner"], &["--workers", "2"]] {
-        // Whoever is slow is not lost here; a stall lasts for ever.
-        let router = Server::start_cache(&[&servers[..], &["--server-timeout", "20s"], mode].concat());
+        let router = start(&[&servers[..], mode].concat());
         let mut client = Client::to(router.addr());
         assert_eq!(client.ask("flush_all\r\n"), "OK\r\n");
         let (mut rng, mut held) = (Rng::with_seed(1), HashMap::new());

@@ -4,9 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::client::Client;
+use crate::client::{self, Client};
 use crate::memcached::Memcached;
-use crate::support::Server;
 
 /// The guide with our ports in place of its own, and spaces between columns as one.
 struct Guide {
@@ -69,7 +68,7 @@ fn the_guide_shows_what_happens() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("cache.toml");
     fs::write(&path, guide.blocks("toml")[0]).expect("a file");
-    let server = Server::start_cache(&["--config", path.to_str().expect("a path")]);
+    let server = client::start(&["--config", path.to_str().expect("a path")]);
     let http = format!("--http {} ", server.http());
     let replaced = [
         ("posthaste admin route user:7 ", format!("posthaste admin route user:7 {http}")),

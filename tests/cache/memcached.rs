@@ -1,10 +1,14 @@
 //! A memcached process for a test: the distribution's, on a port of its own, gone when the test is.
 
-use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::fs::{self, Permissions};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
 
 /// How long it may take until it listens. Machines that are shared stand still at times.
 const START: Duration = Duration::from_secs(180);
@@ -14,20 +18,19 @@ pub(crate) struct Memcached {
     child: Child,
     pub(crate) addr: SocketAddr,
     arguments: Vec<String>,
+    /// Where it tells its port.
+    home: TempDir,
 }
 
 impl Memcached {
     /// Starts it on a free port.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
-        // The port was free a moment ago; somebody else may have taken it since.
-        let started = (0..5).find_map(|_| {
-            let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-            let addr = free.expect("a free port");
-            Some((launch(addr, &arguments)?, addr))
-        });
-        let (child, addr) = started.expect("memcached listens");
-        Self { child, addr, arguments }
+        let home = tempfile::tempdir().expect("a temporary directory");
+        // Started by root it runs, and writes, as another user.
+        fs::set_permissions(home.path(), Permissions::from_mode(0o777)).expect("permissions");
+        let (child, addr) = launch(None, &arguments, home.path()).expect("memcached listens");
+        Self { child, addr, arguments, home }
     }
 
     /// As many of them.
@@ -68,7 +71,7 @@ impl Memcached {
         // Somebody may have connected from its port meanwhile, and will go.
         let start = Instant::now();
         self.child = loop {
-            if let Some(child) = launch(self.addr, &self.arguments) {
+            if let Some((child, _)) = launch(Some(self.addr), &self.arguments, self.home.path()) {
                 break child;
             }
             assert!(start.elapsed() < START, "memcached does not listen again");
@@ -90,10 +93,15 @@ impl Drop for Memcached {
     }
 }
 
-/// None: it ended instead of listening.
-fn launch(addr: SocketAddr, arguments: &[String]) -> Option<Child> {
+/// Starts it where it was, or else on a port that the system chooses, and waits until it says that it listens: whoever
+/// answers at a port may be somebody else. None: it ended instead.
+fn launch(at: Option<SocketAddr>, arguments: &[String], home: &Path) -> Option<(Child, SocketAddr)> {
+    let told = home.join("port");
+    let _ = fs::remove_file(&told); // of the one before
+    let port = at.map_or("-1".to_owned(), |addr| addr.port().to_string());
     let mut command = Command::new("memcached");
-    command.args(["-l", "127.0.0.1", "-p", &addr.port().to_string(), "-U", "0", "-t", "2", "-c", "4096"]);
+    command.args(["-l", "127.0.0.1", "-p", &port, "-U", "0", "-t", "2", "-c", "4096"]);
+    command.env("MEMCACHED_PORT_FILENAME", &told);
     if rustix::process::getuid().is_root() {
         command.args(["-u", "nobody"]);
     }
@@ -101,12 +109,16 @@ fn launch(addr: SocketAddr, arguments: &[String]) -> Option<Child> {
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let mut child = child.expect("memcached is installed: apt-get install memcached");
     let start = Instant::now();
-    while TcpStream::connect(addr).is_err() {
+    loop {
+        let text = fs::read_to_string(&told).unwrap_or_default();
+        if let Some(port) = text.trim().strip_prefix("TCP INET: ") {
+            let port = port.parse().expect("a port");
+            return Some((child, SocketAddr::from(([127, 0, 0, 1], port))));
+        }
         if child.try_wait().expect("a child can be asked").is_some() {
             return None;
         }
         assert!(start.elapsed() < START, "memcached does not listen");
         thread::sleep(Duration::from_millis(5));
     }
-    Some(child)
 }

@@ -1,11 +1,12 @@
 //! Running it: wrong use, what it says of itself, a graceful stop, unix sockets, fixed answers.
 
 use std::io::Write as _;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::client::{Client, router};
+use crate::client::{Client, router, start};
 use crate::memcached::Memcached;
 use crate::standins::wait_until;
 use crate::support::Server;
@@ -132,18 +133,13 @@ fn it_says_what_it_is_and_what_its_servers_did() {
     assert!(client.ask("version\r\n").starts_with("VERSION "));
     assert_eq!(client.ask("stats slabs\r\n"), "ERROR\r\n");
     assert_eq!(server.readiness(), (200, "ready".into()));
-    let mut figures = String::new();
-    while !figures.contains("kind=\"set\"") {
-        // They are those of the windows that are over.
-        thread::sleep(Duration::from_millis(10));
-        figures = server.page("/metrics").1;
-    }
     for line in [
         format!("posthaste_server_live{{server=\"{}\"}} 1", names[0]),
         "posthaste_get_misses_total 3".into(),
         "posthaste_requests_total{kind=\"set\",ending=\"ok\"} ".into(),
     ] {
-        assert!(figures.lines().any(|figure| figure.starts_with(&line)), "{line} in {figures}");
+        // They are those of the windows that are over.
+        wait_until(&line, || server.page("/metrics").1.lines().any(|figure| figure.starts_with(&line)));
     }
 }
 
@@ -151,7 +147,7 @@ fn it_says_what_it_is_and_what_its_servers_did() {
 fn a_server_is_lost_once_though_every_thread_loses_its_connection() {
     let servers = Memcached::several::<1>();
     let name = servers[0].name();
-    let server = router(&[&name], &["--threads", "4", "--server-timeout", "300ms"]);
+    let server = router(&[&name], &["--threads", "4", "--server-timeout", "5s"]);
     let mut clients: Vec<Client> = (0..16).map(|_| Client::to(server.addr())).collect();
     clients.iter_mut().for_each(|client| assert_eq!(client.ask("get k\r\n"), "END\r\n"));
     servers[0].signal("STOP");
@@ -167,7 +163,7 @@ fn a_server_whose_name_nobody_knows_is_one_that_is_away() {
     let path = dir.path().join("cache.toml");
     let text = format!("[cache.pools.a]\nservers = [\"nosuch.invalid:1\", \"{}\"]\n", servers[0].name());
     std::fs::write(&path, text).expect("a file");
-    let server = Server::start_cache(&["--config", path.to_str().expect("a path")]);
+    let server = start(&["--config", path.to_str().expect("a path")]);
     server.wait_for_log("not there: server nosuch.invalid:1: ");
     let mut client = Client::to(server.addr());
     assert_eq!(client.ask("set k 0 0 1\r\nx\r\nget k\r\n"), "STORED\r\nVALUE k 0 1\r\nx\r\nEND\r\n");
@@ -213,6 +209,7 @@ fn of_each_server_it_is_told_once_whether_it_is_there_and_again_when_that_change
             Client::to(server.addr()).ask("get a\r\n");
         }
         server.wait_for_log("lost: ");
+        server.wait_for_log(&format!("server={}", names[1]));
         let log = server.log();
         for (name, said) in
             names.iter().zip([["not there: ", "it takes part again", "lost: "].as_slice(), &["not there: "]])
@@ -302,14 +299,13 @@ fn clients_and_servers_may_be_on_unix_sockets() {
         command.args(["-u", "nobody"]);
     }
     let mut child = command.spawn().expect("memcached is installed");
-    while !behind.exists() {
-        thread::sleep(Duration::from_millis(5));
-    }
+    // It is there a moment before anybody listens.
+    wait_until("memcached listens", || UnixStream::connect(&behind).is_ok());
     for mode in ["pipelined", "2"] {
         let name = format!("unix:{}", behind.display());
         let listen = format!("unix:{}", before.display());
         let server = router(&[&name], &["--workers", mode, "--listen", &listen]);
-        let mut stream = std::os::unix::net::UnixStream::connect(&before).expect("the router listens");
+        let mut stream = UnixStream::connect(&before).expect("the router listens");
         std::io::Write::write_all(&mut stream, b"set a 0 0 1\r\nx\r\nget a\r\nquit\r\n")
             .expect("the router reads");
         let mut answer = String::new();

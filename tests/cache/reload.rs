@@ -108,7 +108,7 @@ fn a_file_that_is_wrong_changes_nothing_and_says_where_it_is_wrong() {
     ] {
         routed.rewrite(wrong, &servers);
         reload(&routed, REFUSED);
-        assert!(routed.server.log().contains(words), "{wrong}: {}", routed.server.log());
+        routed.server.wait_for_log(words);
         assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
         assert!(held(&servers[0], "k").is_some() && held(&servers[1], "k").is_some());
     }

@@ -10,6 +10,7 @@ use posthaste_tls::{Check, Connector, Trust};
 use rustls::{ClientConnection, StreamOwned};
 
 use crate::certificates::{Authority, Pair};
+use crate::client::start;
 use crate::memcached::Memcached;
 use crate::support::Server;
 
@@ -49,7 +50,7 @@ impl Scene {
             ("--tls-key", text(&listening.key)),
         ];
         let options: Vec<&str> = options.into_iter().flat_map(|(name, value)| [name, value]).collect();
-        let router = Server::start_cache(&[&options[..], mode].concat());
+        let router = start(&[&options[..], mode].concat());
         Self { ca, theirs, own, listening, memcached, router }
     }
 
@@ -172,7 +173,7 @@ fn a_server_that_learns_tls_is_the_same_server() {
     };
     write("");
     let (ca, config) = (authority.certificate(), text(&file));
-    let router = Server::start_cache(&["--config", config, "--server-tls-ca", text(&ca)]);
+    let router = start(&["--config", config, "--server-tls-ca", text(&ca)]);
     let mut client = crate::client::Client::to(router.addr());
     assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
     write("tls:");

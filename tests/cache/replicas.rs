@@ -11,6 +11,9 @@ use crate::memcached::Memcached;
 use crate::routes::Routed;
 use crate::support::Server;
 
+/// After this a server that was stopped is given up, and none that a busy machine keeps from answering.
+const GIVEN_UP: &str = "5s";
+
 const MODES: [&[&str]; 2] = [&["--threads", "2"], &["--threads", "2", "--workers", "4", "--eject", "on"]];
 
 fn start<const N: usize>(servers: &[Memcached; N], arguments: &[&str]) -> Server {
@@ -213,7 +216,7 @@ fn a_server_that_dies_is_left_out_without_an_error_to_anybody() {
 fn a_server_that_was_stopped_serves_nothing_that_it_missed() {
     for mode in MODES {
         let servers = Memcached::several::<2>();
-        let server = start(&servers, &[mode, &["--server-timeout", "200ms"]].concat());
+        let server = start(&servers, &[mode, &["--server-timeout", GIVEN_UP]].concat());
         let mut client = Client::to(server.addr());
         for round in 0..3 {
             let keys = 0..50;
@@ -262,7 +265,7 @@ fn a_server_comes_back_though_it_missed_a_key_that_is_none() {
 #[test]
 fn a_server_that_missed_a_flush_or_too_much_is_flushed() {
     let servers = Memcached::several::<2>();
-    let server = start(&servers, &["--server-timeout", "200ms"]);
+    let server = start(&servers, &["--server-timeout", GIVEN_UP]);
     let mut client = Client::to(server.addr());
     client.ask("set a 0 0 3\r\nold\r\n");
     servers[1].signal("STOP");
@@ -290,7 +293,7 @@ fn wait_for_answer(memcached: &Memcached, request: &str, mut good: impl FnMut(&s
 fn expiries_that_a_server_missed_do_not_keep_a_value_alive_there() {
     for mode in MODES {
         let servers = Memcached::several::<2>();
-        let server = start(&servers, &[mode, &["--server-timeout", "200ms"]].concat());
+        let server = start(&servers, &[mode, &["--server-timeout", GIVEN_UP]].concat());
         let mut client = Client::to(server.addr());
         for key in ["a", "b", "c", "d"] {
             assert_eq!(client.ask(&format!("set {key} 0 0 1\r\nx\r\n")), "STORED\r\n");
@@ -384,7 +387,7 @@ fn without_ejection_a_server_that_is_gone_stays_in_every_answer() {
 fn without_ejection_too_a_server_serves_nothing_that_it_missed() {
     for mode in [&["--workers", "2"][..], &["--eject", "off"]] {
         let servers = Memcached::several::<2>();
-        let server = start(&servers, &[mode, &["--server-timeout", "200ms"]].concat());
+        let server = start(&servers, &[mode, &["--server-timeout", GIVEN_UP]].concat());
         let mut client = Client::to(server.addr());
         let writes = [
             ("incr", "incr incr 1\r\n"),

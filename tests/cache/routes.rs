@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-use crate::client::Client;
+use crate::client::{self, Client};
 use crate::memcached::Memcached;
 use crate::support::Server;
 
@@ -22,7 +22,7 @@ impl Routed {
         std::fs::write(dir.path().join("cache.toml"), with_names(text, servers)).expect("a file");
         let path = dir.path().join("cache.toml");
         let config = ["--config", path.to_str().expect("a path"), "--threads", "2"];
-        let server = Server::start_cache(&[&config[..], arguments].concat());
+        let server = client::start(&[&config[..], arguments].concat());
         Self { dir, server }
     }
 

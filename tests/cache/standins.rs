@@ -103,7 +103,7 @@ fn each_pool_waits_for_its_servers_as_long_as_it_says() {
 fn a_value_that_is_too_large_takes_the_old_one_with_it_where_the_server_is_away_too() {
     for mode in MODES {
         let servers = Memcached::several::<2>();
-        let arguments = [mode, &["--max-value", "1000", "--server-timeout", "200ms"]].concat();
+        let arguments = [mode, &["--max-value", "1000", "--server-timeout", "5s"]].concat();
         let routed = Routed::start(GUTTER, &servers, &arguments);
         let mut client = routed.client();
         assert_eq!(client.ask("set k 0 0 3\r\nold\r\n"), "STORED\r\n");

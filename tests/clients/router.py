@@ -4,8 +4,8 @@ import os
 import pwd
 import re
 import signal
-import socket
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -20,40 +20,38 @@ class Memcached:
 
     def __init__(self, directory: Path, shows: Pair | None = None, asks: Authority | None = None) -> None:
         """Start it, and wait until it listens. With a certificate to show it speaks TLS."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
         user = ["-u", pwd.getpwnam("nobody").pw_name] if os.geteuid() == 0 else []
-        self.name = f"127.0.0.1:{self.port}"
         encryption: list[str] = []
         if shows is not None:
-            self.name = f"tls:{self.name}"
             options = [f"ssl_chain_cert={shows.certificate}", f"ssl_key={shows.key}"]
             if asks is not None:
                 options += [f"ssl_ca_cert={asks.certificate}", "ssl_verify_mode=2"]
             encryption = ["-Z", "-o", ",".join(options)]
-        self._command = ["memcached", "-l", "127.0.0.1", "-p", str(self.port), "-U", "0", *user, *encryption]
+        self._command = ["memcached", "-l", "127.0.0.1", "-U", "0", *user, *encryption]
         self._directory = directory
+        self.port = -1  # the system chooses
         self.start_again()
+        self.name = f"{'tls:' if encryption else ''}127.0.0.1:{self.port}"
 
     def start_again(self) -> None:
-        """Start it, empty, where it was."""
-        self._process = subprocess.Popen(
-            self._command,
-            cwd=self._directory,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        deadline = time.monotonic() + START_S
-        while not self._listens():
-            if time.monotonic() > deadline:
-                raise RuntimeError("memcached does not listen")
-            time.sleep(0.01)
-
-    def _listens(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+        """Start it, empty, where it was; it tells its port itself: whoever answers there may be another."""
+        with tempfile.TemporaryDirectory() as home:
+            Path(home).chmod(0o777)  # started by root it runs, and writes, as another user
+            told = Path(home, "port")
+            self._process = subprocess.Popen(
+                [*self._command, "-p", str(self.port)],
+                cwd=self._directory,
+                env=dict(os.environ) | {"MEMCACHED_PORT_FILENAME": str(told)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            deadline = time.monotonic() + START_S
+            while not told.exists():
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError("memcached does not listen")
+                time.sleep(0.01)
+            self.port = int(told.read_text().removeprefix("TCP INET: "))
 
     def stop(self) -> None:
         """End it."""
@@ -72,11 +70,13 @@ class Router:
         self.port = 0
         self.http_port = 0
         names = [word for server in servers for word in ("--server", server.name)]
+        # A machine that is busy with other things answers late.
+        patience = () if "--server-timeout" in arguments else ("--server-timeout", "20s")
         self._process = subprocess.Popen(
             [
                 *(program(), "cache", "--listen", "127.0.0.1:0"),
                 *(() if "--http" in arguments else ("--http", "off")),
-                *(*names, *arguments),
+                *(*names, *patience, *arguments),
             ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

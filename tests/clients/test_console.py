@@ -105,7 +105,7 @@ def test_the_console_of_a_queue_tier(start: Callable[..., Tier]) -> None:
 
 def test_the_console_of_a_cache_tier(router: Callable[..., Router]) -> None:
     """Its servers, one of them gone; where a key goes; its clients, one of them sent away."""
-    tier = router(3, "--http", "127.0.0.1:0", "--threads", "2", "--server-timeout", "20s")
+    tier = router(3, "--http", "127.0.0.1:0", "--threads", "2")
     address = ("127.0.0.1", tier.port)
     with closing(Client(address)) as client, closing(Client(address)) as other:
         other.set("warm", "x", noreply=False)

@@ -32,7 +32,7 @@ def talk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(talk: Path, tier: Tier, *account: str) -> dict[str, Any]:
     """Run the Go program, and return what it was answered."""
     done = subprocess.run(
-        [talk, f"127.0.0.1:{tier.port}", *account], capture_output=True, text=True, timeout=30, check=False
+        [talk, f"127.0.0.1:{tier.port}", *account], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
     answers: dict[str, Any] = json.loads(done.stdout)

@@ -157,6 +157,41 @@ def test_a_header_that_is_no_text_is_not_taken_for_another(web: Tier) -> None:
     assert ask(web, "POST", "/v1/queues/q/messages", too_long)[0] == 413
 
 
+def test_headers_of_one_name_are_all_kept(web: Tier) -> None:
+    """A name that occurs more than once has a list of values, in their order, sent and shown."""
+    client = redis.Redis(port=web.port)
+    client.execute_command("QCREATE", "q")
+    client.execute_command("SEND", "q", "x", *("HEADER", "a", "1", "HEADER", "b", "2", "HEADER", "a", "3"))
+    given = {"a": ["1", "3"], "b": "2"}
+    assert ask(web, "POST", "/v1/queues/q/messages", {"body": "x", "headers": given})[0] == 201
+    _, seen = ask(web, "GET", "/v1/queues/q/messages")
+    assert [one["headers"] for one in seen["messages"]] == [given, given]
+    for wrong, words in (({"a": 1}, "a text, or a list of texts"), ({"a": ["x"] * 10_000}, "at most 54")):
+        refused, answer = ask(web, "POST", "/v1/queues/q/messages", {"body": "x", "headers": wrong})
+        assert (refused, answer["error"]) == (400, "ERR"), answer
+        assert words in answer["message"], answer
+
+
+def test_what_was_read_can_be_sent(web: Tier) -> None:
+    """Headers that are no texts too, beside texts of the same name."""
+    client = redis.Redis(port=web.port)
+    client.execute_command("QCREATE", "q")
+    headers = (("a", b"\xff"), ("a", "text"), ("a", b"\xfe\x00"), ("b", b"\x80"))
+    words = [word for name, value in headers for word in ("HEADER", name, value)]
+    client.execute_command("SEND", "q", b"\xff", *words)
+    path = "/v1/queues/q/messages"
+    (first,) = ask(web, "GET", path)[1]["messages"]
+    given = {name: first[name] for name in ("body_base64", "headers", "headers_base64")}
+    assert given["headers_base64"] == {"a": ["/w==", "/gA="], "b": "gA=="}
+    assert ask(web, "POST", path, given)[0] == 201
+    second = ask(web, "GET", path)[1]["messages"][1]
+    assert {name: second[name] for name in given} == given
+    refused, answer = ask(web, "POST", path, {"body": "x", "headers_base64": {"a": "no base64"}})
+    assert (refused, answer["error"]) == (400, "ERR")
+    assert answer["message"].startswith("headers_base64: ")
+    assert ask(web, "POST", path, {"bodies": ["x"], "headers_base64": {"a": "gA=="}})[0] == 400
+
+
 def test_an_answer_that_is_lost_inside_leaves_open_what_happened(web: Tier) -> None:
     """BUSY would say that nothing did."""
     client = redis.Redis(port=web.port, protocol=3, decode_responses=True)

@@ -19,7 +19,7 @@ def talk(tier: Tier, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - the li
         ["node", HERE / "node" / "talk.js", json.dumps({"port": tier.port, **options})],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr

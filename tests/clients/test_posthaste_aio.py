@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import posthaste
 import pytest
+import redis.asyncio
 from posthaste import Message
 from posthaste.aio import Client, Consumer
 
@@ -15,7 +16,7 @@ from tier import Tier
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
     """Wait until something is true."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while not await holds():
             await asyncio.sleep(0.01)
 
@@ -182,8 +183,10 @@ def test_a_cancelled_consumer_gives_its_message_back_at_once(tier: Tier) -> None
             await asyncio.Event().wait()
 
         waiting = asyncio.create_task(Consumer(client, "orders", lease=600).run(work))
-        await asyncio.sleep(0.2)
+        await until(lambda: are_waiting(tier, 1))
         await cancel(waiting)
+        # What was sent before the tier hears that nobody is there any more would be on its way to nobody.
+        await until(lambda: are_waiting(tier, 0))
         running = asyncio.create_task(consumer.run(work))
         await client.send("orders", "x")
         await begun.wait()
@@ -193,6 +196,12 @@ def test_a_cancelled_consumer_gives_its_message_back_at_once(tier: Tier) -> None
         assert found.deliveries == 2
 
     talk(tier.port, scenario)
+
+
+async def are_waiting(tier: Tier, pops: int) -> bool:
+    """Whether so many pops wait at the tier."""
+    async with redis.asyncio.Redis(port=tier.port) as watcher:
+        return int((await watcher.info("store"))["blocked_clients"]) == pops
 
 
 async def cancel(task: asyncio.Task[None]) -> None:

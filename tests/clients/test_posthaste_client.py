@@ -43,7 +43,7 @@ def client(tier: Tier, connect: Connect) -> Client:
 
 def until(holds: Callable[[], bool]) -> None:
     """Wait until something is true."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < end, "it did not come true"
         time.sleep(0.01)

@@ -60,12 +60,12 @@ class Collector:
 
     def whole(self, name: str) -> tuple[Span, list[Span]]:
         """The next span of this name, and those below it, which come with it."""
-        span = self.spans.get(timeout=20)
+        span = self.spans.get(timeout=120)
         assert span["name"] == name
         below: list[Span] = []
         end = int(span["startTimeUnixNano"])
         while end < int(span["endTimeUnixNano"]):
-            below.append(self.spans.get(timeout=20))
+            below.append(self.spans.get(timeout=120))
             end = int(below[-1]["endTimeUnixNano"])
         return span, below
 

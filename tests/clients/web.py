@@ -21,7 +21,7 @@ def ask(
     headers: dict[str, str] | None = None,
 ) -> tuple[int, Json]:
     """One request: its status, and its answer as JSON."""
-    connection = http.client.HTTPConnection("127.0.0.1", tier.http_port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", tier.http_port, timeout=120)
     try:
         given = None if body is None else json.dumps(body)
         kind = {} if body is None else {"Content-Type": "application/json"}

@@ -9,9 +9,6 @@ use posthaste_history::{Answer, Body, Call, Delivery, History, Journal, Key, Out
 use crate::stalls;
 use crate::verdict::Tally;
 
-/// A keeper, the backend that it asks and the disk below that may each have to wait as long as any other process did.
-const STEPS: u64 = 3;
-
 /// The journals of a round, and what else there is to know of it. All times are those of the journals.
 #[derive(Default)]
 pub(crate) struct Evidence {
@@ -27,7 +24,7 @@ pub(crate) struct Evidence {
 impl Evidence {
     /// Allows for as much as the machine itself was late: with time that has to pass, and with transactions that have to end.
     pub(crate) fn allow_for(&mut self, stalls: &[(u64, u64)]) {
-        let late = STEPS * stalls.iter().map(|(from, to)| to - from).max().unwrap_or(0);
+        let late = stalls::lateness(stalls);
         self.timers_late += late;
         if self.limbo > 0 {
             self.limbo += late;

@@ -15,8 +15,11 @@ mod postgres;
 mod process;
 #[path = "../support/rows.rs"]
 mod rows;
+#[path = "../support/stalls.rs"]
+mod stalls;
 #[path = "../support/mod.rs"]
 mod support;
+
 #[path = "../support/witness.rs"]
 mod witness;
 
@@ -27,7 +30,6 @@ mod kept;
 mod member;
 mod notes;
 mod place;
-mod stalls;
 mod tier;
 mod verdict;
 

@@ -1,7 +1,7 @@
 //! PgBouncer in transaction mode before a PostgreSQL: each transaction may run in another session of the server.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -59,7 +59,9 @@ impl Pooler {
         let process = command.spawn().expect("pgbouncer can be run: install pgbouncer");
         let mut pooler = Self { process, port, directory };
         let start = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        // Whoever answers at the port may be somebody else who took it first.
+        let listens = format!("listening on 127.0.0.1:{port}");
+        while !pooler.log().contains(&listens) {
             if pooler.process.try_wait().expect("a process of ours").is_some() {
                 eprintln!("pgbouncer ended:\n{}", pooler.log());
                 return None;

@@ -220,6 +220,21 @@ impl Postgres {
         name
     }
 
+    /// Waits until no middleware has a session in a database any more: what a killed one had begun there has ended then.
+    pub(crate) fn wait_until_left(&self, database: &str) {
+        let sessions = format!(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'posthaste' AND datname = '{database}'"
+        );
+        let start = Instant::now();
+        while self.psql("postgres", &sessions) != "0" {
+            assert!(
+                start.elapsed() < START,
+                "what a killed middleware had begun does not end:\n{}",
+                self.log()
+            );
+        }
+    }
+
     /// Runs SQL as the superuser; the rows as lines, the columns with bars between them.
     pub(crate) fn psql(&self, database: &str, sql: &str) -> String {
         finish(self.psql_command(database).args(["--command", sql])).trim_end().to_owned()

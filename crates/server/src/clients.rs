@@ -64,13 +64,47 @@ impl Client {
             seconds(self.connected_ns),
             seconds(self.active_ns.load(Ordering::Relaxed)),
             self.requests.load(Ordering::Relaxed),
-            about.account,
+            listed(&about.account),
             about.library,
             about.library_version,
             about.protocol,
             self.address.thread,
         )
     }
+}
+
+/// A name as it stands in such a line. Whoever reads lines splits them at blanks, in some languages at any of Unicode's: those
+/// are percent-encoded, and so is `%`, so that [`unlisted`] gives the name again.
+fn listed(name: &str) -> String {
+    let breaks = |c: char| c.is_whitespace() || c == '%';
+    let mut field = String::with_capacity(name.len());
+    for c in name.chars() {
+        if breaks(c) {
+            let _ = c.encode_utf8(&mut [0; 4]).bytes().try_for_each(|byte| write!(field, "%{byte:02X}"));
+        } else {
+            field.push(c);
+        }
+    }
+    field
+}
+
+/// The name that stands so in a line of CLIENT LIST; the field itself where it is of no such line.
+#[must_use]
+pub fn unlisted(field: &str) -> String {
+    let mut name = Vec::with_capacity(field.len());
+    let mut bytes = field.bytes();
+    let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+    while let Some(byte) = bytes.next() {
+        if byte == b'%' {
+            let Some((high, low)) = digit(bytes.next()).zip(digit(bytes.next())) else {
+                return field.to_owned();
+            };
+            name.extend(u8::try_from(high * 16 + low));
+        } else {
+            name.push(byte);
+        }
+    }
+    String::from_utf8(name).unwrap_or_else(|_| field.to_owned())
 }
 
 /// All connections.
@@ -135,5 +169,27 @@ impl Clients {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
         self.cards.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{listed, unlisted};
+
+    #[test]
+    fn a_name_is_one_word_in_a_line_and_can_be_told_again() {
+        for (name, field) in [
+            ("shop", "shop"),
+            ("two words", "two%20words"),
+            ("a=b", "a=b"),
+            ("50%20", "50%2520"),
+            ("Zoë\u{a0}Ü\u{2028}", "Zoë%C2%A0Ü%E2%80%A8"),
+        ] {
+            assert_eq!(listed(name), field);
+            assert_eq!(unlisted(field), name);
+        }
+        for field in ["50%", "5%2", "%zz", "%ff"] {
+            assert_eq!(unlisted(field), field, "never written so");
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::queue::rules::Millis;
 pub struct Time {
     clock: Clock,
     started: Instant,
-    started_unix: Millis,
+    started_unix_ns: u64,
 }
 
 impl Time {
@@ -28,28 +28,81 @@ impl Time {
     #[must_use]
     pub fn of(clock: Clock) -> Self {
         let unix_ns = clock.started_unix_ns() + clock.now();
-        Self { clock, started: clock.instant(), started_unix: unix_ns / 1_000_000 }
+        Self { clock, started: clock.instant(), started_unix_ns: unix_ns }
     }
 
-    /// Now.
+    /// Now, rounded down once: rounded apart, the start and what passed since would be behind by up to two, and what another
+    /// process began would end early.
     #[must_use]
     pub fn millis(&self) -> Millis {
-        self.started_unix + self.elapsed()
+        let passed = self.clock.instant().saturating_duration_since(self.started);
+        self.started_unix_ns.saturating_add(nanos(passed)) / NANOS
     }
 
     /// When it will be `at`; rounded up, so that at that instant `millis` has reached it.
     #[must_use]
     pub fn instant(&self, at: Millis) -> Instant {
         // Far deadlines are looked at again tomorrow: an Instant cannot hold every number.
-        let ahead = at.saturating_sub(self.started_unix).min(self.elapsed() + 86_400_000);
-        self.started + Duration::from_millis(ahead)
-    }
-
-    fn elapsed(&self) -> Millis {
-        millis(self.clock.instant().saturating_duration_since(self.started))
+        let at = at.min(self.millis() + TOMORROW_MS);
+        self.started + Duration::from_nanos((at * NANOS).saturating_sub(self.started_unix_ns))
     }
 }
 
-fn millis(duration: Duration) -> Millis {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+/// In a millisecond.
+const NANOS: u64 = 1_000_000;
+const TOMORROW_MS: Millis = 86_400_000;
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use posthaste_measure::{Clock, Hand};
+
+    use super::Time;
+    use crate::queue::rules::after;
+
+    /// Whenever in its millisecond something begins, and whichever process it began in, it lasts for as long as was asked.
+    #[test]
+    fn what_lasts_so_many_milliseconds_does_not_end_before() {
+        const LASTS_MS: u64 = 5;
+        for started_ns in [0, 1, 400_000, 999_999] {
+            for begun_ns in [0, 1, 600_000, 999_999, 1_000_001] {
+                let begun = at(started_ns, begun_ns).millis();
+                let over = after(begun, LASTS_MS);
+                let least_ns = started_ns + begun_ns + LASTS_MS * 1_000_000;
+                // The next process may have been started in another part of a millisecond.
+                for next_ns in [started_ns, 0, 1, 999_999] {
+                    let just_before = at(next_ns, least_ns - next_ns - 1).millis();
+                    assert!(just_before < over, "{started_ns}, {begun_ns}, {next_ns}");
+                    let late = at(next_ns, least_ns - next_ns + 1_000_000).millis();
+                    assert!(late >= over, "nor more than one later: {started_ns}, {begun_ns}, {next_ns}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_instant_is_the_first_at_which_its_millisecond_has_come() {
+        for started_ns in [0, 1, 999_999] {
+            let hand = Hand::at_zero();
+            let clock = Clock::by_hand(hand, started_ns);
+            let time = Time::of(clock);
+            let due = time.instant(7);
+            let ahead = u64::try_from(due.duration_since(clock.instant()).as_nanos()).expect("short");
+            hand.set(ahead - 1);
+            assert_eq!(time.millis(), 6, "{started_ns}");
+            hand.set(ahead);
+            assert_eq!(time.millis(), 7, "{started_ns}");
+        }
+    }
+
+    /// The time `passed_ns` after a start at `started_ns`.
+    fn at(started_ns: u64, passed_ns: u64) -> Time {
+        let hand = Hand::at_zero();
+        let time = Time::of(Clock::by_hand(hand, started_ns));
+        hand.set(passed_ns);
+        time
+    }
 }

@@ -87,7 +87,7 @@ fn of_two_messages_that_come_at_once_each_goes_to_somebody_who_waits_for_it() {
     desk.ask("dan", "SEND q high DELAY 10 PRIORITY 9");
     assert_eq!(desk.ask("bob", "POP QUEUE q BLOCK 1000"), [], "client 4 waits for anything");
     assert_eq!(desk.ask("cy", "POP FROM ann BLOCK 1000"), [], "client 5 for what ann sends");
-    let answers = desk.look(10);
+    let answers = desk.look(11);
     assert_eq!(bodies(&answers), [(4, "high"), (5, "low")]);
 }
 
@@ -98,7 +98,7 @@ fn of_two_messages_that_come_at_once_the_one_for_whom_has_waited_longest_is_not_
     desk.ask("dan", "SEND q high DELAY 10 PRIORITY 9");
     assert_eq!(desk.ask("cy", "POP FROM dan BLOCK 1000"), [], "client 4 waits for what dan sends");
     assert_eq!(desk.ask("bob", "POP QUEUE q BLOCK 1000"), [], "client 5 for anything");
-    let answers = desk.look(10);
+    let answers = desk.look(11);
     assert_eq!(bodies(&answers), [(4, "high"), (5, "low")]);
 }
 

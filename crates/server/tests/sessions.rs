@@ -133,6 +133,22 @@ fn after_reset_a_connection_is_listed_as_when_it_came() {
     });
 }
 
+/// As clients' libraries read it: at blanks, then at the first `=`.
+#[test]
+fn an_account_with_a_blank_in_its_name_is_one_word_of_the_line() {
+    on_a_tier(|tier| {
+        let mut client = tier.connect().expect("a place");
+        for asked in ["INFO", "LIST"] {
+            let said = format!("LOGIN \"two words\"\r\nCLIENT {asked}\r\n");
+            let heard = say(tier, &mut client, said.as_bytes());
+            let line = heard.lines().find(|line| line.starts_with("id=")).expect("a line");
+            let fields: Vec<_> = line.split(' ').filter_map(|field| field.split_once('=')).collect();
+            assert_eq!(fields.len(), line.split(' ').count(), "{line}");
+            assert!(fields.contains(&("user", "two%20words")), "{line}");
+        }
+    });
+}
+
 #[test]
 fn each_request_is_counted_once_and_as_what_it_is() {
     on_a_tier(|tier| {

@@ -6,7 +6,7 @@ import { chromium } from "playwright-core";
 import { MODEL } from "./model.js";
 
 const PATHS = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
-const PATIENCE_MS = 20_000;
+const PATIENCE_MS = 60_000;
 
 export const WIDE = { viewport: { width: 1200, height: 800 }, colorScheme: "light" };
 const NARROW = { viewport: { width: 420, height: 800 }, colorScheme: "light" };

@@ -29,13 +29,14 @@ macro_rules! file {
 }
 
 /// The files beside the page.
-const FILES: [(&str, &str, &str); 16] = [
+const FILES: [(&str, &str, &str); 17] = [
     file!("style.css", STYLE),
     file!("api.js", SCRIPT),
     file!("app.js", SCRIPT),
     file!("charts.js", SCRIPT),
     file!("dom.js", SCRIPT),
     file!("figures.js", SCRIPT),
+    file!("headers.js", SCRIPT),
     file!("model.js", SCRIPT),
     file!("overview.js", SCRIPT),
     file!("people.js", SCRIPT),

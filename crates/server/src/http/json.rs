@@ -1,11 +1,13 @@
 //! Answers of the server as JSON: a map becomes an object, bytes become a text.
 //!
 //! Bytes that are no UTF-8 cannot be a text. They stand in base64 under a name that says so: `body_base64`. Headers have any
-//! names, so those whose values are no texts stand beside the others, in an object of their own: `headers_base64`.
+//! names, so those whose values are no texts stand beside the others, in an object of their own: `headers_base64`. And a name
+//! may have several: what RESP gives as pairs keeps them all in a list.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use posthaste_wire::reply::Value;
+use serde_json::map::Entry;
 use serde_json::{Map, Number, Value as Json};
 
 /// An answer as JSON.
@@ -40,12 +42,23 @@ fn of_headers(pairs: &[(Value<'_>, Value<'_>)]) -> impl Iterator<Item = (String,
     for (name, value) in pairs {
         let name = text(name.as_bytes().unwrap_or_default());
         match no_text(value) {
-            Some(bytes) => others.insert(name, STANDARD.encode(bytes).into()),
-            None => texts.insert(name, json(value)),
-        };
+            Some(bytes) => add(&mut others, name, STANDARD.encode(bytes).into()),
+            None => add(&mut texts, name, json(value)),
+        }
     }
     let found = [("headers", texts), ("headers_base64", others)].into_iter();
     found.filter(|(_, headers)| !headers.is_empty()).map(|(name, headers)| (name.into(), headers.into()))
+}
+
+/// A name may occur more than once: then its values stand in a list, in their order.
+fn add(headers: &mut Map<String, Json>, name: String, value: Json) {
+    match headers.entry(name) {
+        Entry::Vacant(free) => drop(free.insert(value)),
+        Entry::Occupied(mut taken) => match taken.get_mut() {
+            Json::Array(values) => values.push(value),
+            one => *one = Json::Array(vec![one.take(), value]),
+        },
+    }
 }
 
 /// The bytes of what is no UTF-8.
@@ -86,6 +99,13 @@ mod tests {
             "headers_base64": { "b": "/wA=" },
         });
         assert_eq!(json(&both), wanted);
+        let repeated: Vec<_> =
+            [&b"1"[..], b"\xff", b"2", b"\xfe", b"3"].into_iter().map(|value| pair(b"a", value)).collect();
+        let all = serde_json::json!({
+            "headers": { "a": ["1", "2", "3"] },
+            "headers_base64": { "a": ["/w==", "/g=="] },
+        });
+        assert_eq!(json(&headers(repeated)), all);
         let one = headers(vec![pair(b"b", b"\xff\x00")]);
         assert_eq!(json(&one), serde_json::json!({ "headers_base64": { "b": "/wA=" } }));
     }

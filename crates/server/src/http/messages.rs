@@ -30,7 +30,26 @@ pub(super) struct NewMessage {
     priority: Option<u64>,
     dedup: Option<String>,
     #[serde(default)]
-    headers: BTreeMap<String, String>,
+    headers: BTreeMap<String, OneOrMore>,
+    #[serde(default)]
+    headers_base64: BTreeMap<String, OneOrMore>,
+}
+
+/// What a header has: a value, or as many as its name occurs.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a header has a text, or a list of texts")]
+enum OneOrMore {
+    One(String),
+    More(Vec<String>),
+}
+
+impl OneOrMore {
+    fn into_all(self) -> Vec<String> {
+        match self {
+            Self::One(value) => vec![value],
+            Self::More(values) => values,
+        }
+    }
 }
 
 impl NewMessage {
@@ -40,17 +59,37 @@ impl NewMessage {
             && self.to.is_none()
             && self.dedup.is_none()
             && self.headers.is_empty()
+            && self.headers_base64.is_empty()
     }
 
     fn bytes(&self) -> Result<Vec<u8>, Problem> {
         match (&self.body, &self.body_base64) {
             (Some(body), None) => Ok(body.clone().into_bytes()),
-            (None, Some(body)) => {
-                STANDARD.decode(body).map_err(|error| Problem::bad(&format!("body_base64: {error}")))
-            }
+            (None, Some(body)) => decoded("body_base64", body),
             _ => Err(Problem::bad("a message has either body, body_base64, or bodies")),
         }
     }
+}
+
+/// The headers: those that are texts, then those that came in base64.
+fn names_and_values(
+    texts: BTreeMap<String, OneOrMore>,
+    others: BTreeMap<String, OneOrMore>,
+) -> Result<Vec<(String, Vec<u8>)>, Problem> {
+    let mut found = Vec::new();
+    for (name, values) in texts {
+        found.extend(values.into_all().into_iter().map(|value| (name.clone(), value.into_bytes())));
+    }
+    for (name, values) in others {
+        for value in values.into_all() {
+            found.push((name.clone(), decoded("headers_base64", &value)?));
+        }
+    }
+    Ok(found)
+}
+
+fn decoded(field: &str, base64: &str) -> Result<Vec<u8>, Problem> {
+    STANDARD.decode(base64).map_err(|error| Problem::bad(&format!("{field}: {error}")))
 }
 
 /// `POST /v1/queues/{name}/messages`.
@@ -69,16 +108,14 @@ pub(super) async fn send(
         let answer = visitor.ask(words).await?;
         return Ok((StatusCode::CREATED, Json(json!({ "ids": to_json(&answer.value()) }))));
     }
-    let mut words = Words::of(&["SEND", &queue])
+    let words = Words::of(&["SEND", &queue])
         .push(message.bytes()?)
         .option("TO", message.to.as_ref())
         .option("DELAY", message.delay_ms)
         .option("TTL", message.ttl_ms)
         .option("PRIORITY", message.priority)
         .option("DEDUP", message.dedup);
-    for (name, value) in message.headers {
-        words = words.flag("HEADER", true).push(name).push(value);
-    }
+    let words = words.pairs("HEADER", names_and_values(message.headers, message.headers_base64)?)?;
     let number = visitor.ask(words).await?.value().as_integer();
     let answer = match message.to.as_deref() {
         Some("*") => json!({ "copies": number }),

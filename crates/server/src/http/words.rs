@@ -26,15 +26,28 @@ impl Words {
         mut self,
         words: impl ExactSizeIterator<Item = T>,
     ) -> Result<Self, Problem> {
-        let most = ARGUMENTS_MAX - self.0.len();
-        if words.len() > most {
-            return Err(Problem::bad(&format!(
-                "there are {} of them, at most {most} are allowed",
-                words.len()
-            )));
-        }
+        self.has_room(words.len(), "of them", 1)?;
         self.0.extend(words.map(Into::into));
         Ok(self)
+    }
+
+    /// An option for each of these names and values.
+    ///
+    /// # Errors
+    /// They are more than a request may have.
+    pub(super) fn pairs(mut self, option: &str, pairs: Vec<(String, Vec<u8>)>) -> Result<Self, Problem> {
+        self.has_room(pairs.len(), &format!("of {option}"), 3)?;
+        self.0.extend(pairs.into_iter().flat_map(|(name, value)| [option.into(), name.into(), value]));
+        Ok(self)
+    }
+
+    /// Whether so many more of something fit, each of so many words.
+    fn has_room(&self, count: usize, what: &str, words: usize) -> Result<(), Problem> {
+        let most = (ARGUMENTS_MAX - self.0.len()) / words;
+        if count > most {
+            return Err(Problem::bad(&format!("there are {count} {what}, at most {most} are allowed")));
+        }
+        Ok(())
     }
 
     /// An option with its value, if there is one.

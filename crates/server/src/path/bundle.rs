@@ -14,7 +14,7 @@ use posthaste_wire::operation::{Operation, Pop};
 
 use super::pieces::Pieces;
 use crate::queue::answer::Answer;
-use crate::queue::rules::{AccountId, Ask, Millis, Outcome};
+use crate::queue::rules::{AccountId, Ask, Millis, Outcome, after};
 use crate::trace::Passage;
 
 /// Where a connection lives: its network thread and its number, which is never used twice.
@@ -216,15 +216,14 @@ impl Bundle {
         self.finish_one(outcome);
     }
 
-    /// When the next request gives up that begins to wait now. Of this millisecond some has passed already: without one
-    /// more it would end before the time that its client measures.
+    /// When the next request gives up that begins to wait now.
     #[must_use]
     pub fn gives_up_at(&self, now: Millis) -> Millis {
         let block_ms = match self.requests.get(self.answered).map(|request| &request.operation) {
             Some(Operation::Pop(pop)) => pop.block_ms,
             _ => 0,
         };
-        now.saturating_add(block_ms).saturating_add(1)
+        after(now, block_ms)
     }
 
     /// Whether the next request may repeat an earlier one.

@@ -18,6 +18,13 @@ use super::answer::Answer;
 /// Milliseconds since 1970, never going back within a process.
 pub type Millis = u64;
 
+/// When so much time is over that begins now. Of this millisecond some has passed already: without one more it would end
+/// before the time that a client measures.
+#[must_use]
+pub const fn after(now: Millis, ms: Millis) -> Millis {
+    now.saturating_add(ms).saturating_add(1)
+}
+
 /// An account's number: 1, 2, …
 pub type AccountId = u32;
 

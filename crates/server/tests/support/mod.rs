@@ -8,7 +8,9 @@
 use std::collections::BTreeMap;
 
 use posthaste_server::queue::answer::Answer;
-use posthaste_server::queue::rules::{AccountId, Ask, Commit as _, Flow, Interest, Millis, News, Rules};
+use posthaste_server::queue::rules::{
+    AccountId, Ask, Commit as _, Flow, Interest, Millis, News, Rules, after,
+};
 use posthaste_wire::command::{self, Command};
 use posthaste_wire::encode::Protocol;
 use posthaste_wire::operation::Operation;
@@ -141,6 +143,11 @@ impl<S: Rules> World<S> {
         self.now += ms;
         self.store.tick(self.now, &mut self.news);
         self.commit();
+    }
+
+    /// Waits until a lease or a delay that begins now is over.
+    pub(crate) fn run_out(&mut self, ms: Millis) {
+        self.wait(after(self.now, ms) - self.now);
     }
 
     /// Closes the store before another is opened in its place.

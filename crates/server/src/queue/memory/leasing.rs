@@ -6,7 +6,7 @@ use posthaste_wire::operation::{Handle, Handles};
 
 use super::message::{Death, Message, State};
 use super::{Memory, Reply};
-use crate::queue::rules::{AccountId, MessageId, Millis, News, QueueId};
+use crate::queue::rules::{AccountId, MessageId, Millis, News, QueueId, after};
 
 impl Memory {
     pub(super) fn ack(&mut self, account: AccountId, handles: &Handles) -> Reply {
@@ -46,7 +46,7 @@ impl Memory {
         }
         if let Some(mut message) = self.stock.lift(handle.id) {
             if let State::Leased(lease) = &mut message.state {
-                lease.until = self.clock.saturating_add(lease_ms);
+                lease.until = after(self.clock, lease_ms);
             }
             self.stock.put(handle.id, message, news);
         }
@@ -88,7 +88,7 @@ impl Memory {
         let Some(mut message) = self.stock.lift(id).filter(|message| !message.is_expired(at)) else { return };
         message.state = match delay_ms {
             0 => State::Ready,
-            _ => State::Delayed { until: at.saturating_add(delay_ms) },
+            _ => State::Delayed { until: after(at, delay_ms) },
         };
         if let Some(grave) = self.dead_letter_queue(&message) {
             let first_queue = match message.dead {

@@ -14,7 +14,7 @@ use super::stock::Queue;
 use super::{Memory, Reply, text};
 use crate::queue::answer::{Answer, Dead, Headers, MessageView};
 use crate::queue::bounds::ANSWER_BYTES;
-use crate::queue::rules::{AccountId, Ask, Interest, MessageId, Millis, News, Outcome, QueueId};
+use crate::queue::rules::{AccountId, Ask, Interest, MessageId, Millis, News, Outcome, QueueId, after};
 
 /// What a POP answers, kept whole so that it can be answered again after the messages are gone.
 #[derive(Clone)]
@@ -194,7 +194,7 @@ impl Memory {
         message.deliveries += 1;
         if let Some(lease_ms) = lease_ms {
             let receipt = self.receipts.u64(1..);
-            let until = self.clock.saturating_add(lease_ms);
+            let until = after(self.clock, lease_ms);
             message.state = State::Leased(Lease { holder: reader, receipt, until });
             self.stock.put(id, message.clone(), news);
         }

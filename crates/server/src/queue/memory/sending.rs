@@ -11,7 +11,7 @@ use super::recent::Key;
 use super::{Memory, Reply, text};
 use crate::queue::answer::Headers;
 use crate::queue::faults;
-use crate::queue::rules::{AccountId, Ask, MessageId, News, QueueId};
+use crate::queue::rules::{AccountId, Ask, MessageId, News, QueueId, after};
 
 impl Memory {
     pub(super) fn send(&mut self, ask: Ask<'_>, send: &Send, news: &mut Vec<News>) -> Result<Reply, Fault> {
@@ -122,7 +122,7 @@ impl Memory {
             body: Arc::from(text(ask, send.body)),
             state: match send.delay_ms {
                 0 => State::Ready,
-                delay_ms => State::Delayed { until: self.clock.saturating_add(delay_ms) },
+                delay_ms => State::Delayed { until: after(self.clock, delay_ms) },
             },
             dead: None,
         }

@@ -8,7 +8,7 @@ use crate::queue::embedded::effect::{DeathNote, Effect};
 use crate::queue::embedded::log::Purpose;
 use crate::queue::embedded::message::{Lease, Message, Place, Reason, State};
 use crate::queue::embedded::{Embedded, REQUEST_BYTES};
-use crate::queue::rules::{AccountId, Millis, News, Outcome, QueueId};
+use crate::queue::rules::{AccountId, Millis, News, Outcome, QueueId, after};
 
 /// What a record about one leased message takes at most, a removal or another lease.
 const RECORD_BYTES: u64 = 80;
@@ -46,7 +46,7 @@ impl Embedded {
             return Ok(answer.integer(0));
         };
         self.ensure(REQUEST_BYTES, Purpose::Remove)?;
-        let until = (delay_ms > 0).then(|| self.clock.saturating_add(delay_ms));
+        let until = (delay_ms > 0).then(|| after(self.clock, delay_ms));
         news.extend(self.give_back(&place, Reason::Nack, self.clock, until));
         Ok(answer.integer(1))
     }
@@ -65,7 +65,7 @@ impl Embedded {
             return Ok(answer.integer(0));
         };
         self.ensure(RECORD_BYTES, Purpose::Remove)?;
-        let lease = Lease { until: self.clock.saturating_add(lease_ms), ..lease };
+        let lease = Lease { until: after(self.clock, lease_ms), ..lease };
         self.record(&Effect::Leased { place, lease, deliveries });
         Ok(answer.integer(1))
     }

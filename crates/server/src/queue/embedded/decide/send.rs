@@ -13,7 +13,7 @@ use crate::queue::embedded::message::{ANYONE, LaneKey, Place, Rank, State};
 use crate::queue::embedded::remembered::{Key, Kind};
 use crate::queue::embedded::{Embedded, REQUEST_BYTES};
 use crate::queue::faults;
-use crate::queue::rules::{AccountId, Ask, News, Outcome, QueueId};
+use crate::queue::rules::{AccountId, Ask, News, Outcome, QueueId, after};
 
 /// What a message's record holds at most beside headers and body when it is sent.
 const MESSAGE_BYTES: u64 = 96;
@@ -150,7 +150,7 @@ impl Embedded {
             expires: ttl_ms.map(|ttl_ms| self.clock.saturating_add(ttl_ms)),
             state: match send.delay_ms {
                 0 => State::Ready,
-                delay_ms => State::Delayed { until: self.clock.saturating_add(delay_ms) },
+                delay_ms => State::Delayed { until: after(self.clock, delay_ms) },
             },
             death: None,
             headers,

@@ -12,7 +12,7 @@ use crate::queue::embedded::log::Purpose;
 use crate::queue::embedded::message::{Lease, Message, State};
 use crate::queue::embedded::remembered::{Key, Kind, Known};
 use crate::queue::embedded::{Embedded, REQUEST_BYTES, store_fault};
-use crate::queue::rules::{AccountId, Ask, Flow, Millis, Outcome};
+use crate::queue::rules::{AccountId, Ask, Flow, Millis, Outcome, after};
 
 /// What the record of a message handed out takes at most.
 const RECORD_BYTES: u64 = 80;
@@ -93,7 +93,7 @@ impl Embedded {
         let mut message = self.stock.picked(&self.found.picks()[index]);
         message.deliveries += 1;
         if let Some(lease_ms) = lease_ms {
-            let until = self.clock.saturating_add(lease_ms);
+            let until = after(self.clock, lease_ms);
             message.state = State::Leased(Lease { holder: reader, receipt: self.receipts.u64(1..), until });
         }
         message
