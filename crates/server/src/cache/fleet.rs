@@ -12,9 +12,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use posthaste_measure::Events;
 use posthaste_tls::{Check, Connector, Trust};
 
 use super::backend::Backend;
+use super::chronicle::Chronicle;
 use super::claims::Claims;
 use super::health::{Health, Watch};
 use super::latency::Latency;
@@ -74,6 +76,7 @@ pub struct Fleet {
     pub began_s: u64,
     ejects: bool,
     trust: Trust,
+    events: Events,
     servers: Mutex<Vec<Arc<Server>>>,
     strays: Mutex<Strays>,
     table: Mutex<Arc<Table>>,
@@ -87,14 +90,14 @@ impl Fleet {
     /// A sentence that names the server that cannot be found.
     pub fn new(layout: &Layout, ejects: bool) -> Result<Self, String> {
         let trust = Trust { check: Check::SignerAndName, roots: None, own: None };
-        Self::trusting(layout, ejects, trust)
+        Self::trusting(layout, ejects, trust, Events::default())
     }
 
-    /// The same, and whom to trust among servers that speak TLS.
+    /// The same, and whom to trust among servers that speak TLS. What servers go through is left at `events`.
     ///
     /// # Errors
     /// As [`Fleet::new`]; or there are no certificates to trust.
-    pub fn trusting(layout: &Layout, ejects: bool, trust: Trust) -> Result<Self, String> {
+    pub fn trusting(layout: &Layout, ejects: bool, trust: Trust, events: Events) -> Result<Self, String> {
         let fleet = Self {
             watch: Arc::default(),
             claims: Claims::default(),
@@ -105,6 +108,7 @@ impl Fleet {
             began_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             ejects,
             trust,
+            events,
             servers: Mutex::default(),
             strays: Mutex::default(),
             table: Mutex::default(),
@@ -135,7 +139,8 @@ impl Fleet {
         let encryption = self.encryption(&backends)?;
         for backend in backends {
             if !grown.iter().any(|server| server.backend.name == backend.name) {
-                let health = Health::new(self.ejects, Arc::clone(&self.watch));
+                let chronicle = Chronicle::new(&backend.name, self.events.clone());
+                let health = Health::new(self.ejects, Arc::clone(&self.watch), chronicle);
                 let (slot, counts) = (grown.len(), ServerCounts::default());
                 grown.push(Arc::new(Server { slot, backend, health, counts }));
             }
@@ -249,7 +254,7 @@ mod tests {
     #[test]
     fn files_of_those_we_trust_are_read_only_where_tls_is_spoken() {
         let trust = Trust { check: Check::Signer, roots: Some("/no/file".into()), own: None };
-        let fleet = Fleet::trusting(&layout(&["127.0.0.1:1"]), true, trust).unwrap();
+        let fleet = Fleet::trusting(&layout(&["127.0.0.1:1"]), true, trust, Events::default()).unwrap();
         let error = fleet.load(&layout(&["127.0.0.1:2", "tls:127.0.0.1:1"])).unwrap_err();
         assert!(error.contains("/no/file"), "{error}");
         assert_eq!(slots(&fleet), [("127.0.0.1:1".to_owned(), 0)], "nothing has changed");
