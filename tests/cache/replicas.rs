@@ -381,6 +381,26 @@ fn without_ejection_a_server_that_is_gone_stays_in_every_answer() {
 }
 
 #[test]
+fn without_ejection_the_nearest_is_not_the_server_that_is_gone() {
+    for mode in [&["--workers", "2"][..], &["--eject", "off"]] {
+        let mut servers = Memcached::several::<3>();
+        let server = start(&servers, &[mode, &["--reads", "nearest", "--multiget", "whole"]].concat());
+        let mut client = Client::to(server.addr());
+        assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+        servers[1].kill();
+        while client.stat("", "servers_live") != 2 {
+            client.ask("get k\r\n");
+        }
+        for request in ["get k\r\n", "mg k v\r\n", "get k other\r\n"] {
+            for _ in 0..20 {
+                let said = client.ask(request);
+                assert!(said.contains("\r\nx\r\n") && !said.contains("ERROR"), "{mode:?}: {said}");
+            }
+        }
+    }
+}
+
+#[test]
 fn without_ejection_too_a_server_serves_nothing_that_it_missed() {
     for mode in [&["--workers", "2"][..], &["--eject", "off"]] {
         let servers = Memcached::several::<2>();

@@ -174,8 +174,9 @@ impl Pool {
         let servers = || (0..count).map(|step| &*self.members[(turn + step) % count].server);
         let mut readable = servers().filter(|server| server.health.is_readable());
         match self.rules.reads {
-            // Turns settle which of several with equally little to do is taken.
-            Reads::Nearest => readable.min_by_key(|server| load(server.slot)),
+            // One that is away has nothing to do, since nobody asks it. Turns settle which of several with equally little to
+            // do is taken.
+            Reads::Nearest => readable.min_by_key(|server| (server.health.is_away(), load(server.slot))),
             _ => readable.next(),
         }
         .or_else(|| servers().find(|server| server.health.is_live()))
@@ -274,6 +275,20 @@ mod tests {
         table.servers[2].health.wish(Wish::Down);
         assert_eq!(pool.reader(|_| 0).slot, 1);
         assert_eq!((pool.owner_to_read(b"any").slot, pool.owner(b"any").slot), (1, 1));
+    }
+
+    #[test]
+    fn the_nearest_is_none_that_is_away_though_requests_count_on_it() {
+        let rules = Rules { reads: Reads::Nearest, ..Rules::default() };
+        let seats = (1..=3).map(|port| Seat::of(&format!("127.0.0.1:{port}"))).collect();
+        let table = Fleet::new(&Layout::of_one_pool(seats, rules), false).unwrap().table();
+        let pool = &table.pools[0];
+        let reader = || pool.reader(|slot| [0, 2, 1][slot]).slot;
+        assert_eq!(reader(), 0);
+        assert!(table.servers[0].health.lose(Vec::new(), None));
+        assert_eq!([reader(), reader(), reader()], [2, 2, 2]);
+        assert!(table.servers[1..].iter().all(|server| server.health.lose(Vec::new(), None)));
+        assert_eq!(reader(), 0, "somebody's the error must be");
     }
 
     #[test]
