@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use posthaste_tls::Connector;
 use posthaste_wire::memcached::records::Records;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use rustls::{ClientConnection, StreamOwned};
 use socket2::{Domain, SockAddr, SockRef, Type};
 
@@ -178,6 +180,17 @@ fn full_name(text: &str) -> String {
 }
 
 impl Dialed {
+    /// Whether the server has closed it, or said what nobody asked for, while nothing was under way on it: what is sent now may
+    /// never be read.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        let socket = match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(tls, _) => &tls.sock,
+        };
+        !matches!(recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT), Err(Errno::AGAIN))
+    }
+
     /// Tells the server that nothing more comes. The descriptor is left, for whoever waits until it has understood.
     pub fn shut(self) -> OwnedFd {
         let socket = match self {
