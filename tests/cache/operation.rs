@@ -1,6 +1,7 @@
 //! Running it: wrong use, what it says of itself, a graceful stop, unix sockets, fixed answers.
 
 use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,6 +37,19 @@ fn wrong_use_is_told_in_one_line_that_says_what_to_do() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
         assert!(error.lines().count() == 1 && error.contains(words), "{arguments:?}: {error}");
     }
+}
+
+#[test]
+fn a_server_with_two_names_is_told_with_both() {
+    // Nor could it listen.
+    let taken = TcpListener::bind("127.0.0.1:0").and_then(|listener| Ok((listener.local_addr()?, listener)));
+    let listen = taken.as_ref().expect("a free port").0.to_string();
+    let output =
+        posthaste(&["cache", "--listen", &listen, "--http", "off", "--server", "127.0.0.1:1,127.1:1"]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    let words = "pool default: 127.0.0.1:1 and 127.1:1 are one server, at 127.0.0.1:1: name it once";
+    assert!(error.lines().count() == 1 && error.contains(words), "{error}");
 }
 
 #[test]

@@ -155,6 +155,17 @@ impl Backend {
         lock(&self.address).clone()
     }
 
+    /// Where that is, in the same words for all names of one server; None: nobody knows.
+    #[must_use]
+    pub fn place(&self) -> Option<String> {
+        let mut address = self.address().ok()?;
+        if let Address::Tcp(place) = &mut address {
+            // Sockets take an IPv4 address written as one of IPv6 for what it is.
+            place.set_ip(place.ip().to_canonical());
+        }
+        Some(address.to_string())
+    }
+
     fn found(&self) -> io::Result<Address> {
         self.address().map_err(|error| io::Error::new(ErrorKind::NotFound, error))
     }

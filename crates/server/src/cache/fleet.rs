@@ -20,7 +20,7 @@ use super::chronicle::Chronicle;
 use super::claims::Claims;
 use super::health::{Health, Watch};
 use super::latency::Latency;
-use super::layout::{Layout, Seat};
+use super::layout::Layout;
 use super::limits::SERVERS_MAX;
 use super::table::{Strays, Table};
 
@@ -126,8 +126,13 @@ impl Fleet {
     pub fn load(&self, layout: &Layout) -> Result<(), String> {
         let mut servers = lock(&self.servers);
         let mut grown = servers.clone();
-        let backends = layout.pools.iter().flat_map(|pool| &pool.seats).map(backend);
-        let backends = backends.collect::<Result<Vec<_>, _>>()?;
+        let mut backends = Vec::new();
+        for pool in &layout.pools {
+            let its = pool.seats.iter().map(|seat| Backend::parse(&seat.address));
+            let its = its.collect::<Result<Vec<_>, _>>()?;
+            refuse_second_names(&pool.name, &its)?;
+            backends.extend(its);
+        }
         let is_found = |backend: &Backend| {
             backend.address().is_ok() || grown.iter().any(|server| server.name() == backend.name)
         };
@@ -198,8 +203,17 @@ impl Fleet {
     }
 }
 
-fn backend(seat: &Seat) -> Result<Backend, String> {
-    Backend::parse(&seat.address)
+/// A server that stands in a pool by two names would have its keys twice, or be two owners.
+fn refuse_second_names(pool: &str, backends: &[Backend]) -> Result<(), String> {
+    let mut names = HashMap::new();
+    for backend in backends {
+        let Some(place) = backend.place() else { continue };
+        if let Some(other) = names.insert(place.clone(), &backend.name) {
+            let name = &backend.name;
+            return Err(format!("pool {pool}: {other} and {name} are one server, at {place}: name it once"));
+        }
+    }
+    Ok(())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -249,6 +263,20 @@ mod tests {
         assert_eq!(slots(&fleet).len(), 2);
         let error = Fleet::new(&layout(&["nosuch.invalid:1"]), true).err().expect("nobody is found");
         assert!(error.contains("nosuch.invalid:1"), "{error}");
+    }
+
+    #[test]
+    fn a_server_has_one_name_in_a_pool_and_may_have_others_elsewhere() {
+        for other in ["127.1:1", "[::ffff:127.0.0.1]:1"] {
+            let error = Fleet::new(&layout(&["127.0.0.1:1", other]), true).err().expect(other);
+            assert_eq!(
+                error,
+                format!("pool default: 127.0.0.1:1 and {other} are one server, at 127.0.0.1:1: name it once")
+            );
+        }
+        let mut two = layout(&["127.0.0.1:1", "127.1:2"]);
+        two.pools.extend(layout(&["127.1:1"]).pools);
+        assert_eq!(Fleet::new(&two, true).unwrap().table().servers.len(), 3);
     }
 
     #[test]
