@@ -11,7 +11,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::admin_cache;
 use crate::config::Misuse;
-use crate::flags::{AccountCommand, AdminCommand, Reach, RoleFlags};
+use crate::flags::{AccountCommand, AdminCommand, Reach, ReachCache, RoleFlags};
 use crate::resp::Client;
 use crate::stdout::say;
 use crate::{admin_doctor, admin_store, admin_top};
@@ -28,9 +28,16 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
             rows(reach, &["QBROWSE", queue, "AFTER", &after, "COUNT", &count])
         }
         AdminCommand::Accounts { reach } => rows(reach, &["ACCOUNTS"]),
-        AdminCommand::Clients { kill: None, reach } => clients(reach),
-        AdminCommand::Clients { kill: Some(id), reach } => {
-            match number(reach, &["CLIENT", "KILL", "ID", &id.to_string()])? {
+        AdminCommand::Clients { kill: None, http: None, reach } => clients(reach),
+        AdminCommand::Clients { kill: None, http: Some(http), reach } => {
+            list(reach, admin_cache::clients(&of_cache(http, reach))?)
+        }
+        AdminCommand::Clients { kill: Some(id), http, reach } => {
+            let closed = match http {
+                None => number(reach, &["CLIENT", "KILL", "ID", &id.to_string()])?,
+                Some(http) => admin_cache::close_client(&of_cache(http, reach), *id)?,
+            };
+            match closed {
                 0 => Err(format!("no client has the id {id}; see posthaste admin clients").into()),
                 closed => tell(reach, closed, "closed"),
             }
@@ -132,8 +139,16 @@ fn clients(reach: &Reach) -> Done {
         let fields = line.split(' ').filter_map(|field| field.split_once('='));
         Json::Object(fields.map(|(name, value)| (name.to_owned(), client_field(name, value))).collect())
     };
-    let rows: Vec<Json> = text.lines().map(row).collect();
+    list(reach, text.lines().map(row).collect())
+}
+
+fn list(reach: &Reach, rows: Vec<Json>) -> Done {
     say(&if reach.json { format!("{:#}\n", Json::Array(rows)) } else { table(&rows) })
+}
+
+/// The cache tier at this address, reached as the flags say for the rest.
+fn of_cache(http: &str, Reach { tls, json, .. }: &Reach) -> ReachCache {
+    ReachCache { http: http.to_owned(), tls: tls.clone(), json: *json }
 }
 
 /// What is counted is a number; a name may look like one.

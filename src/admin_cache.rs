@@ -1,4 +1,4 @@
-//! `posthaste admin` for cache tiers: servers and their states, pools, routes, the way of a key.
+//! `posthaste admin` for cache tiers: servers and their states, pools, routes, the way of a key, clients.
 
 use std::error::Error;
 use std::path::Path;
@@ -14,6 +14,9 @@ use crate::flags::{Program, ReachCache, WebReach};
 use crate::stdout::say;
 use crate::web::Web;
 
+/// Clients asked for at once, which is the most that a tier tells of.
+const CLIENTS_PER_PAGE: usize = 1000;
+
 type Done = Result<(), Box<dyn Error>>;
 
 /// What is answered as an array of objects.
@@ -27,10 +30,31 @@ pub(crate) fn set_state(reach: &ReachCache, name: &str, state: &str) -> Done {
     show(reach, &ask(reach, "/v1/servers/state", Some(&json!({ "server": name, "state": state })))?)
 }
 
-/// Asks a cache tier, which has no accounts.
+/// All who are connected, by id.
+pub(crate) fn clients(reach: &ReachCache) -> Result<Vec<Json>, Box<dyn Error>> {
+    let (web, mut clients, mut after) = (web(reach)?, Vec::new(), 0);
+    loop {
+        let page = web.exchange(&format!("/v1/clients?limit={CLIENTS_PER_PAGE}&after={after}"), None)?;
+        let page = page.as_array().ok_or("this is no answer of a cache tier")?;
+        let Some(last) = page.last() else { return Ok(clients) };
+        after = last["id"].as_u64().ok_or("this is no answer of a cache tier")?;
+        clients.extend_from_slice(page);
+    }
+}
+
+/// Closes a client's connection; how many that were.
+pub(crate) fn close_client(reach: &ReachCache, id: u64) -> Result<i64, Box<dyn Error>> {
+    Ok(web(reach)?.delete(&format!("/v1/clients/{id}"))?["closed"].as_i64().unwrap_or(0))
+}
+
 fn ask(reach: &ReachCache, path: &str, told: Option<&Json>) -> Result<Json, Box<dyn Error>> {
+    web(reach)?.exchange(path, told)
+}
+
+/// The HTTP of a cache tier, which has no accounts.
+fn web(reach: &ReachCache) -> Result<Web, Box<dyn Error>> {
     let (http, tls) = (reach.http.clone(), reach.tls.clone());
-    Web::new(&WebReach { http, user: None, secret_file: None, tls })?.exchange(path, told)
+    Web::new(&WebReach { http, user: None, secret_file: None, tls })
 }
 
 /// Text as it stands in a query.

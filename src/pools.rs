@@ -231,21 +231,18 @@ fn gutter_expiry(text: &str) -> Result<Duration, String> {
 
 fn seats(fields: &Fields<'_, '_>, rules: &Rules, names: Names) -> Result<Vec<Seat>, Wrong> {
     let mut seats: Vec<Seat> = Vec::new();
-    let mut taken: Vec<String> = Vec::new();
+    let mut taken: Vec<(String, Option<String>)> = Vec::new();
     for value in fields.list("servers") {
         let at = value.span().start;
         let seat = seat(value)?;
-        let name = match names {
-            Names::Known => {
-                Backend::parse(&seat.address).and_then(|backend| backend.address().map(|_| backend.name))
-            }
-            Names::Believed => Backend::named(&seat.address),
-        };
-        let name = name.map_err(|error| Wrong::new(at, error))?;
-        if taken.contains(&name) {
-            return Err(Wrong::new(at, format!("server {} is in this pool already", seat.address)));
+        let (name, place) = name_and_place(&seat, names).map_err(|error| Wrong::new(at, error))?;
+        let is_it =
+            |taken: &&(String, Option<String>)| taken.0 == name || (place.is_some() && taken.1 == place);
+        if let Some((other, _)) = taken.iter().find(is_it) {
+            let alias = if *other == name { String::new() } else { format!(", as {other}") };
+            return Err(Wrong::new(at, format!("server {} is in this pool already{alias}", seat.address)));
         }
-        taken.push(name);
+        taken.push((name, place));
         if seat.name.is_some() && seats.iter().any(|other| other.name == seat.name) {
             return Err(Wrong::new(at, "two servers of a pool cannot have one name"));
         }
@@ -258,6 +255,17 @@ fn seats(fields: &Fields<'_, '_>, rules: &Rules, names: Names) -> Result<Vec<Sea
         return Err(Wrong::new(fields.place("servers"), "a pool needs servers = [\"HOST:PORT\", …]"));
     }
     Ok(seats)
+}
+
+/// What a server is called, and if that is to be known, where it is.
+fn name_and_place(seat: &Seat, names: Names) -> Result<(String, Option<String>), String> {
+    if names == Names::Believed {
+        return Ok((Backend::named(&seat.address)?, None));
+    }
+    let backend = Backend::parse(&seat.address)?;
+    backend.address()?;
+    let place = backend.place();
+    Ok((backend.name, place))
 }
 
 fn seat(value: &Placed<'_>) -> Result<Seat, Wrong> {
@@ -401,6 +409,7 @@ limit = 1000
             ("[cache.pools.a]\n▸serves = [\"127.0.0.1:1\"]\n", "unknown option serves"),
             ("[cache.pools.a]\nservers = [\n\"127.0.0.1:1\",\n▸\"127.0.0.1:port\",\n]\n", "127.0.0.1:port"),
             ("[cache.pools.a]\nservers = [\"127.0.0.1:1\",\n▸\"127.0.0.1:1\"]\n", "already"),
+            ("[cache.pools.a]\nservers = [\"127.0.0.1:1\",\n▸\"127.1:1\"]\n", "already, as 127.0.0.1:1"),
             ("[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n▸writes = \"some\"\n", "all, owner"),
             ("[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n▸hash-tag = \"{\"\n", "two characters"),
             ("[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n▸answer = \"2\"\n", "2 cannot answer where 1"),

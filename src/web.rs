@@ -86,13 +86,24 @@ impl Web {
     /// Asks for JSON, or tells some; an answer that is no success is an error.
     pub(crate) fn exchange(&self, path: &str, told: Option<&Json>) -> Result<Json, Box<dyn Error>> {
         let url = format!("{}{path}", self.base);
-        let mut answer = match told {
+        self.success(match told {
             None => self.agent.get(url).call(),
             Some(told) => {
                 self.agent.post(url).header("Content-Type", "application/json").send(told.to_string())
             }
-        }
-        .map_err(|error| self.unreachable(&error))?;
+        })
+    }
+
+    /// `DELETE path`; an answer that is no success is an error.
+    pub(crate) fn delete(&self, path: &str) -> Result<Json, Box<dyn Error>> {
+        self.success(self.agent.delete(format!("{}{path}", self.base)).call())
+    }
+
+    fn success(
+        &self,
+        answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<Json, Box<dyn Error>> {
+        let mut answer = answer.map_err(|error| self.unreachable(&error))?;
         let text = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string()?;
         let json = serde_json::from_str(&text).unwrap_or(Json::Null);
         if answer.status().is_success() {

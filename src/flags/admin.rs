@@ -82,14 +82,18 @@ pub(crate) enum AdminCommand {
         #[command(flatten)]
         reach: Reach,
     },
-    /// Who is connected
+    /// Who is connected, to a queue tier or (--http) to a cache tier
     #[command(after_help = "Examples:
   posthaste admin clients
-  posthaste admin clients --kill 17")]
+  posthaste admin clients --kill 17
+  posthaste admin clients --http 127.0.0.1:7481")]
     Clients {
         /// Close this connection instead
         #[arg(long, value_name = "ID")]
         kill: Option<u64>,
+        /// The cache tier that serves HTTP here (its --http), instead of a queue tier; https://HOST:PORT speaks TLS
+        #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["connect", "user"])]
+        http: Option<String>,
         #[command(flatten)]
         reach: Reach,
     },

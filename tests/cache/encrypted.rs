@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::io::Write as _;
+use std::process::Command;
 use std::thread;
 
 use fastrand::Rng;
@@ -74,5 +75,22 @@ fn requests_that_leave_together_are_answered_whatever_the_size_of_their_values()
             let instead = String::from_utf8_lossy(&heard[same..heard.len().min(same + 80)]);
             assert!(heard == expected, "{mode:?}, round {round}: {instead:?}\n{}", router.log());
         }
+    }
+}
+
+#[test]
+fn the_load_generator_cuts_what_it_sends_too() {
+    let authority = Authority::new();
+    let memcached = memcached(&authority.issue("memcached"));
+    let (name, ca) = (memcached.name(), authority.certificate().display().to_string());
+    for load in [&["--preload", "--ratio", "0:1"][..], &["--ratio", "1:1"]] {
+        // A stall lasts for ever.
+        let mut bench = Command::new("timeout");
+        bench.args(["180", env!("CARGO_BIN_EXE_posthaste"), "bench", "cache"]);
+        bench.args(["--connect", &name, "--tls", "--tls-ca", &ca, "--check"]);
+        bench.args(["--value-bytes", "1-200:50,1-100000:50", "--keys", "400", "--clients", "4"]);
+        let ran = bench.args(["--pipeline", "20", "--requests", "400"]).args(load).output();
+        let ran = ran.expect("the program runs");
+        assert!(ran.status.success(), "{load:?}: {}: {}", ran.status, String::from_utf8_lossy(&ran.stderr));
     }
 }

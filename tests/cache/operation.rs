@@ -1,6 +1,7 @@
 //! Running it: wrong use, what it says of itself, a graceful stop, unix sockets, fixed answers.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Output};
 use std::thread;
@@ -37,6 +38,48 @@ fn wrong_use_is_told_in_one_line_that_says_what_to_do() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
         assert!(error.lines().count() == 1 && error.contains(words), "{arguments:?}: {error}");
     }
+}
+
+#[test]
+fn a_server_with_two_names_is_told_with_both() {
+    // Nor could it listen.
+    let taken = TcpListener::bind("127.0.0.1:0").and_then(|listener| Ok((listener.local_addr()?, listener)));
+    let listen = taken.as_ref().expect("a free port").0.to_string();
+    let output =
+        posthaste(&["cache", "--listen", &listen, "--http", "off", "--server", "127.0.0.1:1,127.1:1"]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    let words = "pool default: 127.0.0.1:1 and 127.1:1 are one server, at 127.0.0.1:1: name it once";
+    assert!(error.lines().count() == 1 && error.contains(words), "{error}");
+}
+
+#[test]
+fn those_who_are_connected_are_told_and_closed_by_admin() {
+    let server = Server::start_cache(&["--mock", "5", "--threads", "2"]);
+    let mut clients: Vec<Client> = (0..3).map(|_| Client::to(server.addr())).collect();
+    clients.iter_mut().for_each(|client| drop(client.ask("get k\r\n")));
+    let http = server.http().to_string();
+    let admin = |arguments: &[&str]| posthaste(&[&["admin", "clients", "--http", &http], arguments].concat());
+    let ids = || {
+        let said = admin(&["--json"]);
+        let said: serde_json::Value = serde_json::from_slice(&said.stdout).expect("JSON");
+        let rows = said.as_array().expect("an array").iter();
+        rows.map(|row| (row["id"].as_u64().expect("an id"), row["peer"].to_string())).collect::<Vec<_>>()
+    };
+    let peer = clients[1].0.local_addr().expect("an address").to_string();
+    let all = ids();
+    assert!(all.len() == 3 && all.is_sorted(), "{all:?}");
+    let second = all.iter().find(|(_, its)| its.contains(&peer)).expect("it is there").0.to_string();
+    let table = String::from_utf8(admin(&[]).stdout).expect("text");
+    assert!(table.starts_with("id") && table.contains(&peer) && table.lines().count() == 4, "{table}");
+    let closed = admin(&["--kill", &second]);
+    assert_eq!(String::from_utf8_lossy(&closed.stdout), "1 closed\n");
+    assert_eq!(clients[1].0.read(&mut [0]).expect("an end"), 0);
+    let again = admin(&["--kill", &second]);
+    assert!(String::from_utf8_lossy(&again.stderr).contains("no client has the id"));
+    assert_eq!((again.status.code(), ids().len()), (Some(1), 2));
+    let both = admin(&["--connect", "127.0.0.1:1"]);
+    assert_eq!(both.status.code(), Some(2), "{}", String::from_utf8_lossy(&both.stderr));
 }
 
 /// A file with everything that pools can have to do with each other.

@@ -1,4 +1,5 @@
-//! The record of a run: every request with whose it was, its lengths, its stamps, and its reads from servers.
+//! The record of a run: every request with whose it was, its lengths, its stamps, and its reads from servers; what its servers
+//! went through.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -10,6 +11,7 @@ use parquet::record::Field;
 
 use crate::client::{Client, router};
 use crate::memcached::Memcached;
+use crate::standins::{live, wait_until};
 
 /// One row of `requests.parquet`.
 struct Row(BTreeMap<String, Field>);
@@ -148,4 +150,52 @@ fn clients_and_router_count_the_same_throughput_and_a_memcached_is_not_asked() {
     assert!(agreed, "ten times they did not count the same");
     let (said, record) = bench(&memcached.name(), &home.path().join("memcached"));
     assert!(!said.contains("middleware:") && record["clock_relations"].is_null(), "{said}");
+}
+
+/// What a record tells of a server so far: kinds, and how long each took in milliseconds.
+fn told_of(record: &Path, server: &str) -> Vec<(String, f64)> {
+    let text = fs::read_to_string(record.join("events.csv")).expect("events");
+    let rows = text.lines().map(|row| row.split(',').collect::<Vec<_>>());
+    let of_it = rows.filter(|row| row[2] == server);
+    of_it.map(|row| (row[3].to_owned(), row[1].parse().expect("a duration"))).collect()
+}
+
+#[test]
+fn what_a_server_goes_through_is_told_once_however_many_connections_it_has() {
+    for mode in [&["--threads", "4"][..], &["--workers", "4", "--eject", "on"], &["--workers", "4"]] {
+        let mut servers = Memcached::several::<3>();
+        let names: Vec<String> = servers.iter().map(Memcached::name).collect();
+        let home = tempfile::tempdir().expect("a temporary directory");
+        let record = home.path().join("run");
+        let path = record.to_str().expect("a path");
+        servers[2].kill();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let server = router(&names, &[mode, &["--record", path, "--window", "20ms"]].concat());
+        let mut clients: Vec<Client> = (0..16).map(|_| Client::to(server.addr())).collect();
+        let mut all_ask = || clients.iter_mut().for_each(|client| drop(client.ask("set k 0 0 1\r\nx\r\n")));
+        wait_until("it is known who is there", || told_of(&record, names[2]).len() == 1);
+
+        all_ask();
+        servers[0].kill();
+        all_ask();
+        wait_until("it is lost", || !told_of(&record, names[0]).is_empty());
+        servers[0].restart();
+        let mut watcher = Client::to(server.addr());
+        live(&mut watcher, 2);
+        all_ask();
+        for state in ["down", "up"] {
+            let mut admin = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+            admin.args(["admin", "server", names[1], state, "--http", &server.http().to_string()]);
+            assert!(admin.output().expect("it can be run").status.success());
+        }
+        live(&mut watcher, 2);
+        assert!(server.stop().success());
+
+        let kinds = |server| told_of(&record, server).into_iter().map(|(kind, _)| kind).collect::<Vec<_>>();
+        assert_eq!(kinds(names[0]), ["lost", "away"], "{mode:?}");
+        assert_eq!(kinds(names[1]), ["set down", "set up", "away"], "{mode:?}");
+        assert_eq!(kinds(names[2]), ["not there"], "{mode:?}");
+        let took = [&told_of(&record, names[0])[1], &told_of(&record, names[1])[2]].map(|(_, took)| *took);
+        assert!(took.iter().all(|ms| *ms > 0.0), "{mode:?}: {took:?}");
+    }
 }

@@ -384,6 +384,44 @@ fn without_ejection_a_server_that_is_gone_stays_in_every_answer() {
 }
 
 #[test]
+fn without_ejection_the_nearest_is_not_the_server_that_is_gone() {
+    for mode in [&["--workers", "2"][..], &["--eject", "off"]] {
+        let mut servers = Memcached::several::<3>();
+        let server = start(&servers, &[mode, &["--reads", "nearest", "--multiget", "whole"]].concat());
+        let mut client = Client::to(server.addr());
+        assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+        servers[1].kill();
+        while client.stat("", "servers_live") != 2 {
+            client.ask("get k\r\n");
+        }
+        for request in ["get k\r\n", "mg k v\r\n", "get k other\r\n"] {
+            for _ in 0..20 {
+                let said = client.ask(request);
+                assert!(said.contains("\r\nx\r\n") && !said.contains("ERROR"), "{mode:?}: {said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn with_workers_a_server_that_was_started_anew_while_nobody_asked_it_gets_the_next_write() {
+    let mut servers = Memcached::several::<2>();
+    let (said, log) = loop {
+        let server = start(&servers, &["--workers", "1"]);
+        let mut client = Client::to(server.addr());
+        assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+        servers.iter_mut().for_each(Memcached::kill);
+        servers.iter_mut().for_each(Memcached::restart);
+        let said = client.ask("set k 0 0 1\r\n1\r\nincr k 1\r\nget k\r\ndelete k\r\n");
+        // Where it was looked after just while it was gone, it was lost, and that is another matter.
+        if !server.log().contains("server lost: ") {
+            break (said, server.log());
+        }
+    };
+    assert_eq!(said, "STORED\r\n2\r\nVALUE k 0 1\r\n2\r\nEND\r\nDELETED\r\n", "{log}");
+}
+
+#[test]
 fn without_ejection_too_a_server_serves_nothing_that_it_missed() {
     for mode in [&["--workers", "2"][..], &["--eject", "off"]] {
         let servers = Memcached::several::<2>();

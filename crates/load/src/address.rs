@@ -11,6 +11,7 @@ use std::time::Duration;
 use mio::event::Source;
 use mio::{Interest, Registry, Token};
 use posthaste_tls::{Connector, Tls};
+use posthaste_wire::memcached::records::Records;
 use rustls::{ClientConnection, StreamOwned};
 use serde::{Serialize, Serializer};
 
@@ -107,6 +108,8 @@ pub enum BlockingStream {
     Unix(UnixStream),
     /// Over TCP, encrypted.
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+    /// The same to a memcached.
+    CutTls(Box<StreamOwned<ClientConnection, TcpStream>>, Records),
 }
 
 /// A connection for a readiness loop.
@@ -118,9 +121,20 @@ pub enum Stream {
     Unix(mio::net::UnixStream),
     /// Over TCP, encrypted.
     Tls(Box<Tls<mio::net::TcpStream>>),
+    /// The same to a memcached.
+    CutTls(Box<Tls<mio::net::TcpStream>>, Records),
 }
 
 impl BlockingStream {
+    /// From now on what is encrypted is cut as memcached reads it. Every write must end where a request does.
+    #[must_use]
+    pub fn cut_for_memcached(self) -> Self {
+        match self {
+            Self::Tls(tls) => Self::CutTls(tls, Records::default()),
+            other => other,
+        }
+    }
+
     /// The same connection for a readiness loop.
     ///
     /// # Errors
@@ -135,13 +149,23 @@ impl BlockingStream {
                 stream.set_nonblocking(true)?;
                 Ok(Stream::Unix(mio::net::UnixStream::from_std(stream)))
             }
-            Self::Tls(tls) => {
-                let StreamOwned { conn, sock } = *tls;
-                sock.set_nonblocking(true)?;
-                Ok(Stream::Tls(Box::new(Tls::new(mio::net::TcpStream::from_std(sock), conn.into()))))
-            }
+            Self::Tls(tls) => Ok(Stream::Tls(polled(*tls)?)),
+            Self::CutTls(tls, records) => Ok(Stream::CutTls(polled(*tls)?, records)),
         }
     }
+}
+
+fn polled(tls: StreamOwned<ClientConnection, TcpStream>) -> io::Result<Box<Tls<mio::net::TcpStream>>> {
+    let StreamOwned { conn, sock } = tls;
+    sock.set_nonblocking(true)?;
+    Ok(Box::new(Tls::new(mio::net::TcpStream::from_std(sock), conn.into())))
+}
+
+/// Writes one record.
+fn write_cut(tls: &mut impl Write, records: &mut Records, from: &[u8]) -> io::Result<usize> {
+    let written = tls.write(&from[..records.next(from)])?;
+    records.written(from, written);
+    Ok(written)
 }
 
 impl Read for BlockingStream {
@@ -149,7 +173,7 @@ impl Read for BlockingStream {
         match self {
             Self::Tcp(stream) => stream.read(into),
             Self::Unix(stream) => stream.read(into),
-            Self::Tls(stream) => stream.read(into),
+            Self::Tls(stream) | Self::CutTls(stream, _) => stream.read(into),
         }
     }
 }
@@ -160,6 +184,7 @@ impl Write for BlockingStream {
             Self::Tcp(stream) => stream.write(from),
             Self::Unix(stream) => stream.write(from),
             Self::Tls(stream) => stream.write(from),
+            Self::CutTls(stream, records) => write_cut(stream, records, from),
         }
     }
 
@@ -173,7 +198,7 @@ impl Read for Stream {
         match self {
             Self::Tcp(stream) => stream.read(into),
             Self::Unix(stream) => stream.read(into),
-            Self::Tls(stream) => stream.read(into),
+            Self::Tls(stream) | Self::CutTls(stream, _) => stream.read(into),
         }
     }
 }
@@ -184,6 +209,7 @@ impl Write for Stream {
             Self::Tcp(stream) => stream.write(from),
             Self::Unix(stream) => stream.write(from),
             Self::Tls(stream) => stream.write(from),
+            Self::CutTls(stream, records) => write_cut(stream, records, from),
         }
     }
 
@@ -197,7 +223,7 @@ impl Source for Stream {
         match self {
             Self::Tcp(stream) => stream.register(registry, token, interest),
             Self::Unix(stream) => stream.register(registry, token, interest),
-            Self::Tls(tls) => tls.socket_mut().register(registry, token, interest),
+            Self::Tls(tls) | Self::CutTls(tls, _) => tls.socket_mut().register(registry, token, interest),
         }
     }
 
@@ -205,7 +231,7 @@ impl Source for Stream {
         match self {
             Self::Tcp(stream) => stream.reregister(registry, token, interest),
             Self::Unix(stream) => stream.reregister(registry, token, interest),
-            Self::Tls(tls) => tls.socket_mut().reregister(registry, token, interest),
+            Self::Tls(tls) | Self::CutTls(tls, _) => tls.socket_mut().reregister(registry, token, interest),
         }
     }
 
@@ -213,7 +239,7 @@ impl Source for Stream {
         match self {
             Self::Tcp(stream) => stream.deregister(registry),
             Self::Unix(stream) => stream.deregister(registry),
-            Self::Tls(tls) => tls.socket_mut().deregister(registry),
+            Self::Tls(tls) | Self::CutTls(tls, _) => tls.socket_mut().deregister(registry),
         }
     }
 }

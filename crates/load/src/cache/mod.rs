@@ -124,6 +124,7 @@ impl Bench for CacheBench {
     ) -> Result<(BlockingStream, CacheDialogue), LoadError> {
         let stream =
             server.connect().map_err(|source| LoadError::Connect { address: server.to_string(), source })?;
+        let stream = stream.cut_for_memcached();
         Ok((stream, CacheDialogue::new(recipe, self.run.seed, number, self.run.pipeline)))
     }
 

@@ -19,7 +19,7 @@ const BATCH_SETS: usize = 1024;
 /// The server cannot be reached, or refuses a set.
 pub(crate) fn preload(address: &Address, recipe: &Recipe, seed: u64) -> Result<(), LoadError> {
     let failed = |source| LoadError::Connect { address: address.to_string(), source };
-    let mut stream = address.connect().map_err(failed)?;
+    let mut stream = address.connect().map_err(failed)?.cut_for_memcached();
     let mut rng = Rng::with_seed(seed);
     let (mut out, mut input) = (Vec::with_capacity(2 * BATCH_BYTES), Vec::new());
     let mut numbers = (0..recipe.space.count).peekable();

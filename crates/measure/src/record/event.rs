@@ -19,7 +19,7 @@ pub struct Event {
     pub start_ns: u64,
     /// Length in nanoseconds; 0 for an instant.
     pub duration_ns: u64,
-    /// Who tells: `store`, `record`, …
+    /// Who tells, or of whom: `store`, `record`, a server's name, …
     pub source: Cow<'static, str>,
     /// What it was: `compaction`, `reconnect`, …
     pub kind: Cow<'static, str>,
@@ -80,12 +80,17 @@ impl Events {
     }
 
     /// Something took place just now.
-    pub fn note(&self, source: &'static str, kind: &'static str) {
+    pub fn note(&self, source: impl Into<Cow<'static, str>>, kind: &'static str) {
         self.add(Event::new(self.now(), 0, source, kind));
     }
 
     /// Something that began at `start_ns` has ended.
-    pub fn since(&self, start_ns: u64, source: &'static str, kind: impl Into<Cow<'static, str>>) {
+    pub fn since(
+        &self,
+        start_ns: u64,
+        source: impl Into<Cow<'static, str>>,
+        kind: impl Into<Cow<'static, str>>,
+    ) {
         self.add(Event::new(start_ns, self.now().saturating_sub(start_ns), source, kind));
     }
 

@@ -11,6 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use posthaste_tls::Connector;
 use posthaste_wire::memcached::records::Records;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use rustls::{ClientConnection, StreamOwned};
 use socket2::{Domain, SockAddr, SockRef, Type};
 
@@ -154,6 +156,17 @@ impl Backend {
         lock(&self.address).clone()
     }
 
+    /// Where that is, in the same words for all names of one server; None: nobody knows.
+    #[must_use]
+    pub fn place(&self) -> Option<String> {
+        let mut address = self.address().ok()?;
+        if let Address::Tcp(place) = &mut address {
+            // Sockets take an IPv4 address written as one of IPv6 for what it is.
+            place.set_ip(place.ip().to_canonical());
+        }
+        Some(address.to_string())
+    }
+
     fn found(&self) -> io::Result<Address> {
         self.address().map_err(|error| io::Error::new(ErrorKind::NotFound, error))
     }
@@ -186,6 +199,17 @@ fn full_name(text: &str) -> String {
 }
 
 impl Dialed {
+    /// Whether the server has closed it, or said what nobody asked for, while nothing was under way on it: what is sent now may
+    /// never be read.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        let socket = match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(tls, _) => &tls.sock,
+        };
+        !matches!(recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT), Err(Errno::AGAIN))
+    }
+
     /// Tells the server that nothing more comes. The descriptor is left, for whoever waits until it has understood.
     pub fn shut(self) -> OwnedFd {
         let socket = match self {

@@ -12,13 +12,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use posthaste_measure::Events;
 use posthaste_tls::{Check, Connector, Trust};
 
 use super::backend::Backend;
+use super::chronicle::Chronicle;
 use super::claims::Claims;
 use super::health::{Health, Watch};
 use super::latency::Latency;
-use super::layout::{Layout, Seat};
+use super::layout::Layout;
 use super::limits::SERVERS_MAX;
 use super::patience::{Patience, SharedPatience};
 use super::table::{Strays, Table};
@@ -77,6 +79,7 @@ pub struct Fleet {
     pub began_s: u64,
     ejects: bool,
     trust: Trust,
+    events: Events,
     servers: Mutex<Vec<Arc<Server>>>,
     strays: Mutex<Strays>,
     table: Mutex<Arc<Table>>,
@@ -90,14 +93,14 @@ impl Fleet {
     /// A sentence that names the server that cannot be found.
     pub fn new(layout: &Layout, ejects: bool) -> Result<Self, String> {
         let trust = Trust { check: Check::SignerAndName, roots: None, own: None };
-        Self::trusting(layout, ejects, trust)
+        Self::trusting(layout, ejects, trust, Events::default())
     }
 
-    /// The same, and whom to trust among servers that speak TLS.
+    /// The same, and whom to trust among servers that speak TLS. What servers go through is left at `events`.
     ///
     /// # Errors
     /// As [`Fleet::new`]; or there are no certificates to trust.
-    pub fn trusting(layout: &Layout, ejects: bool, trust: Trust) -> Result<Self, String> {
+    pub fn trusting(layout: &Layout, ejects: bool, trust: Trust, events: Events) -> Result<Self, String> {
         let fleet = Self {
             watch: Arc::default(),
             claims: Claims::default(),
@@ -108,6 +111,7 @@ impl Fleet {
             began_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             ejects,
             trust,
+            events,
             servers: Mutex::default(),
             strays: Mutex::default(),
             table: Mutex::default(),
@@ -125,8 +129,13 @@ impl Fleet {
     pub fn load(&self, layout: &Layout) -> Result<(), String> {
         let mut servers = lock(&self.servers);
         let mut grown = servers.clone();
-        let backends = layout.pools.iter().flat_map(|pool| &pool.seats).map(backend);
-        let backends = backends.collect::<Result<Vec<_>, _>>()?;
+        let mut backends = Vec::new();
+        for pool in &layout.pools {
+            let its = pool.seats.iter().map(|seat| Backend::parse(&seat.address));
+            let its = its.collect::<Result<Vec<_>, _>>()?;
+            refuse_second_names(&pool.name, &its)?;
+            backends.extend(its);
+        }
         let is_found = |backend: &Backend| {
             backend.address().is_ok() || grown.iter().any(|server| server.name() == backend.name)
         };
@@ -139,7 +148,8 @@ impl Fleet {
         let patience = patience(layout)?;
         for backend in backends {
             if !grown.iter().any(|server| server.backend.name == backend.name) {
-                let health = Health::new(self.ejects, Arc::clone(&self.watch));
+                let chronicle = Chronicle::new(&backend.name, self.events.clone());
+                let health = Health::new(self.ejects, Arc::clone(&self.watch), chronicle);
                 let (slot, counts) = (grown.len(), ServerCounts::default());
                 let patience = SharedPatience::default();
                 grown.push(Arc::new(Server { slot, backend, patience, health, counts }));
@@ -218,8 +228,17 @@ fn patience(layout: &Layout) -> Result<HashMap<String, Patience>, String> {
     Ok(of_servers)
 }
 
-fn backend(seat: &Seat) -> Result<Backend, String> {
-    Backend::parse(&seat.address)
+/// A server that stands in a pool by two names would have its keys twice, or be two owners.
+fn refuse_second_names(pool: &str, backends: &[Backend]) -> Result<(), String> {
+    let mut names = HashMap::new();
+    for backend in backends {
+        let Some(place) = backend.place() else { continue };
+        if let Some(other) = names.insert(place.clone(), &backend.name) {
+            let name = &backend.name;
+            return Err(format!("pool {pool}: {other} and {name} are one server, at {place}: name it once"));
+        }
+    }
+    Ok(())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -287,9 +306,23 @@ mod tests {
     }
 
     #[test]
+    fn a_server_has_one_name_in_a_pool_and_may_have_others_elsewhere() {
+        for other in ["127.1:1", "[::ffff:127.0.0.1]:1"] {
+            let error = Fleet::new(&layout(&["127.0.0.1:1", other]), true).err().expect(other);
+            assert_eq!(
+                error,
+                format!("pool default: 127.0.0.1:1 and {other} are one server, at 127.0.0.1:1: name it once")
+            );
+        }
+        let mut two = layout(&["127.0.0.1:1", "127.1:2"]);
+        two.pools.extend(layout(&["127.1:1"]).pools);
+        assert_eq!(Fleet::new(&two, true).unwrap().table().servers.len(), 3);
+    }
+
+    #[test]
     fn files_of_those_we_trust_are_read_only_where_tls_is_spoken() {
         let trust = Trust { check: Check::Signer, roots: Some("/no/file".into()), own: None };
-        let fleet = Fleet::trusting(&layout(&["127.0.0.1:1"]), true, trust).unwrap();
+        let fleet = Fleet::trusting(&layout(&["127.0.0.1:1"]), true, trust, Events::default()).unwrap();
         let error = fleet.load(&layout(&["127.0.0.1:2", "tls:127.0.0.1:1"])).unwrap_err();
         assert!(error.contains("/no/file"), "{error}");
         assert_eq!(slots(&fleet), [("127.0.0.1:1".to_owned(), 0)], "nothing has changed");

@@ -25,6 +25,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::chronicle::Chronicle;
+
 /// Keys noted for one server; one more, and it is flushed.
 const MISSED_KEYS_MAX: usize = 16 * 1024;
 
@@ -137,12 +139,13 @@ pub struct Health {
     journal: Mutex<Journal>,
 }
 
-/// What a server has missed, and the connections to it that were given up.
+/// What a server has missed, the connections to it that were given up, and what the record is told of it.
 #[derive(Default)]
 struct Journal {
     keys: HashSet<Missed>,
     everything: bool,
     given_up: Vec<OwnedFd>,
+    chronicle: Chronicle,
 }
 
 /// What must be done before a server may take part again.
@@ -163,7 +166,7 @@ pub enum Before {
 impl Health {
     /// It takes part. `ejects` false: when it is lost, its part of every answer is an error.
     #[must_use]
-    pub fn new(ejects: bool, watch: Arc<Watch>) -> Self {
+    pub fn new(ejects: bool, watch: Arc<Watch>, chronicle: Chronicle) -> Self {
         Self {
             ejects,
             watch,
@@ -177,7 +180,7 @@ impl Health {
             connections_lost: AtomicU64::new(0),
             cold: AtomicU32::new(0),
             users: AtomicUsize::new(0),
-            journal: Mutex::default(),
+            journal: Mutex::new(Journal { chronicle, ..Journal::default() }),
         }
     }
 
@@ -272,10 +275,12 @@ impl Health {
 
     /// Does as people wish.
     pub fn wish(&self, wish: Wish) {
-        let journal = self.journal();
+        let mut journal = self.journal();
+        journal.chronicle.wished(wish);
         self.spared.store(wish == Wish::Drain, Ordering::Relaxed);
         self.out.store(wish == Wish::Down, Ordering::Relaxed);
         if wish == Wish::Down {
+            journal.chronicle.leaves();
             self.left_out.store(true, Ordering::Release);
             self.away.store(true, Ordering::Release);
         }
@@ -312,21 +317,30 @@ impl Health {
     /// if the server may still read what it was sent. True: this is news, it was there before.
     pub fn lose(&self, keys: Vec<Option<Missed>>, socket: Option<OwnedFd>) -> bool {
         self.connections_lost.fetch_add(1, Ordering::Relaxed);
-        let is_news = self.leave_out(keys, socket);
+        let is_news = self.leave_out(keys, socket, Chronicle::lost);
         self.losses.fetch_add(u64::from(is_news), Ordering::Relaxed);
         is_news
     }
 
     /// It was not there when it was first asked. True: that is news.
     pub fn absent(&self) -> bool {
-        self.leave_out(Vec::new(), None)
+        self.leave_out(Vec::new(), None, Chronicle::not_there)
     }
 
-    fn leave_out(&self, keys: Vec<Option<Missed>>, socket: Option<OwnedFd>) -> bool {
+    fn leave_out(
+        &self,
+        keys: Vec<Option<Missed>>,
+        socket: Option<OwnedFd>,
+        tell: impl FnOnce(&mut Chronicle),
+    ) -> bool {
         let is_news = self.contact.swap(SILENT, Ordering::AcqRel) != SILENT;
         let mut journal = self.journal();
         keys.into_iter().for_each(|key| journal.note(key));
         journal.given_up.extend(socket);
+        journal.chronicle.leaves();
+        if is_news {
+            tell(&mut journal.chronicle);
+        }
         if self.ejects {
             // Before it is away, and to the end of that: who finds it away looks for others that are counted on.
             self.left_out.store(true, Ordering::Release);
@@ -371,6 +385,7 @@ impl Health {
         self.cold.store(COLD_KEYS, Ordering::Relaxed);
         self.away.store(false, Ordering::Release);
         self.left_out.store(false, Ordering::Release);
+        journal.chronicle.is_back();
         Before::Nothing
     }
 
@@ -409,7 +424,7 @@ mod tests {
     use super::*;
 
     fn health(ejects: bool) -> Health {
-        Health::new(ejects, Arc::default())
+        Health::new(ejects, Arc::default(), Chronicle::default())
     }
 
     fn key(name: &str) -> Option<Missed> {

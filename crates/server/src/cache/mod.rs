@@ -40,6 +40,8 @@ pub mod claims; // who writes a key now
 
 pub mod health; // who takes part
 
+pub mod chronicle; // what the record tells of them
+
 pub mod costs; // what multi-gets cost
 
 pub mod latency; // how long servers take

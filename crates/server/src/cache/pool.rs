@@ -176,20 +176,17 @@ impl Pool {
         // Turns go round those that can be read, so that a lost server's share is spread over all others.
         let choices = readable().count().max(1);
         let first = turn % choices;
+        // One that is away has nothing to do, since nobody asks it.
+        let busy = |server: &&Server| (server.health.is_away(), load(server.slot));
         let chosen = match self.rules.reads {
             Reads::RoundRobin | Reads::Owner => readable().nth(first),
             Reads::Random => readable().nth(any(turn) % choices),
             Reads::TwoChoices => {
                 let (one, other) = two(any(turn), choices);
-                [one, other]
-                    .into_iter()
-                    .filter_map(|n| readable().nth(n))
-                    .min_by_key(|server| load(server.slot))
+                [one, other].into_iter().filter_map(|n| readable().nth(n)).min_by_key(busy)
             }
             // Turns settle which of several with equally little to do is taken.
-            Reads::Nearest => {
-                readable().skip(first).chain(readable().take(first)).min_by_key(|server| load(server.slot))
-            }
+            Reads::Nearest => readable().skip(first).chain(readable().take(first)).min_by_key(busy),
         };
         chosen
             .or_else(|| {
@@ -341,6 +338,20 @@ mod tests {
             assert!((0..1000).map(|turn| two(any(turn), choices)).all(|(a, b)| a != b && a.max(b) < choices));
         }
         assert_eq!(two(17, 1), (0, 0));
+    }
+
+    #[test]
+    fn the_nearest_is_none_that_is_away_though_requests_count_on_it() {
+        let rules = Rules { reads: Reads::Nearest, ..Rules::default() };
+        let seats = (1..=3).map(|port| Seat::of(&format!("127.0.0.1:{port}"))).collect();
+        let table = Fleet::new(&Layout::of_one_pool(seats, rules), false).unwrap().table();
+        let pool = &table.pools[0];
+        let reader = || pool.reader(|slot| [0, 2, 1][slot]).slot;
+        assert_eq!(reader(), 0);
+        assert!(table.servers[0].health.lose(Vec::new(), None));
+        assert_eq!([reader(), reader(), reader()], [2, 2, 2]);
+        assert!(table.servers[1..].iter().all(|server| server.health.lose(Vec::new(), None)));
+        assert_eq!(reader(), 0, "somebody's the error must be");
     }
 
     #[test]

@@ -102,9 +102,10 @@ impl Server {
         let clock = Clock::start();
         let tls = lifecycle::encryption(&options.front, SPEAK_TLS)?;
         let trust = options.server_tls.clone();
-        let fleet = Fleet::trusting(&options.layout, options.eject, trust).map_err(StartError::Server)?;
-        let prepared =
-            Prepared::open(&options.front, tls, SCHEME, clock, options.front.events(clock), false)?;
+        let events = options.front.events(clock);
+        let fleet = Fleet::trusting(&options.layout, options.eject, trust, events.clone())
+            .map_err(StartError::Server)?;
+        let prepared = Prepared::open(&options.front, tls, SCHEME, clock, events, false)?;
         let hall = Arc::new(furnish(&options, fleet, &prepared)?);
         let weak = Arc::downgrade(&hall);
         // Nobody has told before: the fleet is new.

@@ -149,6 +149,10 @@ impl Worker {
     }
 
     fn send(&mut self, server: usize) -> io::Result<()> {
+        if !self.router.owes(server) {
+            // It was idle when the server closed it: another one tells whether the server is there.
+            self.links[server].take_if(|link| link.dialed.has_ended());
+        }
         if self.links[server].is_none() {
             let its = &self.router.servers()[server];
             let lost_before = its.health.connections_lost();
