@@ -170,6 +170,16 @@ def test_histograms_hold_the_requests_of_the_measured_time(run: Run) -> None:
         assert 0 < spread.percentile(0.5) <= max(result.figures["response_max_s"] for result in cell.results)
 
 
+def test_the_tier_measured_the_same_requests_and_less_of_their_time(run: Run) -> None:
+    """What the clients saw beyond it is the network's and their own."""
+    for cell in cells_of(run):
+        seen, inside = (response_times(cell.results, role) for role in ("load", "tier"))
+        assert seen is not None
+        assert inside is not None
+        assert (seen.seen_by, inside.seen_by) == ("the clients", "the middle tier")
+        assert inside.percentile(0.5) < seen.percentile(0.5)
+
+
 def test_a_trace_covers_the_load_and_nothing_else(run: Run) -> None:
     """From warm-up to cool-down, in seconds from where the measured time begins."""
     head, measured, tail = run.experiment.trimmed

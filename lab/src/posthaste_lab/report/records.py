@@ -17,6 +17,8 @@ from posthaste_lab.report.cells import BEYOND_LEAST
 
 # What a load generator leaves in its record about itself; the shading shows it already.
 PHASES = ("warm-up", "measured", "cool-down")
+# Who measured response times, the one that counts first.
+ROLES = {"load": "the clients", "tier": "the middle tier"}
 NANOSECONDS_MAX = 3_600_000_000_000  # an hour; of the reference only, what is decoded brings its own range
 
 
@@ -75,7 +77,7 @@ class Spread:
 
 def viewpoint(result: Result) -> tuple[list[Path], str] | None:
     """The records to look at: those of all loads, else of all tiers."""
-    for role, name in (("load", "the clients"), ("tier", "the middle tier")):
+    for role, name in ROLES.items():
         records = result.records(role)
         if records:
             return records, name
@@ -153,12 +155,16 @@ def events(result: Result) -> list[Happening]:
     return [event for event in found if event.start_s <= end_s and event.start_s + event.duration_s >= 0]
 
 
-def response_times(results: tuple[Result, ...]) -> Spread | None:
-    """Response times of all requests in the measured time of these trials, merged without loss."""
+def response_times(results: tuple[Result, ...], role: str | None = None) -> Spread | None:
+    """Response times of all requests in the measured time of these trials, merged without loss.
+
+    As the clients measured them, else as the middle tier did; or as that role of `ROLES` did, None where it left no
+    record.
+    """
     merged: HdrHistogram | None = None
     seen_by = ""
     for result in results:
-        view = viewpoint(result)
+        view = viewpoint(result) if role is None else (result.records(role), ROLES[role])
         if view is None or result.measured_unix_s is None:
             continue
         seen_by = view[1]

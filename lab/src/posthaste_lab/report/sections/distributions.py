@@ -1,11 +1,11 @@
 """How response times are spread: what a mean hides."""
 
-from posthaste_lab.experiments.results import Run
+from posthaste_lab.experiments.results import Run, spoken_levels
 from posthaste_lab.report.cells import TOO_FEW, Cell
 from posthaste_lab.report.charts import box_chart, histogram_chart, percentile_chart
 from posthaste_lab.report.quantities import time
-from posthaste_lab.report.records import Spread, response_times
-from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem, few, names_of
+from posthaste_lab.report.records import ROLES, Spread, response_times
+from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem, few, load_of, names_of
 
 SHARES = (0.5, 0.9, 0.99, 0.999, 0.9999)
 CURVES_MAX, HISTOGRAMS_MAX = 6, 4
@@ -51,10 +51,23 @@ def distributions_section(run: Run, cells: list[Cell]) -> Section | None:
                 lambda: box_chart(spreads),
             ),
             ChartItem("histograms", "Histograms on the same scales.", source, lambda: histogram_chart(histograms)),
-            _table(spreads, source),
         ]
     )
+    section.items.extend(_views(max(cells, key=load_of), source))
+    section.items.append(_table(spreads, source))
     return section
+
+
+def _views(cell: Cell, source: str) -> list[ChartItem]:
+    """What the clients measured beside what the middle tier did, where both left a record."""
+    views = {name: found for role, name in ROLES.items() if (found := response_times(cell.results, role)) is not None}
+    if len(views) < len(ROLES):
+        return []
+    caption = (
+        f"The same requests ({spoken_levels(cell.levels)}) as {' and '.join(ROLES.values())} measured them: what lies "
+        "between is the network and the load generator."
+    )
+    return [ChartItem("views", caption, source, lambda: histogram_chart(views))]
 
 
 def _table(spreads: dict[str, Spread], source: str) -> TableItem:

@@ -51,6 +51,12 @@ def few(things: Sequence[T], most: int) -> list[T]:
     return [things[round(place * (len(things) - 1) / (most - 1))] for place in range(most)]
 
 
+def load_of(cell: Cell) -> float:
+    """How many clients there were; 0 where nobody counted them."""
+    population = cell.figure("population")
+    return 0.0 if population is None else population.mean
+
+
 def names_of(run: Run, cells: Sequence[Cell]) -> list[str]:
     """What to call cells beside each other: the level alone where only one factor is varied."""
     if len(run.experiment.factors) == 1 and run.x is not None:

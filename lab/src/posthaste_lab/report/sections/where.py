@@ -5,7 +5,7 @@ from posthaste_lab.report.cells import TOO_FEW, Cell, is_luck
 from posthaste_lab.report.charts import kinds_chart, stages_chart
 from posthaste_lab.report.charts.stages import WORDS, stage_times
 from posthaste_lab.report.quantities import percent, time, with_interval
-from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem, few, names_of, x_label
+from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem, few, load_of, names_of, x_label
 
 CELLS_MAX = 12
 
@@ -64,7 +64,7 @@ def bottleneck(cells: list[Cell]) -> str:
 
 
 def _ends(cells: list[Cell]) -> list[Cell]:
-    by_load = sorted(cells, key=_load)
+    by_load = sorted(cells, key=load_of)
     return [by_load[0], by_load[-1]] if len(by_load) > 1 else by_load
 
 
@@ -73,14 +73,9 @@ def _at_ends(cells: list[Cell]) -> str:
     if len(cells) < 2:
         return ""
     first, last = _ends(cells)
-    if _load(first) == _load(last):
+    if load_of(first) == load_of(last):
         return ", for the first and the last combination"
     return ", at the lightest and the heaviest load"
-
-
-def _load(cell: Cell) -> float:
-    population = cell.figure("population")
-    return 0.0 if population is None else population.mean
 
 
 def _kinds_table(run: Run, cells: list[Cell]) -> TableItem:
