@@ -293,6 +293,21 @@ fn a_server_that_dies_is_missed_though_nobody_asks_it_for_anything() {
 }
 
 #[test]
+fn a_server_that_hangs_up_on_everybody_is_lost() {
+    let door = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let name = door.local_addr().expect("an address").to_string();
+    thread::spawn(move || door.incoming().for_each(drop));
+    for mode in [&[][..], &["--workers", "1"], &["--eject", "off"]] {
+        let router = start(&[&["--server", &*name][..], mode].concat());
+        let mut client = Client::to(router.addr());
+        for request in ["get k\r\n", "set k 0 0 1\r\nx\r\n"] {
+            let answer = client.ask(request);
+            assert_eq!(answer, format!("SERVER_ERROR server {name} does not answer\r\n"), "{mode:?}");
+        }
+    }
+}
+
+#[test]
 fn servers_that_are_there_are_told_of_too() {
     let servers = Memcached::several::<2>();
     let names = [servers[0].name(), servers[1].name()];

@@ -36,6 +36,7 @@ pub(super) struct Link {
     can_write: bool,
     /// An event told that the server sends no more; what it sent before may still have to be read.
     hung_up: bool,
+    has_served: bool,
     /// When it was last heard, on the clock of the stamps.
     pub(super) heard_ns: u64,
     /// The beginning of a reply.
@@ -60,6 +61,11 @@ impl Link {
         self.hung_up
     }
 
+    /// Whether the server has said something over it.
+    pub(super) fn has_served(&self) -> bool {
+        self.has_served
+    }
+
     /// Begins to connect.
     pub(super) fn open(
         &mut self,
@@ -81,14 +87,21 @@ impl Link {
         self.hung_up |= event.is_read_closed() || event.is_error();
         self.can_read |= event.is_readable() || self.hung_up;
         self.can_write |= event.is_writable();
-        if let Some(socket) = self.socket.as_mut().filter(|_| event.is_writable()) {
-            socket.now_writable();
-        }
-        let Some(socket) = self.socket.as_ref().filter(|_| self.opening.is_some()) else { return Ok(()) };
-        if socket.is_connected()? {
+        let Some(socket) = self.socket.as_mut() else { return Ok(()) };
+        // Before anything is written: the system tells only once why it could not connect.
+        if self.opening.is_some() && socket.is_connected()? {
             self.opening = None;
         }
-        Ok(())
+        match self.opening {
+            Some(_) if self.hung_up => Err(closed()),
+            Some(_) => Ok(()),
+            None => {
+                if event.is_writable() {
+                    socket.now_writable();
+                }
+                Ok(())
+            }
+        }
     }
 
     /// Sends as much as the server takes; how many bytes that was. They end where a request does.
@@ -122,6 +135,7 @@ impl Link {
             match socket.read(buffer) {
                 Ok(0) => return Err(closed()),
                 Ok(n) => {
+                    self.has_served = true;
                     self.can_read = n == buffer.len() || self.hung_up || socket.has_ended();
                     return Ok(n);
                 }
@@ -160,5 +174,30 @@ impl Link {
         let _ = registry.deregister(&mut socket);
         socket.shut_write();
         was_open.then(|| socket.into_fd()).flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mio::{Events, Poll};
+    use posthaste_tls::{Check, Connector, Trust};
+
+    use super::*;
+
+    #[test]
+    fn who_takes_no_connections_is_found_out_encrypted_or_not() {
+        let trust = Trust { check: Check::Nothing, roots: None, own: None };
+        for connector in [None, Some(Connector::open(&trust).unwrap())] {
+            let backend = Backend::parse("127.0.0.1:1").unwrap();
+            backend.encrypt(connector);
+            let mut poll = Poll::new().unwrap();
+            let (mut link, mut events) = (Link::default(), Events::with_capacity(8));
+            link.open(&backend, Patience::default(), Token(0), poll.registry()).unwrap();
+            poll.poll(&mut events, Some(Duration::from_secs(180))).unwrap();
+            let error = events.iter().find_map(|event| link.note(event).err());
+            assert_eq!(error.map(|error| error.kind()), Some(ErrorKind::ConnectionRefused));
+        }
     }
 }

@@ -15,7 +15,7 @@ use super::answers::Answers;
 use super::engine::{Asker, Engine};
 use super::hall::Hall;
 use super::line::Task;
-use super::link::Link;
+use super::link::{self, Link};
 use super::router::{Asked, Finished, Router};
 use crate::front::network::FIRST_OF_TIER;
 
@@ -43,6 +43,9 @@ impl Pipelined {
     fn send_to(&mut self, server: usize, registry: &Registry) -> io::Result<()> {
         let link = &mut self.links[server];
         if link.has_hung_up() && !self.router.owes(server) {
+            if !link.has_served() {
+                return Err(link::closed());
+            }
             // It was idle when the server closed it: another one tells whether the server is there.
             drop(link.close(registry));
         }
