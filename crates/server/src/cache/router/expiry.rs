@@ -6,6 +6,15 @@ use posthaste_wire::memcached::request::{Request, Verb};
 
 use crate::cache::pool::LONGEST_EXPIRY_S;
 
+/// The expiry to send for what has so many seconds left: more than 30 days are a date.
+pub(super) fn lasting(seconds: &[u8], now_s: u64) -> Cow<'_, [u8]> {
+    let left = std::str::from_utf8(seconds).ok().and_then(|text| text.parse::<u64>().ok());
+    match left {
+        Some(left) if left > LONGEST_EXPIRY_S => (now_s + left).to_string().into_bytes().into(),
+        _ => Cow::Borrowed(seconds),
+    }
+}
+
 /// How long what is stored may live, at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Most {

@@ -7,11 +7,11 @@ use super::lane::Shape;
 use super::lookup::stored;
 
 /// Writes the command that makes a replica hold what the decider holds; `outcome` is what the decider said of that, where it
-/// was asked.
+/// was asked, and when it is now, in seconds of Unix.
 pub(super) fn follow(
     request: &Request,
     bytes: &[u8],
-    outcome: Option<&[u8]>,
+    outcome: Option<(&[u8], u64)>,
     most: Option<Most>,
     output: &mut Vec<u8>,
 ) -> Shape {
@@ -34,7 +34,7 @@ pub(super) fn follow(
         Verb::MetaSet => meta(request, bytes, b"bFTI", b"AP", most, output),
         Verb::MetaDelete => meta(request, bytes, b"bIT", b"", most, output),
         // Another replica may have to create what the decider had, or the other way round.
-        Verb::MetaArithmetic if has_flag(request, bytes, b'N') => match outcome.and_then(stored) {
+        Verb::MetaArithmetic if has_flag(request, bytes, b'N') => match outcome.and_then(|(outcome, now_s)| stored(outcome, now_s)) {
             Some((head, data)) => {
                 let base64: &[u8] = if request.base64 { b" b" } else { b"" };
                 [b"ms ", request.key.of(bytes), &head, base64, b"\r\n", data]
@@ -172,7 +172,7 @@ mod tests {
         let text = b"ma Zm9v b N60 J5 q\r\n";
         let Decoded::Request(request, _) = decode(text, &limits) else { panic!("it is one") };
         let mut output = Vec::new();
-        follow(&request, text, Some(b"VA 1 f0 t60 c7 b\r\n5\r\n"), None, &mut output);
+        follow(&request, text, Some((b"VA 1 f0 t60 c7 b\r\n5\r\n", 0)), None, &mut output);
         assert_eq!(output, b"ms Zm9v 1 F0 T60 b\r\n5\r\n");
         output.clear();
         create(&request, text, Some(Most { seconds: 10, now_s: 0 }), &mut output);

@@ -14,6 +14,7 @@ use posthaste_wire::memcached::request::{Request, Verb};
 use posthaste_wire::span::Span;
 
 use super::exchange::{Aim, MissedBy, Plan, Share};
+use super::expiry::lasting;
 use super::lane::{ASIDE, Shape};
 use super::writes::hash;
 use super::{Router, follow};
@@ -183,7 +184,7 @@ impl Router {
             self.exchange(id).plan = Plan::Clean;
             return;
         }
-        let Some((head, data)) = stored(reply) else { return };
+        let Some((head, data)) = stored(reply, self.now_s()) else { return };
         let exchange = &self.exchanges[id as usize];
         let Some(request) = exchange.request else { return };
         let table = self.table_of(id);
@@ -255,7 +256,7 @@ fn won(reply: &[u8]) -> Option<&[u8]> {
 
 /// What to store of `VA bytes fFLAGS tSECONDS …`: the words of an `ms` behind the key, and the data with its line end. None: there
 /// is nothing, or it is about to expire, or it is stale (`X`), which it would not be where it is stored.
-pub(super) fn stored(reply: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+pub(super) fn stored(reply: &[u8], now_s: u64) -> Option<(Vec<u8>, &[u8])> {
     let end = memchr::memmem::find(reply, b"\r\n")?;
     let mut words = reply[..end].split(|byte| *byte == b' ');
     if words.next() != Some(b"VA") {
@@ -268,7 +269,7 @@ pub(super) fn stored(reply: &[u8]) -> Option<(Vec<u8>, &[u8])> {
             [b't', b'0'] | b"X" => return None,
             // It never expires.
             [b't', b'-', ..] => {}
-            [b't', seconds @ ..] => head.extend([b" T", seconds].concat()),
+            [b't', seconds @ ..] => head.extend([b" T", &*lasting(seconds, now_s)].concat()),
             _ => {}
         }
     }
@@ -282,10 +283,12 @@ mod tests {
     #[test]
     fn what_is_stored_has_the_flags_and_the_time_that_it_had() {
         let text = |reply: &str| {
-            stored(reply.as_bytes())
+            stored(reply.as_bytes(), 1_800_000_000)
                 .map(|(head, data)| String::from_utf8([head, data.to_vec()].concat()).unwrap())
         };
         assert_eq!(text("VA 2 f7 t30\r\nhi\r\n").as_deref(), Some(" 2 F7 T30hi\r\n"));
+        assert_eq!(text("VA 2 f7 t2592000\r\nhi\r\n").as_deref(), Some(" 2 F7 T2592000hi\r\n"));
+        assert_eq!(text("VA 2 f7 t2592001\r\nhi\r\n").as_deref(), Some(" 2 F7 T1802592001hi\r\n"));
         assert_eq!(text("VA 2 f0 t-1\r\nhi\r\n").as_deref(), Some(" 2 F0hi\r\n"));
         assert_eq!(text("VA 2 f0 t0\r\nhi\r\n"), None);
         assert_eq!(text("VA 2 f0 t30 c7 Z X\r\nhi\r\n"), None);

@@ -295,8 +295,12 @@ impl Router {
 
     /// The longest life of what an exchange stores, if it has one.
     fn most(&self, expiry_s: Option<u32>) -> Option<Most> {
-        let now_s = self.fleet.began_s + self.now / 1_000_000_000;
-        expiry_s.map(|seconds| Most { seconds, now_s })
+        expiry_s.map(|seconds| Most { seconds, now_s: self.now_s() })
+    }
+
+    /// The date, in seconds of Unix.
+    fn now_s(&self) -> u64 {
+        self.fleet.began_s + self.now / 1_000_000_000
     }
 
     /// The answer of an exchange is whole: it goes out when its turn comes.

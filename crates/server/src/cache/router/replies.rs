@@ -414,10 +414,11 @@ impl Router {
         let exchange = self.exchange(id);
         exchange.plan = Plan::Follow;
         let Some(request) = exchange.request.filter(|_| reply.verdict == Verdict::Done) else { return true };
-        let most = self.most(self.exchanges[id as usize].aim.expiry_s);
+        let (most, now_s) = (self.most(self.exchanges[id as usize].aim.expiry_s), self.now_s());
         self.each_copy(id, |router, server| {
             if server != usize::from(reply.server) && router.receives(id, server) {
-                let (bytes, outcome) = (&router.exchanges[id as usize].bytes, outcome.as_deref());
+                let bytes = &router.exchanges[id as usize].bytes;
+                let outcome = outcome.as_deref().map(|outcome| (outcome, now_s));
                 let shape = follow::follow(&request, bytes, outcome, most, &mut router.lanes[server].output);
                 router.expect(id, server, server as u16, shape);
             }
