@@ -12,7 +12,7 @@ use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::layout::{Layout, Seat, Settings};
 use posthaste_server::cache::limits::SERVERS_MAX;
 use posthaste_server::cache::patience::Patience;
-use posthaste_server::cache::rules::{ReadRepair, Reads, Rules, Writes};
+use posthaste_server::cache::rules::{GetErrors, ReadRepair, Reads, Rules, Writes};
 use posthaste_server::cache::server::{Options, Server};
 use posthaste_server::cache::table::Table;
 use posthaste_server::front::lifecycle::RunNote;
@@ -179,6 +179,9 @@ fn meaning(options: &Options) -> Result<String, Misuse> {
             Writes::All => "every key is on its server\n".into(),
             Writes::Owner => format!("every key is on its owner by {}\n", pool.rules.hash),
         };
+        if pool.rules.get_errors == GetErrors::Missed {
+            text += "  a get whose server does not answer is a miss\n";
+        }
         for seat in &pool.seats {
             let backend = Backend::parse(&seat.address).map_err(Misuse)?;
             text += &format!("  server {}", backend.name);

@@ -24,7 +24,7 @@ use crate::placed::{Fields, Placed, Wrong, parse};
 pub(crate) const POOLS: &str = "pools";
 pub(crate) const ROUTES: &str = "routes";
 
-const POOL_FIELDS: [&str; 17] = [
+const POOL_FIELDS: [&str; 18] = [
     "servers",
     "writes",
     "reads",
@@ -34,6 +34,7 @@ const POOL_FIELDS: [&str; 17] = [
     "hash-stop",
     "answer",
     "read-repair",
+    "get-errors",
     "failover",
     "failover-limit",
     "gutter",
@@ -231,18 +232,19 @@ fn gutter_expiry(text: &str) -> Result<Duration, String> {
 
 fn seats(fields: &Fields<'_, '_>, rules: &Rules, names: Names) -> Result<Vec<Seat>, Wrong> {
     let mut seats: Vec<Seat> = Vec::new();
-    let mut taken: Vec<(String, Option<String>)> = Vec::new();
+    let mut taken: Vec<(String, Vec<String>)> = Vec::new();
     for value in fields.list("servers") {
         let at = value.span().start;
         let seat = seat(value)?;
-        let (name, place) = name_and_place(&seat, names).map_err(|error| Wrong::new(at, error))?;
-        let is_it =
-            |taken: &&(String, Option<String>)| taken.0 == name || (place.is_some() && taken.1 == place);
+        let (name, places) = name_and_places(&seat, names).map_err(|error| Wrong::new(at, error))?;
+        let is_it = |taken: &&(String, Vec<String>)| {
+            taken.0 == name || taken.1.iter().any(|place| places.contains(place))
+        };
         if let Some((other, _)) = taken.iter().find(is_it) {
             let alias = if *other == name { String::new() } else { format!(", as {other}") };
             return Err(Wrong::new(at, format!("server {} is in this pool already{alias}", seat.address)));
         }
-        taken.push((name, place));
+        taken.push((name, places));
         if seat.name.is_some() && seats.iter().any(|other| other.name == seat.name) {
             return Err(Wrong::new(at, "two servers of a pool cannot have one name"));
         }
@@ -257,15 +259,15 @@ fn seats(fields: &Fields<'_, '_>, rules: &Rules, names: Names) -> Result<Vec<Sea
     Ok(seats)
 }
 
-/// What a server is called, and if that is to be known, where it is.
-fn name_and_place(seat: &Seat, names: Names) -> Result<(String, Option<String>), String> {
+/// What a server is called, and if that is to be known, where it may be.
+fn name_and_places(seat: &Seat, names: Names) -> Result<(String, Vec<String>), String> {
     if names == Names::Believed {
-        return Ok((Backend::named(&seat.address)?, None));
+        return Ok((Backend::named(&seat.address)?, Vec::new()));
     }
     let backend = Backend::parse(&seat.address)?;
     backend.address()?;
-    let place = backend.place();
-    Ok((backend.name, place))
+    let places = backend.places();
+    Ok((backend.name, places))
 }
 
 fn seat(value: &Placed<'_>) -> Result<Seat, Wrong> {
@@ -320,7 +322,7 @@ fn check_sources(layout: &Layout, tables: &[(&str, usize, &Placed<'_>)]) -> Resu
 #[cfg(test)]
 mod tests {
     use posthaste_server::cache::layout::{LimitPlan, ShadowPlan};
-    use posthaste_server::cache::rules::{KeyPart, ReadRepair, Reads};
+    use posthaste_server::cache::rules::{GetErrors, KeyPart, ReadRepair, Reads};
 
     use super::*;
 
@@ -340,6 +342,7 @@ servers = ["127.0.0.1:3", "127.0.0.1:4"]
 connect-timeout = "5s"
 answer = "majority"
 read-repair = "always"
+get-errors = "miss"
 
 [cache.pools.gutter]
 servers = "127.0.0.1:5"
@@ -383,6 +386,10 @@ limit = 1000
         assert_eq!(patience, [(1000, 1000), (200, 200), (5000, 1000)]);
         assert_eq!(layout.pools[2].rules.answer, Answer::Majority);
         assert_eq!(layout.pools[2].rules.read_repair, ReadRepair::Always);
+        assert_eq!(
+            [1, 2].map(|pool| layout.pools[pool].rules.get_errors),
+            [GetErrors::Told, GetErrors::Missed]
+        );
         assert_eq!(layout.routes.len(), 3, "the one of the flags takes what no route takes");
         assert_eq!(layout.routes[0].shadow, Some(ShadowPlan { pool: 2, share: 0.25 }));
         assert_eq!(layout.routes[1].verbs.names(), ["touch", "delete", "md"]);

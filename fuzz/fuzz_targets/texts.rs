@@ -17,7 +17,7 @@ use posthaste_load::search::Limit;
 use posthaste_server::accounts::Accounts;
 use posthaste_server::cache::backend::Backend;
 use posthaste_server::cache::placement::Hash;
-use posthaste_server::cache::rules::{Answer, Multiget, ReadRepair, Reads, Writes};
+use posthaste_server::cache::rules::{Answer, GetErrors, Multiget, ReadRepair, Reads, Writes};
 use posthaste_server::grants::{Grants, Role};
 use posthaste_server::queue::choice::StoreChoice;
 use posthaste_server::queue::postgres::address::PostgresAddress;
@@ -62,6 +62,7 @@ fuzz_target!(|data: &[u8]| {
         16 => {
             same::<Multiget>(text);
             same::<ReadRepair>(text);
+            same::<GetErrors>(text);
         }
         _ => {
             if let Ok(name) = Backend::named(text) {

@@ -48,6 +48,8 @@ pub(super) fn read(text: &str) -> Result<Import, String> {
             reader.import.leave_out(format!("{field}: it has no counterpart"));
         }
     }
+    // mcrouter's own default.
+    reader.import.pools.iter_mut().for_each(|pool| pool.fields.push(("get-errors", quoted("miss"))));
     if reader.import.routes.is_empty() {
         return Err("nothing of it has a counterpart: no pool is routed to".into());
     }

@@ -163,7 +163,7 @@ mod tests {
 
     use posthaste_server::cache::layout::Source;
     use posthaste_server::cache::patience::Patience;
-    use posthaste_server::cache::rules::Writes;
+    use posthaste_server::cache::rules::{GetErrors, Writes};
 
     use super::*;
 
@@ -291,6 +291,7 @@ mod tests {
         assert!(left_out.iter().any(|what| what.contains("rates of pool main")), "{left_out:?}");
         assert_eq!(route("copy:"), ["main", "copies"]);
         assert_eq!(route("odd:"), ["main"]);
+        assert!(layout.pools.iter().all(|pool| pool.rules.get_errors == GetErrors::Missed), "{toml}");
         assert_eq!(route(""), ["main"]);
         assert!(toml.contains("shadow = \"trial\"\nshadow-share = 0.1"), "{toml}");
         assert_eq!(pool("main").rules.hash, posthaste_server::cache::placement::Hash::Mcrouter);

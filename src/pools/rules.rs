@@ -53,6 +53,7 @@ pub(super) fn rules(fields: &Fields<'_, '_>, defaults: &Rules) -> Result<Rules, 
             Answer::All
         }),
         read_repair: read_repair(fields, writes)?,
+        get_errors: fields.parsed("get-errors")?.unwrap_or(defaults.get_errors),
     })
 }
 

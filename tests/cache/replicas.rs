@@ -360,6 +360,42 @@ fn a_server_that_came_back_empty_is_filled_from_the_others_with_what_is_asked_of
 }
 
 #[test]
+fn a_server_comes_back_though_everybody_goes_on_writing() {
+    for mode in MODES {
+        let mut servers = Memcached::several::<2>();
+        let server = start(&servers, mode);
+        let (addr, stop) = (server.addr(), AtomicBool::new(false));
+        thread::scope(|scope| {
+            for writer in 0..4 {
+                let stop = &stop;
+                scope.spawn(move || {
+                    let mut client = Client::to(addr);
+                    for round in 0..u64::MAX {
+                        let key = |number| format!("k{writer}-{}", (round * 100 + number) % 5000);
+                        let sets = (0..100).map(|number| format!("set {} 0 0 1\r\nx\r\n", key(number)));
+                        client.ask(&sets.collect::<String>());
+                        if stop.load(Ordering::Relaxed) {
+                            return;
+                        }
+                    }
+                });
+            }
+            let mut client = Client::to(addr);
+            servers[1].kill();
+            wait_for_live(&mut client, 1);
+            servers[1].restart();
+            wait_for_live(&mut client, 2);
+            stop.store(true, Ordering::Relaxed);
+        });
+        Client::to(addr).ask("set last 0 0 1\r\nx\r\n");
+        for memcached in &servers {
+            let held = Client::to(memcached.addr).ask("get last\r\n");
+            assert_eq!(held, "VALUE last 0 1\r\nx\r\nEND\r\n");
+        }
+    }
+}
+
+#[test]
 fn without_a_loss_what_one_replica_misses_is_missed_unless_the_file_says_otherwise() {
     for (word, hits) in [("after-loss", 2), ("never", 2), ("always", 4)] {
         let servers = Memcached::several::<2>();

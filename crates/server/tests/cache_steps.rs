@@ -1,76 +1,14 @@
 //! What a router sends to whom, step by step, where one command more or less would leave something old behind.
 
-use std::sync::Arc;
+#[path = "support/cache_steps.rs"]
+mod steps;
+
 use std::time::Duration;
 
-use posthaste_server::cache::fleet::Fleet;
-use posthaste_server::cache::health::{Before, Wish};
-use posthaste_server::cache::layout::{Fallback, Layout, PoolPlan, Seat, Source};
-use posthaste_server::cache::router::{Asked, Router};
-use posthaste_server::cache::rules::Rules;
-use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
+use posthaste_server::cache::layout::{Fallback, Source};
+use steps::{Scene, two_pools};
 
-const LIMITS: Limits = Limits { value_bytes: 1000, line_bytes: 100_000 };
 const SECOND: u64 = 1_000_000_000;
-
-/// A pool of one server, number 0, and a second pool of the others, in which no replica is looked up for another.
-fn two_pools(others: u16) -> Layout {
-    let seat = |number: u16| Seat::of(&format!("127.0.0.1:{}", number + 1));
-    let mut layout = Layout::of_one_pool(vec![seat(0)], Rules::default());
-    layout.pools.push(PoolPlan {
-        name: "second".to_owned(),
-        seats: (1..=others).map(seat).collect(),
-        ..PoolPlan::default()
-    });
-    layout
-}
-
-/// A router with one client.
-struct Scene {
-    fleet: Arc<Fleet>,
-    router: Router,
-}
-
-impl Scene {
-    fn new(layout: &Layout) -> Self {
-        let fleet = Arc::new(Fleet::new(layout, true).expect("addresses"));
-        let mut router = Router::new(Arc::clone(&fleet), 0);
-        router.enter(0, 1);
-        Self { fleet, router }
-    }
-
-    fn ask(&mut self, text: &str) {
-        let Decoded::Request(request, end) = decode(text.as_bytes(), &LIMITS) else { panic!("{text:?}") };
-        let asked = self.router.ask(0, &request, &text.as_bytes()[..end], self.router.now);
-        assert_eq!(asked, Asked::Taken);
-    }
-
-    /// What is to be sent to a server, and it is.
-    fn sent(&mut self, server: usize) -> String {
-        let text = String::from_utf8(self.router.unsent(server).to_vec()).expect("text");
-        self.router.sent(server, text.len());
-        text
-    }
-
-    /// A server gets this, and says that.
-    fn exchange(&mut self, server: usize, sent: &str, said: &str) {
-        assert_eq!(self.sent(server), sent);
-        self.router.feed(server, said.as_bytes()).expect("it fits");
-    }
-
-    fn take_out(&self, server: usize) {
-        self.fleet.table().servers[server].health.wish(Wish::Down);
-    }
-
-    /// A server that was taken out comes back, without the keys that it missed.
-    fn take_back(&mut self, server: usize) {
-        self.router.let_go(server);
-        let table = self.fleet.table();
-        let health = &table.servers[server].health;
-        health.wish(Wish::Up);
-        while !matches!(health.before(), Before::Nothing) {}
-    }
-}
 
 /// With another pool that stands in, where everything lives at most 10 s.
 fn spared(others: u16) -> Scene {

@@ -8,13 +8,14 @@ use std::net::{Shutdown, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use posthaste_tls::Connector;
 use posthaste_wire::memcached::records::Records;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use rustls::{ClientConnection, StreamOwned};
-use socket2::{Domain, SockAddr, SockRef, Type};
+use socket2::{Domain, SockAddr, SockRef, TcpKeepalive, Type};
 
 use super::patience::Patience;
 use crate::front::accept::{ListenAddress as Address, Socket};
@@ -102,9 +103,7 @@ impl Backend {
     pub fn open(&self, patience: Patience) -> io::Result<Socket> {
         let socket = Socket::connect(&self.found()?)?;
         if let Socket::Tcp(stream) = &socket {
-            // What a peer that is gone has not acknowledged is not to reach it when it is back. A system without the
-            // option does without.
-            let _ = SockRef::from(stream).set_tcp_user_timeout(Some(patience.longest()));
+            notice_loss(SockRef::from(stream), patience);
         }
         match (socket, self.connector()) {
             (Socket::Tcp(stream), Some(tls)) => {
@@ -128,8 +127,7 @@ impl Backend {
         socket.connect_timeout(&address, patience.connect)?;
         if domain != Domain::UNIX {
             socket.set_tcp_nodelay(true)?;
-            // A system without the option does without.
-            let _ = socket.set_tcp_user_timeout(Some(patience.longest()));
+            notice_loss(SockRef::from(&socket), patience);
         }
         socket.set_read_timeout(Some(patience.answer))?;
         socket.set_write_timeout(Some(patience.answer))?;
@@ -156,15 +154,17 @@ impl Backend {
         lock(&self.address).clone()
     }
 
-    /// Where that is, in the same words for all names of one server; None: nobody knows.
+    /// Where it may be, in the same words for all names of one server; nowhere: nobody knows.
     #[must_use]
-    pub fn place(&self) -> Option<String> {
-        let mut address = self.address().ok()?;
-        if let Address::Tcp(place) = &mut address {
-            // Sockets take an IPv4 address written as one of IPv6 for what it is.
-            place.set_ip(place.ip().to_canonical());
-        }
-        Some(address.to_string())
+    pub fn places(&self) -> Vec<String> {
+        let place = |mut address| {
+            if let Address::Tcp(place) = &mut address {
+                // Sockets take an IPv4 address written as one of IPv6 for what it is.
+                place.set_ip(place.ip().to_canonical());
+            }
+            address.to_string()
+        };
+        resolve(&self.name).unwrap_or_default().into_iter().map(place).collect()
     }
 
     fn found(&self) -> io::Result<Address> {
@@ -184,6 +184,14 @@ impl Backend {
     pub fn addresses(&self) -> usize {
         resolve(&self.name).map_or(0, |addresses| addresses.len())
     }
+}
+
+/// Has the system give up a connection whose peer is gone: what it has not acknowledged is not to reach it when it is back, and
+/// one that waits for its end, with nothing to send, is asked now and then. A system without the options does without.
+fn notice_loss(socket: SockRef<'_>, patience: Patience) {
+    let _ = socket.set_tcp_user_timeout(Some(patience.longest()));
+    let alive = TcpKeepalive::new().with_time(Duration::from_secs(5)).with_interval(Duration::from_secs(1));
+    let _ = socket.set_tcp_keepalive(&alive.with_retries(3));
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -208,6 +216,18 @@ impl Dialed {
             Self::Tls(tls, _) => &tls.sock,
         };
         !matches!(recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT), Err(Errno::AGAIN))
+    }
+
+    /// Every later wait for what the server says has this limit.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn wait_at_most(&self, limit: Duration) -> io::Result<()> {
+        let socket = match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(tls, _) => &tls.sock,
+        };
+        socket.set_read_timeout(Some(limit))
     }
 
     /// Tells the server that nothing more comes. The descriptor is left, for whoever waits until it has understood.

@@ -88,6 +88,8 @@ pub struct PoolCard {
     pub answer: String,
     /// When a miss of one replica is looked for on another.
     pub read_repair: String,
+    /// What a get is answered whose server does not answer: `error` or `miss`.
+    pub get_errors: String,
     /// Other pools that stand in for it, the first first.
     pub failover: Vec<StandInCard>,
     /// Most requests in a second that they do so for.
@@ -207,6 +209,7 @@ fn pool_card(table: &Table, pool: &Pool) -> PoolCard {
         key_part: key_part(&pool.rules.key_part),
         answer: pool.rules.answer.to_string(),
         read_repair: pool.rules.read_repair.to_string(),
+        get_errors: pool.rules.get_errors.to_string(),
         failover: pool.stand_ins.iter().map(stand_in).collect(),
         failover_limit: pool.failover_limit,
         below,

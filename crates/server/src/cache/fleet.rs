@@ -8,7 +8,7 @@
 //! what is under way goes on by the table it began with.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -77,6 +77,8 @@ pub struct Fleet {
     pub about: OnceLock<Box<About>>,
     /// The date when the program's clock began, in seconds of Unix.
     pub began_s: u64,
+    /// How many want writes to wait.
+    pub pauses: AtomicUsize,
     ejects: bool,
     trust: Trust,
     events: Events,
@@ -109,6 +111,7 @@ impl Fleet {
             about: OnceLock::new(),
             // A clock before 1970 makes expiries that are dates look distant, and nothing else.
             began_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            pauses: AtomicUsize::new(0),
             ejects,
             trust,
             events,
@@ -204,6 +207,12 @@ impl Fleet {
         self.generation.load(Ordering::Acquire)
     }
 
+    /// Whether writes are to wait.
+    #[must_use]
+    pub fn are_writes_paused(&self) -> bool {
+        self.pauses.load(Ordering::Acquire) > 0
+    }
+
     /// Whether servers that are lost leave.
     #[must_use]
     pub fn ejects(&self) -> bool {
@@ -232,10 +241,13 @@ fn patience(layout: &Layout) -> Result<HashMap<String, Patience>, String> {
 fn refuse_second_names(pool: &str, backends: &[Backend]) -> Result<(), String> {
     let mut names = HashMap::new();
     for backend in backends {
-        let Some(place) = backend.place() else { continue };
-        if let Some(other) = names.insert(place.clone(), &backend.name) {
+        for place in backend.places() {
             let name = &backend.name;
-            return Err(format!("pool {pool}: {other} and {name} are one server, at {place}: name it once"));
+            if let Some(other) = names.insert(place.clone(), name).filter(|other| *other != name) {
+                return Err(format!(
+                    "pool {pool}: {other} and {name} are one server, at {place}: name it once"
+                ));
+            }
         }
     }
     Ok(())

@@ -85,7 +85,24 @@ pub struct Hall {
     pub slow: Option<SlowLog>,
 }
 
+/// As long as this lives, writes wait.
+pub struct Pause<'a>(&'a Hall);
+
+impl Drop for Pause<'_> {
+    fn drop(&mut self) {
+        self.0.fleet.pauses.fetch_sub(1, Ordering::AcqRel);
+        self.0.tell_retry();
+    }
+}
+
 impl Hall {
+    /// Has writes wait that have not begun. Not for long: their clients do too.
+    #[must_use]
+    pub fn pause_writes(&self) -> Pause<'_> {
+        self.fleet.pauses.fetch_add(1, Ordering::AcqRel);
+        Pause(self)
+    }
+
     /// Tells all threads to look again.
     pub fn tell_retry(&self) {
         self.mailboxes.iter().for_each(|mailbox| mailbox.post(Mail::Retry));

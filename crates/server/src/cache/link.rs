@@ -131,8 +131,14 @@ impl Link {
     /// Reads once; a short read means that there is no more for now.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(socket) = self.socket.as_mut() else { return Ok(0) };
+        let was_handshaking = socket.is_handshaking();
         loop {
-            match socket.read(buffer) {
+            let read = socket.read(buffer);
+            if was_handshaking && !socket.is_handshaking() {
+                // Until now encryption took only so much, whatever the kernel had room for: no event tells of that.
+                self.can_write = true;
+            }
+            match read {
                 Ok(0) => return Err(closed()),
                 Ok(n) => {
                     self.has_served = true;

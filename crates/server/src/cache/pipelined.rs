@@ -174,7 +174,7 @@ impl Engine for Pipelined {
             self.broken.push((server, error));
         } else if was_opening && link.opening().is_none() {
             // Its time to answer begins when it can be asked.
-            link.heard_ns = self.router.now;
+            link.heard_ns = self.hall.clock.now();
         }
     }
 

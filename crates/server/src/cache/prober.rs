@@ -1,4 +1,4 @@
-//! Tells whether servers are there, and brings those back that were lost: one thread for the process, so that a server that
+//! Tells whether servers are there, and brings those back that were lost: one for the process, so that a server that
 //! recovers is asked once and not by everybody.
 //!
 //! A server that is new is connected to, so that the log and readiness can say at once whether it is there. So is one that was asked
@@ -10,8 +10,8 @@
 
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -42,18 +42,20 @@ const QUIET: Duration = Duration::from_secs(5);
 /// Deletions sent at once: their answers fit any socket's buffers.
 const DELETIONS: usize = 64;
 
+/// Errands at once, each with a thread while it lasts: a server that says nothing keeps no other waiting.
+const ERRANDS_MAX: usize = 32;
+
+/// How long it may take for each answer while writes wait.
+const PAUSED: Duration = Duration::from_millis(200);
+
+/// Rounds of deletions after which writes wait for the last one: keys may be written faster than they are deleted.
+const ROUNDS_UNPAUSED: usize = 8;
+
 /// The thread and the way to stop it.
 pub struct Prober {
     stop: Arc<AtomicBool>,
     hall: Arc<Hall>,
     thread: JoinHandle<()>,
-}
-
-/// When a server that is away is asked next.
-#[derive(Clone, Copy)]
-struct Schedule {
-    next: Instant,
-    wait: Duration,
 }
 
 impl Prober {
@@ -77,74 +79,133 @@ impl Prober {
     }
 }
 
-/// What a server had been asked when that was last looked at, and until when it may be quiet.
+/// What is to be done about a server.
 #[derive(Clone, Copy)]
-struct Round {
+enum Errand {
+    Introduce,
+    LookAfter,
+    BringBack,
+}
+
+/// What is known of one server's care.
+struct Care {
+    /// An errand for it is under way.
+    is_busy: bool,
+    /// When it is asked next if it is away, and how long that is from one time to the next.
+    next: Option<Instant>,
+    wait: Duration,
+    /// What it had been asked when that was last looked at, and until when it may be quiet.
     requests: u64,
     until: Instant,
 }
 
-impl Round {
-    fn begin(requests: u64) -> Self {
-        Self { requests, until: Instant::now() + QUIET }
+impl Care {
+    fn new() -> Self {
+        Self { is_busy: false, next: None, wait: FIRST_WAIT, requests: 0, until: Instant::now() + QUIET }
     }
 
-    /// Whether a server is to be looked after now.
-    fn is_due(&mut self, server: &Server) -> bool {
+    /// What is to be done about a server now.
+    fn due(&mut self, server: &Server) -> Option<Errand> {
+        if server.health.is_untried() {
+            return Some(Errand::Introduce);
+        }
+        if server.health.answers() || server.health.is_out() {
+            self.next = None;
+            let is_due = server.health.answers() && self.is_quiet(server);
+            return is_due.then_some(Errand::LookAfter);
+        }
+        let next = *self.next.get_or_insert_with(|| {
+            self.wait = FIRST_WAIT;
+            Instant::now() + jittered(FIRST_WAIT)
+        });
+        (next <= Instant::now()).then_some(Errand::BringBack)
+    }
+
+    /// Whether a server may have gone unnoticed.
+    fn is_quiet(&mut self, server: &Server) -> bool {
         let requests = server.counts.requests.load(Ordering::Relaxed);
         let is_quiet = requests == self.requests;
         let is_due = server.health.take_doubt() || (is_quiet && self.until <= Instant::now());
         if is_due || !is_quiet {
-            *self = Self::begin(requests);
+            (self.requests, self.until) = (requests, Instant::now() + QUIET);
         }
         is_due
     }
+
+    /// An errand is done; of one that was to bring it back, whether it is (None: it cannot be asked).
+    fn done(&mut self, is_back: Option<bool>) {
+        self.is_busy = false;
+        if is_back.is_none() {
+            self.wait = (self.wait + self.wait / 2).min(LONGEST_WAIT);
+        }
+        let wait = if is_back.is_none() { self.wait } else { FIRST_WAIT };
+        self.next = self.next.map(|_| Instant::now() + jittered(wait));
+    }
 }
 
-fn run(hall: &Hall, stop: &AtomicBool) {
+fn run(hall: &Arc<Hall>, stop: &Arc<AtomicBool>) {
     let fleet = &hall.fleet;
-    let (mut schedules, mut rounds): (Vec<Option<Schedule>>, Vec<Round>) = Default::default();
+    let (done, ended) = mpsc::channel::<(usize, Option<bool>)>();
+    let mut cares: Vec<Care> = Vec::new();
+    let mut under_way = 0;
     while !stop.load(Ordering::Relaxed) {
+        for (slot, is_back) in ended.try_iter() {
+            cares[slot].done(is_back);
+            under_way -= 1;
+        }
         let table = fleet.table();
-        schedules.resize(table.servers.len(), None);
-        rounds.resize_with(table.servers.len(), || Round::begin(0));
-        for ((server, schedule), round) in table.servers.iter().zip(&mut schedules).zip(&mut rounds) {
-            if stop.load(Ordering::Relaxed) {
-                return;
-            }
-            if server.health.is_untried() {
-                introduce(server);
-            }
-            let is_in_use = table.in_use().binary_search(&server.slot).is_ok();
-            if server.health.answers() && is_in_use && round.is_due(server) {
-                look_after(server, hall);
-            }
-            if server.health.answers() || server.health.is_out() {
-                *schedule = None;
+        cares.resize_with(table.servers.len(), Care::new);
+        for slot in table.in_use() {
+            let (server, care) = (&table.servers[*slot], &mut cares[*slot]);
+            if care.is_busy || under_way == ERRANDS_MAX {
                 continue;
             }
-            let due = schedule.get_or_insert_with(|| Schedule {
-                next: Instant::now() + jittered(FIRST_WAIT),
-                wait: FIRST_WAIT,
-            });
-            if due.next > Instant::now() {
-                continue;
-            }
-            match bring_back(server, stop) {
-                Ok(true) => tracing::info!(server = %server.name(), "it takes part again"),
-                Ok(false) => due.next = Instant::now() + jittered(FIRST_WAIT),
-                Err(error) => {
-                    tracing::debug!(server = %server.name(), "still away: {error}");
-                    server.backend.resolve_again();
-                    due.wait = (due.wait + due.wait / 2).min(LONGEST_WAIT);
-                    due.next = Instant::now() + jittered(due.wait);
-                }
+            let Some(errand) = care.due(server) else { continue };
+            (care.is_busy, under_way) = (true, under_way + 1);
+            let (server, hall, stop, done) =
+                (Arc::clone(server), Arc::clone(hall), Arc::clone(stop), done.clone());
+            let go = move || {
+                let is_back = run_errand(errand, &server, &hall, &stop);
+                // Who waits for it may have been stopped.
+                let _ = done.send((server.slot, is_back));
+                hall.fleet.watch.wake();
+            };
+            if let Err(error) = Builder::new().name("errand".into()).spawn(go) {
+                tracing::warn!("no thread to look after servers: {error}");
+                (care.is_busy, under_way) = (false, under_way - 1);
+                care.done(None);
             }
         }
-        let next = schedules.iter().flatten().map(|schedule| schedule.next).min();
+        let idle = table.in_use().iter().map(|slot| &cares[*slot]).filter(|care| !care.is_busy);
+        let next = idle.filter_map(|care| care.next).min().filter(|_| under_way < ERRANDS_MAX);
         let wait = next.map_or(LONGEST_WAIT, |next| next.saturating_duration_since(Instant::now()));
         fleet.watch.wait(wait);
     }
+    // Those under way have not long to go.
+    drop(done);
+    ended.iter().for_each(drop);
+}
+
+/// Does it; of one that is to bring a server back, whether it is. None: it cannot be asked.
+fn run_errand(errand: Errand, server: &Server, hall: &Hall, stop: &AtomicBool) -> Option<bool> {
+    match errand {
+        Errand::Introduce => introduce(server),
+        Errand::LookAfter => look_after(server, hall),
+        Errand::BringBack => match bring_back(server, hall, stop) {
+            Ok(is_back) => {
+                if is_back {
+                    tracing::info!(server = %server.name(), "it takes part again");
+                }
+                return Some(is_back);
+            }
+            Err(error) => {
+                tracing::debug!(server = %server.name(), "still away: {error}");
+                server.backend.resolve_again();
+                return None;
+            }
+        },
+    }
+    Some(true)
 }
 
 /// Up to half more, so that many routers do not ask at the same moment.
@@ -195,19 +256,30 @@ fn look_after(server: &Server, hall: &Hall) {
 }
 
 /// Asks a server, makes it forget what it missed, and lets it take part. False: threads still use it.
-fn bring_back(server: &Server, stop: &AtomicBool) -> io::Result<bool> {
+fn bring_back(server: &Server, hall: &Hall, stop: &AtomicBool) -> io::Result<bool> {
     let mut link = BufReader::new(server.backend.dial(OWN)?);
     ask(&mut link, b"version\r\n", 1, |said| said.starts_with(b"VERSION"))?;
     if !server.health.is_away() {
         server.health.found();
         return Ok(true);
     }
-    while !stop.load(Ordering::Relaxed) {
+    let mut paused = None;
+    for round in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        if round >= ROUNDS_UNPAUSED && paused.is_none() {
+            link.get_ref().wait_at_most(PAUSED)?;
+            paused = Some(hall.pause_writes());
+        }
         let mut before = server.health.before();
         let done = match &mut before {
             Before::Nothing => return Ok(true),
             Before::Wait => return Ok(false),
-            Before::Drain(sockets) => drain(sockets),
+            Before::Drain(sockets) => {
+                paused = None;
+                drain(sockets)
+            }
             Before::Flush => ask(&mut link, b"flush_all\r\n", 1, |said| said.starts_with(b"OK")),
             Before::Delete(keys) => keys.chunks(DELETIONS).try_for_each(|keys| delete(&mut link, keys)),
         };

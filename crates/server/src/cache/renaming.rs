@@ -31,6 +31,12 @@ impl Renaming {
         if self.added.is_empty() { rest.into() } else { [&self.added, rest].concat().into() }
     }
 
+    /// How many bytes longer a key is where servers see it.
+    #[must_use]
+    pub fn lengthens(&self) -> i64 {
+        self.added.len() as i64 - self.taken.len() as i64
+    }
+
     /// Whether servers can have a key of this length under its other name.
     #[must_use]
     pub fn allows(&self, key_bytes: usize) -> bool {

@@ -55,6 +55,16 @@ pub enum ReadRepair {
     Never,
 }
 
+/// What a get is answered for keys of a server that does not answer, where nobody else can.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GetErrors {
+    /// An error.
+    #[default]
+    Told,
+    /// As if the keys were not there.
+    Missed,
+}
+
 /// Gives an enumeration of words its names, both ways.
 macro_rules! words {
     ($kind:ty: $($value:path = $word:literal),+) => {
@@ -90,6 +100,7 @@ words!(
     ReadRepair::Always = "always",
     ReadRepair::Never = "never"
 );
+words!(GetErrors: GetErrors::Told = "error", GetErrors::Missed = "miss");
 words!(Multiget: Multiget::Whole = "whole", Multiget::Split = "split", Multiget::Auto = "auto");
 
 /// When a write that goes to several servers is answered, and how.
@@ -199,6 +210,8 @@ pub struct Rules {
     pub answer: Answer,
     /// When a miss of one replica is looked for on another.
     pub read_repair: ReadRepair,
+    /// What a get is answered whose server does not answer.
+    pub get_errors: GetErrors,
 }
 
 #[cfg(test)]

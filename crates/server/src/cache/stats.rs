@@ -65,6 +65,7 @@ fn routes(fleet: &Fleet, text: &mut String) {
             ("multiget", &card.multiget),
             ("answer", &card.answer),
             ("read_repair", &card.read_repair),
+            ("get_errors", &card.get_errors),
         ] {
             stat(text, format_args!("{named}{name}"), value);
         }

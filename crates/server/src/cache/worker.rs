@@ -12,6 +12,7 @@ use super::hall::{Hall, Mail};
 use super::limits;
 use super::line::Task;
 use super::link;
+use super::patience::Patience;
 use super::pipelined::LATE;
 use super::router::{Asked, Router};
 
@@ -27,10 +28,11 @@ pub struct Reads {
     pub calls: AtomicU64,
 }
 
-/// A connection, and how many connections to its server had been lost when it was made.
+/// A connection, how many connections to its server had been lost when it was made, and how long it waits.
 struct Link {
     dialed: Dialed,
     lost_before: u64,
+    patience: Patience,
 }
 
 /// One worker.
@@ -100,10 +102,13 @@ impl Worker {
         }
     }
 
-    /// Closes connections to servers that somebody has lost since: most likely they are dead, and would be lost again.
+    /// Closes connections to servers that somebody has lost since (most likely they are dead, and would be lost again), and
+    /// those that wait as long as another file said.
     fn close_outdated(&mut self) {
         for (server, link) in self.router.servers().iter().zip(&mut self.links) {
-            link.take_if(|link| link.lost_before != server.health.connections_lost());
+            link.take_if(|link| {
+                link.lost_before != server.health.connections_lost() || link.patience != server.patience.get()
+            });
         }
     }
 
@@ -155,9 +160,9 @@ impl Worker {
         }
         if self.links[server].is_none() {
             let its = &self.router.servers()[server];
-            let lost_before = its.health.connections_lost();
-            let dialed = its.backend.dial(its.patience.get())?;
-            self.links[server] = Some(Link { dialed, lost_before });
+            let (lost_before, patience) = (its.health.connections_lost(), its.patience.get());
+            let dialed = its.backend.dial(patience)?;
+            self.links[server] = Some(Link { dialed, lost_before, patience });
         }
         let Some(link) = &mut self.links[server] else { return Ok(()) };
         let bytes = self.router.unsent(server).len();

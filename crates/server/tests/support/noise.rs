@@ -13,7 +13,7 @@ use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::health::Before;
 use posthaste_server::cache::layout::{Fallback, Layout, PoolPlan, RoutePlan, Seat, ShadowPlan, Source};
 use posthaste_server::cache::router::{Asked, Router};
-use posthaste_server::cache::rules::{Answer, Multiget, ReadRepair, Reads, Rules, Writes};
+use posthaste_server::cache::rules::{Answer, GetErrors, Multiget, ReadRepair, Reads, Rules, Writes};
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
 
 const NAMES: [&str; 4] = ["10.0.0.1:11211", "10.0.0.2:11211", "10.0.0.3:11211", "10.0.0.4:11211"];
@@ -59,6 +59,7 @@ fn layout(first: u8, second: u8) -> Layout {
         multiget: [Multiget::Whole, Multiget::Split, Multiget::Auto][usize::from(first >> 1) % 3],
         answer: if shares { Answer::All } else { answers[usize::from(first >> 3) % answers.len()] },
         read_repair: [ReadRepair::AfterLoss, ReadRepair::Always][usize::from(first >> 7)],
+        get_errors: [GetErrors::Told, GetErrors::Missed][usize::from(second >> 7)],
         ..Rules::default()
     };
     let seats = NAMES[..3].iter().map(|name| Seat::of(name)).collect();

@@ -172,10 +172,11 @@ impl Exchange {
         self.gather.share()
     }
 
-    /// Puts a key into this share, or into a new one like it when there is no room for it in a command: into which.
-    pub(super) fn assign(&mut self, place: u32, share: u16) -> u16 {
+    /// Puts a key into this share, or into a new one like it when there is no room for it in a command: into which. `added`:
+    /// how much longer the key is where the server sees it.
+    pub(super) fn assign(&mut self, place: u32, share: u16, added: i64) -> u16 {
         let may_be_long = self.request.is_some_and(|request| matches!(request.verb, Verb::Get | Verb::Gets));
-        let bytes = 1 + self.keys[place as usize].len;
+        let bytes = (1 + i64::from(self.keys[place as usize].len) + added) as u32;
         let target = self.shares[usize::from(share)];
         let fits = may_be_long || (target.bytes + bytes) as usize <= limits::GAT_BYTES_MAX;
         let share = if fits { share } else { self.open_share(target) };

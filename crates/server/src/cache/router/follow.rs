@@ -34,16 +34,18 @@ pub(super) fn follow(
         Verb::MetaSet => meta(request, bytes, b"bFTI", b"AP", most, output),
         Verb::MetaDelete => meta(request, bytes, b"bIT", b"", most, output),
         // Another replica may have to create what the decider had, or the other way round.
-        Verb::MetaArithmetic if has_flag(request, bytes, b'N') => match outcome.and_then(|(outcome, now_s)| stored(outcome, now_s)) {
-            Some((head, data)) => {
-                let base64: &[u8] = if request.base64 { b" b" } else { b"" };
-                [b"ms ", request.key.of(bytes), &head, base64, b"\r\n", data]
-                    .iter()
-                    .for_each(|part| output.extend_from_slice(part));
-                Shape::Meta
+        Verb::MetaArithmetic if has_flag(request, bytes, b'N') => {
+            match outcome.and_then(|(outcome, now_s)| stored(outcome, now_s)) {
+                Some((head, data)) => {
+                    let base64: &[u8] = if request.base64 { b" b" } else { b"" };
+                    [b"ms ", request.key.of(bytes), &head, base64, b"\r\n", data]
+                        .iter()
+                        .for_each(|part| output.extend_from_slice(part));
+                    Shape::Meta
+                }
+                None => delete(request, bytes, output),
             }
-            None => delete(request, bytes, output),
-        },
+        }
         Verb::MetaArithmetic => meta(request, bytes, b"bDT", b"ID+-", most, output),
         _ => super::writes::command(request, bytes, most, output),
     }

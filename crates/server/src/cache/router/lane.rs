@@ -73,11 +73,12 @@ impl Router {
 
     /// So many bytes were sent to a server.
     pub fn sent(&mut self, server: usize, bytes: usize) {
-        let Lane { output, last_get, owes, .. } = &mut self.lanes[server];
+        let Lane { output, last_get, owes, expected, .. } = &mut self.lanes[server];
         *last_get = LastGet::default();
         *owes |= bytes > 0;
         if bytes == output.len() {
             empty(output, limits::READ_BYTES);
+            *owes &= !expected.is_empty();
         } else {
             output.drain(..bytes);
         }
@@ -127,8 +128,14 @@ impl Router {
         self.exchanges[id as usize].pending += 1;
     }
 
-    /// A server's connection was closed, or is left alone for now, with nothing to come over it.
+    /// A server's connection was closed, or is left alone for now, with nothing to come over it. The rest of a value that it
+    /// refused is of no use to the next one.
     pub fn let_go(&mut self, server: usize) {
+        let lane = &mut self.lanes[server];
+        if lane.expected.is_empty() {
+            (lane.owes, lane.last_get) = (false, LastGet::default());
+            lane.output.clear();
+        }
         if std::mem::take(&mut self.lanes[server].used) {
             self.servers[server].health.leave();
         }

@@ -158,17 +158,17 @@ impl Router {
         {
             return;
         }
+        let table = self.exchanges[id as usize].table;
+        // By another table writes may reach who missed it without the claim.
+        if table != self.current {
+            return;
+        }
         let request = fetched(key, base64);
         let Some(claim) = plain_key(&request, key, |key| self.fleet.claims.claim(hash(key), self.who, true))
         else {
             return;
         };
-        let table = self.exchanges[id as usize].table;
         let fill = self.begin_own(Plan::Fetch);
-        // It goes by the table of the request that found the key.
-        let started_with = std::mem::replace(&mut self.exchange(fill).table, table);
-        self.tables[usize::from(started_with)].exchanges -= 1;
-        self.tables[usize::from(table)].exchanges += 1;
         let exchange = self.exchange(fill);
         (exchange.claim, exchange.aim, exchange.request) = (Some(claim), aim, Some(request));
         exchange.missed_by = Some(missed_by);
@@ -186,6 +186,10 @@ impl Router {
         }
         let Some((head, data)) = stored(reply, self.now_s()) else { return };
         let exchange = &self.exchanges[id as usize];
+        if exchange.table != self.current || self.generation != self.fleet.generation() {
+            self.exchange(id).plan = Plan::Clean;
+            return;
+        }
         let Some(request) = exchange.request else { return };
         let table = self.table_of(id);
         let pool = &table.pools[usize::from(exchange.aim.pool)];

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
 
 use posthaste_measure::Ending;
 use posthaste_wire::memcached::request::{Request, Verb};
@@ -16,9 +17,10 @@ use super::exchange::{Aim, Plan, Reply, Share, Verdict};
 use super::lane::{ASIDE, Expected, OUTCOME};
 use super::reads::{new_expiry, owner_share};
 use super::resent::Unsent;
-use super::writes::is_write;
+use super::writes::{decides, is_write};
 use crate::cache::health::Missed;
 use crate::cache::pool::plain_key;
+use crate::cache::rules::GetErrors;
 
 impl Router {
     /// The connection to a server is lost; `socket` is what is left of it if the server may still read from it. True: with
@@ -42,7 +44,8 @@ impl Router {
     fn unknown(&self, expected: &VecDeque<Expected>) -> Vec<Option<Missed>> {
         let mut keys = Vec::new();
         for Expected { exchange: id, .. } in expected {
-            if self.exchanges[*id as usize].changes() {
+            let exchange = &self.exchanges[*id as usize];
+            if exchange.changes() || exchange.creates {
                 keys.push(self.missed(*id));
             } else {
                 self.each_touched(*id, &mut |key| keys.push(Some(key)));
@@ -94,7 +97,7 @@ impl Router {
         }
         // Nobody can say whether they were there: they are missed, as was said before.
         if failed.missed_by.is_none() {
-            self.note_absence(id, server);
+            self.note_absent_get(id, failed.route, server);
         }
         let exchange = self.exchange(id);
         places.into_iter().for_each(|place| exchange.gather.assign(place, share));
@@ -158,6 +161,15 @@ impl Router {
                 }
                 None if self.exchanges[id as usize].missed_by.is_some() => self.miss_whole(id),
                 None if self.look_up_whole(id, None) => {}
+                None if self.exchanges[id as usize]
+                    .request
+                    .is_some_and(|asked| asked.verb == Verb::MetaGet) =>
+                {
+                    let route = self.exchanges[id as usize].aim.route;
+                    if !self.note_absent_get(id, route, server) {
+                        self.miss_whole(id);
+                    }
+                }
                 None => self.note_absence(id, server),
             },
             // A replica that left is no longer asked: its key is noted.
@@ -183,9 +195,14 @@ impl Router {
         }
         let (request, table) = (exchange.request?, self.table_of(id));
         let pool = usize::from(exchange.aim.pool);
+        let decides = decides(&request, &exchange.bytes);
         let (taker, other) = plain_key(&request, &exchange.bytes, |key| {
-            let taker = table.taker(pool, key, true, self.now);
-            (taker, table.pools[taker.pool].owner_to_read(key))
+            let taker = table.taker(pool, key, !decides, self.now);
+            let other = match decides {
+                true => table.decider(taker.pool, key),
+                false => table.pools[taker.pool].owner_to_read(key),
+            };
+            (taker, other)
         });
         if other.slot == server || !other.health.is_live() {
             return None;
@@ -202,6 +219,19 @@ impl Router {
         let is_quiet = self.exchanges[id as usize].request.is_some_and(|request| request.quiet);
         self.exchange(id).ending = Some(Ending::Null);
         self.reply_to_client(id, if is_quiet { b"" } else { b"EN\r\n" });
+    }
+
+    /// The server of a get does not answer, and nobody does in its place. Whether that is an error.
+    fn note_absent_get(&mut self, id: u32, route: u16, server: usize) -> bool {
+        let table = self.table_of(id);
+        let rules = &table.pools[table.routes[usize::from(route)].pool].rules;
+        let is_error = rules.get_errors == GetErrors::Told;
+        if is_error {
+            self.note_absence(id, server);
+        } else {
+            self.servers[server].counts.errors.fetch_add(1, Ordering::Relaxed);
+        }
+        is_error
     }
 
     pub(super) fn note_absence(&mut self, id: u32, server: usize) {

@@ -20,7 +20,8 @@ use crate::cache::table::Table;
 impl Router {
     /// A get of any number of keys.
     pub(super) fn get(&mut self, client: usize, request: &Request, input: &[u8], received: u64) -> Asked {
-        if self.is_any_crowded() {
+        let touches = matches!(request.verb, Verb::Gat | Verb::Gats);
+        if self.is_any_crowded() || touches && self.fleet.are_writes_paused() {
             return Asked::Later;
         }
         if let Err(refusal) = self.check_keys(request, input) {
@@ -176,9 +177,10 @@ impl Router {
     }
 
     fn assign_to(&mut self, id: u32, target: Share, places: &[u32]) {
+        let added = self.table_of(id).routes[usize::from(target.route)].renaming.lengthens();
         let exchange = self.exchange(id);
         let first = exchange.open_share(target);
-        places.iter().fold(first, |share, place| exchange.assign(*place, share));
+        places.iter().fold(first, |share, place| exchange.assign(*place, share, added));
     }
 
     /// Keys that only one server each can answer, or is to.
@@ -187,9 +189,10 @@ impl Router {
         let now = self.now;
         let exchange = &mut self.exchanges[id as usize];
         let table = &self.tables[usize::from(exchange.table)].table;
+        let renaming = &table.routes[route].renaming;
         for place in places {
             let key = exchange.keys[*place as usize].of(&exchange.bytes);
-            let key = table.routes[route].renaming.server_key(key);
+            let key = renaming.server_key(key);
             let target = owner_share(table, route, pool, &key, verb, now);
             let known = &mut self.share_of_server[usize::from(target.server)];
             let is_same =
@@ -197,7 +200,7 @@ impl Router {
             if !is_same {
                 *known = exchange.open_share(target);
             }
-            *known = exchange.assign(*place, *known);
+            *known = exchange.assign(*place, *known, renaming.lengthens());
         }
     }
 
@@ -334,14 +337,15 @@ impl Router {
         received: u64,
     ) -> Asked {
         // Before it is asked who takes it, since that is counted.
-        if self.is_any_crowded() {
+        let touches = new_expiry(request, input).is_some();
+        if self.is_any_crowded() || touches && self.fleet.are_writes_paused() {
             return Asked::Later;
         }
         let decides = request.verb == Verb::MetaDebug || writes::decides(request, input);
         let table = self.table();
         let pool = table.routes[route].pool;
         let taker = plain_key(request, input, |key| table.taker(pool, key, !decides, self.now));
-        if new_expiry(request, input).is_some() {
+        if touches {
             table.prolong(pool, taker, self.now);
         }
         let taking = &table.pools[taker.pool];

@@ -104,7 +104,8 @@ impl Router {
     pub(super) fn complete(&mut self, server: usize, expected: Expected) {
         let lane = &mut self.lanes[server];
         lane.expected.pop_front();
-        lane.owes &= !lane.expected.is_empty();
+        // A server may refuse a value of which it has not been sent all.
+        lane.owes &= !lane.expected.is_empty() || !lane.output.is_empty();
         self.servers[server].counts.latency.note(self.now.saturating_sub(expected.since));
         self.settle(expected.exchange);
     }
@@ -238,7 +239,10 @@ impl Router {
         let exchange = &mut self.exchanges[id as usize];
         if exchange.plan == Plan::Relay && expected.part != ASIDE && exchange.ending.is_none() {
             // A get that says nothing is a miss.
-            self.look_up_whole(id, Some(server));
+            let is_get = exchange.request.is_some_and(|request| request.verb == Verb::MetaGet);
+            if !self.look_up_whole(id, Some(server)) && is_get {
+                self.exchange(id).ending = Some(Ending::Null);
+            }
             return;
         }
         let server = server as u16;
@@ -261,7 +265,9 @@ impl Router {
         let route = self.tables[usize::from(exchange.table)].table.routes.get(aim);
         let renaming = route.map(|route| &route.renaming).filter(|renaming| !renaming.is_none());
         let restored = match (exchange.request, renaming) {
-            (Some(request), Some(renaming)) if request.verb.is_meta() => renaming.reply(&request, bytes),
+            (Some(request), Some(renaming)) if request.verb.is_meta() && !reply::is_error(bytes) => {
+                renaming.reply(&request, bytes)
+            }
             _ => Cow::Borrowed(bytes),
         };
         let bytes = &*restored;

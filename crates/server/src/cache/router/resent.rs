@@ -46,7 +46,9 @@ impl Router {
     pub(super) fn send_elsewhere(&mut self, id: u32, request: Request, command: &[u8]) -> bool {
         let exchange = &self.exchanges[id as usize];
         let is_settled = exchange.done || exchange.is_own || exchange.table != self.current;
-        if is_settled || !is_write(&request) || !self.is_nobodys(id, &request, command) {
+        // What every server is told has no key that somebody else could take.
+        let is_for_key = request.keys > 0;
+        if is_settled || !is_for_key || !is_write(&request) || !self.is_nobodys(id, &request, command) {
             return false;
         }
         let (decides, route) = (decides(&request, command), usize::from(exchange.aim.route));

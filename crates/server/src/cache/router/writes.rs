@@ -100,7 +100,7 @@ impl Router {
         input: &[u8],
         alone: bool,
     ) -> Option<(Claim, Aim)> {
-        if self.is_any_crowded() {
+        if self.is_any_crowded() || self.fleet.are_writes_paused() {
             return None;
         }
         let claim = self.fleet.claims.claim(plain_key(request, input, hash), self.who, alone)?;
@@ -221,7 +221,7 @@ impl Router {
     ) -> Asked {
         let (table, pool) = (self.table(), self.table().routes[route].pool);
         let owner = plain_key(request, input, |key| table.decider(pool, key).slot);
-        if self.is_crowded(owner) {
+        if self.is_crowded(owner) || self.fleet.are_writes_paused() {
             return Asked::Later;
         }
         let id = self.begin(client, request, &input[..request.line.len as usize], received);
@@ -247,6 +247,9 @@ impl Router {
         input: &[u8],
         received: u64,
     ) -> Asked {
+        if self.fleet.are_writes_paused() {
+            return Asked::Later;
+        }
         let id = self.begin(client, request, &input[..request.line.len as usize], received);
         self.line_up(id);
         self.fan_out(id, input);

@@ -1,0 +1,176 @@
+//! What a router sends to whom, step by step, where servers refuse, are lost, or are not to be asked any more.
+
+#[path = "support/cache_steps.rs"]
+mod steps;
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use posthaste_measure::Ending;
+use posthaste_server::cache::health::Before;
+use posthaste_server::cache::layout::{Fallback, Layout, Seat, Source};
+use posthaste_server::cache::router::Asked;
+use posthaste_server::cache::rules::{GetErrors, Rules};
+use steps::{Scene, two_pools};
+
+/// A pool of so many replicas.
+fn replicas(servers: u16) -> Layout {
+    let seats = (1..=servers).map(|port| Seat::of(&format!("127.0.0.1:{port}"))).collect();
+    Layout::of_one_pool(seats, Rules::default())
+}
+
+#[test]
+fn a_gat_is_cut_by_the_keys_that_servers_see() {
+    let mut layout = replicas(1);
+    layout.routes[0].add_prefix = vec![b'p'; 80];
+    let mut scene = Scene::new(&layout);
+    let keys: String = (0..100).map(|number| format!(" k{number:07}")).collect();
+    scene.ask(&format!("gat 10{keys}\r\n"));
+    let sent = scene.sent(0);
+    assert!(sent.lines().all(|line| line.len() <= 2048), "servers hang up on longer lines");
+    assert_eq!(sent.matches(" p").count(), 100);
+}
+
+#[test]
+fn the_rest_of_a_value_that_was_refused_reaches_no_other_connection() {
+    let mut scene = Scene::new(&replicas(1));
+    scene.ask(&format!("set k 0 0 900\r\n{}\r\n", "x".repeat(900)));
+    scene.router.sends(0);
+    scene.router.sent(0, 100);
+    scene.router.feed(0, b"SERVER_ERROR out of memory storing object\r\n").expect("an answer");
+    assert!(scene.router.owes(0) && scene.router.expected(0) == 0, "it is still being sent");
+    // The connection ends.
+    scene.router.let_go(0);
+    assert!(scene.router.unsent(0).is_empty() && !scene.router.owes(0));
+}
+
+#[test]
+fn one_that_was_sent_to_its_end_owes_nothing() {
+    let mut scene = Scene::new(&replicas(1));
+    scene.ask("set k 0 0 2\r\nhi\r\n");
+    scene.router.sends(0);
+    scene.router.sent(0, 10);
+    scene.router.feed(0, b"SERVER_ERROR out of memory storing object\r\n").expect("an answer");
+    scene.sent(0);
+    assert!(!scene.router.owes(0));
+}
+
+#[test]
+fn what_is_found_by_old_routes_is_brought_to_nobody() {
+    for is_fetched in [false, true] {
+        let mut layout = two_pools(1);
+        layout.pools[0].source = Some(Source::Old(1));
+        let mut scene = Scene::new(&layout);
+        scene.ask("get k\r\n");
+        scene.exchange(0, "get k\r\n", "END\r\n");
+        if is_fetched {
+            scene.exchange(1, "get k\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n");
+        }
+        layout.pools[0].source = None;
+        scene.fleet.load(&layout).expect("it is good");
+        scene.router.take_up();
+        if is_fetched {
+            scene.exchange(1, "mg k v f t c\r\n", "VA 1 f0 t-1 c7\r\nx\r\n");
+        } else {
+            scene.exchange(1, "get k\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n");
+        }
+        assert_eq!([scene.sent(0), scene.sent(1)], [const { String::new() }; 2], "fetched: {is_fetched}");
+    }
+}
+
+#[test]
+fn a_token_comes_from_who_decides_though_the_first_who_did_is_gone() {
+    let mut layout = two_pools(2);
+    layout.pools[0].source = Some(Source::Below(1));
+    let mut scene = Scene::new(&layout);
+    scene.ask("mg k v c\r\n");
+    let (decider, next) = if scene.router.expected(1) == 1 { (1, 2) } else { (2, 1) };
+    scene.router.lose(decider, None);
+    assert_eq!([scene.sent(0), scene.sent(next)], [String::new(), "mg k v c\r\n".into()]);
+}
+
+#[test]
+fn what_every_server_is_told_is_told_to_each_once() {
+    let mut layout = two_pools(1);
+    layout.pools[0].fallbacks.push(Fallback { pool: 1, expiry: Some(Duration::from_secs(10)) });
+    let mut scene = Scene::new(&layout);
+    scene.ask("flush_all\r\n");
+    scene.router.lose(0, None);
+    scene.exchange(1, "flush_all\r\n", "OK\r\n");
+    assert_eq!(scene.sent(1), "");
+    assert!(matches!(scene.fleet.table().servers[0].health.before(), Before::Flush));
+}
+
+#[test]
+fn what_a_lost_server_may_have_created_it_forgets() {
+    let mut scene = Scene::new(&replicas(2));
+    scene.ask("mg k v N0\r\n");
+    let decider = usize::from(scene.router.expected(1) == 1);
+    assert_eq!(scene.sent(decider), "mg k v N0\r\n");
+    scene.router.lose(decider, None);
+    let before = scene.fleet.table().servers[decider].health.before();
+    assert!(matches!(&before, Before::Delete(keys) if keys[0].key == b"k"), "{before:?}");
+}
+
+#[test]
+fn a_quiet_get_that_says_nothing_is_a_miss() {
+    let mut scene = Scene::new(&replicas(1));
+    scene.ask("mg k v q\r\n");
+    scene.exchange(0, "mg k v q\r\nmn\r\n", "MN\r\n");
+    assert_eq!(scene.router.finished[0].ending, Ending::Null);
+}
+
+#[test]
+fn the_words_of_an_error_are_no_keys() {
+    let mut layout = replicas(1);
+    (layout.routes[0].prefix, layout.routes[0].strip) = (b"u:".to_vec(), true);
+    let mut scene = Scene::new(&layout);
+    scene.ask("mg u:a k v\r\n");
+    scene.exchange(0, "mg a k v\r\n", "SERVER_ERROR kept out\r\n");
+    assert_eq!(scene.answered(), "SERVER_ERROR kept out\r\n");
+}
+
+#[test]
+fn a_get_whose_server_is_gone_is_a_miss_where_the_file_says_so() {
+    let mut layout = replicas(1);
+    for get_errors in [GetErrors::Told, GetErrors::Missed] {
+        layout.pools[0].rules.get_errors = get_errors;
+        let mut scene = Scene::new(&layout);
+        scene.take_out(0);
+        let error = "SERVER_ERROR server 127.0.0.1:1 does not answer\r\n";
+        let (end, en, nothing) = match get_errors {
+            GetErrors::Told => (error, error, error),
+            GetErrors::Missed => ("END\r\n", "EN\r\n", ""),
+        };
+        for (request, answer) in [
+            ("get a b\r\n", end),
+            ("gets a\r\n", end),
+            ("gat 5 a\r\n", end),
+            ("mg a v\r\n", en),
+            ("mg a v q\r\n", nothing),
+            ("me a\r\n", error),
+        ] {
+            scene.ask(request);
+            assert_eq!(scene.answered(), answer, "{request:?}, {get_errors:?}");
+        }
+    }
+}
+
+#[test]
+fn while_writes_are_paused_only_what_changes_nothing_is_taken() {
+    let mut scene = Scene::new(&replicas(2));
+    scene.fleet.pauses.fetch_add(1, Ordering::Relaxed);
+    for (request, asked) in [
+        ("set k 0 0 1\r\nx\r\n", Asked::Later),
+        ("incr k 1\r\n", Asked::Later),
+        ("gat 5 k\r\n", Asked::Later),
+        ("mg k v T5\r\n", Asked::Later),
+        ("flush_all\r\n", Asked::Later),
+        ("get k\r\n", Asked::Taken),
+        ("mg k v\r\n", Asked::Taken),
+    ] {
+        assert_eq!(scene.try_ask(request), asked, "{request:?}");
+    }
+    scene.fleet.pauses.fetch_sub(1, Ordering::Relaxed);
+    scene.ask("set k 0 0 1\r\nx\r\n");
+}

@@ -1,0 +1,83 @@
+//! A router with one client, whose servers say what the test says.
+
+#![allow(dead_code, reason = "each program uses its own part of this")]
+
+use std::sync::Arc;
+
+use posthaste_server::cache::fleet::Fleet;
+use posthaste_server::cache::health::{Before, Wish};
+use posthaste_server::cache::layout::{Layout, PoolPlan, Seat};
+use posthaste_server::cache::router::{Asked, Router};
+use posthaste_server::cache::rules::Rules;
+use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
+
+const LIMITS: Limits = Limits { value_bytes: 1000, line_bytes: 100_000 };
+
+/// A pool of one server, number 0, and a second pool of the others, in which no replica is looked up for another.
+pub(crate) fn two_pools(others: u16) -> Layout {
+    let seat = |number: u16| Seat::of(&format!("127.0.0.1:{}", number + 1));
+    let mut layout = Layout::of_one_pool(vec![seat(0)], Rules::default());
+    layout.pools.push(PoolPlan {
+        name: "second".to_owned(),
+        seats: (1..=others).map(seat).collect(),
+        ..PoolPlan::default()
+    });
+    layout
+}
+
+/// A router with one client.
+pub(crate) struct Scene {
+    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) router: Router,
+}
+
+impl Scene {
+    pub(crate) fn new(layout: &Layout) -> Self {
+        let fleet = Arc::new(Fleet::new(layout, true).expect("addresses"));
+        let mut router = Router::new(Arc::clone(&fleet), 0);
+        router.enter(0, 1);
+        Self { fleet, router }
+    }
+
+    pub(crate) fn ask(&mut self, text: &str) {
+        assert_eq!(self.try_ask(text), Asked::Taken);
+    }
+
+    pub(crate) fn try_ask(&mut self, text: &str) -> Asked {
+        let Decoded::Request(request, end) = decode(text.as_bytes(), &LIMITS) else { panic!("{text:?}") };
+        self.router.ask(0, &request, &text.as_bytes()[..end], self.router.now)
+    }
+
+    /// What the client is answered, and it is.
+    pub(crate) fn answered(&mut self) -> String {
+        let text = String::from_utf8(self.router.answers.unwritten(0).to_vec()).expect("text");
+        self.router.answers.written(0, text.len());
+        text
+    }
+
+    /// What is to be sent to a server, and it is.
+    pub(crate) fn sent(&mut self, server: usize) -> String {
+        let text = String::from_utf8(self.router.unsent(server).to_vec()).expect("text");
+        self.router.sent(server, text.len());
+        text
+    }
+
+    /// A server gets this, and says that.
+    pub(crate) fn exchange(&mut self, server: usize, sent: &str, said: &str) {
+        assert_eq!(self.sent(server), sent);
+        self.router.feed(server, said.as_bytes()).expect("it fits");
+    }
+
+    pub(crate) fn take_out(&self, server: usize) {
+        self.fleet.table().servers[server].health.wish(Wish::Down);
+    }
+
+    /// A server that was taken out comes back, without the keys that it missed.
+    pub(crate) fn take_back(&mut self, server: usize) {
+        self.router.let_go(server);
+        let table = self.fleet.table();
+        let health = &table.servers[server].health;
+        health.wish(Wish::Up);
+        while !matches!(health.before(), Before::Nothing) {}
+    }
+}
