@@ -1,0 +1,126 @@
+//! Who brings servers back: servers that are the test's, and answer as it likes.
+
+#[path = "support/cache_by_hand.rs"]
+mod cache_by_hand;
+
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cache_by_hand::Thread;
+use posthaste_measure::Clock;
+use posthaste_server::cache::hall::Hall;
+use posthaste_server::cache::health::Missed;
+use posthaste_server::cache::layout::{Layout, Seat};
+use posthaste_server::cache::prober::Prober;
+use posthaste_server::cache::rules::Rules;
+
+/// A tier before servers at these doors; nobody turns its thread.
+fn hall(doors: &[&TcpListener]) -> Arc<Hall> {
+    let seat = |door: &&TcpListener| Seat::of(&door.local_addr().expect("an address").to_string());
+    let layout = Layout::of_one_pool(doors.iter().map(seat).collect(), Rules::default());
+    Arc::clone(&Thread::new(&layout, Clock::start()).hall)
+}
+
+fn door() -> TcpListener {
+    TcpListener::bind("127.0.0.1:0").expect("a free port")
+}
+
+/// Answers every line as a memcached would that has nothing, after `heard` was told of it.
+fn serve(door: TcpListener, mut heard: impl FnMut() + Send + 'static) {
+    thread::spawn(move || {
+        for stream in door.incoming().flatten() {
+            let mut lines = BufReader::new(stream.try_clone().expect("a second handle"));
+            let (mut stream, mut line) = (stream, String::new());
+            while lines.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+                heard();
+                let answer = if line.starts_with("version") { "VERSION 1\r\n" } else { "NOT_FOUND\r\n" };
+                // The prober may have seen enough.
+                let _ = stream.write_all(answer.as_bytes());
+                line.clear();
+            }
+        }
+    });
+}
+
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(180), "{what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn key(number: usize) -> Missed {
+    Missed { key: format!("k{number}").into_bytes(), base64: false }
+}
+
+#[test]
+fn a_server_comes_back_though_with_every_deletion_another_key_is_written() {
+    let door = door();
+    let hall = hall(&[&door]);
+    let server = Arc::clone(&hall.fleet.table().servers[0]);
+    server.health.lose(vec![Some(key(0))], None);
+    let (writers, its, mut number) = (Arc::clone(&hall), Arc::clone(&server), 0);
+    serve(door, move || {
+        number += 1;
+        // Writes that may not wait note what the server misses.
+        if !writers.fleet.are_writes_paused() {
+            let _ = its.health.miss(Some(key(number)));
+        }
+    });
+    let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
+    wait_until("it is back", || !server.health.is_away());
+    prober.stop();
+    assert!(!hall.fleet.are_writes_paused());
+}
+
+/// A server comes back beside eight that say nothing; whether one of them is still waited for then.
+fn comes_back_meanwhile() -> bool {
+    let silent: Vec<TcpListener> = (0..8).map(|_| door()).collect();
+    let lively = door();
+    let hall = hall(&silent.iter().chain([&lively]).collect::<Vec<_>>());
+    let servers = hall.fleet.table().servers.clone();
+    for server in &servers {
+        assert!(server.health.lose(Vec::new(), None));
+    }
+    serve(lively, || {});
+    let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
+    wait_until("it is back", || !servers[8].health.is_away());
+    let is_waited_for = |door: &TcpListener| {
+        door.set_nonblocking(true).expect("an option");
+        let Ok((mut asked, _)) = door.accept() else { return false };
+        asked.set_nonblocking(true).expect("an option");
+        asked.read_to_end(&mut Vec::new()).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    };
+    let is_meanwhile = silent.iter().any(is_waited_for);
+    drop(silent);
+    prober.stop();
+    is_meanwhile
+}
+
+#[test]
+fn servers_that_say_nothing_keep_no_other_away() {
+    // A machine that stands still lets all be given up first.
+    assert!((0..20).any(|_| comes_back_meanwhile()));
+}
+
+#[test]
+fn a_server_of_no_file_is_asked_nothing() {
+    let (left, kept) = (door(), door());
+    let hall = hall(&[&left, &kept]);
+    let servers = hall.fleet.table().servers.clone();
+    for server in &servers {
+        assert!(server.health.lose(vec![Some(key(0))], None));
+    }
+    let seat = Seat::of(&kept.local_addr().expect("an address").to_string());
+    hall.fleet.load(&Layout::of_one_pool(vec![seat], Rules::default())).expect("it is good");
+    left.set_nonblocking(true).expect("an option");
+    serve(kept, || {});
+    let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
+    wait_until("it is back", || !servers[1].health.is_away());
+    prober.stop();
+    assert!(left.accept().is_err() && servers[0].health.is_away());
+}
