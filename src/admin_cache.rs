@@ -70,10 +70,10 @@ fn show(reach: &ReachCache, answer: &Json) -> Done {
     match rows {
         Some(rows) if !reach.json => {
             let mut rows = rows.clone();
-            // A distribution is for programs.
-            rows.iter_mut()
-                .filter_map(Json::as_object_mut)
-                .for_each(|row| drop(row.remove("replies_below_us")));
+            // Distributions are for programs.
+            for row in rows.iter_mut().filter_map(Json::as_object_mut) {
+                row.retain(|name, _| !name.ends_with("_below_us"));
+            }
             say(&table(&rows))
         }
         _ => say(&format!("{answer:#}\n")),

@@ -140,6 +140,12 @@ def test_the_cache_tier_is_read_by_prometheus(router: Router) -> None:
     histograms_add_up(found["posthaste_request_duration_seconds"])
     servers = {f"127.0.0.1:{server.port}" for server in router.servers}
     assert {sample.labels["server"] for sample in found["posthaste_server_live"].samples} == servers
+    for name, answers in (("posthaste_server_reply_seconds", 3), ("posthaste_route_answer_seconds", 2)):
+        histograms_add_up(found[name])
+        assert sum(sample.value for sample in found[name].samples if sample.name.endswith("_count")) == answers
+    (of_route,) = found["posthaste_route_requests"].samples
+    assert (of_route.labels, of_route.value) == ({"prefix": "", "commands": "", "pool": "default"}, 2)
+    assert {sample.labels["pool"] for sample in found["posthaste_pool_looked_up"].samples} == {"default"}
 
 
 def used(text: str) -> set[str]:

@@ -133,6 +133,9 @@ pub struct RouteCard {
     pub requests: u64,
     /// Requests that were errors because of the limit.
     pub refused: u64,
+    /// How long answers took since the start, from when their requests were read, as [`ServerCard::replies_below_us`]. One to
+    /// keys of several routes counts for one of them.
+    pub answers_below_us: Vec<(f64, u64)>,
 }
 
 fn count(value: &AtomicU64) -> u64 {
@@ -253,6 +256,7 @@ pub fn route_card(table: &Table, route: &Route) -> RouteCard {
         burst: route.limit.as_ref().map(|limit| limit.plan.burst),
         requests: count(&route.requests),
         refused: count(&route.refused),
+        answers_below_us: route.latency.counts(),
     }
 }
 

@@ -1,8 +1,8 @@
-//! How long a server takes to answer: counts in buckets that all threads add to.
+//! How long a server takes to answer, or a route: counts in buckets that all threads add to.
 //!
 //! The stages are kept by kind of request; which of ten servers is the slow one they cannot say. So each reply is counted
-//! once more, by its server, from its command's place in the lane to its last byte. That costs one addition without a
-//! lock: eight buckets to a doubling, so that no figure is off by more than an eighth, and no sum beside them.
+//! once more, by its server, from its command's place in the lane to its last byte; and each answer by its route, from when
+//! its request was read. That costs one addition without a lock: eight buckets to a doubling, so that no figure is off by more than an eighth, and no sum beside them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,7 +16,7 @@ const FINE: usize = 1 << FINE_BITS;
 /// The last one holds whatever takes longer than a minute; a server is lost before that.
 const BUCKETS: usize = 27 * FINE;
 
-/// The counts of one server.
+/// The counts of one server or route.
 #[derive(Debug)]
 pub struct Latency(Box<[AtomicU64]>);
 

@@ -12,6 +12,7 @@ use posthaste_wire::memcached::request::Verb;
 
 use super::fleet::Server;
 use super::health::Health;
+use super::latency::Latency;
 use super::layout::{Layout, PoolPlan, RoutePlan, Settings, ShadowPlan, Source, Verbs};
 use super::limit::Limit;
 use super::pool::{Pool, StandIn};
@@ -35,6 +36,8 @@ pub struct Route {
     pub requests: AtomicU64,
     /// Those that were refused because they were too many.
     pub refused: AtomicU64,
+    /// How long answers took. One to keys of several routes counts for that of its first key.
+    pub latency: Latency,
     /// Where to look when this one will not do.
     next: Option<usize>,
 }
@@ -259,6 +262,7 @@ fn sorted(plans: &[RoutePlan]) -> Vec<Route> {
         limit: plan.limit.map(Limit::new),
         requests: AtomicU64::new(0),
         refused: AtomicU64::new(0),
+        latency: Latency::default(),
         next: next(place),
     };
     plans.iter().enumerate().map(route).collect()

@@ -127,19 +127,34 @@ impl Page {
     pub fn histogram(&mut self, head: &Head, labels: &[&str], distribution: &Distribution) {
         let bounds: Vec<u64> = BUCKETS.iter().map(|(ns, _)| *ns).collect();
         let counts = distribution.not_longer_than(&bounds);
+        self.buckets(head, labels, &counts, distribution.count(), distribution.sum_ns() as f64);
+    }
+
+    /// The same of counts in finer buckets: pairs of their end in microseconds and how many are in it. What they sum to is
+    /// known as well as the buckets are fine.
+    pub fn counts(&mut self, head: &Head, labels: &[&str], fine: &[(f64, u64)]) {
+        let below = |ns: u64| fine.iter().filter(move |(end, _)| end * 1000.0 <= ns as f64);
+        let counts: Vec<u64> =
+            BUCKETS.iter().map(|(ns, _)| below(*ns).map(|(_, count)| count).sum()).collect();
+        let all = fine.iter().map(|(_, count)| count).sum();
+        let sum_ns = fine.iter().map(|(end, count)| end * 1000.0 * *count as f64).sum();
+        self.buckets(head, labels, &counts, all, sum_ns);
+    }
+
+    fn buckets(&mut self, head: &Head, labels: &[&str], counts: &[u64], all: u64, sum_ns: f64) {
         let ends = BUCKETS.iter().map(|(_, seconds)| *seconds).chain(["+Inf"]);
         let named = || head.labels.iter().copied().zip(labels.iter().copied());
-        for (end, count) in ends.zip(counts.into_iter().chain([distribution.count()])) {
+        for (end, count) in ends.zip(counts.iter().chain([&all])) {
             let _ = write!(self.0, "{}_bucket", head.name);
             self.labels(named().chain([("le", end)]));
             let _ = writeln!(self.0, " {count}");
         }
         let _ = write!(self.0, "{}_sum", head.name);
         self.labels(named());
-        let _ = writeln!(self.0, " {}", distribution.sum_ns() as f64 / 1e9);
+        let _ = writeln!(self.0, " {}", sum_ns / 1e9);
         let _ = write!(self.0, "{}_count", head.name);
         self.labels(named());
-        let _ = writeln!(self.0, " {}", distribution.count());
+        let _ = writeln!(self.0, " {all}");
     }
 
     /// The metrics of a table, as far as they apply.
@@ -191,6 +206,21 @@ mod tests {
         assert!(text.ends_with(
             "posthaste_x_seconds_sum{kind=\"send\"} 3.000135\nposthaste_x_seconds_count{kind=\"send\"} 4\n"
         ));
+    }
+
+    #[test]
+    fn finer_buckets_count_where_they_end() {
+        let mut page = Page::default();
+        page.counts(&HEAD, &["get"], &[(9.0, 2), (10.0, 1), (11.0, 4), (2e7, 1)]);
+        let text = page.text();
+        for line in [
+            "_bucket{kind=\"get\",le=\"0.00001\"} 3",
+            "_bucket{kind=\"get\",le=\"0.000025\"} 7",
+            "_count{kind=\"get\"} 8",
+        ] {
+            assert!(text.contains(&format!("posthaste_x_seconds{line}\n")), "{text}");
+        }
+        assert!(text.contains("le=\"10\"} 7\n") && text.contains("le=\"+Inf\"} 8\n"), "{text}");
     }
 
     #[test]

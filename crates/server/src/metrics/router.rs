@@ -3,8 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Head, Kind, Page, Single, entrance, process, requests};
+use crate::cache::desk;
 use crate::cache::fleet::Server;
 use crate::cache::hall::Hall;
+use crate::cache::pool::Pool;
+use crate::cache::table::Table;
 
 fn count(value: &AtomicU64) -> f64 {
     value.load(Ordering::Relaxed) as f64
@@ -129,6 +132,73 @@ static PER_SERVER: [PerServer; 5] = [
     },
 ];
 
+const REPLY: Head = Head {
+    name: "posthaste_server_reply_seconds",
+    kind: Kind::Histogram,
+    labels: LABELS,
+    help: "How long the server's replies took, from when the command was put into its line; times are known to an eighth.",
+};
+
+/// A figure of each pool, by its name.
+struct PerPool {
+    head: Head,
+    read: fn(&Pool) -> f64,
+}
+
+const fn of_pool(name: &'static str, help: &'static str) -> Head {
+    Head { name, kind: Kind::Counter, labels: &["pool"], help }
+}
+
+static PER_POOL: [PerPool; 4] = [
+    PerPool {
+        head: of_pool("posthaste_pool_failovers_total", "Requests that another pool took."),
+        read: |pool| count(&pool.counts.failovers),
+    },
+    PerPool {
+        head: of_pool(
+            "posthaste_pool_failovers_refused_total",
+            "Requests that another pool was not allowed to take (failover-limit).",
+        ),
+        read: |pool| count(&pool.counts.failovers_refused),
+    },
+    PerPool {
+        head: of_pool(
+            "posthaste_pool_looked_up_total",
+            "Keys looked for in the second pool, or on another replica.",
+        ),
+        read: |pool| count(&pool.counts.looked_up),
+    },
+    PerPool {
+        head: of_pool("posthaste_pool_filled_total", "Keys filled from there."),
+        read: |pool| count(&pool.counts.filled),
+    },
+];
+
+/// What tells a route from others: its prefix, its commands (empty: all), and where to.
+const OF_ROUTE: &[&str] = &["prefix", "commands", "pool"];
+
+const ROUTE_REQUESTS: Head = Head {
+    name: "posthaste_route_requests_total",
+    kind: Kind::Counter,
+    labels: OF_ROUTE,
+    help: "Requests by the route; of multi-gets each key.",
+};
+
+const ROUTE_REFUSED: Head = Head {
+    name: "posthaste_route_refused_total",
+    kind: Kind::Counter,
+    labels: OF_ROUTE,
+    help: "Requests that were errors because of the route's limit.",
+};
+
+const ROUTE_ANSWER: Head = Head {
+    name: "posthaste_route_answer_seconds",
+    kind: Kind::Histogram,
+    labels: OF_ROUTE,
+    help: "How long answers took, from when their requests were read until they were whole; times are known to an eighth, and \
+           what one to keys of several routes took counts for one of them.",
+};
+
 /// The table's rows, in the order of the page.
 pub fn heads() -> impl Iterator<Item = &'static Head> {
     process::heads()
@@ -136,6 +206,9 @@ pub fn heads() -> impl Iterator<Item = &'static Head> {
         .chain(SINGLES.iter().map(|single| &single.head))
         .chain(requests::HEADS)
         .chain(PER_SERVER.iter().map(|row| &row.head))
+        .chain([&REPLY])
+        .chain(PER_POOL.iter().map(|row| &row.head))
+        .chain([&ROUTE_REQUESTS, &ROUTE_REFUSED, &ROUTE_ANSWER])
 }
 
 /// Writes them all.
@@ -153,5 +226,27 @@ pub fn page(hall: &Hall) -> Page {
             page.value(head, &[server.name()], read(server));
         }
     }
+    page.head(&REPLY);
+    for server in table.in_use().iter().map(|slot| &table.servers[*slot]) {
+        page.counts(&REPLY, &[server.name()], &server.counts.latency.counts());
+    }
+    for PerPool { head, read } in &PER_POOL {
+        page.head(head);
+        table.pools.iter().for_each(|pool| page.value(head, &[&pool.name], read(pool)));
+    }
+    write_routes(&mut page, &table);
     page
+}
+
+fn write_routes(page: &mut Page, table: &Table) {
+    let cards = desk::routes(table);
+    let commands: Vec<String> =
+        cards.iter().map(|card| card.commands.clone().unwrap_or_default().join(" ")).collect();
+    let each = || cards.iter().zip(&commands).map(|(card, words)| (card, [&*card.prefix, words, &card.pool]));
+    page.head(&ROUTE_REQUESTS);
+    each().for_each(|(card, labels)| page.value(&ROUTE_REQUESTS, &labels, card.requests));
+    page.head(&ROUTE_REFUSED);
+    each().for_each(|(card, labels)| page.value(&ROUTE_REFUSED, &labels, card.refused));
+    page.head(&ROUTE_ANSWER);
+    each().for_each(|(card, labels)| page.counts(&ROUTE_ANSWER, &labels, &card.answers_below_us));
 }

@@ -313,6 +313,14 @@ impl Router {
         exchange.done = true;
         exchange.stamps.answered = answered;
         if !exchange.is_own {
+            let route = exchange.shares.first().map_or(exchange.aim.route, |share| share.route);
+            // What has no key is of no route.
+            if exchange.request.is_some_and(|request| request.keys > 0)
+                && let Some(route) =
+                    self.tables[usize::from(exchange.table)].table.routes.get(usize::from(route))
+            {
+                route.latency.note(answered.saturating_sub(exchange.stamps.received));
+            }
             self.finished.push(Finished {
                 kind: exchange.kind,
                 ending: exchange.ending.unwrap_or(Ending::Ok),
