@@ -2,12 +2,20 @@
 
 use std::io::{self, Write};
 
-use crate::flags::LogFormat;
+use tracing::Level;
+
+use crate::flags::{LogFormat, LogLevel, RunFlags};
 
 /// Starts logging; called once.
-pub(crate) fn start(format: LogFormat) {
-    let log = tracing_subscriber::fmt().with_writer(|| Stderr).with_target(false);
-    match format {
+pub(crate) fn start(flags: &RunFlags) {
+    let level = match flags.log_level {
+        LogLevel::Error => Level::ERROR,
+        LogLevel::Warn => Level::WARN,
+        LogLevel::Info => Level::INFO,
+        LogLevel::Debug => Level::DEBUG,
+    };
+    let log = tracing_subscriber::fmt().with_writer(|| Stderr).with_target(false).with_max_level(level);
+    match flags.log_format {
         LogFormat::Text => log.with_ansi(false).init(),
         LogFormat::Json => log.json().flatten_event(true).init(),
     }

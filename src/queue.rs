@@ -15,7 +15,7 @@ use crate::tier::{CommonFlags, begin, begin_log, end, tell_of_http, tell_reloade
 
 /// Runs it; returns when it has stopped.
 pub(crate) fn run(flags: &QueueFlags) -> Result<(), Box<dyn Error>> {
-    begin_log("queue", flags.run.log_format);
+    begin_log("queue", &flags.run);
     let mut signals = begin()?;
     let options = options(flags).map_err(Misuse)?;
     let store = options.store.to_string(); // as it is shown: the flag may hold a password

@@ -14,7 +14,7 @@ use signal_hook::iterator::Signals;
 
 use crate::config::commands;
 use crate::environment::warn_of_unknown;
-use crate::flags::{FrontFlags, LogFormat, RunFlags, TlsFlags};
+use crate::flags::{FrontFlags, RunFlags, TlsFlags};
 use crate::logging;
 
 /// The flags that both tiers have.
@@ -59,6 +59,7 @@ impl CommonFlags<'_> {
             "record_requests": self.run.record_requests,
             "drain_s": self.run.drain.as_secs_f64(),
             "log_format": self.run.log_format.to_string(),
+            "log_level": self.run.log_level.to_string(),
         });
         if let (Some(options), Value::Object(own)) = (options.as_object_mut(), own) {
             options.extend(own);
@@ -68,8 +69,8 @@ impl CommonFlags<'_> {
 }
 
 /// Begins the log, first of what stands in the environment and does nothing.
-pub(crate) fn begin_log(command: &str, format: LogFormat) {
-    logging::start(format);
+pub(crate) fn begin_log(command: &str, flags: &RunFlags) {
+    logging::start(flags);
     warn_of_unknown(&commands(), command);
 }
 

@@ -60,6 +60,33 @@ pub(crate) struct RunFlags {
     /// Form of the log on stderr
     #[arg(long, value_name = "FORM", default_value = "text")]
     pub(crate) log_format: LogFormat,
+    /// What the log tells at least: errors, warnings too, what happens too, or every attempt too
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub(crate) log_level: LogLevel,
+}
+
+/// What the log tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogLevel {
+    /// What does not work
+    Error,
+    /// What may need somebody, too
+    Warn,
+    /// What happens, too
+    Info,
+    /// Every attempt, too
+    Debug,
+}
+
+impl fmt::Display for LogLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+        })
+    }
 }
 
 /// The form of log lines.

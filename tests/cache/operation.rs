@@ -308,6 +308,19 @@ fn a_server_that_hangs_up_on_everybody_is_lost() {
 }
 
 #[test]
+fn the_log_tells_of_each_attempt_where_it_is_asked_to() {
+    let door = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let name = door.local_addr().expect("an address").to_string();
+    drop(door);
+    let debug = start(&["--server", &name, "--log-level", "debug"]);
+    debug.wait_for_log("still away");
+    let info = start(&["--server", &name]);
+    info.wait_for_log("not there");
+    wait_until("an attempt", || debug.log().matches("still away").count() >= 3);
+    assert!(!info.log().contains("still away"));
+}
+
+#[test]
 fn servers_that_are_there_are_told_of_too() {
     let servers = Memcached::several::<2>();
     let names = [servers[0].name(), servers[1].name()];
