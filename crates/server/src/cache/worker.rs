@@ -163,6 +163,7 @@ impl Worker {
             let (lost_before, patience) = (its.health.connections_lost(), its.patience.get());
             let dialed = its.backend.dial(patience)?;
             self.links[server] = Some(Link { dialed, lost_before, patience });
+            self.inputs[server].clear();
         }
         let Some(link) = &mut self.links[server] else { return Ok(()) };
         let bytes = self.router.unsent(server).len();
