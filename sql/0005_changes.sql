@@ -140,6 +140,8 @@ BEGIN
         UPDATE message SET queue_id = grave, due_ms = null, holder_id = null, receipt = null,
             first_queue = coalesce(first_queue, home.name), reason = why WHERE ring = 2 AND id = m.id;
         PERFORM note_arrival(grave, 1, octet_length(m.body));
+        -- What is remembered of the room of a queue knows nothing of this.
+        PERFORM set_config('posthaste.room', '', true);
         RETURN NEXT available(grave, m.sender_id, m.recipient_id);
     ELSE
         UPDATE message SET due_ms = CASE WHEN delay_ms > 0 THEN least(after(at_ms, delay_ms), expires_ms) END,
@@ -235,6 +237,7 @@ COMMENT ON FUNCTION is_empty(bigint, bigint) IS
 CREATE FUNCTION remove_queue(queue bigint, if_large text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     removed bigint := 0;
+    is_there boolean;
     patience text := current_setting('lock_timeout');
 BEGIN
     PERFORM FROM posthaste.queue q WHERE q.id = remove_queue.queue FOR UPDATE SKIP LOCKED;
@@ -243,7 +246,11 @@ BEGIN
             -- Batches are over in no time; an application's transaction need not be. Shorter than deadlock_timeout.
             PERFORM set_config('lock_timeout', '300ms', true);
             PERFORM FROM posthaste.queue q WHERE q.id = remove_queue.queue FOR UPDATE;
+            is_there := FOUND;
             PERFORM set_config('lock_timeout', patience, true);
+            IF NOT is_there THEN
+                RETURN -1;
+            END IF;
             removed := empty_queue(queue, if_large);
             IF removed IS NULL THEN
                 RAISE lock_not_available;
@@ -256,7 +263,7 @@ BEGIN
     RETURN removed;
 END $$;
 COMMENT ON FUNCTION remove_queue(bigint, text) IS
-'QDELETE: how many messages went with the queue; if_large: refuse, or remove. Null, with nothing changed, when a transaction of somebody else that sends to the queue or takes from it does not end within 300 ms. Plan: queue_pkey; as empty_queue.';
+'QDELETE: how many messages went with the queue; if_large: refuse, or remove. Null, with nothing changed, when a transaction of somebody else that sends to the queue or takes from it does not end within 300 ms. -1 when somebody else has removed it meanwhile, which whoever holds its row need not expect. Plan: queue_pkey; as empty_queue.';
 
 CREATE FUNCTION redrive(op int, from_queue bigint, to_queue bigint) RETURNS SETOF answer LANGUAGE plpgsql AS $$
 DECLARE
@@ -279,6 +286,7 @@ BEGIN
             WHERE ring = 2 AND id = letter.id;
         moved := moved + 1;
         PERFORM note_arrival(target, 1, letter.bytes);
+        PERFORM set_config('posthaste.room', '', true);
         RETURN NEXT available(target, letter.sender_id, letter.recipient_id);
     END LOOP;
     RETURN NEXT numbered(op, moved);

@@ -110,7 +110,9 @@ CREATE FUNCTION introduce(who text) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE number int := number_of(who);
 BEGIN
     IF number IS NULL THEN
-        INSERT INTO newcomer VALUES (nextval('account_id'), who) RETURNING id INTO number;
+        INSERT INTO newcomer VALUES (nextval('account_id'), who);
+        -- Where the transaction defers nothing (SET CONSTRAINTS) it is an account by now, and perhaps somebody else's.
+        number := number_of(who);
     END IF;
     RETURN number;
 END $$;
@@ -236,6 +238,8 @@ BEGIN
     removed := remove_queue(number, 'remove');
     IF removed IS NULL THEN
         PERFORM refuse_as(refused(null, 'in_use'), queue, null);
+    ELSIF removed = -1 THEN
+        PERFORM refuse('PHNOQ', format('queue ''%s'' was deleted just now', queue), 'There is nothing left to delete.');
     END IF;
     PERFORM announce_later(number, 0, 0);
     RETURN removed;

@@ -174,6 +174,30 @@ fn two_that_empty_one_queue_share_its_messages() {
     }
 }
 
+/// A batch in which each of two pipelines empties a large queue behind something else.
+#[test]
+fn two_large_queues_are_emptied_by_one_batch() {
+    let place = Place::new(&["--workers", "1"]);
+    let mut clients = ["ann", "bob", "cid"].map(|name| place.client(0, name));
+    for queue in ["a", "b", "small", "busy"] {
+        ask(&mut clients[0], &["QCREATE", queue]);
+    }
+    place.fill("a", MANY);
+    place.fill("b", MANY);
+    // While this is done the others wait for the only worker, and then go together.
+    place.fill("busy", 40_000);
+    clients[2].send(&["QPURGE", "busy"]).expect("it is connected");
+    for (client, queue) in clients.iter_mut().zip(["a", "b"]) {
+        client.send(&["SEND", "small", "x"]).expect("it is connected");
+        client.send(&["QPURGE", queue]).expect("it is connected");
+    }
+    for client in &mut clients[..2] {
+        number(&client.answer().expect("an answer"));
+        assert_eq!(client.answer().expect("an answer"), Answer::Integer(MANY));
+    }
+    assert_eq!(clients[2].answer().expect("an answer"), Answer::Integer(40_000));
+}
+
 /// Messages of a transaction that does not end are neither removed nor waited for, and what was removed is said.
 #[test]
 fn what_somebody_holds_keeps_a_large_queue_from_being_emptied_but_for_that() {
@@ -196,6 +220,22 @@ fn what_somebody_holds_keeps_a_large_queue_from_being_emptied_but_for_that() {
     }
     other.run("ROLLBACK");
     assert_eq!(ask(&mut client, &["QDELETE", "large"]), Answer::Integer(10));
+}
+
+#[test]
+fn a_large_queue_of_which_somebody_holds_all_is_in_use() {
+    let place = Place::new(&[]);
+    let mut client = place.client(0, "ann");
+    ask(&mut client, &["QCREATE", "large"]);
+    place.fill("large", MANY);
+    let mut other = Session::open(place.postgres, &place.database, "postgres");
+    other.run("BEGIN; DELETE FROM posthaste.message");
+    for command in ["QPURGE", "QDELETE"] {
+        let answer = ask(&mut client, &[command, "large"]);
+        assert!(matches!(&answer, Answer::Error(text) if text.starts_with("BUSY")), "{command}: {answer:?}");
+    }
+    other.run("ROLLBACK");
+    assert_eq!(ask(&mut client, &["QPURGE", "large"]), Answer::Integer(MANY));
 }
 
 /// The connection that sweeps is cut: the answer says so, and asked again it does the rest.

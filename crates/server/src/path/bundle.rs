@@ -90,6 +90,8 @@ pub struct Bundle {
     pub held_back: Option<usize>,
     /// What the next one, a QPURGE or QDELETE of a large queue, has removed so far.
     pub removed: u64,
+    /// The last time it was to remove more, there was nothing that it could have.
+    pub found_nothing: bool,
     /// Their answers, in order.
     pub answers: Vec<u8>,
     /// How many bytes of these belong to requests that are answered.
@@ -116,6 +118,7 @@ impl Bundle {
             answered: 0,
             held_back: None,
             removed: 0,
+            found_nothing: false,
             answers: Vec::new(),
             answered_bytes: 0,
             told_ns: 0,
@@ -139,7 +142,7 @@ impl Bundle {
         self.number = 0;
         self.answered = 0;
         self.held_back = None;
-        self.removed = 0;
+        (self.removed, self.found_nothing) = (0, false);
         self.answered_bytes = 0;
         self.told_ns = 0;
         self.passages.clear();
@@ -164,7 +167,7 @@ impl Bundle {
         request.answer_bytes = length(self.answers.len() - self.answered_bytes);
         self.answered_bytes = self.answers.len();
         self.answered += 1;
-        self.removed = 0;
+        (self.removed, self.found_nothing) = (0, false);
     }
 
     /// The requests of this turn that have no answer yet, by their places.

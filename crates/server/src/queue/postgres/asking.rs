@@ -58,7 +58,8 @@ impl Postgres {
         server: u64,
     ) -> Result<(Replies, Vec<Place>), Failure> {
         let bundles: Vec<&Bundle> = called.iter().map(|(_, bundle)| &**bundle).collect();
-        let call = self.knowing(|known| Call::new(&bundles, known, self.shared.now_ms()));
+        let waiting = called.iter().take_while(|(seat, _)| seat.is_some()).count();
+        let call = self.knowing(|known| Call::new(&bundles, waiting, known, self.shared.now_ms()));
         let rows = link.ask_on(&self.apply, &call.columns.arguments())?;
         let replies = Replies::new(rows, &call.columns.sends.op, &call.columns.reads.op);
         self.raise_floors(&call, &replies, server);

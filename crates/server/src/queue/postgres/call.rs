@@ -45,12 +45,17 @@ pub(super) struct Knowledge<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Puts every request of the bundles that has no answer yet into a call. `now_ms`: None takes the database's
-    /// clock.
-    pub(super) fn new(bundles: &[&'a Bundle], known: &Knowledge<'_>, now_ms: Option<i64>) -> Self {
+    /// Puts every request of the bundles that has no answer yet into a call; the first `waiting` of them are pops that waited.
+    /// `now_ms`: None takes the database's clock.
+    pub(super) fn new(
+        bundles: &[&'a Bundle],
+        waiting: usize,
+        known: &Knowledge<'_>,
+        now_ms: Option<i64>,
+    ) -> Self {
         let columns = Columns { now_ms, ring_floor: known.floors.ring(), ..Columns::default() };
         let mut call = Self { columns, ..Self::default() };
-        let ordered = in_order(bundles, known.accounts);
+        let ordered = in_order(bundles, waiting, known.accounts);
         for step in ordered.chunk_by(|a, b| (a.0, a.1.step) == (b.0, b.1.step)) {
             let kind = step[0].1.step;
             if call.must_store(kind) {

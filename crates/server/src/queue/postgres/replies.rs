@@ -421,16 +421,21 @@ fn fault(row: &Row, ask: Ask<'_>, removed: u64) -> Fault {
         "under_way" => {
             Fault::about(Word::Busy, "a request with this REQID is being done; try again".to_owned())
         }
-        "in_use" => Fault::about(
-            Word::Busy,
-            format!(
-                "a transaction that uses queue '{}' has not ended; {}try again",
-                String::from_utf8_lossy(queue),
-                if removed > 0 { format!("{removed} messages are removed; ") } else { String::new() }
-            ),
-        ),
+        "in_use" => in_use(queue, removed),
         _ => faults::no_queue(queue),
     }
+}
+
+/// Somebody else's transaction keeps a queue from being emptied, of which so much is removed.
+pub(super) fn in_use(queue: &[u8], removed: u64) -> Fault {
+    Fault::about(
+        Word::Busy,
+        format!(
+            "a transaction that uses queue '{}' has not ended; {}try again",
+            String::from_utf8_lossy(queue),
+            if removed > 0 { format!("{removed} messages are removed; ") } else { String::new() }
+        ),
+    )
 }
 
 /// The queue that a request names.

@@ -69,16 +69,25 @@ pub(super) struct Place {
     pub(super) step: Step,
 }
 
-/// Every unanswered request with its round, in the order in which steps take them.
-pub(super) fn in_order(bundles: &[&Bundle], accounts: &Accounts) -> Vec<(usize, Place)> {
+/// Every unanswered request with its round, in the order in which steps take them. The first `waiting` bundles are pops that
+/// waited, in the order they came: each takes before the next one, and before pops that come now.
+pub(super) fn in_order(bundles: &[&Bundle], waiting: usize, accounts: &Accounts) -> Vec<(usize, Place)> {
     let mut places = Vec::new();
+    // The round and step of the last pop that waited.
+    let mut last = (0, Step::Create);
     for (number, bundle) in bundles.iter().enumerate() {
         let (mut round, mut before) = (0, Step::Create);
         for request in bundle.open() {
             let asked = &bundle.requests[request];
             let step = step_of(&asked.operation, &bundle.bytes, accounts);
             round += usize::from(step < before);
+            if matches!(asked.operation, Operation::Pop(_)) && (round, step) < last {
+                round = last.0 + usize::from(step < last.1);
+            }
             before = step;
+            if number < waiting {
+                last = (round, step);
+            }
             places.push((round, Place { bundle: number, request, step }));
         }
     }
@@ -118,5 +127,53 @@ fn lanes(select: &Selection) -> Lanes {
         (Some(_), None) => Lanes::Queue,
         (Some(_), Some(_)) => Lanes::Both,
         (None, _) => Lanes::Sender,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use posthaste_wire::command::Kind;
+    use posthaste_wire::operation::Pop;
+
+    use super::*;
+    use crate::path::bundle::{Address, Request};
+
+    fn bundle(operations: &[Operation]) -> Bundle {
+        let mut bundle = Bundle::new(Address { thread: 0, slot: 0, client: 0 });
+        bundle.bytes = b"q".to_vec();
+        bundle.requests =
+            operations.iter().map(|operation| Request::new(operation.clone(), Kind::Pop, 0)).collect();
+        bundle
+    }
+
+    const QUEUE: Span = Span { start: 0, len: 1 };
+
+    fn pop(lease_ms: Option<u64>, not_own: bool) -> Operation {
+        let select = Selection { queue: Some(QUEUE), not_own, ..Selection::default() };
+        Operation::Pop(Pop { select, lease_ms, ..Pop::default() })
+    }
+
+    /// Whose requests come after each other.
+    fn order(bundles: &[Bundle], waiting: usize) -> Vec<(usize, usize)> {
+        let bundles: Vec<&Bundle> = bundles.iter().collect();
+        let placed = in_order(&bundles, waiting, &Accounts::default());
+        placed.into_iter().map(|(_, place)| (place.bundle, place.request)).collect()
+    }
+
+    #[test]
+    fn who_waited_longer_takes_first_whatever_kind_of_pop_it_is() {
+        let (lend, plain, other) = (pop(Some(1000), false), pop(None, false), pop(None, true));
+        for kinds in [[&lend, &plain, &other], [&other, &lend, &plain], [&plain, &other, &lend]] {
+            let bundles = kinds.map(|kind| bundle(std::slice::from_ref(kind)));
+            assert_eq!(order(&bundles, 3), [(0, 0), (1, 0), (2, 0)]);
+        }
+    }
+
+    #[test]
+    fn who_comes_now_sends_before_and_takes_after_those_who_waited() {
+        let send = Operation::SendMany { queue: QUEUE, bodies: Vec::new() };
+        let bundles = [bundle(&[pop(Some(1000), false)]), bundle(&[send, pop(None, false)])];
+        assert_eq!(order(&bundles, 1), [(1, 0), (0, 0), (1, 1)]);
+        assert_eq!(order(&bundles, 0), [(1, 0), (1, 1), (0, 0)], "nobody waited: fewer rounds");
     }
 }

@@ -14,7 +14,7 @@ use tokio_postgres::types::Type;
 
 use super::link::{Failure, Link};
 use super::parked::Called;
-use super::replies::queue_named;
+use super::replies::{in_use, queue_named};
 use super::shared::Shared;
 use super::store::Postgres;
 use super::under_way::Since;
@@ -50,14 +50,22 @@ impl Postgres {
             match place_in(&bundle, queue) {
                 // Pops that waited come last in their bundles, so this one has no seat.
                 Some(place) if place == bundle.answered => {
-                    batch.finished.extend(self.sweeper.take(&self.shared, bundle));
+                    if bundle.found_nothing {
+                        bundle.refuse_one(&in_use(queue.as_bytes(), bundle.removed));
+                        others.push((seat, bundle));
+                    } else {
+                        batch.finished.extend(self.sweeper.take(&self.shared, bundle));
+                    }
                 }
                 place => {
-                    bundle.held_back = place;
+                    // Another large queue may hold it back already, further on.
+                    bundle.held_back = place.or(bundle.held_back);
                     others.push((seat, bundle));
                 }
             }
         }
+        let done = others.extract_if(.., |(_, bundle)| bundle.is_done());
+        batch.finished.extend(done.map(|(_, bundle)| bundle));
         if !others.is_empty() {
             self.attempt(others, since, batch);
         }
@@ -111,7 +119,7 @@ fn run(line: &Mutex<Line>, shared: &Shared, mut link: Link) {
         let swept = sweep(&mut link, &queue_of(&bundle), &mut removed);
         events.since(begun, EVENT_SOURCE, "large queue emptied");
         match swept {
-            Ok(()) => bundle.removed = removed,
+            Ok(()) => (bundle.found_nothing, bundle.removed) = (removed == bundle.removed, removed),
             Err(failure) => bundle.refuse_one(&not_all(&failure, removed)),
         }
         shared.parked().go_on(bundle);
