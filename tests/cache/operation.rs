@@ -187,6 +187,27 @@ fn it_says_what_it_is_and_what_its_servers_did() {
 }
 
 #[test]
+fn a_flush_that_is_not_allowed_reaches_nobody() {
+    for mode in [&[][..], &["--workers", "2"]] {
+        let memcached = Memcached::start(&[]);
+        let server = router(&[&memcached.name()], &[mode, &["--flush-all", "off"]].concat());
+        let mut client = Client::to(server.addr());
+        assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+        for (request, answer) in [
+            ("flush_all\r\n", "CLIENT_ERROR flush_all not allowed\r\n"),
+            ("flush_all 0\r\n", "CLIENT_ERROR flush_all not allowed\r\n"),
+            ("flush_all noreply\r\n", ""),
+            ("flush_all 0 noreply\r\n", ""),
+        ] {
+            let all = format!("{answer}VALUE k 0 1\r\nx\r\nEND\r\n");
+            assert_eq!(client.ask(&format!("{request}get k\r\n")), all, "{mode:?}: {request}");
+        }
+        assert_eq!(Client::to(memcached.addr).stat("", "cmd_flush"), 0);
+        assert_eq!(client.stat("", "cmd_flush"), 0);
+    }
+}
+
+#[test]
 fn a_server_is_lost_once_though_every_thread_loses_its_connection() {
     let servers = Memcached::several::<1>();
     let name = servers[0].name();
