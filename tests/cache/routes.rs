@@ -271,18 +271,16 @@ fn a_key_that_no_route_takes_is_an_error() {
 }
 
 #[test]
-fn keys_with_one_tag_are_on_one_server() {
+fn keys_that_are_placed_by_what_they_share_are_on_one_server() {
     let servers = Memcached::several::<3>();
-    let text = "[cache]\nserver = [\"$0\", \"$1\", \"$2\"]\nwrites = \"owner\"\n";
-    let tagged =
-        "[cache.pools.a]\nservers = [\"$0\", \"$1\", \"$2\"]\nwrites = \"owner\"\nhash-tag = \"{}\"\n";
-    for (text, is_together) in [(tagged, true), (text, false)] {
-        let routed = Routed::start(text, &servers, &[]);
+    let pool = "[cache.pools.a]\nservers = [\"$0\", \"$1\", \"$2\"]\nwrites = \"owner\"\n";
+    for (field, is_together) in [("hash-tag = \"{}\"\n", true), ("hash-stop = \"}:\"\n", true), ("", false)] {
+        let routed = Routed::start(&format!("{pool}{field}"), &servers, &[]);
         let mut client = routed.client();
         client.ask("flush_all\r\n");
         (0..30).for_each(|i| assert_eq!(client.ask(&format!("set {{u7}}:{i} 0 0 1\r\nx\r\n")), "STORED\r\n"));
         let items = servers.iter().map(|server| Client::to(server.addr).stat("", "curr_items"));
-        assert_eq!(items.filter(|items| *items > 0).count() == 1, is_together);
+        assert_eq!(items.filter(|items| *items > 0).count() == 1, is_together, "{field}");
     }
 }
 
