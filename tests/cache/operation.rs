@@ -366,6 +366,29 @@ fn a_stop_answers_what_was_asked() {
 }
 
 #[test]
+fn two_routers_may_listen_on_one_port_if_both_say_so() {
+    let servers = Memcached::several::<2>();
+    let names = [servers[0].name(), servers[1].name()];
+    let leaver = router(&[&names[0], &names[1]], &["--reuse-port"]);
+    let (port, listen) = (leaver.addr(), leaver.addr().to_string());
+    let mut early = Client::to(port);
+    assert_eq!(early.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+    let alone = posthaste(&["cache", "--listen", &listen, "--http", "off", "--server", &names[0]]);
+    let error = String::from_utf8_lossy(&alone.stderr);
+    assert!(alone.status.code() == Some(1) && error.contains(&listen), "{error}");
+    let follower = router(&[&names[0], &names[1]], &["--listen", &listen, "--reuse-port"]);
+    early.0.write_all(b"get k\r\n").expect("the router reads");
+    assert!(leaver.stop().success());
+    assert_eq!(early.read_until(b"END\r\n"), b"VALUE k 0 1\r\nx\r\n", "what was asked is answered");
+    for i in 0..20 {
+        let mut client = Client::to(port);
+        assert_eq!(client.ask("get k\r\n"), "VALUE k 0 1\r\nx\r\nEND\r\n");
+        assert_eq!(client.ask(&format!("set k{i} 0 0 1\r\nx\r\n")), "STORED\r\n");
+    }
+    assert!(follower.stop().success());
+}
+
+#[test]
 fn clients_and_servers_may_be_on_unix_sockets() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     // A memcached of another user must be able to make its socket here.
