@@ -187,6 +187,27 @@ fn it_says_what_it_is_and_what_its_servers_did() {
 }
 
 #[test]
+fn a_flush_that_is_not_allowed_reaches_nobody() {
+    for mode in [&[][..], &["--workers", "2"]] {
+        let memcached = Memcached::start(&[]);
+        let server = router(&[&memcached.name()], &[mode, &["--flush-all", "off"]].concat());
+        let mut client = Client::to(server.addr());
+        assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+        for (request, answer) in [
+            ("flush_all\r\n", "CLIENT_ERROR flush_all not allowed\r\n"),
+            ("flush_all 0\r\n", "CLIENT_ERROR flush_all not allowed\r\n"),
+            ("flush_all noreply\r\n", ""),
+            ("flush_all 0 noreply\r\n", ""),
+        ] {
+            let all = format!("{answer}VALUE k 0 1\r\nx\r\nEND\r\n");
+            assert_eq!(client.ask(&format!("{request}get k\r\n")), all, "{mode:?}: {request}");
+        }
+        assert_eq!(Client::to(memcached.addr).stat("", "cmd_flush"), 0);
+        assert_eq!(client.stat("", "cmd_flush"), 0);
+    }
+}
+
+#[test]
 fn a_server_is_lost_once_though_every_thread_loses_its_connection() {
     let servers = Memcached::several::<1>();
     let name = servers[0].name();
@@ -355,6 +376,29 @@ fn a_stop_answers_what_was_asked() {
         assert_eq!(client.read_until(b"END\r\n"), b"VALUE a 0 1\r\nx\r\n");
         assert!(stopping.join().expect("it stops").success());
     }
+}
+
+#[test]
+fn two_routers_may_listen_on_one_port_if_both_say_so() {
+    let servers = Memcached::several::<2>();
+    let names = [servers[0].name(), servers[1].name()];
+    let leaver = router(&[&names[0], &names[1]], &["--reuse-port"]);
+    let (port, listen) = (leaver.addr(), leaver.addr().to_string());
+    let mut early = Client::to(port);
+    assert_eq!(early.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+    let alone = posthaste(&["cache", "--listen", &listen, "--http", "off", "--server", &names[0]]);
+    let error = String::from_utf8_lossy(&alone.stderr);
+    assert!(alone.status.code() == Some(1) && error.contains(&listen), "{error}");
+    let follower = router(&[&names[0], &names[1]], &["--listen", &listen, "--reuse-port"]);
+    early.0.write_all(b"get k\r\n").expect("the router reads");
+    assert!(leaver.stop().success());
+    assert_eq!(early.read_until(b"END\r\n"), b"VALUE k 0 1\r\nx\r\n", "what was asked is answered");
+    for i in 0..20 {
+        let mut client = Client::to(port);
+        assert_eq!(client.ask("get k\r\n"), "VALUE k 0 1\r\nx\r\nEND\r\n");
+        assert_eq!(client.ask(&format!("set k{i} 0 0 1\r\nx\r\n")), "STORED\r\n");
+    }
+    assert!(follower.stop().success());
 }
 
 #[test]

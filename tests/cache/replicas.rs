@@ -1,5 +1,6 @@
 //! Replicas stay alike: under concurrent writes, when one refuses, when one is gone for a while and comes back.
 
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -9,6 +10,7 @@ use fastrand::Rng;
 use crate::client::{Client, router};
 use crate::memcached::Memcached;
 use crate::routes::Routed;
+use crate::standins::wait_until;
 use crate::support::Server;
 
 /// After this a server that was stopped is given up, and none that a busy machine keeps from answering.
@@ -411,6 +413,60 @@ fn without_a_loss_what_one_replica_misses_is_missed_unless_the_file_says_otherwi
         if word == "always" {
             wait_for_answer(&servers[0], "get k\r\n", |answer| answer.starts_with("VALUE"));
         }
+    }
+}
+
+#[test]
+fn reads_that_are_left_to_chance_come_to_every_replica() {
+    for mode in MODES {
+        for reads in ["random", "two-choices"] {
+            let servers = Memcached::several::<3>();
+            let server = start(&servers, &[mode, &["--reads", reads]].concat());
+            let mut client = Client::to(server.addr());
+            assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+            for _ in 0..100 {
+                assert_eq!(client.ask("get k\r\n"), "VALUE k 0 1\r\nx\r\nEND\r\n");
+                assert_eq!(client.ask("mg k v\r\n"), "VA 1\r\nx\r\n");
+            }
+            let read = servers.each_ref().map(|memcached| Client::to(memcached.addr).stat("", "get_hits"));
+            assert!(read.iter().all(|reads| *reads > 0), "{mode:?} {reads}: {read:?}");
+        }
+    }
+}
+
+#[test]
+fn who_has_requests_under_way_is_not_read_where_another_has_fewer() {
+    for reads in ["nearest", "two-choices"] {
+        let servers = Memcached::several::<2>();
+        let arguments = ["--threads", "1", "--reads", reads, "--server-timeout", "10m"];
+        let server = start(&servers, &arguments);
+        let mut client = Client::to(server.addr());
+        assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+        servers[0].signal("STOP");
+        let value = b"VALUE k 0 1\r\nx\r\n";
+        let mut hung = loop {
+            let asked = |client: &mut Client| {
+                servers
+                    .each_ref()
+                    .map(|server| client.stat(" servers", &format!("{}:requests", server.name())))
+            };
+            let before = asked(&mut client);
+            let mut reader = Client::to(server.addr());
+            reader.0.write_all(b"get k\r\n").expect("the router reads");
+            wait_until("a server is asked", || asked(&mut client) != before);
+            if asked(&mut client)[0] != before[0] {
+                break reader;
+            }
+            assert_eq!(reader.read_until(b"END\r\n"), value);
+        };
+        for request in ["get k\r\n", "mg k v\r\n"] {
+            for _ in 0..50 {
+                let said = client.ask(request);
+                assert!(said.contains("\r\nx\r\n"), "{reads}: {said}");
+            }
+        }
+        servers[0].signal("CONT");
+        assert_eq!(hung.read_until(b"END\r\n"), value);
     }
 }
 

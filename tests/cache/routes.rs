@@ -1,5 +1,6 @@
 //! Pools and routes of a file: which servers see which keys, and what clients get.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -7,6 +8,7 @@ use tempfile::TempDir;
 
 use crate::client::{self, Client};
 use crate::memcached::Memcached;
+use crate::standins::{live, wait_until};
 use crate::support::Server;
 
 /// A file of pools and routes, and a router that reads it.
@@ -269,18 +271,16 @@ fn a_key_that_no_route_takes_is_an_error() {
 }
 
 #[test]
-fn keys_with_one_tag_are_on_one_server() {
+fn keys_that_are_placed_by_what_they_share_are_on_one_server() {
     let servers = Memcached::several::<3>();
-    let text = "[cache]\nserver = [\"$0\", \"$1\", \"$2\"]\nwrites = \"owner\"\n";
-    let tagged =
-        "[cache.pools.a]\nservers = [\"$0\", \"$1\", \"$2\"]\nwrites = \"owner\"\nhash-tag = \"{}\"\n";
-    for (text, is_together) in [(tagged, true), (text, false)] {
-        let routed = Routed::start(text, &servers, &[]);
+    let pool = "[cache.pools.a]\nservers = [\"$0\", \"$1\", \"$2\"]\nwrites = \"owner\"\n";
+    for (field, is_together) in [("hash-tag = \"{}\"\n", true), ("hash-stop = \"}:\"\n", true), ("", false)] {
+        let routed = Routed::start(&format!("{pool}{field}"), &servers, &[]);
         let mut client = routed.client();
         client.ask("flush_all\r\n");
         (0..30).for_each(|i| assert_eq!(client.ask(&format!("set {{u7}}:{i} 0 0 1\r\nx\r\n")), "STORED\r\n"));
         let items = servers.iter().map(|server| Client::to(server.addr).stat("", "curr_items"));
-        assert_eq!(items.filter(|items| *items > 0).count() == 1, is_together);
+        assert_eq!(items.filter(|items| *items > 0).count() == 1, is_together, "{field}");
     }
 }
 
@@ -340,6 +340,89 @@ fn a_write_is_answered_by_its_rule() {
             assert_eq!(held(server, "a").is_some(), i >= stopped, "{rule}: server {i}");
         }
     }
+}
+
+/// Three replicas: the small ones refuse a value of `LARGE` bytes.
+fn replicas(rule: &str, small: &[usize]) -> ([Memcached; 3], Routed) {
+    let servers =
+        std::array::from_fn(|i| Memcached::start(if small.contains(&i) { &["-I", "512k"] } else { &[] }));
+    let text = format!("[cache.pools.a]\nservers = [\"$0\", \"$1\", \"$2\"]\nanswer = \"{rule}\"\n");
+    // No answer can come from it that a server is given up.
+    let routed = Routed::start(&text, &servers, &["--server-timeout", "10m"]);
+    (servers, routed)
+}
+
+const LARGE: usize = 600_000;
+
+fn set_large(key: &str) -> String {
+    format!("set {key} 0 0 {LARGE}\r\n{}\r\n", "x".repeat(LARGE))
+}
+
+#[test]
+fn a_write_is_answered_when_enough_have_answered_though_others_are_frozen() {
+    for (rule, frozen, small) in [
+        ("first", &[1, 2][..], &[2][..]),
+        ("any", &[0, 1], &[0, 1]),
+        ("majority", &[1], &[1]),
+        ("2", &[0], &[0]),
+        ("none", &[0, 1, 2], &[0, 2]),
+    ] {
+        let (servers, routed) = replicas(rule, small);
+        let (mut client, mut other) = (routed.client(), routed.client());
+        for key in ["touched", "deleted", "gone"] {
+            assert_eq!(client.ask(&format!("set {key} 0 0 1\r\nx\r\n")), "STORED\r\n");
+            wait_until("all have it", || servers.iter().all(|server| held(server, key).is_some()));
+        }
+        frozen.iter().for_each(|place| servers[*place].signal("STOP"));
+        for (request, answer) in [
+            ("touch touched 100\r\n", "TOUCHED\r\n"),
+            ("delete deleted\r\n", "DELETED\r\n"),
+            ("md gone\r\n", "HD\r\n"),
+            ("ms meta 1\r\nx\r\n", "HD\r\n"),
+            (&set_large("k"), "STORED\r\n"),
+        ] {
+            assert_eq!(client.ask(request), answer, "{rule}");
+        }
+        // The key stays claimed: this comes behind what is done about those that refuse.
+        other.0.write_all(b"set k 0 0 3\r\nnew\r\n").expect("the router reads");
+        frozen.iter().for_each(|place| servers[*place].signal("CONT"));
+        assert_eq!(other.read_until(b"\r\n"), b"STORED");
+        for (place, server) in servers.iter().enumerate() {
+            wait_until("the last write is there", || held(server, "k").as_deref() == Some("new"));
+            wait_until("the others are there", || {
+                let keys = ["touched", "meta", "deleted", "gone"].map(|key| held(server, key).is_some());
+                keys == [true, true, false, false]
+            });
+            // The server itself forgets what it held when it refuses; it is told to nevertheless.
+            let told = Client::to(server.addr).stat("", "delete_misses");
+            assert_eq!(told, u64::from(small.contains(&place)), "{rule}: server {place}");
+        }
+    }
+}
+
+#[test]
+fn who_is_told_by_the_first_that_it_refuses_finds_nothing_elsewhere() {
+    let (servers, routed) = replicas("first", &[0]);
+    let mut client = routed.client();
+    assert_eq!(client.ask("set k 0 0 3\r\nold\r\n"), "STORED\r\n");
+    wait_until("all have it", || servers.iter().all(|server| held(server, "k").is_some()));
+    servers[1].signal("STOP");
+    assert_eq!(client.ask(&set_large("k")), "SERVER_ERROR object too large for cache\r\n");
+    servers[1].signal("CONT");
+    wait_until("nobody has it", || servers.iter().all(|server| held(server, "k").is_none()));
+}
+
+#[test]
+fn the_first_that_takes_part_answers_where_the_first_of_the_pool_does_not() {
+    let (mut servers, routed) = replicas("first", &[1]);
+    let mut client = routed.client();
+    servers[0].kill();
+    wait_until("the loss is noticed", || client.ask("set k 0 0 1\r\nx\r\n") == "STORED\r\n");
+    live(&mut client, 2);
+    servers[2].signal("STOP");
+    assert_eq!(client.ask("set other 0 0 1\r\nx\r\n"), "STORED\r\n");
+    assert_eq!(client.ask(&set_large("k")), "SERVER_ERROR object too large for cache\r\n");
+    servers[2].signal("CONT");
 }
 
 #[test]

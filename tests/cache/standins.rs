@@ -2,6 +2,8 @@
 //! held where.
 
 use std::io::{ErrorKind, Read as _, Write as _};
+use std::iter;
+use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -96,6 +98,37 @@ fn each_pool_waits_for_its_servers_as_long_as_it_says() {
         patient.0.set_nonblocking(false).expect("an option");
         servers.iter().for_each(|server| server.signal("CONT"));
         assert_eq!(patient.read_until(b"END\r\n"), b"VALUE k 0 1\r\nx\r\n");
+    }
+}
+
+/// Connects until nobody is taken any more: those who wait to be accepted are only so many.
+fn crowd(door: &TcpListener) -> Vec<TcpStream> {
+    let addr = door.local_addr().expect("an address");
+    iter::from_fn(|| TcpStream::connect_timeout(&addr, Duration::from_millis(500)).ok()).collect()
+}
+
+#[test]
+fn a_server_that_takes_no_connection_is_given_up_when_its_pool_says() {
+    for (mode, words) in
+        [(&[][..], "it does not connect in time"), (&["--workers", "2"], "connection lost: timed out;")]
+    {
+        let (answer, name, log) = loop {
+            let door = TcpListener::bind("127.0.0.1:0").expect("a free port");
+            let name = door.local_addr().expect("an address").to_string();
+            let text = format!("[cache.pools.a]\nservers = [\"{name}\"]\nconnect-timeout = \"200ms\"\n");
+            let routed = Routed::start(&text, &[], &[mode, &["--server-timeout", "10m"]].concat());
+            routed.server.wait_for_log("it takes connections");
+            let _crowd = crowd(&door);
+            let mut client = routed.client();
+            // Where it was looked after meanwhile it is away, and nobody tries to connect.
+            if client.stat("", "servers_live") == 1 {
+                let answer = client.ask("get k\r\n");
+                routed.server.wait_for_log("lost: ");
+                break (answer, name, routed.server.log());
+            }
+        };
+        assert_eq!(answer, format!("SERVER_ERROR server {name} does not answer\r\n"));
+        assert!(log.contains(words), "{log}");
     }
 }
 

@@ -360,7 +360,7 @@ impl Router {
     fn end_fan(&mut self, id: u32) -> bool {
         let exchange = self.exchange(id);
         exchange.plan = Plan::Clean;
-        let was_answered = exchange.done;
+        let (was_answered, is_refused) = (exchange.done, exchange.ending == Some(Ending::Error));
         let any = |verdict: Verdict| exchange.replies.iter().any(|reply| reply.verdict == verdict);
         let differ = any(Verdict::Error) && any(Verdict::Done);
         let stores =
@@ -373,7 +373,7 @@ impl Router {
         }
         if differ && stores {
             // Who was told that it is stored finds it where it is; who was told of an error finds nothing.
-            if was_answered {
+            if was_answered && !is_refused {
                 self.delete_where(id, 0, |reply| reply.verdict == Verdict::Error);
             } else {
                 self.each_copy(id, |router, server| router.delete(id, server));

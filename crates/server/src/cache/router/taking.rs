@@ -16,6 +16,9 @@ use crate::cache::{kind, mock, stats};
 /// What is answered for a key that no route takes.
 pub(super) const NO_ROUTE: &[u8] = b"SERVER_ERROR no route for this key and command\r\n";
 
+/// What is answered where nobody may flush.
+const NO_FLUSH: &[u8] = b"CLIENT_ERROR flush_all not allowed\r\n";
+
 /// What is answered where a key's other name is none.
 pub(super) const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
 
@@ -29,13 +32,12 @@ impl Router {
     /// Takes a request of a client: all of `input`.
     pub fn ask(&mut self, client: usize, request: &Request, input: &[u8], received: u64) -> Asked {
         self.asked_bytes = input.len() as u32;
-        let silent = request.noreply.is_some();
         let settings = self.table().settings;
         let answer: &[u8] = match request.verb {
             Verb::Quit => return Asked::Quit,
             Verb::MetaNoop => b"MN\r\n",
             Verb::Version => concat!("VERSION ", env!("CARGO_PKG_VERSION"), "-posthaste\r\n").as_bytes(),
-            Verb::Verbosity if silent => b"",
+            Verb::Verbosity if request.noreply.is_some() => b"",
             Verb::Verbosity => b"OK\r\n",
             Verb::Stats => {
                 let text = stats::answer(request, input, &self.fleet);
@@ -43,11 +45,7 @@ impl Router {
                 return Asked::Taken;
             }
             Verb::FlushAll if !settings.flush_all => {
-                if silent {
-                    b""
-                } else {
-                    b"CLIENT_ERROR flush_all not allowed\r\n"
-                }
+                return self.refuse(client, request, NO_FLUSH, received);
             }
             _ if settings.mock.is_some() => {
                 self.mock(client, request, input, settings.mock.unwrap_or_default(), received);
@@ -93,8 +91,10 @@ impl Router {
         asked
     }
 
+    /// A request that is refused is an error, though its client may not want to hear of it.
     fn refuse(&mut self, client: usize, request: &Request, words: &'static [u8], received: u64) -> Asked {
-        self.say(client, if request.noreply.is_some() { b"" } else { words }, received);
+        let words: &[u8] = if request.noreply.is_some() { b"" } else { words };
+        self.answer_here(client, kind::OTHER, Ending::Error, received, |out| out.extend_from_slice(words));
         Asked::Taken
     }
 
@@ -143,8 +143,7 @@ impl Router {
         if matches!(request.verb, Verb::Set | Verb::MetaSet) && self.table().settings.mock.is_none() {
             return self.ask_one_key(client, request, line, received, Self::forget);
         }
-        self.say(client, if request.noreply.is_some() { b"" } else { TOO_LARGE }, received);
-        Asked::Taken
+        self.refuse(client, request, TOO_LARGE, received)
     }
 
     fn mock(&mut self, client: usize, request: &Request, input: &[u8], bytes: usize, received: u64) {
