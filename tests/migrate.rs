@@ -185,6 +185,35 @@ fn a_middleware_does_not_start_on_a_schema_of_another_age() {
     }
 }
 
+/// Functions without a comment, and those that name a table and no plan in it.
+fn without_a_word(server: &Postgres, database: &str) -> String {
+    let sql = r"
+        SELECT string_agg(proname, ' ' ORDER BY proname) FROM pg_proc AS p, LATERAL obj_description(p.oid, 'pg_proc') AS said
+        WHERE pronamespace = 'posthaste'::regnamespace AND (coalesce(said, '') = '' OR said !~ 'Plan: \S' AND EXISTS (
+            SELECT FROM pg_class WHERE relnamespace = 'posthaste'::regnamespace AND relkind IN ('r', 'p')
+            AND prosrc ~ ('\m(FROM|INTO|UPDATE|JOIN|TABLE)\s+(posthaste\.)?' || relname || '\M')))";
+    server.psql(database, sql)
+}
+
+#[test]
+fn every_function_tells_its_rule_and_its_plan() {
+    let server = shared();
+    let database = server.create_database();
+    assert_eq!(without_a_word(server, &database), "");
+    let mock = server.create_empty_database();
+    done(&run(&["--store", &server.url(&mock), "--mock", "200"]));
+    assert_eq!(without_a_word(server, &mock), "");
+    for (name, said) in
+        [("silent", "null"), ("blunt", "'All queues.'"), ("clear", "'All queues. Plan: reads the table.'")]
+    {
+        let make = format!(
+            "CREATE FUNCTION posthaste.{name}() RETURNS bigint LANGUAGE sql AS 'SELECT id FROM posthaste.queue'"
+        );
+        server.psql(&database, &format!("{make}; COMMENT ON FUNCTION posthaste.{name} IS {said}"));
+    }
+    assert_eq!(without_a_word(server, &database), "blunt silent", "it would be found");
+}
+
 #[test]
 fn a_newer_schema_is_left_alone() {
     let server = shared();
