@@ -71,28 +71,37 @@ COMMENT ON FUNCTION answer_bytes(message) IS 'What a message takes of that.';
 CREATE FUNCTION numbered(op int, number bigint) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
     SELECT ROW(op, 'i', number, null, null, null, null, null, null, null, null, null, null, null, null, null, null)::answer
 $$;
+COMMENT ON FUNCTION numbered(int, bigint) IS 'The answer to a request that is a number.';
 
 CREATE FUNCTION refused(op int, reason text, number bigint DEFAULT null) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
     SELECT ROW(op, 'f', number, null, null, null, null, null, null, null, null, null, null, reason, null, null, null)::answer
 $$;
+COMMENT ON FUNCTION refused(int, text, bigint) IS
+'The answer to a request that the rules refuse: why, and the limit that was reached.';
 
 CREATE FUNCTION nothing(op int, queue bigint, sender int) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
     SELECT ROW(op, 'e', null, queue, sender, null, null, null, null, null, null, null, null, null, null, null, null)::answer
 $$;
+COMMENT ON FUNCTION nothing(int, bigint, int) IS
+'The answer to a read that found nothing, with what it looked for; null for no queue or no sender named.';
 
 CREATE FUNCTION available(queue bigint, sender int, recipient int) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
     SELECT ROW(null, 'v', null, queue, sender, recipient, null, null, null, null, null, null, null, null, null, null, null)::answer
 $$;
+COMMENT ON FUNCTION available(bigint, int, int) IS
+'News for pops that wait: a queue has a message from this sender; recipient 0: for anyone.';
 
 CREATE FUNCTION gone(queue bigint) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
     SELECT ROW(null, 'g', null, queue, null, null, null, null, null, null, null, null, null, null, null, null, null)::answer
 $$;
+COMMENT ON FUNCTION gone(bigint) IS 'News for pops that wait: a queue was deleted.';
 
 CREATE FUNCTION shown(op int, m message, queue_name text) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
     SELECT ROW(op, 'm', m.id, m.queue_id, m.sender_id, m.recipient_id, m.sent_ms, m.deliveries, m.place,
         CASE WHEN m.holder_id IS NOT NULL THEN m.receipt END, m.due_ms, queue_name, m.first_queue, m.reason,
         m.headers, m.body, null)::answer
 $$;
+COMMENT ON FUNCTION shown(int, message, text) IS 'A message as an answer, with its receipt while somebody has leased it.';
 
 -- Accounts ---------------------------------------------------------------------------------------------------------
 
@@ -175,6 +184,8 @@ CREATE FUNCTION describe_queue(op int, at_ms bigint, q queue) RETURNS answer LAN
             s.leased, s.delayed, q.messages_max, q.bytes_max, q.ttl_ms, q.dead_after, q.forbid_self::int, q.only_known::int])::answer
     FROM stock(q.id) AS s
 $$;
+COMMENT ON FUNCTION describe_queue(int, bigint, queue) IS
+'A queue as QINFO tells it: what it holds, its limits and rules. Plan: as stock.';
 
 -- Reading ----------------------------------------------------------------------------------------------------------
 
@@ -250,6 +261,8 @@ BEGIN
         RETURN NEXT nothing(op, queue, sender);
     END IF;
 END $$;
+COMMENT ON FUNCTION peek_one(int, bigint, int, bigint, int, boolean, boolean, bigint) IS
+'PEEK: the first messages that a reader may have, as many as are wanted and fit into an answer. Nothing is locked. Plan: as heads; queue_pkey for each message.';
 
 CREATE FUNCTION take(at_ms bigint, reader int, head_part smallint, head_tid tid, lease_ms bigint) RETURNS message
 LANGUAGE plpgsql AS $$

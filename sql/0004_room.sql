@@ -153,7 +153,7 @@ BEGIN
     RETURN refused;
 END $$;
 COMMENT ON FUNCTION refusal_beside(int, queue, int, text, bigint, bigint) IS
-'Why a message may not be sent, for who sends without the lock of the queue''s row. As refusal.';
+'Why a message may not be sent, for who sends without the lock of the queue''s row. As refusal. Plan: as refusal, refused_beside.';
 
 CREATE FUNCTION forget_room() RETURNS trigger LANGUAGE plpgsql SET search_path = posthaste, pg_temp AS $$
 BEGIN

@@ -16,7 +16,7 @@ BEGIN
     RETURN number;
 END $$;
 COMMENT ON FUNCTION put(bigint, smallint, int, int, queue, bytea, bytea, bigint, bigint, int) IS
-'Stores one message. Only what is ready at once and has no priority may stand in the ring.';
+'Stores one message. Only what is ready at once and has no priority may stand in the ring. Plan: one INSERT.';
 
 CREATE FUNCTION refusal(op int, q queue, sender int, recipient text, messages bigint, bytes bigint) RETURNS answer
 LANGUAGE plpgsql AS $$
@@ -31,7 +31,7 @@ BEGIN
     RETURN null;
 END $$;
 COMMENT ON FUNCTION refusal(int, queue, int, text, bigint, bigint) IS
-'Why a message may not be sent: FORBIDSELF, STRICT, MAXMSGS, MAXBYTES; null when it may. Recipient null: anyone, *: everyone.';
+'Why a message may not be sent: FORBIDSELF, STRICT, MAXMSGS, MAXBYTES; null when it may. Recipient null: anyone, *: everyone. Plan: account_pkey, account_name_key; as refused_for_room.';
 
 CREATE FUNCTION send_one(op int, at_ms bigint, part smallint, sender int, q queue, content bytea, recipient text,
     content_headers bytea, delay_ms bigint, ttl_ms bigint, priority int, request_key bytea) RETURNS SETOF answer LANGUAGE plpgsql AS $$
@@ -94,7 +94,7 @@ BEGIN
         RETURN NEXT available(q.id, sender, 0);
     END LOOP;
 END $$;
-COMMENT ON FUNCTION send_all(int, bigint, smallint, int, queue, bytea[]) IS 'SENDMANY: all or none.';
+COMMENT ON FUNCTION send_all(int, bigint, smallint, int, queue, bytea[]) IS 'SENDMANY: all or none. Plan: as refusal; one INSERT for each.';
 
 -- Leases -----------------------------------------------------------------------------------------------------------
 
@@ -208,7 +208,7 @@ EXCEPTION WHEN lock_not_available THEN
     RETURN null;
 END $$;
 COMMENT ON FUNCTION purge_queue(bigint) IS
-'QPURGE: how many messages it removed. Refused for a large queue; null, with nothing changed, as empty_queue.';
+'QPURGE: how many messages it removed. Refused for a large queue; null, with nothing changed, as empty_queue. Plan: as empty_queue.';
 
 CREATE FUNCTION remove_rows(part int, tids tid[]) RETURNS bigint LANGUAGE plpgsql
 SET enable_indexscan = off SET enable_indexonlyscan = off AS $$

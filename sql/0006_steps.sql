@@ -53,7 +53,7 @@ BEGIN
     PERFORM set_config('posthaste.full', '', true);
 END $$;
 COMMENT ON FUNCTION send_step_guarded(bigint, smallint, bigint[], int[], int[], int[], int[], bigint[], bigint[], int[], bytea[], bytea[]) IS
-'The same where a queue of the batch has limits or rules of its own.';
+'The same where a queue of the batch has limits or rules of its own. Plan: queue_pkey and account_pkey for each; as send_one, send_all.';
 
 CREATE TYPE candidates AS (
     -- By lane and place: what could be given. Part 3 is what this batch has sent and not stored yet.

@@ -113,7 +113,7 @@ BEGIN
     END CASE;
 END $$;
 COMMENT ON FUNCTION one(bigint, smallint, int, "char", int, text, bigint, text, bigint, text, bytea, bytea, bytea, bigint, bigint, bigint, bigint, int) IS
-'One request by the rules: s SEND, p POP, k PEEK, n NACK, x EXTEND, c QCREATE, u QPURGE, v QREDRIVE, i QINFO, l QLIST, b QBROWSE, t ACCOUNTS.';
+'One request by the rules: s SEND, p POP, k PEEK, n NACK, x EXTEND, c QCREATE, u QPURGE, v QREDRIVE, i QINFO, l QLIST, b QBROWSE, t ACCOUNTS. Plan: queue_pkey, account_name_key; as the functions of each; ACCOUNTS reads all of account_pkey.';
 
 CREATE FUNCTION took() RETURNS answer LANGUAGE sql AS $$
     SELECT ROW(null, 'z', (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000000)::bigint, null, null,
@@ -349,3 +349,5 @@ BEGIN
     END LOOP;
     RETURN NEXT took();
 END $$;
+COMMENT ON FUNCTION apply IS
+'A batch: makes names and locks queues in their order, does the steps one after the other, and tells how long that took. A refusal is a row and leaves the rest alone. Plan: queue_name_key for each queue that is named; as the functions of the steps.';

@@ -9,14 +9,14 @@ BEGIN
     RETURN QUERY SELECT * FROM tick(coalesce(given_ms, now_ms()), from_ms, most);
 END $$;
 COMMENT ON FUNCTION upkeep(bigint, bigint, int) IS
-'Lets time pass, for at most so many messages of each kind. What was due before from_ms is taken to be done with: its index entries, which a transaction held open elsewhere keeps from being removed, are not walked again.';
+'Lets time pass, for at most so many messages of each kind. What was due before from_ms is taken to be done with: its index entries, which a transaction held open elsewhere keeps from being removed, are not walked again. Plan: as tick.';
 
 CREATE FUNCTION watch_news(who bigint, keep_ms bigint) RETURNS void LANGUAGE sql
 SET search_path = posthaste, pg_temp AS $$
     DELETE FROM watch WHERE until_ms <= now_ms();
     INSERT INTO watch VALUES (who, now_ms() + keep_ms) ON CONFLICT (middleware) DO UPDATE SET until_ms = excluded.until_ms
 $$;
-COMMENT ON FUNCTION watch_news(bigint, bigint) IS 'Clients of this middleware wait for messages: sends elsewhere are to be told for so long.';
+COMMENT ON FUNCTION watch_news(bigint, bigint) IS 'Clients of this middleware wait for messages: sends elsewhere are to be told for so long. Plan: watch_pkey; reads all of the table, a row for each middleware.';
 
 CREATE FUNCTION tell_news(who bigint, news text) RETURNS boolean LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp AS $$
@@ -28,7 +28,7 @@ BEGIN
     RETURN false;
 END $$;
 COMMENT ON FUNCTION tell_news(bigint, text) IS
-'Tells other middlewares that messages became available, if any of them waits. Called after the commit that made them available, for many at once, so that NOTIFY''s lock is never held by a batch.';
+'Tells other middlewares that messages became available, if any of them waits. Called after the commit that made them available, for many at once, so that NOTIFY''s lock is never held by a batch. Plan: reads all of watch, a row for each middleware.';
 
 -- The ring ---------------------------------------------------------------------------------------------------------
 
@@ -184,4 +184,4 @@ SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
     SELECT log_in(who)
 $$;
-COMMENT ON FUNCTION log_in_as(text) IS 'log_in, for the middleware.';
+COMMENT ON FUNCTION log_in_as(text) IS 'log_in, for the middleware. Plan: as log_in.';

@@ -25,17 +25,20 @@ BEGIN
     SELECT * INTO q FROM queue WHERE name = queue_name FOR KEY SHARE;
     IF q.id IS NULL THEN
         RETURN NEXT refused(op, 'no_queue');
+        RETURN NEXT took();
         RETURN;
     END IF;
     IF q.guarded THEN
         why := refusal_beside(op, q, sender, (SELECT name FROM account WHERE id = recipient), 1, octet_length(content));
         IF why.kind IS NOT NULL THEN
             RETURN NEXT why;
+            RETURN NEXT took();
             RETURN;
         END IF;
     END IF;
     RETURN NEXT ROW(op, 'i', put(at_ms, 2::smallint, sender, recipient, q, content, null, 0, null, 0), q.id,
         null, null, null, null, null, null, null, null, null, null, null, null, null)::answer;
+    RETURN NEXT took();
 END $$;
 COMMENT ON FUNCTION send_single(bigint, int, int, text, int, bytea) IS
 'SEND without options, kept aside; recipient 0: anyone. Plan: queue_name_key, one INSERT; stock() where the queue has limits, which requests side by side may overshoot.';
@@ -53,6 +56,7 @@ BEGIN
     ELSE
         RETURN QUERY SELECT * FROM peek_one(op, at_ms, reader, queue, sender, false, false, 1);
     END IF;
+    RETURN NEXT took();
 END $$;
 COMMENT ON FUNCTION peek_single(bigint, int, int, text, int) IS
 'PEEK of one message; null for no queue or no sender named. Plan: queue_name_key; as heads.';
@@ -61,6 +65,7 @@ CREATE FUNCTION create_single(op int) RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 BEGIN
     RETURN NEXT numbered(op, add_queue(null));
+    RETURN NEXT took();
 END $$;
 COMMENT ON FUNCTION create_single(int) IS 'QCREATE without a name. Plan: as add_queue.';
 
@@ -75,6 +80,7 @@ BEGIN
     SELECT q.id INTO queue FROM posthaste.queue q WHERE q.name = queue_name FOR UPDATE;
     IF queue IS NULL THEN
         RETURN NEXT refused(op, 'no_queue');
+        RETURN NEXT took();
         RETURN;
     END IF;
     IF NOT is_empty(queue, newest_id()) THEN
@@ -92,6 +98,7 @@ BEGIN
     DELETE FROM posthaste.queue q WHERE q.id = queue;
     RETURN NEXT numbered(op, removed);
     RETURN NEXT gone(queue);
+    RETURN NEXT took();
 END $$;
 COMMENT ON FUNCTION delete_single(int, text) IS
 'QDELETE that waits for those who are sending to the queue or taking from it. Plan: queue_name_key, message_by_both, message_aside_by_queue_due.';
@@ -101,6 +108,7 @@ SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
 BEGIN
     RETURN QUERY SELECT * FROM readable_step(coalesce(given_ms, now_ms()), ARRAY[op], ARRAY[reader], 0, 0, '{}', '{}', '{}');
+    RETURN NEXT took();
 END $$;
 COMMENT ON FUNCTION readable_single(bigint, int, int) IS 'QREADABLE. Plan: as readable_step.';
 

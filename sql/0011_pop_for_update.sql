@@ -25,15 +25,18 @@ BEGIN
         END IF;
         IF FOUND THEN
             RETURN NEXT handed_out(op, m, queue_name);
+            RETURN NEXT took();
             RETURN;
         END IF;
         tries := tries - 1;
         IF tries = 0 THEN
             RETURN NEXT refused(op, 'lost');
+            RETURN NEXT took();
             RETURN;
         END IF;
     END LOOP;
     RETURN NEXT found_nothing(op, queue_name, queue, sender);
+    RETURN NEXT took();
 END $$;
 COMMENT ON FUNCTION pop_for_update(bigint, int, int, text, int, int) IS
 'POP behind SELECT … FOR UPDATE: whoever has locked the row has the message. Gives up as lost after so many tries, which null makes endless. Plan: queue_name_key; as heads; two Tid Scans for each try.';

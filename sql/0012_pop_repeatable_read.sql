@@ -22,9 +22,11 @@ BEGIN
         EXIT WHEN head.tid IS NULL;
         DELETE FROM message WHERE ring = head.part AND ctid = head.tid AND due_ms IS NULL RETURNING * INTO m;
         RETURN NEXT handed_out(op, m, queue_name);
+        RETURN NEXT took();
         RETURN;
     END LOOP;
     RETURN NEXT found_nothing(op, queue_name, queue, sender);
+    RETURN NEXT took();
 END $$;
 COMMENT ON FUNCTION pop_repeatable_read(bigint, int, int, text, int, int) IS
 'POP by deleting in a REPEATABLE READ transaction, which the caller opens, and does again after 40001; tries says nothing here. Plan: queue_name_key; as heads; one Tid Scan.';

@@ -30,15 +30,18 @@ BEGIN
             m.queue_id := head.home;
             m.due_ms := null;
             RETURN NEXT handed_out(op, m, queue_name);
+            RETURN NEXT took();
             RETURN;
         END IF;
         tries := tries - 1;
         IF tries = 0 THEN
             RETURN NEXT refused(op, 'lost');
+            RETURN NEXT took();
             RETURN;
         END IF;
     END LOOP;
     RETURN NEXT found_nothing(op, queue_name, queue, sender);
+    RETURN NEXT took();
 END $$;
 COMMENT ON FUNCTION pop_mark_update(bigint, int, int, text, int, int) IS
 'POP by marking: whoever updates the row has the message; tick() removes it later. Gives up as lost after so many tries, which null makes endless. Plan: queue_name_key; as heads; one Tid Scan for each try.';

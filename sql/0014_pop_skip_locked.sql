@@ -24,6 +24,7 @@ BEGIN
             m := take(at_ms, reader, head.part, head.tid, null);
             IF m.id IS NOT NULL THEN
                 RETURN NEXT shown(op, m, coalesce(queue_name, (SELECT q.name FROM posthaste.queue q WHERE q.id = m.queue_id)));
+                RETURN NEXT took();
                 RETURN;
             END IF;
             passed := passed + 1;
@@ -32,6 +33,7 @@ BEGIN
         locked := passed;
     END LOOP;
     RETURN NEXT found_nothing(op, queue_name, queue, sender);
+    RETURN NEXT took();
 END $$;
 COMMENT ON FUNCTION pop_skip_locked(bigint, int, int, text, int, int) IS
 'POP behind FOR UPDATE SKIP LOCKED: whoever locks the row has the message, and the others go on to the next; nobody loses, so tries says nothing here. Plan: queue_name_key; as heads; one Tid Scan for each message looked at.';

@@ -140,6 +140,7 @@ BEGIN
         SELECT id INTO home FROM queue WHERE name = queue_name FOR NO KEY UPDATE;
         IF home IS NULL THEN
             RETURN NEXT refused(0, 'no_queue');
+            RETURN NEXT took();
             RETURN;
         END IF;
     END IF;
@@ -190,6 +191,7 @@ BEGIN
     SELECT id INTO home FROM queue WHERE name = queue_name FOR NO KEY UPDATE;
     IF home IS NULL THEN
         RETURN NEXT refused(0, 'no_queue');
+        RETURN NEXT took();
         RETURN;
     END IF;
     removed := remove_queue(home, 'refuse');

@@ -299,7 +299,7 @@ CREATE FUNCTION send(sender text, queue text, body text, recipient text DEFAULT 
 SECURITY DEFINER SET search_path = posthaste, pg_temp AS $$
     SELECT send(sender, queue, convert_to(body, 'UTF8'), recipient)
 $$;
-COMMENT ON FUNCTION send(text, text, text, text) IS 'The same with a body of text, stored as UTF-8.';
+COMMENT ON FUNCTION send(text, text, text, text) IS 'The same with a body of text, stored as UTF-8. Plan: as it.';
 
 CREATE FUNCTION pairs_of(stored bytea) RETURNS bytea[] LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE

@@ -73,63 +73,85 @@ BEGIN
     RETURN QUERY SELECT m.* FROM unnest(r_op) AS u(op), posthaste.mock_message(u.op) AS m;
     RETURN QUERY SELECT o.* FROM unnest(o_op, o_kind) AS u(op, kind), posthaste.mock_other(u.op, u.kind) AS o;
 END $$;
+COMMENT ON FUNCTION apply IS 'Fixed: one answer for each request of a batch. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION send_alone(given_ms bigint, sender int, queue_name text, recipient int, content bytea) RETURNS SETOF answer
 LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_number(0) $$;
+COMMENT ON FUNCTION send_alone IS 'Fixed: the number 1. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION pop_alone(given_ms bigint, reader int, queue_name text, sender int, lease_ms bigint, any_floor bigint,
     own_floor bigint) RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(0) $$;
+COMMENT ON FUNCTION pop_alone IS 'Fixed: message 1. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION peek_alone(given_ms bigint, reader int, queue_name text, sender int, any_floor bigint, own_floor bigint)
 RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(0) $$;
+COMMENT ON FUNCTION peek_alone IS 'Fixed: message 1. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION create_alone(queue_name text) RETURNS SETOF answer
 LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_number(0) $$;
+COMMENT ON FUNCTION create_alone IS 'Fixed: the number 1. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION delete_alone(queue_name text) RETURNS SETOF answer
 LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_number(0) $$;
+COMMENT ON FUNCTION delete_alone IS 'Fixed: the number 1. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION readable_alone(given_ms bigint, reader int, ring_floor bigint, census_place bigint, census_recipients int[],
     census_queues bigint[], census_places bigint[]) RETURNS SETOF answer
 LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_readable(0) $$;
+COMMENT ON FUNCTION readable_alone IS 'Fixed: a queue named 1. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION send_single(given_ms bigint, op int, sender int, queue_name text, recipient int, content bytea) RETURNS SETOF answer
 LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_number(op) $$;
+COMMENT ON FUNCTION send_single IS 'Fixed: the number 1. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION peek_single(given_ms bigint, op int, reader int, queue_name text, sender int) RETURNS SETOF answer
 LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(op) $$;
+COMMENT ON FUNCTION peek_single IS 'Fixed: message 1. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION create_single(op int) RETURNS SETOF answer
 LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_number(op) $$;
+COMMENT ON FUNCTION create_single IS 'Fixed: the number 1. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION delete_single(op int, queue_name text) RETURNS SETOF answer
 LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_number(op) $$;
+COMMENT ON FUNCTION delete_single IS 'Fixed: the number 1. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION readable_single(given_ms bigint, op int, reader int) RETURNS SETOF answer
 LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_readable(op) $$;
+COMMENT ON FUNCTION readable_single IS 'Fixed: a queue named 1. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION pop_delete_retry(given_ms bigint, op int, reader int, queue_name text, sender int, tries int)
 RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(op) $$;
+COMMENT ON FUNCTION pop_delete_retry IS 'Fixed: message 1. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION pop_for_update(given_ms bigint, op int, reader int, queue_name text, sender int, tries int)
 RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(op) $$;
+COMMENT ON FUNCTION pop_for_update IS 'Fixed: message 1. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION pop_repeatable_read(given_ms bigint, op int, reader int, queue_name text, sender int, tries int)
 RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(op) $$;
+COMMENT ON FUNCTION pop_repeatable_read IS 'Fixed: message 1. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION pop_mark_update(given_ms bigint, op int, reader int, queue_name text, sender int, tries int)
 RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(op) $$;
+COMMENT ON FUNCTION pop_mark_update IS 'Fixed: message 1. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION pop_skip_locked(given_ms bigint, op int, reader int, queue_name text, sender int, tries int)
 RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(op) $$;
+COMMENT ON FUNCTION pop_skip_locked IS 'Fixed: message 1. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION log_in_as(who text) RETURNS int LANGUAGE sql AS $$ SELECT 1 $$;
+COMMENT ON FUNCTION log_in_as IS 'Fixed: whoever logs in has the number 1. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION upkeep(given_ms bigint, from_ms bigint, most int) RETURNS SETOF answer LANGUAGE plpgsql AS $$ BEGIN END $$;
+COMMENT ON FUNCTION upkeep IS 'Fixed: nothing is ever due. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION watch_news(who bigint, keep_ms bigint) RETURNS void LANGUAGE plpgsql AS $$ BEGIN END $$;
+COMMENT ON FUNCTION watch_news IS 'Fixed: nobody waits. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION tell_news(who bigint, news text) RETURNS boolean LANGUAGE sql AS $$ SELECT false $$;
+COMMENT ON FUNCTION tell_news IS 'Fixed: nobody waits. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION turn_ring(bytes_min bigint, patience_ms int, piece int, INOUT oldest bigint, OUT said text)
 LANGUAGE sql AS $$ SELECT null::bigint, null::text $$;
+COMMENT ON FUNCTION turn_ring IS 'Fixed: the ring is empty. Plan: no table.';

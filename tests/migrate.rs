@@ -1,13 +1,22 @@
 //! `posthaste migrate` against a real PostgreSQL: installing, doing nothing, refusing, and every way not to connect.
 
+mod support;
+
+#[path = "support/client.rs"]
+mod client;
+
 #[path = "support/postgres.rs"]
 mod postgres;
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::{Command, Output};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
 
+use client::Client;
 use postgres::{Postgres, Stop, shared};
+use support::Server;
 
 fn migrate(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
@@ -37,9 +46,56 @@ fn refusal(output: &Output) -> (String, Option<i32>) {
     (error.trim_end().to_owned(), output.status.code())
 }
 
+/// The numbered files, in their order.
+fn files() -> Vec<PathBuf> {
+    let entries = fs::read_dir("sql").expect("the directory sql").flatten();
+    let numbered = entries.filter(|entry| entry.file_name().as_encoded_bytes()[0].is_ascii_digit());
+    let mut files: Vec<PathBuf> = numbered.map(|entry| entry.path()).collect();
+    files.sort();
+    files
+}
+
 fn migrations() -> usize {
-    let names = fs::read_dir("sql").expect("the directory sql").flatten().map(|entry| entry.file_name());
-    names.filter(|name| name.as_encoded_bytes()[0].is_ascii_digit()).count()
+    files().len()
+}
+
+/// A database with the schema as it was when there were only so many files, and with a queue that holds two messages.
+fn older(server: &Postgres, known: usize) -> String {
+    let database = server.create_empty_database();
+    for (file, number) in files().iter().take(known).zip(1..) {
+        let text = fs::read_to_string(file).expect("the file");
+        let sum = Command::new("sha1sum").arg(file).output().expect("sha1sum runs").stdout;
+        let sum = String::from_utf8_lossy(&sum[..40]).into_owned();
+        let note = format!("INSERT INTO posthaste.migration VALUES ({number}, 'by hand', '{sum}')");
+        server.psql(&database, &format!("BEGIN; {text}; {note}; COMMIT"));
+    }
+    server.psql(
+        &database,
+        "INSERT INTO posthaste.account VALUES (nextval('posthaste.account_id'), 'ann', true);
+        INSERT INTO posthaste.queue (id, name) VALUES (nextval('posthaste.queue_id'), 'old');
+        INSERT INTO posthaste.message (ring, id, place, queue_id, sender_id, recipient_id, sent_ms, body)
+            SELECT part, id, 255::bigint << 54 | id, (SELECT id FROM posthaste.queue), (SELECT id FROM posthaste.account), 0,
+                1000, convert_to('message ' || part, 'UTF8')
+            FROM (SELECT part, nextval('posthaste.message_id') AS id FROM unnest(ARRAY[0, 2]) AS part) AS new",
+    );
+    database
+}
+
+/// What `posthaste queue` says, which is not to start.
+fn queue(url: &str) -> Output {
+    let mut queue = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+    queue.args(["queue", "--listen", "127.0.0.1:0", "--http", "off", "--store", url]);
+    let mut queue = queue.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program runs");
+    let mut stderr = Vec::new();
+    for line in BufReader::new(queue.stderr.take().expect("stderr is piped")).lines() {
+        let line = line.expect("text");
+        if line.contains("listening on") {
+            queue.kill().and_then(|()| queue.wait()).expect("it can be killed");
+            panic!("it started: {line}");
+        }
+        stderr.extend([line.as_bytes(), b"\n"].concat());
+    }
+    Output { status: queue.wait().expect("it can be waited for"), stdout: Vec::new(), stderr }
 }
 
 #[test]
@@ -62,7 +118,7 @@ fn two_at_once_take_turns() {
     let running: Vec<_> = (0..4)
         .map(|_| {
             let mut command = migrate(&["--store", &url]);
-            command.stdout(std::process::Stdio::piped()).spawn().expect("the program runs")
+            command.stdout(Stdio::piped()).spawn().expect("the program runs")
         })
         .collect();
     let outputs = running.into_iter().map(|child| child.wait_with_output().expect("it can be waited for"));
@@ -82,6 +138,80 @@ fn the_printed_script_makes_the_same_schema() {
     let migrated = server.create_database();
     assert_eq!(server.schema(&printed), server.schema(&migrated));
     assert_eq!(done(&run(&["--store", &server.url(&printed)])), "up to date\n");
+}
+
+/// Each file is applied for itself, so a schema may be of any age.
+#[test]
+fn an_older_schema_is_brought_up_to_date_and_keeps_what_it_holds() {
+    let server = shared();
+    let made_at_once = server.schema(&server.create_database());
+    for known in [1, 6, migrations() - 1] {
+        let database = older(server, known);
+        let url = server.url(&database);
+        let applied: String =
+            (known + 1..=migrations()).map(|number| format!("applied {number:04}\n")).collect();
+        assert_eq!(done(&run(&["--store", &url])), applied);
+        assert_eq!(done(&run(&["--store", &url])), "up to date\n");
+        assert_eq!(server.schema(&database), made_at_once, "from {known} on");
+        let middleware = Server::start(&url, &[]);
+        let mut client = Client::login(middleware.addr(), "ben").expect("it runs");
+        for body in ["message 0", "message 2"] {
+            let popped = client.ask(&["POP", "QUEUE", "old"]).expect("it runs");
+            let from = popped.get("from").and_then(client::Answer::text);
+            assert_eq!((popped.body(), from), (Some(body), Some("ann")), "from {known} on");
+        }
+        let sent = client.ask(&["SEND", "old", "new"]).expect("it runs");
+        assert!(sent.integer() > Some(2), "from {known} on: {sent:?}");
+    }
+}
+
+#[test]
+fn a_middleware_does_not_start_on_a_schema_of_another_age() {
+    let server = shared();
+    let newest = migrations();
+    let newer = server.create_database();
+    server.psql(&newer, "INSERT INTO posthaste.migration (number, name, sha1) VALUES (9999, 'future', '')");
+    for (database, words) in [
+        (server.create_empty_database(), "no posthaste schema: run posthaste migrate --store URL".to_owned()),
+        (
+            older(server, newest - 1),
+            format!("is at {}, this program needs {newest}: run posthaste migrate --store URL", newest - 1),
+        ),
+        (newer, format!("it knows {newest}, the database has 9999): upgrade posthaste")),
+    ] {
+        let (line, code) = refusal(&queue(&server.url(&database)));
+        assert_eq!(code, Some(1), "{line}");
+        assert!(line.ends_with(&words), "{line}");
+    }
+}
+
+/// Functions without a comment, and those that name a table and no plan in it.
+fn without_a_word(server: &Postgres, database: &str) -> String {
+    let sql = r"
+        SELECT string_agg(proname, ' ' ORDER BY proname) FROM pg_proc AS p, LATERAL obj_description(p.oid, 'pg_proc') AS said
+        WHERE pronamespace = 'posthaste'::regnamespace AND (coalesce(said, '') = '' OR said !~ 'Plan: \S' AND EXISTS (
+            SELECT FROM pg_class WHERE relnamespace = 'posthaste'::regnamespace AND relkind IN ('r', 'p')
+            AND prosrc ~ ('\m(FROM|INTO|UPDATE|JOIN|TABLE)\s+(posthaste\.)?' || relname || '\M')))";
+    server.psql(database, sql)
+}
+
+#[test]
+fn every_function_tells_its_rule_and_its_plan() {
+    let server = shared();
+    let database = server.create_database();
+    assert_eq!(without_a_word(server, &database), "");
+    let mock = server.create_empty_database();
+    done(&run(&["--store", &server.url(&mock), "--mock", "200"]));
+    assert_eq!(without_a_word(server, &mock), "");
+    for (name, said) in
+        [("silent", "null"), ("blunt", "'All queues.'"), ("clear", "'All queues. Plan: reads the table.'")]
+    {
+        let make = format!(
+            "CREATE FUNCTION posthaste.{name}() RETURNS bigint LANGUAGE sql AS 'SELECT id FROM posthaste.queue'"
+        );
+        server.psql(&database, &format!("{make}; COMMENT ON FUNCTION posthaste.{name} IS {said}"));
+    }
+    assert_eq!(without_a_word(server, &database), "blunt silent", "it would be found");
 }
 
 #[test]
@@ -105,9 +235,7 @@ fn a_schema_made_of_other_files_is_named_and_left_alone() {
         let database = server.create_database();
         server.psql(&database, made);
         let url = server.url(&database);
-        let mut queue = Command::new(env!("CARGO_BIN_EXE_posthaste"));
-        queue.args(["queue", "--listen", "127.0.0.1:0", "--http", "off", "--store", &url]);
-        for output in [run(&["--store", &url]), queue.output().expect("the program runs")] {
+        for output in [run(&["--store", &url]), queue(&url)] {
             let (line, code) = refusal(&output);
             assert_eq!(code, Some(1), "{made}");
             assert!(line.contains(named) && line.contains("empty database"), "{made}: {line}");

@@ -408,3 +408,73 @@ fn a_frozen_database_is_waited_for() {
         in_time
     });
 }
+
+/// A database and a middleware with one worker, whose connection has prepared what `send` asks.
+fn with_one_worker() -> (Postgres, String, Server) {
+    let postgres = Postgres::start(&[]);
+    let database = postgres.create_database();
+    let server = Server::start_with_http(&postgres.url(&database), &["--workers", "1"]);
+    ask(server.addr(), &["QCREATE", "probe"]);
+    soon("sessions are known to be kept", || match ask(server.addr(), &["INFO"]).text() {
+        Some(text) if text.contains("keeper_listens:1\r\n") => Ok(()),
+        text => Err(format!("{text:?}")),
+    });
+    assert!(send_once(&server, "before").integer().is_some());
+    (postgres, database, server)
+}
+
+/// A SEND that may be repeated.
+fn send_once(server: &Server, body: &str) -> Answer {
+    ask(server.addr(), &["SEND", "probe", body, "DEDUP", body])
+}
+
+/// The bodies of all messages, the oldest first.
+fn bodies(postgres: &Postgres, database: &str) -> String {
+    let sql = "SELECT string_agg(convert_from(body, 'UTF8'), ',' ORDER BY id) FROM posthaste.message";
+    postgres.psql(database, sql)
+}
+
+/// The database was given up, and nobody can know what it does yet.
+fn is_given_up(answer: &Answer) {
+    let says = |words: &str| matches!(answer, Answer::Error(text) if text.contains(words));
+    assert!(answer.is_error("STORE") && says("has not answered for 30 seconds"), "{answer:?}");
+    assert!(says("it is unknown whether the request was done"), "{answer:?}");
+}
+
+#[test]
+fn what_a_database_does_after_it_was_given_up_does_no_harm() {
+    let (postgres, database, server) = with_one_worker();
+    postgres.signal_all(Signal::STOP);
+    is_given_up(&send_once(&server, "late"));
+    is_in_trouble(&server, "").expect("it says that it is not ready");
+    postgres.signal_all(Signal::CONT);
+    soon("what was given up is done", || match bodies(&postgres, &database).as_str() {
+        "before,late" => Ok(()),
+        bodies => Err(bodies.to_owned()),
+    });
+    is_back(&server);
+    let again = send_once(&server, "late");
+    assert!(again.integer().is_some(), "{again:?}");
+    assert_eq!(bodies(&postgres, &database), "before,late");
+}
+
+#[test]
+fn a_request_that_was_given_up_may_be_done_after_its_repetition() {
+    let (postgres, database, server) = with_one_worker();
+    let sql = "SELECT pid FROM pg_stat_activity WHERE application_name = 'posthaste' AND query LIKE '%posthaste.apply%'";
+    let pid = postgres.psql("postgres", sql).parse().ok().and_then(Pid::from_raw).expect("one worker");
+    let signal = |signal| kill_process(pid, signal).expect("it runs");
+    signal(Signal::STOP);
+    is_given_up(&send_once(&server, "late"));
+    let again = send_once(&server, "late");
+    assert!(again.integer().is_some(), "{again:?}");
+    signal(Signal::CONT);
+    let is_there = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {}", pid.as_raw_nonzero());
+    soon("the session that was given up ends", || match postgres.psql("postgres", &is_there).as_str() {
+        "0" => Ok(()),
+        _ => Err("it is there".to_owned()),
+    });
+    assert_eq!(bodies(&postgres, &database), "before,late");
+    assert_eq!(send_once(&server, "late"), again);
+    is_back(&server);
+}

@@ -2,6 +2,9 @@
 
 mod support;
 
+#[path = "support/client.rs"]
+mod client;
+
 #[path = "support/postgres.rs"]
 mod postgres;
 
@@ -9,7 +12,10 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Output};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
+use client::{Answer, Client};
 use parquet::file::reader::SerializedFileReader;
 use parquet::record::Field;
 use serde_json::Value;
@@ -240,4 +246,90 @@ fn a_database_tells_what_its_statements_took() {
         assert!(statement > 0.0 && statement < number(row, "service_mean_us"), "{row:?}");
     }
     assert!(windows.iter().any(|row| number(row, "statement_count") > 0.0), "it was never told");
+}
+
+/// How long anything is waited for that comes by itself. Machines that are shared stand still at times.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Each kind of request, in the forms that have functions of their own, with an answer, with none, and refused.
+const FORMS: &[&str] = &[
+    "QCREATE",
+    "QCREATE q",
+    "QCREATE small MAXMSGS 1",
+    "SEND q one",
+    "SEND q two",
+    "SEND q three TO ann",
+    "SEND q four PRIORITY 1",
+    "SEND small one",
+    "SEND small two",
+    "SEND none x",
+    "PEEK QUEUE q",
+    "PEEK QUEUE none",
+    "POP QUEUE q",
+    "POP QUEUE q LEASE 60000",
+    "POP FROM ann",
+    "QREADABLE",
+    "POP QUEUE q",
+    "POP QUEUE q",
+    "POP FROM ben",
+    "POP QUEUE none",
+    "PEEK QUEUE q",
+    "QINFO q",
+    "QDELETE q",
+    "QDELETE none",
+];
+
+/// Ways to ask a database: in batches, by functions for one request, and by each way of popping.
+const WAYS: &[&[&str]] = &[
+    &[],
+    &["--batch", "1"],
+    &["--batch", "1", "--pop-strategy", "skip-locked"],
+    &["--batch", "1", "--pop-strategy", "delete-retry", "--pop-backoff", "exponential"],
+    &["--batch", "1", "--pop-strategy", "for-update"],
+    &["--batch", "1", "--pop-strategy", "repeatable-read"],
+    &["--batch", "1", "--pop-strategy", "mark-update"],
+];
+
+/// Whether INFO has seen statements of QREADABLE in its last window.
+fn tells_of_statements(info: &Answer) -> bool {
+    let lines = info.text().unwrap_or_default().lines();
+    let figures =
+        lines.filter_map(|line| line.strip_prefix("kind_readable:")).flat_map(|line| line.split(','));
+    let median = figures.filter_map(|figure| figure.strip_prefix("statement_p50_us="));
+    median.filter_map(|us| us.parse::<f64>().ok()).any(|us| us > 0.0)
+}
+
+#[test]
+fn every_function_that_a_middleware_calls_tells_what_it_took() {
+    let postgres = postgres::shared();
+    for way in WAYS {
+        let dir = tempfile::tempdir().expect("a directory");
+        let record = dir.path().join("tier").to_string_lossy().into_owned();
+        let store = postgres.url(&postgres.create_database());
+        let recording = ["--record", &record, "--record-requests", "--window", "250ms"];
+        let server = Server::start(&store, &[way, &recording[..]].concat());
+        let mut client = Client::login(server.addr(), "ann").expect("it runs");
+        let mut ask = |form: &str| client.ask(&form.split(' ').collect::<Vec<_>>()).expect("it runs");
+        let answers: Vec<String> = FORMS.iter().map(|form| format!("{form}: {:?}", ask(form))).collect();
+        let start = Instant::now();
+        while !{
+            ask("QREADABLE");
+            tells_of_statements(&ask("INFO"))
+        } {
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{way:?}: INFO tells nothing of statements: {:?}",
+                ask("INFO")
+            );
+            sleep(Duration::from_millis(10));
+        }
+        assert!(server.stop().success());
+        let told =
+            requests(Path::new(&record), &["statement"]).into_iter().filter(|(kind, _)| kind != "login");
+        let told: Vec<(String, Vec<i64>)> = told.collect();
+        assert!(told.len() > FORMS.len(), "{way:?}: {told:?}");
+        for (answer, (kind, statement)) in answers.iter().zip(told) {
+            assert!(statement[0] > 0, "{way:?}: nothing told of {kind}, {answer}");
+        }
+    }
 }

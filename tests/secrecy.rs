@@ -134,7 +134,15 @@ fn every_command_that_takes_a_url_hides_its_password() {
     let port = silent.local_addr().expect("its address").port();
     let url = format!("postgres://app:ses%40me@127.0.0.1:{port}/x");
     let joined = format!("--store={url}");
-    for words in [&["migrate", "--store", &url][..], &["migrate", &joined], &["queue", &joined]] {
+    for words in [
+        &["migrate", "--store", &url][..],
+        &["migrate", &joined],
+        &["queue", &joined],
+        &["admin", "store", "--store", &url],
+        &["admin", "store", &joined],
+        &["bench", "store", "--store", &url],
+        &["bench", "store", &joined],
+    ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
         let command = command.args(words).stderr(Stdio::null());
         let mut child = command.spawn().expect("the program runs");

@@ -10,6 +10,7 @@ use posthaste_measure::Events;
 use rustc_hash::FxHashMap;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
@@ -171,6 +172,8 @@ pub(super) struct Link {
     reach: Arc<Reach>,
     runtime: Runtime,
     client: Option<Client>,
+    /// What keeps the connection going.
+    conversation: Option<JoinHandle<()>>,
     /// How often it was made.
     made: u64,
     /// Prepared in this session, by their text.
@@ -182,7 +185,15 @@ impl Link {
     /// Not connected yet; payloads of notifications go to `notices`.
     pub(super) fn new(reach: Arc<Reach>, notices: Option<UnboundedSender<String>>) -> std::io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        Ok(Self { reach, runtime, client: None, made: 0, statements: FxHashMap::default(), notices })
+        Ok(Self {
+            reach,
+            runtime,
+            client: None,
+            conversation: None,
+            made: 0,
+            statements: FxHashMap::default(),
+            notices,
+        })
     }
 
     /// Connects unless it is connected.
@@ -212,17 +223,27 @@ impl Link {
 
     fn connect(&mut self) -> Result<(), String> {
         let notices = self.notices.clone();
-        let client = self.runtime.block_on(async {
+        let (client, conversation) = self.runtime.block_on(async {
             let (client, connection) =
                 connect(&self.reach.address).await.map_err(|error| error.to_string())?;
-            tokio::spawn(converse(connection, notices));
+            let conversation = tokio::spawn(converse(connection, notices));
             migrations::check(&client).await.map_err(|error| error.to_string())?;
-            Ok::<Client, String>(client)
+            Ok::<_, String>((client, conversation))
         })?;
         self.client = Some(client);
+        self.conversation = Some(conversation);
         self.made += 1;
         self.reach.note(Ok(()));
         Ok(())
+    }
+
+    /// Ends the connection although an answer is owed. Left to itself it would be kept for as long as its server is silent.
+    fn hang_up(&mut self) {
+        self.client = None;
+        if let Some(conversation) = self.conversation.take() {
+            conversation.abort();
+            let _ = self.runtime.block_on(conversation); // it was aborted, or had just ended
+        }
     }
 
     /// How often the connection was made: whoever asks may find it broken and make it again.
@@ -314,7 +335,7 @@ impl Link {
                 Err(Failure::Broken(format!("the connection to PostgreSQL broke: {}", one_line(&error))))
             }
             Err(_) => {
-                self.client = None;
+                self.hang_up();
                 Err(Failure::Broken(format!(
                     "PostgreSQL has not answered for {} seconds",
                     ANSWER_WITHIN.as_secs()

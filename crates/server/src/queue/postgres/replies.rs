@@ -318,7 +318,7 @@ fn halves(row: &Row) -> (Vec<Option<i64>>, Vec<Option<i64>>) {
 
 /// Whether a pop gave up because somebody else was faster.
 pub(super) fn is_lost(rows: &[Row]) -> bool {
-    matches!(rows, [row] if kind(row) == b'f' && text(row, column::REASON) == "lost")
+    matches!(rows, [row, ..] if kind(row) == b'f' && text(row, column::REASON) == "lost")
 }
 
 /// Writes a message.

@@ -1,0 +1,235 @@
+//! A request that PostgreSQL itself refuses, with an error where the rules have an answer for everything: it fails alone, and
+//! the rest of its batch is done as if it had never been there.
+
+mod support;
+
+#[path = "support/client.rs"]
+mod client;
+
+#[path = "support/news.rs"]
+mod news;
+
+#[path = "support/postgres.rs"]
+mod postgres;
+
+#[path = "support/session.rs"]
+mod session;
+
+use std::net::SocketAddr;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use client::{Answer, Client};
+use news::wait_until_blocked;
+use postgres::{Postgres, Stop};
+use session::Session;
+use support::Server;
+
+/// How long anything is waited for that comes by itself. Machines that are shared stand still at times.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Clients whose requests go together: no power of two, so that halves differ.
+const CLIENTS: usize = 7;
+
+/// Stands for whatever a database may have against one row and no other.
+const REFUSES_POISON: &str = "
+    CREATE FUNCTION refuse_poison() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        IF NEW.body = convert_to('poison', 'UTF8') THEN
+            RAISE EXCEPTION 'poison is not stored';
+        END IF;
+        RETURN NEW;
+    END $$;
+    CREATE TRIGGER refuse_poison BEFORE INSERT ON posthaste.message FOR EACH ROW EXECUTE FUNCTION refuse_poison()";
+
+/// A database that refuses one body, and a middleware whose only worker takes all that waits.
+struct Place {
+    postgres: Postgres,
+    database: String,
+    server: Server,
+}
+
+impl Place {
+    fn new() -> Self {
+        let postgres = Postgres::start(&[]);
+        let database = postgres.create_database();
+        postgres.psql(&database, REFUSES_POISON);
+        let server = Server::start(&postgres.url(&database), &["--workers", "1"]);
+        let mut client = connect(server.addr());
+        for queue in ["held", "q", "waiting"] {
+            ask(&mut client, &["QCREATE", queue]);
+        }
+        Self { postgres, database, server }
+    }
+
+    /// Has clients ask while the worker waits for a lock, so that all they ask is one batch; what each of them was answered.
+    fn in_one_batch(&self, pipelines: &[Vec<Vec<String>>]) -> Vec<Vec<Answer>> {
+        let mut holder = Session::open(&self.postgres, &self.database, "postgres");
+        let lock = "BEGIN; SELECT name FROM posthaste.queue WHERE name = 'held' FOR UPDATE";
+        assert_eq!(holder.run(lock), "held");
+        let mut held = connect(self.server.addr());
+        held.send(&["SEND", "held", "x"]).expect("it runs");
+        self.wait_until(&self.waits_for_a_lock(), "1");
+        let mut asked = 0;
+        let mut clients: Vec<Client> = pipelines
+            .iter()
+            .map(|requests| {
+                let mut client = connect(self.server.addr());
+                client
+                    .write(&requests.iter().flat_map(|words| encoded(words)).collect::<Vec<u8>>())
+                    .expect("it runs");
+                asked += requests.len();
+                // They come in this order.
+                self.wait_until_in_line(asked);
+                client
+            })
+            .collect();
+        assert_eq!(holder.run("COMMIT"), "");
+        assert!(held.answer().expect("it runs").integer().is_some());
+        let answers = clients.iter_mut().zip(pipelines);
+        answers
+            .map(|(client, asked)| asked.iter().map(|_| client.answer().expect("it runs")).collect())
+            .collect()
+    }
+
+    /// How many sessions wait for a lock.
+    fn waits_for_a_lock(&self) -> String {
+        format!(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = '{}' AND wait_event_type = 'Lock'",
+            self.database
+        )
+    }
+
+    fn wait_until(&self, sql: &str, said: &str) {
+        let start = Instant::now();
+        while self.postgres.psql("postgres", sql) != said {
+            assert!(start.elapsed() < PATIENCE, "{sql}: not {said}");
+        }
+    }
+
+    fn wait_until_in_line(&self, requests: usize) {
+        let wanted = format!("line_requests:{requests}\r\n");
+        let mut watcher = connect(self.server.addr());
+        let start = Instant::now();
+        loop {
+            let info = ask(&mut watcher, &["INFO"]);
+            if info.text().is_some_and(|text| text.contains(&wanted)) {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "no {wanted:?} in {info:?}");
+            sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// What a queue holds, sorted.
+    fn bodies(&self, queue: &str) -> String {
+        let sql = "SELECT string_agg(convert_from(body, 'UTF8'), ',' ORDER BY body) FROM posthaste.message
+            WHERE queue_id = (SELECT id FROM posthaste.queue WHERE name";
+        self.postgres.psql(&self.database, &format!("{sql} = '{queue}')"))
+    }
+}
+
+fn connect(server: SocketAddr) -> Client {
+    Client::connect(server).expect("it runs")
+}
+
+fn ask(client: &mut Client, words: &[&str]) -> Answer {
+    client.ask(words).expect("it runs")
+}
+
+fn words(request: &str) -> Vec<String> {
+    request.split('|').map(str::to_owned).collect()
+}
+
+fn encoded(words: &[String]) -> Vec<u8> {
+    let words = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
+    format!("*{}\r\n{}", words.len(), words.collect::<String>()).into_bytes()
+}
+
+fn is_refused(answer: &Answer) -> bool {
+    matches!(answer, Answer::Error(text)
+        if text.starts_with("STORE ") && text.contains("poison is not stored") && text.contains("nothing was changed"))
+}
+
+#[test]
+fn the_request_to_blame_fails_alone() {
+    let mut place = Place::new();
+    let mut kept = Vec::new();
+    // Wherever it stands, and where there are two.
+    for (round, poisoned) in [&[0][..], &[3], &[CLIENTS - 1], &[1, 2], &[0, 5]].into_iter().enumerate() {
+        let mut feeder = connect(place.server.addr());
+        let pipelines: Vec<_> = (0..CLIENTS)
+            .map(|number| {
+                if poisoned.contains(&number) {
+                    return vec![words("SEND|q|poison")];
+                }
+                let own = format!("own{number}");
+                ask(&mut feeder, &["QCREATE", &own]);
+                ask(&mut feeder, &["SEND", &own, "own"]);
+                let mine = ["a", "b"].map(|letter| format!("{round}{number}{letter}"));
+                let sends = mine.clone().map(|body| words(&format!("SEND|q|{body}")));
+                kept.extend(mine);
+                let [first, last] = sends;
+                vec![first, words(&format!("POP|QUEUE|{own}")), last]
+            })
+            .collect();
+        for (number, answers) in place.in_one_batch(&pipelines).iter().enumerate() {
+            if poisoned.contains(&number) {
+                assert!(answers.iter().all(is_refused), "{poisoned:?}, {number}: {answers:?}");
+                continue;
+            }
+            let (first, last) = (answers[0].integer(), answers[2].integer());
+            assert!(first.is_some() && first < last, "{poisoned:?}, {number}: {answers:?}");
+            assert_eq!(answers[1].body(), Some("own"), "{poisoned:?}, {number}: {answers:?}");
+        }
+        assert!((0..CLIENTS).all(|number| place.bodies(&format!("own{number}")).is_empty()));
+        place.server.wait_for_log("tried in parts");
+    }
+    // What was answered well is on the disk.
+    place.postgres.stop(Stop::Immediate);
+    place.postgres.start_again();
+    assert_eq!(place.bodies("q"), kept.join(","));
+}
+
+#[test]
+fn a_pop_that_waits_gets_through_it() {
+    let place = Place::new();
+    for (poisoned, sends) in [(0, CLIENTS - 1), (0, 1), (CLIENTS - 1, 0), (3, 4), (4, 3)] {
+        let mut waiting = connect(place.server.addr());
+        waiting.send(&["POP", "QUEUE", "waiting", "BLOCK", "600000"]).expect("it runs");
+        wait_until_blocked(place.server.addr(), 1);
+        let request = |number| match number {
+            _ if number == poisoned => "SEND|q|poison",
+            _ if number == sends => "SEND|waiting|at last",
+            _ => "SEND|q|other",
+        };
+        let pipelines: Vec<_> = (0..CLIENTS).map(|number| vec![words(request(number))]).collect();
+        let answers = place.in_one_batch(&pipelines);
+        for (number, answers) in answers.iter().enumerate() {
+            let is_well =
+                if number == poisoned { is_refused(&answers[0]) } else { answers[0].integer().is_some() };
+            assert!(is_well, "{poisoned}, {number}: {answers:?}");
+        }
+        assert_eq!(waiting.answer().expect("it runs").body(), Some("at last"), "{poisoned} {sends}");
+        assert_eq!(place.bodies("waiting"), "");
+    }
+    place.server.wait_for_log("tried in parts");
+}
+
+/// What a connection has asked at once is one piece of a batch, which is done or not done.
+#[test]
+fn what_its_own_connection_asked_with_it_is_not_done_and_is_told_so() {
+    let place = Place::new();
+    let mut waiting = connect(place.server.addr());
+    waiting.send(&["POP", "QUEUE", "waiting", "BLOCK", "600000"]).expect("it runs");
+    wait_until_blocked(place.server.addr(), 1);
+    let piece = ["SEND|waiting|never", "SEND|q|poison", "SEND|q|neither"].map(words).to_vec();
+    let answers = place.in_one_batch(&[piece, vec![words("SEND|q|other")]]);
+    assert!(answers[0].iter().all(is_refused), "{answers:?}");
+    assert!(answers[1][0].integer().is_some(), "{answers:?}");
+    assert_eq!((place.bodies("q").as_str(), place.bodies("waiting").as_str()), ("other", ""));
+    // The pop that was called for nothing waits on.
+    let sent = ask(&mut connect(place.server.addr()), &["SEND", "waiting", "at last"]);
+    assert!(sent.integer().is_some(), "{sent:?}");
+    assert_eq!(waiting.answer().expect("it runs").body(), Some("at last"));
+}
