@@ -14,14 +14,14 @@ from programs import SMALL, lab, run_through, write
 
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.description import Claim, Level
-from posthaste_lab.experiments.results import Result, Run, read_run
+from posthaste_lab.experiments.results import Result, Run, read_run, spoken_levels
 from posthaste_lab.factorial import analyze
 from posthaste_lab.report import write_report
 from posthaste_lab.report.cells import Cell, cells_of, is_luck
 from posthaste_lab.report.charts import load_chart
 from posthaste_lab.report.page import warnings
 from posthaste_lab.report.quantities import digits
-from posthaste_lab.report.records import Spread, events, response_times, trace
+from posthaste_lab.report.records import Spread, events, response_times, response_times_by_kind, trace
 from posthaste_lab.report.sections.design import design_section
 from posthaste_lab.report.sections.maxima import maxima_section
 from posthaste_lab.report.sections.over_time import warm_up_s, warm_up_verdict
@@ -168,6 +168,31 @@ def test_histograms_hold_the_requests_of_the_measured_time(run: Run) -> None:
         inside, touching = (sum(requests_within(result, by_s) for result in cell.results) for by_s in (-2e-3, 2e-3))
         assert 0 < inside <= spread.total <= touching
         assert 0 < spread.percentile(0.5) <= max(result.figures["response_max_s"] for result in cell.results)
+
+
+def test_each_kind_of_request_has_percentiles_of_its_own(run: Run) -> None:
+    """What was sent and what was popped, as the load generator counted them; together they are all requests."""
+    rows = table(run, "percentiles")
+    for cell in cells_of(run):
+        by_kind = response_times_by_kind(cell.results)
+        assert set(by_kind) == {kind for result in cell.results for kind in result.kinds}
+        assert len(by_kind) > 1
+        whole = response_times(cell.results)
+        assert whole is not None
+        assert whole.total == sum(spread.total for spread in by_kind.values())
+        shown = {row["kind"]: row for row in rows if row["combination"] == spoken_levels(cell.levels)}
+        assert set(shown) == {*by_kind, "all"}
+        for kind, spread in by_kind.items():
+            assert float(shown[kind]["requests"]) == spread.total
+            assert float(shown[kind]["p50_s"]) == pytest.approx(spread.percentile(0.5))
+
+
+def test_distributions_put_together_lose_nothing() -> None:
+    """Values that both have are counted once, with the requests of both."""
+    both = Spread.together([Spread.of([1.0, 2.0], "the clients"), Spread.of([2.0, 3.0, 3.0])])
+    assert both.values_s.tolist() == [1.0, 2.0, 3.0]
+    assert both.counts.tolist() == [1.0, 2.0, 2.0]
+    assert both.seen_by == "the clients"
 
 
 def test_the_tier_measured_the_same_requests_and_less_of_their_time(run: Run) -> None:
