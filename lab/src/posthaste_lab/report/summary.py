@@ -39,7 +39,9 @@ def _parts(run: Run, note: str) -> Iterable[str]:
     yield f"**Verdict: {overall(decisions)}.**"
     yield "\n".join(f"- {decision.claim.says}: **{decision.word}** ({decision.why})" for decision in decisions)
     yield _care(run, note)
-    yield _table(overview_section(run, cells))
+    overview = overview_section(run, cells)
+    yield _table(overview)
+    yield " ".join(overview.paragraphs)
     where = where_section(run, cells)
     yield where.paragraphs[0] if where is not None else ""
     design = design_section(run, cells)
