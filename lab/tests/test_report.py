@@ -121,7 +121,7 @@ def test_a_design_of_two_levels_is_analyzed_as_such(run: Run) -> None:
 
 def test_effects_on_logarithms_say_what_they_do_to_the_response(run: Run) -> None:
     """By what factor high differs from low, which is a ratio of geometric means."""
-    rules = run.experiment.report.model_copy(update={"transform": "log"})
+    rules = run.experiment.report.model_copy(update={"transform": ["log"]})
     logarithmic = replace(run, experiment=run.experiment.model_copy(update={"report": rules}))
     section = design_section(logarithmic, cells_of(run))
     assert section is not None
@@ -134,6 +134,26 @@ def test_effects_on_logarithms_say_what_they_do_to_the_response(run: Run) -> Non
     (row,) = (row for row in shown.rows if row[0] == "size")
     assert row[-1] == f"high is {digits(float(np.exp(means[1000] - means[100])), 3)} times low"
     assert all(len(row) == len(shown.columns) for row in shown.rows)
+
+
+def test_a_design_is_analyzed_by_each_figure_asked_for(run: Run) -> None:
+    """With a table of its own, on the scale asked for; a figure that was not measured is passed over."""
+    rules = {
+        "response": ["throughput_per_s", "response_mean_s", "absent_s"],
+        "transform": ["none", "reciprocal", "log"],
+    }
+    report = run.experiment.report.model_copy(update=rules)
+    several = replace(run, experiment=run.experiment.model_copy(update={"report": report}))
+    section = design_section(several, cells_of(run))
+    assert section is not None
+    tables = {item.name: item for item in section.items if isinstance(item, TableItem)}
+    assert list(tables) == ["effects", "effects-response_mean_s"]
+    assert tables["effects"].caption.startswith("Effects on throughput_per_s in requests per second")
+    assert tables["effects-response_mean_s"].caption.startswith("Effects on 1 / response_mean_s in 1 / (")
+    inverse = [1 / result.figures["response_mean_s"] for result in run.finished]
+    mean = next(row["q"] for row in tables["effects-response_mean_s"].raw if row["effect"] == "I")
+    assert mean in (pytest.approx(np.mean(inverse) / 1e3), pytest.approx(np.mean(inverse) / 1e6))
+    assert len({item.name for item in section.items}) == 4, "names of files: a chart and a table may share one"
 
 
 def test_a_design_that_was_run_once_has_no_residuals_to_show(run: Run) -> None:
