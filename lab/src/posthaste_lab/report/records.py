@@ -9,8 +9,10 @@ import numpy as np
 import polars as pl
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
+from numpy.typing import NDArray
 
 from posthaste_lab.checks import FloatArray, number
+from posthaste_lab.experiments.instants import Instants
 from posthaste_lab.experiments.results import Result
 from posthaste_lab.files import read_json, reading
 from posthaste_lab.report.cells import BEYOND_LEAST
@@ -34,6 +36,13 @@ class Trace:
     response_mean_s: FloatArray
     measured_s: float
     seen_by: str
+    omitted_s: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def counted(self) -> NDArray[np.bool_]:
+        """Which windows are of the measured time, and not left out of it."""
+        counted = Instants((0.0, self.measured_s), self.omitted_s)
+        return np.array([float(middle) in counted for middle in self.middle_s], dtype=bool)
 
 
 @dataclass(frozen=True)
@@ -118,6 +127,7 @@ def trace(result: Result, head_s: float, tail_s: float) -> Trace | None:
         np.divide(took, requests, out=np.full(len(first), np.nan), where=requests > 0),
         end - begin,
         seen_by,
+        tuple(omission.span for omission in result.omissions if omission.span is not None),
     )
 
 
@@ -178,11 +188,11 @@ def response_times_by_kind(results: tuple[Result, ...], role: str | None = None)
     seen_by = ""
     for result in results:
         view = viewpoint(result) if role is None else (result.records(role), ROLES[role])
-        if view is None or result.measured_unix_s is None:
+        if view is None or (counted := result.counted) is None:
             continue
         seen_by = view[1]
         for record in view[0]:
-            for kind, histogram in _histograms(record, result.measured_unix_s):
+            for kind, histogram in _histograms(record, counted):
                 merged.setdefault(kind, HdrHistogram(1, NANOSECONDS_MAX, 2)).add(histogram)
     return {
         kind: _spread(histogram, seen_by) for kind, histogram in sorted(merged.items()) if histogram.get_total_count()
@@ -195,8 +205,8 @@ def _spread(histogram: HdrHistogram, seen_by: str) -> Spread:
     return Spread(values / 1e9, counts, seen_by)
 
 
-def _histograms(record: Path, measured: tuple[float, float]) -> list[tuple[str, HdrHistogram]]:
-    """Response times with their kind of request, in windows whose middle lies in the measured time."""
+def _histograms(record: Path, counted: Instants) -> list[tuple[str, HdrHistogram]]:
+    """Response times with their kind of request, in windows whose middle is among the instants that count."""
     found = []
     path = record / "latency.hlog"
     with reading(path):
@@ -204,7 +214,7 @@ def _histograms(record: Path, measured: tuple[float, float]) -> list[tuple[str, 
         while (histogram := reader.get_next_interval_histogram()) is not None:
             middle = (histogram.get_start_time_stamp() + histogram.get_end_time_stamp()) / 2e3
             kind, _, stage = histogram.get_tag().partition("/")
-            if kind != "all" and stage == "response" and measured[0] <= middle <= measured[1]:
+            if kind != "all" and stage == "response" and middle in counted:
                 found.append((kind, histogram))
         reader.close()
     return found
