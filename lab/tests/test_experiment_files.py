@@ -42,6 +42,11 @@ def problems(tmp_path: Path, old: str, new: str) -> list[str]:
         ("where = { clients = 8 }", "where = { clients = 9 }", "claims.0.where.clients = 9: is no level"),
         ("where = { clients = 8 }", "where = { servers = 8 }", "claims.0.where.servers: is none of the factors"),
         ("[quick]", '[report]\nx = "size"\n[quick]', "report.x = 'size': is none of the factors clients"),
+        (
+            "[quick]",
+            '[report]\nresponse = ["served", "ok", "nulls"]\ntransform = ["log", "none"]\n[quick]',
+            "report.transform = ['log', 'none']: must be one for all of report.response, or one for each of them",
+        ),
         ('duration = "300ms"', 'duration = "150ms"', "with [quick]: run.duration = 0.15 s: nothing is left after"),
         ("[quick]", '[[accept]]\nfigure = "errors"\n[quick]', "accept.0: needs at_least or at_most"),
         ("[quick]", "[placement]\nserver = {}\n[quick]", "placement.server: is none of the parts tier, load"),

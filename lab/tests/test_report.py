@@ -14,14 +14,14 @@ from programs import SMALL, lab, run_through, write
 
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.description import Claim, Level
-from posthaste_lab.experiments.results import Result, Run, read_run
+from posthaste_lab.experiments.results import Result, Run, read_run, spoken_levels
 from posthaste_lab.factorial import analyze
 from posthaste_lab.report import write_report
 from posthaste_lab.report.cells import Cell, cells_of, is_luck
 from posthaste_lab.report.charts import load_chart
 from posthaste_lab.report.page import warnings
 from posthaste_lab.report.quantities import digits
-from posthaste_lab.report.records import Spread, events, response_times, trace
+from posthaste_lab.report.records import Spread, events, response_times, response_times_by_kind, trace
 from posthaste_lab.report.sections.design import design_section
 from posthaste_lab.report.sections.maxima import maxima_section
 from posthaste_lab.report.sections.over_time import warm_up_s, warm_up_verdict
@@ -121,7 +121,7 @@ def test_a_design_of_two_levels_is_analyzed_as_such(run: Run) -> None:
 
 def test_effects_on_logarithms_say_what_they_do_to_the_response(run: Run) -> None:
     """By what factor high differs from low, which is a ratio of geometric means."""
-    rules = run.experiment.report.model_copy(update={"transform": "log"})
+    rules = run.experiment.report.model_copy(update={"transform": ["log"]})
     logarithmic = replace(run, experiment=run.experiment.model_copy(update={"report": rules}))
     section = design_section(logarithmic, cells_of(run))
     assert section is not None
@@ -134,6 +134,26 @@ def test_effects_on_logarithms_say_what_they_do_to_the_response(run: Run) -> Non
     (row,) = (row for row in shown.rows if row[0] == "size")
     assert row[-1] == f"high is {digits(float(np.exp(means[1000] - means[100])), 3)} times low"
     assert all(len(row) == len(shown.columns) for row in shown.rows)
+
+
+def test_a_design_is_analyzed_by_each_figure_asked_for(run: Run) -> None:
+    """With a table of its own, on the scale asked for; a figure that was not measured is passed over."""
+    rules = {
+        "response": ["throughput_per_s", "response_mean_s", "absent_s"],
+        "transform": ["none", "reciprocal", "log"],
+    }
+    report = run.experiment.report.model_copy(update=rules)
+    several = replace(run, experiment=run.experiment.model_copy(update={"report": report}))
+    section = design_section(several, cells_of(run))
+    assert section is not None
+    tables = {item.name: item for item in section.items if isinstance(item, TableItem)}
+    assert list(tables) == ["effects", "effects-response_mean_s"]
+    assert tables["effects"].caption.startswith("Effects on throughput_per_s in requests per second")
+    assert tables["effects-response_mean_s"].caption.startswith("Effects on 1 / response_mean_s in 1 / (")
+    inverse = [1 / result.figures["response_mean_s"] for result in run.finished]
+    mean = next(row["q"] for row in tables["effects-response_mean_s"].raw if row["effect"] == "I")
+    assert mean in (pytest.approx(np.mean(inverse) / 1e3), pytest.approx(np.mean(inverse) / 1e6))
+    assert len({item.name for item in section.items}) == 4, "names of files: a chart and a table may share one"
 
 
 def test_a_design_that_was_run_once_has_no_residuals_to_show(run: Run) -> None:
@@ -168,6 +188,31 @@ def test_histograms_hold_the_requests_of_the_measured_time(run: Run) -> None:
         inside, touching = (sum(requests_within(result, by_s) for result in cell.results) for by_s in (-2e-3, 2e-3))
         assert 0 < inside <= spread.total <= touching
         assert 0 < spread.percentile(0.5) <= max(result.figures["response_max_s"] for result in cell.results)
+
+
+def test_each_kind_of_request_has_percentiles_of_its_own(run: Run) -> None:
+    """What was sent and what was popped, as the load generator counted them; together they are all requests."""
+    rows = table(run, "percentiles")
+    for cell in cells_of(run):
+        by_kind = response_times_by_kind(cell.results)
+        assert set(by_kind) == {kind for result in cell.results for kind in result.kinds}
+        assert len(by_kind) > 1
+        whole = response_times(cell.results)
+        assert whole is not None
+        assert whole.total == sum(spread.total for spread in by_kind.values())
+        shown = {row["kind"]: row for row in rows if row["combination"] == spoken_levels(cell.levels)}
+        assert set(shown) == {*by_kind, "all"}
+        for kind, spread in by_kind.items():
+            assert float(shown[kind]["requests"]) == spread.total
+            assert float(shown[kind]["p50_s"]) == pytest.approx(spread.percentile(0.5))
+
+
+def test_distributions_put_together_lose_nothing() -> None:
+    """Values that both have are counted once, with the requests of both."""
+    both = Spread.together([Spread.of([1.0, 2.0], "the clients"), Spread.of([2.0, 3.0, 3.0])])
+    assert both.values_s.tolist() == [1.0, 2.0, 3.0]
+    assert both.counts.tolist() == [1.0, 2.0, 2.0]
+    assert both.seen_by == "the clients"
 
 
 def test_the_tier_measured_the_same_requests_and_less_of_their_time(run: Run) -> None:

@@ -158,7 +158,7 @@ ABOUT_OPEN_MODELS = (
 def tell_left_out(out: Console, run: Run) -> None:
     """Name the trials that are not part of it."""
     if names := left_out(run):
-        out.print(f"left out, as they broke a rule of acceptance: {', '.join(names)}")
+        out.print(f"left out, by a rule of acceptance or by omit.toml: {', '.join(names)}")
 
 
 def _print_model(out: Console, model: Model) -> None:

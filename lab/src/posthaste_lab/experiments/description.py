@@ -20,10 +20,15 @@ from posthaste_lab.factorial.words import LETTERS
 LINKS = "links"
 Level = bool | int | float | str
 Value = Level | list[Level]
+Transform = Literal["none", "log", "reciprocal"]
 
 
 def _span(text: object) -> object:
     return seconds(text) if isinstance(text, str) else text
+
+
+def _several(value: object) -> object:
+    return [value] if isinstance(value, str) else value
 
 
 def _sentence(text: str) -> str:
@@ -163,11 +168,20 @@ class Design(Strict):
 
 
 class ReportRules(Strict):
-    """`[report]`: which factor is the load on the horizontal axis, and which figure a design is analyzed by."""
+    """`[report]`: which factor is the load on the horizontal axis, and which figures a design is analyzed by.
+
+    Each of `response` has the transform at its place; a single transform is that of all.
+    """
 
     x: str | None = None
-    response: str = "throughput_per_s"
-    transform: Literal["none", "log", "reciprocal"] = "none"
+    response: Annotated[list[str], BeforeValidator(_several), Field(min_length=1)] = ["throughput_per_s"]
+    transform: Annotated[list[Transform], BeforeValidator(_several), Field(min_length=1)] = ["none"]
+
+    @property
+    def analyses(self) -> list[tuple[str, Transform]]:
+        """What a design is analyzed by: figures, each with its transform."""
+        transforms = self.transform * len(self.response) if len(self.transform) == 1 else self.transform
+        return list(zip(self.response, transforms, strict=True))
 
 
 class Quick(Strict):
@@ -391,7 +405,13 @@ def _bad_settings(experiment: Experiment, settings: Mapping[str, Value]) -> list
 
 
 def _report_problems(experiment: Experiment) -> list[str]:
-    x = experiment.report.x
-    if x is None or x in experiment.factors:
-        return []
-    return [f"report.x = {x!r}: is none of the factors {', '.join(experiment.factors)}"]
+    rules, problems = experiment.report, []
+    if rules.x is not None and rules.x not in experiment.factors:
+        problems.append(f"report.x = {rules.x!r}: is none of the factors {', '.join(experiment.factors)}")
+    if len(rules.transform) not in (1, len(rules.response)):
+        problems.append(
+            f"report.transform = {rules.transform}: must be one for all of report.response, or one for each of them"
+        )
+    if len(set(rules.response)) < len(rules.response):
+        problems.append(f"report.response = {rules.response}: each must be there once")
+    return problems

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posthaste_lab.experiments.instants import Instants
 from posthaste_lab.files import read_json, reading
 
 Row = dict[str, Any]
@@ -175,25 +176,24 @@ def _joined(rows: list[Row]) -> Row:
     return joined
 
 
-def read_stages(records: Iterable[Path], measured: tuple[float, float] | None) -> dict[str, Row]:
+def read_stages(records: Iterable[Path], counted: Instants | None) -> dict[str, Row]:
     """Mean time of each stage by kind of request ("all" for the whole), over the tiers whose records are given.
 
-    Windows that lie in the measured time count, weighted by their requests.
+    Windows whose middle is among the instants that count do, weighted by their requests.
     """
     sums: dict[str, dict[str, float]] = {}
     for record in records:
-        start_unix_s = _start(record)
+        since = start_unix_s(record)
         with reading(record / "windows.csv"), (record / "windows.csv").open(newline="") as lines:
             for window in csv.DictReader(lines):
-                begin = start_unix_s + float(window["start_s"])
-                end = begin + float(window["length_s"])
-                middle = (begin + end) / 2
-                if measured is None or measured[0] <= middle <= measured[1]:
+                middle = since + float(window["start_s"]) + float(window["length_s"]) / 2
+                if counted is None or middle in counted:
                     _add(sums.setdefault(window["kind"], {}), window)
     return {kind: _stage_means(total) for kind, total in sums.items() if total.get("requests")}
 
 
-def _start(record: Path) -> float:
+def start_unix_s(record: Path) -> float:
+    """When the clock of a record began, in seconds since 1970."""
     run = read_json(record / "run.json")
     with reading(record / "run.json"):
         return float(run["start_unix_ms"]) / 1e3
@@ -225,11 +225,11 @@ def _stage_means(total: dict[str, float]) -> Row:
 
 def cpu_seconds(record: Path, measured: tuple[float, float] | None) -> float:
     """CPU time a recorded program used in the measured time; NaN when its record does not tell."""
-    start_unix_s = _start(record)
+    since = start_unix_s(record)
     total, seen = 0.0, False
     with reading(record / "system.csv"), (record / "system.csv").open(newline="") as lines:
         for row in csv.DictReader(lines):
-            middle = start_unix_s + float(row["start_s"]) + float(row["length_s"]) / 2
+            middle = since + float(row["start_s"]) + float(row["length_s"]) / 2
             if row["cpu_s"] and (measured is None or measured[0] <= middle <= measured[1]):
                 total, seen = total + float(row["cpu_s"]), True
     return total if seen else math.nan

@@ -1,6 +1,6 @@
 """A run's directory, read: what was asked, what was done, and a row of figures for each trial."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -10,6 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 from posthaste_lab.errors import BadArgument, BadFile
 from posthaste_lab.experiments.description import Experiment, Factor, Level, load
 from posthaste_lab.experiments.figures import Row
+from posthaste_lab.experiments.instants import Instants
+from posthaste_lab.experiments.omissions import Omission, read_omissions
+from posthaste_lab.experiments.remaining import figures_of_rest
 from posthaste_lab.files import read_json
 
 Figure = bool | int | float | str | None
@@ -80,6 +83,31 @@ class Result:
     objections: tuple[str, ...] = ()
     links: tuple[dict[str, Any], ...] = ()
     commands: dict[str, str] = field(default_factory=dict)
+    omissions: tuple[Omission, ...] = ()
+
+    @property
+    def left_out(self) -> str | None:
+        """Why the whole trial is left out; None when it is not."""
+        return next((omission.reason for omission in self.omissions if omission.span is None), None)
+
+    @property
+    def counted(self) -> Instants | None:
+        """Which part of it counts; None where nothing was measured."""
+        if self.measured_unix_s is None:
+            return None
+        begin = self.measured_unix_s[0]
+        spans = [omission.span for omission in self.omissions if omission.span is not None]
+        return Instants(self.measured_unix_s, tuple((begin + start, begin + end) for start, end in spans))
+
+    def without_omitted(self) -> "Result":
+        """The same trial with figures of the windows that remain. Raises BadArgument where none do."""
+        counted = self.counted
+        if self.left_out is not None or counted is None or not counted.without:
+            return self
+        figures, kinds = figures_of_rest(self.figures, self.records("load"), self.records("tier"), counted)
+        if not figures["measured_s"]:
+            raise BadArgument("omit", self.name, "no window of its measured time would be left")
+        return replace(self, figures=figures, kinds=kinds)
 
     def records(self, role: str) -> list[Path]:
         """The records that its loads or tiers left: `role` is "load" or "tier"."""
@@ -98,11 +126,13 @@ class Run:
     experiment: Experiment
     plan: dict[str, Any]
     results: tuple[Result, ...]
+    omissions: tuple[Omission, ...] = ()
 
     @cached_property
     def finished(self) -> list[Result]:
-        """Trials with figures, by cell and repetition."""
-        return sorted((r for r in self.results if r.finished), key=lambda r: (r.cell, r.repetition))
+        """Trials whose figures count, by cell and repetition."""
+        counted = (result for result in self.results if result.finished and result.left_out is None)
+        return sorted(counted, key=lambda r: (r.cell, r.repetition))
 
     @property
     def quick(self) -> bool:
@@ -152,7 +182,12 @@ def read_run(directory: Path) -> Run:
         path = directory / "trials" / trial["name"] / "trial.json"
         if path.exists():
             results.append(_read_trial(path))
-    return Run(directory, experiment, plan, tuple(results))
+    omissions = read_omissions(directory, {result.name for result in results if result.finished})
+    counted = [
+        replace(result, omissions=tuple(each for each in omissions if each.trial == result.name)).without_omitted()
+        for result in results
+    ]
+    return Run(directory, experiment, plan, tuple(counted), tuple(omissions))
 
 
 def _read_trial(path: Path) -> Result:

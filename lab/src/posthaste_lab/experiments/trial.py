@@ -16,6 +16,7 @@ from posthaste_lab.experiments import postgresql
 from posthaste_lab.experiments.description import Experiment
 from posthaste_lab.experiments.figures import LoadFigures, Row, cpu_seconds, read_stages, read_summary, together
 from posthaste_lab.experiments.hosts import Host, Local
+from posthaste_lab.experiments.instants import Instants
 from posthaste_lab.experiments.kinds import POSTGRESQL
 from posthaste_lab.experiments.links import BY_KERNEL, BY_PAUSE, Shaper, isolate
 from posthaste_lab.experiments.parts import Instance, Parts, spoken
@@ -133,7 +134,7 @@ def _sum_up(parts: Parts) -> tuple[Row, dict[str, Row], tuple[float, float] | No
     loads = together([_summary(load) for load in parts.instances if load.kind.summary])
     tiers = [each.keep / "record" for each in parts.instances if each.kind.role == "server"]
     records = [record for record in tiers if (record / "windows.csv").exists()]
-    stages = read_stages(records, loads.measured)
+    stages = read_stages(records, None if loads.measured is None else Instants(loads.measured))
     row = loads.row | stages.get("all", {})
     if records:
         row["tier_cpu_s"] = sum(cpu_seconds(record, loads.measured) for record in records)

@@ -38,7 +38,7 @@ class Observation:
 
 def observations(run: Run) -> list[Observation]:
     """Every accepted trial of a run. Raises BadArgument for runs that the model is not made for."""
-    accepted = [result for result in run.finished if not result.objections]
+    accepted = [result for result in run.finished if not (result.objections or result.omissions)]
     if not accepted:
         raise BadArgument("DIR", str(run.directory), "holds no trial that is finished and accepted")
     found = []
@@ -49,8 +49,8 @@ def observations(run: Run) -> list[Observation]:
 
 
 def left_out(run: Run) -> list[str]:
-    """Names of finished trials that broke a rule of acceptance."""
-    return [result.name for result in run.finished if result.objections]
+    """Names of finished trials that broke a rule of acceptance, or of which something is left out."""
+    return [result.name for result in run.results if result.finished and (result.objections or result.omissions)]
 
 
 def _observation(run: Run, result: Result) -> Observation:

@@ -117,6 +117,7 @@ def warnings(run: Run) -> list[str]:
     failed = [result.name for result in run.results if not result.finished]
     if failed:
         found.append(f"{counted(len(failed), 'trial')} failed ({', '.join(failed)}); their reasons are at the end.")
+    found += [f"Left out is {omission.says}: {omission.reason}" for omission in run.omissions]
     found += [
         f"Trial {result.name} is not accepted, by the file's own rules: {'; '.join(result.objections)}."
         for result in run.finished

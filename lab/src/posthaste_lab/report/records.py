@@ -1,7 +1,7 @@
 """What the programs of a trial recorded: windows over time, events, histograms."""
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,8 +9,10 @@ import numpy as np
 import polars as pl
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
+from numpy.typing import NDArray
 
 from posthaste_lab.checks import FloatArray, number
+from posthaste_lab.experiments.instants import Instants
 from posthaste_lab.experiments.results import Result
 from posthaste_lab.files import read_json, reading
 from posthaste_lab.report.cells import BEYOND_LEAST
@@ -34,6 +36,13 @@ class Trace:
     response_mean_s: FloatArray
     measured_s: float
     seen_by: str
+    omitted_s: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def counted(self) -> NDArray[np.bool_]:
+        """Which windows are of the measured time, and not left out of it."""
+        counted = Instants((0.0, self.measured_s), self.omitted_s)
+        return np.array([float(middle) in counted for middle in self.middle_s], dtype=bool)
 
 
 @dataclass(frozen=True)
@@ -59,6 +68,13 @@ class Spread:
         """The distribution of single times."""
         values, counts = np.unique(np.fromiter(times_s, dtype=np.float64), return_counts=True)
         return cls(values, counts.astype(np.float64), seen_by)
+
+    @classmethod
+    def together(cls, spreads: Sequence["Spread"]) -> "Spread":
+        """Several distributions as one, as whoever measured the first saw them."""
+        values, places = np.unique(np.concatenate([each.values_s for each in spreads]), return_inverse=True)
+        counts = np.bincount(places, weights=np.concatenate([each.counts for each in spreads]))
+        return cls(values, counts.astype(np.float64), spreads[0].seen_by)
 
     @property
     def total(self) -> float:
@@ -111,6 +127,7 @@ def trace(result: Result, head_s: float, tail_s: float) -> Trace | None:
         np.divide(took, requests, out=np.full(len(first), np.nan), where=requests > 0),
         end - begin,
         seen_by,
+        tuple(omission.span for omission in result.omissions if omission.span is not None),
     )
 
 
@@ -161,26 +178,35 @@ def response_times(results: tuple[Result, ...], role: str | None = None) -> Spre
     As the clients measured them, else as the middle tier did; or as that role of `ROLES` did, None where it left no
     record.
     """
-    merged: HdrHistogram | None = None
+    kinds = list(response_times_by_kind(results, role).values())
+    return Spread.together(kinds) if kinds else None
+
+
+def response_times_by_kind(results: tuple[Result, ...], role: str | None = None) -> dict[str, Spread]:
+    """The same of each kind of request, by name: what serves a SET is not what serves a GET."""
+    merged: dict[str, HdrHistogram] = {}
     seen_by = ""
     for result in results:
         view = viewpoint(result) if role is None else (result.records(role), ROLES[role])
-        if view is None or result.measured_unix_s is None:
+        if view is None or (counted := result.counted) is None:
             continue
         seen_by = view[1]
-        for histogram in (found for record in view[0] for found in _histograms(record, result.measured_unix_s)):
-            if merged is None:
-                merged = HdrHistogram(1, NANOSECONDS_MAX, 2)
-            merged.add(histogram)
-    if merged is None or merged.get_total_count() == 0:
-        return None
-    steps = [(item.value_iterated_to, item.count_at_value_iterated_to) for item in merged.get_recorded_iterator()]
+        for record in view[0]:
+            for kind, histogram in _histograms(record, counted):
+                merged.setdefault(kind, HdrHistogram(1, NANOSECONDS_MAX, 2)).add(histogram)
+    return {
+        kind: _spread(histogram, seen_by) for kind, histogram in sorted(merged.items()) if histogram.get_total_count()
+    }
+
+
+def _spread(histogram: HdrHistogram, seen_by: str) -> Spread:
+    steps = [(item.value_iterated_to, item.count_at_value_iterated_to) for item in histogram.get_recorded_iterator()]
     values, counts = np.array(steps, dtype=np.float64).T
     return Spread(values / 1e9, counts, seen_by)
 
 
-def _histograms(record: Path, measured: tuple[float, float]) -> list[HdrHistogram]:
-    """Response times of every kind in windows whose middle lies in the measured time."""
+def _histograms(record: Path, counted: Instants) -> list[tuple[str, HdrHistogram]]:
+    """Response times with their kind of request, in windows whose middle is among the instants that count."""
     found = []
     path = record / "latency.hlog"
     with reading(path):
@@ -188,8 +214,8 @@ def _histograms(record: Path, measured: tuple[float, float]) -> list[HdrHistogra
         while (histogram := reader.get_next_interval_histogram()) is not None:
             middle = (histogram.get_start_time_stamp() + histogram.get_end_time_stamp()) / 2e3
             kind, _, stage = histogram.get_tag().partition("/")
-            if kind != "all" and stage == "response" and measured[0] <= middle <= measured[1]:
-                found.append(histogram)
+            if kind != "all" and stage == "response" and middle in counted:
+                found.append((kind, histogram))
         reader.close()
     return found
 

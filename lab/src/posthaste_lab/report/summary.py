@@ -11,7 +11,7 @@ from posthaste_lab.experiments.results import Run, read_run
 from posthaste_lab.experiments.spans import counted, spoken
 from posthaste_lab.report.cells import cells_of
 from posthaste_lab.report.page import warnings
-from posthaste_lab.report.sections import Section, TableItem
+from posthaste_lab.report.sections import TableItem
 from posthaste_lab.report.sections.design import design_section
 from posthaste_lab.report.sections.model import model_section
 from posthaste_lab.report.sections.overview import overview_section
@@ -39,11 +39,13 @@ def _parts(run: Run, note: str) -> Iterable[str]:
     yield f"**Verdict: {overall(decisions)}.**"
     yield "\n".join(f"- {decision.claim.says}: **{decision.word}** ({decision.why})" for decision in decisions)
     yield _care(run, note)
-    yield _table(overview_section(run, cells))
+    overview = overview_section(run, cells)
+    yield _table(next(item for item in overview.items if isinstance(item, TableItem)))
+    yield " ".join(overview.paragraphs)
     where = where_section(run, cells)
     yield where.paragraphs[0] if where is not None else ""
     design = design_section(run, cells)
-    yield _table(design) if design is not None else ""
+    yield from (_table(item) for item in (design.items if design is not None else []) if isinstance(item, TableItem))
     model = model_section(run, cells)
     yield " ".join(model.paragraphs) if model is not None else ""
     yield _provenance(run)
@@ -54,8 +56,7 @@ def _care(run: Run, note: str) -> str:
     return "Read with care:\n\n" + "\n".join(f"- {warning}" for warning in said) if said else ""
 
 
-def _table(section: Section) -> str:
-    item = next(item for item in section.items if isinstance(item, TableItem))
+def _table(item: TableItem) -> str:
     lines = [item.columns, ["---"] * len(item.columns), *item.rows]
     grid = "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
     return f"{item.caption}\n\n{grid}"

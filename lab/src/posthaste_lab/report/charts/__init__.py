@@ -7,7 +7,7 @@ from posthaste_lab.report.charts.effects import effects_chart, residuals_chart
 from posthaste_lab.report.charts.heat import heat_chart
 from posthaste_lab.report.charts.load import cells_chart, load_chart
 from posthaste_lab.report.charts.model import model_chart
-from posthaste_lab.report.charts.spread import box_chart, histogram_chart, percentile_chart
+from posthaste_lab.report.charts.spread import box_chart, histogram_chart, percentile_chart, percentile_panels
 from posthaste_lab.report.charts.stages import kinds_chart, stages_chart
 from posthaste_lab.report.charts.traces import traces_chart
 
@@ -21,6 +21,7 @@ __all__ = [
     "load_chart",
     "model_chart",
     "percentile_chart",
+    "percentile_panels",
     "residuals_chart",
     "stages_chart",
     "traces_chart",

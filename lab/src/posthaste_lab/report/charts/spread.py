@@ -19,27 +19,35 @@ def percentile_chart(spreads: Mapping[str, Spread]) -> Chart:
 
     A curve ends where fewer than ten requests lie beyond: from there on it would be luck.
     """
-    chart = new_figure(4.8)
-    axis = chart.subplots()
-    shown = dict(list(spreads.items())[:SERIES_MAX])
-    factor, unit = time_unit(float(np.median([spread.percentile(0.99) for spread in shown.values()])))
-    for number, (name, spread) in enumerate(shown.items()):
-        below = np.cumsum(spread.counts) / spread.total
-        known = np.array([spread.percentile_is_known(share) for share in below])
-        odds = 1 / np.maximum(1 - below[known], 1e-12)
-        style = line_of(number) | {"markevery": (0.05, 0.2)}
-        axis.plot(odds, spread.values_s[known] * factor, label=name, **style)
-    axis.set_xscale("log")
-    axis.set_yscale("log")
-    axis.set_xlim(left=1)
-    ticks = [1 / (1 - share) for share in NINES if 1 / (1 - share) <= axis.get_xlim()[1]]
-    axis.xaxis.set_major_locator(FixedLocator(ticks))
-    axis.xaxis.set_minor_locator(NullLocator())
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda odds, _: f"{100 * (1 - 1 / odds):.6g} %"))
-    plain_log(axis.yaxis)
-    axis.set_xlabel("share of requests answered within")
-    axis.set_ylabel(f"response time ({unit})")
-    legend_above(axis)
+    return percentile_panels({"": spreads})
+
+
+def percentile_panels(panels: Mapping[str, Mapping[str, Spread]]) -> Chart:
+    """The same in a plot for each kind of request, on the same scales; a line looks the same in all of them."""
+    chart = new_figure(4.4 * len(panels) + 0.4)
+    axes = chart.subplots(len(panels), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    names = list(dict.fromkeys(name for spreads in panels.values() for name in spreads))[:SERIES_MAX]
+    shown = {kind: [(name, spreads[name]) for name in names if name in spreads] for kind, spreads in panels.items()}
+    factor, unit = time_unit(float(np.median([each.percentile(0.99) for some in shown.values() for _, each in some])))
+    for axis, (kind, some) in zip(axes, shown.items(), strict=True):
+        for name, spread in some:
+            below = np.cumsum(spread.counts) / spread.total
+            known = np.array([spread.percentile_is_known(share) for share in below])
+            odds = 1 / np.maximum(1 - below[known], 1e-12)
+            style = line_of(names.index(name)) | {"markevery": (0.05, 0.2)}
+            axis.plot(odds, spread.values_s[known] * factor, label=name, **style)
+        axis.set_ylabel(f"{kind}: response time ({unit})" if kind else f"response time ({unit})")
+    last = axes[-1]
+    last.set_xscale("log")
+    last.set_yscale("log")
+    last.set_xlim(left=1)
+    ticks = [1 / (1 - share) for share in NINES if 1 / (1 - share) <= last.get_xlim()[1]]
+    last.xaxis.set_major_locator(FixedLocator(ticks))
+    last.xaxis.set_minor_locator(NullLocator())
+    last.xaxis.set_major_formatter(FuncFormatter(lambda odds, _: f"{100 * (1 - 1 / odds):.6g} %"))
+    plain_log(last.yaxis)
+    last.set_xlabel("share of requests answered within")
+    legend_above(axes[0])
     return chart
 
 
@@ -63,36 +71,37 @@ def histogram_chart(spreads: Mapping[str, Spread]) -> Chart:
     return chart
 
 
-def box_chart(spreads: Mapping[str, Spread]) -> Chart:
-    """Boxes: the middle half of the requests, its median, whiskers from the 1st to the 99th percentile."""
-    chart = new_figure(1.4 + 0.42 * len(spreads))
-    axis = chart.subplots()
-    factor, unit = time_unit(max(spread.percentile(0.99) for spread in spreads.values()))
-    boxes = [
-        {
-            "label": name,
-            "med": spread.percentile(0.5) * factor,
-            "q1": spread.percentile(0.25) * factor,
-            "q3": spread.percentile(0.75) * factor,
-            "whislo": spread.percentile(0.01) * factor,
-            "whishi": spread.percentile(0.99) * factor,
-        }
-        for name, spread in reversed(list(spreads.items()))
-    ]
-    axis.bxp(
-        boxes,
-        orientation="horizontal",
-        showfliers=False,
-        widths=0.5,
-        boxprops={"color": INK},
-        medianprops={"color": INK, "linewidth": 2.2},
-        whiskerprops={"color": INK},
-        capprops={"color": INK},
-    )
-    axis.set_xscale("log")
-    plain_log(axis.xaxis)
-    axis.set_xlabel(f"response time ({unit}), log scale")
+def box_chart(panels: Mapping[str, Mapping[str, Spread]]) -> Chart:
+    """Boxes: the middle half of the requests, its median, whiskers from the 1st to the 99th percentile.
+
+    A plot for each kind of request, below each other and on one scale.
+    """
+    counts = [len(spreads) for spreads in panels.values()]
+    chart = new_figure(1.0 + sum(0.4 + 0.42 * count for count in counts))
+    axes = chart.subplots(len(panels), 1, sharex=True, squeeze=False, height_ratios=[1 + count for count in counts])
+    factor, unit = time_unit(max(spread.percentile(0.99) for some in panels.values() for spread in some.values()))
+    for axis, (kind, spreads) in zip(axes[:, 0], panels.items(), strict=True):
+        axis.bxp(
+            [_box(name, spread, factor) for name, spread in reversed(list(spreads.items()))],
+            orientation="horizontal",
+            showfliers=False,
+            widths=0.5,
+            boxprops={"color": INK},
+            medianprops={"color": INK, "linewidth": 2.2},
+            whiskerprops={"color": INK},
+            capprops={"color": INK},
+        )
+        axis.set_title(kind)
+    last = axes[-1, 0]
+    last.set_xscale("log")
+    plain_log(last.xaxis)
+    last.set_xlabel(f"response time ({unit}), log scale")
     return chart
+
+
+def _box(name: str, spread: Spread, factor: float) -> dict[str, str | float]:
+    places = {"med": 0.5, "q1": 0.25, "q3": 0.75, "whislo": 0.01, "whishi": 0.99}
+    return {"label": name, **{place: spread.percentile(share) * factor for place, share in places.items()}}
 
 
 def plain_log(axis: Axis) -> None:

@@ -70,7 +70,7 @@ def _finite_max(trace: Trace) -> float:
 
 def _shade(axis: Axes, trace: Trace) -> None:
     begin, end = float(trace.middle_s.min()), float(trace.middle_s.max())
-    for left, right in ((begin, 0.0), (trace.measured_s, end)):
+    for left, right in ((begin, 0.0), *trace.omitted_s, (trace.measured_s, end)):
         if right > left:
             axis.axvspan(left, right, facecolor="#efefef", edgecolor="#d0d0d0", hatch="\\\\\\", linewidth=0, zorder=0)
 
@@ -86,7 +86,9 @@ def _events(axis: Axes, events: Sequence[Happening], trace: Trace, marks: dict[s
 
 
 def _legend(chart: Chart, marks: dict[str, str]) -> None:
-    handles: list[Line2D | Patch] = [Patch(facecolor="#efefef", edgecolor="#b0b0b0", hatch="\\\\\\", label="trimmed")]
+    handles: list[Line2D | Patch] = [
+        Patch(facecolor="#efefef", edgecolor="#b0b0b0", hatch="\\\\\\", label="trimmed, or left out")
+    ]
     handles += [
         Line2D([], [], marker=mark, linestyle="", color=MIDDLE, markersize=5, label=kind)
         for kind, mark in marks.items()

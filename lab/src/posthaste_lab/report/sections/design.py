@@ -2,6 +2,7 @@
 
 import math
 
+from posthaste_lab.experiments.description import Transform
 from posthaste_lab.experiments.plan import aliased
 from posthaste_lab.experiments.results import Run
 from posthaste_lab.factorial import Effects, analyze
@@ -12,38 +13,58 @@ from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem
 
 
 def design_section(run: Run, cells: list[Cell]) -> Section | None:
-    """Effects; None when the factors do not have two levels each, or a cell has no figures."""
-    name = run.experiment.report.response
-    figures = [cell.figure(name) for cell in cells]
+    """Effects on each figure asked for; None when the factors do not have two levels each, or a cell has no figures."""
     planned = len({trial["cell"] for trial in run.plan["trials"]})
-    counts = {0 if figure is None else len(figure.values) for figure in figures}
-    if not run.two_levels or len(cells) < planned or len(cells) < 2 or len(counts) != 1 or counts == {0}:
+    if not run.two_levels or len(cells) < planned or len(cells) < 2:
+        return None
+    analyses = run.experiment.report.analyses
+    section = Section("effects", "Which factors matter", [_levels(run)])
+    for name, transform in analyses:
+        found = _analyzed(run, cells, name, transform)
+        if found is None:
+            continue
+        first = not section.items
+        _show(section, *found, name, "" if first else f"-{name}", several=len(analyses) > 1)
+    return section if section.items else None
+
+
+def _analyzed(run: Run, cells: list[Cell], name: str, transform: Transform) -> tuple[Effects, str] | None:
+    """Effects on a figure, and its unit; None where not every trial has it."""
+    figures = [figure for cell in cells if (figure := cell.figure(name)) is not None]
+    if len(figures) < len(cells) or len({len(figure.values) for figure in figures}) != 1:
         return None
     factors = run.experiment.factors
     signs = [[1 if cell.levels[f] == factors[f].levels[1] else -1 for f in factors] for cell in cells]
-    factor, unit = _unit(name, [value for figure in figures if figure is not None for value in figure.values])
-    values = [[value * factor for value in figure.values] for figure in figures if figure is not None]
-    effects = analyze(signs, values, list(factors), transform=run.experiment.report.transform)
-    section = Section("effects", "Which factors matter", _sentences(run, effects))
+    factor, unit = _unit(name, [value for figure in figures for value in figure.values])
+    values = [[value * factor for value in figure.values] for figure in figures]
+    return analyze(signs, values, list(factors), transform=transform), unit
+
+
+def _show(section: Section, effects: Effects, unit: str, name: str, suffix: str, *, several: bool) -> None:
+    """Advice, table and charts of one analysis, added to the section."""
+    of = f" for {_measured(effects, name, unit)}" if several else ""
+    section.paragraphs.append(f"Advice on the model{of}: {effects.advice}.")
+    section.paragraphs.extend(note for note in effects.notes if note not in section.paragraphs)
     source = f"trials.csv: {name}"
     repeated = effects.degrees_of_freedom > 0
     surely = (
         " with 95 % intervals; empty squares are not significant" if repeated else "; one repetition has no intervals"
     )
-    section.items.append(_table(effects, name, unit, source))
+    on = f" on {_measured(effects, name, unit)}" if several else ""
+    section.items.append(_table(effects, f"effects{suffix}", name, unit, source))
     section.items.append(
-        ChartItem("effects", f"Effects by size{surely}.", source, lambda: effects_chart(effects, unit))
+        ChartItem(f"effects{suffix}", f"Effects{on} by size{surely}.", source, lambda: effects_chart(effects, unit))
     )
     if repeated:
         section.items.append(
             ChartItem(
-                "residuals",
-                "Residuals: a funnel on the left asks for logarithms, a bend on the right says they are not normal.",
+                f"residuals{suffix}",
+                f"Residuals{f' of {_measured(effects, name, unit)}' if several else ''}: a funnel on the left asks for "
+                "logarithms, a bend on the right says they are not normal.",
                 source,
                 lambda: residuals_chart(effects, unit),
             )
         )
-    return section
 
 
 def _unit(name: str, values: list[float]) -> tuple[float, str]:
@@ -52,19 +73,21 @@ def _unit(name: str, values: list[float]) -> tuple[float, str]:
     return time_unit(max(values)) if name.endswith("_s") else (1.0, name)
 
 
-def _sentences(run: Run, effects: Effects) -> list[str]:
+def _levels(run: Run) -> str:
     levels = "; ".join(
         f"{name}: {factor.levels[0]} (low), {factor.levels[1]} (high)"
         for name, factor in run.experiment.factors.items()
     )
-    said = [f"Levels: {levels}.", f"Advice on the model: {effects.advice}."]
     found = aliased(run.experiment)
-    if found is not None:
-        said.append(f"This is a fraction of resolution {found.resolution}; each effect stands for all its aliases.")
-    return said + list(effects.notes)
+    if found is None:
+        return f"Levels: {levels}."
+    return (
+        f"Levels: {levels}. This is a fraction of resolution {found.resolution}; each effect stands for all its "
+        "aliases."
+    )
 
 
-def _table(effects: Effects, name: str, unit: str, source: str) -> TableItem:
+def _table(effects: Effects, called: str, name: str, unit: str, source: str) -> TableItem:
     rows, raw = [], []
     logarithms = effects.transform == "log"
     ranked = sorted((e for e in effects.effects if e != "I"), key=lambda e: -abs(effects.effects[e]))
@@ -87,7 +110,7 @@ def _table(effects: Effects, name: str, unit: str, source: str) -> TableItem:
     rows.append(["error", "", "", percent(effects.variation["error"]), "", *([""] if logarithms else [])])
     raw.append({"effect": "error", "variation": effects.variation["error"]})
     return TableItem(
-        "effects",
+        called,
         f"Effects on {_measured(effects, name, unit)} (q, half of the change from low to high), shares of variation, "
         "intervals from the spread between repetitions.",
         source,

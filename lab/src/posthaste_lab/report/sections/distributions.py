@@ -2,28 +2,28 @@
 
 from posthaste_lab.experiments.results import Run, spoken_levels
 from posthaste_lab.report.cells import TOO_FEW, Cell
-from posthaste_lab.report.charts import box_chart, histogram_chart, percentile_chart
+from posthaste_lab.report.charts import box_chart, histogram_chart, percentile_panels
 from posthaste_lab.report.quantities import time
-from posthaste_lab.report.records import ROLES, Spread, response_times
+from posthaste_lab.report.records import ROLES, Spread, response_times, response_times_by_kind
 from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem, few, load_of, names_of
 
 SHARES = (0.5, 0.9, 0.99, 0.999, 0.9999)
-CURVES_MAX, HISTOGRAMS_MAX = 6, 4
+CURVES_MAX, HISTOGRAMS_MAX, KINDS_MAX = 6, 4, 3
+ALL = "all"  # kinds of request together
+ByKind = dict[str, Spread]
 
 
 def distributions_section(run: Run, cells: list[Cell]) -> Section | None:
-    """Percentiles, boxes, histograms; None when nothing recorded histograms."""
+    """Percentiles, boxes, histograms of each kind of request; None when nothing recorded histograms."""
     names = names_of(run, cells)
     if run.x is not None and len(run.experiment.factors) == 1:
         names = [f"{run.x} = {name}" for name in names]
     spreads = {
-        name: found
-        for name, cell in zip(names, cells, strict=True)
-        if (found := response_times(cell.results)) is not None
+        name: found for name, cell in zip(names, cells, strict=True) if (found := response_times_by_kind(cell.results))
     }
     if not spreads:
         return None
-    seen_by = next(iter(spreads.values())).seen_by
+    seen_by = next(spread.seen_by for kinds in spreads.values() for spread in kinds.values())
     section = Section("spread", "How response times are spread")
     errors = any(result.figures.get("errors") for cell in cells for result in cell.results)
     section.paragraphs.append(
@@ -32,23 +32,30 @@ def distributions_section(run: Run, cells: list[Cell]) -> Section | None:
         "requests lie beyond it."
     )
     source = "trials/*/*/record/latency.hlog"
-    curves = {name: spreads[name] for name in few(list(spreads), CURVES_MAX)}
-    histograms = {name: spreads[name] for name in few(list(spreads), HISTOGRAMS_MAX)}
+    kinds = _kinds(spreads)
+    curves = _panels(spreads, few(list(spreads), CURVES_MAX), kinds)
+    boxes = _panels(spreads, list(spreads), kinds)
+    histograms = {
+        f"{name}, {kind}" if kind else name: spread
+        for kind, some in _panels(spreads, few(list(spreads), max(2, HISTOGRAMS_MAX // len(kinds))), kinds).items()
+        for name, spread in some.items()
+    }
+    each = _each(spreads, kinds)
     section.items.extend(
         [
             ChartItem(
                 "percentiles",
                 "Percentile curves: both scales are logarithmic, the horizontal one in odds, so each "
-                "further nine takes as much room as the one before.",
+                f"further nine takes as much room as the one before.{each}",
                 source,
-                lambda: percentile_chart(curves),
+                lambda: percentile_panels(curves),
             ),
             ChartItem(
                 "boxes",
                 "Boxes hold the middle half of the requests with the median; whiskers reach from the 1st to the 99th "
-                "percentile.",
+                f"percentile.{each}",
                 source,
-                lambda: box_chart(spreads),
+                lambda: box_chart(boxes),
             ),
             ChartItem("histograms", "Histograms on the same scales.", source, lambda: histogram_chart(histograms)),
         ]
@@ -58,25 +65,59 @@ def distributions_section(run: Run, cells: list[Cell]) -> Section | None:
     return section
 
 
+def _kinds(spreads: dict[str, ByKind]) -> list[str]:
+    """The kinds of request with most requests, by name."""
+    totals: dict[str, float] = {}
+    for by_kind in spreads.values():
+        for kind, spread in by_kind.items():
+            totals[kind] = totals.get(kind, 0.0) + spread.total
+    return sorted(sorted(totals, key=lambda kind: -totals[kind])[:KINDS_MAX])
+
+
+def _panels(spreads: dict[str, ByKind], names: list[str], kinds: list[str]) -> dict[str, dict[str, Spread]]:
+    """Combinations of these names by kind of request; without a name for the kind where there is but one."""
+    found = {kind: {name: spreads[name][kind] for name in names if kind in spreads[name]} for kind in kinds}
+    return {kind if len(kinds) > 1 else "": some for kind, some in found.items() if some}
+
+
+def _each(spreads: dict[str, ByKind], kinds: list[str]) -> str:
+    if len(kinds) == 1:
+        return ""
+    more = len({kind for by_kind in spreads.values() for kind in by_kind}) - len(kinds)
+    rare = f"; the table has the {more} with the fewest requests as well" if more else ""
+    return f" Each kind of request has a plot of its own{rare}."
+
+
 def _views(cell: Cell, source: str) -> list[ChartItem]:
     """What the clients measured beside what the middle tier did, where both left a record."""
     views = {name: found for role, name in ROLES.items() if (found := response_times(cell.results, role)) is not None}
     if len(views) < len(ROLES):
         return []
     caption = (
-        f"The same requests ({spoken_levels(cell.levels)}) as {' and '.join(ROLES.values())} measured them: what lies "
-        "between is the network and the load generator."
+        f"The same requests ({spoken_levels(cell.levels)}), all kinds together, as {' and '.join(ROLES.values())} "
+        "measured them: what lies between is the network and the load generator."
     )
     return [ChartItem("views", caption, source, lambda: histogram_chart(views))]
 
 
-def _table(spreads: dict[str, Spread], source: str) -> TableItem:
+def _table(spreads: dict[str, ByKind], source: str) -> TableItem:
+    several = len({kind for by_kind in spreads.values() for kind in by_kind}) > 1
     rows, raw = [], []
-    for name, spread in spreads.items():
-        known = {share: spread.percentile(share) for share in SHARES if spread.percentile_is_known(share)}
-        cells = [time(known[share]) if share in known else TOO_FEW for share in SHARES]
-        rows.append([name, *cells, time(float(spread.values_s[-1])), f"{spread.total:,.0f}"])
-        percentiles = {f"p{100 * share:g}_s".replace(".", "_"): value for share, value in known.items()}
-        raw.append({"combination": name, "requests": int(spread.total), **percentiles})
-    heads = ["combination", *(f"{100 * share:g} %" for share in SHARES), "largest", "requests"]
-    return TableItem("percentiles", "Response time within which so many were answered.", source, heads, rows, raw)
+    for name, by_kind in spreads.items():
+        together = {ALL: Spread.together(list(by_kind.values()))}
+        for kind, spread in (by_kind | together if several else together).items():
+            known = {share: spread.percentile(share) for share in SHARES if spread.percentile_is_known(share)}
+            times = [time(known[share]) if share in known else TOO_FEW for share in SHARES]
+            of_kind = [kind] if several else []
+            rows.append([name, *of_kind, *times, time(float(spread.values_s[-1])), f"{spread.total:,.0f}"])
+            percentiles = {f"p{100 * share:g}_s".replace(".", "_"): value for share, value in known.items()}
+            raw.append({"combination": name, "kind": kind, "requests": int(spread.total), **percentiles})
+    heads = [*(f"{100 * share:g} %" for share in SHARES), "largest", "requests"]
+    return TableItem(
+        "percentiles",
+        "Response time within which so many were answered.",
+        source,
+        ["combination", *(["kind"] if several else []), *heads],
+        rows,
+        raw,
+    )

@@ -38,8 +38,8 @@ def time_section(run: Run, cells: list[Cell]) -> Section | None:
         ChartItem(
             "traces",
             f"Throughput and mean response time as {traced[0][1].seen_by} saw them, a point for each window of "
-            f"{spoken(run.experiment.run.window)}{left_out}. Hatched: trimmed. Marks and gray bands: events. "
-            f"{_scales(shared)}",
+            f"{spoken(run.experiment.run.window)}{left_out}. Hatched: trimmed, or left out. Marks and gray bands: "
+            f"events. {_scales(shared)}",
             "trials/*/*/record/windows.csv, trials/*/events.csv",
             lambda: traces_chart(rows),
         )
@@ -114,7 +114,7 @@ def _batch_table(traced: list[tuple[Result, Trace]]) -> TableItem:
     """With one repetition the trial itself has to give an interval: batch means of its windows."""
     rows, raw = [], list[dict[str, Any]]()
     for result, found in traced:
-        inside = (found.middle_s >= 0) & (found.middle_s <= found.measured_s)
+        inside = found.counted
         if inside.sum() < WINDOWS_LEAST:
             continue
         means = batch_means(found.throughput_per_s[inside])

@@ -6,6 +6,7 @@ from posthaste_lab.experiments.results import Run
 from posthaste_lab.report.cells import TOO_FEW, Cell, is_luck, series_of
 from posthaste_lab.report.charts import cells_chart, load_chart
 from posthaste_lab.report.quantities import with_interval
+from posthaste_lab.report.sections.knees import knees
 from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem, names_of, x_label
 
 COLUMNS = {
@@ -35,6 +36,9 @@ def overview_section(run: Run, cells: list[Cell]) -> Section:
                 lambda: load_chart(series_of(run, cells), run.x or "", x_label(run)),
             )
         )
+        said, table = knees(run, cells)
+        section.paragraphs.extend(said)
+        section.items.extend(table)
     elif len(cells) > 1:
         for name, label in (
             ("throughput_per_s", "throughput (requests per second)"),

@@ -77,7 +77,11 @@ def _trials_table(run: Run) -> TableItem:
     for result in sorted(run.results, key=lambda each: each.place):
         levels = [str(level) for level in result.levels.values()]
         status = "finished" if result.finished else f"failed: {result.reason}"
+        if result.omissions:
+            status = "; ".join(f"left out, {each.says}: {each.reason}" for each in result.omissions)
         rows.append([str(result.place), result.name, *levels, status])
         raw.append({"place": result.place, "trial": result.name, **result.levels, "status": status})
     heads = ["turn", "trial", *run.experiment.factors, "status"]
-    return TableItem("trials", "All trials in the order they were run.", "plan.json, journal.csv", heads, rows, raw)
+    return TableItem(
+        "trials", "All trials in the order they were run.", "plan.json, journal.csv, omit.toml", heads, rows, raw
+    )

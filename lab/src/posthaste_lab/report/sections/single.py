@@ -16,8 +16,12 @@ SHARES = (0.5, 0.9, 0.99, 0.999)
 
 
 def single_section(_run: Run, cells: list[Cell]) -> Section | None:
-    """Of the trial with the most requests; None when no single requests were recorded."""
-    recorded = [(result, record) for cell in cells for result in cell.results if (record := _record(result))]
+    """Of the trial with the most requests; None when no single requests were recorded.
+
+    Trials of which windows are left out are none to look at request by request.
+    """
+    whole = [result for cell in cells for result in cell.results if not result.omissions]
+    recorded = [(result, record) for result in whole if (record := _record(result))]
     if not recorded:
         return None
     result, record = max(recorded, key=lambda pair: float(pair[0].figures.get("throughput_per_s", 0.0)))

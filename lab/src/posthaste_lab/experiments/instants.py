@@ -1,0 +1,17 @@
+"""Which part of a trial counts."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Instants:
+    """Which instants count, in seconds since 1970: those of the measured time, but for some spans of it."""
+
+    measured: tuple[float, float]
+    without: tuple[tuple[float, float], ...] = ()
+
+    def __contains__(self, instant: object) -> bool:
+        """Whether this instant counts."""
+        if not isinstance(instant, float) or not self.measured[0] <= instant <= self.measured[1]:
+            return False
+        return not any(begin <= instant < end for begin, end in self.without)

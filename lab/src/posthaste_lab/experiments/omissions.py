@@ -1,0 +1,64 @@
+"""What a reader leaves out of a run, afterwards and with a reason: trials, or windows of one. Nothing is deleted."""
+
+import tomllib
+from pathlib import Path
+
+from pydantic import ValidationError, model_validator
+
+from posthaste_lab.errors import BadFile
+from posthaste_lab.experiments.description import Sentence, Span, Strict
+from posthaste_lab.experiments.spans import spoken
+
+FILE = "omit.toml"
+
+
+class Omission(Strict):
+    """`[[omit]]`: a trial, or the windows of it whose middle lies from `start` to `end` of its measured time."""
+
+    trial: str
+    start: Span | None = None
+    end: Span | None = None
+    reason: Sentence
+
+    @model_validator(mode="after")
+    def _whole(self) -> "Omission":
+        if (self.start is None) != (self.end is None):
+            raise ValueError("needs start and end, or neither to leave the whole trial out")
+        if self.span is not None and self.span[0] >= self.span[1]:
+            raise ValueError("must end after it starts")
+        return self
+
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """Seconds since the measured time began; None where the whole trial is left out."""
+        return None if self.start is None or self.end is None else (self.start, self.end)
+
+    @property
+    def says(self) -> str:
+        """What is left out, in words."""
+        if self.span is None:
+            return f"trial {self.trial}"
+        return f"of trial {self.trial} what lies from {spoken(self.span[0])} to {spoken(self.span[1])}"
+
+
+class _OmitFile(Strict):
+    omit: list[Omission]
+
+
+def read_omissions(directory: Path, trials: set[str]) -> list[Omission]:
+    """What is left out of the run in `directory`, which has these finished trials. Raises BadFile for a wrong file."""
+    path = directory / FILE
+    if not path.exists():
+        return []
+    try:
+        found = _OmitFile.model_validate(tomllib.loads(path.read_text("utf-8"))).omit
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadFile("DIR", str(path), f"is not TOML: {error}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise BadFile("DIR", str(path), f"{where}: {first['msg'].removeprefix('Value error, ')}") from None
+    for omission in found:
+        if omission.trial not in trials:
+            raise BadFile("DIR", str(path), f"trial = {omission.trial!r}: is no finished trial of this run")
+    return found

@@ -1,0 +1,85 @@
+"""The figures of a trial from the windows that remain when some are left out.
+
+The load generator summed up the whole measured time, so what only it knows is left out too: percentiles, and what the
+tier counted. Means are over all answers of the windows, those with an error among them.
+"""
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from posthaste_lab.experiments.figures import Row, read_stages, start_unix_s
+from posthaste_lab.experiments.instants import Instants
+from posthaste_lab.files import reading
+
+ALL = "all"
+# Of the load and of its generator, whatever part of the measured time is looked at.
+LASTING = (
+    "clients",
+    "population",
+    "think_time_s",
+    "think_kept_s",
+    "open_loop",
+    "generator_utilization",
+    "generator_valid",
+    "invalid_because",
+    "violations",
+)
+
+
+@dataclass
+class _Kind:
+    """What loads answered of one kind: sums over windows, and rates of all loads together."""
+
+    requests: float = 0.0
+    nulls: float = 0.0
+    errors: float = 0.0
+    took_s: float = 0.0
+    rate: float = 0.0
+
+    def row(self) -> Row:
+        """As a trial's figures have it."""
+        mean = {"response_mean_s": self.took_s / self.requests} if self.requests else {}
+        counts = {"served": self.requests - self.errors, "nulls": self.nulls, "errors": self.errors}
+        return {"throughput_per_s": self.rate, **mean, **{name: int(count) for name, count in counts.items()}}
+
+
+@dataclass
+class _Loads:
+    kinds: dict[str, _Kind] = field(default_factory=dict)
+    lengths: list[float] = field(default_factory=list)
+
+    def add(self, record: Path, counted: Instants) -> None:
+        """The windows of one load."""
+        since = start_unix_s(record)
+        with reading(record / "windows.csv"), (record / "windows.csv").open(newline="") as lines:
+            rows = [
+                row
+                for row in csv.DictReader(lines)
+                if since + float(row["start_s"]) + float(row["length_s"]) / 2 in counted
+            ]
+            length = sum(float(row["length_s"]) for row in rows if row["kind"] == ALL)
+            for row in rows:
+                requests, errors = float(row["requests"]), float(row["errors"])
+                kind = self.kinds.setdefault(row["kind"], _Kind())
+                kind.requests += requests
+                kind.nulls += float(row["null"])
+                kind.errors += errors
+                kind.took_s += float(row["response_mean_us"] or 0.0) / 1e6 * requests
+                kind.rate += (requests - errors) / length if length else 0.0
+        self.lengths.append(length)
+
+
+def figures_of_rest(
+    figures: Row, loads: Sequence[Path], tiers: Sequence[Path], counted: Instants
+) -> tuple[Row, dict[str, Row]]:
+    """The row of a trial, and those of its kinds of request, from these records; `figures` are those of the whole."""
+    found = _Loads()
+    for record in loads:
+        found.add(record, counted)
+    stages = read_stages(tiers, counted)
+    whole = found.kinds.pop(ALL, _Kind())
+    lasting = {name: figures[name] for name in LASTING if name in figures}
+    row = lasting | whole.row() | {"measured_s": max(found.lengths, default=0.0)} | stages.get(ALL, {})
+    return row, {name: kind.row() | stages.get(name, {}) for name, kind in sorted(found.kinds.items())}
