@@ -327,9 +327,9 @@ impl Parked {
         self.waiters.deadline()
     }
 
-    /// How many wait.
+    /// How many wait, those who are looking just now with them.
     pub(super) fn len(&self) -> usize {
-        self.waiters.len() + self.woken.len()
+        self.waiters.len() + self.woken.len() + self.away.len()
     }
 }
 
