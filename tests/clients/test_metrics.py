@@ -142,7 +142,8 @@ def test_the_cache_tier_is_read_by_prometheus(router: Router) -> None:
     assert {sample.labels["server"] for sample in found["posthaste_server_live"].samples} == servers
     for name, answers in (("posthaste_server_reply_seconds", 3), ("posthaste_route_answer_seconds", 2)):
         histograms_add_up(found[name])
-        assert sum(sample.value for sample in found[name].samples if sample.name.endswith("_count")) == answers
+        counts = [sample.value for sample in found[name].samples if sample.name.endswith("_count")]
+        assert sum(counts) == answers
     (of_route,) = found["posthaste_route_requests"].samples
     assert (of_route.labels, of_route.value) == ({"prefix": "", "commands": "", "pool": "default"}, 2)
     assert {sample.labels["pool"] for sample in found["posthaste_pool_looked_up"].samples} == {"default"}
