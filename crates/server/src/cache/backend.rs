@@ -63,6 +63,11 @@ impl Backend {
         let name = full_name(text);
         let wrong =
             |why: &str| Err(format!("server {}: {why}; write HOST:PORT or unix:PATH", name.escape_debug()));
+        // With a port behind it, it would be one of these words and what stands behind them.
+        let host = text.strip_prefix("tls:").unwrap_or(text);
+        if ["tls", "unix"].contains(&host) || host.starts_with("tls:") {
+            return wrong("tls: and unix: stand before a host or a path, and name none");
+        }
         let is_blank = |letter: char| letter.is_whitespace() && !name.starts_with("unix:");
         if name.contains(|letter: char| is_blank(letter) || letter.is_control()) {
             return wrong("there is a blank in it");
@@ -348,6 +353,14 @@ mod tests {
         assert_eq!(next_of(all(), Some(&b)), Some(a.clone()));
         assert_eq!(next_of(all(), Some(&c)), Some(a.clone()), "it has moved");
         assert_eq!(next_of(Vec::new(), Some(&a)), None);
+    }
+
+    #[test]
+    fn words_that_stand_before_a_host_name_none() {
+        for wrong in ["tls", "unix", "tls:tls", "tls:unix", "tls:tls:7"] {
+            assert!(Backend::named(wrong).is_err_and(|error| error.contains("name none")), "{wrong}");
+        }
+        assert_eq!(Backend::named("tls.example:7").as_deref(), Ok("tls.example:7"));
     }
 
     #[test]
