@@ -56,7 +56,8 @@ pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 /// The files of a story.
 struct Writing {
     files: Vec<Option<Vec<u8>>>,
-    records: Vec<u8>,
+    /// Of the next frame, whose segment their checksums are of.
+    records: Vec<Vec<u8>>,
     sequence: u64,
 }
 
@@ -85,16 +86,14 @@ impl Writing {
         self.files.last_mut().expect("one is begun").get_or_insert_default()
     }
 
-    fn record(&mut self, bytes: &[u8]) {
-        let length = u32::try_from(bytes.len()).expect("short");
-        let checksum = crc32c_append(self.seed(), bytes);
-        self.records.extend(length.to_le_bytes());
-        self.records.extend(checksum.to_le_bytes());
-        self.records.extend_from_slice(bytes);
-    }
-
     fn frame(&mut self, floor: u32) {
-        let (seed, records) = (self.seed(), std::mem::take(&mut self.records));
+        let (seed, mut records) = (self.seed(), Vec::new());
+        for bytes in self.records.drain(..) {
+            let length = u32::try_from(bytes.len()).expect("short");
+            records.extend(length.to_le_bytes());
+            records.extend(crc32c_append(seed, &bytes).to_le_bytes());
+            records.extend(bytes);
+        }
         self.sequence += 1;
         let mut rest = u32::try_from(records.len()).expect("short").to_le_bytes().to_vec();
         rest.extend(self.number().to_le_bytes());
@@ -125,9 +124,9 @@ pub(crate) fn build(story: &[u8]) -> Files {
                 let (bytes, behind) = behind.split_at(usize::from(length).min(behind.len()));
                 rest = behind;
                 if what == step::RECORD {
-                    writing.record(bytes)
+                    writing.records.push(bytes.to_vec());
                 } else {
-                    writing.file().extend_from_slice(bytes)
+                    writing.file().extend_from_slice(bytes);
                 }
             }
             step::FRAME => writing.frame(1),
