@@ -70,14 +70,16 @@ function besides(route) {
   if (route.strip) notes.push("servers see keys without it");
   if (route.add_prefix) notes.push(`servers see keys with ${route.add_prefix} before them`);
   if (route.limit) notes.push(`at most ${route.limit} a second, ${route.burst} at once (${route.refused} refused)`);
+  if (route.timed_out) notes.push(`${route.timed_out} answered without, after ${route.timeout_s} s`);
   if (route.shadow) notes.push(`repeated in ${route.shadow} for ${(route.shadow_share * 100).toFixed(1)} % of the keys`);
   return notes.join(", ") || "–";
 }
 
-function member({ server, name, weight, state }) {
+function member({ server, name, weight, zone, state }) {
   const notes = [];
   if (name !== server) notes.push(`placed as ${name}`);
   if (weight > 1) notes.push(`weight ${weight}`);
+  if (zone) notes.push(`zone ${zone}`);
   if (state !== "live") notes.push(state);
   return h("div", { class: state === "live" ? null : "bad" }, notes.length ? `${server} (${notes.join(", ")})` : server);
 }
@@ -87,5 +89,6 @@ function standIns(pool) {
   const notes = others.length ? [`pool ${others.join(", then ")}`] : [];
   if (pool.below) notes.push(`above ${pool.below}`);
   if (pool.warm_from) notes.push(`warmed from ${pool.warm_from}`);
+  if (pool.deletes_to?.length) notes.push(`deletions go to ${pool.deletes_to.join(", ")} too`);
   return notes.join("; ") || "–";
 }

@@ -4,12 +4,13 @@ use std::collections::HashSet;
 use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use posthaste_server::cache::backend::Backend;
 use posthaste_server::cache::desk::{self, PoolCard, RouteCard, StandInCard};
 use posthaste_server::cache::explain::explain;
 use posthaste_server::cache::fleet::Fleet;
-use posthaste_server::cache::layout::{Layout, Seat, Settings};
+use posthaste_server::cache::layout::{Layout, REQUEST_TIMEOUTS, Seat, Settings};
 use posthaste_server::cache::limits::SERVERS_MAX;
 use posthaste_server::cache::patience::Patience;
 use posthaste_server::cache::rules::{GetErrors, ReadRepair, Reads, Rules, Writes};
@@ -108,7 +109,16 @@ pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
         None if seats.is_empty() => Layout::default(),
         None => Layout::of_one_pool(seats, rules).with_patience(patience(flags)),
     };
-    layout.settings = Settings { flush_all: flags.flush_all == Switch::On, mock: flags.mock };
+    let request_timeout = request_timeout(flags);
+    layout.settings =
+        Settings { flush_all: flags.flush_all == Switch::On, mock: flags.mock, request_timeout };
+    layout.zone.clone_from(&flags.zone);
+    if flags.workers.0.is_some() && layout.routes.iter().any(|route| route.timeout.is_some()) {
+        return Err(
+            "a route has a timeout, but with --workers N a worker waits for its server: leave out the timeout, or --workers"
+                .into(),
+        );
+    }
     let servers: usize = layout.pools.iter().map(|pool| pool.seats.len()).sum();
     match (servers, flags.mock) {
         (0, None) => {
@@ -122,7 +132,11 @@ pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
 
 fn patience(flags: &CacheFlags) -> Patience {
     let answer = flags.server_timeout;
-    Patience { connect: flags.connect_timeout.unwrap_or(answer), answer }
+    Patience { connect: flags.connect_timeout.unwrap_or(answer), answer, ..Patience::default() }
+}
+
+fn request_timeout(flags: &CacheFlags) -> Duration {
+    flags.request_timeout.unwrap_or(flags.server_timeout.saturating_mul(REQUEST_TIMEOUTS))
 }
 
 /// The servers of the flags, each of which is one.
@@ -196,12 +210,18 @@ fn meaning(options: &Options) -> Result<String, Misuse> {
             if seat.weight != 1 {
                 text += &format!(", weight {}", seat.weight);
             }
+            if let Some(zone) = &seat.zone {
+                text += &format!(", zone {zone}");
+            }
             text.push('\n');
         }
         if pool.patience != Patience::default() {
-            let Patience { connect, answer } = pool.patience;
+            let Patience { connect, answer, depth } = pool.patience;
             text +=
                 &format!("  a server may take {connect:?} to take a connection and {answer:?} to answer\n");
+            if depth < usize::MAX {
+                text += &format!("  at most {depth} requests are under way over one connection to it\n");
+            }
         }
         text += &relations(&card);
     }
@@ -235,6 +255,9 @@ fn relations(pool: &PoolCard) -> String {
     lines.extend(pool.below.as_ref().map(|below| {
         format!("pool {below} is below it: it gets every write too, and what is missed is looked up there")
     }));
+    if !pool.deletes_to.is_empty() {
+        lines.push(format!("what is deleted here is deleted in {} too", pool.deletes_to.join(", ")));
+    }
     lines.extend(pool.warm_from.as_ref().map(|old| {
         format!("it takes the place of pool {old}: what is missed is looked up there, what is written is deleted there")
     }));
@@ -259,6 +282,9 @@ fn routes(table: &Table) -> Result<String, Misuse> {
         let card: RouteCard = desk::route_card(table, route);
         if let (Some(limit), Some(burst)) = (card.limit, card.burst) {
             text += &format!("  at most {limit} requests a second, {burst} at once\n");
+        }
+        if route.timeout_ns != table.timeout_ns {
+            text += &format!("  a request may take {:?}\n", Duration::from_nanos(route.timeout_ns));
         }
         if let (Some(shadow), Some(share)) = (card.shadow, card.shadow_share) {
             text += &format!("  repeated in pool {shadow}, for {share} of the keys\n");
@@ -287,6 +313,8 @@ fn note(flags: &CacheFlags) -> RunNote {
             "mock_bytes": flags.mock,
             "server_timeout_s": flags.server_timeout.as_secs_f64(),
             "connect_timeout_s": patience(flags).connect.as_secs_f64(),
+            "request_timeout_s": request_timeout(flags).as_secs_f64(),
+            "zone": flags.zone,
             "line_limit": flags.line_limit,
             "max_value_bytes": flags.max_value,
             "memory_limit_bytes": flags.memory_limit,

@@ -24,7 +24,7 @@ use crate::placed::{Fields, Placed, Wrong, parse};
 pub(crate) const POOLS: &str = "pools";
 pub(crate) const ROUTES: &str = "routes";
 
-const POOL_FIELDS: [&str; 18] = [
+const POOL_FIELDS: [&str; 20] = [
     "servers",
     "writes",
     "reads",
@@ -43,8 +43,10 @@ const POOL_FIELDS: [&str; 18] = [
     "warm-from",
     "server-timeout",
     "connect-timeout",
+    "depth-limit",
+    "deletes-to",
 ];
-const SERVER_FIELDS: [&str; 3] = ["address", "name", "weight"];
+const SERVER_FIELDS: [&str; 4] = ["address", "name", "weight", "zone"];
 
 /// How long what is stored in a gutter lives, unless the file says it.
 const GUTTER_EXPIRY: Duration = Duration::from_secs(10);
@@ -203,16 +205,27 @@ fn pool(
         ));
     }
     let patience = patience(fields, defaults.patience)?;
-    let plan = PoolPlan { name: name.to_owned(), seats, rules, fallbacks, failover_limit, source, patience };
+    let mut deletes_to = Vec::new();
+    for (other_name, at) in fields.texts("deletes-to")? {
+        match other("deletes-to", other_name, at)? {
+            it if it == own => return Err(Wrong::new(at, format!("deletes-to: this is pool {name} itself"))),
+            it => deletes_to.push(it),
+        }
+    }
+    let name = name.to_owned();
+    let plan = PoolPlan { name, seats, rules, fallbacks, failover_limit, source, deletes_to, patience };
     check_answer(&plan, fields)?;
     Ok(plan)
 }
 
-/// A pool that says how long servers may take to answer says so of connections too, unless it has another time for them.
+/// How long servers are waited for, and for how much at once. A pool that says how long they may take to answer says so of
+/// connections too, unless it has another time for them.
 fn patience(fields: &Fields<'_, '_>, defaults: Patience) -> Result<Patience, Wrong> {
     let answer = fields.read("server-timeout", some_time)?;
     let connect = fields.read("connect-timeout", some_time)?.or(answer).unwrap_or(defaults.connect);
-    Ok(Patience { connect, answer: answer.unwrap_or(defaults.answer) })
+    let depth = fields.read("depth-limit", |text| at_least_one(text, u32::MAX))?;
+    let depth = depth.map_or(defaults.depth, |depth| depth as usize);
+    Ok(Patience { connect, answer: answer.unwrap_or(defaults.answer), depth })
 }
 
 fn at_least_one(text: &str, most: u32) -> Result<u32, String> {
@@ -282,6 +295,7 @@ fn seat(value: &Placed<'_>) -> Result<Seat, Wrong> {
         address: address.to_owned(),
         name: fields.text("name")?.map(str::to_owned),
         weight: weight.unwrap_or(1),
+        zone: fields.text("zone")?.map(str::to_owned),
     })
 }
 
@@ -336,9 +350,11 @@ failover-limit = 1_000
 gutter = "gutter"
 gutter-expiry = "30s"
 server-timeout = "200ms"
+depth-limit = 500
+deletes-to = ["gutter", "spare"]
 
 [cache.pools.spare]
-servers = ["127.0.0.1:3", "127.0.0.1:4"]
+servers = ["127.0.0.1:3", { address = "127.0.0.1:4", zone = "b" }]
 connect-timeout = "5s"
 answer = "majority"
 read-repair = "always"
@@ -353,6 +369,7 @@ strip = true
 pool = "users"
 shadow = "spare"
 shadow-share = 0.25
+timeout = "20ms"
 
 [[cache.routes]]
 prefix = "user:"
@@ -374,16 +391,25 @@ limit = 1000
         let names: Vec<&str> = layout.pools.iter().map(|pool| pool.name.as_str()).collect();
         assert_eq!(names, ["default", "users", "spare", "gutter"]);
         let users = &layout.pools[1];
-        assert_eq!(users.seats[1], Seat { address: "127.0.0.1:2".into(), name: Some("b".into()), weight: 2 });
+        assert_eq!(
+            users.seats[1],
+            Seat { address: "127.0.0.1:2".into(), name: Some("b".into()), weight: 2, zone: None }
+        );
         assert_eq!((users.rules.writes, users.rules.reads), (Writes::Owner, Reads::Owner));
         assert_eq!(users.rules.key_part, KeyPart::Tag(b'{', b'}'));
         assert_eq!((users.failover_limit, users.fallbacks.len()), (Some(1000), 2));
         assert_eq!(users.fallbacks[1], Fallback { pool: 3, expiry: Some(Duration::from_secs(30)) });
         let patience = [0, 1, 2].map(|pool| {
-            let Patience { connect, answer } = layout.pools[pool].patience;
+            let Patience { connect, answer, .. } = layout.pools[pool].patience;
             (connect.as_millis(), answer.as_millis())
         });
         assert_eq!(patience, [(1000, 1000), (200, 200), (5000, 1000)]);
+        assert_eq!([1, 2].map(|pool| layout.pools[pool].patience.depth), [500, usize::MAX]);
+        assert_eq!(
+            (&layout.pools[1].deletes_to, layout.pools[2].seats[1].zone.as_deref()),
+            (&vec![3, 2], Some("b"))
+        );
+        assert_eq!(layout.routes[0].timeout, Some(Duration::from_millis(20)));
         assert_eq!(layout.pools[2].rules.answer, Answer::Majority);
         assert_eq!(layout.pools[2].rules.read_repair, ReadRepair::Always);
         assert_eq!(
@@ -430,6 +456,8 @@ limit = 1000
             ),
             ("[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n▸failover = [\"b\"]\n", "there is no pool b"),
             ("[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n▸gutter = \"a\"\n", "stand in for itself"),
+            ("[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n▸deletes-to = [\"a\"]\n", "pool a itself"),
+            ("[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n▸depth-limit = 0\n", "depth-limit: "),
             ("[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n▸gutter-expiry = \"5s\"\n", "name the pool"),
             ("[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n▸failover-limit = 5\n", "nobody stands in"),
             ("▸[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\nbelow = \"a\"\n", "its own source"),

@@ -67,6 +67,12 @@ pub(crate) struct CacheFlags {
     /// How long a server may take to take a connection [default: as --server-timeout]
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     pub(crate) connect_timeout: Option<Duration>,
+    /// How long a request may take altogether [default: ten times --server-timeout]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    pub(crate) request_timeout: Option<Duration>,
+    /// Where this router stands: servers that a file says to be of the same zone are read before others
+    #[arg(long, value_name = "NAME")]
+    pub(crate) zone: Option<String>,
     /// With workers: most requests waiting; beyond it a request gets an error
     #[arg(long, value_name = "REQUESTS", default_value = "65536", value_parser = at_least_one)]
     pub(crate) line_limit: usize,

@@ -84,8 +84,16 @@ impl Reader {
                 }
             }
             "OperationSelectorRoute" => {
+                let broadcast = self.broadcast(route)?;
                 for (command, under) in route["operation_policies"].as_object().into_iter().flatten() {
-                    self.routes(prefix, &ours(command), under)?;
+                    if command != "delete" || broadcast.is_none() {
+                        self.routes(prefix, &ours(command), under)?;
+                    }
+                }
+                if let Some(pool) = broadcast {
+                    let (prefix, commands) = (prefix.to_owned(), commands.to_vec());
+                    self.import.routes.push(Route { prefix, commands, pool, shadow: None });
+                    return Ok(());
                 }
                 let default = &route["default_policy"];
                 if default.is_null() { Ok(()) } else { self.routes(prefix, commands, default) }
@@ -106,6 +114,30 @@ impl Reader {
                 Ok(())
             }
         }
+    }
+
+    /// The pool of a selector whose deletions go to all of several pools, and everything else to one of these. None: it is not so.
+    fn broadcast(&mut self, route: &Json) -> Result<Option<String>, String> {
+        let (delete, default) = (&route["operation_policies"]["delete"], &route["default_policy"]);
+        let (of, children) = (kind(delete).0, list(&delete["children"]));
+        let are_pools = children.len() > 1 && children.iter().all(|child| kind(child).0 == "PoolRoute");
+        let name = |route: &Json| pool_name(route, kind(route).1).to_owned();
+        let is_one =
+            kind(default).0 == "PoolRoute" && children.iter().any(|child| name(child) == name(default));
+        if !of.starts_with("All") || !are_pools || !is_one {
+            return Ok(None);
+        }
+        let own = self.sharded(default, kind(default).1)?;
+        let mut others = Vec::new();
+        for child in children.into_iter().filter(|child| name(child) != name(default)) {
+            others.push(quoted(&self.sharded(child, kind(child).1)?));
+        }
+        if of != "AllInitialRoute" {
+            self.import.leave_out(format!(
+                "{of} for delete: its answer is that of pool {own}; the other pools are told, and nobody waits for them"
+            ));
+        }
+        Ok(Some(self.derived(&own, vec![("deletes-to", format!("[{}]", others.join(", ")))])))
     }
 
     fn shadow(&mut self, shadow: &Json) -> Result<Option<(String, f64)>, String> {

@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(pool(users[0]).fallbacks[0].expiry, Some(Duration::from_secs(30)));
         assert_eq!(pool("copies").rules.answer.to_string(), "majority");
         let (answer, connect) = (Duration::from_millis(50), Duration::from_millis(20));
-        assert_eq!(pool("copies").patience, Patience { connect, answer });
+        assert_eq!(pool("copies").patience, Patience { connect, answer, ..Patience::default() });
         assert!(left_out.iter().any(|what| what.contains("rates of pool main")), "{left_out:?}");
         assert_eq!(route("copy:"), ["main", "copies"]);
         assert_eq!(route("odd:"), ["main"]);
@@ -361,6 +361,29 @@ mod tests {
             let error = read(&route_to_all("AllMajorityRoute", children), None).unwrap_err();
             assert!(error.starts_with(named), "{error}");
         }
+    }
+
+    #[test]
+    fn deletions_to_all_pools_are_those_of_the_pool_that_has_the_rest() {
+        let text = r#"{
+            "pools": { "a": { "servers": ["10.0.0.1:1"] }, "b": { "servers": ["10.0.1.1:1"] }, "c": { "servers": ["10.0.2.1:1"] } },
+            "route": {
+                "type": "OperationSelectorRoute",
+                "default_policy": "PoolRoute|b",
+                "operation_policies": {
+                    "delete": { "type": "AllSyncRoute", "children": ["PoolRoute|a", "PoolRoute|b", "PoolRoute|c"] }
+                }
+            }
+        }"#;
+        let (toml, left_out) = imported(text);
+        let layout = pools::layout(&toml, Vec::new(), &Defaults::default(), Names::Known).unwrap();
+        let own = &layout.pools[layout.routes[0].pool];
+        let names: Vec<&str> = own.deletes_to.iter().map(|pool| layout.pools[*pool].name.as_str()).collect();
+        assert_eq!(
+            (own.seats[0].address.as_str(), names, layout.routes.len()),
+            ("10.0.1.1:1", vec!["a", "c"], 1)
+        );
+        assert!(left_out[0].starts_with("AllSyncRoute for delete"), "{left_out:?}");
     }
 
     #[test]

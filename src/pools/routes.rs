@@ -6,10 +6,21 @@ use posthaste_server::cache::layout::{LimitPlan, RoutePlan, ShadowPlan, Verbs};
 use posthaste_server::cache::limit::PER_SECOND_MAX;
 
 use super::at_least_one;
+use crate::flags::some_time;
 use crate::placed::{Fields, Placed, Wrong};
 
-const ROUTE_FIELDS: [&str; 9] =
-    ["prefix", "strip", "add-prefix", "commands", "pool", "shadow", "shadow-share", "limit", "burst"];
+const ROUTE_FIELDS: [&str; 10] = [
+    "prefix",
+    "strip",
+    "add-prefix",
+    "commands",
+    "pool",
+    "shadow",
+    "shadow-share",
+    "limit",
+    "burst",
+    "timeout",
+];
 
 /// Longest name that is put before keys: servers take keys of 250 bytes, and something is to be left for clients.
 const ADDED_BYTES_MAX: usize = 200;
@@ -82,7 +93,8 @@ fn route(fields: &Fields<'_, '_>, numbers: &BTreeMap<String, usize>) -> Result<R
     let to = pool("pool")?.ok_or_else(|| Wrong::new(fields.at, "a route needs pool = \"NAME\""))?;
     let verbs = verbs.unwrap_or(Verbs::ALL);
     let (prefix, add_prefix) = (prefix.as_bytes().to_vec(), add_prefix.as_bytes().to_vec());
-    Ok(RoutePlan { prefix, strip, add_prefix, verbs, pool: to, shadow, limit: limit(fields)? })
+    let (limit, timeout) = (limit(fields)?, fields.read("timeout", some_time)?);
+    Ok(RoutePlan { prefix, strip, add_prefix, verbs, pool: to, shadow, limit, timeout })
 }
 
 /// A text that keys begin with, or are to begin with.

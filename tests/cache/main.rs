@@ -13,6 +13,7 @@ mod client;
 mod memcached;
 mod talk;
 
+mod bounds;
 mod differential;
 mod doctor;
 mod draining;

@@ -1,4 +1,5 @@
-//! When a server is late: when it says nothing, and not when it has much to say or we did not listen. The clock is the test's.
+//! When a server is late: when it says nothing, or comes to no end, and not when it has much to say or we did not listen. And
+//! when a request is, whoever's fault that is. The clock is the test's.
 
 #[path = "support/cache_by_hand.rs"]
 mod cache_by_hand;
@@ -9,8 +10,9 @@ use std::time::Duration;
 
 use cache_by_hand::{SERVER_TIMEOUT, Thread};
 use posthaste_measure::{Clock, Hand};
-use posthaste_server::cache::layout::{Layout, Seat};
-use posthaste_server::cache::rules::Rules;
+use posthaste_server::cache::layout::{Layout, RoutePlan, Seat};
+use posthaste_server::cache::patience::Patience;
+use posthaste_server::cache::rules::{GetErrors, Rules};
 
 /// Turns in which whatever is under way has arrived.
 const TURNS: usize = 1000;
@@ -28,23 +30,39 @@ struct Scene {
 impl Scene {
     /// The client has asked for two keys, and the server has read that.
     fn new() -> Self {
+        Self::with("get a b\r\n", |_| {})
+    }
+
+    /// The client has asked this by a layout that was changed, and the server has read it.
+    fn with(request: &str, change: impl FnOnce(&mut Layout)) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("memcached");
         let listener = UnixListener::bind(&path).expect("a socket");
         let seat = Seat::of(&format!("unix:{}", path.display()));
         let hand = Hand::at_zero();
         let clock = Clock::by_hand(hand, 0);
-        let mut thread = Thread::new(&Layout::of_one_pool(vec![seat], Rules::default()), clock);
+        let mut layout = Layout::of_one_pool(vec![seat], Rules::default());
+        change(&mut layout);
+        let mut thread = Thread::new(&layout, clock);
         let mut client = thread.connect();
-        client.write_all(b"get a b\r\n").expect("a socket takes it");
+        client.write_all(request.as_bytes()).expect("a socket takes it");
         thread.turn();
         let (server, _) = listener.accept().expect("it is connected to");
         server.set_nonblocking(true).expect("a setting");
         let mut scene = Self { thread, hand, client, server };
-        let mut asked = Vec::new();
-        hear(&mut scene.server, &mut asked, "get a b\r\n".len(), || scene.thread.turn());
-        assert_eq!(asked, b"get a b\r\n");
+        assert_eq!(scene.asked(request.len()), request);
         scene
+    }
+
+    /// What the server has been asked when it has been asked this much.
+    fn asked(&mut self, bytes: usize) -> String {
+        let mut asked = Vec::new();
+        hear(&mut self.server, &mut asked, bytes, || self.thread.turn());
+        String::from_utf8(asked).expect("text")
+    }
+
+    fn say(&mut self, words: &str) {
+        self.server.write_all(words.as_bytes()).expect("a socket takes it");
     }
 
     fn pass(&self, time: Duration) {
@@ -110,4 +128,146 @@ fn who_has_answered_while_we_were_stopped_is_not() {
         }
         assert!(scene.heard(said.len()) == said, "told: {was_told}");
     }
+}
+
+/// A route whose requests may take less than a server may be silent.
+fn hurried(layout: &mut Layout) {
+    layout.routes[0].timeout = Some(HURRY);
+}
+
+const HURRY: Duration = Duration::from_millis(100);
+const LATE: &str = "SERVER_ERROR no answer in time\r\n";
+
+#[test]
+fn who_says_something_now_and_then_and_comes_to_no_end_is_given_up() {
+    let mut scene = Scene::new();
+    let said = value("a", 100);
+    for letter in said.chars() {
+        scene.pass(SERVER_TIMEOUT / 8);
+        scene.say(&letter.to_string());
+        scene.thread.turn();
+        if scene.hand.now() > 11 * u64::try_from(SERVER_TIMEOUT.as_nanos()).expect("not so long") {
+            break;
+        }
+    }
+    assert_eq!(scene.heard(LATE.len()), LATE);
+    let hung_up = scene.server.read(&mut [0; 8]).expect("the connection has ended");
+    assert_eq!(hung_up, 0);
+}
+
+#[test]
+fn a_late_answer_is_nobodys_and_the_next_request_gets_its_own() {
+    let mut scene = Scene::with("get a b\r\n", hurried);
+    scene.say(&value("a", 10));
+    assert_eq!(scene.heard(value("a", 10).len()), value("a", 10));
+    for _ in 0..20 {
+        scene.pass(HURRY / 10);
+        scene.thread.turn();
+    }
+    assert_eq!(scene.heard(LATE.len()), LATE, "in place of END");
+    scene.client.write_all(b"get c\r\n").expect("a socket takes it");
+    assert_eq!(scene.asked("get c\r\n".len()), "get c\r\n", "over the same connection");
+    scene.say(&(value("b", 10) + "END\r\n" + &value("c", 10) + "END\r\n"));
+    let expected = value("c", 10) + "END\r\n";
+    assert_eq!(scene.heard(expected.len()), expected);
+}
+
+#[test]
+fn whatever_is_late_is_answered_once() {
+    let missing = |layout: &mut Layout| {
+        hurried(layout);
+        layout.pools[0].rules.get_errors = GetErrors::Missed;
+    };
+    type Change = fn(&mut Layout);
+    let changes: [(&str, &str, &str, Change); 7] = [
+        ("set a 0 0 1\r\nx\r\n", LATE, "STORED\r\n", hurried),
+        ("incr a 1\r\n", LATE, "7\r\n", hurried),
+        ("mg a v\r\n", LATE, "VA 1\r\nx\r\n", hurried),
+        ("touch a 0\r\n", LATE, "TOUCHED\r\n", hurried),
+        ("get a b\r\n", "END\r\n", "END\r\n", missing),
+        ("mg a v\r\n", "EN\r\n", "EN\r\n", missing),
+        ("flush_all\r\n", "OK\r\n", "", |_| {}),
+    ];
+    for (request, words, reply, change) in changes {
+        let mut scene = Scene::with(request, change);
+        if reply.is_empty() {
+            scene.say("OK\r\n");
+        }
+        for _ in 0..20 {
+            scene.pass(HURRY / 10);
+            scene.thread.turn();
+        }
+        assert_eq!(scene.heard(words.len()), words, "{request}");
+        scene.client.write_all(b"mn\r\n").expect("a socket takes it");
+        scene.say(reply);
+        assert_eq!(scene.heard(4), "MN\r\n", "{request}");
+    }
+}
+
+#[test]
+fn what_is_late_keeps_its_place_among_a_clients_answers() {
+    let mut scene = Scene::with("get a b\r\n", hurried);
+    scene.client.write_all(b"get c\r\nmn\r\n").expect("a socket takes it");
+    assert_eq!(scene.asked("get c\r\n".len()), "get c\r\n");
+    for _ in 0..20 {
+        scene.pass(HURRY / 10);
+        scene.thread.turn();
+    }
+    let expected = [LATE, LATE, "MN\r\n"].concat();
+    assert_eq!(scene.heard(expected.len()), expected);
+    scene.say("END\r\nEND\r\n");
+    scene.client.write_all(b"get d\r\n").expect("a socket takes it");
+    assert_eq!(scene.asked("get d\r\n".len()), "get d\r\n");
+    scene.say(&(value("d", 5) + "END\r\n"));
+    let expected = value("d", 5) + "END\r\n";
+    assert_eq!(scene.heard(expected.len()), expected);
+}
+
+#[test]
+fn who_is_late_behind_one_that_may_take_longer_is_answered_after_it() {
+    let mut scene = Scene::with("get a b\r\n", |layout| {
+        let hurried = RoutePlan { prefix: b"h:".into(), timeout: Some(HURRY), ..RoutePlan::default() };
+        layout.routes.push(hurried);
+    });
+    let hurried = "get h:a h:b\r\nmg h:c v\r\n";
+    scene.client.write_all(hurried.as_bytes()).expect("a socket takes it");
+    assert_eq!(scene.asked(hurried.len()), hurried);
+    for _ in 0..20 {
+        scene.pass(HURRY / 10);
+        scene.thread.turn();
+    }
+    let said = value("a", 10) + "END\r\n";
+    scene.say(&(said.clone() + &value("h:b", 10) + "END\r\nVA 1\r\nx\r\n"));
+    let expected = said + LATE + LATE;
+    assert_eq!(scene.heard(expected.len()), expected);
+    scene.client.write_all(b"get d\r\n").expect("a socket takes it");
+    assert_eq!(scene.asked("get d\r\n".len()), "get d\r\n");
+    scene.say("END\r\n");
+    assert_eq!(scene.heard("END\r\n".len()), "END\r\n");
+}
+
+#[test]
+fn beyond_its_depth_a_server_is_asked_no_more_and_what_is_under_way_goes_on() {
+    let mut scene = Scene::new();
+    scene.thread.hall.fleet.table().servers[0].patience.set(Patience {
+        connect: SERVER_TIMEOUT,
+        answer: SERVER_TIMEOUT,
+        depth: 1,
+    });
+    for request in ["get c\r\n", "set c 0 0 1\r\nx\r\n", "mg c v\r\n", "incr c 1\r\n"] {
+        let mut other = scene.thread.connect();
+        other.write_all(request.as_bytes()).expect("a socket takes it");
+        let (mut heard, hand) = (Vec::new(), scene.hand);
+        hear(&mut other, &mut heard, 1, || {
+            hand.set(hand.now() + MOMENT_NS);
+            scene.thread.turn();
+        });
+        let heard = String::from_utf8(heard).expect("text");
+        assert!(heard.ends_with("has too many requests under way\r\n"), "{request}: {heard}");
+    }
+    let said = value("a", 10) + "END\r\n";
+    scene.say(&said);
+    assert_eq!(scene.heard(said.len()), said);
+    scene.client.write_all(b"get c\r\n").expect("a socket takes it");
+    assert_eq!(scene.asked("get c\r\n".len()), "get c\r\n", "there is room again");
 }

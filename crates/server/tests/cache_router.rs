@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::health::{Before, Wish};
-use posthaste_server::cache::layout::{Fallback, Layout, PoolPlan, Seat, Source};
+use posthaste_server::cache::layout::{Fallback, Layout, PoolPlan, RoutePlan, Seat, Source};
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::{Reads, Rules, Writes};
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
@@ -155,6 +155,37 @@ fn a_write_that_waits_is_counted_once_as_taken_by_another_pool() {
     let counts = &table.pools[0].counts;
     let counted = [&counts.failovers, &counts.failovers_refused].map(|count| count.load(Ordering::Relaxed));
     assert_eq!(counted, [1, 0]);
+}
+
+#[test]
+fn what_comes_for_a_request_that_was_late_is_nobodys_while_its_answer_waits_for_its_turn() {
+    let mut layout = two_pools(None, Vec::new());
+    layout.pools[0].seats.truncate(1);
+    layout.routes.push(RoutePlan {
+        prefix: b"h:".to_vec(),
+        pool: 1,
+        timeout: Some(Duration::from_millis(100)),
+        ..RoutePlan::default()
+    });
+    let (fleet, mut router) = alone(&layout);
+    let slot = |pool: usize| fleet.table().pools[pool].members[0].server.slot;
+    let (patient, hurried) = (slot(0), slot(1));
+    for request in ["get a\r\n", "get h:b h:c\r\n", "mg h:d v\r\n", "set h:e 0 0 1\r\nx\r\n"] {
+        assert_eq!(ask(&mut router, request), Asked::Taken);
+    }
+    [patient, hurried].into_iter().for_each(|server| drop(sent(&mut router, server)));
+    for _ in 0..20 {
+        router.now += 10_000_000;
+        assert!(router.give_up_overdue().is_empty());
+    }
+    let said = b"VALUE h:b 0 1\r\nx\r\nEND\r\nVA 1\r\nx\r\nSTORED\r\n";
+    assert_eq!(router.feed(hurried, said), Ok(said.len()));
+    assert_eq!(router.feed(patient, b"VALUE a 0 1\r\nx\r\nEND\r\n"), Ok(21));
+    let late = "SERVER_ERROR no answer in time\r\n";
+    let answer = ["VALUE a 0 1\r\nx\r\nEND\r\n", late, late, late].concat();
+    assert_eq!(String::from_utf8_lossy(router.answers.unwritten(0)), answer);
+    router.answers.written(0, answer.len());
+    assert_eq!((router.answers.held(), router.answers.is_idle(0)), (0, true));
 }
 
 proptest! {

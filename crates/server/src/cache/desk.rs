@@ -54,6 +54,9 @@ pub struct MemberCard {
     pub name: String,
     /// Its share of the keys, beside the others'.
     pub weight: u32,
+    /// Where it stands, if that is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
     /// How the server is.
     pub state: String,
 }
@@ -98,6 +101,8 @@ pub struct PoolCard {
     pub below: Option<String>,
     /// The pool whose place this one takes.
     pub warm_from: Option<String>,
+    /// Other pools in which a key is deleted too when it is deleted here.
+    pub deletes_to: Vec<String>,
     /// Requests that another pool took.
     pub failovers: u64,
     /// Requests that another pool was not allowed to take.
@@ -133,6 +138,10 @@ pub struct RouteCard {
     pub requests: u64,
     /// Requests that were errors because of the limit.
     pub refused: u64,
+    /// How long a request may take, in seconds.
+    pub timeout_s: f64,
+    /// Requests that took longer.
+    pub timed_out: u64,
     /// How long answers took since the start, from when their requests were read, as [`ServerCard::replies_below_us`]. One to
     /// keys of several routes counts for one of them.
     pub answers_below_us: Vec<(f64, u64)>,
@@ -198,6 +207,7 @@ fn pool_card(table: &Table, pool: &Pool) -> PoolCard {
         server: member.server.name().to_owned(),
         name: member.label.clone(),
         weight: member.weight,
+        zone: member.zone.clone(),
         state: member.server.health.state().to_string(),
     };
     let stand_in =
@@ -217,6 +227,7 @@ fn pool_card(table: &Table, pool: &Pool) -> PoolCard {
         failover_limit: pool.failover_limit,
         below,
         warm_from,
+        deletes_to: pool.deletes_to.iter().map(|pool| name(*pool)).collect(),
         failovers: count(&pool.counts.failovers),
         failovers_refused: count(&pool.counts.failovers_refused),
         looked_up: count(&pool.counts.looked_up),
@@ -256,6 +267,8 @@ pub fn route_card(table: &Table, route: &Route) -> RouteCard {
         burst: route.limit.as_ref().map(|limit| limit.plan.burst),
         requests: count(&route.requests),
         refused: count(&route.refused),
+        timeout_s: route.timeout_ns as f64 / 1e9,
+        timed_out: count(&route.timed_out),
         answers_below_us: route.latency.counts(),
     }
 }

@@ -1,5 +1,7 @@
 //! Explains the way of a key: which route, which pool, which servers, and what else happens.
 
+use std::time::Duration;
+
 use posthaste_wire::memcached::request::Verb;
 use serde::Serialize;
 
@@ -79,6 +81,12 @@ fn describe(table: &Table, route: &Route, verb: Verb, key: &str, explanation: &m
     if let Some(LimitPlan { per_second, burst }) = route.limit.as_ref().map(|limit| limit.plan) {
         say(format!("it takes at most {per_second} requests a second, {burst} at once; more are errors"));
     }
+    if route.timeout_ns != table.timeout_ns {
+        say(format!(
+            "a request may take {:?}; then it is answered without",
+            Duration::from_nanos(route.timeout_ns)
+        ));
+    }
     if stand_in.is_some() {
         say(format!("nobody there can take it now: pool {} stands in", table.pools[pool].name));
     }
@@ -89,6 +97,10 @@ fn describe(table: &Table, route: &Route, verb: Verb, key: &str, explanation: &m
     say(sentence);
     explanation.servers = servers;
     explanation.sentences.extend(beside(table, route, reads, key));
+    let elsewhere: Vec<&str> = own.deletes_to.iter().map(|other| &*table.pools[*other].name).collect();
+    if verb.is_delete() && !elsewhere.is_empty() {
+        explanation.sentences.push(format!("it is deleted in pool {} too", elsewhere.join(", in pool ")));
+    }
 }
 
 /// The servers that a pool asks for a key, and why those.
@@ -104,8 +116,17 @@ fn asked(table: &Table, pool: usize, verb: Verb, reads: bool, key: &[u8]) -> (Ve
     }
     if reads && taking.is_replicated() && !taking.reads_owner() {
         servers.extend(taking.members.iter().map(|member| show(&member.server)));
-        let sentence =
+        let mut sentence =
             format!("one of its replicas is read ({}): {}", taking.rules.reads, servers.join(", "));
+        let near: Vec<&str> = taking
+            .members
+            .iter()
+            .filter(|member| member.is_near)
+            .map(|member| member.server.name())
+            .collect();
+        if !near.is_empty() {
+            sentence += &format!("; of our zone, and so before others: {}", near.join(", "));
+        }
         return (servers, sentence);
     }
     if reads {

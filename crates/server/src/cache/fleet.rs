@@ -228,8 +228,8 @@ fn patience(layout: &Layout) -> Result<HashMap<String, Patience>, String> {
             let name = Backend::named(&seat.address)?;
             if of_servers.insert(name.clone(), pool.patience).is_some_and(|other| other != pool.patience) {
                 return Err(format!(
-                    "server {name}: its pools say different times (server-timeout, connect-timeout); its connections are \
-                     shared, so write the same in each of them"
+                    "server {name}: its pools say different limits (server-timeout, connect-timeout, depth-limit); its \
+                     connections are shared, so write the same in each of them"
                 ));
             }
         }

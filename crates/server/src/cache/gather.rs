@@ -35,6 +35,18 @@ impl Share {
     fn is_settled(&self, place: u32) -> bool {
         self.keys.get(self.settled).is_none_or(|next| *next > place)
     }
+
+    /// Passes on the first of the values that came too early.
+    fn pass_on(&mut self, out: &mut Vec<u8>) {
+        let Some((_, bytes)) = self.values.pop_front() else { return };
+        let end = self.passed + bytes as usize;
+        out.extend_from_slice(&self.held[self.passed..end]);
+        self.passed = end;
+        if self.values.is_empty() {
+            self.held.clear();
+            self.passed = 0;
+        }
+    }
 }
 
 /// The answer to one get.
@@ -189,21 +201,26 @@ impl Gather {
         keys
     }
 
+    /// Passes on everything that came, without what is still to come before it.
+    pub fn pass_on_all(&mut self, out: &mut Vec<u8>) {
+        let first = |shares: &[Share]| {
+            let places = shares
+                .iter()
+                .enumerate()
+                .filter_map(|(number, share)| share.values.front().map(|(place, _)| (*place, number)));
+            places.min().map(|(_, number)| number)
+        };
+        while let Some(number) = first(&self.shares[..self.used]) {
+            self.shares[number].pass_on(out);
+        }
+    }
+
     /// Passes on what stands next, and steps over what was missed.
     fn pass_on(&mut self, out: &mut Vec<u8>) {
         while let Some(share) = self.share_of.get(self.next as usize) {
             let Some(part) = self.shares.get_mut(usize::from(*share)) else { return };
             match part.values.front() {
-                Some(&(place, bytes)) if place == self.next => {
-                    let end = part.passed + bytes as usize;
-                    out.extend_from_slice(&part.held[part.passed..end]);
-                    part.passed = end;
-                    part.values.pop_front();
-                    if part.values.is_empty() {
-                        part.held.clear();
-                        part.passed = 0;
-                    }
-                }
+                Some(&(place, _)) if place == self.next => part.pass_on(out),
                 _ if part.is_settled(self.next) => {}
                 _ => return,
             }

@@ -13,6 +13,9 @@ use super::rules::Rules;
 /// The pool that `--server` makes.
 pub const DEFAULT_POOL: &str = "default";
 
+/// How many times as long as a server may be silent a request may take, if nothing else is said.
+pub const REQUEST_TIMEOUTS: u32 = 10;
+
 /// A server's place in a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seat {
@@ -22,13 +25,15 @@ pub struct Seat {
     pub name: Option<String>,
     /// Its share of the keys, beside the others'; at least 1.
     pub weight: u32,
+    /// Where it stands, if that is said.
+    pub zone: Option<String>,
 }
 
 impl Seat {
     /// A server of usual weight, named by its address.
     #[must_use]
     pub fn of(address: &str) -> Self {
-        Self { address: address.to_owned(), name: None, weight: 1 }
+        Self { address: address.to_owned(), name: None, weight: 1, zone: None }
     }
 }
 
@@ -75,6 +80,8 @@ pub struct PoolPlan {
     pub failover_limit: Option<u32>,
     /// Where it looks for what it does not have.
     pub source: Option<Source>,
+    /// Other pools in which a key is deleted too when it is deleted here.
+    pub deletes_to: Vec<usize>,
     /// How long its servers are waited for.
     pub patience: Patience,
 }
@@ -114,6 +121,8 @@ pub struct RoutePlan {
     pub shadow: Option<ShadowPlan>,
     /// Most requests; of multi-gets each key is one.
     pub limit: Option<LimitPlan>,
+    /// How long a request may take; None: as long as any.
+    pub timeout: Option<Duration>,
 }
 
 /// What holds for all pools.
@@ -123,11 +132,13 @@ pub struct Settings {
     pub flush_all: bool,
     /// Fixed answers with values of so many bytes, and no servers.
     pub mock: Option<usize>,
+    /// How long a request may take.
+    pub request_timeout: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { flush_all: true, mock: None }
+        Self { flush_all: true, mock: None, request_timeout: REQUEST_TIMEOUTS * Patience::default().answer }
     }
 }
 
@@ -140,6 +151,8 @@ pub struct Layout {
     pub routes: Vec<RoutePlan>,
     /// What holds for all.
     pub settings: Settings,
+    /// Where we stand, if that is said: servers of the same zone are read before others.
+    pub zone: Option<String>,
 }
 
 impl Layout {
@@ -154,7 +167,7 @@ impl Layout {
     #[must_use]
     pub fn of_one_pool(seats: Vec<Seat>, rules: Rules) -> Self {
         let pool = PoolPlan { name: DEFAULT_POOL.into(), seats, rules, ..PoolPlan::default() };
-        Self { pools: vec![pool], routes: vec![RoutePlan::default()], settings: Settings::default() }
+        Self { pools: vec![pool], routes: vec![RoutePlan::default()], ..Self::default() }
     }
 }
 

@@ -22,6 +22,9 @@ use crate::front::network::FIRST_OF_TIER;
 /// Why a server is given up that says nothing.
 pub(super) const LATE: &str = "no answer in time (--server-timeout)";
 
+/// Why a server is given up that does not come to the end of an answer.
+pub(super) const UNENDING: &str = "no whole answer in time (--request-timeout)";
+
 /// The router of a network thread and its connections.
 pub struct Pipelined {
     hall: Arc<Hall>,
@@ -210,6 +213,9 @@ impl Engine for Pipelined {
                 self.lose(server, &late, registry);
             }
         }
+        for server in self.router.give_up_overdue() {
+            self.lose(server, &UNENDING, registry);
+        }
         self.close_unused(registry);
         self.router.resume();
     }
@@ -232,8 +238,10 @@ impl Engine for Pipelined {
             let since = self.silent_since(server)?;
             Some(patience().answer.saturating_sub(Duration::from_nanos(now.saturating_sub(since))))
         };
+        let look = self.router.until_look(now);
         // A moment longer, so that what is waited for is over when the thread wakes.
-        self.links.iter().enumerate().filter_map(left).min().map(|wait| wait + Duration::from_millis(1))
+        let links = self.links.iter().enumerate().filter_map(left);
+        links.chain(look).min().map(|wait| wait + Duration::from_millis(1))
     }
 
     fn is_idle(&self) -> bool {

@@ -29,6 +29,10 @@ pub struct Member {
     pub label: String,
     /// Its share of the keys, beside the others'.
     pub weight: u32,
+    /// Where it stands, if that is said.
+    pub zone: Option<String>,
+    /// It stands where we do.
+    pub is_near: bool,
 }
 
 /// Another pool that stands in for this one.
@@ -84,9 +88,13 @@ pub struct Pool {
     pub failover_limit: Option<u32>,
     /// Where it looks for what it does not have.
     pub source: Option<Source>,
+    /// Other pools in which a key is deleted too when it is deleted here.
+    pub deletes_to: Vec<usize>,
     /// What it did.
     pub counts: PoolCounts,
     placement: Placement,
+    /// Some servers stand where we do, and others elsewhere.
+    has_near: bool,
     turn: AtomicUsize,
     /// The second, and the requests in it that others stood in for.
     failovers: AtomicU64,
@@ -97,13 +105,15 @@ impl Pool {
     #[must_use]
     pub fn new(
         plan: &PoolPlan,
+        zone: Option<&str>,
         server: impl Fn(&str) -> Option<Arc<Server>>,
         mut holds_until: impl FnMut(usize) -> Arc<AtomicU64>,
     ) -> Self {
         let member = |seat: &Seat| {
             let server = server(&seat.address)?;
             let label = seat.name.clone().unwrap_or_else(|| server.name().to_owned());
-            Some(Member { server, label, weight: seat.weight })
+            let is_near = zone.is_some() && seat.zone.as_deref() == zone;
+            Some(Member { server, label, weight: seat.weight, zone: seat.zone.clone(), is_near })
         };
         let members: Vec<Member> = plan.seats.iter().filter_map(member).collect();
         let names: Vec<(&str, u32)> =
@@ -121,7 +131,9 @@ impl Pool {
             stand_ins: plan.fallbacks.iter().map(stand_in).collect(),
             failover_limit: plan.failover_limit,
             source: plan.source,
+            deletes_to: plan.deletes_to.clone(),
             counts: PoolCounts::default(),
+            has_near: members.iter().any(|member| member.is_near),
             turn: AtomicUsize::new(0),
             failovers: AtomicU64::new(0),
             members,
@@ -172,7 +184,7 @@ impl Pool {
         }
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let servers = || self.members.iter().map(|member| &*member.server);
-        let readable = || servers().filter(|server| server.health.is_readable());
+        let readable = || self.readers();
         // Turns go round those that can be read, so that a lost server's share is spread over all others.
         let choices = readable().count().max(1);
         let first = turn % choices;
@@ -193,6 +205,15 @@ impl Pool {
                 servers().cycle().skip(turn % count).take(count).find(|server| server.health.is_live())
             })
             .unwrap_or(&self.members[turn % count].server)
+    }
+
+    /// The replicas that reads are spread over: those that can be read, and of these the near ones, if there are some.
+    pub fn readers(&self) -> impl Iterator<Item = &Server> + Clone {
+        let readable = |member: &&Member| member.server.health.is_readable();
+        let only_near =
+            self.has_near && self.members.iter().any(|member| member.is_near && readable(&member));
+        let readers = self.members.iter().filter(move |member| member.is_near || !only_near).filter(readable);
+        readers.map(|member| &*member.server)
     }
 
     /// Whether what this replica misses is looked for on another one.

@@ -34,7 +34,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The same, for a connection of its own.
-const OWN: Patience = Patience { connect: PATIENCE, answer: PATIENCE };
+const OWN: Patience = Patience { connect: PATIENCE, answer: PATIENCE, depth: usize::MAX };
 
 /// A server that was asked nothing for so long is looked after.
 const QUIET: Duration = Duration::from_secs(5);

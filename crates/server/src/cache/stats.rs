@@ -84,6 +84,7 @@ fn routes(fleet: &Fleet, text: &mut String) {
         stat(text, format_args!("route_{number}:prefix"), prefix);
         stat(text, format_args!("route_{number}:pool"), &route.pool);
         stat(text, format_args!("route_{number}:requests"), route.requests);
+        stat(text, format_args!("route_{number}:timed_out"), route.timed_out);
         if let Some(limit) = route.limit {
             stat(text, format_args!("route_{number}:limit"), limit);
             stat(text, format_args!("route_{number}:refused"), route.refused);

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use posthaste_wire::memcached::request::Verb;
 
@@ -36,6 +37,10 @@ pub struct Route {
     pub requests: AtomicU64,
     /// Those that were refused because they were too many.
     pub refused: AtomicU64,
+    /// How long one may take.
+    pub timeout_ns: u64,
+    /// Those that took longer.
+    pub timed_out: AtomicU64,
     /// How long answers took. One to keys of several routes counts for that of its first key.
     pub latency: Latency,
     /// Where to look when this one will not do.
@@ -88,6 +93,8 @@ pub struct Table {
     pub routes: Vec<Route>,
     /// What holds for all.
     pub settings: Settings,
+    /// How long any request may take that is on no route.
+    pub timeout_ns: u64,
     in_use: Vec<usize>,
 }
 
@@ -101,7 +108,7 @@ impl Table {
             servers.iter().find(is_it).cloned()
         };
         let mut pool = |plan: &PoolPlan| {
-            Pool::new(plan, find, |other| {
+            Pool::new(plan, layout.zone.as_deref(), find, |other| {
                 let names = (plan.name.clone(), layout.pools[other].name.clone());
                 Arc::clone(strays.entry(names).or_default())
             })
@@ -111,7 +118,16 @@ impl Table {
             pools.iter().flat_map(|pool| &pool.members).map(|member| member.server.slot).collect();
         in_use.sort_unstable();
         in_use.dedup();
-        Self { routes: sorted(&layout.routes), settings: layout.settings, servers, pools, in_use }
+        let timeout_ns = ns(layout.settings.request_timeout);
+        let routes = sorted(&layout.routes, timeout_ns);
+        Self { routes, settings: layout.settings, timeout_ns, servers, pools, in_use }
+    }
+
+    /// The shortest and the longest time that a request may take.
+    #[must_use]
+    pub fn timeouts_ns(&self) -> (u64, u64) {
+        let all = || self.routes.iter().map(|route| route.timeout_ns).chain([self.timeout_ns]);
+        (all().min().unwrap_or_default(), all().max().unwrap_or_default())
     }
 
     /// The slots of the servers that some pool names.
@@ -219,6 +235,13 @@ impl Table {
         }
     }
 
+    /// Calls `each` with every server of other pools where a key that is deleted in this pool is deleted too.
+    pub fn each_elsewhere(&self, pool: usize, key: &[u8], each: &mut impl FnMut(&Server)) {
+        for other in &self.pools[pool].deletes_to {
+            self.each_copy(*other, key, each);
+        }
+    }
+
     /// Whether one server is all that a write of a key concerns.
     #[must_use]
     pub fn is_simple(&self, pool: usize, now: u64) -> bool {
@@ -242,8 +265,12 @@ impl Table {
     }
 }
 
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// The routes by prefix; of one prefix those for all commands last, so that the others go before them.
-fn sorted(plans: &[RoutePlan]) -> Vec<Route> {
+fn sorted(plans: &[RoutePlan], timeout_ns: u64) -> Vec<Route> {
     let mut plans: Vec<&RoutePlan> = plans.iter().collect();
     plans.sort_by(|a, b| a.prefix.cmp(&b.prefix).then((b.verbs == Verbs::ALL).cmp(&(a.verbs == Verbs::ALL))));
     let next = |place: usize| {
@@ -262,6 +289,8 @@ fn sorted(plans: &[RoutePlan]) -> Vec<Route> {
         limit: plan.limit.map(Limit::new),
         requests: AtomicU64::new(0),
         refused: AtomicU64::new(0),
+        timeout_ns: plan.timeout.map_or(timeout_ns, ns),
+        timed_out: AtomicU64::new(0),
         latency: Latency::default(),
         next: next(place),
     };
@@ -283,7 +312,7 @@ mod tests {
     }
 
     fn table(routes: Vec<RoutePlan>) -> Table {
-        Table { routes: sorted(&routes), ..Table::default() }
+        Table { routes: sorted(&routes, 1), ..Table::default() }
     }
 
     #[test]

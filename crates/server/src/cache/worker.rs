@@ -13,7 +13,7 @@ use super::limits;
 use super::line::Task;
 use super::link;
 use super::patience::Patience;
-use super::pipelined::LATE;
+use super::pipelined::{LATE, UNENDING};
 use super::router::{Asked, Router};
 
 /// The only client that a worker's router knows.
@@ -82,6 +82,9 @@ impl Worker {
             for server in 0..self.links.len() {
                 while self.router.expected(server) > 0 && self.router.unsent(server).is_empty() {
                     self.receive(server);
+                    for late in self.router.give_up_overdue() {
+                        self.lose(late, &UNENDING);
+                    }
                     self.cut_if_large(task);
                 }
             }

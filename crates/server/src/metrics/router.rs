@@ -191,6 +191,13 @@ const ROUTE_REFUSED: Head = Head {
     help: "Requests that were errors because of the route's limit.",
 };
 
+const ROUTE_TIMED_OUT: Head = Head {
+    name: "posthaste_route_timed_out_total",
+    kind: Kind::Counter,
+    labels: OF_ROUTE,
+    help: "Requests whose answer did not come in time (--request-timeout, timeout of the route).",
+};
+
 const ROUTE_ANSWER: Head = Head {
     name: "posthaste_route_answer_seconds",
     kind: Kind::Histogram,
@@ -208,7 +215,7 @@ pub fn heads() -> impl Iterator<Item = &'static Head> {
         .chain(PER_SERVER.iter().map(|row| &row.head))
         .chain([&REPLY])
         .chain(PER_POOL.iter().map(|row| &row.head))
-        .chain([&ROUTE_REQUESTS, &ROUTE_REFUSED, &ROUTE_ANSWER])
+        .chain([&ROUTE_REQUESTS, &ROUTE_REFUSED, &ROUTE_TIMED_OUT, &ROUTE_ANSWER])
 }
 
 /// Writes them all.
@@ -247,6 +254,8 @@ fn write_routes(page: &mut Page, table: &Table) {
     each().for_each(|(card, labels)| page.value(&ROUTE_REQUESTS, &labels, card.requests));
     page.head(&ROUTE_REFUSED);
     each().for_each(|(card, labels)| page.value(&ROUTE_REFUSED, &labels, card.refused));
+    page.head(&ROUTE_TIMED_OUT);
+    each().for_each(|(card, labels)| page.value(&ROUTE_TIMED_OUT, &labels, card.timed_out));
     page.head(&ROUTE_ANSWER);
     each().for_each(|(card, labels)| page.counts(&ROUTE_ANSWER, &labels, &card.answers_below_us));
 }

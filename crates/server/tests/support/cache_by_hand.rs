@@ -28,7 +28,7 @@ use posthaste_wire::memcached::decode::Limits;
 pub(crate) const VALUE_BYTES: usize = 1 << 20;
 /// How long servers may be silent.
 pub(crate) const SERVER_TIMEOUT: Duration = Duration::from_secs(1);
-const PATIENCE: Patience = Patience { connect: SERVER_TIMEOUT, answer: SERVER_TIMEOUT };
+const PATIENCE: Patience = Patience { connect: SERVER_TIMEOUT, answer: SERVER_TIMEOUT, depth: usize::MAX };
 const CLIENTS: usize = 16;
 
 /// The thread.

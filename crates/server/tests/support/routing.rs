@@ -26,6 +26,8 @@ pub(crate) const SERVERS: usize = NAMES.len();
 const THREADS: usize = 2;
 const CLIENTS: usize = 4;
 pub(crate) const KEYS: u8 = 6;
+/// Longer than any request may take.
+const LONG_NS: u64 = 20_000_000_000;
 const LIMITS: Limits = Limits { value_bytes: 1000, line_bytes: 100_000 };
 
 /// Rules of a pool of all servers, and whether servers that are lost leave, chosen by one byte.
@@ -73,6 +75,8 @@ pub(crate) enum Event {
     Late(usize, usize),
     /// A server ends, and starts again empty.
     Crash(usize),
+    /// So much time goes by that what a thread has under way is late; the servers whose fault that is may be given up for it.
+    Overdue(usize, bool),
 }
 
 /// A request, not numbered yet.
@@ -83,7 +87,7 @@ impl Event {
     /// One of all events.
     pub(crate) fn from_bytes([what, who, how]: [u8; 3]) -> Self {
         let (server, thread) = (usize::from(who) % SERVERS, usize::from(who) / SERVERS % THREADS);
-        match what % 24 {
+        match what % 25 {
             0..=6 => Self::Ask(usize::from(who) % CLIENTS, Asking::from_bytes(who / CLIENTS as u8, how)),
             7..=10 => Self::Send(server, thread),
             11..=13 => Self::Work(server, thread),
@@ -91,13 +95,14 @@ impl Event {
             18..=20 => Self::Return(server),
             21 => Self::Haunt(server),
             22 => Self::Late(server, thread),
+            23 => Self::Overdue(thread, how.is_multiple_of(2)),
             _ => Self::Crash(server),
         }
     }
 
     /// Whether somebody loses something by it.
     pub(crate) fn is_loss(&self) -> bool {
-        matches!(self, Self::Late(..) | Self::Crash(_))
+        matches!(self, Self::Late(..) | Self::Crash(_) | Self::Overdue(..))
     }
 }
 
@@ -302,6 +307,7 @@ impl World {
                 self.servers[*server].given_up.clear();
                 (0..THREADS).for_each(|thread| self.give_up(*server, thread, false));
             }
+            Event::Overdue(thread, gives_up) => self.let_time_pass(*thread, *gives_up),
         }
         (0..CLIENTS).for_each(|client| self.ask(client));
         (0..CLIENTS).for_each(|client| self.listen(client));
@@ -351,6 +357,17 @@ impl World {
         if is_there {
             self.servers[server].given_up.push(link);
         }
+    }
+
+    fn let_time_pass(&mut self, thread: usize, gives_up: bool) {
+        // The first look after so long spares everybody.
+        let mut servers = Vec::new();
+        for _ in 0..2 {
+            self.routers.iter_mut().for_each(|router| router.now += LONG_NS);
+            servers = self.routers[thread].give_up_overdue();
+        }
+        servers.retain(|_| gives_up);
+        servers.into_iter().for_each(|server| self.give_up(server, thread, true));
     }
 
     /// One step of what the prober does, when every thread has closed what it does not use.

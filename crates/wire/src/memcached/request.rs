@@ -65,6 +65,12 @@ impl Verb {
         matches!(self, Self::Get | Self::Gets | Self::Gat | Self::Gats)
     }
 
+    /// Whether it deletes a key.
+    #[must_use]
+    pub fn is_delete(self) -> bool {
+        matches!(self, Self::Delete | Self::MetaDelete)
+    }
+
     /// Whether it is a meta command with a key.
     #[must_use]
     pub fn is_meta(self) -> bool {

@@ -119,6 +119,8 @@ pub(super) struct Exchange {
     /// None: well.
     pub(super) ending: Option<Ending>,
     pub(super) stamps: Stamps,
+    /// Since when its client waits for it; of a get of many keys, for the step it is at.
+    pub(super) since: u64,
     pub(super) request_bytes: u32,
     pub(super) answer_bytes: u32,
     /// Reads from servers that brought something for it, and the last of them.
@@ -196,6 +198,11 @@ impl Exchange {
         let writes =
             |request: Request| self.creates && self.claim.is_some() || super::writes::is_write(&request);
         !matches!(self.plan, Plan::Gather) && self.request.is_some_and(writes)
+    }
+
+    /// Whether a client waits for what is still to come.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.client != NOBODY && !self.done
     }
 
     /// How many values may be under way for it at once.

@@ -116,6 +116,11 @@ impl Router {
         self.lanes[server].output.len() > limits::LANE_BYTES_PAUSE
     }
 
+    /// Whether a server owes as many answers over its connection as it may.
+    pub(super) fn is_full(&self, server: usize) -> bool {
+        self.lanes[server].expected.len() >= self.servers[server].patience.depth()
+    }
+
     /// A command for this exchange was written to a server's lane: its reply will come. From now on the server has us as
     /// its user, though nothing is sent yet: it does not come back before what we have for it is done or given up.
     pub(super) fn expect(&mut self, id: u32, server: usize, part: u16, shape: Shape) {

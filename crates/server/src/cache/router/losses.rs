@@ -175,9 +175,10 @@ impl Router {
             // A replica that left is no longer asked: its key is noted.
             Plan::Fan if !self.servers[server].health.is_live() => {}
             Plan::Fan => {
+                let words = self.absence(server);
                 let exchange = &mut self.exchanges[id as usize];
                 let start = exchange.reply_bytes.len();
-                exchange.reply_bytes.extend_from_slice(&absence(self.servers[server].name()));
+                exchange.reply_bytes.extend_from_slice(&words);
                 let end = exchange.reply_bytes.len();
                 exchange.replies.push(Reply { server: server as u16, verdict: Verdict::Error, start, end });
             }
@@ -235,12 +236,14 @@ impl Router {
     }
 
     pub(super) fn note_absence(&mut self, id: u32, server: usize) {
-        let error = absence(self.servers[server].name());
+        let error = self.absence(server);
         self.note_error(id, server, &error);
     }
-}
 
-/// What a client is told whose server did not answer.
-fn absence(name: &str) -> Vec<u8> {
-    format!("SERVER_ERROR server {name} does not answer\r\n").into_bytes()
+    /// What a client is told whose server does not answer, or is not asked.
+    fn absence(&self, server: usize) -> Vec<u8> {
+        let name = self.servers[server].name();
+        let why = if self.is_full(server) { "has too many requests under way" } else { "does not answer" };
+        format!("SERVER_ERROR server {name} {why}\r\n").into_bytes()
+    }
 }

@@ -22,6 +22,7 @@
 //! | `lookup.rs` | what one server missed and another may have |
 //! | `shadow.rs` | requests repeated where nobody waits for the answers |
 //! | `losses.rs` | what does not come back |
+//! | `overdue.rs` | what takes too long |
 //! | `resent.rs` | what never left |
 //!
 //! Requests go by the [`Table`] that was in force when they came, to their end; the next ones go by the next.
@@ -34,6 +35,7 @@ mod joined;
 mod lane;
 mod lookup;
 mod losses;
+mod overdue;
 mod reads;
 mod replies;
 mod resent;
@@ -50,7 +52,7 @@ use super::answers::Answers;
 use super::fleet::{Fleet, Server};
 use super::kind;
 use super::limits;
-use super::table::Table;
+use super::table::{Route, Table};
 use exchange::{Exchange, NOBODY, Plan};
 use expiry::Most;
 use lane::{ASIDE, Lane};
@@ -131,6 +133,12 @@ pub struct Router {
     found: Vec<usize>,
     /// A request or reply whose key is changed.
     changed: Vec<u8>,
+    /// Values for nobody.
+    nowhere: Vec<u8>,
+    /// When requests under way are looked through.
+    look_at: u64,
+    /// The last look spared them.
+    spares: bool,
     /// Values that are on their way from one server to another.
     fills: usize,
 }
@@ -162,6 +170,9 @@ impl Router {
             places: Vec::new(),
             found: Vec::new(),
             changed: Vec::new(),
+            nowhere: Vec::new(),
+            look_at: 0,
+            spares: false,
             fills: 0,
         };
         router.take_up();
@@ -256,9 +267,9 @@ impl Router {
     /// A new exchange that keeps these bytes, the first ones of the request. It stands in no line yet.
     fn begin(&mut self, client: usize, request: &Request, kept: &[u8], received: u64) -> u32 {
         let id = self.new_exchange();
-        let (number, request_bytes) = (self.answers.number(client), self.asked_bytes);
+        let (number, request_bytes, now) = (self.answers.number(client), self.asked_bytes, self.now);
         let exchange = self.exchange(id);
-        (exchange.client, exchange.number) = (client, number);
+        (exchange.client, exchange.number, exchange.since) = (client, number, now);
         exchange.request_bytes = request_bytes;
         exchange.request = Some(*request);
         exchange.kind = kind::kind(request);
@@ -313,12 +324,8 @@ impl Router {
         exchange.done = true;
         exchange.stamps.answered = answered;
         if !exchange.is_own {
-            let route = exchange.shares.first().map_or(exchange.aim.route, |share| share.route);
-            // What has no key is of no route.
-            if exchange.request.is_some_and(|request| request.keys > 0)
-                && let Some(route) =
-                    self.tables[usize::from(exchange.table)].table.routes.get(usize::from(route))
-            {
+            let exchange = &self.exchanges[id as usize];
+            if let Some(route) = self.route_of(id) {
                 route.latency.note(answered.saturating_sub(exchange.stamps.received));
             }
             self.finished.push(Finished {
@@ -332,11 +339,19 @@ impl Router {
                 server_reads: exchange.reads,
             });
         }
-        match exchange.client {
+        match self.exchanges[id as usize].client {
             NOBODY => {}
             client if self.answers.is_first(client, id) => self.pass_on(client, id),
             _ => {}
         }
+    }
+
+    /// The route of an exchange, of several the first; what has no key is on none.
+    fn route_of(&self, id: u32) -> Option<&Route> {
+        let exchange = &self.exchanges[id as usize];
+        exchange.request.filter(|request| request.keys > 0)?;
+        let route = exchange.shares.first().map_or(exchange.aim.route, |share| share.route);
+        self.table_of(id).routes.get(usize::from(route))
     }
 
     /// Nothing more is to be done for an exchange. Once it has been passed on it is gone.

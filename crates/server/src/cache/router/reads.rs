@@ -61,6 +61,7 @@ impl Router {
         let exchange = &mut self.exchanges[id as usize];
         let Some(request) = exchange.request else { return };
         let from = exchange.gather.assigned();
+        exchange.since = self.now;
         let keys = (exchange.keys.len() - from).min(limits::KEYS_PER_STEP);
         exchange.shares.clear();
         exchange.gather.reuse_shares(limits::BUFFER_BYTES_KEPT);
@@ -159,11 +160,10 @@ impl Router {
     /// Cuts keys into equal parts, the remainder one each to the first: 5 keys on 3 servers are 2, 2 and 1.
     fn assign_evenly(&mut self, id: u32, target: Share, places: &[u32]) {
         let mut servers = std::mem::take(&mut self.found);
-        let members = &self.table_of(id).pools[usize::from(target.pool)].members;
-        let readable = members.iter().filter(|member| member.server.health.is_readable());
-        servers.extend(readable.map(|member| member.server.slot));
+        let pool = &self.table_of(id).pools[usize::from(target.pool)];
+        servers.extend(pool.readers().map(|server| server.slot));
         if servers.is_empty() {
-            servers.push(members[0].server.slot);
+            servers.push(pool.members[0].server.slot);
         }
         let parts = servers.len().min(places.len()).max(1);
         let mut rest = places;
@@ -224,7 +224,7 @@ impl Router {
         let Some(request) = exchange.request else { return };
         let target = exchange.shares[usize::from(share)];
         let server = usize::from(target.server);
-        if self.servers[server].health.is_away() {
+        if self.servers[server].health.is_away() || self.is_full(server) {
             return self.fail_share(id, share, server);
         }
         let keys = exchange.gather.keys(share).len();
@@ -396,7 +396,7 @@ impl Router {
     pub(super) fn send_whole(&mut self, id: u32, server: usize, part: u16) {
         let exchange = &self.exchanges[id as usize];
         let Some(request) = exchange.request else { return };
-        if !self.receives(id, server) {
+        if self.is_full(server) || !self.receives(id, server) {
             return self.fail_part(id, part, server);
         }
         let exchange = &self.exchanges[id as usize];

@@ -12,6 +12,7 @@ use super::exchange::{NOBODY, Plan, Reply, Share, Verdict};
 use super::lane::{ASIDE, Expected, Shape};
 use super::{Router, follow};
 use crate::cache::limits;
+use crate::front::buffers::empty;
 
 /// A server said something that is no answer to what it was asked: the connection is of no more use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,20 +129,24 @@ impl Router {
             route.renaming.value(bytes, &mut self.changed);
             &self.changed
         };
-        let client = exchange.client;
-        let is_first = client != NOBODY && self.answers.is_first(client, id);
-        let out = if is_first { self.answers.output(client) } else { &mut exchange.answer };
+        let (client, is_wanted) = (exchange.client, exchange.is_wanted());
+        let is_first = is_wanted && self.answers.is_first(client, id);
+        let out = match is_wanted {
+            _ if is_first => self.answers.output(client),
+            true => &mut exchange.answer,
+            false => &mut self.nowhere,
+        };
         let (keys, asked) = (&exchange.keys, &exchange.bytes);
         let is_key = |place: u32| route.renaming.is_same(keys[place as usize].of(asked), key);
         if !exchange.gather.value(expected.part, is_key, bytes, out) {
             return Err(Broken);
         }
-        if client == NOBODY {
-            exchange.answer.clear();
-        } else {
+        if is_wanted {
             exchange.answer_bytes += bytes.len() as u32;
             self.answers.hold(client, bytes.len());
             self.answers.note_value(client, bytes.len());
+        } else {
+            empty(&mut self.nowhere, limits::BUFFER_BYTES_KEPT);
         }
         if share.missed_by.is_some() {
             self.fill_share(id, share, key);
@@ -158,7 +163,7 @@ impl Router {
             return;
         }
         let target = exchange.shares[usize::from(share)];
-        if exchange.error.is_empty() && exchange.client != NOBODY {
+        if exchange.error.is_empty() && exchange.is_wanted() {
             return self.look_up(id, target, &misses);
         }
         // The answer is an error already, or nobody wants it.
@@ -177,10 +182,13 @@ impl Router {
     /// Nothing more is to come for a share of a get.
     pub(super) fn settle_share(&mut self, id: u32, share: u16) {
         let exchange = &mut self.exchanges[id as usize];
-        let client = exchange.client;
-        let is_first = client != NOBODY && self.answers.is_first(client, id);
-        let out = if is_first { self.answers.output(client) } else { &mut exchange.answer };
+        let out = match exchange.is_wanted() {
+            true if self.answers.is_first(exchange.client, id) => self.answers.output(exchange.client),
+            true => &mut exchange.answer,
+            false => &mut self.nowhere,
+        };
         exchange.gather.end(share, out);
+        self.nowhere.clear();
     }
 
     /// A line, or a value, for anything but a get.
@@ -258,7 +266,7 @@ impl Router {
     pub(super) fn reply_to_client(&mut self, id: u32, bytes: &[u8]) {
         let exchange = &mut self.exchanges[id as usize];
         let silent = exchange.request.is_some_and(|request| request.noreply.is_some());
-        if silent || exchange.client == NOBODY {
+        if silent || !exchange.is_wanted() {
             return;
         }
         let aim = usize::from(exchange.aim.route);
@@ -306,7 +314,7 @@ impl Router {
     fn end_step(&mut self, id: u32) -> bool {
         let exchange = &self.exchanges[id as usize];
         let more = exchange.gather.assigned() < exchange.keys.len() && exchange.error.is_empty();
-        if more && exchange.client != NOBODY {
+        if more && exchange.is_wanted() {
             if self.answers.held_for(exchange.client) > limits::OUTPUT_BYTES_PAUSE {
                 self.paused.push(id);
                 return false;
@@ -408,7 +416,7 @@ impl Router {
     /// One replica has decided; the others follow if it did it.
     fn end_decision(&mut self, id: u32) -> bool {
         let exchange = &self.exchanges[id as usize];
-        if exchange.client != NOBODY {
+        if exchange.is_wanted() {
             self.answers.fence(exchange.client, false);
         }
         let Some(reply) = exchange.replies.first().copied() else {

@@ -15,6 +15,7 @@ use super::expiry::{self, Most};
 use super::lane::{ASIDE, OUTCOME, Shape};
 use super::{Asked, Router, follow};
 use crate::cache::claims::Claim;
+use crate::cache::fleet::Server;
 use crate::cache::health::Missed;
 use crate::cache::pool::plain_key;
 use crate::cache::rules::Answer;
@@ -132,7 +133,9 @@ impl Router {
         self.each_copy(id, |router, server| {
             copies += 1;
             let is_live = router.servers[server].health.is_live();
-            if router.receives(id, server) {
+            // What concerns all keys is not one request too many.
+            let is_refused = is_live && request.keys > 0 && router.is_full(server);
+            if !is_refused && router.receives(id, server) {
                 first.get_or_insert(server);
                 let shape = command(&request, input, most, &mut router.lanes[server].output);
                 router.expect(id, server, server as u16, shape);
@@ -229,11 +232,14 @@ impl Router {
         exchange.aim = Aim { route: route as u16, pool: pool as u16, expiry_s: None };
         (exchange.plan, exchange.tries) = (Plan::Relay, usize::MAX);
         self.line_up(id);
-        if self.receives(id, owner) {
+        if !self.is_full(owner) && self.receives(id, owner) {
             let shape = command(request, input, None, &mut self.lanes[owner].output);
             self.expect(id, owner, 0, shape);
         } else {
             self.fail_part(id, 0, owner);
+        }
+        if request.verb.is_delete() && !self.table().pools[pool].deletes_to.is_empty() {
+            self.forget_elsewhere(id);
         }
         self.step_on(id);
         Asked::Taken
@@ -272,7 +278,7 @@ impl Router {
         });
     }
 
-    /// Deletes the key of a write where another pool may hold it.
+    /// Deletes the key of a write where another pool may hold it, and that of a deletion where it is to be deleted too.
     pub(super) fn forget_elsewhere(&mut self, id: u32) {
         if self.exchanges[id as usize].request.is_some_and(|request| request.verb == Verb::Touch) {
             return;
@@ -283,8 +289,12 @@ impl Router {
             |router, request, servers| {
                 let (table, exchange) = (router.table_of(id), &router.exchanges[id as usize]);
                 plain_key(request, &exchange.bytes, |key| {
-                    let pool = usize::from(exchange.aim.pool);
-                    table.each_stray(pool, key, router.now, &mut |server| servers.push(server.slot));
+                    let mut add = |server: &Server| servers.push(server.slot);
+                    table.each_stray(usize::from(exchange.aim.pool), key, router.now, &mut add);
+                    if request.verb.is_delete() {
+                        let home = table.routes[usize::from(exchange.aim.route)].pool;
+                        table.each_elsewhere(home, key, &mut add);
+                    }
                 });
             },
         );

@@ -1,0 +1,129 @@
+//! What takes too long: its client is answered without what is still to come, which is read for nobody then.
+//!
+//! That a server is silent is found out elsewhere, and in time: this is about servers that say something now and then and never
+//! come to an end, and about clients that would rather have no answer than a late one.
+//!
+//! Nobody keeps the requests in the order of their ends. Those under way are looked through a few times in the shortest limit,
+//! so that a request which is answered in time, as nearly all are, costs nothing.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use posthaste_measure::Ending;
+use posthaste_wire::memcached::request::Verb;
+
+use super::Router;
+use super::exchange::Plan;
+use crate::cache::rules::GetErrors;
+use crate::cache::table::Route;
+
+/// What a client is told whose answer did not come in time.
+const LATE: &[u8] = b"SERVER_ERROR no answer in time\r\n";
+
+/// How often requests are looked through in the shortest limit: so much of it may one take longer.
+const LOOKS: u64 = 8;
+
+/// Longest time between two looks.
+const LOOK_EVERY_MAX_NS: u64 = 250_000_000;
+
+impl Router {
+    /// How long until requests under way are to be looked through; None: nothing is under way.
+    #[must_use]
+    pub fn until_look(&self, now: u64) -> Option<Duration> {
+        let is_idle = self.tables.iter().all(|used| used.exchanges == 0);
+        (!is_idle).then(|| Duration::from_nanos(self.look_at.saturating_sub(now)))
+    }
+
+    /// Answers requests that have taken too long. The servers whose next reply is not whole after the longest limit: they are
+    /// of no more use.
+    pub fn give_up_overdue(&mut self) -> Vec<usize> {
+        let mut servers = Vec::new();
+        if self.now < self.look_at {
+            return servers;
+        }
+        let (shortest, longest) = self.table().timeouts_ns();
+        let every = (shortest / LOOKS).clamp(1, LOOK_EVERY_MAX_NS);
+        // Much later than was meant, it is we who were stopped: what has come meanwhile is to be read first.
+        let were_stopped = self.now - self.look_at > every + LOOK_EVERY_MAX_NS;
+        self.spares = were_stopped && !self.spares;
+        self.look_at = self.now + every;
+        if self.spares {
+            return servers;
+        }
+        for id in 0..self.exchanges.len() as u32 {
+            if self.is_overdue(id) {
+                self.give_up_on(id);
+            }
+        }
+        let is_overdue = |server: &usize| {
+            self.waiting_since(*server).is_some_and(|since| self.now.saturating_sub(since) > longest)
+        };
+        servers.extend((0..self.lanes.len()).filter(is_overdue));
+        servers
+    }
+
+    fn is_overdue(&self, id: u32) -> bool {
+        let exchange = &self.exchanges[id as usize];
+        // A get whose client has enough for a while waits for its client.
+        let waits = exchange.pending > 0 && exchange.is_wanted() && !exchange.is_own;
+        waits && self.now.saturating_sub(exchange.since) > self.limit_ns(id)
+    }
+
+    /// How long an exchange may take: of several routes, as long as the most hurried one says.
+    fn limit_ns(&self, id: u32) -> u64 {
+        let (exchange, table) = (&self.exchanges[id as usize], self.table_of(id));
+        let limit = |route: u16| table.routes.get(usize::from(route)).map(|route| route.timeout_ns);
+        let of_shares = exchange.shares.iter().filter_map(|share| limit(share.route)).min();
+        of_shares.or_else(|| self.route_of(id).map(|route| route.timeout_ns)).unwrap_or(table.timeout_ns)
+    }
+
+    fn give_up_on(&mut self, id: u32) {
+        let exchange = &self.exchanges[id as usize];
+        // What is still to come after an answer is for servers alone.
+        if exchange.ending.is_some() {
+            return self.conclude(id);
+        }
+        if let Some(route) = self.route_of(id) {
+            route.timed_out.fetch_add(1, Ordering::Relaxed);
+        }
+        let is_error = !self.is_missed_when_late(id);
+        let exchange = &mut self.exchanges[id as usize];
+        match exchange.plan {
+            Plan::Gather => {
+                let client = exchange.client;
+                let is_first = self.answers.is_first(client, id);
+                let out = if is_first { self.answers.output(client) } else { &mut exchange.answer };
+                exchange.gather.pass_on_all(out);
+            }
+            Plan::Decide => self.answers.fence(exchange.client, false),
+            _ => {}
+        }
+        let exchange = &mut self.exchanges[id as usize];
+        if is_error && exchange.error.is_empty() {
+            exchange.error.extend_from_slice(LATE);
+        }
+        let is_quiet = exchange.request.is_some_and(|request| request.quiet);
+        let (words, ending) = match exchange.request.map(|request| request.verb) {
+            _ if is_error => (std::mem::take(&mut exchange.error), Ending::Error),
+            Some(Verb::MetaGet) if is_quiet => (Vec::new(), Ending::Null),
+            Some(Verb::MetaGet) => (b"EN\r\n".to_vec(), Ending::Null),
+            _ if exchange.gather.hits() > 0 => (b"END\r\n".to_vec(), Ending::Ok),
+            _ => (b"END\r\n".to_vec(), Ending::Null),
+        };
+        exchange.ending = Some(ending);
+        self.reply_to_client(id, &words);
+        if is_error {
+            self.exchange(id).error = words;
+        }
+        self.conclude(id);
+    }
+
+    /// Whether a get of this exchange's pool is a miss, and no error, when its server does not answer.
+    fn is_missed_when_late(&self, id: u32) -> bool {
+        let (exchange, table) = (&self.exchanges[id as usize], self.table_of(id));
+        let is_get =
+            exchange.request.is_some_and(|request| request.verb.is_get() || request.verb == Verb::MetaGet);
+        let is_missed = |route: &Route| table.pools[route.pool].rules.get_errors == GetErrors::Missed;
+        is_get && exchange.error.is_empty() && self.route_of(id).is_some_and(is_missed)
+    }
+}
