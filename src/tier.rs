@@ -6,6 +6,7 @@ use std::thread::available_parallelism;
 
 use posthaste_server::front::accept::ListenAddress;
 use posthaste_server::front::lifecycle::{Options, RunNote, Running, Stopped};
+use posthaste_server::front::quiet::QuietLimits;
 use posthaste_tls::{ServerFiles, TlsError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
@@ -35,6 +36,7 @@ impl CommonFlags<'_> {
             tls: tls(&self.front.tls)?,
             threads: self.front.threads.unwrap_or_else(cores),
             connections_max: self.front.max_clients,
+            quiet_limits: QuietLimits { send: self.front.send_timeout.0, idle: self.front.idle_timeout.0 },
             slow: self.run.slow,
             window: self.run.window,
             record: self.run.record.clone().map(|dir| (dir, note())),
@@ -53,6 +55,8 @@ impl CommonFlags<'_> {
             "tls_ca": self.front.tls.tls_ca,
             "threads": self.front.threads,
             "max_clients": self.front.max_clients,
+            "send_timeout_s": self.front.send_timeout.0.map(|time| time.as_secs_f64()),
+            "idle_timeout_s": self.front.idle_timeout.0.map(|time| time.as_secs_f64()),
             "slow_s": self.run.slow.map(|slow| slow.as_secs_f64()),
             "window_s": self.run.window.as_secs_f64(),
             "record": self.run.record,

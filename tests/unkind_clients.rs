@@ -15,7 +15,7 @@ mod postgres;
 #[path = "support/process.rs"]
 mod process;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::thread;
 use std::time::Duration;
@@ -359,4 +359,38 @@ fn one_connection_too_many_is_told_so_and_the_others_stay() {
         thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(ask(&mut connect(&server), &["PING"]).text(), Some("PONG"));
+}
+
+/// How many connections were closed for this reason, by the tier's own figures.
+fn closed_for_being_quiet(server: &Server, reason: &str) -> String {
+    let (_, page) = server.page("/metrics");
+    let line = format!("posthaste_connections_quiet_total{{reason=\"{reason}\"}} ");
+    page.lines().find_map(|text| text.strip_prefix(&line)).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_client_that_takes_nothing_of_its_answers_is_cut_and_one_that_waits_for_a_message_is_not() {
+    let store = tempfile::tempdir().expect("a temporary directory");
+    let store = format!("embedded:{}", store.path().display());
+    let server = Server::start_with_http(&store, &["--send-timeout", "300ms", "--idle-timeout", "300ms"]);
+    let (mut waits, mut sends) = (connect(&server), connect(&server));
+    ask(&mut sends, &["QCREATE", "q"]);
+    waits.send(&["POP", "QUEUE", "q", "BLOCK", "170000"]).expect("the server reads");
+    let mut deaf = TcpStream::connect(server.addr()).expect("the server runs");
+    let text = format!("ECHO {}\r\n", "x".repeat(60_000));
+    // Until the server reads no more, and then until it has cut the connection.
+    deaf.set_write_timeout(Some(Duration::from_secs(120))).expect("a limit");
+    let cut = (0..10_000).find_map(|_| deaf.write_all(text.as_bytes()).err()).map(|error| error.kind());
+    assert!(matches!(cut, Some(ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)), "{cut:?}");
+    let counts = || ["send", "idle"].map(|reason| closed_for_being_quiet(&server, reason));
+    for _ in 0..12_000 {
+        if counts() == ["1", "1"] {
+            break;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(counts(), ["1", "1"]);
+    assert!(sends.is_closed(), "it asked nothing for so long");
+    ask(&mut connect(&server), &["SEND", "q", "at last"]);
+    assert_eq!(waits.answer().expect("it was not idle").body(), Some("at last"));
 }

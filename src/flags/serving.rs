@@ -23,6 +23,23 @@ pub(crate) struct FrontFlags {
     /// Most client connections
     #[arg(long, value_name = "N", default_value = "20000", value_parser = at_least_one)]
     pub(crate) max_clients: usize,
+    /// How long a client may take nothing of the answers that are ready for it; then it is cut
+    #[arg(long, value_name = "TIME|off", default_value = "60s", value_parser = time_or_off)]
+    pub(crate) send_timeout: TimeLimit,
+    /// How long a client may ask nothing and wait for nothing; then it is cut
+    #[arg(long, value_name = "TIME|off", default_value = "off", value_parser = time_or_off)]
+    pub(crate) idle_timeout: TimeLimit,
+}
+
+/// A time, or `off`: None.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimeLimit(pub(crate) Option<Duration>);
+
+fn time_or_off(text: &str) -> Result<TimeLimit, String> {
+    match text {
+        "off" => Ok(TimeLimit(None)),
+        text => some_time(text).map(|time| TimeLimit(Some(time))).map_err(|error| format!("{error}, or off")),
+    }
 }
 
 /// What a tier encrypts its connections with.

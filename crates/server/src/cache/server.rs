@@ -235,6 +235,7 @@ mod tests {
             tls: None,
             threads: 1,
             connections_max: 10,
+            quiet_limits: Default::default(),
             slow: None,
             window: Duration::from_secs(1),
             record: None,

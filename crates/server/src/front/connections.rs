@@ -33,6 +33,8 @@ pub struct Connections<T: Tier> {
     later: VecDeque<Later>,
     /// When to look after newcomers, if there are any.
     look_at: Option<Instant>,
+    /// When to look whether somebody is quiet, if anybody is there.
+    look_for_quiet_at: Option<Instant>,
     read_buffer: Vec<u8>,
     buffers: Buffers,
     /// Bytes that were read and are not understood yet, of all.
@@ -60,6 +62,7 @@ impl<T: Tier> Connections<T> {
             ready: Slots::default(),
             later: VecDeque::new(),
             look_at: None,
+            look_for_quiet_at: None,
             read_buffer: vec![0; READ_BYTES],
             buffers: Buffers::default(),
             input_bytes: 0,
@@ -127,7 +130,7 @@ impl<T: Tier> Connections<T> {
     }
 
     pub(super) fn adopt(&mut self, tier: &mut T, arrival: Arrival) {
-        let Arrival { mut socket, number, origin, place } = arrival;
+        let Arrival { mut socket, number, origin, place, is_inside } = arrival;
         let entry = self.slab.vacant_entry();
         let slot = entry.key();
         let interests = Interest::READABLE | Interest::WRITABLE;
@@ -135,12 +138,17 @@ impl<T: Tier> Connections<T> {
             return self.gate.leave();
         }
         let is_handshaking = socket.is_handshaking();
-        let mut connection = tier.enter(slot, Peer::new(number, socket, self.now_ns), origin);
+        let mut peer = Peer::new(number, socket, self.now_ns);
+        peer.is_inside = is_inside;
+        let mut connection = tier.enter(slot, peer, origin);
         if is_handshaking || !tier.is_admitted(&connection) {
             connection.as_mut().newcomer = Some(Newcomer::new(self.now_ns, place));
             self.look_at.get_or_insert(self.clock.instant() + LOOK_EVERY);
         }
         entry.insert(connection);
+        if let Some(every) = self.gate.quiet_limits.look_every() {
+            self.look_for_quiet_at.get_or_insert(self.clock.instant() + every);
+        }
         self.ready.add(slot);
     }
 
@@ -295,6 +303,27 @@ impl<T: Tier> Connections<T> {
         }
     }
 
+    /// Closes connections whose clients have been quiet for too long.
+    pub(super) fn look_after_quiet(&mut self, tier: &mut T) {
+        let limits = self.gate.quiet_limits;
+        let now = self.clock.instant();
+        let Some(every) = limits.look_every().filter(|_| self.look_for_quiet_at.is_some_and(|at| at <= now))
+        else {
+            return;
+        };
+        let mut quiet = Vec::new();
+        for (slot, connection) in &mut self.slab {
+            let is_settled = tier.is_settled(slot, connection);
+            let why = connection.as_mut().is_quiet(limits, is_settled, self.now_ns);
+            quiet.extend(why.map(|why| (slot, why)));
+        }
+        for (slot, why) in quiet {
+            self.gate.quiet.note(why);
+            self.remove(tier, slot);
+        }
+        self.look_for_quiet_at = (!self.slab.is_empty()).then(|| now + every);
+    }
+
     /// Forgets a connection.
     pub fn remove(&mut self, tier: &mut T, slot: usize) {
         let mut connection = self.slab.remove(slot);
@@ -333,7 +362,8 @@ impl<T: Tier> Connections<T> {
             return Some(Duration::ZERO);
         }
         let later = self.later.front().map(|later| later.at);
-        let next = later.into_iter().chain(self.look_at).min()?;
+        let looks = self.look_at.into_iter().chain(self.look_for_quiet_at);
+        let next = later.into_iter().chain(looks).min()?;
         Some(next.saturating_duration_since(self.clock.instant()))
     }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::accept::Socket;
 use super::newcomers::{Newcomers, Place, Reason};
+use super::quiet::{QuietCounts, QuietLimits};
 
 /// What came, for a network thread to take care of. It is counted until [`Gate::leave`].
 pub struct Arrival {
@@ -18,6 +19,8 @@ pub struct Arrival {
     pub origin: Option<IpAddr>,
     /// Its place among the newcomers.
     pub place: Option<Place>,
+    /// It is a client inside of this process.
+    pub is_inside: bool,
 }
 
 /// Why somebody is not let in.
@@ -37,14 +40,30 @@ pub struct Gate {
     ever: AtomicU64,
     /// Who has come and not yet shown who he is.
     pub newcomers: Newcomers,
+    /// How long clients may be quiet.
+    pub quiet_limits: QuietLimits,
+    /// Who was quiet for longer.
+    pub quiet: QuietCounts,
 }
 
 impl Gate {
-    /// For so many connections. `must_log_in`: who speaks plain text is a newcomer too.
+    /// For so many connections, which may be quiet for ever. `must_log_in`: who speaks plain text is a newcomer too.
     #[must_use]
     pub fn new(most: usize, must_log_in: bool) -> Self {
-        let newcomers = Newcomers::new(most, must_log_in);
-        Self { most, now: AtomicUsize::new(0), ever: AtomicU64::new(0), newcomers }
+        Self {
+            most,
+            now: AtomicUsize::new(0),
+            ever: AtomicU64::new(0),
+            newcomers: Newcomers::new(most, must_log_in),
+            quiet_limits: QuietLimits::default(),
+            quiet: QuietCounts::default(),
+        }
+    }
+
+    /// The same, with these limits for who is quiet.
+    #[must_use]
+    pub fn limiting_quiet(self, quiet_limits: QuietLimits) -> Self {
+        Self { quiet_limits, ..self }
     }
 
     /// Lets in somebody who came from outside.
@@ -58,7 +77,7 @@ impl Gate {
         }
         let origin = socket.ip();
         match self.newcomers.place(origin, socket.is_handshaking()) {
-            Ok(place) => Ok(Arrival { socket, number: self.number(), origin, place }),
+            Ok(place) => Ok(Arrival { socket, number: self.number(), origin, place, is_inside: false }),
             Err(refused) => {
                 self.leave();
                 Err((socket, refused))
@@ -69,7 +88,8 @@ impl Gate {
     /// Lets in a client inside this process that speaks for somebody at `origin`, whose place was taken where he came in.
     #[must_use]
     pub fn admit_inside(&self, socket: Socket, origin: Option<IpAddr>) -> Option<Arrival> {
-        self.take().then(|| Arrival { socket, number: self.number(), origin, place: None })
+        let arrival = |number| Arrival { socket, number, origin, place: None, is_inside: true };
+        self.take().then(|| arrival(self.number()))
     }
 
     /// One that was let in has left.

@@ -22,6 +22,7 @@ use super::binder::{self, ListenError, Openings};
 use super::gate::Gate;
 use super::mailbox::Mailbox;
 use super::network::{self, Network, Seat};
+use super::quiet::QuietLimits;
 use super::tier::Tier;
 use crate::collector::Collector;
 use crate::http::Http;
@@ -47,6 +48,8 @@ pub struct Options {
     pub threads: usize,
     /// Most connections.
     pub connections_max: usize,
+    /// How long clients may be quiet.
+    pub quiet_limits: QuietLimits,
     /// Requests that take longer are told in the log.
     pub slow: Option<Duration>,
     /// Aggregation window.
@@ -155,7 +158,8 @@ impl<M: Send + 'static> Prepared<M> {
         let meter = Meter::new(scheme, options.window, clock, backlog);
         let polls = (0..options.threads).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
         let mailboxes = polls.iter().map(network::mailbox).collect::<io::Result<Vec<_>>>()?;
-        let gate = Arc::new(Gate::new(options.connections_max, must_log_in));
+        let gate = Gate::new(options.connections_max, must_log_in).limiting_quiet(options.quiet_limits);
+        let gate = Arc::new(gate);
         Ok(Self { meter, mailboxes, gate, tls, addresses, listeners, http, polls, record })
     }
 

@@ -20,6 +20,8 @@ pub mod gate; // who is let in
 
 pub mod newcomers; // who has not shown yet who he is
 
+pub mod quiet; // who does nothing for too long
+
 pub mod mailbox; // what reaches a network thread from others
 
 pub mod buffers; // kept for reuse

@@ -181,6 +181,7 @@ impl<T: Tier> Network<T> {
         self.connections.write(&mut self.tier);
         self.tier.finish(&mut self.connections);
         self.connections.look_after_newcomers(&mut self.tier);
+        self.connections.look_after_quiet(&mut self.tier);
     }
 
     /// Takes note of an event.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::accept::Socket;
 use super::limits::{FIRST_REQUEST, LINGER};
 use super::newcomers::Newcomer;
+use super::quiet::{Quiet, QuietLimits, Taking, is_over};
 use super::readiness::Readiness;
 
 /// Where a connection is in its life.
@@ -53,6 +54,10 @@ pub struct Peer {
     pub(super) is_owed_a_read: bool,
     /// Until it has shown who it is, if it must.
     pub(super) newcomer: Option<Newcomer>,
+    /// How it takes what is written to it.
+    taking: Taking,
+    /// It is a client inside of this process.
+    pub(super) is_inside: bool,
 }
 
 impl Peer {
@@ -74,6 +79,8 @@ impl Peer {
             is_done: false,
             is_owed_a_read: false,
             newcomer: None,
+            taking: Taking::default(),
+            is_inside: false,
         }
     }
 
@@ -109,7 +116,18 @@ impl Peer {
                 }
             }
         }
+        self.taking.note(written, written < output.len());
         written
+    }
+
+    /// Why it is to be closed, if it has been quiet for too long. `is_settled`: it waits for nothing.
+    pub(super) fn is_quiet(&mut self, limits: QuietLimits, is_settled: bool, now_ns: u64) -> Option<Quiet> {
+        if limits.send.is_some_and(|limit| self.taking.stands(limit, now_ns)) {
+            return Some(Quiet::Send);
+        }
+        let may_be_idle = self.life == Life::Open && is_settled && !self.is_inside;
+        let is_idle = limits.idle.is_some_and(|limit| is_over(self.heard_ns, limit, now_ns));
+        (may_be_idle && is_idle).then_some(Quiet::Idle)
     }
 
     /// Nothing more is read of it; it ends when its answers are written.

@@ -1,8 +1,11 @@
-//! Who was let in and who was not: connections refused, of any tier; logins, of the queue tier.
+//! Who was let in and who was not, and who had to leave: connections refused, and closed for being quiet, of any tier; logins, of
+//! the queue tier.
 
 use super::{Head, Kind, Page};
 use crate::authenticator::{LoginEnding, Logins};
-use crate::front::newcomers::{Newcomers, Reason};
+use crate::front::gate::Gate;
+use crate::front::newcomers::Reason;
+use crate::front::quiet::Quiet;
 
 /// Connections that stayed outside.
 pub const REFUSED: Head = Head {
@@ -13,6 +16,18 @@ pub const REFUSED: Head = Head {
            newcomers from one), handshake (it failed), late (with a handshake or a login), oversized (more than a login \
            needs).",
 };
+
+/// Connections that were closed because nothing happened on them.
+pub const QUIET: Head = Head {
+    name: "posthaste_connections_quiet_total",
+    kind: Kind::Counter,
+    labels: &["reason"],
+    help: "Connections closed because nothing happened on them: send (a client took nothing of its answers for --send-timeout), \
+           idle (it asked nothing for --idle-timeout).",
+};
+
+/// What is said of every tier.
+pub const HEADS: [&Head; 2] = [&REFUSED, &QUIET];
 
 /// Logins by how they ended.
 pub const LOGINS: Head = Head {
@@ -32,10 +47,14 @@ pub const FILE: Head = Head::plain(
 );
 
 /// Writes them; without `logins` anybody may log in.
-pub fn write(page: &mut Page, newcomers: &Newcomers, logins: Option<&Logins>) {
+pub fn write(page: &mut Page, gate: &Gate, logins: Option<&Logins>) {
     page.head(&REFUSED);
     for reason in Reason::ALL {
-        page.value(&REFUSED, &[reason.name()], newcomers.refused(reason));
+        page.value(&REFUSED, &[reason.name()], gate.newcomers.refused(reason));
+    }
+    page.head(&QUIET);
+    for why in Quiet::ALL {
+        page.value(&QUIET, &[why.name()], gate.quiet.count(why));
     }
     if let Some(logins) = logins {
         page.head(&LOGINS);

@@ -24,7 +24,7 @@ see them. Rules and a dashboard that use these metrics are in `deploy/prometheus
 #[must_use]
 pub fn page() -> String {
     let mut text = BEGIN.to_owned();
-    let common = || process::heads().chain([&entrance::REFUSED]).chain(requests::HEADS);
+    let common = || process::heads().chain(entrance::HEADS).chain(requests::HEADS);
     let own = |head: &&Head| !common().any(|other| other.name == head.name);
     section(&mut text, "Both tiers", common());
     section(&mut text, "posthaste queue", tier::heads().filter(own));

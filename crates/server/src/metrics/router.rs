@@ -209,7 +209,7 @@ const ROUTE_ANSWER: Head = Head {
 /// The table's rows, in the order of the page.
 pub fn heads() -> impl Iterator<Item = &'static Head> {
     process::heads()
-        .chain([&entrance::REFUSED])
+        .chain(entrance::HEADS)
         .chain(SINGLES.iter().map(|single| &single.head))
         .chain(requests::HEADS)
         .chain(PER_SERVER.iter().map(|row| &row.head))
@@ -224,7 +224,7 @@ pub fn page(hall: &Hall) -> Page {
     let mut page = Page::default();
     process::write(&mut page, &hall.clock);
     page.singles(&SINGLES, hall);
-    entrance::write(&mut page, &hall.gate.newcomers, None);
+    entrance::write(&mut page, &hall.gate, None);
     requests::write(&mut page, &hall.meter);
     let table = hall.fleet.table();
     for PerServer { head, read } in &PER_SERVER {

@@ -89,7 +89,7 @@ fn disk(dir: Option<&Path>) -> Option<StatVfs> {
 /// The table's rows, in the order of the page.
 pub fn heads() -> impl Iterator<Item = &'static Head> {
     process::heads()
-        .chain([&entrance::REFUSED])
+        .chain(entrance::HEADS)
         .chain(SINGLES.iter().map(|single| &single.head))
         .chain([&entrance::LOGINS, &entrance::FILE])
         .chain(store::heads())
@@ -103,7 +103,7 @@ pub fn page(house: &House) -> Page {
     let mut page = Page::default();
     process::write(&mut page, &house.clock);
     page.singles(&SINGLES, house);
-    entrance::write(&mut page, &house.gate.newcomers, house.logins());
+    entrance::write(&mut page, &house.gate, house.logins());
     store::write(&mut page, &house.store.figures());
     requests::write(&mut page, &house.meter);
     page

@@ -1,0 +1,147 @@
+//! Clients that keep a connection and do nothing with it: who takes nothing of the answers that are ready for him, and, where that
+//! is wished, who asks nothing.
+//!
+//! Nobody keeps a time for each write: a thread looks at all of its clients now and then, and sees whether one who is written to
+//! has taken anything since the last look.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Looks in the shorter of the limits: by so much of it may somebody be quiet for longer.
+const LOOKS: u32 = 4;
+
+/// Shortest and longest time between two looks.
+const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(5));
+
+/// How long clients may be quiet; None: for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QuietLimits {
+    /// To take nothing of what is written to them.
+    pub send: Option<Duration>,
+    /// To ask nothing, and wait for nothing.
+    pub idle: Option<Duration>,
+}
+
+impl QuietLimits {
+    /// How often to look; None: there are no limits.
+    #[must_use]
+    pub fn look_every(&self) -> Option<Duration> {
+        let shorter = self.send.into_iter().chain(self.idle).min()?;
+        Some((shorter / LOOKS).clamp(LOOK_EVERY.0, LOOK_EVERY.1))
+    }
+}
+
+/// Why a connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quiet {
+    /// It took nothing of what was written to it.
+    Send,
+    /// It asked nothing.
+    Idle,
+}
+
+impl Quiet {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Send, Self::Idle];
+
+    /// Its name in figures.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::Idle => "idle",
+        }
+    }
+}
+
+/// Connections that were closed, by why.
+#[derive(Debug, Default)]
+pub struct QuietCounts([AtomicU64; 2]);
+
+impl QuietCounts {
+    /// One more.
+    pub fn note(&self, why: Quiet) {
+        self.0[why as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn count(&self, why: Quiet) -> u64 {
+        self.0[why as usize].load(Ordering::Relaxed)
+    }
+}
+
+/// How a client that is written to takes it.
+#[derive(Debug, Default)]
+pub struct Taking {
+    /// Bytes that it took ever.
+    taken: u64,
+    /// It did not take all that there was.
+    is_behind: bool,
+    /// What it had taken when it was first seen not to take more, and when that was.
+    stands_since: Option<(u64, u64)>,
+}
+
+impl Taking {
+    /// So much was taken, and not all.
+    pub fn note(&mut self, bytes: usize, is_behind: bool) {
+        self.taken += bytes as u64;
+        self.is_behind = is_behind;
+    }
+
+    /// Looks at it now. Whether it has taken nothing for so long.
+    pub fn stands(&mut self, limit: Duration, now_ns: u64) -> bool {
+        match self.stands_since {
+            _ if !self.is_behind => self.stands_since = None,
+            Some((taken, since_ns)) if taken == self.taken => return is_over(since_ns, limit, now_ns),
+            _ => self.stands_since = Some((self.taken, now_ns)),
+        }
+        false
+    }
+}
+
+/// Whether more than this time has gone by.
+#[must_use]
+pub fn is_over(since_ns: u64, limit: Duration, now_ns: u64) -> bool {
+    u128::from(now_ns.saturating_sub(since_ns)) > limit.as_nanos()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_nanos(100);
+
+    #[test]
+    fn who_takes_a_little_now_and_then_does_not_stand() {
+        let mut taking = Taking::default();
+        for now in (0..1000).step_by(60) {
+            taking.note(1, true);
+            assert!(!taking.stands(LIMIT, now));
+        }
+        assert!(!taking.stands(LIMIT, 1_000) && !taking.stands(LIMIT, 1_060));
+        assert!(taking.stands(LIMIT, 1_061));
+    }
+
+    #[test]
+    fn who_has_everything_may_wait_for_ever() {
+        let mut taking = Taking::default();
+        taking.note(5, true);
+        assert!(!taking.stands(LIMIT, 0));
+        taking.note(5, false);
+        assert!(!taking.stands(LIMIT, 1_000) && !taking.stands(LIMIT, 9_000));
+        taking.note(0, true);
+        assert!(!taking.stands(LIMIT, 10_000), "its time begins anew");
+    }
+
+    #[test]
+    fn looks_are_as_frequent_as_the_shorter_limit_wants() {
+        let limits = |send: u64, idle: u64| QuietLimits {
+            send: (send > 0).then(|| Duration::from_secs(send)),
+            idle: (idle > 0).then(|| Duration::from_secs(idle)),
+        };
+        assert_eq!(limits(0, 0).look_every(), None);
+        assert_eq!(limits(60, 0).look_every(), Some(Duration::from_secs(5)));
+        assert_eq!(limits(60, 2).look_every(), Some(Duration::from_millis(500)));
+    }
+}
