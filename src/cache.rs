@@ -84,6 +84,7 @@ fn options(flags: &CacheFlags) -> Result<Options, String> {
         workers: flags.workers.0,
         line_requests_max: flags.line_limit,
         value_bytes_max: flags.max_value,
+        client_limit: flags.client_limit,
         memory_limit: flags.memory_limit,
     })
 }
@@ -317,6 +318,7 @@ fn note(flags: &CacheFlags) -> RunNote {
             "zone": flags.zone,
             "line_limit": flags.line_limit,
             "max_value_bytes": flags.max_value,
+            "client_limit": flags.client_limit,
             "memory_limit_bytes": flags.memory_limit,
         })),
     }

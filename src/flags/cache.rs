@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use posthaste_server::cache::backend::Backend;
+use posthaste_server::cache::limit::PER_SECOND_MAX;
 use posthaste_server::cache::placement::Hash;
 use posthaste_server::cache::rules::{Multiget, Reads, Writes};
 
@@ -79,6 +80,9 @@ pub(crate) struct CacheFlags {
     /// Largest value in bytes; larger ones are refused as memcached refuses them
     #[arg(long, value_name = "BYTES", default_value = "1048576")]
     pub(crate) max_value: usize,
+    /// Most requests in a second from one address, of several keys each one; beyond it they get errors [default: as many as they like]
+    #[arg(long, value_name = "REQUESTS", value_parser = requests_per_second)]
+    pub(crate) client_limit: Option<u32>,
     /// Bytes held for clients altogether: beyond it the client that holds most is cut
     #[arg(long, value_name = "BYTES", default_value = "1073741824", value_parser = at_least_one)]
     pub(crate) memory_limit: usize,
@@ -129,6 +133,14 @@ pub(crate) struct Workers(pub(crate) Option<usize>);
 /// The address of a server, as it was written.
 fn server(text: &str) -> Result<String, String> {
     Backend::named(text).map(|_| text.to_owned())
+}
+
+/// As many as a limit can say.
+fn requests_per_second(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(number) if (1..=PER_SECOND_MAX).contains(&number) => Ok(number),
+        _ => Err(format!("write a number from 1 to {PER_SECOND_MAX}")),
+    }
 }
 
 /// `pipelined` or a number.

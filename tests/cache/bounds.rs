@@ -186,3 +186,22 @@ fn what_is_deleted_in_a_pool_is_deleted_in_those_that_it_names() {
         assert_eq!(client.ask("delete k\r\n"), "DELETED\r\n", "nobody waits for those that are away");
     }
 }
+
+#[test]
+fn an_address_that_asks_for_too_much_is_refused_over_all_its_connections() {
+    for mode in [&["--workers", "pipelined"][..], &["--workers", "2"]] {
+        let router = client::start(&[&["--mock", "1", "--client-limit", "1"][..], mode].concat());
+        let (mut one, mut other) = (Client::to(router.addr()), Client::to(router.addr()));
+        // What is beyond the limit is missing for some minutes.
+        one.0.write_all(format!("get{}\r\n", " k".repeat(300)).as_bytes()).expect("it listens");
+        one.read_until(b"END\r\n");
+        let refused = "SERVER_ERROR too many requests: the limit of this client is reached\r\n";
+        for client in [&mut one, &mut other] {
+            let asked = "delete a noreply\r\nset a 0 0 7\r\nget a\r\n\r\nmg a v\r\nquit\r\n";
+            client.0.write_all(asked.as_bytes()).expect("it listens");
+            let mut heard = String::new();
+            client.0.read_to_string(&mut heard).expect("answers, then the end");
+            assert_eq!(heard, refused.repeat(2), "{mode:?}");
+        }
+    }
+}

@@ -8,6 +8,7 @@ use posthaste_measure::{Clock, Ending, Meter};
 use posthaste_wire::memcached::decode::Limits;
 use tokio::sync::oneshot;
 
+use super::client_limit::ClientLimits;
 use super::fleet::Fleet;
 use super::line::{Line, Task};
 use super::worker::Reads;
@@ -73,6 +74,8 @@ pub struct Hall {
     pub mailboxes: Vec<Arc<Mailbox<Mail>>>,
     /// What clients may send.
     pub limits: Limits,
+    /// How much of it.
+    pub client_limits: ClientLimits,
     /// Bytes that may be held for clients, by each network thread.
     pub memory_per_thread: usize,
     /// Who is let in.
@@ -134,6 +137,7 @@ impl Hall {
             ("threads", self.mailboxes.len().to_string()),
             ("line_requests", self.line.len().to_string()),
         ];
+        lines.extend(self.client_limits.refused().map(|count| ("client_limit_refused", count.to_string())));
         let counts = self.gate.newcomers.counts().into_iter().chain(self.commands());
         lines.extend(counts.map(|(name, count)| (name, count.to_string())));
         lines

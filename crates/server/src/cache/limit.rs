@@ -34,6 +34,12 @@ impl Limit {
         ahead > self.pace_ns().saturating_mul(u64::from(self.plan.burst.max(1)) - 1)
     }
 
+    /// Whether nothing is taken of it now.
+    #[must_use]
+    pub fn is_whole(&self, now: u64) -> bool {
+        self.done_at.load(Ordering::Relaxed) <= now
+    }
+
     /// Takes so many, whether there are as many left or not: what is too much is missing afterwards.
     pub fn take(&self, requests: u64, now: u64) {
         let took =

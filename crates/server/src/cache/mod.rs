@@ -24,6 +24,8 @@ pub mod patience; // how long a server is waited for
 
 pub mod limit; // so many requests and no more
 
+pub mod client_limit; // the same for each address that asks
+
 pub mod pool; // servers, and whom of them a request asks
 
 pub mod rules; // how requests are spread

@@ -11,6 +11,7 @@ use posthaste_measure::{Clock, Counted, Scheme};
 use posthaste_tls::Trust;
 use posthaste_wire::memcached::decode::Limits;
 
+use super::client_limit::ClientLimits;
 use super::fleet::Fleet;
 use super::hall::{Hall, Mail};
 use super::kind;
@@ -50,6 +51,8 @@ pub struct Options {
     pub line_requests_max: usize,
     /// Largest value in bytes.
     pub value_bytes_max: usize,
+    /// Most requests in a second from one address.
+    pub client_limit: Option<u32>,
     /// Bytes that may be held for clients altogether.
     pub memory_limit: usize,
 }
@@ -163,6 +166,7 @@ fn furnish(options: &Options, fleet: Fleet, prepared: &Prepared<Mail>) -> io::Re
         mailboxes: prepared.mailboxes.clone(),
         gate: Arc::clone(&prepared.gate),
         limits: Limits { value_bytes: options.value_bytes_max, line_bytes: limits::LINE_BYTES_MAX },
+        client_limits: ClientLimits::new(options.client_limit),
         memory_per_thread: options.memory_limit / options.front.threads,
         reads: Reads::default(),
         cut: AtomicU64::new(0),
@@ -250,6 +254,7 @@ mod tests {
             workers: None,
             line_requests_max: 10,
             value_bytes_max: 1000,
+            client_limit: None,
             memory_limit: 1_000_000,
         };
         Server::start(options).unwrap()

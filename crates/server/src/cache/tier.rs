@@ -12,8 +12,10 @@ use std::time::Duration;
 use mio::event::Event;
 use posthaste_measure::{Noted, Recorder};
 use posthaste_wire::memcached::decode::{Decoded, decode};
+use posthaste_wire::memcached::request::{Request, Verb};
 
 use super::client::Client;
+use super::client_limit::TOO_MANY;
 use super::cork::{Cork, WAITING_BYTES_MAX};
 use super::engine::{Asker, Engine};
 use super::hall::{Card, Hall, Mail};
@@ -48,9 +50,10 @@ impl<E: Engine> Tier for CacheTier<E> {
         b"SERVER_ERROR too many connections\r\n"
     }
 
-    fn enter(&mut self, slot: usize, peer: Peer, _: Option<IpAddr>) -> Client {
+    fn enter(&mut self, slot: usize, peer: Peer, origin: Option<IpAddr>) -> Client {
         self.engine.enter(Asker { slot, number: peer.number });
-        Client::new(peer)
+        let limit = self.hall.client_limits.of(origin, peer.connected_ns);
+        Client::new(peer, limit)
     }
 
     fn leave(&mut self, slot: usize, client: &Client) {
@@ -185,6 +188,11 @@ impl<E: Engine> CacheTier<E> {
             return Some(self.hang_up(asker, client, b"", input.len()));
         }
         match decode(input, &self.hall.limits) {
+            Decoded::Request(request, end) if self.asks_too_much(client, &request) => {
+                let words: &[u8] = if request.noreply.is_some() { b"" } else { TOO_MANY };
+                self.engine.say(asker, words, end);
+                Some(end)
+            }
             Decoded::Request(request, end) => match self.engine.ask(asker, &request, input, end) {
                 Asked::Taken => Some(end),
                 Asked::Quit => {
@@ -213,6 +221,19 @@ impl<E: Engine> CacheTier<E> {
                 Some(self.hang_up(asker, client, answer.unwrap_or_default(), input.len()))
             }
         }
+    }
+
+    /// Whether a request is one too many; if it is not it is counted. Each key of a get is one.
+    fn asks_too_much(&self, client: &Client, request: &Request) -> bool {
+        let Some(limit) = client.limit.as_ref().filter(|_| request.verb != Verb::Quit) else { return false };
+        let now = self.hall.clock.now();
+        let is_too_much = limit.is_exhausted(now);
+        if is_too_much {
+            self.hall.client_limits.note_refused();
+        } else {
+            limit.take(u64::from(request.keys).max(1), now);
+        }
+        is_too_much
     }
 
     /// What a client sends is nothing that could be answered: its connection ends after these words. Returns what it sent.

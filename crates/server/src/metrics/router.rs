@@ -13,7 +13,7 @@ fn count(value: &AtomicU64) -> f64 {
     value.load(Ordering::Relaxed) as f64
 }
 
-static SINGLES: [Single<Hall>; 10] = [
+static SINGLES: [Single<Hall>; 11] = [
     Single {
         head: Head::plain("posthaste_connections", Kind::Gauge, "Clients that are connected."),
         read: |hall| Some(hall.gate.connections() as f64),
@@ -61,6 +61,14 @@ static SINGLES: [Single<Hall>; 10] = [
             "Requests that took longer than --slow; absent without it.",
         ),
         read: |hall| hall.slow.as_ref().map(|slow| slow.count() as f64),
+    },
+    Single {
+        head: Head::plain(
+            "posthaste_client_limit_refused_total",
+            Kind::Counter,
+            "Requests refused because their address has its limit (--client-limit); absent without it.",
+        ),
+        read: |hall| hall.client_limits.refused().map(|count| count as f64),
     },
     Single {
         head: Head::plain("posthaste_servers", Kind::Gauge, "Servers."),

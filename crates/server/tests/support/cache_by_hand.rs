@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use mio::{Events, Poll};
 use posthaste_measure::{Clock, Meter, Scheme};
+use posthaste_server::cache::client_limit::ClientLimits;
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::hall::Hall;
 use posthaste_server::cache::kind;
@@ -50,6 +51,7 @@ impl Thread {
             clock,
             mailboxes: mailboxes.clone(),
             limits: Limits { value_bytes: VALUE_BYTES, line_bytes: VALUE_BYTES },
+            client_limits: ClientLimits::default(),
             memory_per_thread: usize::MAX,
             gate: Arc::clone(&gate),
             reads: Reads::default(),

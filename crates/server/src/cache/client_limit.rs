@@ -1,0 +1,94 @@
+//! A limit of requests for each address that clients come from: one program that asks without end, over however many connections,
+//! leaves the servers to the others.
+//!
+//! Those without an address, over unix sockets, are one. Addresses of version 6 count by their first 64 bits, as they do at the gate.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::layout::LimitPlan;
+use super::limit::Limit;
+use crate::front::newcomers::holder;
+
+/// Addresses beyond which those are forgotten that have asked little lately.
+const ADDRESSES_KEPT: usize = 4096;
+
+/// What a client is told who asks for too much.
+pub const TOO_MANY: &[u8] = b"SERVER_ERROR too many requests: the limit of this client is reached\r\n";
+
+/// The limits of all addresses.
+#[derive(Debug, Default)]
+pub struct ClientLimits {
+    per_second: Option<u32>,
+    by_address: Mutex<HashMap<Option<IpAddr>, Arc<Limit>>>,
+    refused: AtomicU64,
+}
+
+impl ClientLimits {
+    /// So many requests a second from each address; None: as many as they like.
+    #[must_use]
+    pub fn new(per_second: Option<u32>) -> Self {
+        Self { per_second, ..Self::default() }
+    }
+
+    /// The limit of somebody who comes from there, if there are limits.
+    #[must_use]
+    pub fn of(&self, origin: Option<IpAddr>, now_ns: u64) -> Option<Arc<Limit>> {
+        let per_second = self.per_second?;
+        let mut limits = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
+        if limits.len() >= ADDRESSES_KEPT {
+            // Whoever has his limit whole loses nothing when it is made anew.
+            limits.retain(|_, limit| Arc::strong_count(limit) > 1 || !limit.is_whole(now_ns));
+        }
+        let plan = LimitPlan { per_second, burst: per_second };
+        let limit = limits.entry(origin.map(holder)).or_insert_with(|| Arc::new(Limit::new(plan)));
+        Some(Arc::clone(limit))
+    }
+
+    /// A request was refused.
+    pub fn note_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Requests that were refused; None: there are no limits.
+    #[must_use]
+    pub fn refused(&self) -> Option<u64> {
+        self.per_second.map(|_| self.refused.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Option<IpAddr> {
+        Some(text.parse().unwrap())
+    }
+
+    #[test]
+    fn an_address_has_one_limit_over_all_its_connections() {
+        let limits = ClientLimits::new(Some(2));
+        let of = |text| limits.of(address(text), 0).unwrap();
+        of("10.0.0.1").take(2, 0);
+        assert!(of("10.0.0.1").is_exhausted(0) && of("::ffff:10.0.0.1").is_exhausted(0));
+        assert!(!of("10.0.0.2").is_exhausted(0) && !limits.of(None, 0).unwrap().is_exhausted(0));
+        of("2001:db8::1").take(2, 0);
+        assert!(of("2001:db8::ffff").is_exhausted(0) && !of("2001:db8:0:1::1").is_exhausted(0));
+        assert!(ClientLimits::new(None).of(None, 0).is_none());
+    }
+
+    #[test]
+    fn of_many_addresses_only_those_are_forgotten_that_lose_nothing_by_it() {
+        let limits = ClientLimits::new(Some(1));
+        let held = limits.of(address("10.0.0.1"), 0).unwrap();
+        limits.of(address("10.0.0.2"), 0).unwrap().take(5, 0);
+        for host in 0..2 * ADDRESSES_KEPT as u32 {
+            let _ = limits.of(Some(IpAddr::from((0x0b00_0000 + host).to_be_bytes())), 0);
+        }
+        assert!(limits.by_address.lock().unwrap().len() <= ADDRESSES_KEPT);
+        assert!(Arc::ptr_eq(&held, &limits.of(address("10.0.0.1"), 0).unwrap()));
+        assert!(limits.of(address("10.0.0.2"), 0).unwrap().is_exhausted(0));
+    }
+}
