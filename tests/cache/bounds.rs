@@ -205,3 +205,30 @@ fn an_address_that_asks_for_too_much_is_refused_over_all_its_connections() {
         }
     }
 }
+
+const GROWN: &str = r#"
+[cache.pools.new]
+servers = ["$0", "$1"]
+writes = "owner"
+warm-from = "old"
+[cache.pools.old]
+servers = ["$0"]
+[[cache.routes]]
+pool = "new"
+"#;
+
+#[test]
+fn a_pool_that_takes_the_place_of_one_with_the_same_servers_keeps_what_is_written() {
+    for mode in MODES {
+        let servers = Memcached::several::<2>();
+        let routed = Routed::start(GROWN, &servers, mode);
+        let mut client = routed.client();
+        for key in 0..50 {
+            let (set, get) = (format!("set k{key} 0 0 1\r\nx\r\n"), format!("get k{key}\r\n"));
+            assert_eq!(client.ask(&set), "STORED\r\n");
+            assert_eq!(client.ask(&get), format!("VALUE k{key} 0 1\r\nx\r\nEND\r\n"), "{mode:?}");
+            let holders = servers.iter().filter(|server| held(server, &format!("k{key}")).is_some()).count();
+            assert_eq!(holders, 1, "it is not where the old pool had it");
+        }
+    }
+}

@@ -295,6 +295,9 @@ impl Router {
                         let home = table.routes[usize::from(exchange.aim.route)].pool;
                         table.each_elsewhere(home, key, &mut add);
                     }
+                    // Pools may share servers: one that is to hold the key is not where it is to be forgotten.
+                    let pool = usize::from(exchange.aim.pool);
+                    table.each_copy(pool, key, &mut |copy| servers.retain(|server| *server != copy.slot));
                 });
             },
         );
