@@ -18,6 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 fn disks_filled_below_the_embedded_store() {
     let Some(disk) = Disk::of_mib(192) else { return };
     let mut tier = Tier::start(&format!("embedded:{}", disk.path().join("store").display()), 1);
+    make_queue(tier.server(0));
     let setting = tier.setting.clone();
     let mut campaign = Campaign::new("disk full, embedded store", 2);
     rounds(&mut campaign, 2, &setting, |dice| {
@@ -41,6 +42,7 @@ fn disks_filled_below_postgresql() {
     let Some(disk) = Disk::of_mib(384) else { return };
     let mut postgres = Postgres::start_below(disk.path(), &["max_wal_size=64MB"]);
     let tier = Tier::start(&postgres.url(&postgres.create_database()), 1);
+    make_queue(tier.server(0));
     let mut campaign = Campaign::new("disk full, PostgreSQL", 1);
     rounds(&mut campaign, 2, &tier.setting, |_| {
         disk.fill(0);
@@ -56,9 +58,14 @@ fn disks_filled_below_postgresql() {
     campaign.finish();
 }
 
+/// Makes the queue for what is too much: later there may be no room even for that.
+fn make_queue(server: &Server) {
+    let made = ask(server, &["QCREATE", "filling"]);
+    assert!(made.integer().is_some(), "{made:?}");
+}
+
 /// Sends until that is refused, many at once and then one by one.
 fn fill(server: &Server) {
-    ask(server, &["QCREATE", "filling"]);
     let body = "x".repeat(60_000);
     let many = [&["SENDMANY", "filling"][..], &[body.as_str(); 16]].concat();
     let start = Instant::now();
