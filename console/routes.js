@@ -60,7 +60,7 @@ function tables(routes, pools) {
       ["reads", (pool) => pool.reads],
       ["gets of several keys", (pool) => pool.multiget],
       ["placed by", (pool) => (pool.key_part ? `${pool.hash} of ${pool.key_part}` : pool.hash)],
-      ["when servers are away", standIns],
+      ["other pools", otherPools],
     ], pools),
   ];
 }
@@ -84,9 +84,9 @@ function member({ server, name, weight, zone, state }) {
   return h("div", { class: state === "live" ? null : "bad" }, notes.length ? `${server} (${notes.join(", ")})` : server);
 }
 
-function standIns(pool) {
+function otherPools(pool) {
   const others = (pool.failover ?? []).map((other) => other.pool);
-  const notes = others.length ? [`pool ${others.join(", then ")}`] : [];
+  const notes = others.length ? [`${others.join(", then ")} when servers are away`] : [];
   if (pool.below) notes.push(`above ${pool.below}`);
   if (pool.warm_from) notes.push(`warmed from ${pool.warm_from}`);
   if (pool.deletes_to?.length) notes.push(`deletions go to ${pool.deletes_to.join(", ")} too`);
