@@ -3,8 +3,9 @@
 use std::error::Error;
 use std::path::Path;
 
+use posthaste_measure::Events;
 use posthaste_server::cache::explain;
-use posthaste_server::cache::fleet::Fleet;
+use posthaste_server::cache::fleet::{Beliefs, Fleet};
 use serde_json::{Value as Json, json};
 
 use crate::admin::table;
@@ -104,7 +105,8 @@ fn by_file(key: &str, command: &str, file: &Path) -> Result<Json, Box<dyn Error>
         return Err("this is no cache tier".into());
     };
     let layout = cache::layout(&flags).map_err(Misuse)?;
-    let fleet = Fleet::new(&layout, true).map_err(Misuse)?;
+    let beliefs = Beliefs { directory: cache::directory(&flags), ..Beliefs::default() };
+    let fleet = Fleet::believing(&layout, true, beliefs, Events::default()).map_err(Misuse)?;
     let explained = explain::explain(&fleet.table(), command, key).map_err(Misuse)?;
     Ok(serde_json::to_value(explained)?)
 }

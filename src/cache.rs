@@ -6,13 +6,16 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use posthaste_measure::Events;
 use posthaste_server::cache::backend::Backend;
 use posthaste_server::cache::desk::{self, PoolCard, RouteCard, StandInCard};
+use posthaste_server::cache::directory::Directory;
 use posthaste_server::cache::explain::explain;
-use posthaste_server::cache::fleet::Fleet;
+use posthaste_server::cache::fleet::{Beliefs, Fleet};
 use posthaste_server::cache::layout::{Layout, REQUEST_TIMEOUTS, Seat, Settings};
 use posthaste_server::cache::limits::SERVERS_MAX;
 use posthaste_server::cache::patience::Patience;
+use posthaste_server::cache::placement::Hash;
 use posthaste_server::cache::rules::{GetErrors, ReadRepair, Reads, Rules, Writes};
 use posthaste_server::cache::server::{Options, Server};
 use posthaste_server::cache::table::Table;
@@ -25,6 +28,9 @@ use crate::import;
 use crate::pools::{self, Defaults, Names};
 use crate::stdout::say;
 use crate::tier::{CommonFlags, begin, begin_log, end, tell_of_http, wait_for_end};
+
+/// Mean weight in thousandths at which one of five keys is not taken in mcrouter's 32 attempts.
+const LOW_WEIGHT: u32 = 50;
 
 /// Runs it; returns when it has stopped.
 pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
@@ -80,7 +86,8 @@ fn options(flags: &CacheFlags) -> Result<Options, String> {
         front: common(flags).options(|| note(flags))?,
         layout: layout(flags)?,
         eject: eject == Switch::On,
-        server_tls: server_tls(&flags.server_tls)?,
+        beliefs: Beliefs { trust: server_tls(&flags.server_tls)?, directory: directory(flags) },
+        resolve_every: flags.resolve_every.0,
         workers: flags.workers.0,
         line_requests_max: flags.line_limit,
         value_bytes_max: flags.max_value,
@@ -104,7 +111,7 @@ pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
             let text = fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
             // Who checks a file wants to hear of a name that nobody knows; a tier that starts can do without it.
             let names = if flags.check.is_some() { Names::Known } else { Names::Believed };
-            let defaults = Defaults { rules, patience: patience(flags) };
+            let defaults = Defaults { rules, patience: patience(flags), directory: directory(flags) };
             pools::layout(&text, seats, &defaults, names).map_err(|wrong| wrong.tell(shown, &text))?
         }
         None if seats.is_empty() => Layout::default(),
@@ -129,6 +136,11 @@ pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
         (SERVERS_MAX.., None) => Err(format!("--server: at most {} are served", SERVERS_MAX - 1)),
         _ => Ok(layout),
     }
+}
+
+/// Who is asked where servers are.
+pub(crate) fn directory(flags: &CacheFlags) -> Directory {
+    Directory::asking(flags.name_server.clone())
 }
 
 fn patience(flags: &CacheFlags) -> Patience {
@@ -176,8 +188,10 @@ fn rules(flags: &CacheFlags) -> Result<Rules, String> {
 /// `--check`: what a file means, in sentences.
 fn meaning(options: &Options) -> Result<String, Misuse> {
     let mut text = String::from("the file is good\n");
-    let table = Fleet::new(&options.layout, options.eject).map_err(Misuse)?.table();
-    for (pool, card) in options.layout.pools.iter().zip(desk::pools(&table)) {
+    let fleet = Fleet::believing(&options.layout, options.eject, options.beliefs.clone(), Events::default());
+    let fleet = fleet.map_err(Misuse)?;
+    let (table, layout) = (fleet.table(), fleet.layout());
+    for (pool, card) in layout.pools.iter().zip(desk::pools(&table)) {
         text += &format!("pool {}: ", pool.name);
         text += &match pool.rules.writes {
             Writes::All if pool.seats.len() > 1 => {
@@ -198,7 +212,7 @@ fn meaning(options: &Options) -> Result<String, Misuse> {
             text += "  a get whose server does not answer is a miss\n";
         }
         for seat in &pool.seats {
-            let backend = Backend::parse(&seat.address).map_err(Misuse)?;
+            let backend = Backend::parse_by(&seat.address, fleet.directory()).map_err(Misuse)?;
             text += &format!("  server {}", backend.name);
             // Where it really is, when that is not what was written.
             let address = backend.address().map_err(Misuse)?.to_string();
@@ -208,8 +222,11 @@ fn meaning(options: &Options) -> Result<String, Misuse> {
             if let Some(name) = &seat.name {
                 text += &format!(", its keys placed by the name {name}");
             }
-            if seat.weight != 1 {
-                text += &format!(", weight {}", seat.weight);
+            if let Some(weight) = seat.weight {
+                text += &format!(", weight {weight}");
+            }
+            if let Some(group) = &seat.group {
+                text += &format!(", of {group}");
             }
             if let Some(zone) = &seat.zone {
                 text += &format!(", zone {zone}");
@@ -246,6 +263,9 @@ fn relations(pool: &PoolCard) -> String {
     lines.extend(
         pool.key_part.as_ref().map(|part| format!("a key is placed by {part}, where there is such a part")),
     );
+    lines
+        .extend(pool.hash_salt.as_ref().map(|salt| format!("{salt} is put behind that before it is hashed")));
+    lines.extend(low_weights(pool));
     for StandInCard { pool, expiry_s } in &pool.failover {
         let expiry = expiry_s.map(|seconds| format!(", where what is stored lives at most {seconds} s"));
         lines.push(format!("pool {pool} stands in for servers that are away{}", expiry.unwrap_or_default()));
@@ -263,6 +283,19 @@ fn relations(pool: &PoolCard) -> String {
         format!("it takes the place of pool {old}: what is missed is looked up there, what is written is deleted there")
     }));
     lines.iter().map(|line| format!("  {line}\n")).collect()
+}
+
+/// Where mcrouter's rule disregards the weights: each attempt takes a server with a chance that is its weight, and the last one any.
+fn low_weights(pool: &PoolCard) -> Option<String> {
+    let weights: u32 = pool.servers.iter().map(|server| server.weight).sum();
+    let is_low = weights / (pool.servers.len() as u32).max(1) < LOW_WEIGHT;
+    let is_so = pool.hash == Hash::McrouterWeighted.to_string() && is_low;
+    is_so.then(|| {
+        format!(
+            "its weights are so low that {} hardly heeds them: the full one is 1000, give it to most",
+            pool.hash
+        )
+    })
 }
 
 /// What becomes of a key of each route, by the example of the shortest one.
@@ -301,6 +334,8 @@ fn note(flags: &CacheFlags) -> RunNote {
         options: common(flags).noted(serde_json::json!({
             "config": flags.config,
             "server": flags.server,
+            "resolve_every_s": flags.resolve_every.0.map(|every| every.as_secs_f64()),
+            "name_server": flags.name_server,
             "server_tls_ca": flags.server_tls.server_tls_ca,
             "server_tls_cert": flags.server_tls.server_tls_cert,
             "server_tls_key": flags.server_tls.server_tls_key,

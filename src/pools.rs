@@ -10,12 +10,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use posthaste_server::cache::backend::Backend;
+use posthaste_server::cache::directory::Directory;
+use posthaste_server::cache::groups::Group;
 use posthaste_server::cache::layout::{DEFAULT_POOL, Fallback, Layout, PoolPlan, RoutePlan, Seat, Source};
 use posthaste_server::cache::patience::Patience;
+use posthaste_server::cache::placement::Hash;
 use posthaste_server::cache::pool::LONGEST_EXPIRY_S;
 use posthaste_server::cache::rules::{Answer, Rules, Writes};
 
 use self::routes::routes;
+pub(crate) use self::rules::SALT_BYTES_MAX;
 use self::rules::rules;
 use crate::flags::some_time;
 use crate::placed::{Fields, Placed, Wrong, parse};
@@ -24,7 +28,7 @@ use crate::placed::{Fields, Placed, Wrong, parse};
 pub(crate) const POOLS: &str = "pools";
 pub(crate) const ROUTES: &str = "routes";
 
-const POOL_FIELDS: [&str; 20] = [
+const POOL_FIELDS: [&str; 21] = [
     "servers",
     "writes",
     "reads",
@@ -32,6 +36,7 @@ const POOL_FIELDS: [&str; 20] = [
     "hash",
     "hash-tag",
     "hash-stop",
+    "hash-salt",
     "answer",
     "read-repair",
     "get-errors",
@@ -68,6 +73,8 @@ pub(crate) enum Names {
 pub(crate) struct Defaults {
     pub(crate) rules: Rules,
     pub(crate) patience: Patience,
+    /// Who is asked where names are.
+    pub(crate) directory: Directory,
 }
 
 /// Reads the pools and routes of a file's text. `seats` are the servers of the flags.
@@ -156,7 +163,8 @@ fn pool(
     names: Names,
 ) -> Result<PoolPlan, Wrong> {
     let rules = rules(fields, &defaults.rules)?;
-    let seats = seats(fields, &rules, names)?;
+    let directory = (names == Names::Known).then_some(&defaults.directory);
+    let seats = seats(fields, &rules, directory)?;
     let other = |field: &str, name: &str, at: usize| match numbers.get(name) {
         Some(number) => Ok(*number),
         None => Err(Wrong::new(at, format!("{field}: there is no pool {name}"))),
@@ -229,9 +237,13 @@ fn patience(fields: &Fields<'_, '_>, defaults: Patience) -> Result<Patience, Wro
 }
 
 fn at_least_one(text: &str, most: u32) -> Result<u32, String> {
+    between(1, text, most)
+}
+
+fn between(least: u32, text: &str, most: u32) -> Result<u32, String> {
     match text.replace('_', "").parse() {
-        Ok(number) if (1..=most).contains(&number) => Ok(number),
-        _ => Err(format!("write a number from 1 to {most}")),
+        Ok(number) if (least..=most).contains(&number) => Ok(number),
+        _ => Err(format!("write a number from {least} to {most}")),
     }
 }
 
@@ -243,13 +255,14 @@ fn gutter_expiry(text: &str) -> Result<Duration, String> {
     Ok(expiry)
 }
 
-fn seats(fields: &Fields<'_, '_>, rules: &Rules, names: Names) -> Result<Vec<Seat>, Wrong> {
+fn seats(fields: &Fields<'_, '_>, rules: &Rules, directory: Option<&Directory>) -> Result<Vec<Seat>, Wrong> {
     let mut seats: Vec<Seat> = Vec::new();
     let mut taken: Vec<(String, Vec<String>)> = Vec::new();
     for value in fields.list("servers") {
         let at = value.span().start;
-        let seat = seat(value)?;
-        let (name, places) = name_and_places(&seat, names).map_err(|error| Wrong::new(at, error))?;
+        let seat = seat(value, rules.hash)?;
+        check_group(&seat).map_err(|error| Wrong::new(at, error))?;
+        let (name, places) = name_and_places(&seat, directory).map_err(|error| Wrong::new(at, error))?;
         let is_it = |taken: &&(String, Vec<String>)| {
             taken.0 == name || taken.1.iter().any(|place| places.contains(place))
         };
@@ -261,7 +274,7 @@ fn seats(fields: &Fields<'_, '_>, rules: &Rules, names: Names) -> Result<Vec<Sea
         if seat.name.is_some() && seats.iter().any(|other| other.name == seat.name) {
             return Err(Wrong::new(at, "two servers of a pool cannot have one name"));
         }
-        if seat.weight != 1 && !rules.hash.takes_weights() {
+        if seat.weight.is_some_and(|weight| weight != 1) && !rules.hash.takes_weights() {
             return Err(Wrong::new(at, format!("hash = \"{}\" knows no weights", rules.hash)));
         }
         seats.push(seat);
@@ -272,30 +285,49 @@ fn seats(fields: &Fields<'_, '_>, rules: &Rules, names: Names) -> Result<Vec<Sea
     Ok(seats)
 }
 
-/// What a server is called, and if that is to be known, where it may be.
-fn name_and_places(seat: &Seat, names: Names) -> Result<(String, Vec<String>), String> {
-    if names == Names::Believed {
-        return Ok((Backend::named(&seat.address)?, Vec::new()));
+/// What a server is called, and if somebody is to know it, where it may be. Of a group the servers are no names of one server.
+fn name_and_places(seat: &Seat, directory: Option<&Directory>) -> Result<(String, Vec<String>), String> {
+    let name = Backend::named(&seat.address)?;
+    let Some(directory) = directory else { return Ok((name, Vec::new())) };
+    if let Some(group) = Group::of(&seat.address) {
+        group?.find(directory)?;
+        return Ok((name, Vec::new()));
     }
-    let backend = Backend::parse(&seat.address)?;
+    let backend = Backend::parse_by(&seat.address, directory)?;
     backend.address()?;
     let places = backend.places();
     Ok((backend.name, places))
 }
 
-fn seat(value: &Placed<'_>) -> Result<Seat, Wrong> {
+/// A group has as many names as servers, and one of services has weights.
+fn check_group(seat: &Seat) -> Result<(), String> {
+    let Some(group) = Group::of(&seat.address) else { return Ok(()) };
+    let group = group?;
+    if seat.name.is_some() {
+        return Err(format!("{} stands for several servers: leave its name out", group.name));
+    }
+    if seat.weight.is_some() && group.has_weights() {
+        return Err(format!("{}: its records say the weights; leave weight out", group.name));
+    }
+    Ok(())
+}
+
+fn seat(value: &Placed<'_>, hash: Hash) -> Result<Seat, Wrong> {
     if let Some(address) = value.get_ref().as_str() {
         return Ok(Seat::of(address));
     }
     let fields = Fields::of(value, &SERVER_FIELDS)?;
     let address = fields.text("address")?;
     let address = address.ok_or_else(|| Wrong::new(fields.at, "a server needs address = \"HOST:PORT\""))?;
-    let weight = fields.read("weight", |text| at_least_one(text, WEIGHT_MAX))?;
+    // mcrouter has servers that take no keys.
+    let least = u32::from(!hash.has_full_weight());
+    let weight = fields.read("weight", |text| between(least, text, WEIGHT_MAX))?;
     Ok(Seat {
         address: address.to_owned(),
         name: fields.text("name")?.map(str::to_owned),
-        weight: weight.unwrap_or(1),
+        weight,
         zone: fields.text("zone")?.map(str::to_owned),
+        group: None,
     })
 }
 
@@ -306,6 +338,8 @@ fn check_answer(plan: &PoolPlan, fields: &Fields<'_, '_>) -> Result<(), Wrong> {
         _ if !is_copied => {
             "answer: with writes = \"owner\" one server has the key, and its answer is the answer".into()
         }
+        // Of a group nobody knows how many servers it will have.
+        Answer::Count(_) if plan.seats.iter().any(|seat| Group::of(&seat.address).is_some()) => return Ok(()),
         Answer::Count(count) if plan.source.is_none() && count > plan.seats.len() => {
             format!("answer: {count} cannot answer where {} are", plan.seats.len())
         }
@@ -393,7 +427,13 @@ limit = 1000
         let users = &layout.pools[1];
         assert_eq!(
             users.seats[1],
-            Seat { address: "127.0.0.1:2".into(), name: Some("b".into()), weight: 2, zone: None }
+            Seat {
+                address: "127.0.0.1:2".into(),
+                name: Some("b".into()),
+                weight: Some(2),
+                zone: None,
+                group: None
+            }
         );
         assert_eq!((users.rules.writes, users.rules.reads), (Writes::Owner, Reads::Owner));
         assert_eq!(users.rules.key_part, KeyPart::Tag(b'{', b'}'));
@@ -434,9 +474,38 @@ limit = 1000
     }
 
     /// The line is the one that `▸` stands before.
+    fn assert_told(mistakes: &[(&str, &str)]) {
+        for (text, words) in mistakes {
+            let line = text.split('▸').next().unwrap().lines().count() + 1;
+            let error = read(&text.replace('▸', ""), &[]).expect_err(text);
+            assert!(
+                error.starts_with(&format!("cache.toml:{line}: ")) && error.contains(words),
+                "{text}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_mistake_about_keys_and_groups_is_told_with_its_line() {
+        assert_told(&[
+            ("[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n▸hash-salt = \"\"\n", "write what is put"),
+            ("[cache.pools.a]\nservers = [\n▸\"srv:a b\",\n]\n", "the name of a service"),
+            ("[cache.pools.a]\nservers = [\"dns:127.0.0.1\",\n▸\"dns:127.0.0.1:11211\"]\n", "already"),
+            ("[cache.pools.a]\n▸servers = \"dns:nosuch.invalid\"\n", "dns:nosuch.invalid:11211: "),
+            (
+                "[cache.pools.a]\n▸servers = { address = \"dns:a.invalid\", name = \"b\" }\n",
+                "leave its name out",
+            ),
+            (
+                "[cache.pools.a]\n▸servers = { address = \"srv:a.invalid\", weight = 2 }\n",
+                "records say the weights",
+            ),
+        ]);
+    }
+
     #[test]
     fn every_mistake_is_told_with_its_line() {
-        for (text, words) in [
+        assert_told(&[
             ("[cache.pools.a]\n▸servers = 7\n", "a table is expected"),
             ("▸[cache.pools.a]\nwrites = \"all\"\n", "a pool needs servers"),
             ("[cache.pools.a]\n▸serves = [\"127.0.0.1:1\"]\n", "unknown option serves"),
@@ -498,13 +567,6 @@ limit = 1000
                 "there is no command \"fetch\"",
             ),
             ("[cache]\n▸writes = all\n", ""),
-        ] {
-            let line = text.split('▸').next().unwrap().lines().count() + 1;
-            let error = read(&text.replace('▸', ""), &[]).expect_err(text);
-            assert!(
-                error.starts_with(&format!("cache.toml:{line}: ")) && error.contains(words),
-                "{text}: {error}"
-            );
-        }
+        ]);
     }
 }

@@ -1,15 +1,17 @@
 //! The flags of the cache tier.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use posthaste_server::cache::backend::Backend;
+use posthaste_server::cache::directory::name_server;
 use posthaste_server::cache::limit::PER_SECOND_MAX;
 use posthaste_server::cache::placement::Hash;
 use posthaste_server::cache::rules::{Multiget, Reads, Writes};
 
-use super::serving::{FrontFlags, RunFlags};
+use super::serving::{FrontFlags, RunFlags, TimeLimit, time_or_off};
 use super::{at_least_one, http_address, listen_address, some_time, threads};
 
 /// `posthaste cache`
@@ -30,9 +32,16 @@ pub(crate) struct CacheFlags {
     pub(crate) http: String,
     #[command(flatten)]
     pub(crate) front: FrontFlags,
-    /// A memcached server: HOST, HOST:PORT or unix:PATH, or tls:HOST:PORT if it speaks TLS; may repeat
+    /// A memcached server: HOST, HOST:PORT or unix:PATH, or tls:HOST:PORT if it speaks TLS; or as many as a name has:
+    /// dns:HOST:PORT (one at each address) or srv:NAME (one for each SRV record); may repeat
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = server)]
     pub(crate) server: Vec<String>,
+    /// How often the names of servers are looked up again, or `off`
+    #[arg(long, value_name = "TIME|off", default_value = "30s", value_parser = time_or_off)]
+    pub(crate) resolve_every: TimeLimit,
+    /// Ask this name server where servers are, in place of the system: IP or IP:PORT; may repeat
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = name_server)]
+    pub(crate) name_server: Vec<SocketAddr>,
     #[command(flatten)]
     pub(crate) server_tls: ServerTlsFlags,
     /// all: to every server, they are replicas; owner: to the key's owner, they share the keys
@@ -45,7 +54,8 @@ pub(crate) struct CacheFlags {
     #[arg(long, value_name = "RULE", default_value_t)]
     pub(crate) multiget: Multiget,
     /// Who owns a key: ketama (libmemcached), jump (memcached's proxy), rendezvous (pymemcache), modulo-crc32
-    /// (gomemcache), dalli, spymemcached, spymemcached-modulo, twemproxy or mcrouter
+    /// (gomemcache), dalli, spymemcached, spymemcached-modulo, twemproxy, mcrouter (ch3), or mcrouter's others:
+    /// mcrouter-weighted, mcrouter-rendezvous, mcrouter-weighted-rendezvous, mcrouter-crc32, mcrouter-shard
     #[arg(long, value_name = "RULE", default_value_t)]
     pub(crate) hash: Hash,
     /// on: a server that is lost is left out until it is well again; off: it stays in every answer, as an error; either way it

@@ -35,7 +35,7 @@ pub(crate) struct FrontFlags {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimeLimit(pub(crate) Option<Duration>);
 
-fn time_or_off(text: &str) -> Result<TimeLimit, String> {
+pub(super) fn time_or_off(text: &str) -> Result<TimeLimit, String> {
     match text {
         "off" => Ok(TimeLimit(None)),
         text => some_time(text).map(|time| TimeLimit(Some(time))).map_err(|error| format!("{error}, or off")),

@@ -1,6 +1,8 @@
 //! mcrouter's JSON: a tree of route handles. Each handle becomes a pool with what it adds to the pool under it, or a list of
 //! routes.
 
+mod hash;
+
 use serde_json::{Map, Value as Json};
 
 use super::{Import, Pool, Route, Server, quoted};
@@ -197,22 +199,19 @@ impl Reader {
     /// Servers that share keys.
     fn sharded(&mut self, route: &Json, short: Option<&str>) -> Result<String, String> {
         let name = pool_name(route, short).to_owned();
-        let servers = self.servers(&name, &route["pool"])?;
-        let hash = route["hash"].as_str().or(route["hash"]["hash_func"].as_str()).unwrap_or("Ch3");
-        if servers.len() > 1 && hash != "Ch3" {
-            self.import.leave_out(format!("hash {hash} of pool {name}: keys move, by hash mcrouter (ch3)"));
-        }
-        if !route["hash"]["salt"].is_null() {
-            self.import.leave_out(format!("the salt of pool {name}'s hash: keys move"));
+        let mut servers = self.servers(&name, &route["pool"])?;
+        let hashing = hash::read(route, self.pools.get(&name).unwrap_or(&route["pool"]), &mut servers);
+        for what in hashing.moves {
+            self.import.leave_out(format!("{what} of pool {name}: keys move"));
         }
         if !route["rates"].is_null() {
             self.import.leave_out(format!(
                 "the rates of pool {name}: write limit = N, and burst = N, in its routes for reads and for writes"
             ));
         }
-        let fields = vec![("writes", quoted("owner")), ("hash", quoted("mcrouter"))];
+        let fields = vec![("writes", quoted("owner"))];
         let times = self.times(&name, &route["pool"]);
-        Ok(self.add(&name, servers, [fields, times].concat()))
+        Ok(self.add(&name, servers, [fields, hashing.fields, times].concat()))
     }
 
     /// All of a route's children are asked: `Pool` stands for each of its servers, `PoolRoute` for the one that has the key.
@@ -310,7 +309,7 @@ impl Reader {
             // HOST:PORT:PROTOCOL:SECURITY; the last two may be missing.
             let start = text.find(']').unwrap_or(0);
             let end = text[start..].match_indices(':').nth(1).map_or(text.len(), |(end, _)| start + end);
-            Ok(Server { address: text[..end].to_owned(), name: None, weight: 1 })
+            Ok(Server { address: text[..end].to_owned(), name: None, weight: None })
         };
         servers.iter().map(server).collect()
     }
@@ -338,7 +337,9 @@ impl Reader {
 
 /// The name of the pool that a handle leads to.
 fn pool_name<'a>(route: &'a Json, short: Option<&'a str>) -> &'a str {
-    short.or(route["pool"].as_str()).or(route["pool"]["name"].as_str()).unwrap_or("main")
+    let under = || route["children"].as_str().and_then(|handle| handle.strip_prefix("Pool|"));
+    let named = short.or(route["pool"].as_str()).or(route["pool"]["name"].as_str());
+    named.or_else(under).unwrap_or("main")
 }
 
 /// A list, or one alone.

@@ -31,7 +31,7 @@ struct Pool {
 struct Server {
     address: String,
     name: Option<String>,
-    weight: u32,
+    weight: Option<u32>,
 }
 
 /// A route to be written.
@@ -132,15 +132,15 @@ impl Import {
 
 impl Server {
     fn toml(&self) -> String {
-        if self.name.is_none() && self.weight == 1 {
+        if self.name.is_none() && self.weight.is_none() {
             return quoted(&self.address);
         }
         let mut text = format!("{{ address = {}", quoted(&self.address));
         if let Some(name) = &self.name {
             let _ = write!(text, ", name = {}", quoted(name));
         }
-        if self.weight != 1 {
-            let _ = write!(text, ", weight = {}", self.weight);
+        if let Some(weight) = self.weight {
+            let _ = write!(text, ", weight = {weight}");
         }
         text + " }"
     }
@@ -251,7 +251,7 @@ mod tests {
     "policies": {
       "user:": {
         "type": "FailoverWithExptimeRoute",
-        "normal": { "type": "PoolRoute", "pool": "main", "hash": "Crc32", "rates": { "gets_rate": 10 } },
+        "normal": { "type": "PoolRoute", "pool": "main", "hash": "Jenkins", "rates": { "gets_rate": 10 } },
         "failover": "PoolRoute|spare",
         "failover_exptime": 30
       },
@@ -297,9 +297,67 @@ mod tests {
         assert_eq!(pool("main").rules.hash, posthaste_server::cache::placement::Hash::Mcrouter);
         assert!(left_out.iter().any(|what| what.contains("BigValueRoute")), "{left_out:?}");
         assert!(
-            left_out.iter().any(|what| what.contains("Crc32") && what.contains("keys move")),
+            left_out.iter().any(|what| what.contains("Jenkins") && what.contains("keys move")),
             "{left_out:?}"
         );
+    }
+
+    /// The translation of a pool of three servers that is shared out so.
+    fn shared_out(pool: &str, hash: &str) -> (String, Vec<String>) {
+        imported(&format!(
+            r#"{{ "pools": {{ "a": {{ "servers": ["10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"]{pool} }} }},
+                "route": {{ "type": "PoolRoute", "pool": "a"{hash} }} }}"#
+        ))
+    }
+
+    #[test]
+    fn mcrouters_hashes_keep_their_keys_where_they_are() {
+        let heavy = "{ address = \"10.0.0.2:1\", weight = 250 }";
+        let half = "{ address = \"10.0.0.3:1\", weight = 500 }";
+        let tagged = "{ address = \"10.0.0.2:1\", name = \"y\", weight = 600 }";
+        for (pool, hash, lines) in [
+            ("", "", &["hash = \"mcrouter\"", "hash-stop = \"|#|\""][..]),
+            ("", r#", "hash": "Crc32""#, &["hash = \"mcrouter-crc32\""]),
+            ("", r#", "hash": { "hash_func": "ConstShard" }"#, &["hash = \"mcrouter-shard\""]),
+            ("", r#", "hash": { "salt": "s1" }"#, &["hash = \"mcrouter\"", "hash-salt = \"s1\""]),
+            // The third weight is missing, and the pool's are heeded without another word.
+            (
+                r#", "weights": [1.0, 0.25]"#,
+                "",
+                &["hash = \"mcrouter-weighted\"", "\"10.0.0.1:1\",", heavy, half],
+            ),
+            (
+                r#", "tags": ["x", "y", "z"]"#,
+                r#", "hash": { "hash_func": "WeightedRendezvous", "weights": [5, 3, 0] }"#,
+                &["hash = \"mcrouter-weighted-rendezvous\"", tagged, "weight = 0 }"],
+            ),
+            (
+                "",
+                r#", "hash": { "hash_func": "Rendezvous", "tags": ["x", "y", "z"] }"#,
+                &["hash = \"mcrouter-rendezvous\"", "name = \"z\" }"],
+            ),
+        ] {
+            let (toml, left_out) = shared_out(pool, hash);
+            assert!(left_out.is_empty(), "{hash}: {left_out:?}");
+            for line in lines {
+                assert!(toml.contains(line), "{line} in {toml}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_moves_keys_of_mcrouters_weighted_pools_is_said() {
+        for (pool, hash, word) in [
+            (r#", "weights": [1.0, 0.3333, 1.0]"#, "", "weights"),
+            ("", r#", "hash": { "hash_func": "Rendezvous", "tags": ["x"] }"#, "tags"),
+            ("", r#", "hash": "WeightedCh3Rv""#, "WeightedCh3Rv"),
+        ] {
+            let (_, left_out) = shared_out(pool, hash);
+            assert!(
+                left_out.len() == 1 && left_out[0].contains(word) && left_out[0].ends_with("keys move"),
+                "{left_out:?}"
+            );
+        }
     }
 
     /// A route to all of these children, where `a`, `b` and `c` have two servers each and `one` and `other` have one.

@@ -90,7 +90,8 @@ fn server(text: &str) -> Result<Server, String> {
     let (place, name) = text.split_once(' ').map_or((text, None), |(place, name)| (place, Some(name.trim())));
     let wrong = || format!("server {text:?}: HOST:PORT:WEIGHT is expected");
     let (place, weight) = place.rsplit_once(':').ok_or_else(wrong)?;
-    let weight = weight.parse().map_err(|_| wrong())?;
+    let weight: u32 = weight.parse().map_err(|_| wrong())?;
+    let weight = (weight != 1).then_some(weight);
     Ok(Server { address: address(place), name: name.map(str::to_owned), weight })
 }
 
@@ -103,7 +104,7 @@ fn placement(import: &mut Import, hash: &str, distribution: &str, servers: &mut 
     match (distribution, hash) {
         ("ketama", "fnv1a_64") => "twemproxy",
         ("ketama", "md5") => "ketama",
-        ("modula", "crc32a") if servers.iter().all(|server| server.weight == 1) => {
+        ("modula", "crc32a") if servers.iter().all(|server| server.weight.is_none()) => {
             // Its list is sorted by name, shorter names first; a name is the address unless it is given, without the
             // usual port.
             servers.sort_by_key(|server| {

@@ -4,6 +4,9 @@ use posthaste_server::cache::rules::{Answer, KeyPart, ReadRepair, Reads, Rules, 
 
 use crate::placed::{Fields, Wrong};
 
+/// Longest salt; every key is copied and hashed with it.
+pub(crate) const SALT_BYTES_MAX: usize = 200;
+
 /// The rules that these fields say.
 pub(super) fn rules(fields: &Fields<'_, '_>, defaults: &Rules) -> Result<Rules, Wrong> {
     let writes = fields.parsed("writes")?.unwrap_or(defaults.writes);
@@ -47,6 +50,7 @@ pub(super) fn rules(fields: &Fields<'_, '_>, defaults: &Rules) -> Result<Rules, 
         multiget: fields.parsed("multiget")?.unwrap_or(defaults.multiget),
         hash: fields.parsed("hash")?.unwrap_or(defaults.hash),
         key_part,
+        salt: salt(fields)?,
         answer: fields.parsed("answer")?.unwrap_or(if writes == Writes::All {
             defaults.answer
         } else {
@@ -55,6 +59,18 @@ pub(super) fn rules(fields: &Fields<'_, '_>, defaults: &Rules) -> Result<Rules, 
         read_repair: read_repair(fields, writes)?,
         get_errors: fields.parsed("get-errors")?.unwrap_or(defaults.get_errors),
     })
+}
+
+/// What is put behind a key before it is hashed.
+fn salt(fields: &Fields<'_, '_>) -> Result<Vec<u8>, Wrong> {
+    match fields.text("hash-salt")? {
+        None => Ok(Vec::new()),
+        Some(salt) if (1..=SALT_BYTES_MAX).contains(&salt.len()) => Ok(salt.as_bytes().to_vec()),
+        Some(_) => {
+            let what = format!("hash-salt: write what is put behind keys, at most {SALT_BYTES_MAX} bytes");
+            Err(Wrong::new(fields.place("hash-salt"), what))
+        }
+    }
 }
 
 fn read_repair(fields: &Fields<'_, '_>, writes: Writes) -> Result<ReadRepair, Wrong> {

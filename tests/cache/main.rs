@@ -10,6 +10,7 @@ mod certificates;
 mod process;
 
 mod client;
+mod dns;
 mod memcached;
 mod talk;
 
@@ -21,6 +22,7 @@ mod encrypted;
 mod guide;
 mod limits;
 mod mixups;
+mod names;
 mod operation;
 mod record;
 mod reload;

@@ -1,7 +1,7 @@
 //! A memcached process for a test: the distribution's, on a port of its own, gone when the test is.
 
 use std::fs::{self, Permissions};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -31,6 +31,15 @@ impl Memcached {
         fs::set_permissions(home.path(), Permissions::from_mode(0o777)).expect("permissions");
         let (child, addr) = launch(None, &arguments, home.path()).expect("memcached listens");
         Self { child, addr, arguments, home }
+    }
+
+    /// Starts another one on another address of this machine, where the port is the same.
+    pub(crate) fn beside(&self, host: [u8; 4]) -> Self {
+        let home = tempfile::tempdir().expect("a temporary directory");
+        fs::set_permissions(home.path(), Permissions::from_mode(0o777)).expect("permissions");
+        let at = SocketAddr::from((host, self.addr.port()));
+        let (child, addr) = launch(Some(at), &[], home.path()).expect("memcached listens");
+        Self { child, addr, arguments: Vec::new(), home }
     }
 
     /// As many of them.
@@ -99,8 +108,9 @@ fn launch(at: Option<SocketAddr>, arguments: &[String], home: &Path) -> Option<(
     let told = home.join("port");
     let _ = fs::remove_file(&told); // of the one before
     let port = at.map_or("-1".to_owned(), |addr| addr.port().to_string());
+    let host = at.map_or(IpAddr::from([127, 0, 0, 1]), |addr| addr.ip());
     let mut command = Command::new("memcached");
-    command.args(["-l", "127.0.0.1", "-p", &port, "-U", "0", "-t", "2", "-c", "4096"]);
+    command.args(["-l", &host.to_string(), "-p", &port, "-U", "0", "-t", "2", "-c", "4096"]);
     command.env("MEMCACHED_PORT_FILENAME", &told);
     if rustix::process::getuid().is_root() {
         command.args(["-u", "nobody"]);
@@ -113,7 +123,7 @@ fn launch(at: Option<SocketAddr>, arguments: &[String], home: &Path) -> Option<(
         let text = fs::read_to_string(&told).unwrap_or_default();
         if let Some(port) = text.trim().strip_prefix("TCP INET: ") {
             let port = port.parse().expect("a port");
-            return Some((child, SocketAddr::from(([127, 0, 0, 1], port))));
+            return Some((child, SocketAddr::new(host, port)));
         }
         if child.try_wait().expect("a child can be asked").is_some() {
             return None;

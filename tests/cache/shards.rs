@@ -10,9 +10,10 @@ const KEYS: u64 = 300;
 
 #[test]
 fn a_key_is_written_to_and_read_from_its_owner_alone() {
-    let hashes =
-        ["ketama", "jump", "rendezvous", "modulo-crc32", "dalli", "spymemcached", "twemproxy", "mcrouter"];
-    for hash in hashes.into_iter().chain(["spymemcached-modulo"]) {
+    let clients =
+        ["ketama", "jump", "rendezvous", "modulo-crc32", "dalli", "spymemcached", "spymemcached-modulo"];
+    let routers = ["twemproxy", "mcrouter", "mcrouter-weighted", "mcrouter-rendezvous", "mcrouter-crc32"];
+    for hash in clients.into_iter().chain(routers) {
         let servers = Memcached::several::<3>();
         let names: Vec<String> = servers.iter().map(Memcached::name).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -4,9 +4,10 @@
 //! learns it. What encrypts may change while we run, as the address may: connections made from then on get it.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, ToSocketAddrs};
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ use rustix::net::{RecvFlags, recv};
 use rustls::{ClientConnection, StreamOwned};
 use socket2::{Domain, SockAddr, SockRef, TcpKeepalive, Type};
 
+use super::directory::Directory;
+use super::groups::Group;
 use super::patience::Patience;
 use crate::front::accept::{ListenAddress as Address, Socket};
 
@@ -29,7 +32,12 @@ pub struct Backend {
     pub name: String,
     /// Whether `tls:` stood before it when it was parsed.
     pub speaks_tls: bool,
+    directory: Directory,
     address: Mutex<Result<Address, String>>,
+    /// Where it last took part.
+    served: Mutex<Option<Address>>,
+    /// How often it was moved while it took part.
+    moves: AtomicU64,
     tls: Mutex<Option<Connector>>,
 }
 
@@ -48,11 +56,26 @@ impl Backend {
     /// # Errors
     /// A sentence that names the server and what to write instead.
     pub fn parse(text: &str) -> Result<Self, String> {
+        Self::parse_by(text, &Directory::default())
+    }
+
+    /// The same, its name looked up there.
+    ///
+    /// # Errors
+    /// As [`Backend::parse`].
+    pub fn parse_by(text: &str, directory: &Directory) -> Result<Self, String> {
         let name = Self::named(text)?;
-        let address =
-            resolve(&name).and_then(|addresses| next_of(addresses, None).ok_or_else(|| no_address(&name)));
-        let speaks_tls = text.starts_with("tls:");
-        Ok(Self { name, speaks_tls, address: Mutex::new(address), tls: Mutex::default() })
+        let found = resolve(&name, directory);
+        let address = found.and_then(|addresses| next_of(addresses, None).ok_or_else(|| no_address(&name)));
+        Ok(Self {
+            speaks_tls: text.starts_with("tls:"),
+            directory: directory.clone(),
+            address: Mutex::new(address),
+            served: Mutex::default(),
+            moves: AtomicU64::new(0),
+            tls: Mutex::default(),
+            name,
+        })
     }
 
     /// The name of the server that such a text means. Nobody is asked where it is.
@@ -60,13 +83,18 @@ impl Backend {
     /// # Errors
     /// It has another form, in a sentence that names the server and what to write instead.
     pub fn named(text: &str) -> Result<String, String> {
+        if let Some(group) = Group::of(text) {
+            return group.map(|group| group.name);
+        }
         let name = full_name(text);
         let wrong =
             |why: &str| Err(format!("server {}: {why}; write HOST:PORT or unix:PATH", name.escape_debug()));
         // With a port behind it, it would be one of these words and what stands behind them.
         let host = text.strip_prefix("tls:").unwrap_or(text);
-        if ["tls", "unix"].contains(&host) || host.starts_with("tls:") {
-            return wrong("tls: and unix: stand before a host or a path, and name none");
+        if ["tls", "unix", "dns", "srv"].contains(&host) || host.starts_with("tls:") {
+            return wrong(
+                "tls:, unix:, dns: and srv: stand before a host, a path or a service, and name none",
+            );
         }
         let is_blank = |letter: char| letter.is_whitespace() && !name.starts_with("unix:");
         if name.contains(|letter: char| is_blank(letter) || letter.is_control()) {
@@ -124,7 +152,15 @@ impl Backend {
     /// # Errors
     /// The system's.
     pub fn dial(&self, patience: Patience) -> io::Result<Dialed> {
-        let (domain, address) = match self.found()? {
+        self.dial_at(self.found()?, patience)
+    }
+
+    /// The same, at another address.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn dial_at(&self, address: Address, patience: Patience) -> io::Result<Dialed> {
+        let (domain, address) = match address {
             Address::Tcp(address) => (Domain::for_address(address), SockAddr::from(address)),
             Address::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
         };
@@ -169,7 +205,7 @@ impl Backend {
             }
             address.to_string()
         };
-        resolve(&self.name).unwrap_or_default().into_iter().map(place).collect()
+        resolve(&self.name, &self.directory).unwrap_or_default().into_iter().map(place).collect()
     }
 
     fn found(&self) -> io::Result<Address> {
@@ -179,7 +215,7 @@ impl Backend {
     /// Asks for its address again, because it does not answer at the one that it had; if nobody knows, that stays what it was.
     /// Of several addresses it is the next one: a name often has two, and the server listens to one of them.
     pub fn resolve_again(&self) {
-        let Ok(addresses) = resolve(&self.name) else { return };
+        let Ok(addresses) = resolve(&self.name, &self.directory) else { return };
         let mut address = lock(&self.address);
         *address = next_of(addresses, address.as_ref().ok()).ok_or_else(|| no_address(&self.name));
     }
@@ -187,7 +223,45 @@ impl Backend {
     /// How many addresses its name has now.
     #[must_use]
     pub fn addresses(&self) -> usize {
-        resolve(&self.name).map_or(0, |addresses| addresses.len())
+        resolve(&self.name, &self.directory).map_or(0, |addresses| addresses.len())
+    }
+
+    /// Where its name leads now, if its present address is not there any more. One that is written as an address never moves.
+    #[must_use]
+    pub fn moved_to(&self) -> Option<Address> {
+        let present = self.address().ok()?;
+        let addresses = resolve(&self.name, &self.directory).ok()?;
+        next_of(addresses.clone(), None).filter(|_| !addresses.contains(&present))
+    }
+
+    /// From now on it is there: connections made from now on lead to that address, and those made before are to be given up when
+    /// nothing is under way on them.
+    pub fn move_to(&self, address: Address) {
+        *lock(&self.served) = Some(address.clone());
+        *lock(&self.address) = Ok(address);
+        self.moves.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often it was moved.
+    #[must_use]
+    pub fn moves(&self) -> u64 {
+        self.moves.load(Ordering::Acquire)
+    }
+
+    /// It takes part, at the address that it has now.
+    pub fn serves(&self) {
+        *lock(&self.served) = self.address().ok();
+    }
+
+    /// Whether it is where it did not take part before, and where it did is no address of its name any more: then it is most likely
+    /// another server.
+    #[must_use]
+    pub fn is_elsewhere(&self) -> bool {
+        let served = lock(&self.served).clone();
+        let Some(served) = served.filter(|served| Ok(served) != self.address().as_ref()) else {
+            return false;
+        };
+        resolve(&self.name, &self.directory).is_ok_and(|addresses| !addresses.contains(&served))
     }
 }
 
@@ -205,7 +279,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// With memcached's own port if there is none.
 fn full_name(text: &str) -> String {
-    let text = text.strip_prefix("tls:").unwrap_or(text);
+    if let Some(Ok(group)) = Group::of(text) {
+        return group.name;
+    }
+    with_port(text.strip_prefix("tls:").unwrap_or(text))
+}
+
+/// A host with a port.
+pub(super) fn with_port(text: &str) -> String {
     let has_port =
         text.starts_with("unix:") || text.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
     if has_port { text.to_owned() } else { format!("{text}:{PORT}") }
@@ -281,18 +362,15 @@ impl Write for Dialed {
 }
 
 /// All addresses of a name, each once.
-fn resolve(name: &str) -> Result<Vec<Address>, String> {
+fn resolve(name: &str, directory: &Directory) -> Result<Vec<Address>, String> {
+    if Group::of(name).is_some() {
+        return Err(format!("{name}: nobody knows a server of it"));
+    }
     if let Some(path) = name.strip_prefix("unix:") {
         return Ok(vec![Address::Unix(PathBuf::from(path))]);
     }
-    let found = name.to_socket_addrs().map_err(|error| wrong(name, &error))?;
-    let mut addresses = Vec::new();
-    for address in found.map(Address::Tcp) {
-        if !addresses.contains(&address) {
-            addresses.push(address);
-        }
-    }
-    Ok(addresses)
+    let found = directory.addresses(name).map_err(|error| wrong(name, &error))?;
+    Ok(found.into_iter().map(Address::Tcp).collect())
 }
 
 /// The address behind this one, or the first.
@@ -357,7 +435,7 @@ mod tests {
 
     #[test]
     fn words_that_stand_before_a_host_name_none() {
-        for wrong in ["tls", "unix", "tls:tls", "tls:unix", "tls:tls:7"] {
+        for wrong in ["tls", "unix", "dns", "srv", "tls:tls", "tls:unix", "tls:srv", "tls:tls:7"] {
             assert!(Backend::named(wrong).is_err_and(|error| error.contains("name none")), "{wrong}");
         }
         assert_eq!(Backend::named("tls.example:7").as_deref(), Ok("tls.example:7"));

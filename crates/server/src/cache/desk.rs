@@ -57,6 +57,8 @@ pub struct MemberCard {
     /// Where it stands, if that is said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
+    /// The group that it was found by: `dns:HOST:PORT` or `srv:NAME`.
+    pub group: Option<String>,
     /// How the server is.
     pub state: String,
 }
@@ -87,6 +89,8 @@ pub struct PoolCard {
     pub hash: String,
     /// The part of a key that it is placed by, if that is not all of it.
     pub key_part: Option<String>,
+    /// What is put behind that before it is hashed.
+    pub hash_salt: Option<String>,
     /// When a write is answered.
     pub answer: String,
     /// When a miss of one replica is looked for on another.
@@ -208,6 +212,7 @@ fn pool_card(table: &Table, pool: &Pool) -> PoolCard {
         name: member.label.clone(),
         weight: member.weight,
         zone: member.zone.clone(),
+        group: member.group.clone(),
         state: member.server.health.state().to_string(),
     };
     let stand_in =
@@ -220,6 +225,8 @@ fn pool_card(table: &Table, pool: &Pool) -> PoolCard {
         multiget: pool.rules.multiget.to_string(),
         hash: pool.rules.hash.to_string(),
         key_part: key_part(&pool.rules.key_part),
+        hash_salt: (!pool.rules.salt.is_empty())
+            .then(|| String::from_utf8_lossy(&pool.rules.salt).into_owned()),
         answer: pool.rules.answer.to_string(),
         read_repair: pool.rules.read_repair.to_string(),
         get_errors: pool.rules.get_errors.to_string(),

@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use posthaste_measure::Events;
@@ -18,12 +19,18 @@ use posthaste_tls::{Check, Connector, Trust};
 use super::backend::Backend;
 use super::chronicle::Chronicle;
 use super::claims::Claims;
+use super::directory::Directory;
+use super::groups::{Finds, expanded, groups};
 use super::health::{Health, Watch};
 use super::latency::Latency;
 use super::layout::Layout;
 use super::limits::SERVERS_MAX;
 use super::patience::{Patience, SharedPatience};
+use super::prober;
 use super::table::{Strays, Table};
+
+/// Servers that are made to forget at the same time, each by a thread.
+const RECEIVED_AT_ONCE: usize = 32;
 
 /// What was done with one server.
 #[derive(Debug, Default)]
@@ -63,6 +70,30 @@ impl Server {
 /// Names and values that stand in `stats`.
 pub type About = dyn Fn() -> Vec<(&'static str, String)> + Send + Sync;
 
+/// What is in force, as it was written, and which servers its groups have.
+#[derive(Default)]
+struct Wanted {
+    layout: Layout,
+    finds: Finds,
+}
+
+/// Whom and what to believe.
+#[derive(Clone, Debug)]
+pub struct Beliefs {
+    /// Among servers that speak TLS.
+    pub trust: Trust,
+    /// Of names.
+    pub directory: Directory,
+}
+
+impl Default for Beliefs {
+    /// The system's certificates, and its names.
+    fn default() -> Self {
+        let trust = Trust { check: Check::SignerAndName, roots: None, own: None };
+        Self { trust, directory: Directory::default() }
+    }
+}
+
 /// All servers of all times, and the table in force.
 pub struct Fleet {
     /// Where who brings servers back waits.
@@ -82,6 +113,8 @@ pub struct Fleet {
     ejects: bool,
     trust: Trust,
     events: Events,
+    directory: Directory,
+    wanted: Mutex<Wanted>,
     servers: Mutex<Vec<Arc<Server>>>,
     strays: Mutex<Strays>,
     table: Mutex<Arc<Table>>,
@@ -94,15 +127,20 @@ impl Fleet {
     /// # Errors
     /// A sentence that names the server that cannot be found.
     pub fn new(layout: &Layout, ejects: bool) -> Result<Self, String> {
-        let trust = Trust { check: Check::SignerAndName, roots: None, own: None };
-        Self::trusting(layout, ejects, trust, Events::default())
+        Self::believing(layout, ejects, Beliefs::default(), Events::default())
     }
 
-    /// The same, and whom to trust among servers that speak TLS. What servers go through is left at `events`.
+    /// The same, and whom to believe. What servers go through is left at `events`.
     ///
     /// # Errors
     /// As [`Fleet::new`]; or there are no certificates to trust.
-    pub fn trusting(layout: &Layout, ejects: bool, trust: Trust, events: Events) -> Result<Self, String> {
+    pub fn believing(
+        layout: &Layout,
+        ejects: bool,
+        beliefs: Beliefs,
+        events: Events,
+    ) -> Result<Self, String> {
+        let Beliefs { trust, directory } = beliefs;
         let fleet = Self {
             watch: Arc::default(),
             claims: Claims::default(),
@@ -115,6 +153,8 @@ impl Fleet {
             ejects,
             trust,
             events,
+            directory,
+            wanted: Mutex::default(),
             servers: Mutex::default(),
             strays: Mutex::default(),
             table: Mutex::default(),
@@ -124,17 +164,79 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Puts a new table in force, with the files of [`Trust`] read again, or leaves everything as it is. A server that nobody
-    /// finds is one that is not there, unless none is found.
+    /// Puts a new table in force, with the files of [`Trust`] read again and groups looked up, or leaves everything as it is. A server
+    /// that nobody finds is one that is not there, unless none is found; a group that nobody finds keeps the servers that it
+    /// had, and is one that is not there if it had none.
     ///
     /// # Errors
     /// A sentence that names the server that cannot be found, or the file that cannot be used.
     pub fn load(&self, layout: &Layout) -> Result<(), String> {
+        let mut wanted = lock(&self.wanted);
+        let (mut finds, mut unknown) = (Finds::new(), Vec::new());
+        for group in groups(layout) {
+            match (group.find(&self.directory), wanted.finds.get(&group.name)) {
+                (Ok(found), _) => drop(finds.insert(group.name, found)),
+                (Err(error), Some(before)) => {
+                    tracing::warn!("{error}; it keeps the servers that it had");
+                    finds.insert(group.name, before.clone());
+                }
+                (Err(error), None) => unknown.push(error),
+            }
+        }
+        let done = self.put_in_force(&expanded(layout, &finds), &wanted.finds);
+        // That nobody knows a server of a group may be why: then it is told why that is.
+        done.map_err(|error| [vec![error], unknown.clone()].concat().join("; "))?;
+        unknown.iter().for_each(|error| tracing::warn!("{error}; it is asked again and again"));
+        *wanted = Wanted { layout: layout.clone(), finds };
+        Ok(())
+    }
+
+    /// The layout as it was written, and what is known of its groups.
+    #[must_use]
+    pub fn wanted(&self) -> (Layout, Finds) {
+        let wanted = lock(&self.wanted);
+        (wanted.layout.clone(), wanted.finds.clone())
+    }
+
+    /// The layout in force, with servers in the place of groups.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        let wanted = lock(&self.wanted);
+        expanded(&wanted.layout, &wanted.finds)
+    }
+
+    /// Who is asked where names are.
+    #[must_use]
+    pub fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// These groups were looked up. If they have other servers now, a new table is in force; what was found of groups that no
+    /// table names any more is nothing to it. True: it is.
+    ///
+    /// # Errors
+    /// It cannot be: as [`Fleet::load`].
+    pub fn found(&self, news: Finds) -> Result<bool, String> {
+        let mut wanted = lock(&self.wanted);
+        let mut finds = wanted.finds.clone();
+        let named = groups(&wanted.layout);
+        finds.extend(news.into_iter().filter(|(name, _)| named.iter().any(|group| group.name == *name)));
+        if finds == wanted.finds {
+            return Ok(false);
+        }
+        self.put_in_force(&expanded(&wanted.layout, &finds), &wanted.finds)?;
+        wanted.finds = finds;
+        Ok(true)
+    }
+
+    /// Puts a new table in force. A server that comes by a group which had others before may have been one of it
+    /// earlier, and missed what was written since: it forgets what it holds before it is asked.
+    fn put_in_force(&self, layout: &Layout, known: &Finds) -> Result<(), String> {
         let mut servers = lock(&self.servers);
         let mut grown = servers.clone();
         let mut backends = Vec::new();
         for pool in &layout.pools {
-            let its = pool.seats.iter().map(|seat| Backend::parse(&seat.address));
+            let its = pool.seats.iter().map(|seat| Backend::parse_by(&seat.address, &self.directory));
             let its = its.collect::<Result<Vec<_>, _>>()?;
             refuse_second_names(&pool.name, &its)?;
             backends.extend(its);
@@ -160,7 +262,7 @@ impl Fleet {
         }
         if grown.len() >= SERVERS_MAX {
             return Err(format!(
-                "at most {} servers are served, those of earlier files included",
+                "at most {} servers are served, those of earlier files and lookups included: start anew",
                 SERVERS_MAX - 1
             ));
         }
@@ -173,6 +275,15 @@ impl Fleet {
             }
         }
         *servers = grown;
+        let seats = layout.pools.iter().flat_map(|pool| &pool.seats);
+        let joining = seats.filter(|seat| seat.group.as_ref().is_some_and(|group| known.contains_key(group)));
+        let joining: Vec<&str> = joining.map(|seat| seat.address.as_str()).collect();
+        let table = self.table();
+        let is_new = |server: &&Arc<Server>| {
+            !table.in_use().contains(&server.slot)
+                && joining.iter().any(|address| server.backend.is_named(address))
+        };
+        receive(&servers.iter().filter(is_new).collect::<Vec<_>>());
         *lock(&self.table) = Arc::new(Table::new(layout, servers.clone(), &mut lock(&self.strays)));
         self.generation.fetch_add(1, Ordering::Release);
         self.watch.wake();
@@ -217,6 +328,31 @@ impl Fleet {
     #[must_use]
     pub fn ejects(&self) -> bool {
         self.ejects
+    }
+}
+
+/// Has servers forget what they hold, several at once; those that do not are away until they have. Whatever one was sent before it
+/// left is answered, or it is away: connections are given up that owe something for longer than servers may take, which is less than the
+/// time between lookups unless somebody says otherwise.
+fn receive(servers: &[&Arc<Server>]) {
+    let one = |server: &Server| {
+        server.health.is_new();
+        // Nobody has looked for it since it left.
+        if let Some(address) = server.backend.moved_to() {
+            server.backend.move_to(address);
+        }
+        if server.health.is_away() && server.health.miss(None) {
+            return;
+        }
+        if let Err(error) = prober::empty(server, None)
+            && server.health.strange()
+        {
+            let meaning = server.health.meaning();
+            tracing::warn!(server = %server.name(), "it does not forget what it may hold: {error}; {meaning}");
+        }
+    };
+    for some in servers.chunks(RECEIVED_AT_ONCE) {
+        thread::scope(|scope| some.iter().for_each(|server| drop(scope.spawn(|| one(server)))));
     }
 }
 
@@ -334,7 +470,8 @@ mod tests {
     #[test]
     fn files_of_those_we_trust_are_read_only_where_tls_is_spoken() {
         let trust = Trust { check: Check::Signer, roots: Some("/no/file".into()), own: None };
-        let fleet = Fleet::trusting(&layout(&["127.0.0.1:1"]), true, trust, Events::default()).unwrap();
+        let beliefs = Beliefs { trust, ..Beliefs::default() };
+        let fleet = Fleet::believing(&layout(&["127.0.0.1:1"]), true, beliefs, Events::default()).unwrap();
         let error = fleet.load(&layout(&["127.0.0.1:2", "tls:127.0.0.1:1"])).unwrap_err();
         assert!(error.contains("/no/file"), "{error}");
         assert_eq!(slots(&fleet), [("127.0.0.1:1".to_owned(), 0)], "nothing has changed");

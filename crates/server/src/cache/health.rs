@@ -322,6 +322,16 @@ impl Health {
         is_news
     }
 
+    /// It has nothing, where others have.
+    pub fn is_new(&self) {
+        self.cold.store(COLD_KEYS, Ordering::Relaxed);
+    }
+
+    /// What it holds is not known, and it could not be made to forget it: it comes back when it has. True: that is news.
+    pub fn strange(&self) -> bool {
+        self.leave_out(vec![None], None, Chronicle::not_there)
+    }
+
     /// It was not there when it was first asked. True: that is news.
     pub fn absent(&self) -> bool {
         self.leave_out(Vec::new(), None, Chronicle::not_there)

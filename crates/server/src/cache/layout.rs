@@ -19,21 +19,23 @@ pub const REQUEST_TIMEOUTS: u32 = 10;
 /// A server's place in a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seat {
-    /// `HOST`, `HOST:PORT` or `unix:PATH`.
+    /// `HOST`, `HOST:PORT` or `unix:PATH`; or a group of servers, see [`super::groups`].
     pub address: String,
     /// The name that keys are placed by; None: the address.
     pub name: Option<String>,
-    /// Its share of the keys, beside the others'; at least 1.
-    pub weight: u32,
+    /// Its share of the keys, beside the others'; None: the usual one of the pool's rule.
+    pub weight: Option<u32>,
     /// Where it stands, if that is said.
     pub zone: Option<String>,
+    /// The group that it was found by, if it was.
+    pub group: Option<String>,
 }
 
 impl Seat {
     /// A server of usual weight, named by its address.
     #[must_use]
     pub fn of(address: &str) -> Self {
-        Self { address: address.to_owned(), name: None, weight: 1, zone: None }
+        Self { address: address.to_owned(), name: None, weight: None, zone: None, group: None }
     }
 }
 

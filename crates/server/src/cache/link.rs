@@ -37,6 +37,8 @@ pub(super) struct Link {
     /// An event told that the server sends no more; what it sent before may still have to be read.
     hung_up: bool,
     has_served: bool,
+    /// How often its server had been moved when it was opened.
+    moves: u64,
     /// When it was last heard, on the clock of the stamps.
     pub(super) heard_ns: u64,
     /// The beginning of a reply.
@@ -61,6 +63,11 @@ impl Link {
         self.hung_up
     }
 
+    /// Whether there is one, and its server is at another address now.
+    pub(super) fn is_outdated(&self, backend: &Backend) -> bool {
+        self.is_open() && self.moves != backend.moves()
+    }
+
     /// Whether the server has said something over it.
     pub(super) fn has_served(&self) -> bool {
         self.has_served
@@ -74,10 +81,12 @@ impl Link {
         token: Token,
         registry: &Registry,
     ) -> io::Result<()> {
+        // Before the address is read: one too many costs a connection, one too few would keep an old one.
+        let moves = backend.moves();
         let mut socket = backend.open(patience)?;
         let interests = Interest::READABLE | Interest::WRITABLE;
         registry.register(&mut socket, token, interests)?;
-        self.socket = Some(socket);
+        (self.socket, self.moves) = (Some(socket), moves);
         (self.opening, self.can_read, self.can_write) = (Some(Instant::now()), false, false);
         Ok(())
     }

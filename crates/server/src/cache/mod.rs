@@ -14,6 +14,10 @@ pub mod limits;
 
 pub mod layout; // what a configuration says
 
+pub mod directory; // where names are
+
+pub mod groups; // seats of as many servers as a name has
+
 pub mod fleet; // servers, and the table in force
 
 pub mod table; // routes: which pool, which servers
@@ -88,3 +92,5 @@ pub mod worker;
 pub mod backend; // where a server is
 
 pub mod prober; // brings servers back
+
+mod namer; // looks names up again

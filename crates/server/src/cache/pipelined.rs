@@ -52,7 +52,17 @@ impl Pipelined {
             // It was idle when the server closed it: another one tells whether the server is there.
             drop(link.close(registry));
         }
+        let its = &self.router.servers()[server];
+        if link.is_outdated(&its.backend) {
+            match self.router.is_even(server) {
+                true => drop(link.close(registry)),
+                // The rest of a command goes where its beginning went; others wait for what is under way.
+                false if !self.router.is_cut(server) => return Ok(()),
+                false => {}
+            }
+        }
         if !link.is_open() {
+            self.router.begins_anew(server);
             let its = &self.router.servers()[server];
             link.open(&its.backend, its.patience.get(), Token(FIRST_OF_TIER + server), registry)?;
         }
@@ -104,12 +114,17 @@ impl Pipelined {
         }
     }
 
-    /// A server that is away is waited for until nobody uses it: connections on which nothing is under way are closed.
+    /// A server that is away is waited for until nobody uses it, and one that has moved is somewhere else: connections on which
+    /// nothing is under way are closed.
     fn close_unused(&mut self, registry: &Registry) {
         for server in 0..self.links.len() {
             let is_unused = self.links[server].is_open() && self.router.expected(server) == 0;
-            if is_unused && self.router.servers()[server].health.is_away() {
+            let its = &self.router.servers()[server];
+            if is_unused && its.health.is_away() {
                 self.lose(server, &"nobody uses it", registry);
+            } else if is_unused && self.links[server].is_outdated(&its.backend) {
+                drop(self.links[server].close(registry));
+                self.router.let_go(server);
             }
         }
     }

@@ -33,6 +33,8 @@ pub struct Member {
     pub zone: Option<String>,
     /// It stands where we do.
     pub is_near: bool,
+    /// The group that it was found by.
+    pub group: Option<String>,
 }
 
 /// Another pool that stands in for this one.
@@ -113,7 +115,9 @@ impl Pool {
             let server = server(&seat.address)?;
             let label = seat.name.clone().unwrap_or_else(|| server.name().to_owned());
             let is_near = zone.is_some() && seat.zone.as_deref() == zone;
-            Some(Member { server, label, weight: seat.weight, zone: seat.zone.clone(), is_near })
+            let weight = seat.weight.unwrap_or(plan.rules.hash.usual_weight());
+            let (zone, group) = (seat.zone.clone(), seat.group.clone());
+            Some(Member { server, label, weight, zone, is_near, group })
         };
         let members: Vec<Member> = plan.seats.iter().filter_map(member).collect();
         let names: Vec<(&str, u32)> =
@@ -149,7 +153,12 @@ impl Pool {
     /// The member that a key is placed on, whether it is there or not.
     #[must_use]
     pub fn home(&self, key: &[u8]) -> usize {
-        if self.members.len() == 1 { 0 } else { self.placement.owner(self.rules.key_part.of(key)) }
+        let part = self.rules.key_part.of(key);
+        match &*self.rules.salt {
+            _ if self.members.len() == 1 => 0,
+            [] => self.placement.owner(part),
+            salt => self.placement.owner(&[part, salt].concat()),
+        }
     }
 
     /// The server that decides about a key. Among replicas the next one that takes part stands in for the owner;

@@ -23,6 +23,7 @@ use super::fleet::Server;
 use super::hall::Hall;
 use super::health::{Before, Missed};
 use super::patience::Patience;
+use crate::front::accept::ListenAddress;
 
 /// The first wait after a loss; the next ones are each half as long again.
 const FIRST_WAIT: Duration = Duration::from_millis(20);
@@ -225,6 +226,7 @@ fn introduce(server: &Server) {
     match dialed {
         Ok(_) => {
             server.health.found();
+            server.backend.serves();
             tracing::info!(server = %server.name(), "it takes connections");
         }
         Err(error) => {
@@ -263,6 +265,9 @@ fn bring_back(server: &Server, hall: &Hall, stop: &AtomicBool) -> io::Result<boo
         server.health.found();
         return Ok(true);
     }
+    if server.backend.is_elsewhere() && server.health.miss(None) {
+        tracing::debug!(server = %server.name(), "it is at another address, and forgets what it holds");
+    }
     let mut paused = None;
     for round in 0.. {
         if stop.load(Ordering::Relaxed) {
@@ -274,7 +279,10 @@ fn bring_back(server: &Server, hall: &Hall, stop: &AtomicBool) -> io::Result<boo
         }
         let mut before = server.health.before();
         let done = match &mut before {
-            Before::Nothing => return Ok(true),
+            Before::Nothing => {
+                server.backend.serves();
+                return Ok(true);
+            }
             Before::Wait => return Ok(false),
             Before::Drain(sockets) => {
                 paused = None;
@@ -289,6 +297,30 @@ fn bring_back(server: &Server, hall: &Hall, stop: &AtomicBool) -> io::Result<boo
         }
     }
     Ok(false)
+}
+
+/// A server that no pool has will be in one again: it forgets everything, since it missed what was written meanwhile. One that is
+/// away is brought back for that, if it can be; else it is later, when it is in its pool.
+pub(super) fn welcome(server: &Server, hall: &Hall) {
+    let is_away = server.health.miss(None);
+    for _ in 0..=server.backend.addresses() {
+        if !is_away || bring_back(server, hall, &AtomicBool::new(false)).is_ok() {
+            return;
+        }
+        server.backend.resolve_again();
+    }
+}
+
+/// Makes a server forget everything that may be asked as soon as this is done, at this address (None: its own).
+///
+/// # Errors
+/// It cannot be asked, or refuses.
+pub(super) fn empty(server: &Server, address: Option<ListenAddress>) -> io::Result<()> {
+    let dialed = match address {
+        Some(address) => server.backend.dial_at(address, OWN),
+        None => server.backend.dial(OWN),
+    };
+    ask(&mut BufReader::new(dialed?), b"flush_all\r\n", 1, |said| said.starts_with(b"OK"))
 }
 
 fn delete(link: &mut BufReader<Dialed>, keys: &[Missed]) -> io::Result<()> {

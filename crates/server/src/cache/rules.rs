@@ -206,6 +206,8 @@ pub struct Rules {
     pub hash: Hash,
     /// By which part of it.
     pub key_part: KeyPart,
+    /// What is put behind that before it is hashed.
+    pub salt: Vec<u8>,
     /// When a write is answered.
     pub answer: Answer,
     /// When a miss of one replica is looked for on another.

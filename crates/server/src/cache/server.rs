@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use posthaste_measure::{Clock, Counted, Scheme};
-use posthaste_tls::Trust;
 use posthaste_wire::memcached::decode::Limits;
 
 use super::client_limit::ClientLimits;
-use super::fleet::Fleet;
+use super::fleet::{Beliefs, Fleet};
 use super::hall::{Hall, Mail};
 use super::kind;
 use super::layout::Layout;
 use super::limits;
 use super::line::Line;
+use super::namer::Namer;
 use super::pipelined::Pipelined;
 use super::prober::Prober;
 use super::queued::Queued;
@@ -43,8 +43,10 @@ pub struct Options {
     pub layout: Layout,
     /// Servers that are lost leave until they are well again.
     pub eject: bool,
-    /// Whom we trust, and who we are, among servers that speak TLS.
-    pub server_tls: Trust,
+    /// Whom we trust, and who we are, among servers that speak TLS; and who is asked where servers are.
+    pub beliefs: Beliefs,
+    /// How often names of servers are looked up again; None: never.
+    pub resolve_every: Option<Duration>,
     /// Workers, each with connections of its own; None: pipelined.
     pub workers: Option<usize>,
     /// Most requests that wait for a worker.
@@ -93,6 +95,7 @@ impl From<io::Error> for StartError {
 pub struct Server {
     hall: Arc<Hall>,
     prober: Prober,
+    namer: Namer,
     running: Running<Mail>,
 }
 
@@ -104,9 +107,8 @@ impl Server {
     pub fn start(options: Options) -> Result<Self, StartError> {
         let clock = Clock::start();
         let tls = lifecycle::encryption(&options.front, SPEAK_TLS)?;
-        let trust = options.server_tls.clone();
         let events = options.front.events(clock);
-        let fleet = Fleet::trusting(&options.layout, options.eject, trust, events.clone())
+        let fleet = Fleet::believing(&options.layout, options.eject, options.beliefs.clone(), events.clone())
             .map_err(StartError::Server)?;
         let prepared = Prepared::open(&options.front, tls, SCHEME, clock, events, false)?;
         let hall = Arc::new(furnish(&options, fleet, &prepared)?);
@@ -117,8 +119,9 @@ impl Server {
             .about
             .set(Box::new(move || weak.upgrade().map(|hall| hall.about()).unwrap_or_default()));
         let prober = Prober::start(Arc::clone(&hall))?;
+        let namer = Namer::start(Arc::clone(&hall), options.resolve_every)?;
         let running = serve(&options, prepared, &hall)?;
-        Ok(Self { hall, prober, running })
+        Ok(Self { hall, prober, namer, running })
     }
 
     /// Where it is reached.
@@ -152,6 +155,7 @@ impl Server {
     #[must_use]
     pub fn stop(self, drain: Duration) -> Stopped {
         let stopped = self.running.stop(drain, || self.hall.line.close());
+        self.namer.stop();
         self.prober.stop();
         stopped
     }
@@ -222,8 +226,6 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::TcpStream;
 
-    use posthaste_tls::Check;
-
     use super::super::layout::Seat;
     use super::super::rules::Rules;
     use super::*;
@@ -250,7 +252,8 @@ mod tests {
             front,
             layout: Layout::of_one_pool(seats, Rules::default()),
             eject: true,
-            server_tls: Trust { check: Check::SignerAndName, roots: None, own: None },
+            beliefs: Beliefs::default(),
+            resolve_every: None,
             workers: None,
             line_requests_max: 10,
             value_bytes_max: 1000,

@@ -32,6 +32,8 @@ pub struct Reads {
 struct Link {
     dialed: Dialed,
     lost_before: u64,
+    /// How often its server had been moved.
+    moves: u64,
     patience: Patience,
 }
 
@@ -105,12 +107,14 @@ impl Worker {
         }
     }
 
-    /// Closes connections to servers that somebody has lost since (most likely they are dead, and would be lost again), and
-    /// those that wait as long as another file said.
+    /// Closes connections to servers that somebody has lost since (most likely they are dead, and would be lost again) or that
+    /// have moved, and those that wait as long as another file said.
     fn close_outdated(&mut self) {
         for (server, link) in self.router.servers().iter().zip(&mut self.links) {
             link.take_if(|link| {
-                link.lost_before != server.health.connections_lost() || link.patience != server.patience.get()
+                link.lost_before != server.health.connections_lost()
+                    || link.moves != server.backend.moves()
+                    || link.patience != server.patience.get()
             });
         }
     }
@@ -164,8 +168,9 @@ impl Worker {
         if self.links[server].is_none() {
             let its = &self.router.servers()[server];
             let (lost_before, patience) = (its.health.connections_lost(), its.patience.get());
+            let moves = its.backend.moves();
             let dialed = its.backend.dial(patience)?;
-            self.links[server] = Some(Link { dialed, lost_before, patience });
+            self.links[server] = Some(Link { dialed, lost_before, moves, patience });
             self.inputs[server].clear();
         }
         let Some(link) = &mut self.links[server] else { return Ok(()) };

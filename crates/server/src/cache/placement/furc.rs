@@ -4,7 +4,7 @@
 //! draws again from there on. Adding servers moves only the keys that go to the new ones.
 
 /// The seed of mcrouter's MurmurHash64A.
-const SEED: u64 = 4_193_360_111;
+pub(super) const SEED: u64 = 4_193_360_111;
 
 /// Draws before the first server is taken.
 const DRAWS: u32 = 32;
@@ -14,7 +14,7 @@ const STRIDE: usize = 23;
 
 /// The server of so many that owns a key.
 pub(super) fn owner(key: &[u8], servers: usize) -> usize {
-    let mut bits = Bits { words: vec![murmur_64a(key)] };
+    let mut bits = Bits { words: vec![murmur_64a(key, SEED)] };
     let mut depth = servers.next_power_of_two().trailing_zeros() as usize;
     let mut at = depth;
     if depth == 0 {
@@ -50,17 +50,17 @@ impl Bits {
     fn get(&mut self, at: usize) -> bool {
         while self.words.len() <= at / 64 {
             let last = self.words[self.words.len() - 1];
-            self.words.push(murmur_64a(&last.to_le_bytes()));
+            self.words.push(murmur_64a(&last.to_le_bytes(), SEED));
         }
         self.words[at / 64] >> (at % 64) & 1 == 1
     }
 }
 
 /// MurmurHash64A (Appleby, 2008, in the public domain).
-fn murmur_64a(bytes: &[u8]) -> u64 {
+pub(super) fn murmur_64a(bytes: &[u8], seed: u64) -> u64 {
     const M: u64 = 0xc6a4_a793_5bd1_e995;
     let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
-    let mut hash = SEED ^ (bytes.len() as u64).wrapping_mul(M);
+    let mut hash = seed ^ (bytes.len() as u64).wrapping_mul(M);
     let mut chunks = bytes.chunks_exact(8);
     for chunk in &mut chunks {
         let mixed = word(chunk).wrapping_mul(M);

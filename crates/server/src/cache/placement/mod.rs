@@ -11,18 +11,31 @@
 //! | `spymemcached-modulo` | spymemcached with its `DefaultConnectionFactory` |
 //! | `twemproxy` | twemproxy with `distribution: ketama` and `hash: fnv1a_64`, its defaults |
 //! | `mcrouter` | mcrouter's default, ch3 |
+//! | `mcrouter-weighted` | its weighted ch3 |
+//! | `mcrouter-rendezvous`, `mcrouter-weighted-rendezvous` | its rendezvous hashing |
+//! | `mcrouter-crc32` | its CRC-32 modulo the number of servers |
+//! | `mcrouter-shard` | its const-shard |
 //!
 //! Each is held to values that those programs computed.
 
 mod furc;
+mod numbered;
 mod rendezvous;
 mod ring;
+mod scores;
+mod spooky;
+mod weighted_furc;
 
 use std::fmt;
 use std::str::FromStr;
 
 use rendezvous::Rendezvous;
 use ring::{Near, Ring, md5_points, md5_words, sha1_points};
+use scores::Scores;
+use weighted_furc::WeightedFurc;
+
+/// mcrouter's weight of 1.0, in the thousandths that weights of its rules are.
+const FULL_WEIGHT: u32 = 1000;
 
 /// A rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,10 +59,20 @@ pub enum Hash {
     Twemproxy,
     /// mcrouter's.
     Mcrouter,
+    /// mcrouter's ch3 with weights.
+    McrouterWeighted,
+    /// mcrouter's rendezvous hashing.
+    McrouterRendezvous,
+    /// The same with weights.
+    McrouterWeightedRendezvous,
+    /// mcrouter's CRC-32.
+    McrouterCrc32,
+    /// A number in the key.
+    McrouterShard,
 }
 
 impl Hash {
-    const ALL: [(Self, &'static str); 9] = [
+    const ALL: [(Self, &'static str); 14] = [
         (Self::Ketama, "ketama"),
         (Self::Jump, "jump"),
         (Self::Rendezvous, "rendezvous"),
@@ -59,6 +82,11 @@ impl Hash {
         (Self::SpymemcachedModulo, "spymemcached-modulo"),
         (Self::Twemproxy, "twemproxy"),
         (Self::Mcrouter, "mcrouter"),
+        (Self::McrouterWeighted, "mcrouter-weighted"),
+        (Self::McrouterRendezvous, "mcrouter-rendezvous"),
+        (Self::McrouterWeightedRendezvous, "mcrouter-weighted-rendezvous"),
+        (Self::McrouterCrc32, "mcrouter-crc32"),
+        (Self::McrouterShard, "mcrouter-shard"),
     ];
 
     /// Clients whose placement has a name of its own.
@@ -68,7 +96,19 @@ impl Hash {
     /// Whether servers may have weights.
     #[must_use]
     pub fn takes_weights(self) -> bool {
-        matches!(self, Self::Ketama | Self::Dalli | Self::Twemproxy)
+        matches!(self, Self::Ketama | Self::Dalli | Self::Twemproxy) || self.has_full_weight()
+    }
+
+    /// Whether weights are thousandths of a full one, as with mcrouter, and not shares beside the others'.
+    #[must_use]
+    pub fn has_full_weight(self) -> bool {
+        matches!(self, Self::McrouterWeighted | Self::McrouterWeightedRendezvous)
+    }
+
+    /// The weight of a server that is given none.
+    #[must_use]
+    pub fn usual_weight(self) -> u32 {
+        if self.has_full_weight() { FULL_WEIGHT } else { 1 }
     }
 }
 
@@ -103,7 +143,11 @@ enum Rule {
     Rendezvous(Rendezvous),
     ModuloCrc32(usize),
     ModuloJava(usize),
+    ModuloCrc31(usize),
     Furc(usize),
+    WeightedFurc(WeightedFurc),
+    Scores(Scores),
+    Numbered(usize),
 }
 
 impl Placement {
@@ -126,6 +170,13 @@ impl Placement {
             Hash::ModuloCrc32 => Rule::ModuloCrc32(servers.len()),
             Hash::SpymemcachedModulo => Rule::ModuloJava(servers.len()),
             Hash::Mcrouter => Rule::Furc(servers.len()),
+            Hash::McrouterWeighted => {
+                Rule::WeightedFurc(WeightedFurc::new(servers.iter().map(|(_, weight)| *weight)))
+            }
+            Hash::McrouterRendezvous => Rule::Scores(Scores::new(servers, false)),
+            Hash::McrouterWeightedRendezvous => Rule::Scores(Scores::new(servers, true)),
+            Hash::McrouterCrc32 => Rule::ModuloCrc31(servers.len()),
+            Hash::McrouterShard => Rule::Numbered(servers.len()),
         })
     }
 
@@ -140,7 +191,12 @@ impl Placement {
             Rule::Rendezvous(rendezvous) => rendezvous.owner(key),
             Rule::ModuloCrc32(servers) => crc32fast::hash(key) as usize % servers,
             Rule::ModuloJava(servers) => java_hash(key) as usize % servers,
+            // mcrouter reckons without the sign.
+            Rule::ModuloCrc31(servers) => (crc32fast::hash(key) & 0x7fff_ffff) as usize % servers,
             Rule::Furc(servers) => furc::owner(key, *servers),
+            Rule::WeightedFurc(furc) => furc.owner(key),
+            Rule::Scores(scores) => scores.owner(key),
+            Rule::Numbered(servers) => numbered::owner(key, *servers),
         }
     }
 }
@@ -347,6 +403,41 @@ mod tests {
                 287, 128, 89, 92, 30, 15, 244, 186, 289, 122, 242, 169, 63, 16, 42, 11, 31, 84, 157, 67
             ]
         );
+    }
+
+    /// Computed with mcrouter's formulas over its `lib/fbi/hash.c` and folly's `SpookyHashV2`.
+    #[test]
+    fn mcrouters_other_rules_place_keys_as_mcrouter_does() {
+        assert_eq!(
+            owners(Hash::McrouterCrc32),
+            [
+                3, 1, 4, 4, 4, 4, 4, 4, 1, 2, 3, 0, 2, 3, 4, 1, 0, 3, 1, 3, 2, 3, 3, 1, 0, 1, 1, 2, 0, 2, 0,
+                0, 4, 3, 3, 1, 2, 0, 3, 2
+            ]
+        );
+        assert_eq!(
+            owners(Hash::McrouterRendezvous),
+            [
+                1, 1, 0, 4, 0, 1, 2, 1, 1, 2, 1, 2, 4, 2, 0, 1, 0, 3, 1, 3, 0, 2, 3, 4, 4, 1, 3, 4, 4, 1, 2,
+                1, 3, 0, 4, 2, 2, 1, 2, 2
+            ]
+        );
+        let weights = [1000, 250, 700, 0, 999];
+        assert_eq!(
+            owners_among(Hash::McrouterWeighted, &SERVERS, &weights),
+            [
+                4, 2, 4, 0, 0, 0, 4, 2, 0, 4, 2, 2, 2, 0, 0, 2, 1, 2, 0, 0, 0, 4, 2, 4, 4, 4, 4, 1, 1, 4, 2,
+                0, 2, 4, 0, 2, 0, 2, 4, 0
+            ]
+        );
+        assert_eq!(
+            owners_among(Hash::McrouterWeightedRendezvous, &SERVERS, &weights),
+            [
+                0, 4, 4, 0, 2, 4, 4, 4, 4, 0, 0, 4, 2, 2, 4, 4, 1, 0, 0, 2, 0, 2, 4, 4, 0, 4, 4, 4, 4, 1, 4,
+                4, 0, 2, 4, 0, 4, 0, 0, 0
+            ]
+        );
+        assert_eq!(owners(Hash::McrouterShard), owners(Hash::Mcrouter), "none of these keys has a number");
     }
 
     #[test]

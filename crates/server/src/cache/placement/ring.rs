@@ -70,7 +70,7 @@ pub(super) fn sha1_points(names: &[(String, u32)]) -> Vec<(u32, usize)> {
     let total: u32 = names.iter().map(|(_, weight)| weight).sum();
     let mut points = Vec::new();
     for (server, (name, weight)) in names.iter().enumerate() {
-        let count = f64::from(names.len() as u32 * POINTS * weight) / f64::from(total);
+        let count = names.len() as f64 * f64::from(POINTS) * f64::from(*weight) / f64::from(total);
         for i in 0..count.floor() as u32 {
             let digest: [u8; 20] = sha1::Sha1::digest(format!("{name}:{i}").as_bytes()).into();
             points.push((u32::from_be_bytes(std::array::from_fn(|byte| digest[byte])), server));

@@ -49,6 +49,9 @@ pub(super) struct Lane {
     pub(super) expected: VecDeque<Expected>,
     /// Some of what waits may have been sent.
     pub(super) owes: bool,
+    /// How many of those expected were asked for since all was sent, and whether some of that was sent since.
+    pub(super) fresh: usize,
+    pub(super) is_cut: bool,
     /// This thread is counted among the server's users.
     pub(super) used: bool,
 }
@@ -71,12 +74,32 @@ impl Router {
         self.lanes[server].owes
     }
 
+    /// Whether a server has answered all that it was sent, and has been sent whole commands: what waits can go another way.
+    #[must_use]
+    pub fn is_even(&self, server: usize) -> bool {
+        let lane = &self.lanes[server];
+        !lane.is_cut && lane.expected.len() <= lane.fresh
+    }
+
+    /// Whether a command to a server was sent in part.
+    #[must_use]
+    pub fn is_cut(&self, server: usize) -> bool {
+        self.lanes[server].is_cut
+    }
+
+    /// A connection over which nothing is to come is given up for another one, which gets all that waits.
+    pub fn begins_anew(&mut self, server: usize) {
+        self.lanes[server].owes = false;
+    }
+
     /// So many bytes were sent to a server.
     pub fn sent(&mut self, server: usize, bytes: usize) {
-        let Lane { output, last_get, owes, expected, .. } = &mut self.lanes[server];
+        let Lane { output, last_get, owes, expected, fresh, is_cut, .. } = &mut self.lanes[server];
         *last_get = LastGet::default();
         *owes |= bytes > 0;
+        *is_cut |= bytes > 0;
         if bytes == output.len() {
+            (*fresh, *is_cut) = (0, false);
             empty(output, limits::READ_BYTES);
             *owes &= !expected.is_empty();
         } else {
@@ -128,6 +151,7 @@ impl Router {
         if !std::mem::replace(&mut lane.used, true) {
             its.health.enter();
         }
+        lane.fresh += 1;
         lane.expected.push_back(Expected { exchange: id, part, shape, since: self.now });
         its.counts.requests.fetch_add(1, Ordering::Relaxed);
         self.exchanges[id as usize].pending += 1;
@@ -139,6 +163,7 @@ impl Router {
         let lane = &mut self.lanes[server];
         if lane.expected.is_empty() {
             (lane.owes, lane.last_get) = (false, LastGet::default());
+            (lane.fresh, lane.is_cut) = (0, false);
             lane.output.clear();
         }
         if std::mem::take(&mut self.lanes[server].used) {

@@ -1,0 +1,193 @@
+//! Who knows where names are: the system, or name servers that were named.
+//!
+//! Names of hosts are asked of the system, as every program does, with its files and its cache. Records of services it does not
+//! look up, so those are asked of its name servers by a library. Where name servers are named, everything is asked of them.
+//!
+//! Whoever asks waits, so nobody does on the path of requests. The library lives on an asynchronous runtime, which is made for
+//! each question on a thread of its own: a question is rare, and so the system's `resolv.conf` is always read as it is now.
+
+use std::fmt::Display;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{NameServerConfig, ResolverConfig, ResolverOpts};
+use hickory_resolver::net::NetError;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::rr::{Name, RData, RecordType};
+
+/// How long a name server that was named may take for an answer; it is asked twice.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The port of name servers.
+const PORT: u16 = 53;
+
+/// One record of a service.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Service {
+    /// The host, without a dot at its end.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// Records of the lowest one go before all others.
+    pub priority: u16,
+    /// Its share beside those of its priority.
+    pub weight: u16,
+}
+
+/// Who is asked.
+#[derive(Clone, Debug, Default)]
+pub struct Directory {
+    /// None: the system.
+    servers: Arc<[SocketAddr]>,
+}
+
+impl Directory {
+    /// These name servers, or if there are none the system.
+    #[must_use]
+    pub fn asking(servers: Vec<SocketAddr>) -> Self {
+        Self { servers: servers.into() }
+    }
+
+    /// All addresses of `HOST:PORT`, each once.
+    ///
+    /// # Errors
+    /// Nobody knows it, or there is no answer.
+    pub fn addresses(&self, name: &str) -> Result<Vec<SocketAddr>, String> {
+        let mut addresses = Vec::new();
+        for address in self.all_addresses(name)? {
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        Ok(addresses)
+    }
+
+    fn all_addresses(&self, name: &str) -> Result<Vec<SocketAddr>, String> {
+        let split = name.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
+        match split {
+            Some((host, port)) if !self.servers.is_empty() && !is_address(host) => {
+                let host = absolute(host)?;
+                self.ask(async |resolver| {
+                    let found = resolver.lookup_ip(host).await.map_err(of_answer)?;
+                    Ok(found.iter().map(|address| SocketAddr::new(address, port)).collect())
+                })
+            }
+            _ => name.to_socket_addrs().map(Iterator::collect).map_err(in_words),
+        }
+    }
+
+    /// The records of a service, `_memcached._tcp.example.org` for example, in one order for all who ask.
+    ///
+    /// # Errors
+    /// Nobody knows it, or there is no answer.
+    pub fn services(&self, name: &str) -> Result<Vec<Service>, String> {
+        let name =
+            if self.servers.is_empty() { Name::from_ascii(name).map_err(in_words)? } else { absolute(name)? };
+        let mut services = self.ask(async |resolver| {
+            let found = resolver.lookup(name, RecordType::SRV).await.map_err(of_answer)?;
+            let services = found.answers().iter().filter_map(|record| match &record.data {
+                RData::SRV(service) => Some(Service {
+                    host: service.target.to_ascii().trim_end_matches('.').to_ascii_lowercase(),
+                    port: service.port,
+                    priority: service.priority,
+                    weight: service.weight,
+                }),
+                _ => None,
+            });
+            // The root says that there is no such service.
+            Ok(services.filter(|service| !service.host.is_empty()).collect::<Vec<_>>())
+        })?;
+        services.sort_unstable();
+        services.dedup();
+        Ok(services)
+    }
+
+    /// Asks on a thread of its own.
+    fn ask<T: Send>(
+        &self,
+        question: impl AsyncFnOnce(TokioResolver) -> Result<T, String> + Send,
+    ) -> Result<T, String> {
+        let ask = || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(in_words)?;
+            runtime.block_on(async { question(self.resolver()?).await })
+        };
+        thread::scope(|scope| {
+            let asking =
+                thread::Builder::new().name("names".into()).spawn_scoped(scope, ask).map_err(in_words)?;
+            asking.join().unwrap_or_else(|_| Err("the question failed; please report it".into()))
+        })
+    }
+
+    fn resolver(&self) -> Result<TokioResolver, String> {
+        if self.servers.is_empty() {
+            return TokioResolver::builder_tokio().and_then(|builder| builder.build()).map_err(in_words);
+        }
+        let config = |server: &SocketAddr| {
+            let mut config = NameServerConfig::udp_and_tcp(server.ip());
+            config.connections.iter_mut().for_each(|connection| connection.port = server.port());
+            config
+        };
+        let config = ResolverConfig::from_name_servers(self.servers.iter().map(config).collect());
+        let mut options = ResolverOpts::default();
+        (options.timeout, options.attempts) = (PATIENCE, 2);
+        let builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+        builder.with_options(options).build().map_err(in_words)
+    }
+}
+
+/// A name server of the text `IP` or `IP:PORT`.
+///
+/// # Errors
+/// It has another form.
+pub fn name_server(text: &str) -> Result<SocketAddr, String> {
+    let bare = || text.trim_matches(['[', ']']).parse().map(|ip: IpAddr| SocketAddr::new(ip, PORT));
+    text.parse().or_else(|_| bare()).map_err(|_| "write an address: IP or IP:PORT".into())
+}
+
+/// Whether a host is written as an address.
+fn is_address(host: &str) -> bool {
+    host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
+}
+
+/// A name that is looked up as it is, with nothing behind it.
+fn absolute(name: &str) -> Result<Name, String> {
+    let mut name = Name::from_ascii(name).map_err(in_words)?;
+    name.set_fqdn(true);
+    Ok(name)
+}
+
+/// The library shows the question with it that there are no records; whoever asked knows it.
+fn of_answer(error: NetError) -> String {
+    if error.is_no_records_found() { "there are no such records".into() } else { error.to_string() }
+}
+
+fn in_words(error: impl Display) -> String {
+    error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_server_may_be_written_without_its_port() {
+        assert_eq!(name_server("10.0.0.1").unwrap().to_string(), "10.0.0.1:53");
+        assert_eq!(name_server("10.0.0.1:5353").unwrap().to_string(), "10.0.0.1:5353");
+        assert_eq!(name_server("[::1]").unwrap(), name_server("::1").unwrap());
+        assert_eq!(name_server("[::1]:7").unwrap().port(), 7);
+        assert!(name_server("dns.example").is_err_and(|error| error.contains("IP:PORT")));
+    }
+
+    #[test]
+    fn an_address_is_asked_of_nobody() {
+        // Where no name server is.
+        let directory = Directory::asking(vec![SocketAddr::from(([127, 0, 0, 1], 1))]);
+        for name in ["127.0.0.1:7", "[::1]:7"] {
+            assert_eq!(directory.addresses(name), Ok(vec![name.parse().unwrap()]));
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Seats that stand for as many servers as a name has: `dns:HOST:PORT`, a server at each address, and `srv:NAME`, one for each
+//! record of a service.
+//!
+//! A layout is written with groups; what is put in force has the servers that were found in their place. Servers of a group are
+//! in one order whoever asks, since some rules place keys by it, and named by address or by target, since others place them by
+//! that. A group that nobody knows yet is one server that is away.
+
+use std::collections::{HashMap, HashSet};
+
+use super::backend::{Backend, with_port};
+use super::directory::Directory;
+use super::layout::{Layout, PoolPlan, Seat};
+use super::placement::Hash;
+
+/// A server that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// `HOST:PORT`.
+    pub address: String,
+    /// What the record says of its weight, if there is one.
+    pub weight: Option<u16>,
+}
+
+/// What was found of each group, by its name.
+pub type Finds = HashMap<String, Vec<Found>>;
+
+/// A group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// What it is called: all of its text but `tls:`.
+    pub name: String,
+    kind: Kind,
+    speaks_tls: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Hosts,
+    Services,
+}
+
+impl Group {
+    /// The group that a text means; None: it means none.
+    ///
+    /// # Errors
+    /// It is said what it is the group of, in a wrong form: a sentence with what to write.
+    #[must_use]
+    pub fn of(text: &str) -> Option<Result<Self, String>> {
+        let bare = text.strip_prefix("tls:").unwrap_or(text);
+        let speaks_tls = bare.len() < text.len();
+        if let Some(host) = bare.strip_prefix("dns:") {
+            let is_host = !["dns:", "srv:", "tls:", "unix:"].iter().any(|word| host.starts_with(word));
+            let is_host = is_host && Backend::named(host).is_ok();
+            let group = Self { name: format!("dns:{}", with_port(host)), kind: Kind::Hosts, speaks_tls };
+            let wrong = || format!("dns:{}: write dns:HOST or dns:HOST:PORT", host.escape_debug());
+            return Some(if is_host { Ok(group) } else { Err(wrong()) });
+        }
+        let service = bare.strip_prefix("srv:")?;
+        let is_name = !service.is_empty()
+            && service.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+        let group = Self { name: bare.to_owned(), kind: Kind::Services, speaks_tls };
+        let wrong = || {
+            let service = service.escape_debug();
+            format!("srv:{service}: write the name of a service, srv:_memcached._tcp.example.org for example")
+        };
+        Some(if is_name { Ok(group) } else { Err(wrong()) })
+    }
+
+    /// Whether its records say weights.
+    #[must_use]
+    pub fn has_weights(&self) -> bool {
+        self.kind == Kind::Services
+    }
+
+    /// Looks its servers up: at least one.
+    ///
+    /// # Errors
+    /// Nobody knows any, in a sentence that names the group.
+    pub fn find(&self, directory: &Directory) -> Result<Vec<Found>, String> {
+        let (_, name) = self.name.split_once(':').unwrap_or_default();
+        let found = match self.kind {
+            Kind::Hosts => directory.addresses(name).map(|mut addresses| {
+                // A host that has both kinds is one server, not two.
+                if addresses.iter().any(|address| address.is_ipv4()) {
+                    addresses.retain(|address| address.is_ipv4());
+                }
+                addresses.sort_unstable();
+                let found =
+                    |address: std::net::SocketAddr| Found { address: address.to_string(), weight: None };
+                addresses.into_iter().map(found).collect::<Vec<_>>()
+            }),
+            Kind::Services => directory.services(name).map(|mut services| {
+                let first = services.iter().map(|service| service.priority).min();
+                services.retain(|service| Some(service.priority) == first);
+                services.dedup_by_key(|service| (service.host.clone(), service.port));
+                let found = services.into_iter().map(|service| Found {
+                    address: format!("{}:{}", service.host, service.port),
+                    weight: Some(service.weight),
+                });
+                found.collect()
+            }),
+        };
+        match found {
+            Ok(found) if found.is_empty() => Err(format!("{}: it has no servers", self.name)),
+            found => found.map_err(|error| format!("{}: {error}", self.name)),
+        }
+    }
+}
+
+/// The groups of a layout, each once.
+#[must_use]
+pub fn groups(layout: &Layout) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for seat in layout.pools.iter().flat_map(|pool| &pool.seats) {
+        // What is no good group is found out where the layout is read.
+        if let Some(Ok(group)) = Group::of(&seat.address)
+            && !groups.contains(&group)
+        {
+            groups.push(group);
+        }
+    }
+    groups
+}
+
+/// The layout with servers in the place of groups; a group that nobody knows stays.
+#[must_use]
+pub fn expanded(layout: &Layout, finds: &Finds) -> Layout {
+    let mut expanded = layout.clone();
+    for pool in &mut expanded.pools {
+        pool.seats = seats(pool, finds);
+    }
+    expanded
+}
+
+/// A server that stands in a pool by itself, or in two of its groups, has one seat.
+fn seats(pool: &PoolPlan, finds: &Finds) -> Vec<Seat> {
+    let own = |seat: &&Seat| Group::of(&seat.address).is_none();
+    let mut taken: HashSet<String> =
+        pool.seats.iter().filter(own).filter_map(|seat| Backend::named(&seat.address).ok()).collect();
+    let mut seats = Vec::new();
+    for seat in &pool.seats {
+        let Some(Ok(group)) = Group::of(&seat.address) else {
+            seats.push(seat.clone());
+            continue;
+        };
+        let Some(found) = finds.get(&group.name) else {
+            seats.push(Seat { group: Some(group.name), ..seat.clone() });
+            continue;
+        };
+        let tls = if group.speaks_tls { "tls:" } else { "" };
+        for (found, weight) in found.iter().zip(weights(found, pool.rules.hash)) {
+            if taken.insert(found.address.clone()) {
+                let (address, group) = (format!("{tls}{}", found.address), Some(group.name.clone()));
+                let (weight, zone) = (weight.or(seat.weight), seat.zone.clone());
+                seats.push(Seat { address, name: None, weight, zone, group });
+            }
+        }
+    }
+    seats
+}
+
+/// What a rule makes of the weights of records: nothing, where none says any. Where weights are parts of a full one, the heaviest
+/// has that.
+fn weights(found: &[Found], hash: Hash) -> Vec<Option<u32>> {
+    let most = found.iter().filter_map(|found| found.weight).max().unwrap_or(0);
+    let weight = |found: &Found| {
+        let weight = found.weight.filter(|_| most > 0 && hash.takes_weights())?;
+        let full = hash.usual_weight();
+        let part = if full > 1 { u32::from(weight) * full / u32::from(most) } else { u32::from(weight) };
+        // None at all would be a server for nothing; the smallest part is what the records mean by 0.
+        Some(part.max(1))
+    };
+    found.iter().map(weight).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rules::Rules;
+    use super::*;
+
+    #[test]
+    fn a_group_is_known_by_what_stands_before_its_name() {
+        let name = |text: &str| Group::of(text).map(|group| group.map(|group| group.name));
+        assert_eq!(name("dns:cache.example"), Some(Ok("dns:cache.example:11211".into())));
+        assert_eq!(name("tls:dns:cache.example:7"), Some(Ok("dns:cache.example:7".into())));
+        assert_eq!(
+            name("srv:_memcached._tcp.example.org"),
+            Some(Ok("srv:_memcached._tcp.example.org".into()))
+        );
+        for none in ["cache.example:7", "unix:/dns:x", "dnsx:7", "tls:cache.example"] {
+            assert_eq!(name(none), None, "{none}");
+        }
+        for wrong in
+            ["dns:", "dns::7", "dns:a:port", "dns:srv:a", "dns:unix:/a", "srv:", "srv:a b", "srv:a:7"]
+        {
+            assert!(
+                name(wrong).is_some_and(|group| group.is_err_and(|error| error.contains("write"))),
+                "{wrong}"
+            );
+        }
+    }
+
+    fn found(address: &str, weight: Option<u16>) -> Found {
+        Found { address: address.into(), weight }
+    }
+
+    fn seats_of(texts: &[&str], hash: &str, finds: &Finds) -> Vec<(String, Option<u32>)> {
+        let rules = Rules { hash: hash.parse().unwrap(), ..Rules::default() };
+        let layout = Layout::of_one_pool(texts.iter().map(|text| Seat::of(text)).collect(), rules);
+        let pool = &expanded(&layout, finds).pools[0];
+        pool.seats.iter().map(|seat| (seat.address.clone(), seat.weight)).collect()
+    }
+
+    #[test]
+    fn servers_stand_where_their_group_does_and_only_once() {
+        let two = vec![found("10.0.0.1:7", None), found("10.0.0.2:7", None)];
+        let finds = Finds::from([("dns:a:7".into(), two)]);
+        let seats = seats_of(&["10.0.0.9:7", "dns:a:7", "srv:b", "10.0.0.2:7"], "ketama", &finds);
+        let addresses: Vec<&str> = seats.iter().map(|(address, _)| address.as_str()).collect();
+        assert_eq!(seats_of(&["tls:dns:a:7"], "ketama", &finds)[1].0, "tls:10.0.0.2:7");
+        assert_eq!(addresses, ["10.0.0.9:7", "10.0.0.1:7", "srv:b", "10.0.0.2:7"]);
+    }
+
+    #[test]
+    fn weights_of_records_count_where_the_rule_takes_any() {
+        let weights = |hash: &str, weights: [u16; 3]| {
+            let found = ["a:1", "b:1", "c:1"].into_iter().zip(weights);
+            let found = found.map(|(address, weight)| found_with(address, weight)).collect();
+            let seats = seats_of(&["srv:x"], hash, &Finds::from([("srv:x".into(), found)]));
+            seats.into_iter().map(|(_, weight)| weight).collect::<Vec<_>>()
+        };
+        fn found_with(address: &str, weight: u16) -> Found {
+            found(address, Some(weight))
+        }
+        assert_eq!(weights("ketama", [10, 65535, 0]), [Some(10), Some(65535), Some(1)]);
+        assert_eq!(weights("mcrouter-weighted", [10, 40, 0]), [Some(250), Some(1000), Some(1)]);
+        assert_eq!(weights("jump", [10, 40, 0]), [None; 3]);
+        assert_eq!(weights("ketama", [0, 0, 0]), [None; 3]);
+    }
+}

@@ -1,0 +1,188 @@
+//! Looks names up again: one thread for the process, which waits for name servers so that nobody else does.
+//!
+//! A server whose name leads elsewhere while it is well is moved: it is looked for at the new address, made to forget what it holds
+//! there, and then connections are made there, while those to the old address end with what is under way. It is another
+//! server as far as anybody can know, but no request fails for it. One that is away is looked for by who brings it back.
+//!
+//! Groups that have other servers get a new table. A lookup that fails changes nothing, and is told once.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::fleet::Server;
+use super::groups::{Finds, Found, Group, groups};
+use super::hall::Hall;
+use super::prober;
+
+/// How long a group that nobody knows yet waits for the next question.
+const UNKNOWN_WAIT: Duration = Duration::from_secs(2);
+
+/// The thread and the way to stop it.
+pub(super) struct Namer {
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Namer {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// The system's, when it gives no thread.
+    pub(super) fn start(hall: Arc<Hall>, every: Option<Duration>) -> io::Result<Self> {
+        let (stop, stopped) = mpsc::channel();
+        let mut rounds = Rounds { hall, every, last: Instant::now(), told: HashMap::new() };
+        let thread = Builder::new().name("namer".into()).spawn(move || {
+            while stopped.recv_timeout(rounds.wait()) == Err(RecvTimeoutError::Timeout) {
+                rounds.go();
+            }
+        })?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Ends it. What it asks just now it does not wait for: that changes nothing any more.
+    pub(super) fn stop(self) {
+        drop(self.stop);
+        if self.thread.is_finished() {
+            // A panic there was reported when it happened.
+            let _ = self.thread.join();
+        }
+    }
+}
+
+struct Rounds {
+    hall: Arc<Hall>,
+    every: Option<Duration>,
+    last: Instant,
+    /// What was told of each group and server that could not be looked up or moved.
+    told: HashMap<String, String>,
+}
+
+impl Rounds {
+    /// Until it looks again. Groups that nobody knows may be those of a file that was read meanwhile.
+    fn wait(&self) -> Duration {
+        let left = self.every.map(|every| every.saturating_sub(self.last.elapsed()));
+        left.unwrap_or(UNKNOWN_WAIT).min(UNKNOWN_WAIT)
+    }
+
+    fn go(&mut self) {
+        let is_due = self.every.is_some_and(|every| self.last.elapsed() >= every);
+        let (layout, known) = self.hall.fleet.wanted();
+        let asked = groups(&layout).into_iter().filter(|group| is_due || !known.contains_key(&group.name));
+        self.look_for_groups(asked.collect(), &known);
+        if is_due {
+            self.look_for_servers();
+            self.last = Instant::now();
+        }
+    }
+
+    fn look_for_groups(&mut self, asked: Vec<Group>, known: &Finds) {
+        let mut finds = Finds::new();
+        for group in asked {
+            match group.find(self.hall.fleet.directory()) {
+                Ok(found) => {
+                    self.told.remove(&group.name);
+                    finds.insert(group.name, found);
+                }
+                Err(error) => self.tell(group.name, format!("{error}; nothing is changed")),
+            }
+        }
+        let news: Vec<String> = finds
+            .iter()
+            .filter_map(|(name, found)| {
+                let before = known.get(name).map(Vec::as_slice).unwrap_or_default();
+                (before != found).then(|| difference(name, before, found))
+            })
+            .collect();
+        if news.is_empty() {
+            return;
+        }
+        self.welcome(&finds);
+        match self.hall.fleet.found(finds) {
+            Ok(true) => {
+                self.told.remove(TABLE);
+                news.iter().for_each(|news| tracing::info!("{news}"));
+                self.hall.tell_retry();
+            }
+            Ok(false) => {}
+            Err(error) => {
+                self.tell(TABLE.into(), format!("{}; but {error}: nothing is changed", news.join("; ")))
+            }
+        }
+    }
+
+    /// Brings servers back that are to be in a pool again and were away when they left.
+    fn welcome(&self, finds: &Finds) {
+        let table = self.hall.fleet.table();
+        let comes = |server: &&Arc<Server>| {
+            let is_it = |found: &Found| server.backend.is_named(&found.address);
+            !table.in_use().contains(&server.slot) && finds.values().flatten().any(is_it)
+        };
+        table.servers.iter().filter(comes).for_each(|server| prober::welcome(server, &self.hall));
+    }
+
+    fn look_for_servers(&mut self) {
+        let table = self.hall.fleet.table();
+        for slot in table.in_use() {
+            let server = &table.servers[*slot];
+            if server.health.answers() {
+                self.look_for(server);
+            }
+        }
+    }
+
+    fn look_for(&mut self, server: &Server) {
+        let Some(address) = server.backend.moved_to() else {
+            self.told.remove(server.name());
+            return;
+        };
+        match prober::empty(server, Some(address.clone())) {
+            Ok(()) => {
+                server.health.is_new();
+                server.backend.move_to(address.clone());
+                self.told.remove(server.name());
+                tracing::info!(server = %server.name(), "it is at {address} now; connections move there");
+                self.hall.tell_retry();
+            }
+            Err(error) => {
+                let what = format!("its name leads to {address}, where it cannot be moved to: {error}");
+                self.tell(server.name().to_owned(), format!("{}: {what}", server.name()));
+            }
+        }
+    }
+
+    /// Once, until it can be done; of tables, which may fail for another reason each time, once for each.
+    fn tell(&mut self, of: String, what: String) {
+        let is_told = |before: &String| of != TABLE || *before == what;
+        if !self.told.get(&of).is_some_and(is_told) {
+            tracing::warn!("{what}");
+            self.told.insert(of, what);
+        }
+    }
+}
+
+/// What tables that cannot be had are told under.
+const TABLE: &str = "";
+
+/// Who came and who went.
+fn difference(name: &str, before: &[Found], found: &[Found]) -> String {
+    let addresses = |found: &[Found], others: &[Found]| {
+        let is_missing = |one: &&Found| !others.iter().any(|other| other.address == one.address);
+        found.iter().filter(is_missing).map(|one| one.address.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let (came, went) = (addresses(found, before), addresses(before, found));
+    let mut parts = Vec::new();
+    if !came.is_empty() {
+        parts.push(format!("{came} came"));
+    }
+    if !went.is_empty() {
+        parts.push(format!("{went} went"));
+    }
+    if parts.is_empty() {
+        parts.push("weights changed".into());
+    }
+    format!("{name}: {}", parts.join(", "))
+}

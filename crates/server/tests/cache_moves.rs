@@ -1,0 +1,67 @@
+//! A server that is at another address gets what waits there, once it has answered what it was sent.
+
+use std::sync::Arc;
+
+use posthaste_server::cache::fleet::Fleet;
+use posthaste_server::cache::layout::{Layout, Seat};
+use posthaste_server::cache::router::{Asked, Router};
+use posthaste_server::cache::rules::Rules;
+use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
+
+const LIMITS: Limits = Limits { value_bytes: 1000, line_bytes: 100_000 };
+
+/// A router before one server, with three clients.
+fn router() -> Router {
+    let layout = Layout::of_one_pool(vec![Seat::of("10.0.0.1:11211")], Rules::default());
+    let mut router = Router::new(Arc::new(Fleet::new(&layout, false).expect("addresses")), 0);
+    (0..3).for_each(|client| router.enter(client, client as u64));
+    router
+}
+
+fn ask(router: &mut Router, client: usize, text: &str) {
+    let Decoded::Request(request, end) = decode(text.as_bytes(), &LIMITS) else { panic!("{text:?}") };
+    assert_eq!(router.ask(client, &request, &text.as_bytes()[..end], 1), Asked::Taken);
+}
+
+fn send_all(router: &mut Router) {
+    let bytes = router.unsent(0).len();
+    router.sends(0);
+    router.sent(0, bytes);
+}
+
+#[test]
+fn what_waits_goes_another_way_when_all_that_was_sent_is_answered_and_not_before() {
+    let mut router = router();
+    assert!(router.is_even(0), "nothing was sent");
+    ask(&mut router, 0, "set a 0 0 1\r\nx\r\n");
+    assert!(router.is_even(0), "nothing was sent yet");
+    send_all(&mut router);
+    assert!(!router.is_even(0));
+    // New requests keep coming, and wait.
+    ask(&mut router, 1, "set b 0 0 1\r\nx\r\n");
+    assert!(!router.is_even(0) && !router.is_cut(0));
+    router.feed(0, b"STORED\r\n").unwrap();
+    assert!(router.is_even(0), "only what was not sent is to be answered");
+    router.begins_anew(0);
+    assert_eq!((router.owes(0), router.unsent(0)), (false, &b"set b 0 0 1\r\nx\r\n"[..]));
+    send_all(&mut router);
+    router.feed(0, b"STORED\r\n").unwrap();
+    assert!(router.is_even(0));
+    assert_eq!(router.answers.unwritten(1), b"STORED\r\n");
+}
+
+#[test]
+fn a_command_that_was_sent_in_part_is_sent_to_its_end_first() {
+    let mut router = router();
+    ask(&mut router, 0, "set a 0 0 1\r\nx\r\n");
+    ask(&mut router, 1, "set b 0 0 1\r\nx\r\n");
+    router.sends(0);
+    router.sent(0, 20);
+    assert!(router.is_cut(0) && !router.is_even(0));
+    router.feed(0, b"STORED\r\n").unwrap();
+    assert!(router.is_cut(0) && !router.is_even(0), "the rest of the second is still to go there");
+    send_all(&mut router);
+    assert!(!router.is_cut(0) && !router.is_even(0));
+    router.feed(0, b"STORED\r\n").unwrap();
+    assert!(router.is_even(0));
+}

@@ -1,0 +1,131 @@
+//! How mcrouter's pools share keys out: the function, its weights, tags and salt.
+//!
+//! A handle may say them, or the pool under it. Weights are doubles there and thousandths here, so what has three digits behind the
+//! point is taken exactly.
+
+use serde_json::{Map, Value as Json};
+
+use super::super::{Server, quoted};
+use crate::pools::SALT_BYTES_MAX;
+
+/// What mcrouter takes for a weight that is missing.
+const MISSING: f64 = 0.5;
+
+/// What is between a key's part that is hashed and the rest.
+const STOP: &str = "|#|";
+
+/// How a pool is to share its keys out.
+pub(super) struct Hashing {
+    /// Fields of our pool.
+    pub(super) fields: Vec<(&'static str, String)>,
+    /// What makes keys move, in words that `of pool NAME` can follow.
+    pub(super) moves: Vec<String>,
+}
+
+/// Reads it; weights and tags become those of the servers.
+pub(super) fn read(route: &Json, pool: &Json, servers: &mut [Server]) -> Hashing {
+    let said = said(route, pool);
+    let function = said.get("hash_func").and_then(Json::as_str).unwrap_or("Ch3");
+    let mut hashing = Hashing { fields: Vec::new(), moves: Vec::new() };
+    // One server has every key.
+    let ours = if servers.len() == 1 { "mcrouter" } else { hashing.hash(function, &said, servers) };
+    hashing.fields.extend([("hash", quoted(ours)), ("hash-stop", quoted(STOP))]);
+    match said.get("salt").and_then(Json::as_str).unwrap_or_default() {
+        "" => {}
+        _ if servers.len() == 1 => {}
+        salt if salt.len() <= SALT_BYTES_MAX => hashing.fields.push(("hash-salt", quoted(salt))),
+        _ => hashing.moves.push(format!("the hash's salt of more than {SALT_BYTES_MAX} bytes")),
+    }
+    hashing
+}
+
+/// What is said in the places that mcrouter looks at; what the handle says goes before what its pool says.
+fn said(route: &Json, pool: &Json) -> Map<String, Json> {
+    let mut said = Map::new();
+    if !pool["weights"].is_null() {
+        said.insert("hash_func".into(), "WeightedCh3".into());
+    }
+    for (places, fields) in
+        [(pool, &["weights", "tags"][..]), (route, &["hash_func", "salt", "weights", "tags"])]
+    {
+        for field in fields {
+            if let Some(value) = places.get(*field) {
+                said.insert((*field).to_owned(), value.clone());
+            }
+        }
+    }
+    match &route["hash"] {
+        Json::String(function) => {
+            said.insert("hash_func".into(), function.as_str().into());
+        }
+        Json::Object(more) => said.extend(more.clone()),
+        _ => {}
+    }
+    said
+}
+
+impl Hashing {
+    /// Our name of the function.
+    fn hash(&mut self, function: &str, said: &Map<String, Json>, servers: &mut [Server]) -> &'static str {
+        match function {
+            "Ch3" => "mcrouter",
+            "Crc32" => "mcrouter-crc32",
+            "ConstShard" => "mcrouter-shard",
+            "Rendezvous" => {
+                self.tags(said, servers);
+                "mcrouter-rendezvous"
+            }
+            "WeightedCh3" => {
+                self.weights(said, servers, 1.0);
+                "mcrouter-weighted"
+            }
+            "WeightedRendezvous" => {
+                self.tags(said, servers);
+                // Any number is a weight there; only their proportions count.
+                let weights = weights(said, servers.len());
+                self.weights(
+                    said,
+                    servers,
+                    weights.iter().flatten().fold(1.0, |most, weight| weight.max(most)),
+                );
+                "mcrouter-weighted-rendezvous"
+            }
+            other => {
+                self.moves.push(format!("hash {other} (by hash mcrouter, ch3, instead)"));
+                "mcrouter"
+            }
+        }
+    }
+
+    /// The names by which servers are placed.
+    fn tags(&mut self, said: &Map<String, Json>, servers: &mut [Server]) {
+        let tags = said.get("tags").and_then(Json::as_array).filter(|tags| tags.len() == servers.len());
+        let Some(tags) = tags else {
+            return self.moves.push("the tags, which are not one for each server,".into());
+        };
+        for (server, tag) in servers.iter_mut().zip(tags) {
+            server.name = tag.as_str().map(str::to_owned);
+        }
+    }
+
+    /// Weights in thousandths of `full`.
+    fn weights(&mut self, said: &Map<String, Json>, servers: &mut [Server], full: f64) {
+        let mut is_exact = true;
+        let weights = weights(said, servers.len());
+        for (server, weight) in servers.iter_mut().zip(weights) {
+            let weight = weight.unwrap_or(MISSING) / full * 1000.0;
+            let near = weight.round();
+            is_exact &= (0.0..=1000.0).contains(&near) && (weight - near).abs() < 1e-9;
+            server.weight = Some(near.clamp(0.0, 1000.0) as u32).filter(|weight| *weight != 1000);
+        }
+        if !is_exact {
+            self.moves.push("the weights, which are no whole thousandths from 0 to 1,".into());
+        }
+    }
+}
+
+/// One for each server, as far as they are numbers.
+fn weights(said: &Map<String, Json>, servers: usize) -> Vec<Option<f64>> {
+    let given = said.get("weights").and_then(Json::as_array);
+    (0..servers).map(|server| given?.get(server)?.as_f64()).collect()
+}
