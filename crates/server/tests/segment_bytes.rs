@@ -78,7 +78,15 @@ fn account(number: u32, name: &str) -> Vec<u8> {
 
 /// The record of a queue without options.
 fn queue(number: u64, name: &str) -> Vec<u8> {
-    [&[2][..], &number.to_le_bytes(), &[0; 7], name.as_bytes()].concat()
+    [&[2][..], &number.to_le_bytes(), &[0; 6], name.as_bytes()].concat()
+}
+
+/// The record of a message of account 1 to a recipient, or with 0 to anyone, and what says that it is gone.
+fn message(number: u64, recipient: u32) -> [Vec<u8>; 2] {
+    let rank = 0xff_u64 << 56 | number;
+    let place =
+        [&rank.to_le_bytes()[..], &1_u64.to_le_bytes(), &[1, 0, 0, 0], &recipient.to_le_bytes()].concat();
+    [[&[5, 0][..], &place, &[0; 8], b"body"].concat(), [&[6][..], &place].concat()]
 }
 
 /// With records of accounts with these numbers, in this order.
@@ -112,6 +120,25 @@ fn names_and_numbers_belong_to_each_other() {
     ] {
         let sentence = with_records(&records, "QLIST").expect_err(why);
         assert!(sentence.contains(why), "{sentence}");
+    }
+}
+
+/// What was recorded again because its segment was to go is counted once. Another with its number would be taken for it, and one of
+/// them would stay in the counts for ever.
+#[test]
+fn a_number_is_one_message_and_stays_where_it_was() {
+    let ([first, _], [addressed, _], [second, gone]) = (message(1, 0), message(1, 1), message(2, 0));
+    let with = |messages: &[&Vec<u8>]| {
+        let names = [account(1, "a"), queue(1, "q")];
+        with_records(&names.iter().chain(messages.iter().copied()).cloned().collect::<Vec<_>>(), "QPURGE q")
+    };
+    assert_eq!(with(&[&first, &second, &first]), Ok(b":2\r\n".to_vec()));
+    // What came before may be in segments that are not there any more.
+    assert_eq!(with(&[&gone, &second, &first, &gone]), Ok(b":1\r\n".to_vec()));
+    for (messages, number) in [([&first, &addressed, &second], 1), ([&second, &gone, &second], 2)] {
+        let sentence = with(&messages).expect_err("one number twice");
+        let why = format!("message {number} is recorded again, and is not where it should be");
+        assert!(sentence.contains(&why), "{sentence}");
     }
 }
 

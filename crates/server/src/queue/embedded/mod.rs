@@ -33,6 +33,7 @@ mod reader;
 mod reclaim;
 mod record;
 mod remembered;
+mod replay;
 mod selection;
 mod stock;
 
@@ -48,9 +49,10 @@ use self::effect::Effect;
 use self::found::Found;
 pub use self::log::OpenError;
 use self::log::disk::Disk;
-use self::log::{Frame, Location, Log, LogError, Options, Purpose};
+use self::log::{Frame, Log, LogError, Options, Purpose};
 use self::message::Home;
 use self::reclaim::Reclaim;
+use self::replay::Replay;
 use self::stock::Stock;
 use super::EVENT_SOURCE;
 use super::answer::Answer;
@@ -147,10 +149,10 @@ impl Embedded {
     /// # Errors
     /// The directory is in use, damaged or of another version, or the disk refused. Nothing was changed.
     pub fn open(directory: &Path, options: EmbeddedOptions) -> Result<Self, OpenError> {
-        let stock = RefCell::new(Stock::default());
-        let mut replay = |at, bytes: &[u8]| replay(&mut stock.borrow_mut(), at, bytes);
-        let log = Log::open(directory, options.log(), &mut replay, &|| stock.borrow().is_whole())?;
-        Ok(Self::of(log, stock.into_inner(), options))
+        let replay = RefCell::new(Replay::default());
+        let mut apply = |at, bytes: &[u8]| replay.borrow_mut().apply(at, bytes);
+        let log = Log::open(directory, options.log(), &mut apply, &|| replay.borrow().stock.is_whole())?;
+        Ok(Self::of(log, replay.into_inner().stock, options))
     }
 
     /// The same on a disk that need not be the system's, without a thread of its own.
@@ -158,10 +160,11 @@ impl Embedded {
     /// # Errors
     /// The same.
     pub fn open_on(disk: Arc<dyn Disk>, options: EmbeddedOptions) -> Result<Self, OpenError> {
-        let stock = RefCell::new(Stock::default());
-        let mut replay = |at, bytes: &[u8]| replay(&mut stock.borrow_mut(), at, bytes);
-        let log = Log::open_on(disk, options.log(), false, None, &mut replay, &|| stock.borrow().is_whole())?;
-        Ok(Self::of(log, stock.into_inner(), options))
+        let replay = RefCell::new(Replay::default());
+        let mut apply = |at, bytes: &[u8]| replay.borrow_mut().apply(at, bytes);
+        let log =
+            Log::open_on(disk, options.log(), false, None, &mut apply, &|| replay.borrow().stock.is_whole())?;
+        Ok(Self::of(log, replay.into_inner().stock, options))
     }
 
     /// The store whose log this is, with what was read from it.
@@ -244,15 +247,6 @@ impl Embedded {
             _ => {}
         }
     }
-}
-
-/// Applies one record while the log is opened.
-fn replay(stock: &mut Stock, at: Location, bytes: &[u8]) -> Result<(), String> {
-    let effect = Effect::decode(bytes)?;
-    stock.can_be(&effect)?;
-    let len = u32::try_from(bytes.len()).map_err(|_| "a record beyond 4 GiB".to_owned())?;
-    stock.apply(&effect, Home { at, len });
-    Ok(())
 }
 
 fn given(stock: &Stock) -> Given {

@@ -1,5 +1,5 @@
 //! What a log cannot say, though each of its records can be read: numbers that were never given out, messages of queues that
-//! nobody made, a name for two, or two names for one.
+//! nobody made, a name for two, or two names for one. (Two messages of one number: see [`replay`](super::replay).)
 //!
 //! The checksums were right, so another program wrote this, or a defect. Taken at its word it would go wrong later: the next
 //! number would be one too high to be counted, an answer would be missing its queue's name, a queue would have another name

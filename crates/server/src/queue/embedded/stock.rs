@@ -79,6 +79,14 @@ impl Stock {
         special.or_else(|| self.lanes.entry(place).map(|entry| Message::plain(*place, entry)))
     }
 
+    /// Whether there is a message in that place.
+    pub(super) fn holds(&self, place: &Place) -> bool {
+        match self.special(place.id()) {
+            Some(message) => message.place == *place,
+            None => self.lanes.entry(place).is_some(),
+        }
+    }
+
     /// A message found in a lane, with what more is kept of it.
     pub(super) fn picked(&self, pick: &Pick) -> Message {
         let special = self.special(pick.place.id()).cloned();

@@ -1,0 +1,55 @@
+//! Rebuilds the state from the records of a log, one after the other.
+
+use rustc_hash::FxHashMap;
+
+use super::effect::Effect;
+use super::log::Location;
+use super::message::{Home, Place};
+use super::stock::Stock;
+use crate::queue::rules::MessageId;
+
+/// A state on its way.
+#[derive(Default)]
+pub(super) struct Replay {
+    pub(super) stock: Stock,
+    numbers: Numbers,
+}
+
+impl Replay {
+    /// Applies one record.
+    ///
+    /// # Errors
+    /// Why it makes no sense.
+    pub(super) fn apply(&mut self, at: Location, bytes: &[u8]) -> Result<(), String> {
+        let effect = Effect::decode(bytes)?;
+        self.stock.can_be(&effect)?;
+        if let Effect::Message(written) = &effect {
+            self.can_come(&written.place)?;
+        }
+        let len = u32::try_from(bytes.len()).map_err(|_| "a record beyond 4 GiB".to_owned())?;
+        self.stock.apply(&effect, Home { at, len });
+        Ok(())
+    }
+
+    /// A number is one message's: whatever is recorded with it again is the message that is there.
+    fn can_come(&mut self, place: &Place) -> Result<(), String> {
+        match self.numbers.add(place.id()) || self.stock.holds(place) {
+            true => Ok(()),
+            false => Err(format!("message {} is recorded again, and is not where it should be", place.id())),
+        }
+    }
+}
+
+/// Numbers of messages, one bit each: they come nearly in a row.
+#[derive(Default)]
+struct Numbers(FxHashMap<u64, u64>);
+
+impl Numbers {
+    /// Whether it is a new one.
+    fn add(&mut self, number: MessageId) -> bool {
+        let (sixty_four, bit) = (self.0.entry(number / 64).or_default(), 1 << (number % 64));
+        let is_new = *sixty_four & bit == 0;
+        *sixty_four |= bit;
+        is_new
+    }
+}
