@@ -7,13 +7,15 @@ use posthaste_server::accounts::AccountsFile;
 use posthaste_server::clients::unlisted;
 use posthaste_server::grants::{Grants, Role};
 use posthaste_server::http::json::json;
+use posthaste_server::log_level::LogLevel;
 use serde_json::{Map, Value as Json, json};
 
 use crate::admin_cache;
 use crate::config::Misuse;
-use crate::flags::{AccountCommand, AdminCommand, Reach, ReachCache, RoleFlags};
+use crate::flags::{AccountCommand, AdminCommand, Reach, ReachCache, RoleFlags, WebReach};
 use crate::resp::Client;
 use crate::stdout::say;
+use crate::web::Web;
 use crate::{admin_doctor, admin_store, admin_top};
 
 type Done = Result<(), Box<dyn Error>>;
@@ -50,6 +52,7 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
         }
         AdminCommand::Top(flags) => admin_top::run(flags),
         AdminCommand::Doctor(flags) => admin_doctor::run(flags),
+        AdminCommand::LogLevel { level, reach } => log_level(*level, reach),
         AdminCommand::Servers { reach } => admin_cache::rows(reach, "/v1/servers"),
         AdminCommand::Server { name, state, reach } => admin_cache::set_state(reach, name, state),
         AdminCommand::Pools { reach } => admin_cache::rows(reach, "/v1/pools"),
@@ -73,6 +76,14 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
             }
         }
     }
+}
+
+/// How much the log of a tier tells, or is to tell.
+fn log_level(level: Option<LogLevel>, reach: &WebReach) -> Done {
+    let told = level.map(|level| json!({ "log_level": level }));
+    let answer = Web::new(reach)?.exchange("/v1/log-level", told.as_ref())?;
+    let level = answer["log_level"].as_str().ok_or("this is no answer of a tier")?;
+    say(&format!("{level}\n"))
 }
 
 /// What the flags grant; None when they say nothing.

@@ -13,7 +13,9 @@ mod serving;
 use std::time::Duration;
 
 use clap::Parser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use posthaste_server::accounts::is_name;
+use posthaste_server::log_level::LogLevel;
 
 pub(crate) use self::admin::{AccountCommand, Admin, AdminCommand, Reach, RoleFlags};
 pub(crate) use self::bench::{Bench, BenchStoreFlags, MergeFlags, StoreWorkload};
@@ -23,7 +25,7 @@ pub(crate) use self::looking::{DoctorFlags, ReachCache, TopFlags, WebReach};
 pub(crate) use self::pages::{CompletionsFlags, ManFlags, ReferenceFlags, Topic};
 pub(crate) use self::postgres::{MigrateFlags, PoppingFlags};
 pub(crate) use self::queue::QueueFlags;
-pub(crate) use self::serving::{FrontFlags, LogFormat, LogLevel, RunFlags, TlsFlags};
+pub(crate) use self::serving::{FrontFlags, LogFormat, RunFlags, TlsFlags};
 
 /// A middle tier that explains itself: durable message queues over RESP, measured at every stage.
 #[derive(Debug, Parser)]
@@ -92,6 +94,11 @@ fn http_address(text: &str) -> Result<String, String> {
         text if text.starts_with("unix:") => Err("write HOST:PORT or off".into()),
         text => listen_address(text).map_err(|_| "write HOST:PORT or off".into()),
     }
+}
+
+/// A log level by its word.
+fn log_level() -> impl TypedValueParser<Value = LogLevel> {
+    PossibleValuesParser::new(LogLevel::ALL.map(LogLevel::word)).try_map(|word| word.parse::<LogLevel>())
 }
 
 /// The name of an account.

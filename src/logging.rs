@@ -2,22 +2,34 @@
 
 use std::io::{self, Write};
 
-use tracing::Level;
+use posthaste_server::log_level::{self, LogLevel};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{registry, reload};
 
-use crate::flags::{LogFormat, LogLevel, RunFlags};
+use crate::flags::{LogFormat, RunFlags};
 
 /// Starts logging; called once.
 pub(crate) fn start(flags: &RunFlags) {
-    let level = match flags.log_level {
-        LogLevel::Error => Level::ERROR,
-        LogLevel::Warn => Level::WARN,
-        LogLevel::Info => Level::INFO,
-        LogLevel::Debug => Level::DEBUG,
-    };
-    let log = tracing_subscriber::fmt().with_writer(|| Stderr).with_target(false).with_max_level(level);
+    let (least, dial) = reload::Layer::new(filter(flags.log_level));
+    log_level::install(flags.log_level, move |level| {
+        // It fails only when the log is gone, which lasts as long as the process.
+        let _ = dial.reload(filter(level));
+    });
+    let log = tracing_subscriber::fmt::layer().with_writer(|| Stderr).with_target(false);
     match flags.log_format {
-        LogFormat::Text => log.with_ansi(false).init(),
-        LogFormat::Json => log.json().flatten_event(true).init(),
+        LogFormat::Text => registry().with(least).with(log.with_ansi(false)).init(),
+        LogFormat::Json => registry().with(least).with(log.json().flatten_event(true)).init(),
+    }
+}
+
+fn filter(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use posthaste_load::tls::advice;
 use serde_json::Value as Json;
+use ureq::RequestBuilder;
 use ureq::http::Uri;
 use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::{Connector as _, TcpConnector};
@@ -87,16 +88,24 @@ impl Web {
     pub(crate) fn exchange(&self, path: &str, told: Option<&Json>) -> Result<Json, Box<dyn Error>> {
         let url = format!("{}{path}", self.base);
         self.success(match told {
-            None => self.agent.get(url).call(),
+            None => self.authorized(self.agent.get(url)).call(),
             Some(told) => {
-                self.agent.post(url).header("Content-Type", "application/json").send(told.to_string())
+                let request = self.authorized(self.agent.post(url));
+                request.header("Content-Type", "application/json").send(told.to_string())
             }
         })
     }
 
     /// `DELETE path`; an answer that is no success is an error.
     pub(crate) fn delete(&self, path: &str) -> Result<Json, Box<dyn Error>> {
-        self.success(self.agent.delete(format!("{}{path}", self.base)).call())
+        self.success(self.authorized(self.agent.delete(format!("{}{path}", self.base))).call())
+    }
+
+    fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        match &self.authorization {
+            Some(authorization) => request.header("Authorization", authorization),
+            None => request,
+        }
     }
 
     fn success(
@@ -115,10 +124,7 @@ impl Web {
 
     /// `GET path`, whatever the status.
     pub(crate) fn get(&self, path: &str) -> Result<Page, Box<dyn Error>> {
-        let mut request = self.agent.get(format!("{}{path}", self.base));
-        if let Some(authorization) = &self.authorization {
-            request = request.header("Authorization", authorization);
-        }
+        let request = self.authorized(self.agent.get(format!("{}{path}", self.base)));
         let mut answer = request.call().map_err(|error| self.unreachable(&error))?;
         let text = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string()?;
         Ok(Page { status: answer.status().as_u16(), text })

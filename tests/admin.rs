@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use client::Client;
 use posthaste_server::accounts::AccountsFile;
+use posthaste_server::grants::{Grants, Role};
 use serde_json::Value as Json;
 use support::Server;
 
@@ -87,6 +88,40 @@ fn control_characters_of_a_body_do_not_reach_the_terminal() {
     let (server, _client) = furnished();
     let table = text(&admin(&server, &["messages", "orders"]));
     assert!(table.contains("red") && !table.contains('\u{1b}'), "{table:?}");
+}
+
+#[test]
+fn an_administrator_has_the_log_tell_more_or_less() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (file, secret) = (dir.path().join("accounts.txt"), dir.path().join("secret.txt"));
+    std::fs::write(&secret, "secret\n").expect("a file");
+    for (name, role, pattern) in [("keeper", Role::Administer, "*"), ("sender", Role::Send, "*")] {
+        let mut grants = Grants::default();
+        grants.add(role, pattern).expect("a pattern");
+        AccountsFile::set(&file, name, "secret", Some(grants)).expect("it can be written");
+    }
+    let server = Server::start_with_http("memory:", &["--accounts", &file.display().to_string()]);
+    let log_level = |who: &str, words: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_posthaste"))
+            .args(["admin", "log-level"])
+            .args(words)
+            .args(["--http", &server.http().to_string(), "--user", who, "--secret-file"])
+            .arg(&secret)
+            .output()
+            .expect("the program runs")
+    };
+    assert_eq!(text(&log_level("keeper", &[])), "info\n");
+    assert_eq!(text(&log_level("keeper", &["debug"])), "debug\n");
+    server.wait_for_log("the log level was set level=debug before=info");
+    assert_eq!(text(&log_level("keeper", &["warn"])), "warn\n");
+    assert_eq!(text(&log_level("keeper", &[])), "warn\n");
+    for words in [&[][..], &["error"]] {
+        let refused = log_level("sender", words);
+        assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("403"));
+    }
+    let unknown = log_level("keeper", &["loud"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert_eq!(server.log().matches("the log level was set").count(), 1, "{}", server.log());
 }
 
 #[test]

@@ -6,9 +6,10 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use posthaste_load::address::Address;
 use posthaste_server::accounts::check_name;
+use posthaste_server::log_level::LogLevel;
 
-use super::looking::{DoctorFlags, ReachCache, TopFlags};
-use super::{account, duration};
+use super::looking::{DoctorFlags, ReachCache, TopFlags, WebReach};
+use super::{account, duration, log_level};
 
 /// `posthaste admin`
 #[derive(Args, Debug)]
@@ -131,6 +132,17 @@ pub(crate) enum AdminCommand {
     Top(TopFlags),
     /// Looks a tier over, and what is behind it, and says what to do; exit code 1 when something must be done
     Doctor(DoctorFlags),
+    /// How much the log of a tier tells, or is to tell from now on
+    #[command(after_help = "Examples:
+  posthaste admin log-level
+  posthaste admin log-level debug --http 127.0.0.1:7481")]
+    LogLevel {
+        /// Have it tell so much: error, warn, info or debug
+        #[arg(value_parser = log_level())]
+        level: Option<LogLevel>,
+        #[command(flatten)]
+        reach: WebReach,
+    },
     /// Of a cache tier: its memcached servers
     #[command(after_help = "Example:
   posthaste admin servers --json")]

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use posthaste_server::log_level::LogLevel;
 
-use super::{at_least_one, duration, some_time, threads};
+use super::{at_least_one, duration, log_level, some_time, threads};
 
 /// How clients come to a tier, beside its addresses.
 #[derive(Args, Debug)]
@@ -78,32 +79,8 @@ pub(crate) struct RunFlags {
     #[arg(long, value_name = "FORM", default_value = "text")]
     pub(crate) log_format: LogFormat,
     /// What the log tells at least: errors, warnings too, what happens too, or every attempt too
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = log_level())]
     pub(crate) log_level: LogLevel,
-}
-
-/// What the log tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogLevel {
-    /// What does not work
-    Error,
-    /// What may need somebody, too
-    Warn,
-    /// What happens, too
-    Info,
-    /// Every attempt, too
-    Debug,
-}
-
-impl fmt::Display for LogLevel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Error => "error",
-            Self::Warn => "warn",
-            Self::Info => "info",
-            Self::Debug => "debug",
-        })
-    }
 }
 
 /// The form of log lines.

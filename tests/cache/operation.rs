@@ -339,6 +339,10 @@ fn the_log_tells_of_each_attempt_where_it_is_asked_to() {
     info.wait_for_log("not there");
     wait_until("an attempt", || debug.log().matches("still away").count() >= 3);
     assert!(!info.log().contains("still away"));
+    let told = posthaste(&["admin", "log-level", "debug", "--http", &info.http().to_string()]);
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    info.wait_for_log("still away");
+    assert_eq!(info.page("/v1/log-level"), (200, r#"{"log_level":"debug"}"#.to_owned()));
 }
 
 #[test]

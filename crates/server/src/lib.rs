@@ -22,6 +22,7 @@ pub mod grants;
 pub mod house;
 pub mod http;
 pub mod info;
+pub mod log_level;
 pub mod metrics;
 pub mod roll;
 pub mod slow;

@@ -60,6 +60,7 @@ fn office(hall: &Arc<Hall>) -> Routes {
             get(async |State(hall): Shared| named("routes", desk::routes(&hall.fleet.table()))),
         )
         .route("/v1/routes/explain", get(explain_key))
+        .route("/v1/log-level", get(http::log::tell).post(http::log::set))
         .with_state(Arc::clone(hall))
 }
 

@@ -8,6 +8,7 @@ mod console;
 mod inside;
 pub mod json;
 mod list;
+pub(crate) mod log;
 mod messages;
 pub(crate) mod metrics;
 mod office;
@@ -112,6 +113,7 @@ pub fn queue_routes(house: Arc<House>) -> Router {
         .route("/v1/windows", get(windows))
         .route("/v1/clients", get(clients))
         .route("/v1/clients/{id}", delete(close_client))
+        .route("/v1/log-level", get(log::tell_administrator).post(log::set_as_administrator))
         .route("/v1/accounts", get(queues::accounts))
         .route("/v1/readable", get(queues::readable))
         .route("/v1/queues", get(queues::list).post(queues::create))

@@ -1,0 +1,47 @@
+//! What the log tells at least, asked and set over HTTP, on both tiers.
+
+use axum::Json;
+use serde::{Deserialize, Serialize};
+
+use super::office::{Body, Visitor};
+use super::problem::Problem;
+use crate::log_level::{LogLevel, log_level, set_log_level};
+
+/// What is told, and taken.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Level {
+    log_level: LogLevel,
+}
+
+/// `GET /v1/log-level`.
+pub(crate) async fn tell() -> Result<Json<Level>, Problem> {
+    log_level().map(|log_level| Json(Level { log_level })).ok_or_else(no_log)
+}
+
+/// `POST /v1/log-level`.
+pub(crate) async fn set(Body(level): Body<Level>) -> Result<Json<Level>, Problem> {
+    let before = log_level().ok_or_else(no_log)?;
+    set_log_level(level.log_level);
+    tracing::info!(level = %level.log_level, %before, "the log level was set");
+    Ok(Json(level))
+}
+
+/// The same where accounts say who may.
+pub(super) async fn tell_administrator(visitor: Visitor) -> Result<Json<Level>, Problem> {
+    visitor.must_administer().await?;
+    tell().await
+}
+
+/// The same where accounts say who may.
+pub(super) async fn set_as_administrator(
+    visitor: Visitor,
+    body: Body<Level>,
+) -> Result<Json<Level>, Problem> {
+    visitor.must_administer().await?;
+    set(body).await
+}
+
+fn no_log() -> Problem {
+    Problem::nothing("this process keeps no log")
+}

@@ -1,0 +1,80 @@
+//! What the log tells at least, and a dial for it that can be turned while the program runs. A process has one log, and so
+//! one dial.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+/// What the log tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// What does not work.
+    Error,
+    /// What may need somebody, too.
+    Warn,
+    /// What happens, too.
+    Info,
+    /// Every attempt, too.
+    Debug,
+}
+
+impl LogLevel {
+    /// Each of them, the one that tells least first.
+    pub const ALL: [Self; 4] = [Self::Error, Self::Warn, Self::Info, Self::Debug];
+
+    /// Its word.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+        }
+    }
+}
+
+impl fmt::Display for LogLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl FromStr for LogLevel {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        let level = Self::ALL.into_iter().find(|level| level.word() == word);
+        level.ok_or_else(|| "write error, warn, info or debug".to_owned())
+    }
+}
+
+struct Dial {
+    stands_at: Mutex<LogLevel>,
+    turn: Box<dyn Fn(LogLevel) + Send + Sync>,
+}
+
+static DIAL: OnceLock<Dial> = OnceLock::new();
+
+/// The log begins with `first`, and `turn` makes it tell more or less. Called once, by who starts the log.
+pub fn install(first: LogLevel, turn: impl Fn(LogLevel) + Send + Sync + 'static) {
+    let _ = DIAL.set(Dial { stands_at: Mutex::new(first), turn: Box::new(turn) });
+}
+
+/// What the log tells now. None: this process has no log.
+#[must_use]
+pub fn log_level() -> Option<LogLevel> {
+    DIAL.get().map(|dial| *dial.stands_at.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Has the log tell so much from now on. False: this process has no log.
+pub fn set_log_level(level: LogLevel) -> bool {
+    let Some(dial) = DIAL.get() else { return false };
+    let mut stands_at = dial.stands_at.lock().unwrap_or_else(PoisonError::into_inner);
+    (dial.turn)(level);
+    *stands_at = level;
+    true
+}
