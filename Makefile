@@ -104,6 +104,11 @@ audit: ## Ask for known holes in what we depend on (needs GitHub and PyPI themse
 deb: ## Make a Debian package in target/debian
 	scripts/deb.sh
 
+.PHONY: static
+static: ## Make a program that runs on any Linux of this processor, target/static/posthaste
+	scripts/ensure-packages.sh musl-gcc=musl-tools readelf=binutils
+	scripts/static.sh
+
 .PHONY: bench
 bench: ## Measure against the peers, side by side (takes a while; wants a quiet machine)
 	scripts/ensure-packages.sh redis-server=redis-server beanstalkd=beanstalkd nats-server=nats-server memcached=memcached nutcracker=nutcracker \

@@ -114,10 +114,11 @@ fn the_password_is_nowhere_to_be_seen() {
     // A refusal is told without it, too.
     postgres.psql("postgres", "ALTER ROLE app PASSWORD 'other'");
     let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'";
-    postgres.psql("postgres", sql);
     let start = Instant::now();
     while !server.log().contains("check user and password") {
         assert!(start.elapsed() < PATIENCE, "{}", server.log());
+        // Again and again: who is just being let in by the old password stands nowhere yet.
+        postgres.psql("postgres", sql);
         sleep(Duration::from_millis(10));
     }
     let log = server.log();
