@@ -295,7 +295,7 @@ fn name_and_places(seat: &Seat, directory: Option<&Directory>) -> Result<(String
     }
     let backend = Backend::parse_by(&seat.address, directory)?;
     backend.address()?;
-    let places = backend.places();
+    let places = backend.places().to_vec();
     Ok((backend.name, places))
 }
 

@@ -201,7 +201,7 @@ fn a_lookup_that_fails_changes_nothing_and_is_told_once() {
     let server = router(&names, &[&format!("dns:a.test:{port}")], &["--writes", "owner"]);
     let both = [format!("127.0.0.1:{port}"), format!("127.0.0.2:{port}")];
     assert_eq!(names_of(&server), both, "in one order, whatever the answer's");
-    for failure in [Says::Failure, Says::Hosts(Vec::new()), Says::Services(Vec::new())] {
+    for failure in [Says::Failure, Says::HalfFailure, Says::Hosts(Vec::new()), Says::Services(Vec::new())] {
         at_work(&server, false, || {
             names.says("a.test", failure);
             names.wait_for_questions();
@@ -331,4 +331,166 @@ fn a_server_that_was_lost_and_is_found_elsewhere_serves_nothing_of_what_it_held_
         }
         assert!(server.stop().success());
     }
+}
+
+#[test]
+fn what_was_written_while_nobody_knew_a_group_is_not_read_stale_from_its_servers() {
+    let servers = Memcached::several::<2>();
+    Client::to(servers[1].addr).ask("set k 0 0 3\r\nold\r\n");
+    let names = NameServer::start();
+    names.says("h.test", Says::Hosts(vec![here(1)]));
+    let server = router(&names, &[&servers[0].name(), &format!("srv:{SERVICE}")], &[]);
+    let mut client = Client::to(server.addr());
+    assert_eq!(client.ask("set k 0 0 3\r\nnew\r\n"), "STORED\r\n");
+    names.says(SERVICE, Says::Services(vec![(0, 0, servers[1].addr.port(), "h.test")]));
+    wait_until("both take part", || client.stat("", "servers_live") == 2);
+    for _ in 0..4 {
+        assert_eq!(client.ask("get k\r\n"), "VALUE k 0 3\r\nnew\r\nEND\r\n");
+    }
+}
+
+#[test]
+fn a_server_that_another_pool_has_all_the_time_forgets_too_when_it_comes_back_into_a_group() {
+    let [first] = Memcached::several();
+    let second = first.beside(here(2));
+    let names = NameServer::start();
+    names.says("a.test", Says::Hosts(vec![here(1), here(2)]));
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (path, port) = (dir.path().join("cache.toml"), first.addr.port());
+    let file = format!(
+        "[cache.pools.a]\nservers = \"dns:a.test:{port}\"\n[cache.pools.b]\nservers = \"127.0.0.2:{port}\"\n\
+         [[cache.routes]]\npool = \"a\"\n[[cache.routes]]\nprefix = \"b:\"\npool = \"b\"\n"
+    );
+    std::fs::write(&path, file).expect("a file");
+    let server = router(&names, &[], &["--config", path.to_str().expect("a path")]);
+    let mut client = Client::to(server.addr());
+    wait_until("both take part", || client.stat("", "servers_live") == 2);
+    assert_eq!(client.ask("set k 0 0 3\r\nold\r\n"), "STORED\r\n");
+    names.says("a.test", Says::Hosts(vec![here(1)]));
+    server.wait_for_log(&format!("127.0.0.2:{port} went"));
+    assert_eq!(client.ask("set k 0 0 3\r\nnew\r\n"), "STORED\r\n");
+    names.says("a.test", Says::Hosts(vec![here(1), here(2)]));
+    server.wait_for_log(&format!("127.0.0.2:{port} came"));
+    for _ in 0..4 {
+        assert_eq!(client.ask("get k\r\n"), "VALUE k 0 3\r\nnew\r\nEND\r\n");
+    }
+    drop(second);
+}
+
+#[test]
+fn a_name_that_leads_to_another_server_of_its_pool_is_not_followed() {
+    let [first] = Memcached::several();
+    let second = first.beside(here(2));
+    let names = NameServer::start();
+    names.says("a.test", Says::Hosts(vec![here(1)]));
+    names.says("b.test", Says::Hosts(vec![here(2)]));
+    let both = ["a", "b"].map(|name| format!("{name}.test:{}", first.addr.port()));
+    let server = router(&names, &[&both[0], &both[1]], &[]);
+    let mut client = Client::to(server.addr());
+    wait_until("both take part", || client.stat("", "servers_live") == 2);
+    assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+    names.says("a.test", Says::Hosts(vec![here(2)]));
+    server.wait_for_log("of the same pool is there");
+    assert_eq!(client.ask("append k 0 0 1\r\ny\r\n"), "STORED\r\n");
+    for _ in 0..4 {
+        assert_eq!(client.ask("get k\r\n"), "VALUE k 0 2\r\nxy\r\nEND\r\n");
+    }
+    drop(second);
+}
+
+#[test]
+fn a_server_that_hangs_and_is_replaced_is_followed_though_what_it_was_sent_is_never_read() {
+    let [old] = Memcached::several();
+    let new = old.beside(here(2));
+    let names = NameServer::start();
+    names.says("a.test", Says::Hosts(vec![here(1)]));
+    let name = format!("a.test:{}", old.addr.port());
+    let server = router(&names, &[&name], &["--writes", "owner", "--server-timeout", "200ms"]);
+    let mut client = Client::to(server.addr());
+    assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+    old.signal("STOP");
+    assert!(client.ask("get k\r\n").starts_with("SERVER_ERROR"));
+    // One at which nobody is comes first.
+    names.says("a.test", Says::Hosts(vec![here(3), here(2)]));
+    wait_until("it is followed", || client.ask("set k 0 0 1\r\ny\r\n") == "STORED\r\n");
+    assert_eq!(held(&new, "k").as_deref(), Some("y"));
+    old.signal("CONT");
+}
+
+#[test]
+fn of_the_addresses_that_a_name_leads_to_now_the_one_is_taken_where_somebody_is() {
+    let [old] = Memcached::several();
+    let new = old.beside(here(2));
+    let names = NameServer::start();
+    names.says("a.test", Says::Hosts(vec![here(1)]));
+    let name = format!("a.test:{}", old.addr.port());
+    let server = router(&names, &[&name], &["--writes", "owner"]);
+    names.says("a.test", Says::Hosts(vec![here(3), here(2)]));
+    server.wait_for_log(&format!("it is at {} now", new.addr));
+    assert!(server.stop().success());
+}
+
+#[test]
+fn a_lost_server_whose_name_leads_to_another_of_its_pool_stays_away_and_that_one_keeps_what_it_holds() {
+    let [mut first] = Memcached::several();
+    let second = first.beside(here(2));
+    let names = NameServer::start();
+    names.says("a.test", Says::Hosts(vec![here(1)]));
+    names.says("b.test", Says::Hosts(vec![here(2)]));
+    let both = ["a", "b"].map(|name| format!("{name}.test:{}", first.addr.port()));
+    let server = router(&names, &[&both[0], &both[1]], &["--log-level", "debug"]);
+    let mut client = Client::to(server.addr());
+    wait_until("both take part", || client.stat("", "servers_live") == 2);
+    assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+    first.kill();
+    names.says("a.test", Says::Hosts(vec![here(2)]));
+    server.wait_for_log("of the same pool is there");
+    assert_eq!(client.ask("append k 0 0 1\r\ny\r\n"), "STORED\r\n");
+    assert_eq!(client.ask("get k\r\n"), "VALUE k 0 2\r\nxy\r\nEND\r\n");
+    assert_eq!(client.stat("", "servers_live"), 1);
+    drop(second);
+}
+
+#[test]
+fn a_lost_server_that_is_back_elsewhere_forgets_though_just_then_nobody_knows_its_name() {
+    let [mut old, other] = Memcached::several();
+    let new = old.beside(here(2));
+    Client::to(new.addr).ask("set k 0 0 3\r\nold\r\n");
+    let names = NameServer::start();
+    names.says("a.test", Says::Hosts(vec![here(1)]));
+    let name = format!("a.test:{}", old.addr.port());
+    let debug = ["--log-level", "debug", "--server-timeout", "200ms"];
+    let server = router(&names, &[&name, &other.name()], &debug);
+    let mut client = Client::to(server.addr());
+    wait_until("both take part", || client.stat("", "servers_live") == 2);
+    client.ask("set k 0 0 3\r\nnew\r\n");
+    new.signal("STOP");
+    names.says("a.test", Says::Hosts(vec![here(2)]));
+    old.kill();
+    // It takes connections there, and says nothing.
+    server.wait_for_log("still away: Resource temporarily unavailable");
+    names.says("a.test", Says::Failure);
+    names.wait_for_questions();
+    new.signal("CONT");
+    wait_until("it is back", || client.stat("", "servers_live") == 2);
+    for _ in 0..4 {
+        assert_eq!(client.ask("get k\r\n"), "VALUE k 0 3\r\nnew\r\nEND\r\n");
+    }
+}
+
+#[test]
+fn a_group_of_one_server_is_a_pool_of_replicas_too() {
+    let [memcached] = Memcached::several();
+    let names = NameServer::start();
+    names.says("a.test", Says::Hosts(vec![here(1)]));
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("cache.toml");
+    let file = format!(
+        "[cache.pools.a]\nservers = \"dns:a.test:{}\"\nwrites = \"all\"\nanswer = 2\n",
+        memcached.addr.port()
+    );
+    std::fs::write(&path, file).expect("a file");
+    let server = router(&names, &[], &["--config", path.to_str().expect("a path")]);
+    let refused = Client::to(server.addr()).ask("set k 0 0 1\r\nx\r\n");
+    assert!(refused.starts_with("SERVER_ERROR 1 of the 2 servers"), "{refused}");
 }

@@ -65,3 +65,50 @@ fn a_command_that_was_sent_in_part_is_sent_to_its_end_first() {
     router.feed(0, b"STORED\r\n").unwrap();
     assert!(router.is_even(0));
 }
+
+#[test]
+fn what_was_asked_for_since_a_command_was_sent_in_part_is_no_part_of_what_still_goes_there() {
+    let mut router = router();
+    ask(&mut router, 0, "set a 0 0 1\r\nx\r\n");
+    router.sends(0);
+    router.sent(0, 5);
+    ask(&mut router, 1, "set b 0 0 1\r\nx\r\n");
+    assert_eq!(router.begun(0), b" 0 0 1\r\nx\r\n".as_slice());
+    router.sent(0, 3);
+    assert!(router.is_cut(0));
+    let bytes = router.begun(0).len();
+    router.sent(0, bytes);
+    assert!(!router.is_cut(0) && !router.is_even(0), "its answer is to come");
+    router.feed(0, b"STORED\r\n").unwrap();
+    assert!(router.is_even(0));
+    assert_eq!(router.unsent(0), b"set b 0 0 1\r\nx\r\n");
+}
+
+#[test]
+fn what_waits_for_a_replica_that_has_nothing_where_it_is_now_is_looked_up_on_another() {
+    for (asked, missed, found, told) in [
+        ("get k\r\n", "END\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n"),
+        ("mg k v\r\n", "EN\r\n", "VA 1\r\nx\r\n", "VA 1\r\nx\r\n"),
+    ] {
+        let seats = ["10.0.0.1:11211", "10.0.0.2:11211"].map(Seat::of).to_vec();
+        let layout = Layout::of_one_pool(seats, Rules::default());
+        let mut router = Router::new(Arc::new(Fleet::new(&layout, true).expect("addresses")), 0);
+        router.enter(0, 0);
+        ask(&mut router, 0, asked);
+        let server = (0..2).find(|server| !router.unsent(*server).is_empty()).expect("one is asked");
+        router.servers()[server].health.is_new();
+        router.goes_another_way(server);
+        let bytes = router.unsent(server).len();
+        router.sends(server);
+        router.sent(server, bytes);
+        router.feed(server, missed.as_bytes()).unwrap();
+        assert!(router.answers.unwritten(0).is_empty(), "{asked}");
+        let other = 1 - server;
+        assert!(!router.unsent(other).is_empty(), "{asked}");
+        let bytes = router.unsent(other).len();
+        router.sends(other);
+        router.sent(other, bytes);
+        router.feed(other, found.as_bytes()).unwrap();
+        assert_eq!(String::from_utf8_lossy(router.answers.unwritten(0)), told);
+    }
+}

@@ -4,7 +4,7 @@
 //! learns it. What encrypts may change while we run, as the address may: connections made from then on get it.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,6 +33,8 @@ pub struct Backend {
     /// Whether `tls:` stood before it when it was parsed.
     pub speaks_tls: bool,
     directory: Directory,
+    /// Where it might be when it was first looked up.
+    places: Vec<String>,
     address: Mutex<Result<Address, String>>,
     /// Where it last took part.
     served: Mutex<Option<Address>>,
@@ -66,9 +68,11 @@ impl Backend {
     pub fn parse_by(text: &str, directory: &Directory) -> Result<Self, String> {
         let name = Self::named(text)?;
         let found = resolve(&name, directory);
+        let places = found.iter().flatten().map(in_words).collect();
         let address = found.and_then(|addresses| next_of(addresses, None).ok_or_else(|| no_address(&name)));
         Ok(Self {
             speaks_tls: text.starts_with("tls:"),
+            places,
             directory: directory.clone(),
             address: Mutex::new(address),
             served: Mutex::default(),
@@ -195,17 +199,16 @@ impl Backend {
         lock(&self.address).clone()
     }
 
-    /// Where it may be, in the same words for all names of one server; nowhere: nobody knows.
+    /// Where it might be when it was first looked up, in the same words for all names of one server; nowhere: nobody knew.
     #[must_use]
-    pub fn places(&self) -> Vec<String> {
-        let place = |mut address| {
-            if let Address::Tcp(place) = &mut address {
-                // Sockets take an IPv4 address written as one of IPv6 for what it is.
-                place.set_ip(place.ip().to_canonical());
-            }
-            address.to_string()
-        };
-        resolve(&self.name, &self.directory).unwrap_or_default().into_iter().map(place).collect()
+    pub fn places(&self) -> &[String] {
+        &self.places
+    }
+
+    /// Whether it is at this address now, as far as is known.
+    #[must_use]
+    pub fn is_at(&self, address: &Address) -> bool {
+        self.address().is_ok_and(|own| in_words(&own) == in_words(address))
     }
 
     fn found(&self) -> io::Result<Address> {
@@ -226,12 +229,20 @@ impl Backend {
         resolve(&self.name, &self.directory).map_or(0, |addresses| addresses.len())
     }
 
-    /// Where its name leads now, if its present address is not there any more. One that is written as an address never moves.
+    /// Where its name leads now, if its present address is not there any more: its server is at one of these. One that is written as
+    /// an address never moves.
     #[must_use]
-    pub fn moved_to(&self) -> Option<Address> {
-        let present = self.address().ok()?;
-        let addresses = resolve(&self.name, &self.directory).ok()?;
-        next_of(addresses.clone(), None).filter(|_| !addresses.contains(&present))
+    pub fn moved_to(&self) -> Vec<Address> {
+        let Ok(present) = self.address() else { return Vec::new() };
+        let addresses = resolve(&self.name, &self.directory).unwrap_or_default();
+        if addresses.contains(&present) { Vec::new() } else { addresses }
+    }
+
+    /// Whether an address is none of its name's any more, as far as is known.
+    #[must_use]
+    pub fn has_left(&self, place: SocketAddr) -> bool {
+        let (addresses, left) = (resolve(&self.name, &self.directory), in_words(&Address::Tcp(place)));
+        addresses.is_ok_and(|addresses| !addresses.iter().any(|address| in_words(address) == left))
     }
 
     /// From now on it is there: connections made from now on lead to that address, and those made before are to be given up when
@@ -261,7 +272,8 @@ impl Backend {
         let Some(served) = served.filter(|served| Ok(served) != self.address().as_ref()) else {
             return false;
         };
-        resolve(&self.name, &self.directory).is_ok_and(|addresses| !addresses.contains(&served))
+        // Where nobody says, it may be.
+        !resolve(&self.name, &self.directory).is_ok_and(|addresses| addresses.contains(&served))
     }
 }
 
@@ -380,12 +392,21 @@ fn next_of(mut addresses: Vec<Address>, last: Option<&Address>) -> Option<Addres
     (!addresses.is_empty()).then(|| addresses.swap_remove(next))
 }
 
+/// An address in the same words however it is written.
+fn in_words(address: &Address) -> String {
+    match address {
+        // Sockets take an IPv4 address written as one of IPv6 for what it is.
+        Address::Tcp(place) => SocketAddr::new(place.ip().to_canonical(), place.port()).to_string(),
+        Address::Unix(_) => address.to_string(),
+    }
+}
+
 fn no_address(name: &str) -> String {
     wrong(name, &"it has no address")
 }
 
 fn wrong(name: &str, why: &dyn std::fmt::Display) -> String {
-    format!("server {name}: {why}; write HOST:PORT or unix:PATH")
+    format!("server {name}: {why}; see whether the name is right, and its name server answers")
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Who knows where names are: the system, or name servers that were named.
 //!
 //! Names of hosts are asked of the system, as every program does, with its files and its cache. Records of services it does not
-//! look up, so those are asked of its name servers by a library. Where name servers are named, everything is asked of them.
+//! look up, so those are asked of its name servers by a library. Where name servers are named, everything is asked of them, but
+//! for `localhost`, which the library knows.
 //!
 //! Whoever asks waits, so nobody does on the path of requests. The library lives on an asynchronous runtime, which is made for
 //! each question on a thread of its own: a question is rare, and so the system's `resolv.conf` is always read as it is now.
@@ -13,13 +14,15 @@ use std::thread;
 use std::time::Duration;
 
 use hickory_resolver::TokioResolver;
-use hickory_resolver::config::{NameServerConfig, ResolverConfig, ResolverOpts};
+use hickory_resolver::config::{NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 
-/// How long a name server that was named may take for an answer; it is asked twice.
+/// How long a name server that was named may take for an answer; it is asked once more then.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+const NO_RECORDS: &str = "there are no such records";
 
 /// The port of name servers.
 const PORT: u16 = 53;
@@ -71,8 +74,20 @@ impl Directory {
             Some((host, port)) if !self.servers.is_empty() && !is_address(host) => {
                 let host = absolute(host)?;
                 self.ask(async |resolver| {
-                    let found = resolver.lookup_ip(host).await.map_err(of_answer)?;
-                    Ok(found.iter().map(|address| SocketAddr::new(address, port)).collect())
+                    let mut addresses = Vec::new();
+                    // Both: what is known of one kind alone would look as if the others were gone.
+                    for kind in [RecordType::A, RecordType::AAAA] {
+                        match resolver.lookup(host.clone(), kind).await {
+                            Ok(found) => addresses
+                                .extend(found.answers().iter().filter_map(|record| record.data.ip_addr())),
+                            Err(error) if error.is_no_records_found() => {}
+                            Err(error) => return Err(of_answer(error)),
+                        }
+                    }
+                    if addresses.is_empty() {
+                        return Err(NO_RECORDS.into());
+                    }
+                    Ok(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect())
                 })
             }
             _ => name.to_socket_addrs().map(Iterator::collect).map_err(in_words),
@@ -133,7 +148,7 @@ impl Directory {
         };
         let config = ResolverConfig::from_name_servers(self.servers.iter().map(config).collect());
         let mut options = ResolverOpts::default();
-        (options.timeout, options.attempts) = (PATIENCE, 2);
+        (options.timeout, options.attempts, options.use_hosts_file) = (PATIENCE, 1, ResolveHosts::Never);
         let builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
         builder.with_options(options).build().map_err(in_words)
     }
@@ -162,7 +177,7 @@ fn absolute(name: &str) -> Result<Name, String> {
 
 /// The library shows the question with it that there are no records; whoever asked knows it.
 fn of_answer(error: NetError) -> String {
-    if error.is_no_records_found() { "there are no such records".into() } else { error.to_string() }
+    if error.is_no_records_found() { NO_RECORDS.into() } else { error.to_string() }
 }
 
 fn in_words(error: impl Display) -> String {

@@ -7,7 +7,7 @@
 //! A table never changes. A new one takes the place of the old; each thread takes it up between two requests, and
 //! what is under way goes on by the table it began with.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -23,14 +23,14 @@ use super::directory::Directory;
 use super::groups::{Finds, expanded, groups};
 use super::health::{Health, Watch};
 use super::latency::Latency;
-use super::layout::Layout;
+use super::layout::{Layout, Seat};
 use super::limits::SERVERS_MAX;
 use super::patience::{Patience, SharedPatience};
 use super::prober;
 use super::table::{Strays, Table};
 
-/// Servers that are made to forget at the same time, each by a thread.
-const RECEIVED_AT_ONCE: usize = 32;
+/// Servers that are looked up, or made to forget, at the same time, each by a thread.
+const AT_ONCE: usize = 32;
 
 /// What was done with one server.
 #[derive(Debug, Default)]
@@ -75,6 +75,13 @@ pub type About = dyn Fn() -> Vec<(&'static str, String)> + Send + Sync;
 struct Wanted {
     layout: Layout,
     finds: Finds,
+}
+
+impl Wanted {
+    /// The names of its groups, those of which nobody knows a server included: others were written to meanwhile.
+    fn groups(&self) -> HashSet<String> {
+        groups(&self.layout).into_iter().map(|group| group.name).collect()
+    }
 }
 
 /// Whom and what to believe.
@@ -173,8 +180,10 @@ impl Fleet {
     pub fn load(&self, layout: &Layout) -> Result<(), String> {
         let mut wanted = lock(&self.wanted);
         let (mut finds, mut unknown) = (Finds::new(), Vec::new());
-        for group in groups(layout) {
-            match (group.find(&self.directory), wanted.finds.get(&group.name)) {
+        let groups = groups(layout);
+        let found = at_once(&groups, |group| group.find(&self.directory));
+        for (group, found) in groups.into_iter().zip(found) {
+            match (found, wanted.finds.get(&group.name)) {
                 (Ok(found), _) => drop(finds.insert(group.name, found)),
                 (Err(error), Some(before)) => {
                     tracing::warn!("{error}; it keeps the servers that it had");
@@ -183,7 +192,7 @@ impl Fleet {
                 (Err(error), None) => unknown.push(error),
             }
         }
-        let done = self.put_in_force(&expanded(layout, &finds), &wanted.finds);
+        let done = self.put_in_force(&expanded(layout, &finds), &wanted.groups());
         // That nobody knows a server of a group may be why: then it is told why that is.
         done.map_err(|error| [vec![error], unknown.clone()].concat().join("; "))?;
         unknown.iter().for_each(|error| tracing::warn!("{error}; it is asked again and again"));
@@ -224,20 +233,20 @@ impl Fleet {
         if finds == wanted.finds {
             return Ok(false);
         }
-        self.put_in_force(&expanded(&wanted.layout, &finds), &wanted.finds)?;
+        self.put_in_force(&expanded(&wanted.layout, &finds), &wanted.groups())?;
         wanted.finds = finds;
         Ok(true)
     }
 
     /// Puts a new table in force. A server that comes by a group which had others before may have been one of it
     /// earlier, and missed what was written since: it forgets what it holds before it is asked.
-    fn put_in_force(&self, layout: &Layout, known: &Finds) -> Result<(), String> {
+    fn put_in_force(&self, layout: &Layout, known: &HashSet<String>) -> Result<(), String> {
         let mut servers = lock(&self.servers);
         let mut grown = servers.clone();
         let mut backends = Vec::new();
         for pool in &layout.pools {
-            let its = pool.seats.iter().map(|seat| Backend::parse_by(&seat.address, &self.directory));
-            let its = its.collect::<Result<Vec<_>, _>>()?;
+            let its = at_once(&pool.seats, |seat| Backend::parse_by(&seat.address, &self.directory));
+            let its = its.into_iter().collect::<Result<Vec<_>, _>>()?;
             refuse_second_names(&pool.name, &its)?;
             backends.extend(its);
         }
@@ -275,15 +284,22 @@ impl Fleet {
             }
         }
         *servers = grown;
-        let seats = layout.pools.iter().flat_map(|pool| &pool.seats);
-        let joining = seats.filter(|seat| seat.group.as_ref().is_some_and(|group| known.contains_key(group)));
-        let joining: Vec<&str> = joining.map(|seat| seat.address.as_str()).collect();
         let table = self.table();
-        let is_new = |server: &&Arc<Server>| {
-            !table.in_use().contains(&server.slot)
-                && joining.iter().any(|address| server.backend.is_named(address))
+        // It may be in another pool all the time: then it has missed what was written in this one.
+        let is_in = |server: &Server, pool: &str| {
+            let its = table.pools.iter().filter(|its| its.name == pool).flat_map(|its| &its.members);
+            its.into_iter().any(|member| member.server.slot == server.slot)
         };
-        receive(&servers.iter().filter(is_new).collect::<Vec<_>>());
+        let is_new = |server: &&Arc<Server>| {
+            layout.pools.iter().any(|pool| {
+                let joins = |seat: &Seat| {
+                    seat.group.as_ref().is_some_and(|group| known.contains(group))
+                        && server.backend.is_named(&seat.address)
+                };
+                pool.seats.iter().any(joins) && !is_in(server, &pool.name)
+            })
+        };
+        receive(&servers.iter().filter(is_new).collect::<Vec<_>>(), table.in_use());
         *lock(&self.table) = Arc::new(Table::new(layout, servers.clone(), &mut lock(&self.strays)));
         self.generation.fetch_add(1, Ordering::Release);
         self.watch.wake();
@@ -334,11 +350,13 @@ impl Fleet {
 /// Has servers forget what they hold, several at once; those that do not are away until they have. Whatever one was sent before it
 /// left is answered, or it is away: connections are given up that owe something for longer than servers may take, which is less than the
 /// time between lookups unless somebody says otherwise.
-fn receive(servers: &[&Arc<Server>]) {
+fn receive(servers: &[&Arc<Server>], in_use: &[usize]) {
     let one = |server: &Server| {
         server.health.is_new();
-        // Nobody has looked for it since it left.
-        if let Some(address) = server.backend.moved_to() {
+        // Nobody has looked for it since it left; one that another pool has is moved by who looks names up.
+        if !in_use.contains(&server.slot)
+            && let Some(address) = server.backend.moved_to().into_iter().next()
+        {
             server.backend.move_to(address);
         }
         if server.health.is_away() && server.health.miss(None) {
@@ -351,9 +369,18 @@ fn receive(servers: &[&Arc<Server>]) {
             tracing::warn!(server = %server.name(), "it does not forget what it may hold: {error}; {meaning}");
         }
     };
-    for some in servers.chunks(RECEIVED_AT_ONCE) {
-        thread::scope(|scope| some.iter().for_each(|server| drop(scope.spawn(|| one(server)))));
-    }
+    at_once(servers, |server| one(server));
+}
+
+/// Does it with each, with several at once: what it does is mostly to wait.
+fn at_once<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let some = |some: &[T]| {
+        thread::scope(|scope| {
+            let threads: Vec<_> = some.iter().map(|one| scope.spawn(|| work(one))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("it does not panic")).collect::<Vec<_>>()
+        })
+    };
+    all.chunks(AT_ONCE).flat_map(some).collect()
 }
 
 /// How long each server is waited for, by its name.
@@ -379,7 +406,7 @@ fn refuse_second_names(pool: &str, backends: &[Backend]) -> Result<(), String> {
     for backend in backends {
         for place in backend.places() {
             let name = &backend.name;
-            if let Some(other) = names.insert(place.clone(), name).filter(|other| *other != name) {
+            if let Some(other) = names.insert(place, name).filter(|other| *other != name) {
                 return Err(format!(
                     "pool {pool}: {other} and {name} are one server, at {place}: name it once"
                 ));

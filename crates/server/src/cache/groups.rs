@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::backend::{Backend, with_port};
-use super::directory::Directory;
+use super::directory::{Directory, Service};
 use super::layout::{Layout, PoolPlan, Seat};
 use super::placement::Hash;
 
@@ -91,12 +91,11 @@ impl Group {
             }),
             Kind::Services => directory.services(name).map(|mut services| {
                 let first = services.iter().map(|service| service.priority).min();
-                services.retain(|service| Some(service.priority) == first);
+                services.retain(|service| Some(service.priority) == first && is_server(service));
                 services.dedup_by_key(|service| (service.host.clone(), service.port));
-                let found = services.into_iter().map(|service| Found {
-                    address: format!("{}:{}", service.host, service.port),
-                    weight: Some(service.weight),
-                });
+                let found = services
+                    .into_iter()
+                    .map(|service| Found { address: address(&service), weight: Some(service.weight) });
                 found.collect()
             }),
         };
@@ -105,6 +104,20 @@ impl Group {
             found => found.map_err(|error| format!("{}: {error}", self.name)),
         }
     }
+}
+
+/// Whether a record names a server. Whoever writes records does not say by them what sockets and groups there are.
+fn is_server(service: &Service) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let address = address(service);
+    service.port > 0
+        && service.host.bytes().all(is_plain)
+        && Group::of(&address).is_none()
+        && Backend::named(&address).is_ok_and(|name| name == address && !name.starts_with("unix:"))
+}
+
+fn address(service: &Service) -> String {
+    format!("{}:{}", service.host, service.port)
 }
 
 /// The groups of a layout, each once.
@@ -198,6 +211,18 @@ mod tests {
                 "{wrong}"
             );
         }
+    }
+
+    #[test]
+    fn a_record_names_a_server_and_no_socket_or_group() {
+        let service = |host: &str, port| Service { host: host.into(), port, priority: 0, weight: 0 };
+        for good in ["cache-1.example.org", "_a.b", "10.0.0.1", "dnsx"] {
+            assert!(is_server(&service(good, 7)), "{good}");
+        }
+        for bad in ["unix", "dns", "srv", "tls", "a b", "h\\032", "a:b", "", "[::1]"] {
+            assert!(!is_server(&service(bad, 7)), "{bad}");
+        }
+        assert!(!is_server(&service("cache-1.example.org", 0)));
     }
 
     fn found(address: &str, weight: Option<u16>) -> Found {

@@ -17,6 +17,7 @@ use super::fleet::Server;
 use super::groups::{Finds, Found, Group, groups};
 use super::hall::Hall;
 use super::prober;
+use crate::front::accept::ListenAddress;
 
 /// How long a group that nobody knows yet waits for the next question.
 const UNKNOWN_WAIT: Duration = Duration::from_secs(2);
@@ -135,23 +136,32 @@ impl Rounds {
     }
 
     fn look_for(&mut self, server: &Server) {
-        let Some(address) = server.backend.moved_to() else {
+        let addresses = server.backend.moved_to();
+        if addresses.is_empty() {
             self.told.remove(server.name());
             return;
-        };
-        match prober::empty(server, Some(address.clone())) {
-            Ok(()) => {
-                server.health.is_new();
-                server.backend.move_to(address.clone());
-                self.told.remove(server.name());
-                tracing::info!(server = %server.name(), "it is at {address} now; connections move there");
-                self.hall.tell_retry();
-            }
-            Err(error) => {
-                let what = format!("its name leads to {address}, where it cannot be moved to: {error}");
-                self.tell(server.name().to_owned(), format!("{}: {what}", server.name()));
+        }
+        let mut failed = Vec::new();
+        for address in addresses {
+            match self.move_to(server, &address) {
+                Ok(()) => return drop(self.told.remove(server.name())),
+                Err(error) => failed.push(format!("{address}, where it cannot be moved to: {error}")),
             }
         }
+        let what = format!("{}: its name leads to {}", server.name(), failed.join("; and to "));
+        self.tell(server.name().to_owned(), what);
+    }
+
+    fn move_to(&self, server: &Server, address: &ListenAddress) -> Result<(), String> {
+        if let Some(other) = self.hall.fleet.table().neighbour(server, address) {
+            return Err(prober::is_there(other));
+        }
+        prober::empty(server, Some(address.clone())).map_err(|error| error.to_string())?;
+        server.health.is_new();
+        server.backend.move_to(address.clone());
+        tracing::info!(server = %server.name(), "it is at {address} now; connections move there");
+        self.hall.tell_retry();
+        Ok(())
     }
 
     /// Once, until it can be done; of tables, which may fail for another reason each time, once for each.

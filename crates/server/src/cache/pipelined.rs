@@ -53,23 +53,26 @@ impl Pipelined {
             drop(link.close(registry));
         }
         let its = &self.router.servers()[server];
+        let mut is_left = false;
         if link.is_outdated(&its.backend) {
             match self.router.is_even(server) {
                 true => drop(link.close(registry)),
-                // The rest of a command goes where its beginning went; others wait for what is under way.
+                // The rest of a command goes where its beginning went; later ones wait for what is under way.
                 false if !self.router.is_cut(server) => return Ok(()),
-                false => {}
+                false => is_left = true,
             }
         }
         if !link.is_open() {
             self.router.begins_anew(server);
             let its = &self.router.servers()[server];
             link.open(&its.backend, its.patience.get(), Token(FIRST_OF_TIER + server), registry)?;
+            self.router.goes_another_way(server);
         }
         if link.opening().is_none() {
             self.router.sends(server);
         }
-        let sent = link.send(self.router.unsent(server))?;
+        let bytes = if is_left { self.router.begun(server) } else { self.router.unsent(server) };
+        let sent = link.send(bytes)?;
         self.router.sent(server, sent);
         Ok(())
     }

@@ -150,6 +150,12 @@ impl Pool {
         self.rules.writes == Writes::All && self.members.len() > 1
     }
 
+    /// Whether it may get more servers, each of which is to hold every key: a write under way then is one of several.
+    #[must_use]
+    pub fn may_grow(&self) -> bool {
+        self.rules.writes == Writes::All && self.members.iter().any(|member| member.group.is_some())
+    }
+
     /// The member that a key is placed on, whether it is there or not.
     #[must_use]
     pub fn home(&self, key: &[u8]) -> usize {

@@ -16,7 +16,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use posthaste_wire::memcached::reply::is_error;
-use socket2::Socket;
+use socket2::{SockRef, Socket};
 
 use super::backend::Dialed;
 use super::fleet::Server;
@@ -259,7 +259,11 @@ fn look_after(server: &Server, hall: &Hall) {
 
 /// Asks a server, makes it forget what it missed, and lets it take part. False: threads still use it.
 fn bring_back(server: &Server, hall: &Hall, stop: &AtomicBool) -> io::Result<bool> {
-    let mut link = BufReader::new(server.backend.dial(OWN)?);
+    let (address, table) = (server.backend.address().map_err(io::Error::other)?, hall.fleet.table());
+    if let Some(other) = table.neighbour(server, &address).filter(|other| !other.health.is_away()) {
+        return Err(io::Error::other(is_there(other)));
+    }
+    let mut link = BufReader::new(server.backend.dial_at(address, OWN)?);
     ask(&mut link, b"version\r\n", 1, |said| said.starts_with(b"VERSION"))?;
     if !server.health.is_away() {
         server.health.found();
@@ -286,6 +290,12 @@ fn bring_back(server: &Server, hall: &Hall, stop: &AtomicBool) -> io::Result<boo
             Before::Wait => return Ok(false),
             Before::Drain(sockets) => {
                 paused = None;
+                // What is still read at an address that is not its own any more reaches it no more.
+                let has_left = |socket: &OwnedFd| {
+                    let peer = SockRef::from(socket).peer_addr().ok().and_then(|peer| peer.as_socket());
+                    peer.is_some_and(|place| server.backend.has_left(place))
+                };
+                sockets.retain(|socket| !has_left(socket));
                 drain(sockets)
             }
             Before::Flush => ask(&mut link, b"flush_all\r\n", 1, |said| said.starts_with(b"OK")),
@@ -297,6 +307,11 @@ fn bring_back(server: &Server, hall: &Hall, stop: &AtomicBool) -> io::Result<boo
         }
     }
     Ok(false)
+}
+
+/// Why a server does not go to an address.
+pub(super) fn is_there(other: &Server) -> String {
+    format!("{} of the same pool is there; have the names lead to two servers, or name one", other.name())
 }
 
 /// A server that no pool has will be in one again: it forgets everything, since it missed what was written meanwhile. One that is
@@ -399,8 +414,6 @@ fn read_to_end(socket: &OwnedFd) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
-
-    use socket2::SockRef;
 
     use super::*;
 

@@ -16,8 +16,9 @@ use super::health::Health;
 use super::latency::Latency;
 use super::layout::{Layout, PoolPlan, RoutePlan, Settings, ShadowPlan, Source, Verbs};
 use super::limit::Limit;
-use super::pool::{Pool, StandIn};
+use super::pool::{Member, Pool, StandIn};
 use super::renaming::Renaming;
+use crate::front::accept::ListenAddress;
 
 /// One route.
 pub struct Route {
@@ -242,11 +243,24 @@ impl Table {
         }
     }
 
+    /// Another server of one of its pools that is at this address: as a second name of that one a server would have its keys twice,
+    /// or be two owners.
+    #[must_use]
+    pub fn neighbour(&self, server: &Server, address: &ListenAddress) -> Option<&Arc<Server>> {
+        let is_it = |member: &Member| member.server.slot == server.slot;
+        let its = self.pools.iter().filter(|pool| pool.members.iter().any(is_it));
+        let mut others = its.flat_map(|pool| &pool.members).filter(|member| !is_it(member));
+        others.find(|other| other.server.backend.is_at(address)).map(|other| &other.server)
+    }
+
     /// Whether one server is all that a write of a key concerns.
     #[must_use]
     pub fn is_simple(&self, pool: usize, now: u64) -> bool {
         let own = &self.pools[pool];
-        !own.is_replicated() && own.source.is_none() && !own.stand_ins.iter().any(|other| other.may_hold(now))
+        !own.is_replicated()
+            && !own.may_grow()
+            && own.source.is_none()
+            && !own.stand_ins.iter().any(|other| other.may_hold(now))
     }
 
     /// Whether several servers hold a key.

@@ -162,8 +162,10 @@ impl Worker {
 
     fn send(&mut self, server: usize) -> io::Result<()> {
         if !self.router.owes(server) {
-            // It was idle when the server closed it: another one tells whether the server is there.
-            self.links[server].take_if(|link| link.dialed.has_ended());
+            // It was idle when the server closed it: another one tells whether the server is there. Or the server moved while this
+            // request waited for its claim.
+            let moves = self.router.servers()[server].backend.moves();
+            self.links[server].take_if(|link| link.moves != moves || link.dialed.has_ended());
         }
         if self.links[server].is_none() {
             let its = &self.router.servers()[server];
@@ -172,6 +174,7 @@ impl Worker {
             let dialed = its.backend.dial(patience)?;
             self.links[server] = Some(Link { dialed, lost_before, moves, patience });
             self.inputs[server].clear();
+            self.router.goes_another_way(server);
         }
         let Some(link) = &mut self.links[server] else { return Ok(()) };
         let bytes = self.router.unsent(server).len();

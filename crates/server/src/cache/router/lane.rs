@@ -52,6 +52,10 @@ pub(super) struct Lane {
     /// How many of those expected were asked for since all was sent, and whether some of that was sent since.
     pub(super) fresh: usize,
     pub(super) is_cut: bool,
+    /// Bytes of commands that waited when one was last sent in part: the rest of that and some behind it; and how many commands
+    /// were asked for since.
+    pub(super) begun: usize,
+    pub(super) later: usize,
     /// This thread is counted among the server's users.
     pub(super) used: bool,
 }
@@ -61,6 +65,14 @@ impl Router {
     #[must_use]
     pub fn unsent(&self, server: usize) -> &[u8] {
         &self.lanes[server].output
+    }
+
+    /// Of what is to be sent to a server, the rest of a command that was sent in part, and what waited behind it then. It ends where a
+    /// command does.
+    #[must_use]
+    pub fn begun(&self, server: usize) -> &[u8] {
+        let lane = &self.lanes[server];
+        &lane.output[..lane.begun]
     }
 
     /// Something is being sent to a server: from now on nobody knows what of it is there.
@@ -94,16 +106,25 @@ impl Router {
 
     /// So many bytes were sent to a server.
     pub fn sent(&mut self, server: usize, bytes: usize) {
-        let Lane { output, last_get, owes, expected, fresh, is_cut, .. } = &mut self.lanes[server];
+        let Lane { output, last_get, owes, expected, fresh, is_cut, begun, later, .. } =
+            &mut self.lanes[server];
         *last_get = LastGet::default();
         *owes |= bytes > 0;
         *is_cut |= bytes > 0;
         if bytes == output.len() {
-            (*fresh, *is_cut) = (0, false);
+            (*fresh, *is_cut, *begun, *later) = (0, false, 0, 0);
             empty(output, limits::READ_BYTES);
             *owes &= !expected.is_empty();
         } else {
             output.drain(..bytes);
+            if bytes < *begun {
+                *begun -= bytes;
+            } else if bytes == *begun && bytes > 0 {
+                // What is left was asked for later, and nothing of it was sent.
+                (*fresh, *is_cut, *begun, *later) = (*later, false, 0, 0);
+            } else if bytes > 0 {
+                (*begun, *later) = (output.len(), 0);
+            }
         }
     }
 
@@ -151,7 +172,7 @@ impl Router {
         if !std::mem::replace(&mut lane.used, true) {
             its.health.enter();
         }
-        lane.fresh += 1;
+        (lane.fresh, lane.later) = (lane.fresh + 1, lane.later + 1);
         lane.expected.push_back(Expected { exchange: id, part, shape, since: self.now });
         its.counts.requests.fetch_add(1, Ordering::Relaxed);
         self.exchanges[id as usize].pending += 1;
@@ -163,7 +184,7 @@ impl Router {
         let lane = &mut self.lanes[server];
         if lane.expected.is_empty() {
             (lane.owes, lane.last_get) = (false, LastGet::default());
-            (lane.fresh, lane.is_cut) = (0, false);
+            (lane.fresh, lane.is_cut, lane.begun, lane.later) = (0, false, 0, 0);
             lane.output.clear();
         }
         if std::mem::take(&mut self.lanes[server].used) {

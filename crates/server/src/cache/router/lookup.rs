@@ -15,8 +15,8 @@ use posthaste_wire::span::Span;
 
 use super::exchange::{Aim, MissedBy, Plan, Share};
 use super::expiry::lasting;
-use super::lane::{ASIDE, Shape};
-use super::writes::hash;
+use super::lane::{ASIDE, OUTCOME, Shape};
+use super::writes::{decides, hash};
 use super::{Router, follow};
 use crate::cache::limits;
 use crate::cache::pool::plain_key;
@@ -37,12 +37,44 @@ impl Router {
     pub(super) fn collect_misses(&mut self, id: u32, first: usize, verb: Verb) {
         for number in first..self.exchanges[id as usize].shares.len() {
             let share = self.exchanges[id as usize].shares[number];
-            let pool = usize::from(share.pool);
-            let is_own = self.table_of(id).routes[usize::from(share.route)].pool == pool;
-            if is_own && self.falls_through(id, pool, usize::from(share.server), verb) {
+            if self.share_falls_through(id, share, verb) {
                 self.exchange(id).gather.collect_misses(number as u16);
             }
         }
+    }
+
+    /// What waits for a server goes over another connection than was thought, perhaps to where it was moved meanwhile and has
+    /// nothing: what gets miss there is looked up elsewhere, as if they were asked now.
+    pub fn goes_another_way(&mut self, server: usize) {
+        let waiting = self.lanes[server].expected.iter().filter(|expected| expected.part < OUTCOME);
+        let waiting: Vec<_> = waiting.map(|expected| (expected.exchange, expected.part)).collect();
+        for (id, part) in waiting {
+            let exchange = &self.exchanges[id as usize];
+            match (exchange.plan, exchange.request) {
+                (Plan::Gather, request) => {
+                    let verb = request.map_or(Verb::Get, |request| request.verb);
+                    let share = exchange.shares[usize::from(part)];
+                    if share.missed_by.is_none() && self.share_falls_through(id, share, verb) {
+                        self.exchange(id).gather.collect_misses(part);
+                    }
+                }
+                (Plan::Relay, Some(request)) if !decides(&request, &exchange.bytes) => {
+                    let Aim { route, pool, .. } = exchange.aim;
+                    let is_own = self.table_of(id).routes[usize::from(route)].pool == usize::from(pool);
+                    let is_first = exchange.missed_by.is_none();
+                    let falls_through =
+                        is_own && is_first && self.falls_through(id, usize::from(pool), server, request.verb);
+                    self.exchange(id).falls_through |= falls_through;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn share_falls_through(&self, id: u32, share: Share, verb: Verb) -> bool {
+        let pool = usize::from(share.pool);
+        let is_own = self.table_of(id).routes[usize::from(share.route)].pool == pool;
+        is_own && self.falls_through(id, pool, usize::from(share.server), verb)
     }
 
     /// Looks up these keys of a share elsewhere.
