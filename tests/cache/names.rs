@@ -377,25 +377,37 @@ fn a_server_that_another_pool_has_all_the_time_forgets_too_when_it_comes_back_in
     drop(second);
 }
 
-#[test]
-fn a_name_that_leads_to_another_server_of_its_pool_is_not_followed() {
+/// Two replicas, each by a name of its own, which hold `k`.
+struct Two {
+    servers: [Memcached; 2],
+    names: NameServer,
+    server: Server,
+    client: Client,
+}
+
+fn two_replicas(arguments: &[&str]) -> Two {
     let [first] = Memcached::several();
     let second = first.beside(here(2));
     let names = NameServer::start();
     names.says("a.test", Says::Hosts(vec![here(1)]));
     names.says("b.test", Says::Hosts(vec![here(2)]));
     let both = ["a", "b"].map(|name| format!("{name}.test:{}", first.addr.port()));
-    let server = router(&names, &[&both[0], &both[1]], &[]);
+    let server = router(&names, &[&both[0], &both[1]], arguments);
     let mut client = Client::to(server.addr());
     wait_until("both take part", || client.stat("", "servers_live") == 2);
     assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+    Two { servers: [first, second], names, server, client }
+}
+
+#[test]
+fn a_name_that_leads_to_another_server_of_its_pool_is_not_followed() {
+    let Two { servers: _servers, names, server, mut client } = two_replicas(&[]);
     names.says("a.test", Says::Hosts(vec![here(2)]));
     server.wait_for_log("of the same pool is there");
     assert_eq!(client.ask("append k 0 0 1\r\ny\r\n"), "STORED\r\n");
     for _ in 0..4 {
         assert_eq!(client.ask("get k\r\n"), "VALUE k 0 2\r\nxy\r\nEND\r\n");
     }
-    drop(second);
 }
 
 #[test]
@@ -432,23 +444,13 @@ fn of_the_addresses_that_a_name_leads_to_now_the_one_is_taken_where_somebody_is(
 
 #[test]
 fn a_lost_server_whose_name_leads_to_another_of_its_pool_stays_away_and_that_one_keeps_what_it_holds() {
-    let [mut first] = Memcached::several();
-    let second = first.beside(here(2));
-    let names = NameServer::start();
-    names.says("a.test", Says::Hosts(vec![here(1)]));
-    names.says("b.test", Says::Hosts(vec![here(2)]));
-    let both = ["a", "b"].map(|name| format!("{name}.test:{}", first.addr.port()));
-    let server = router(&names, &[&both[0], &both[1]], &["--log-level", "debug"]);
-    let mut client = Client::to(server.addr());
-    wait_until("both take part", || client.stat("", "servers_live") == 2);
-    assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
-    first.kill();
+    let Two { mut servers, names, server, mut client } = two_replicas(&["--log-level", "debug"]);
+    servers[0].kill();
     names.says("a.test", Says::Hosts(vec![here(2)]));
     server.wait_for_log("of the same pool is there");
     assert_eq!(client.ask("append k 0 0 1\r\ny\r\n"), "STORED\r\n");
     assert_eq!(client.ask("get k\r\n"), "VALUE k 0 2\r\nxy\r\nEND\r\n");
     assert_eq!(client.stat("", "servers_live"), 1);
-    drop(second);
 }
 
 #[test]
