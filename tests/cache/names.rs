@@ -444,10 +444,10 @@ fn of_the_addresses_that_a_name_leads_to_now_the_one_is_taken_where_somebody_is(
 
 #[test]
 fn a_lost_server_whose_name_leads_to_another_of_its_pool_stays_away_and_that_one_keeps_what_it_holds() {
-    let Two { mut servers, names, server, mut client } = two_replicas(&["--log-level", "debug"]);
+    let Two { mut servers, names, server, mut client } = two_replicas(&[]);
     servers[0].kill();
     names.says("a.test", Says::Hosts(vec![here(2)]));
-    server.wait_for_log("of the same pool is there");
+    server.wait_for_log("stays away: b.test");
     assert_eq!(client.ask("append k 0 0 1\r\ny\r\n"), "STORED\r\n");
     assert_eq!(client.ask("get k\r\n"), "VALUE k 0 2\r\nxy\r\nEND\r\n");
     assert_eq!(client.stat("", "servers_live"), 1);

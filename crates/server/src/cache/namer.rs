@@ -131,6 +131,14 @@ impl Rounds {
             let server = &table.servers[*slot];
             if server.health.answers() {
                 self.look_for(server);
+            } else if let Ok(address) = server.backend.address()
+                && let Some(other) = table.neighbour(server, &address)
+            {
+                // Who brings it back tries again and again, and does not say so.
+                self.tell(
+                    server.name().to_owned(),
+                    format!("{} stays away: {}", server.name(), prober::is_there(other)),
+                );
             }
         }
     }
