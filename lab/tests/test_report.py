@@ -13,7 +13,7 @@ import pytest
 from programs import SMALL, lab, run_through, write
 
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.experiments.description import Claim, Level
+from posthaste_lab.experiments.description import Claim, Level, Link
 from posthaste_lab.experiments.results import Result, Run, read_run, spoken_levels
 from posthaste_lab.factorial import analyze
 from posthaste_lab.report import write_report
@@ -24,6 +24,7 @@ from posthaste_lab.report.quantities import digits
 from posthaste_lab.report.records import Spread, events, response_times, response_times_by_kind, trace
 from posthaste_lab.report.sections.design import design_section
 from posthaste_lab.report.sections.maxima import maxima_section
+from posthaste_lab.report.sections.network import link_bits_per_s, network_section
 from posthaste_lab.report.sections.over_time import warm_up_s, warm_up_verdict
 from posthaste_lab.report.sections.overview import overview_section
 from posthaste_lab.report.sections.parts import TableItem
@@ -104,6 +105,35 @@ def test_a_table_has_the_interval_that_its_rows_give(run: Run) -> None:
         assert float(row["response_mean_s_low"]) == pytest.approx(interval.low)
 
 
+def test_what_the_network_carries_is_told_in_bytes(run: Run) -> None:
+    """From the same rows; longer messages are longer requests, and a gigabit carries fewer of them."""
+    rows = table(run, "network")
+    assert len(rows) == 4
+    for row in rows:
+        request, answer = float(row["request_bytes_mean"]), float(row["answer_bytes_mean"])
+        assert float(row["most_per_s"]) == pytest.approx(125e6 / max(request, answer))
+        assert row["link_used"] == "nan"
+    by_size = {row["size"]: float(row["request_bytes_mean"]) for row in rows}
+    assert by_size["1000"] > by_size["100"]
+
+
+def test_a_link_bounds_what_a_tier_can_serve(run: Run) -> None:
+    """By what it carries in one direction, once for each instance that the loads ask."""
+    bandwidth = {"part": "tier", "bandwidth": "8mbit", "delay_s": 0.0, "delay_by": None}
+    slow = run.experiment.model_copy(update={"links": {"tier": Link(bandwidth="8mbit")}})
+    linked = replace(run, experiment=slow, results=tuple(replace(each, links=(bandwidth,)) for each in run.results))
+    assert link_bits_per_s(linked, linked.finished[0]) == 8e6
+    section = network_section(linked, cells_of(linked))
+    assert section is not None
+    (item,) = section.items
+    assert isinstance(item, TableItem)
+    assert all(len(row) == len(item.columns) for row in item.rows)
+    fullest = max(item.raw, key=lambda row: float(row["link_used"]))
+    busier = max(float(fullest["sent_bytes_per_s"]), float(fullest["received_bytes_per_s"]))
+    assert fullest["link_used"] == pytest.approx(busier / 1e6)
+    assert f"the link bears {digits(float(fullest['most_per_s']), 3)} such requests" in section.paragraphs[0]
+
+
 def test_a_design_of_two_levels_is_analyzed_as_such(run: Run) -> None:
     """Effects as `factorial.analyze` has them from the same rows, in the unit of the table."""
     found = {row["effect"]: row for row in table(run, "effects")}
@@ -137,7 +167,7 @@ def test_effects_on_logarithms_say_what_they_do_to_the_response(run: Run) -> Non
 
 
 def test_a_design_is_analyzed_by_each_figure_asked_for(run: Run) -> None:
-    """With a table of its own, on the scale asked for; a figure that was not measured is passed over."""
+    """With a table of its own, on the scale asked for; of a figure that was not measured it says so."""
     rules = {
         "response": ["throughput_per_s", "response_mean_s", "absent_s"],
         "transform": ["none", "reciprocal", "log"],
@@ -154,6 +184,10 @@ def test_a_design_is_analyzed_by_each_figure_asked_for(run: Run) -> None:
     mean = next(row["q"] for row in tables["effects-response_mean_s"].raw if row["effect"] == "I")
     assert mean in (pytest.approx(np.mean(inverse) / 1e3), pytest.approx(np.mean(inverse) / 1e6))
     assert len({item.name for item in section.items}) == 4, "names of files: a chart and a table may share one"
+    assert (
+        "Effects on absent_s cannot be told: no trial that counts has it in 4 of the 4 combinations."
+        in section.paragraphs
+    )
 
 
 def test_a_design_that_was_run_once_has_no_residuals_to_show(run: Run) -> None:
@@ -165,6 +199,30 @@ def test_a_design_that_was_run_once_has_no_residuals_to_show(run: Run) -> None:
     assert isinstance(table, TableItem)
     assert {row[-1] for row in table.rows} == {"unknown", ""}
     assert chart.caption == "Effects by size; one repetition has no intervals."
+
+
+def test_a_design_with_trials_missing_is_analyzed_by_what_was_run_whole(run: Run) -> None:
+    """By repetitions, each of which is a block; where none is whole it says why there is nothing to see."""
+    (first, *others) = run.finished
+    one_missing = replace(run, results=tuple(others))
+    section = design_section(one_missing, cells_of(one_missing))
+    assert section is not None
+    (shown,) = (item for item in section.items if isinstance(item, TableItem))
+    once = replace(run, results=tuple(result for result in run.results if result.repetition != first.repetition))
+    alone = design_section(once, cells_of(once))
+    assert alone is not None
+    (expected,) = (item for item in alone.items if isinstance(item, TableItem))
+    assert shown.rows == expected.rows
+    assert any("3 trials of the other repetitions" in paragraph for paragraph in section.paragraphs)
+    for gone, why in [
+        ({(first.cell, 1), (first.cell, 2)}, "no trial that counts has it in 1 of the 4 combinations"),
+        ({(1, 1), (2, 2)}, "no repetition in which all combinations have it"),
+    ]:
+        left = replace(run, results=tuple(r for r in run.results if (r.cell, r.repetition) not in gone))
+        section = design_section(left, cells_of(left))
+        assert section is not None
+        assert not section.items
+        assert any(why in paragraph for paragraph in section.paragraphs), section.paragraphs
 
 
 def requests_within(result: Result, wider_by_s: float) -> int:

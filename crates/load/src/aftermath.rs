@@ -8,7 +8,9 @@ use crate::bench::{Bench, Played, Settled};
 use crate::cpu::CpuTime;
 use crate::dialogue::Dialogue;
 use crate::pace::Thought;
-use crate::report::{Generator, InteractiveLaw, KindReport, Middleware, Report, Response, legible};
+use crate::report::{
+    Generator, InteractiveLaw, KindReport, Middleware, Report, Response, TrafficReport, legible,
+};
 use crate::run_options::RunOptions;
 use crate::tally::{Tally, Window, histogram};
 use crate::worker::Harvest;
@@ -127,6 +129,7 @@ pub(crate) fn report<B: Bench>(
         counts: total.counts,
         errors_by_word: gathered.tally.error_words().clone(),
         response: Response::of(&total.latency),
+        traffic: TrafficReport::of(gathered.tally.traffic, requests, duration_s),
         in_flight_mean: all.throughput_per_s * all.response.mean_us * 1e-6,
         kinds: gathered
             .tally

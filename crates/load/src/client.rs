@@ -149,6 +149,9 @@ impl<D: Dialogue> Client<D> {
         match self.dialogue.answer(asked, bytes, measured, &mut instruments.shared) {
             Answer::Whole { len, outcome, word } => {
                 let (kind, due, departure) = (D::kind(asked), *since, *departure);
+                if measured {
+                    instruments.tally.carry(departure.bytes, len);
+                }
                 if let Some(word) = word.filter(|_| measured) {
                     instruments.tally.error(word);
                 }

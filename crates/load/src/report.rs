@@ -13,7 +13,7 @@ use crate::dialogue::Dialogue;
 use crate::error::LoadError;
 use crate::pace::Thought;
 use crate::run_options::RunOptions;
-use crate::tally::{Counts, Figures};
+use crate::tally::{Counts, Figures, Traffic};
 
 /// A finished run.
 #[derive(Clone, Debug, Serialize)]
@@ -39,6 +39,9 @@ pub struct Report<B: Bench> {
     pub errors_by_word: BTreeMap<String, u64>,
     /// Response times of all kinds.
     pub response: Response,
+    /// What requests and answers came to in bytes.
+    #[serde(flatten)]
+    pub traffic: TrafficReport,
     /// Mean number of requests in flight, by Little's law.
     pub in_flight_mean: f64,
     /// Every kind that occurred.
@@ -98,6 +101,51 @@ pub struct KindReport {
     pub counts: Counts,
     /// Response times.
     pub response: Response,
+}
+
+/// Bytes of requests and answers, errors among them; what TLS and the network add is not in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct TrafficReport {
+    /// All of it.
+    #[serde(flatten)]
+    pub traffic: Traffic,
+    /// Sent, per second.
+    pub sent_bytes_per_s: f64,
+    /// Received, per second.
+    pub received_bytes_per_s: f64,
+    /// The mean length of a request.
+    pub request_bytes_mean: f64,
+    /// The mean length of an answer.
+    pub answer_bytes_mean: f64,
+}
+
+impl TrafficReport {
+    /// Of so many requests that were answered in `duration_s` seconds.
+    #[must_use]
+    pub fn of(traffic: Traffic, requests: u64, duration_s: f64) -> Self {
+        let (sent, received) = (traffic.sent_bytes as f64, traffic.received_bytes as f64);
+        let requests = requests.max(1) as f64;
+        Self {
+            traffic,
+            sent_bytes_per_s: sent / duration_s,
+            received_bytes_per_s: received / duration_s,
+            request_bytes_mean: sent / requests,
+            answer_bytes_mean: received / requests,
+        }
+    }
+}
+
+impl fmt::Display for TrafficReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "traffic: {:.1} MB/s sent, {:.1} MB/s received; a request has {:.0} bytes, an answer {:.0}",
+            self.sent_bytes_per_s / 1e6,
+            self.received_bytes_per_s / 1e6,
+            self.request_bytes_mean,
+            self.answer_bytes_mean
+        )
+    }
 }
 
 /// What the load generator itself used within the window.
@@ -395,6 +443,7 @@ impl<B: Bench> Report<B> {
             g.turn_max_us,
             g.late_p99_us
         )?;
+        writeln!(f, "{}", self.traffic)?;
         if let Some(line) = self.details.footnote(self.duration_s) {
             writeln!(f, "{line}")?;
         }

@@ -74,6 +74,15 @@ impl Counts {
     }
 }
 
+/// How long the requests and answers were, together: their own bytes, without what TLS and the network add.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Traffic {
+    /// Of the requests that were answered.
+    pub sent_bytes: u64,
+    /// Of their answers.
+    pub received_bytes: u64,
+}
+
 /// Counts and response times together.
 #[derive(Clone, Debug)]
 pub struct Figures {
@@ -129,6 +138,8 @@ pub struct Tally {
     window: Window,
     kinds: Vec<Figures>,
     words: BTreeMap<String, u64>,
+    /// Bytes of what was measured.
+    pub traffic: Traffic,
     /// Since the last live line, warm-up and cool-down included; only on a terminal.
     pub live: Option<Figures>,
 }
@@ -141,6 +152,7 @@ impl Tally {
             window,
             kinds: vec![Figures::new(3); kinds],
             words: BTreeMap::new(),
+            traffic: Traffic::default(),
             live: live.then(|| Figures::new(2)),
         }
     }
@@ -161,6 +173,12 @@ impl Tally {
         }
     }
 
+    /// Counts the lengths of a measured request and its answer.
+    pub const fn carry(&mut self, request_bytes: usize, answer_bytes: usize) {
+        self.traffic.sent_bytes += request_bytes as u64;
+        self.traffic.received_bytes += answer_bytes as u64;
+    }
+
     /// Counts the first word of a measured error.
     pub fn error(&mut self, word: &[u8]) {
         let mut word = String::from_utf8_lossy(&word[..word.len().min(48)]).into_owned();
@@ -178,6 +196,8 @@ impl Tally {
         for (word, count) in &other.words {
             *self.words.entry(word.clone()).or_default() += count;
         }
+        self.traffic.sent_bytes += other.traffic.sent_bytes;
+        self.traffic.received_bytes += other.traffic.received_bytes;
     }
 
     /// Kinds that occurred, with their figures.

@@ -192,8 +192,8 @@ fn the_summary_holds_hits_misses_and_bytes() {
     let gets = report.kinds["get"].counts.ok;
     // VALUE key-N 0 1024, the value, END.
     let least = gets * (1024 + 20) + report.kinds["set"].counts.ok * 8;
-    assert!(report.details.received_bytes > least, "{report}");
-    assert!(report.details.received_bytes < least + 20 * gets, "{report}");
+    assert!(report.traffic.traffic.received_bytes > least, "{report}");
+    assert!(report.traffic.traffic.received_bytes < least + 20 * gets, "{report}");
 }
 
 #[test]

@@ -130,6 +130,12 @@ fn the_summary_holds_the_figures_of_the_run() {
     for name in ["mean_us", "p50_us", "p90_us", "p99_us", "p99.9_us", "max_us"] {
         assert!(json["response"][name].as_f64().is_some_and(|us| us > 0.0), "{name}");
     }
+    for (total, mean) in [("sent_bytes", "request_bytes_mean"), ("received_bytes", "answer_bytes_mean")] {
+        let answered = report.counts.served() + report.counts.errors;
+        let total = json[total].as_f64().expect("a figure");
+        assert_eq!(json[mean].as_f64(), Some(total / answered as f64), "{mean}");
+        assert!(total > 5.0 * answered as f64, "an id, or a message with its body: {total}");
+    }
     assert!(json["generator"]["cpu_us_per_request"].as_f64().is_some_and(|us| us > 0.0));
     let near = json["in_flight_mean"].as_f64().expect("a figure");
     // Until the one that is done first is done.

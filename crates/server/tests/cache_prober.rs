@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use cache_by_hand::Thread;
 use posthaste_measure::Clock;
 use posthaste_server::cache::hall::Hall;
-use posthaste_server::cache::health::Missed;
 use posthaste_server::cache::layout::{Layout, Seat};
+use posthaste_server::cache::missed::Missed;
 use posthaste_server::cache::prober::Prober;
 use posthaste_server::cache::rules::Rules;
 

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use posthaste_measure::Ending;
-use posthaste_server::cache::health::Before;
 use posthaste_server::cache::layout::{Fallback, Layout, Seat, Source};
+use posthaste_server::cache::missed::Before;
 use posthaste_server::cache::router::Asked;
 use posthaste_server::cache::rules::{GetErrors, Rules};
 use steps::{Scene, two_pools};

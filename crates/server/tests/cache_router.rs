@@ -12,10 +12,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use posthaste_server::cache::fleet::Fleet;
-use posthaste_server::cache::health::{Before, Wish};
 use posthaste_server::cache::layout::{Fallback, Layout, PoolPlan, RoutePlan, Seat, Source};
+use posthaste_server::cache::missed::Before;
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::{Reads, Rules, Writes};
+use posthaste_server::cache::standing::Wish;
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
 use proptest::prelude::*;
 use routing::{Asking, Event, KEYS, NAMES, World, one_pool, rules};

@@ -68,32 +68,26 @@ enum Kind {
 #[derive(Debug)]
 pub struct Desk {
     pub(crate) recipe: Arc<Recipe>,
-    /// Keys asked for and bytes, within the measured window.
-    pub(crate) traffic: Traffic,
+    /// Keys asked for within the measured window.
+    pub(crate) lookups: Lookups,
     /// With `--check`.
     pub(crate) inspector: Option<Inspector>,
 }
 
-/// What went to and fro.
+/// What became of the keys that were asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
+pub struct Lookups {
     /// Keys asked for that had a value.
     pub hits: u64,
     /// Keys asked for that had none.
     pub misses: u64,
-    /// Bytes of requests that were answered.
-    pub sent_bytes: u64,
-    /// Bytes of their answers.
-    pub received_bytes: u64,
 }
 
-impl Traffic {
-    /// Takes over that of another thread.
+impl Lookups {
+    /// Takes over those of another thread.
     pub fn absorb(&mut self, other: Self) {
         self.hits += other.hits;
         self.misses += other.misses;
-        self.sent_bytes += other.sent_bytes;
-        self.received_bytes += other.received_bytes;
     }
 }
 
@@ -116,7 +110,6 @@ pub struct CacheDialogue {
 pub struct Asked {
     kind: Kind,
     keys: u32,
-    bytes: u32,
 }
 
 impl CacheDialogue {
@@ -172,7 +165,6 @@ impl Dialogue for CacheDialogue {
     type Shared = Desk;
 
     fn ask(&mut self, desk: &mut Desk, out: &mut Vec<u8>) -> Option<Asked> {
-        let before = out.len();
         let step = desk.recipe.cycle.at(self.place, &mut self.rng);
         self.place = if self.place + 1 == desk.recipe.cycle.requests() { 0 } else { self.place + 1 };
         let (kind, keys) = match step {
@@ -185,7 +177,7 @@ impl Dialogue for CacheDialogue {
                 (if keys == 1 { Kind::Get } else { Kind::MultiGet }, keys)
             }
         };
-        Some(Asked { kind, keys, bytes: (out.len() - before) as u32 })
+        Some(Asked { kind, keys })
     }
 
     fn kind(asked: &Asked) -> usize {
@@ -207,15 +199,10 @@ impl Dialogue for CacheDialogue {
             (Kind::Set, None) if line == b"STORED" => Outcome::Ok,
             _ => Outcome::Error,
         };
-        if measured {
+        if measured && outcome != Outcome::Error {
             let hits = hits.unwrap_or(0) as u64;
-            let traffic = &mut desk.traffic;
-            traffic.sent_bytes += u64::from(asked.bytes);
-            traffic.received_bytes += len as u64;
-            if outcome != Outcome::Error {
-                traffic.hits += hits;
-                traffic.misses += u64::from(asked.keys).saturating_sub(hits);
-            }
+            desk.lookups.hits += hits;
+            desk.lookups.misses += u64::from(asked.keys).saturating_sub(hits);
         }
         self.take(*asked, hits, &bytes[..len], desk);
         Answer::Whole { len, outcome, word: (outcome == Outcome::Error).then_some(line) }
@@ -245,7 +232,7 @@ mod tests {
             run: 1,
         };
         let inspector = check.then(Inspector::default);
-        Desk { recipe: Arc::new(recipe), traffic: Traffic::default(), inspector }
+        Desk { recipe: Arc::new(recipe), lookups: Lookups::default(), inspector }
     }
 
     fn ask(desk: &mut Desk) -> (CacheDialogue, Asked, Vec<u8>) {
@@ -263,7 +250,6 @@ mod tests {
         assert_eq!(out.len(), 16 + 30 + 2);
         let answer = dialogue.answer(&asked, b"STORED\r\nEND", true, &mut desk);
         assert_eq!(answer, Answer::Whole { len: 8, outcome: Outcome::Ok, word: None });
-        assert_eq!((desk.traffic.sent_bytes, desk.traffic.received_bytes), (48, 8));
     }
 
     #[test]
@@ -273,10 +259,10 @@ mod tests {
         assert_eq!(out, b"get k0 k0\r\n");
         let answer = dialogue.answer(&asked, b"VALUE k0 0 1\r\nx\r\nEND\r\n", true, &mut desk);
         assert_eq!(answer, Answer::Whole { len: 22, outcome: Outcome::Ok, word: None });
-        assert_eq!((desk.traffic.hits, desk.traffic.misses), (1, 1));
+        assert_eq!((desk.lookups.hits, desk.lookups.misses), (1, 1));
         let answer = dialogue.answer(&asked, b"END\r\n", false, &mut desk);
         assert_eq!(answer, Answer::Whole { len: 5, outcome: Outcome::Null, word: None });
-        assert_eq!((desk.traffic.hits, desk.traffic.misses), (1, 1), "not measured");
+        assert_eq!((desk.lookups.hits, desk.lookups.misses), (1, 1), "not measured");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::probe::Probe;
 use crate::run_options::RunOptions;
 use crate::violations::Violations;
 use check::{CacheCheck, Findings, Inspector};
-use dialogue::{CacheDialogue, Desk, Recipe, Traffic};
+use dialogue::{CacheDialogue, Desk, Lookups, Recipe};
 pub use options::CacheBench;
 use probe::CacheProbe;
 use value::Pool;
@@ -34,24 +34,17 @@ pub struct CacheDetails {
     pub hits: u64,
     /// Keys asked for that had none.
     pub misses: u64,
-    /// Bytes of requests that were answered.
-    pub sent_bytes: u64,
-    /// Bytes of their answers.
-    pub received_bytes: u64,
 }
 
 impl Details for CacheDetails {
     fn footnote(&self, duration_s: f64) -> Option<String> {
         let keys = self.hits + self.misses;
         let share = 100.0 * self.hits as f64 / keys.max(1) as f64;
-        let mb_per_s = |bytes: u64| bytes as f64 / duration_s / 1e6;
         Some(format!(
-            "keys: {} hits, {} misses ({share:.2} % hits, {:.0} keys/s); sent {:.1} MB/s, received {:.1} MB/s",
+            "keys: {} hits, {} misses ({share:.2} % hits, {:.0} keys/s)",
             self.hits,
             self.misses,
-            keys as f64 / duration_s,
-            mb_per_s(self.sent_bytes),
-            mb_per_s(self.received_bytes)
+            keys as f64 / duration_s
         ))
     }
 }
@@ -130,7 +123,7 @@ impl Bench for CacheBench {
 
     fn shared(&self, recipe: &Arc<Recipe>) -> Desk {
         let inspector = self.check.then(Inspector::default);
-        Desk { recipe: Arc::clone(recipe), traffic: Traffic::default(), inspector }
+        Desk { recipe: Arc::clone(recipe), lookups: Lookups::default(), inspector }
     }
 
     fn probe(&self, server: &Address) -> Option<Box<dyn Probe>> {
@@ -138,19 +131,19 @@ impl Bench for CacheBench {
     }
 
     fn settle(&self, _: Arc<Recipe>, played: Played<Self>) -> Settled<Self> {
-        let mut traffic = Traffic::default();
+        let mut lookups = Lookups::default();
         let (mut values, mut violations) = (0, Violations::default());
         for desk in played.shared {
-            traffic.absorb(desk.traffic);
+            lookups.absorb(desk.lookups);
             if let Some(inspector) = desk.inspector {
                 let Findings { values: some, violations: more } = inspector.findings();
                 values += some;
                 violations.absorb(more);
             }
         }
-        let Traffic { hits, misses, sent_bytes, received_bytes } = traffic;
+        let Lookups { hits, misses } = lookups;
         let Violations { count, first } = violations;
         let check = self.check.then_some(CacheCheck { values, violations: count, first_violations: first });
-        Settled { details: CacheDetails { hits, misses, sent_bytes, received_bytes }, check }
+        Settled { details: CacheDetails { hits, misses }, check }
     }
 }

@@ -3,7 +3,7 @@
 
 use posthaste_measure::Events;
 
-use super::health::Wish;
+use super::standing::Wish;
 
 /// Of one server.
 #[derive(Default)]

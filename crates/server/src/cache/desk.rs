@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::Serialize;
 
 use super::fleet::{Fleet, Server};
-use super::health::Wish;
 use super::layout::{Source, Verbs};
 use super::pool::Pool;
 use super::rules::KeyPart;
+use super::standing::Wish;
 use super::table::{Route, Table};
 
 /// One server.

@@ -181,9 +181,9 @@ fn beside(table: &Table, route: &Route, reads: bool, key: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::super::fleet::Fleet;
-    use super::super::health::Wish;
     use super::super::layout::{Layout, Seat};
     use super::super::rules::Rules;
+    use super::super::standing::Wish;
     use super::*;
 
     fn said(table: &Table, command: &str) -> String {

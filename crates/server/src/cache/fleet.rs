@@ -10,7 +10,6 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use posthaste_measure::Events;
@@ -23,14 +22,11 @@ use super::directory::Directory;
 use super::groups::{Finds, expanded, groups};
 use super::health::{Health, Watch};
 use super::latency::Latency;
-use super::layout::{Layout, Seat};
+use super::layout::Layout;
 use super::limits::SERVERS_MAX;
 use super::patience::{Patience, SharedPatience};
-use super::prober;
+use super::reception::{at_once, receive, strangers};
 use super::table::{Strays, Table};
-
-/// Servers that are looked up, or made to forget, at the same time, each by a thread.
-const AT_ONCE: usize = 32;
 
 /// What was done with one server.
 #[derive(Debug, Default)]
@@ -242,7 +238,30 @@ impl Fleet {
     /// earlier, and missed what was written since: it forgets what it holds before it is asked.
     fn put_in_force(&self, layout: &Layout, known: &HashSet<String>) -> Result<(), String> {
         let mut servers = lock(&self.servers);
-        let mut grown = servers.clone();
+        let backends = self.backends(layout)?;
+        refuse_if_nobody_is_found(&backends, &servers)?;
+        let encryption = self.encryption(&backends)?;
+        let patience = patience(layout)?;
+        let grown = self.with_newcomers(&servers, backends)?;
+        for server in &grown {
+            if let Some(connector) = encryption.get(server.name()) {
+                server.backend.encrypt(connector.clone());
+            }
+            if let Some(patience) = patience.get(server.name()) {
+                server.patience.set(*patience);
+            }
+        }
+        *servers = grown;
+        let table = self.table();
+        receive(&strangers(&servers, layout, known, &table), table.in_use());
+        *lock(&self.table) = Arc::new(Table::new(layout, servers.clone(), &mut lock(&self.strays)));
+        self.generation.fetch_add(1, Ordering::Release);
+        self.watch.wake();
+        Ok(())
+    }
+
+    /// Where the servers of a layout are.
+    fn backends(&self, layout: &Layout) -> Result<Vec<Backend>, String> {
         let mut backends = Vec::new();
         for pool in &layout.pools {
             let its = at_once(&pool.seats, |seat| Backend::parse_by(&seat.address, &self.directory));
@@ -250,16 +269,16 @@ impl Fleet {
             refuse_second_names(&pool.name, &its)?;
             backends.extend(its);
         }
-        let is_found = |backend: &Backend| {
-            backend.address().is_ok() || grown.iter().any(|server| server.name() == backend.name)
-        };
-        if let Some(Err(error)) = backends.first().map(Backend::address)
-            && !backends.iter().any(is_found)
-        {
-            return Err(error);
-        }
-        let encryption = self.encryption(&backends)?;
-        let patience = patience(layout)?;
+        Ok(backends)
+    }
+
+    /// These servers, and behind them those of the backends that are not among them.
+    fn with_newcomers(
+        &self,
+        servers: &[Arc<Server>],
+        backends: Vec<Backend>,
+    ) -> Result<Vec<Arc<Server>>, String> {
+        let mut grown = servers.to_vec();
         for backend in backends {
             if !grown.iter().any(|server| server.backend.name == backend.name) {
                 let chronicle = Chronicle::new(&backend.name, self.events.clone());
@@ -275,35 +294,7 @@ impl Fleet {
                 SERVERS_MAX - 1
             ));
         }
-        for server in &grown {
-            if let Some(connector) = encryption.get(server.name()) {
-                server.backend.encrypt(connector.clone());
-            }
-            if let Some(patience) = patience.get(server.name()) {
-                server.patience.set(*patience);
-            }
-        }
-        *servers = grown;
-        let table = self.table();
-        // It may be in another pool all the time: then it has missed what was written in this one.
-        let is_in = |server: &Server, pool: &str| {
-            let its = table.pools.iter().filter(|its| its.name == pool).flat_map(|its| &its.members);
-            its.into_iter().any(|member| member.server.slot == server.slot)
-        };
-        let is_new = |server: &&Arc<Server>| {
-            layout.pools.iter().any(|pool| {
-                let joins = |seat: &Seat| {
-                    seat.group.as_ref().is_some_and(|group| known.contains(group))
-                        && server.backend.is_named(&seat.address)
-                };
-                pool.seats.iter().any(joins) && !is_in(server, &pool.name)
-            })
-        };
-        receive(&servers.iter().filter(is_new).collect::<Vec<_>>(), table.in_use());
-        *lock(&self.table) = Arc::new(Table::new(layout, servers.clone(), &mut lock(&self.strays)));
-        self.generation.fetch_add(1, Ordering::Release);
-        self.watch.wake();
-        Ok(())
+        Ok(grown)
     }
 
     /// What encrypts connections to each server, by its name; None: nothing does. Files are read only if somebody speaks
@@ -347,40 +338,15 @@ impl Fleet {
     }
 }
 
-/// Has servers forget what they hold, several at once; those that do not are away until they have. Whatever one was sent before it
-/// left is answered, or it is away: connections are given up that owe something for longer than servers may take, which is less than the
-/// time between lookups unless somebody says otherwise.
-fn receive(servers: &[&Arc<Server>], in_use: &[usize]) {
-    let one = |server: &Server| {
-        server.health.is_new();
-        // Nobody has looked for it since it left; one that another pool has is moved by who looks names up.
-        if !in_use.contains(&server.slot)
-            && let Some(address) = server.backend.moved_to().into_iter().next()
-        {
-            server.backend.move_to(address);
-        }
-        if server.health.is_away() && server.health.miss(None) {
-            return;
-        }
-        if let Err(error) = prober::empty(server, None)
-            && server.health.strange()
-        {
-            let meaning = server.health.meaning();
-            tracing::warn!(server = %server.name(), "it does not forget what it may hold: {error}; {meaning}");
-        }
+/// If nobody knows any of these servers, that is most likely a mistake.
+fn refuse_if_nobody_is_found(backends: &[Backend], servers: &[Arc<Server>]) -> Result<(), String> {
+    let is_found = |backend: &Backend| {
+        backend.address().is_ok() || servers.iter().any(|server| server.name() == backend.name)
     };
-    at_once(servers, |server| one(server));
-}
-
-/// Does it with each, with several at once: what it does is mostly to wait.
-fn at_once<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let some = |some: &[T]| {
-        thread::scope(|scope| {
-            let threads: Vec<_> = some.iter().map(|one| scope.spawn(|| work(one))).collect();
-            threads.into_iter().map(|thread| thread.join().expect("it does not panic")).collect::<Vec<_>>()
-        })
-    };
-    all.chunks(AT_ONCE).flat_map(some).collect()
+    match backends.first().map(Backend::address) {
+        Some(Err(error)) if !backends.iter().any(is_found) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// How long each server is waited for, by its name.
@@ -439,7 +405,7 @@ mod tests {
     #[test]
     fn a_server_keeps_its_slot_through_all_tables() {
         let fleet = Fleet::new(&layout(&["127.0.0.1:1", "127.0.0.1:2"]), true).unwrap();
-        fleet.table().servers[1].health.wish(super::super::health::Wish::Down);
+        fleet.table().servers[1].health.wish(super::super::standing::Wish::Down);
         fleet.load(&layout(&["127.0.0.1:3", "127.0.0.1:1"])).unwrap();
         assert_eq!(slots(&fleet), [("127.0.0.1:3".to_owned(), 2), ("127.0.0.1:1".to_owned(), 0)]);
         fleet.load(&layout(&["127.0.0.1:2"])).unwrap();

@@ -17,78 +17,17 @@
 //! People can take a server out too (`down`), or ask that it be spared (`drain`). Out is like lost, and back is the same
 //! way back.
 
-use std::collections::HashSet;
-use std::fmt;
 use std::os::fd::OwnedFd;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::chronicle::Chronicle;
-
-/// Keys noted for one server; one more, and it is flushed.
-const MISSED_KEYS_MAX: usize = 16 * 1024;
+use super::missed::{Before, Journal, Missed};
+use super::standing::{State, Wish};
 
 /// A server that came back counts as cold until so many keys in a row, which it missed, were on no other replica either.
 const COLD_KEYS: u32 = 1000;
-
-/// A key as it is written in a command.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Missed {
-    /// The key.
-    pub key: Vec<u8>,
-    /// It is written in base64.
-    pub base64: bool,
-}
-
-/// What people want of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
-    /// It takes part as far as it can.
-    Up,
-    /// It is read only where nobody else can answer; writes still reach it.
-    Drain,
-    /// It takes no part.
-    Down,
-}
-
-impl FromStr for Wish {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "up" => Ok(Self::Up),
-            "drain" => Ok(Self::Drain),
-            "down" => Ok(Self::Down),
-            _ => Err("write up, drain or down".into()),
-        }
-    }
-}
-
-/// How a server is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// It takes part.
-    Live,
-    /// It takes part, but is read only where nobody else can answer.
-    Draining,
-    /// It was lost; it is asked until it answers.
-    Away,
-    /// It was taken out.
-    Down,
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Live => "live",
-            Self::Draining => "draining",
-            Self::Away => "away",
-            Self::Down => "down",
-        })
-    }
-}
 
 /// What came of asking a server, kept as a number: nobody has yet; it answered; it did not.
 const UNTRIED: u8 = 0;
@@ -139,30 +78,6 @@ pub struct Health {
     journal: Mutex<Journal>,
 }
 
-/// What a server has missed, the connections to it that were given up, and what the record is told of it.
-#[derive(Default)]
-struct Journal {
-    keys: HashSet<Missed>,
-    everything: bool,
-    given_up: Vec<OwnedFd>,
-    chronicle: Chronicle,
-}
-
-/// What must be done before a server may take part again.
-#[derive(Debug)]
-pub enum Before {
-    /// Wait: it was taken out, or threads still use it.
-    Wait,
-    /// Read these connections to their ends.
-    Drain(Vec<OwnedFd>),
-    /// Delete these keys.
-    Delete(Vec<Missed>),
-    /// Forget everything.
-    Flush,
-    /// Nothing: it takes part from now on.
-    Nothing,
-}
-
 impl Health {
     /// It takes part. `ejects` false: when it is lost, its part of every answer is an error.
     #[must_use]
@@ -180,7 +95,7 @@ impl Health {
             connections_lost: AtomicU64::new(0),
             cold: AtomicU32::new(0),
             users: AtomicUsize::new(0),
-            journal: Mutex::new(Journal { chronicle, ..Journal::default() }),
+            journal: Mutex::new(Journal::new(chronicle)),
         }
     }
 
@@ -346,7 +261,7 @@ impl Health {
         let is_news = self.contact.swap(SILENT, Ordering::AcqRel) != SILENT;
         let mut journal = self.journal();
         keys.into_iter().for_each(|key| journal.note(key));
-        journal.given_up.extend(socket);
+        journal.give_up(socket);
         journal.chronicle.leaves();
         if is_news {
             tell(&mut journal.chronicle);
@@ -381,15 +296,8 @@ impl Health {
         if self.is_out() || self.users.load(Ordering::Acquire) > 0 {
             return Before::Wait;
         }
-        if !journal.given_up.is_empty() {
-            return Before::Drain(std::mem::take(&mut journal.given_up));
-        }
-        if std::mem::take(&mut journal.everything) {
-            journal.keys.clear();
-            return Before::Flush;
-        }
-        if !journal.keys.is_empty() {
-            return Before::Delete(journal.keys.drain().collect());
+        if let Some(first) = journal.take_first() {
+            return first;
         }
         self.found();
         self.cold.store(COLD_KEYS, Ordering::Relaxed);
@@ -401,13 +309,7 @@ impl Health {
 
     /// What was taken to be done could not be done.
     pub fn put_back(&self, before: Before) {
-        let mut journal = self.journal();
-        match before {
-            Before::Drain(sockets) => journal.given_up.extend(sockets),
-            Before::Delete(keys) => keys.into_iter().for_each(|key| journal.note(Some(key))),
-            Before::Flush => journal.note(None),
-            Before::Wait | Before::Nothing => {}
-        }
+        self.journal().put_back(before);
     }
 
     fn journal(&self) -> MutexGuard<'_, Journal> {
@@ -415,22 +317,9 @@ impl Health {
     }
 }
 
-impl Journal {
-    fn note(&mut self, key: Option<Missed>) {
-        match key {
-            Some(key) if !self.everything && self.keys.len() < MISSED_KEYS_MAX => {
-                self.keys.insert(key);
-            }
-            _ => {
-                self.everything = true;
-                self.keys.clear();
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::missed::MISSED_KEYS_MAX;
     use super::*;
 
     fn health(ejects: bool) -> Health {

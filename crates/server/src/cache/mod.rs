@@ -20,6 +20,8 @@ pub mod groups; // seats of as many servers as a name has
 
 pub mod fleet; // servers, and the table in force
 
+mod reception; // servers that come
+
 pub mod table; // routes: which pool, which servers
 
 pub mod renaming; // keys that servers know by other names
@@ -45,6 +47,10 @@ pub mod gather; // values of several servers, merged
 pub mod claims; // who writes a key now
 
 pub mod health; // who takes part
+
+pub mod standing; // how servers stand, and how people want them to
+
+pub mod missed; // what servers missed while they were away
 
 pub mod chronicle; // what the record tells of them
 

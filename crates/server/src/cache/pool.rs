@@ -317,8 +317,8 @@ pub fn plain_key<T>(request: &Request, bytes: &[u8], with: impl FnOnce(&[u8]) ->
 #[cfg(test)]
 mod tests {
     use super::super::fleet::Fleet;
-    use super::super::health::Wish;
     use super::super::layout::Layout;
+    use super::super::standing::Wish;
     use super::*;
 
     fn fleet(servers: usize, rules: Rules) -> Fleet {

@@ -21,7 +21,7 @@ use socket2::{SockRef, Socket};
 use super::backend::Dialed;
 use super::fleet::Server;
 use super::hall::Hall;
-use super::health::{Before, Missed};
+use super::missed::{Before, Missed};
 use super::patience::Patience;
 use crate::front::accept::ListenAddress;
 

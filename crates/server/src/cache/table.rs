@@ -316,9 +316,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::fleet::Fleet;
-    use super::super::health::Wish;
     use super::super::layout::{Fallback, Seat};
     use super::super::rules::{Rules, Writes};
+    use super::super::standing::Wish;
     use super::*;
 
     fn plan(prefix: &str, verbs: Verbs, pool: usize) -> RoutePlan {

@@ -16,7 +16,7 @@ use super::api;
 use super::desk;
 use super::explain::{Explanation, explain};
 use super::hall::Hall;
-use super::health::Wish;
+use super::standing::Wish;
 use crate::http::metrics::page;
 use crate::http::{self, Back, Body, Problem, Query};
 use crate::metrics::router;

@@ -5,10 +5,11 @@
 use std::sync::Arc;
 
 use posthaste_server::cache::fleet::Fleet;
-use posthaste_server::cache::health::{Before, Wish};
 use posthaste_server::cache::layout::{Layout, PoolPlan, Seat};
+use posthaste_server::cache::missed::Before;
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::Rules;
+use posthaste_server::cache::standing::Wish;
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
 
 const LIMITS: Limits = Limits { value_bytes: 1000, line_bytes: 100_000 };

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posthaste_server::cache::fleet::Fleet;
-use posthaste_server::cache::health::Before;
 use posthaste_server::cache::layout::{Fallback, Layout, PoolPlan, RoutePlan, Seat, ShadowPlan, Source};
+use posthaste_server::cache::missed::Before;
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::{Answer, GetErrors, Multiget, ReadRepair, Reads, Rules, Writes};
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};

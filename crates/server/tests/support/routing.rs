@@ -14,8 +14,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use posthaste_server::cache::fleet::Fleet;
-use posthaste_server::cache::health::Before;
 use posthaste_server::cache::layout::{Layout, Seat};
+use posthaste_server::cache::missed::Before;
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::{Multiget, Reads, Rules, Writes};
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};

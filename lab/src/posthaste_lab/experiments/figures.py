@@ -17,6 +17,7 @@ from posthaste_lab.files import read_json, reading
 
 Row = dict[str, Any]
 PERCENTILES = ("p50", "p90", "p99", "p99.9")
+TRAFFIC = ("sent_bytes_per_s", "received_bytes_per_s", "request_bytes_mean", "answer_bytes_mean")
 STAGES = ("parse", "waiting", "dispatch", "service", "reply")
 
 
@@ -48,6 +49,7 @@ def _bench(summary: dict[str, Any]) -> LoadFigures:
         "ok": summary["ok"],
         "nulls": summary["nulls"],
         "errors": summary["errors"],
+        **{name: summary[name] for name in TRAFFIC if name in summary},
         "measured_s": summary["duration_s"],
         "clients": options["clients"],
         "population": options["clients"] * options.get("pipeline", 1),
@@ -147,10 +149,19 @@ SUMS = {
     "clients",
     "population",
     "in_flight_mean",
+    "sent_bytes_per_s",
+    "received_bytes_per_s",
     "violations",
 }
 LARGEST = {"generator_utilization", "response_max_s", "measured_s", "open_loop", "batch"}
-MEANS = {"response_mean_s", "think_time_s", "think_kept_s", "call_mean_s"}
+MEANS = {
+    "response_mean_s",
+    "think_time_s",
+    "think_kept_s",
+    "call_mean_s",
+    "request_bytes_mean",
+    "answer_bytes_mean",
+}
 OF_SERVED = {"response_mean_s", "response_max_s", "think_kept_s"}
 
 

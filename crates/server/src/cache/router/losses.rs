@@ -18,7 +18,7 @@ use super::lane::{ASIDE, Expected, OUTCOME};
 use super::reads::{new_expiry, owner_share};
 use super::resent::Unsent;
 use super::writes::{decides, is_write};
-use crate::cache::health::Missed;
+use crate::cache::missed::Missed;
 use crate::cache::pool::plain_key;
 use crate::cache::rules::GetErrors;
 

@@ -16,7 +16,7 @@ use super::lane::{ASIDE, OUTCOME, Shape};
 use super::{Asked, Router, follow};
 use crate::cache::claims::Claim;
 use crate::cache::fleet::Server;
-use crate::cache::health::Missed;
+use crate::cache::missed::Missed;
 use crate::cache::pool::plain_key;
 use crate::cache::rules::Answer;
 

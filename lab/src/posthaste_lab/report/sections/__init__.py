@@ -4,6 +4,7 @@ from posthaste_lab.report.sections.design import design_section
 from posthaste_lab.report.sections.distributions import distributions_section
 from posthaste_lab.report.sections.maxima import maxima_section
 from posthaste_lab.report.sections.model import model_section
+from posthaste_lab.report.sections.network import network_section
 from posthaste_lab.report.sections.over_time import time_section
 from posthaste_lab.report.sections.overview import overview_section
 from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem
@@ -16,6 +17,7 @@ SECTIONS = (
     overview_section,
     maxima_section,
     where_section,
+    network_section,
     time_section,
     distributions_section,
     single_section,

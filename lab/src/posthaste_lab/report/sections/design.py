@@ -5,6 +5,7 @@ import math
 from posthaste_lab.experiments.description import Transform
 from posthaste_lab.experiments.plan import aliased
 from posthaste_lab.experiments.results import Run
+from posthaste_lab.experiments.spans import counted
 from posthaste_lab.factorial import Effects, analyze
 from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.charts import effects_chart, residuals_chart
@@ -13,31 +14,73 @@ from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem
 
 
 def design_section(run: Run, cells: list[Cell]) -> Section | None:
-    """Effects on each figure asked for; None when the factors do not have two levels each, or a cell has no figures."""
-    planned = len({trial["cell"] for trial in run.plan["trials"]})
-    if not run.two_levels or len(cells) < planned or len(cells) < 2:
+    """Effects on each figure asked for, or why they cannot be told; None unless each factor has two levels."""
+    if not run.two_levels:
         return None
     analyses = run.experiment.report.analyses
     section = Section("effects", "Which factors matter", [_levels(run)])
     for name, transform in analyses:
-        found = _analyzed(run, cells, name, transform)
-        if found is None:
+        whole = _whole_repetitions(run, cells, name)
+        lacking = _lacking(run, cells, name, whole)
+        if lacking is not None:
+            section.paragraphs.append(lacking)
+        if not whole:
             continue
         first = not section.items
-        _show(section, *found, name, "" if first else f"-{name}", several=len(analyses) > 1)
-    return section if section.items else None
+        effects, unit = _analyzed(run, cells, name, whole, transform)
+        _show(section, effects, unit, name, "" if first else f"-{name}", several=len(analyses) > 1)
+    return section
 
 
-def _analyzed(run: Run, cells: list[Cell], name: str, transform: Transform) -> tuple[Effects, str] | None:
-    """Effects on a figure, and its unit; None where not every trial has it."""
-    figures = [figure for cell in cells if (figure := cell.figure(name)) is not None]
-    if len(figures) < len(cells) or len({len(figure.values) for figure in figures}) != 1:
+def _whole_repetitions(run: Run, cells: list[Cell], name: str) -> list[int]:
+    """The repetitions in which every combination has this figure. Each is a block of its own, so the others can go."""
+    if len(cells) < _combinations(run):
+        return []
+    return sorted(set.intersection(*(set(_by_repetition(cell, name)) for cell in cells)))
+
+
+def _lacking(run: Run, cells: list[Cell], name: str, whole: list[int]) -> str | None:
+    """What the analysis of a figure has to do without; None where no trial that has it is passed over."""
+    empty = _combinations(run) - sum(bool(_by_repetition(cell, name)) for cell in cells)
+    if empty:
+        return (
+            f"Effects on {name} cannot be told: no trial that counts has it in {empty} of the {_combinations(run)} "
+            "combinations."
+        )
+    if not whole:
+        return f"Effects on {name} cannot be told: there is no repetition in which all combinations have it."
+    dropped = sum(repetition not in whole for cell in cells for repetition in _by_repetition(cell, name))
+    if not dropped:
         return None
+    return (
+        f"Effects on {name} are told from what was run whole, repetition {' and '.join(map(str, whole))}; "
+        f"{counted(dropped, 'trial')} of the other repetitions, in which some are missing, "
+        f"{'is' if dropped == 1 else 'are'} not looked at."
+    )
+
+
+def _analyzed(run: Run, cells: list[Cell], name: str, whole: list[int], transform: Transform) -> tuple[Effects, str]:
+    """Effects on a figure in these repetitions, and its unit."""
     factors = run.experiment.factors
     signs = [[1 if cell.levels[f] == factors[f].levels[1] else -1 for f in factors] for cell in cells]
-    factor, unit = _unit(name, [value for figure in figures for value in figure.values])
-    values = [[value * factor for value in figure.values] for figure in figures]
-    return analyze(signs, values, list(factors), transform=transform), unit
+    known = [_by_repetition(cell, name) for cell in cells]
+    values = [[figures[repetition] for repetition in whole] for figures in known]
+    factor, unit = _unit(name, [value for row in values for value in row])
+    return analyze(
+        signs, [[value * factor for value in row] for row in values], list(factors), transform=transform
+    ), unit
+
+
+def _by_repetition(cell: Cell, name: str) -> dict[int, float]:
+    figure = cell.figure(name)
+    if figure is None:
+        return {}
+    repetitions = {result.name: result.repetition for result in cell.results}
+    return {repetitions[trial]: value for trial, value in zip(figure.trials, figure.values, strict=True)}
+
+
+def _combinations(run: Run) -> int:
+    return len({trial["cell"] for trial in run.plan["trials"]})
 
 
 def _show(section: Section, effects: Effects, unit: str, name: str, suffix: str, *, several: bool) -> None:

@@ -1,0 +1,74 @@
+//! How servers are received that come into a pool whose group had others before: they may have been one of it earlier, and
+//! missed what was written since.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::thread;
+
+use super::fleet::Server;
+use super::layout::{Layout, Seat};
+use super::prober;
+use super::table::Table;
+
+/// Servers that are looked up, or made to forget, at the same time, each by a thread.
+const AT_ONCE: usize = 32;
+
+/// Those that come into a pool of this layout by a group that is known already, and are not in this pool by the table that is
+/// in force still. One may be in another pool all the time: then it has missed what was written in this one.
+pub(super) fn strangers<'a>(
+    servers: &'a [Arc<Server>],
+    layout: &Layout,
+    known: &HashSet<String>,
+    table: &Table,
+) -> Vec<&'a Arc<Server>> {
+    let is_in = |server: &Server, pool: &str| {
+        let its = table.pools.iter().filter(|its| its.name == pool).flat_map(|its| &its.members);
+        its.into_iter().any(|member| member.server.slot == server.slot)
+    };
+    let is_strange = |server: &&Arc<Server>| {
+        layout.pools.iter().any(|pool| {
+            let joins = |seat: &Seat| {
+                seat.group.as_ref().is_some_and(|group| known.contains(group))
+                    && server.backend.is_named(&seat.address)
+            };
+            pool.seats.iter().any(joins) && !is_in(server, &pool.name)
+        })
+    };
+    servers.iter().filter(is_strange).collect()
+}
+
+/// Has servers forget what they hold, several at once; those that do not are away until they have. Whatever one was sent before it
+/// left is answered, or it is away: connections are given up that owe something for longer than servers may take, which is less than the
+/// time between lookups unless somebody says otherwise.
+pub(super) fn receive(servers: &[&Arc<Server>], in_use: &[usize]) {
+    let one = |server: &Server| {
+        server.health.is_new();
+        // Nobody has looked for it since it left; one that another pool has is moved by who looks names up.
+        if !in_use.contains(&server.slot)
+            && let Some(address) = server.backend.moved_to().into_iter().next()
+        {
+            server.backend.move_to(address);
+        }
+        if server.health.is_away() && server.health.miss(None) {
+            return;
+        }
+        if let Err(error) = prober::empty(server, None)
+            && server.health.strange()
+        {
+            let meaning = server.health.meaning();
+            tracing::warn!(server = %server.name(), "it does not forget what it may hold: {error}; {meaning}");
+        }
+    };
+    at_once(servers, |server| one(server));
+}
+
+/// Does it with each, with several at once: what it does is mostly to wait.
+pub(super) fn at_once<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let some = |some: &[T]| {
+        thread::scope(|scope| {
+            let threads: Vec<_> = some.iter().map(|one| scope.spawn(|| work(one))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("it does not panic")).collect::<Vec<_>>()
+        })
+    };
+    all.chunks(AT_ONCE).flat_map(some).collect()
+}
