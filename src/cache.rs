@@ -119,7 +119,7 @@ pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
     };
     let request_timeout = request_timeout(flags);
     layout.settings =
-        Settings { flush_all: flags.flush_all == Switch::On, mock: flags.mock, request_timeout };
+        Settings { flush_all: flags.flush_all == Switch::On, mock: flags.mock.0, request_timeout };
     layout.zone.clone_from(&flags.zone);
     if flags.workers.0.is_some() && layout.routes.iter().any(|route| route.timeout.is_some()) {
         return Err(
@@ -128,7 +128,7 @@ pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
         );
     }
     let servers: usize = layout.pools.iter().map(|pool| pool.seats.len()).sum();
-    match (servers, flags.mock) {
+    match (servers, flags.mock.0) {
         (0, None) => {
             Err("name the memcached servers: --server HOST:PORT, once for each (or --mock, for none)".into())
         }
@@ -346,7 +346,7 @@ fn note(flags: &CacheFlags) -> RunNote {
             "eject": flags.eject.map(|eject| eject == Switch::On),
             "workers": flags.workers.0,
             "flush_all": flags.flush_all == Switch::On,
-            "mock_bytes": flags.mock,
+            "mock_bytes": flags.mock.0,
             "server_timeout_s": flags.server_timeout.as_secs_f64(),
             "connect_timeout_s": patience(flags).connect.as_secs_f64(),
             "request_timeout_s": request_timeout(flags).as_secs_f64(),

@@ -7,15 +7,16 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::OsStr as ClapStr;
 use clap::error::ErrorKind;
-use clap::{Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _};
+use clap::{Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _, value_parser};
 use posthaste_server::queue::choice::StoreChoice;
 use toml::de::{DeTable, DeValue};
 
-use crate::environment::{origin, with_environment};
+use crate::environment::{origin, with_environment, without_overruled};
 use crate::flags::Program;
 use crate::placed::{Placed, Wrong, parse, plain};
 use crate::pools;
@@ -70,7 +71,22 @@ impl Refusal {
 
 /// All commands with their options, each of which knows its environment variable.
 pub(crate) fn commands() -> Command {
-    with_environment(Program::command())
+    with_environment(program_of_flags())
+}
+
+/// All commands with their options. Those of the tiers name a file of their own; the others have one for all of their parts.
+fn program_of_flags() -> Command {
+    let file = || {
+        Arg::new("config").long("config").value_name("FILE").value_parser(value_parser!(PathBuf)).global(true)
+    };
+    Program::command().mut_subcommands(|command| match command.get_name() {
+        name @ ("bench" | "admin" | "migrate") => {
+            let help =
+                format!("A file with values for options, in the table [{name}] and those of its parts");
+            command.arg(file().help(help))
+        }
+        _ => command,
+    })
 }
 
 /// Reads the command line, with the environment and the file behind it.
@@ -85,14 +101,14 @@ pub(crate) fn program(args: Vec<OsString>) -> Result<Program, Refusal> {
 /// Reads the command line, with the environment and this text of a file behind it.
 pub(crate) fn from_text(args: Vec<OsString>, shown: &str, text: &str) -> Result<Program, Refusal> {
     // Before there are variables: what is wrong with one of them is not to be said of a line of the file.
-    let command = parse(text).and_then(|table| with_table(Program::command(), table.get_ref(), &[]));
+    let command = parse(text).and_then(|table| with_table(program_of_flags(), table.get_ref(), &[]));
     let command = command.map_err(|wrong| Refusal::File(wrong.tell(shown, text)))?;
     understood(with_environment(command), args)
 }
 
 /// Whether the options of a file's text have values that they can have.
 pub(crate) fn check(text: &str) -> Result<(), Wrong> {
-    parse(text).and_then(|table| with_table(Program::command(), table.get_ref(), &[])).map(drop)
+    parse(text).and_then(|table| with_table(program_of_flags(), table.get_ref(), &[])).map(drop)
 }
 
 fn understood(command: Command, args: Vec<OsString>) -> Result<Program, Refusal> {
@@ -100,7 +116,8 @@ fn understood(command: Command, args: Vec<OsString>) -> Result<Program, Refusal>
         let origin = origin(&command, &args, &error.to_string());
         Refusal::Flags { error, origin }
     };
-    let matches = command.clone().try_get_matches_from(&args).map_err(refusal)?;
+    let effective = without_overruled(command.clone(), &args);
+    let matches = effective.try_get_matches_from(&args).map_err(refusal)?;
     Program::from_arg_matches(&matches).map_err(refusal)
 }
 

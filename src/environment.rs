@@ -4,9 +4,9 @@
 use std::env;
 use std::ffi::OsString;
 
-use clap::builder::BoolishValueParser;
+use clap::builder::{BoolishValueParser, OsStr, Resettable};
 use clap::error::{ContextKind, ContextValue};
-use clap::{ArgAction, Command};
+use clap::{Arg, ArgAction, Command};
 
 /// What every variable of an option begins with.
 const PREFIX: &str = "POSTHASTE";
@@ -43,30 +43,64 @@ fn variable(prefix: &str, name: &str) -> String {
 /// What to put before an error that names options, or repeats their values: the variables that they come from. Empty where
 /// the command line gave them.
 pub(crate) fn origin(program: &Command, args: &[OsString], error: &str) -> String {
-    let given = |long: &str| {
-        let option = |arg: &OsString| Some(arg.to_str()?.strip_prefix("--")?.split('=').next()? == long);
-        args.iter().any(|arg| option(arg) == Some(true))
-    };
     let variables = asked(program, args).get_arguments().filter_map(|arg| {
         let (long, variable) = (arg.get_long()?, arg.get_env()?);
         let value = env::var_os(variable)?;
         let is_meant = names(error, long) || repeats(error, &value.to_string_lossy());
-        (is_meant && !given(long)).then(|| variable.to_string_lossy().into_owned())
+        (is_meant && !is_given(args, long)).then(|| variable.to_string_lossy().into_owned())
     });
     let variables: Vec<String> = variables.collect();
     if variables.is_empty() { String::new() } else { format!("{}: ", variables.join(", ")) }
 }
 
+/// Takes the variables from options that those on the command line exclude: what is written there goes first.
+pub(crate) fn without_overruled(program: Command, args: &[OsString]) -> Command {
+    let path = words_of_commands(&program, args);
+    at(program, &path, &|command| {
+        let excludes = |one: &Arg, other: &Arg| {
+            command.get_arg_conflicts_with(one).iter().any(|excluded| excluded.get_id() == other.get_id())
+        };
+        let (said, unsaid): (Vec<&Arg>, Vec<&Arg>) =
+            command.get_arguments().partition(|arg| arg.get_long().is_some_and(|long| is_given(args, long)));
+        let overruled = unsaid
+            .into_iter()
+            .filter(|arg| said.iter().any(|said| excludes(said, arg) || excludes(arg, said)))
+            .map(|arg| arg.get_id().clone())
+            .collect::<Vec<_>>();
+        overruled.into_iter().fold(command.clone(), |command, id| {
+            command.mut_arg(id, |arg| arg.env(Resettable::<OsStr>::Reset))
+        })
+    })
+}
+
+/// Changes the command at the end of this path of subcommands.
+fn at(command: Command, path: &[String], change: &dyn Fn(Command) -> Command) -> Command {
+    match path {
+        [] => change(command),
+        [first, rest @ ..] => command.mut_subcommand(first, |sub| at(sub, rest, change)),
+    }
+}
+
+/// Whether the command line names this option.
+fn is_given(args: &[OsString], long: &str) -> bool {
+    let option = |arg: &OsString| Some(arg.to_str()?.strip_prefix("--")?.split('=').next()? == long);
+    args.iter().any(|arg| option(arg) == Some(true))
+}
+
+/// The words that lead to the command that is asked for.
+fn words_of_commands(program: &Command, args: &[OsString]) -> Vec<String> {
+    let words = args.iter().skip(1).map_while(|arg| arg.to_str());
+    let found = words.scan(program, |command, word| {
+        *command = command.find_subcommand(word)?;
+        Some(command.get_name().to_owned())
+    });
+    found.collect()
+}
+
 /// The command that is asked for.
 fn asked<'a>(program: &'a Command, args: &[OsString]) -> &'a Command {
-    let words = args.iter().skip(1).map_while(|arg| arg.to_str());
-    words
-        .scan(program, |command, word| {
-            *command = command.find_subcommand(word)?;
-            Some(*command)
-        })
-        .last()
-        .unwrap_or(program)
+    let words = words_of_commands(program, args);
+    words.iter().try_fold(program, |command, word| command.find_subcommand(word)).unwrap_or(program)
 }
 
 /// Whether an error is about this option, and not about one whose name only begins so.
@@ -160,6 +194,21 @@ mod tests {
         ];
         assert_eq!(told(&of_service), []);
         assert_eq!(told(&of_service[2..3]).len(), 1, "a person wrote it");
+    }
+
+    #[test]
+    fn a_variable_gives_way_to_an_option_that_excludes_it() {
+        let args: Vec<OsString> =
+            ["posthaste", "bench", "queue", "--duration", "1s"].iter().map(OsString::from).collect();
+        let command = without_overruled(commands(), &args);
+        let variable = |command: &Command, long: &str| {
+            let bench = asked(command, &args).get_arguments().find(|arg| arg.get_long() == Some(long));
+            bench.expect("an option").get_env().map(ToOwned::to_owned)
+        };
+        assert_eq!(variable(&command, "requests"), None, "--duration is written");
+        let kept = Some(OsString::from("POSTHASTE_BENCH_QUEUE_CLIENTS"));
+        assert_eq!(variable(&command, "clients"), kept);
+        assert!(variable(&commands(), "requests").is_some());
     }
 
     #[test]

@@ -13,6 +13,9 @@ use crate::config::Misuse;
 use crate::flags::{PoppingFlags, QueueFlags};
 use crate::tier::{CommonFlags, begin, begin_log, end, tell_of_http, tell_reloaded, wait_for_end};
 
+/// Most requests that a worker takes at once, unless it is told otherwise.
+const BATCH: usize = 256;
+
 /// Runs it; returns when it has stopped.
 pub(crate) fn run(flags: &QueueFlags) -> Result<(), Box<dyn Error>> {
     begin_log("queue", &flags.run);
@@ -55,8 +58,8 @@ fn options(flags: &QueueFlags) -> Result<Options, String> {
         front: common(flags).options(|| note(flags, &store))?,
         accounts: (flags.accounts != "open").then(|| PathBuf::from(&flags.accounts)),
         workers: workers(flags, &store),
-        batch: flags.batch,
-        singly: popping(&flags.popping, &store, flags.batch)?,
+        batch: batch(flags),
+        singly: popping(&flags.popping, &store, batch(flags))?,
         message_bytes_max: flags.max_message,
         line_requests_max: flags.line_limit,
         priority_kinds: flags.priority_line.clone(),
@@ -89,6 +92,12 @@ pub(crate) fn popping(
         return Err(format!("--pop-backoff {} is in vain: {strategy} never loses", flags.pop_backoff));
     }
     Ok(Some(Popping { strategy, backoff: flags.pop_backoff }))
+}
+
+/// A strategy of single pops takes one request at a time, unless somebody says otherwise: that is refused.
+fn batch(flags: &QueueFlags) -> usize {
+    let default = if flags.popping.pop_strategy.is_some() { 1 } else { BATCH };
+    flags.batch.unwrap_or(default)
 }
 
 /// A store in this process needs one worker; a database serves several at once.
@@ -128,7 +137,7 @@ fn note(flags: &QueueFlags, store: &StoreChoice) -> RunNote {
             "store": store.to_string(),
             "accounts": flags.accounts,
             "workers": workers(flags, store),
-            "batch": flags.batch,
+            "batch": batch(flags),
             "pop_strategy": flags.popping.pop_strategy.map(|strategy| strategy.to_string()),
             "pop_backoff": flags.popping.pop_backoff.to_string(),
             "max_message_bytes": flags.max_message,

@@ -85,7 +85,9 @@ fn options() -> String {
 }
 
 fn section(command: &Command, path: &str, text: &mut String) {
-    let arguments: Vec<&Arg> = command.get_arguments().filter(|arg| is_told(arg)).collect();
+    let is_part = path.matches(' ').count() > 1;
+    let arguments: Vec<&Arg> =
+        command.get_arguments().filter(|arg| is_told(arg) && !(is_part && arg.is_global_set())).collect();
     if !arguments.is_empty() {
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
         // Writing to a String does not fail.

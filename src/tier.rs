@@ -29,6 +29,10 @@ pub(crate) struct CommonFlags<'a> {
 impl CommonFlags<'_> {
     /// How the tier is reached; with a record, of a run with this command line and these options.
     pub(crate) fn options(&self, note: impl FnOnce() -> RunNote) -> Result<Options, String> {
+        // The flag asks for it too, but not where it comes from a file.
+        if self.run.record_requests && self.run.record.is_none() {
+            return Err("--record-requests needs a --record DIR to leave them in".into());
+        }
         Ok(Options {
             listen: self.listen.iter().map(|text| ListenAddress::parse(text)).collect::<Result<_, _>>()?,
             http: http(self.http)?,

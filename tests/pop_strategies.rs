@@ -49,7 +49,7 @@ fn run(words: &[&str]) -> Output {
 
 /// A server in the reports' design: eight workers, one request each.
 fn start(url: &str, strategy: &[&str]) -> Server {
-    Server::start(url, &[&["--batch", "1", "--workers", "8"], strategy].concat())
+    Server::start(url, &[&["--workers", "8"], strategy].concat())
 }
 
 /// Sends its numbered messages, popping between them, then pops until all is gone: what it got.
@@ -220,7 +220,7 @@ fn what_makes_no_sense_is_refused() {
     let url = "postgres://nobody@127.0.0.1:1/none";
     for (words, names) in [
         (&["--store", "memory:", "--batch", "1", "--pop-strategy", "for-update"][..], "postgres://"),
-        (&["--store", url, "--pop-strategy", "skip-locked"], "--batch 1"),
+        (&["--store", url, "--batch", "2", "--pop-strategy", "skip-locked"], "--batch 1"),
         (&["--store", url, "--batch", "1", "--pop-strategy", "lottery"], "delete-retry"),
         (&["--store", url, "--batch", "1", "--pop-backoff", "exponential"], "--pop-strategy"),
         (

@@ -246,6 +246,35 @@ fn a_wrong_value_is_told_with_the_variable_it_comes_from() {
 }
 
 #[test]
+fn load_generators_and_the_console_take_their_options_from_a_file_too() {
+    let server = Server::start("memory:", &[]);
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("posthaste.toml");
+    let connect = format!("connect = [{:?}]", server.addr().to_string());
+    let text = format!("[bench.queue]\n{connect}\nclients = 3\nworkload = \"mix:echo=1\"\n");
+    fs::write(&file, format!("{text}[admin.queues]\nconnect = {:?}\n", server.addr().to_string()))
+        .expect("a file");
+    let file = file.display().to_string();
+    // What excludes another option puts that one's variable out of force.
+    let mut bench = program(&["bench", "queue", "--config", &file, "--requests", "10"]);
+    let bench = bench.env("POSTHASTE_BENCH_QUEUE_DURATION", "60s").output().expect("the program runs");
+    let said = String::from_utf8_lossy(&bench.stdout);
+    assert!(bench.status.success() && said.contains("3 clients"), "{said}");
+    let queues = run(&["admin", "queues", "--config", &file]);
+    assert!(queues.status.success(), "{}", String::from_utf8_lossy(&queues.stderr));
+}
+
+#[test]
+fn what_needs_another_option_is_refused_wherever_it_stands() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("posthaste.toml");
+    fs::write(&file, "[queue]\nstore = \"memory:\"\nhttp = \"off\"\nrecord-requests = true\n")
+        .expect("a file");
+    let (line, code) = refusal(&run(&["queue", "--config", &file.display().to_string()]));
+    assert!(line.contains("--record-requests needs a --record DIR") && code == Some(2), "{line}");
+}
+
+#[test]
 fn a_variable_of_no_option_is_told_with_what_was_probably_meant() {
     let variable = |name: &str| [(name.to_owned(), "1".to_owned())];
     let server = Server::start_with("memory:", &variable("POSTHASTE_QUEUE_LISSEN"));

@@ -216,7 +216,10 @@ def test_the_program_writes_a_model_and_answers_from_it(known: Path, tmp_path: P
     said = json.loads(lab("predict", run, "--clients", "3..60", "--json").stdout)
     assert [answer["clients"] for answer in said] == [3, 5, 10, 20, 50, 60]
     assert "M/M/1" in lab("predict", run, "--clients", "8,190").stdout
-    assert "1 to 192" in lab("predict", run, "--clients", "1..500", code=2).stderr
+    wide = lab("predict", run, "--clients", "1..500", "--json")
+    assert "the data support 1 to 192 clients" in wide.stderr
+    assert json.loads(wide.stdout)[-1]["clients"] == 192, "as far as they carry"
+    assert "1 to 192" in lab("predict", run, "--clients", "300..500", code=2).stderr
     for wrong in ("many", "8..4", ""):
         assert "must be numbers" in lab("predict", run, "--clients", wrong, code=2).stderr
     assert (

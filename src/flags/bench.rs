@@ -51,10 +51,10 @@ pub(crate) struct BenchStoreFlags {
     #[arg(long, default_value = "pairs")]
     pub(crate) workload: StoreWorkload,
     /// Operations in one commit; may repeat
-    #[arg(long, default_values_t = [1, 16, 64, 256], value_parser = at_least_one)]
+    #[arg(long, default_values_t = [1, 16, 64, 256], value_delimiter = ',', value_parser = at_least_one)]
     pub(crate) batch: Vec<usize>,
     /// On PostgreSQL: connections at once, each with a thread of its own; may repeat [default: 1 4 16]
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = at_least_one)]
     pub(crate) connections: Vec<usize>,
     #[command(flatten)]
     pub(crate) popping: PoppingFlags,

@@ -70,8 +70,8 @@ pub(crate) struct CacheFlags {
     #[arg(long, value_name = "on|off", default_value = "on")]
     pub(crate) flush_all: Switch,
     /// Fixed answers with values of so many bytes, and no servers
-    #[arg(long, value_name = "BYTES", num_args = 0..=1, default_missing_value = "1024")]
-    pub(crate) mock: Option<usize>,
+    #[arg(long, value_name = "BYTES|off", num_args = 0..=1, default_value = "off", default_missing_value = "1024", value_parser = mock)]
+    pub(crate) mock: Mock,
     /// How long a server may take to answer
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = some_time)]
     pub(crate) server_timeout: Duration,
@@ -159,5 +159,18 @@ fn workers(text: &str) -> Result<Workers, String> {
         "pipelined" => Ok(Workers(None)),
         text if at_least_one(text).is_err() => Err("write pipelined, or a number of workers".into()),
         text => threads(text).map(|number| Workers(Some(number))),
+    }
+}
+
+/// The length of fixed values; None: there are servers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mock(pub(crate) Option<usize>);
+
+fn mock(text: &str) -> Result<Mock, String> {
+    match text {
+        "off" => Ok(Mock(None)),
+        text => {
+            text.parse().map(|bytes| Mock(Some(bytes))).map_err(|_| "write a number of bytes, or off".into())
+        }
     }
 }

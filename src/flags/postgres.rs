@@ -6,7 +6,7 @@ use posthaste_server::queue::postgres::strategy::{Backoff, PopStrategy};
 /// How single pops are done on PostgreSQL, for experiments.
 #[derive(Args, Debug)]
 pub(crate) struct PoppingFlags {
-    /// On PostgreSQL with --batch 1: every request is a statement of its own, and pops are done by skip-locked,
+    /// On PostgreSQL: every request is a statement and a commit of its own (--batch 1), and pops are done by skip-locked,
     /// delete-retry, for-update, repeatable-read or mark-update
     #[arg(long, value_name = "STRATEGY")]
     pub(crate) pop_strategy: Option<PopStrategy>,

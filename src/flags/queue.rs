@@ -36,9 +36,10 @@ pub(crate) struct QueueFlags {
     /// Concurrent workers [default: 8 on PostgreSQL, each with a connection of its own; otherwise 1]
     #[arg(long, value_parser = threads)]
     pub(crate) workers: Option<usize>,
-    /// Most requests a worker takes from the line at once; 1 = one request, one commit
-    #[arg(long, default_value = "256", value_parser = at_least_one)]
-    pub(crate) batch: usize,
+    /// Most requests a worker takes from the line at once; 1 = one request, one commit [default: 256; 1 with
+    /// --pop-strategy]
+    #[arg(long, value_parser = at_least_one)]
+    pub(crate) batch: Option<usize>,
     #[command(flatten)]
     pub(crate) popping: PoppingFlags,
     /// Largest message body in bytes, 512 MiB at most; larger ones get TOOBIG

@@ -136,6 +136,13 @@ def test_yes_and_no_are_also_written_as_a_queue_shows_them(web: Tier) -> None:
     _, second = ask(web, "GET", "/v1/queues/second")
     assert (second["strict"], second["forbidself"]) == (1, 0)
     assert ask(web, "POST", "/v1/queues/second/pop", {"not_own": 1, "broadcast": 0})[0] == 200
+    for none in ({"strict": False}, {"maxmsgs": None}):
+        assert ask(web, "POST", "/v1/queues", {"name": "second", "strict": True, "maxmsgs": 5})[0] == 201
+        assert ask(web, "POST", "/v1/queues", {"name": "second"})[0] == 201
+        assert ask(web, "GET", "/v1/queues/second")[1]["maxmsgs"] == 5, "nothing was said of options"
+        assert ask(web, "POST", "/v1/queues", {"name": "second", **none})[0] == 201
+        _, second = ask(web, "GET", "/v1/queues/second")
+        assert (second["strict"], second["maxmsgs"]) == (0, None)
     wrong: list[object] = [2, -1, "true", None, []]
     for neither in wrong:
         status, answer = ask(web, "POST", "/v1/queues", {"name": "third", "strict": neither})

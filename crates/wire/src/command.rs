@@ -138,6 +138,12 @@ pub enum ClientReply {
     Skip,
 }
 
+/// Whether a request that begins with this word is the session's, which may say it before it has logged in.
+#[must_use]
+pub fn is_for_sessions(word: &[u8]) -> bool {
+    table::SESSION_WORDS.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(word))
+}
+
 /// Reads one request: its arguments are the stretches `args` of `bytes`, a body is at most
 /// `message_bytes_max` bytes long.
 ///

@@ -3,7 +3,7 @@
 
 use axum::Json;
 use axum::http::StatusCode;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value as JsonValue, json};
 
 use super::asked::{Path, Query, yes_or_no};
@@ -50,14 +50,44 @@ pub(super) async fn list(
 #[serde(deny_unknown_fields)]
 pub(super) struct NewQueue {
     name: Option<String>,
-    maxmsgs: Option<u64>,
-    maxbytes: Option<u64>,
-    ttl_ms: Option<u64>,
-    deadletter: Option<DeadLetter>,
-    #[serde(default, deserialize_with = "yes_or_no")]
-    forbidself: bool,
-    #[serde(default, deserialize_with = "yes_or_no")]
-    strict: bool,
+    #[serde(default, deserialize_with = "said")]
+    maxmsgs: Option<Option<u64>>,
+    #[serde(default, deserialize_with = "said")]
+    maxbytes: Option<Option<u64>>,
+    #[serde(default, deserialize_with = "said")]
+    ttl_ms: Option<Option<u64>>,
+    #[serde(default, deserialize_with = "said")]
+    deadletter: Option<Option<DeadLetter>>,
+    #[serde(default, deserialize_with = "said_yes_or_no")]
+    forbidself: Option<bool>,
+    #[serde(default, deserialize_with = "said_yes_or_no")]
+    strict: Option<bool>,
+}
+
+/// A field that is there, null or not: options that are said replace those of before, and null takes one back.
+fn said<'de, D: Deserializer<'de>, T: Deserialize<'de>>(field: D) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(field).map(Some)
+}
+
+fn said_yes_or_no<'de, D: Deserializer<'de>>(field: D) -> Result<Option<bool>, D::Error> {
+    yes_or_no(field).map(Some)
+}
+
+impl NewQueue {
+    /// Whether any option is said, be it that there is none.
+    fn says_options(&self) -> bool {
+        let limits = [self.maxmsgs, self.maxbytes, self.ttl_ms];
+        let flags = [self.forbidself, self.strict];
+        limits.iter().any(Option::is_some) || flags.iter().any(Option::is_some) || self.deadletter.is_some()
+    }
+
+    /// Whether it is to have any.
+    fn has_options(&self) -> bool {
+        let limits = [self.maxmsgs, self.maxbytes, self.ttl_ms];
+        limits.into_iter().flatten().any(|limit| limit.is_some())
+            || [self.forbidself, self.strict].contains(&Some(true))
+            || self.deadletter.as_ref().is_some_and(Option::is_some)
+    }
 }
 
 #[derive(Deserialize)]
@@ -72,16 +102,20 @@ pub(super) async fn create(
     visitor: Visitor,
     Body(queue): Body<NewQueue>,
 ) -> Result<(StatusCode, Json<JsonValue>), Problem> {
+    let takes_back = queue.says_options() && !queue.has_options();
     // That is how RESP says that there is none.
     let name = queue.name.filter(|name| name != "-");
     let mut words = Words::of(&["QCREATE", name.as_deref().unwrap_or("-")])
-        .option("MAXMSGS", queue.maxmsgs)
-        .option("MAXBYTES", queue.maxbytes)
-        .option("TTL", queue.ttl_ms);
-    if let Some(DeadLetter { queue, after }) = queue.deadletter {
+        .option("MAXMSGS", queue.maxmsgs.flatten())
+        .option("MAXBYTES", queue.maxbytes.flatten())
+        .option("TTL", queue.ttl_ms.flatten())
+        .flag("FORBIDSELF", queue.forbidself == Some(true))
+        .flag("STRICT", queue.strict == Some(true))
+        .flag("NOOPTIONS", takes_back);
+    if let Some(DeadLetter { queue, after }) = queue.deadletter.flatten() {
         words = words.option("DEADLETTER", Some(queue)).option("AFTER", Some(after));
     }
-    let answer = visitor.ask(words.flag("FORBIDSELF", queue.forbidself).flag("STRICT", queue.strict)).await?;
+    let answer = visitor.ask(words).await?;
     visitor.lists().forget();
     let id = answer.value().as_integer().unwrap_or_default();
     let name = name.unwrap_or_else(|| id.to_string());

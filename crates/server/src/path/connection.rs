@@ -225,7 +225,10 @@ impl Connection {
                     Ok(Command::Session(command)) => {
                         self.obey(&command, input, parsing.length_to(end), turn);
                     }
-                    Err(fault) => self.refuse(&self.known_only_inside(fault), parsing.length_to(end), turn),
+                    Err(fault) => {
+                        let fault = self.known_only_inside(fault, args[0].of(input));
+                        self.refuse(&fault, parsing.length_to(end), turn);
+                    }
                 }
                 parsing.skip_to(end);
             }
@@ -351,12 +354,12 @@ impl Connection {
         RequestName { client: self.client.address.client, number: self.peer.requests }
     }
 
-    /// Before login it is no use to hear what is wrong with a request to the store.
-    fn known_only_inside(&self, fault: Fault) -> Fault {
-        match fault.word {
-            Word::BadQuery | Word::TooBig => self.session.account().err().unwrap_or(fault),
-            _ => fault,
+    /// Before login it is no use to hear what is wrong with a request that is not for the session.
+    fn known_only_inside(&self, fault: Fault, command: &[u8]) -> Fault {
+        if command::is_for_sessions(command) {
+            return fault;
         }
+        self.session.account().err().unwrap_or(fault)
     }
 
     /// An error in the stream itself; it waits when a bundle is before it. False: nothing more can be parsed now.

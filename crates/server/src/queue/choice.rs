@@ -55,8 +55,10 @@ impl FromStr for StoreChoice {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let kind = text.split(':').next().unwrap_or_default();
-        let wrong =
-            || format!("unknown store {kind}: write embedded:DIR, postgres://…, memory: or mock:BYTES");
+        let wrong = || match kind {
+            "mock" => "mock: needs a number of bytes, as in mock:200".to_owned(),
+            _ => format!("unknown store {kind}: write embedded:DIR, postgres://…, memory: or mock:BYTES"),
+        };
         match text.split_once(':').ok_or_else(wrong)? {
             ("embedded", "") => {
                 Err("embedded: needs a directory, for example embedded:./posthaste-data".into())

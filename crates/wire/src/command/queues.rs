@@ -21,8 +21,11 @@ pub(super) fn create(words: &mut Words<'_>) -> Parsed {
 
 fn queue_options(words: &mut Words<'_>) -> Result<QueueOptions, Fault> {
     let mut options = QueueOptions::default();
+    let mut is_first = true;
     while let Some(option) = words.keyword() {
         match &*option {
+            b"NOOPTIONS" if is_first && words.left() == 0 => return Ok(options),
+            b"NOOPTIONS" => return Err(words.refuse(&option, "stands for none, and so by itself")),
             b"MAXMSGS" => {
                 let n = words.number(&option, 1..=*ANY_NUMBER.end())?;
                 words.set(&mut options.messages_max, n, &option)?;
@@ -43,6 +46,7 @@ fn queue_options(words: &mut Words<'_>) -> Result<QueueOptions, Fault> {
             b"STRICT" => words.flag(&mut options.strict, &option)?,
             _ => return Err(words.unknown(&option)),
         }
+        is_first = false;
     }
     Ok(options)
 }

@@ -64,6 +64,12 @@ static COMMANDS: [Entry; 37] = [
     entry("cluster", -1, |_| Err(wrong("This instance has cluster support disabled".to_owned()))),
 ];
 
+/// The commands that sessions answer.
+pub(super) static SESSION_WORDS: [&str; 15] = [
+    "hello", "auth", "login", "logout", "ping", "echo", "select", "client", "command", "info", "config",
+    "time", "reset", "quit", "readonly",
+];
+
 /// How many entries at the end of the table only refuse.
 #[cfg(test)]
 const REFUSED: usize = 5;

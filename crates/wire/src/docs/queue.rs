@@ -83,6 +83,7 @@ pub(super) static COMMANDS: &[Entry] = &[
             DEAD_LETTER,
             token("forbidself", "FORBIDSELF").optional(),
             token("strict", "STRICT").optional(),
+            token("nooptions", "NOOPTIONS").optional(),
         ],
     ),
     command("qdelete", 2, SLOW_WRITE, "Deletes a queue with its messages").keys_to(1).with(&[QUEUE]),

@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -88,7 +89,7 @@ def predict(
 ) -> None:
     """What the fitted model answers, with intervals of one further trial. Refuses what the data do not support.
 
-    A range is answered at 1, 2, 5, 10, … and its ends; name single numbers for others.
+    A range is answered at 1, 2, 5, 10, … and its ends, as far as the data carry; name single numbers for others.
     """
     fitted = fitting.read_model(directory)
     named = levels_of(where)
@@ -97,14 +98,21 @@ def predict(
     message_bytes = _by_factor(fitted, named, "message-bytes", message_bytes, "value-bytes")
     model = fitting.model_at(fitted, named)
     _refuse_others(model, middlewares, message_bytes)
+    counts = counts_of(clients, "--clients")
+    supported = _supported(model, counts) if ".." in clients else counts
     answers = fitting.predict(
         model,
-        counts_of(clients, "--clients"),
+        supported,
         batch_limit=batch,
         think_time_s=think_time,
         workers=workers,
         confidence=fitted.confidence,
     )
+    if supported != counts:
+        reach = model.range
+        print(
+            f"the data support {reach.clients_min} to {reach.clients_max} clients, and nothing beyond", file=sys.stderr
+        )
     if as_json:
         print(json.dumps(_without_nan([asdict(answer) for answer in answers]), indent=2))
         return
@@ -127,6 +135,14 @@ def predict(
     if any(answer.extrapolated for answer in answers):
         out.print(f"* beyond the {model.points[-1].clients} clients that were measured")
     out.print(ABOUT_OPEN_MODELS)
+
+
+def _supported(model: Model, counts: list[int]) -> list[int]:
+    """The part of a range that the data support, ends included; all of it, to be refused, where none is."""
+    least, most = model.range.clients_min, model.range.clients_max
+    if counts[-1] < least or counts[0] > most:
+        return counts
+    return sorted({min(max(clients, least), most) for clients in counts})
 
 
 def _by_factor(fitted: FittedModel, named: dict[str, str], option: str, asked: int | None, *others: str) -> int | None:
