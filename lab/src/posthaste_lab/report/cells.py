@@ -45,6 +45,14 @@ class Cell:
         """A figure of the trials, by its column in trials.csv; None when no trial has it."""
         return figure_of(self.results, lambda result: result.figures.get(name))
 
+    def by_repetition(self, name: str) -> dict[int, float]:
+        """The same of each trial that has it, by its repetition."""
+        figure = self.figure(name)
+        if figure is None:
+            return {}
+        repetitions = {result.name: result.repetition for result in self.results}
+        return {repetitions[trial]: value for trial, value in zip(figure.trials, figure.values, strict=True)}
+
     def kind_figure(self, kind: str, name: str) -> Figure | None:
         """The same of one kind of request."""
         return figure_of(self.results, lambda result: result.kinds.get(kind, {}).get(name))

@@ -18,7 +18,7 @@ from posthaste_lab.report.charts.style import styled
 from posthaste_lab.report.quantities import with_interval
 from posthaste_lab.report.sections import SECTIONS, ChartItem, Section, TableItem
 from posthaste_lab.report.sections.trust import verdicts
-from posthaste_lab.report.verdict import Decision, decide, overall
+from posthaste_lab.report.verdict import Decision, decisions_of, overall
 
 PNG_DPI = 150
 
@@ -48,7 +48,7 @@ def write_report(directory: Path, out: Path | None = None) -> Path:
         (target / name).mkdir(parents=True, exist_ok=True)
     cells = cells_of(run)
     sections = [section for make in SECTIONS if (section := make(run, cells)) is not None]
-    decisions = [decide(claim, cells) for claim in run.experiment.claims]
+    decisions = decisions_of(run, cells)
     with styled():
         shown = [(section, [_item(item, target) for item in section.items]) for section in sections]
     template = Environment(

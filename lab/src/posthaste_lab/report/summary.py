@@ -16,7 +16,7 @@ from posthaste_lab.report.sections.design import design_section
 from posthaste_lab.report.sections.model import model_section
 from posthaste_lab.report.sections.overview import overview_section
 from posthaste_lab.report.sections.where import where_section
-from posthaste_lab.report.verdict import decide, overall
+from posthaste_lab.report.verdict import decisions_of, overall
 
 
 def write_summary(directory: Path, to: Path, note: str = "") -> None:
@@ -33,7 +33,7 @@ def write_summary(directory: Path, to: Path, note: str = "") -> None:
 
 def _parts(run: Run, note: str) -> Iterable[str]:
     cells = cells_of(run)
-    decisions = [decide(claim, cells) for claim in run.experiment.claims]
+    decisions = decisions_of(run, cells)
     yield f"# {run.experiment.title}"
     yield f"{run.experiment.question}\n\n**Hypothesis.** {run.experiment.hypothesis}"
     yield f"**Verdict: {overall(decisions)}.**"

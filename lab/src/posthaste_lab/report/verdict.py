@@ -2,17 +2,37 @@
 
 A claim holds when the whole interval keeps its limits, is refuted when the whole interval breaks one, and is
 undecided in between: then more repetitions would tell. Ratios are compared on logarithms, where they are differences.
+
+What is decided on is a contrast of the means of cells: each cell of a side weighs the same, however many of its trials
+are there, and what other factors do to the figure is no chance. Chance is what differs between repetitions:
+
+- Trials are run in blocks, a repetition of every combination each. Where repetitions are whole, the contrast is
+  formed in each, and Student's interval is that of these: what a repetition does to all its trials is then no noise of
+  a ratio, and none is missed of a mean; nor need the cells vary alike. It is the comparison of paired observations
+  (Jain 1991, section 13.4.1), of a randomized complete block design (Montgomery, Design and Analysis of Experiments,
+  chapter 4).
+- A ratio of which fewer than three repetitions are whole would be left with one degree of freedom. Then the variance
+  within cells is pooled over all of them, with r - 1 degrees of freedom from each (Jain 1991, chapter 20; Montgomery,
+  chapter 3). What repetitions have in common makes this interval of a ratio wider than it had to be, but never
+  narrower. It would be narrower of a mean, whose interval is therefore that of whole repetitions if there are two.
 """
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
+
+from scipy import stats
 
 from posthaste_lab.experiments.description import Claim, Level
+from posthaste_lab.experiments.plan import make_plan
+from posthaste_lab.experiments.results import Run, spoken_levels
 from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.quantities import amount, digits
-from posthaste_lab.stats import compare_means, mean_interval
+from posthaste_lab.stats import mean_interval
 
+CONFIDENCE = 0.95
+WHOLE_LEAST = {"mean": 2, "ratio": 3}  # repetitions, for an interval over them
 Word = Literal["holds", "is refuted", "is undecided"]
 
 
@@ -29,17 +49,41 @@ class Decision:
     trials: tuple[str, ...]
 
 
-def decide(claim: Claim, cells: list[Cell]) -> Decision:
-    """Decide a claim by the trials it is about."""
-    values, trials = _values(claim, claim.where, cells)
-    if not values:
-        return Decision(claim, "is undecided", math.nan, math.nan, math.nan, "no trial tells", ())
+class Contrast(NamedTuple):
+    """A sum of the means of cells, each with its weight; the ends are NaN where nothing tells chance."""
+
+    value: float
+    low: float
+    high: float
+    trials: tuple[str, ...]
+
+
+def decisions_of(run: Run, cells: Sequence[Cell]) -> list[Decision]:
+    """A decision on each claim; `cells` are those with a finished trial."""
+    known = {cell.number for cell in cells}
+    planned = {trial.cell: trial.levels for trial in make_plan(run.experiment).trials}
+    empty = [Cell(number, levels, ()) for number, levels in planned.items() if number not in known]
+    return [decide(claim, [*cells, *empty]) for claim in run.experiment.claims]
+
+
+def decide(claim: Claim, cells: Sequence[Cell]) -> Decision:
+    """Decide a claim by the trials it is about; a cell without trials is one that was to be run."""
+    side = _of(claim.where, cells)
+    other = [] if claim.than is None else _of(claim.than, cells)
+    chosen = list({cell.number: cell for cell in [*side, *other]}.values())
+    empty = [cell for cell in chosen if not cell.by_repetition(claim.figure)]
+    trials = tuple(figure.trials for cell in chosen if (figure := cell.figure(claim.figure)) is not None)
+    if not side or (claim.than is not None and not other) or len(empty) == len(chosen):
+        return _undecided(claim, "no trial tells", ())
+    if empty:
+        return _undecided(claim, f"no trial tells of {spoken_levels(empty[0].levels)}", sum(trials, ()))
+    weights = {cell.number: (cell in side) / len(side) - (cell in other) / max(1, len(other)) for cell in chosen}
     if claim.than is None:
-        return _conclude(claim, *_mean(values), trials)
-    others, more = _values(claim, claim.than, cells)
-    if not others or min(*values, *others) <= 0:
-        return Decision(claim, "is undecided", math.nan, math.nan, math.nan, "no ratio can be formed", (*trials, *more))
-    return _conclude(claim, *_ratio(values, others), (*trials, *more))
+        return _conclude(claim, _contrast(chosen, weights, claim.figure, WHOLE_LEAST["mean"], float))
+    if min(value for cell in chosen for value in cell.by_repetition(claim.figure).values()) <= 0:
+        return _undecided(claim, "no ratio can be formed", sum(trials, ()))
+    value, low, high, told = _contrast(chosen, weights, claim.figure, WHOLE_LEAST["ratio"], math.log)
+    return _conclude(claim, Contrast(math.exp(value), math.exp(low), math.exp(high), told))
 
 
 def overall(decisions: list[Decision]) -> str:
@@ -52,29 +96,47 @@ def overall(decisions: list[Decision]) -> str:
     return "undecided" if "is undecided" in words else "confirmed"
 
 
-def _values(claim: Claim, where: dict[str, Level], cells: list[Cell]) -> tuple[list[float], tuple[str, ...]]:
-    chosen = [cell for cell in cells if all(cell.levels[name] == level for name, level in where.items())]
-    figures = [figure for cell in chosen if (figure := cell.figure(claim.figure)) is not None]
-    return [v for f in figures for v in f.values], tuple(name for f in figures for name in f.trials)
+def _of(where: dict[str, Level], cells: Sequence[Cell]) -> list[Cell]:
+    return [cell for cell in cells if all(cell.levels[name] == level for name, level in where.items())]
 
 
-def _mean(values: list[float]) -> tuple[float, float, float]:
-    if len(values) < 2:
-        return values[0], math.nan, math.nan
-    interval = mean_interval(values)
-    return interval.mean, interval.low, interval.high
+def _undecided(claim: Claim, why: str, trials: tuple[str, ...]) -> Decision:
+    return Decision(claim, "is undecided", math.nan, math.nan, math.nan, why, trials)
 
 
-def _ratio(values: list[float], others: list[float]) -> tuple[float, float, float]:
-    a, b = [math.log(value) for value in values], [math.log(value) for value in others]
-    ratio = math.exp(sum(a) / len(a) - sum(b) / len(b))
-    if len(a) < 2 or len(b) < 2:
-        return ratio, math.nan, math.nan
-    difference = compare_means(a, b)
-    return ratio, math.exp(difference.low), math.exp(difference.high)
+def _contrast(
+    cells: Sequence[Cell], weights: dict[int, float], figure: str, whole_least: int, scale: Callable[[float], float]
+) -> Contrast:
+    """The contrast on a scale, by whole repetitions if there are so many, else by all trials."""
+    known = {
+        cell.number: {repetition: scale(value) for repetition, value in cell.by_repetition(figure).items()}
+        for cell in cells
+    }
+    whole = sorted(set.intersection(*(set(values) for values in known.values())))
+    if len(whole) >= whole_least:
+        sums = [sum(weights[cell] * values[repetition] for cell, values in known.items()) for repetition in whole]
+        over = mean_interval(sums, CONFIDENCE)
+        told = tuple(result.name for cell in cells for result in cell.results if result.repetition in whole)
+        return Contrast(over.mean, over.low, over.high, told)
+    told = tuple(result.name for cell in cells for result in cell.results if result.repetition in known[cell.number])
+    return Contrast(*_pooled({cell: list(values.values()) for cell, values in known.items()}, weights), told)
 
 
-def _conclude(claim: Claim, value: float, low: float, high: float, trials: tuple[str, ...]) -> Decision:
+def _pooled(known: dict[int, list[float]], weights: dict[int, float]) -> tuple[float, float, float]:
+    """The contrast with the interval that the variance within cells gives, pooled over them."""
+    means = {cell: sum(values) / len(values) for cell, values in known.items()}
+    value = sum(weights[cell] * mean for cell, mean in means.items())
+    freedom = sum(len(values) - 1 for values in known.values())
+    if freedom == 0:
+        return value, math.nan, math.nan
+    squares = sum((each - means[cell]) ** 2 for cell, values in known.items() for each in values)
+    variance = squares / freedom * sum(weights[cell] ** 2 / len(values) for cell, values in known.items())
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * math.sqrt(variance)
+    return value, value - half, value + half
+
+
+def _conclude(claim: Claim, contrast: Contrast) -> Decision:
+    value, low, high, trials = contrast
     least = -math.inf if claim.at_least is None else claim.at_least
     most = math.inf if claim.at_most is None else claim.at_most
 

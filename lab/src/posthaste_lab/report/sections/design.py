@@ -36,12 +36,12 @@ def _whole_repetitions(run: Run, cells: list[Cell], name: str) -> list[int]:
     """The repetitions in which every combination has this figure. Each is a block of its own, so the others can go."""
     if len(cells) < _combinations(run):
         return []
-    return sorted(set.intersection(*(set(_by_repetition(cell, name)) for cell in cells)))
+    return sorted(set.intersection(*(set(cell.by_repetition(name)) for cell in cells)))
 
 
 def _lacking(run: Run, cells: list[Cell], name: str, whole: list[int]) -> str | None:
     """What the analysis of a figure has to do without; None where no trial that has it is passed over."""
-    empty = _combinations(run) - sum(bool(_by_repetition(cell, name)) for cell in cells)
+    empty = _combinations(run) - sum(bool(cell.by_repetition(name)) for cell in cells)
     if empty:
         return (
             f"Effects on {name} cannot be told: no trial that counts has it in {empty} of the {_combinations(run)} "
@@ -49,7 +49,7 @@ def _lacking(run: Run, cells: list[Cell], name: str, whole: list[int]) -> str | 
         )
     if not whole:
         return f"Effects on {name} cannot be told: there is no repetition in which all combinations have it."
-    dropped = sum(repetition not in whole for cell in cells for repetition in _by_repetition(cell, name))
+    dropped = sum(repetition not in whole for cell in cells for repetition in cell.by_repetition(name))
     if not dropped:
         return None
     return (
@@ -63,20 +63,12 @@ def _analyzed(run: Run, cells: list[Cell], name: str, whole: list[int], transfor
     """Effects on a figure in these repetitions, and its unit."""
     factors = run.experiment.factors
     signs = [[1 if cell.levels[f] == factors[f].levels[1] else -1 for f in factors] for cell in cells]
-    known = [_by_repetition(cell, name) for cell in cells]
+    known = [cell.by_repetition(name) for cell in cells]
     values = [[figures[repetition] for repetition in whole] for figures in known]
     factor, unit = _unit(name, [value for row in values for value in row])
     return analyze(
         signs, [[value * factor for value in row] for row in values], list(factors), transform=transform
     ), unit
-
-
-def _by_repetition(cell: Cell, name: str) -> dict[int, float]:
-    figure = cell.figure(name)
-    if figure is None:
-        return {}
-    repetitions = {result.name: result.repetition for result in cell.results}
-    return {repetitions[trial]: value for trial, value in zip(figure.trials, figure.values, strict=True)}
 
 
 def _combinations(run: Run) -> int:
