@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -265,7 +266,7 @@ def load_figures(*servers: str, counted: float = 100.0, served: int = 60, errors
         "options": {"clients": 3, "connect": list(servers), "warmup_s": 1.0},
         "generator": {"utilization_max": 0.1},
         "middleware": {"counted_per_s": counted},
-        "interactive_law": {"think_us": 2000.0} if served else None,
+        "interactive_law": {"think_us": 2000.0, "response_us": 400.0} if served or errors else None,
         "kinds": {"send": each},
     }
     return READERS["bench"](
@@ -285,11 +286,22 @@ def test_what_tiers_counted_is_not_added_up_where_loads_share_them() -> None:
 def test_a_load_that_was_served_nothing_has_no_response_times() -> None:
     """Zeros would be measurements, and make those of the loads beside it shorter."""
     none, some = load_figures("a", served=0), load_figures("a")
-    assert not [name for name in (*none.row, *none.kinds["send"]) if name.startswith("response")]
+    times = {name for name in (*none.row, *none.kinds["send"]) if name.startswith("response")}
+    assert times == {"response_all_mean_s"}, "errors take their time"
     for both in (together([none, some]), together([some, none])):
         assert both.row["response_mean_s"] == both.kinds["send"]["response_mean_s"] == 500e-6
         assert both.row["think_kept_s"] == 2e-3
         assert both.row["served"] == 60
+
+
+def test_the_law_gets_the_times_of_all_answers() -> None:
+    """Of several loads each weighs as much as it was answered, errors among it."""
+    one, other = load_figures("a"), load_figures("b")
+    assert one.row["response_all_mean_s"] == 400e-6
+    slow = replace(other, row=other.row | {"errors": 60, "response_all_mean_s": 700e-6})
+    answered = [load.row["served"] + load.row["errors"] for load in (one, slow)]
+    mean = (answered[0] * 400e-6 + answered[1] * 700e-6) / sum(answered)
+    assert together([one, slow]).row["response_all_mean_s"] == pytest.approx(mean)
 
 
 def test_the_repetitions_of_bench_store_share_its_duration(tmp_path: Path) -> None:

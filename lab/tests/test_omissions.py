@@ -72,6 +72,7 @@ def test_figures_are_of_the_windows_that_remain(directory: Path) -> None:
     rate, mean, length = windows_without(whole, begin / 1e3, end / 1e3)
     assert rest.figures["throughput_per_s"] == pytest.approx(rate)
     assert rest.figures["response_mean_s"] == pytest.approx(mean)
+    assert rest.figures["response_all_mean_s"] == rest.figures["response_mean_s"]
     assert rest.figures["measured_s"] == pytest.approx(length)
     assert sum(kind["served"] for kind in rest.kinds.values()) == rest.figures["served"]
     assert set(rest.kinds) == set(whole.kinds)

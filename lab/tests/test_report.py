@@ -331,7 +331,8 @@ def test_the_laws_are_asked_of_every_trial(run: Run) -> None:
     """And a figure that breaks one is found out."""
     result = run.finished[0]
     assert {verdict.law for verdict in verdicts(result)} == {"interactive response time law", "forced flow law"}
-    slip = replace(result, figures=result.figures | {"response_mean_s": result.figures["response_mean_s"] * 2})
+    assert result.figures["response_all_mean_s"] == pytest.approx(result.figures["response_mean_s"], rel=1e-3)
+    slip = replace(result, figures=result.figures | {"response_all_mean_s": result.figures["response_mean_s"] * 2})
     assert "interactive response time law" in [v.law for v in verdicts(slip) if not v.holds]
     open_loop = replace(slip, figures=slip.figures | {"open_loop": True})
     assert "interactive response time law" not in [v.law for v in verdicts(open_loop)]
@@ -440,7 +441,7 @@ def test_a_claim_about_a_mean_is_decided_by_its_interval() -> None:
 def test_what_a_reader_must_know_is_said_first(run: Run) -> None:
     """Failed and missing trials, invalid generators, errors, broken laws, one repetition."""
     first, *others = run.finished
-    broken = first.figures | {"response_mean_s": 1.0, "errors": 3, "generator_valid": False, "violations": 2}
+    broken = first.figures | {"response_all_mean_s": 1.0, "errors": 3, "generator_valid": False, "violations": 2}
     failed = replace(others[0], finished=False, reason="it fell over")
     worse = replace(run, results=(replace(first, figures=broken), failed, *others[1:-1]))
     said = " ".join(warnings(worse))
@@ -535,6 +536,19 @@ def test_the_law_takes_the_think_time_as_it_was_kept() -> None:
     for axis, measured in zip(chart.axes, (8 / 0.015, 2.0), strict=True):  # per second, ms
         law = next(line for line in axis.lines if line.get_linewidth() == 1.6)
         assert float(np.asarray(law.get_ydata(), dtype=np.float64)[0]) == pytest.approx(measured)
+
+
+def test_the_law_is_one_of_all_answers() -> None:
+    """A third of them errors that took a tenth of the time: nothing is wrong, and both curves lie on the points."""
+    counts = {"throughput_per_s": 100.0, "served": 1000, "errors": 500, "population": 3, "think_time_s": 0.0}
+    result = invented(1, 1, **counts, response_mean_s=1 / 35, response_all_mean_s=0.02)
+    assert [verdict.holds for verdict in verdicts(result)] == [True]
+    chart = load_chart({"": [Cell(1, {"n": 1}, (result,))]}, "n", "n")
+    for axis, measured in zip(chart.axes, (100.0, 1e3 / 35), strict=True):  # per second, ms
+        law = next(line for line in axis.lines if line.get_linewidth() == 1.6)
+        assert float(np.asarray(law.get_ydata(), dtype=np.float64)[0]) == pytest.approx(measured)
+    silent = {name: value for name, value in result.figures.items() if name != "response_all_mean_s"}
+    assert verdicts(replace(result, figures=silent)) == [], "nobody knows how long the errors took"
 
 
 def test_the_curve_by_the_law_is_a_mean_over_trials() -> None:

@@ -62,6 +62,7 @@ def _bench(summary: dict[str, Any]) -> LoadFigures:
     }
     if summary.get("interactive_law"):
         row["think_kept_s"] = summary["interactive_law"]["think_us"] / 1e6
+        row["response_all_mean_s"] = summary["interactive_law"]["response_us"] / 1e6
     if summary.get("middleware"):
         row["tier_counted_per_s"] = summary["middleware"]["counted_per_s"]
     if summary.get("check"):
@@ -84,6 +85,20 @@ def kept_think_s(figures: Row) -> float:
     """The pause between answer and request as clients kept it: as drawn, and late; as asked for where nobody said."""
     kept = figures.get("think_kept_s")
     return float((figures.get("think_time_s") or 0.0) if kept is None else kept)
+
+
+def answered_per_s(figures: Row) -> float:
+    """All answers per second, those with an error among them: what the interactive law counts."""
+    served, errors = figures.get("served") or 0, figures.get("errors") or 0
+    return float(figures["throughput_per_s"]) * ((served + errors) / served if served else 1.0)
+
+
+def response_of_all_s(figures: Row) -> float | None:
+    """Mean response time of all answers, those with an error among them; None where nobody measured that."""
+    if "response_all_mean_s" not in figures and figures.get("errors"):
+        return None
+    response = figures.get("response_all_mean_s", figures.get("response_mean_s"))
+    return None if response is None else float(response)
 
 
 def _response(response: dict[str, float], served: int) -> Row:
@@ -156,24 +171,30 @@ SUMS = {
 LARGEST = {"generator_utilization", "response_max_s", "measured_s", "open_loop", "batch"}
 MEANS = {
     "response_mean_s",
+    "response_all_mean_s",
     "think_time_s",
     "think_kept_s",
     "call_mean_s",
     "request_bytes_mean",
     "answer_bytes_mean",
 }
-OF_SERVED = {"response_mean_s", "response_max_s", "think_kept_s"}
+OF_SERVED = {"response_mean_s", "response_max_s"}
+OF_ANSWERED = {"response_all_mean_s", "think_kept_s"}
 
 
 def _joined(rows: list[Row]) -> Row:
     joined: Row = {}
-    serving = [row for row in rows if row.get("served", 1)] or rows  # who served nobody has no times
+    served = [row.get("served", 1) for row in rows]
+    answered = [count + row.get("errors", 0) for count, row in zip(served, rows, strict=True)]
     for name in dict.fromkeys(name for row in rows for name in row):
-        those = serving if name in OF_SERVED else rows
-        values = [row[name] for row in those if name in row]
-        if len(values) < len(those):
+        counts = answered if name in OF_ANSWERED else served
+        weighed = list(zip(rows, counts, strict=True))
+        if name in OF_SERVED | OF_ANSWERED:  # who served nobody has no times
+            weighed = [(row, count) for row, count in weighed if count] or weighed
+        values = [row[name] for row, _ in weighed if name in row]
+        if len(values) < len(weighed):
             continue
-        weights = [row.get("served", 1) for row in those]
+        weights = [count for _, count in weighed]
         if name in SUMS:
             joined[name] = sum(values)
         elif name in LARGEST:

@@ -81,5 +81,6 @@ def figures_of_rest(
     stages = read_stages(tiers, counted)
     whole = found.kinds.pop(ALL, _Kind())
     lasting = {name: figures[name] for name in LASTING if name in figures}
-    row = lasting | whole.row() | {"measured_s": max(found.lengths, default=0.0)} | stages.get(ALL, {})
+    times = {"response_all_mean_s": whole.took_s / whole.requests} if whole.requests else {}
+    row = lasting | whole.row() | times | {"measured_s": max(found.lengths, default=0.0)} | stages.get(ALL, {})
     return row, {name: kind.row() | stages.get(name, {}) for name, kind in sorted(found.kinds.items())}

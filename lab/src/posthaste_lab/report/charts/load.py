@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Chart
 
-from posthaste_lab.experiments.figures import Row, kept_think_s
+from posthaste_lab.experiments.figures import Row, answered_per_s, kept_think_s, response_of_all_s
 from posthaste_lab.report.cells import Cell, Figure, figure_of
 from posthaste_lab.report.charts.style import (
     FAINT,
@@ -133,25 +133,28 @@ def _light_load(axis: Axes, cells: list[Cell], x: str) -> None:
 
 
 def _throughput_by_law(cell: Cell) -> float:
-    """Mean over trials of N / (R + Z): trial by trial, since the mean of a quotient is not the quotient of means."""
-    return _mean_by_law(cell, lambda f: f["population"] / (f["response_mean_s"] + kept_think_s(f)))
+    """Mean over trials of N / (R + Z): trial by trial, since the mean of a quotient is not the quotient of means.
+
+    The law is one of all answers; of what follows from it those without an error are the throughput.
+    """
+    return _mean_by_law(
+        cell, lambda f, r: f["population"] / (r + kept_think_s(f)) * f["throughput_per_s"] / answered_per_s(f)
+    )
 
 
 def _response_by_law(cell: Cell) -> float:
-    """Mean over trials of N / X - Z, where X counts errors too: the law does."""
-    return _mean_by_law(cell, lambda f: f["population"] / _answered_per_s(f) - kept_think_s(f))
+    """Mean over trials of N / X - Z of all answers, and as much less or more as those without an error took."""
+    return _mean_by_law(
+        cell, lambda f, r: f["population"] / answered_per_s(f) - kept_think_s(f) + float(f["response_mean_s"]) - r
+    )
 
 
-def _answered_per_s(figures: Row) -> float:
-    served, errors = figures.get("served", 1), figures.get("errors", 0)
-    return float(figures["throughput_per_s"]) * (served + errors) / served if served else math.nan
-
-
-def _mean_by_law(cell: Cell, law: Callable[[Row], float]) -> float:
+def _mean_by_law(cell: Cell, law: Callable[[Row, float], float]) -> float:
+    """What the law makes of each trial's figures and the response time of all its answers."""
     trials = [result.figures for result in cell.results]
     closed = [f for f in trials if not f.get("open_loop") and f.keys() >= {"population", "response_mean_s"}]
-    usable = [f for f in closed if f["throughput_per_s"] > 0 and f["response_mean_s"] > 0]
-    return sum(law(f) for f in usable) / len(usable) if usable else math.nan
+    usable = [(f, r) for f in closed if f["throughput_per_s"] > 0 and (r := response_of_all_s(f))]
+    return sum(law(f, r) for f, r in usable) / len(usable) if usable else math.nan
 
 
 def _largest(series: Series, name: str) -> float:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from posthaste_lab.experiments.figures import kept_think_s
+from posthaste_lab.experiments.figures import kept_think_s, response_of_all_s
 from posthaste_lab.experiments.results import Result, Run
 from posthaste_lab.report.cells import Cell, Figure, figure_of, series_of
 from posthaste_lab.report.quantities import with_interval
@@ -28,11 +28,12 @@ def _best(line: list[Cell]) -> Cell | None:
 
 
 def _by_law(result: Result) -> float | None:
-    """X = N / (R + Z), of a closed system (Jain 1991, section 33.5)."""
+    """X = N / (R + Z), of a closed system (Jain 1991, section 33.5); of all answers, as R is."""
     figures = result.figures
-    if figures.get("open_loop") or not figures.get("population") or not figures.get("response_mean_s"):
+    response = response_of_all_s(figures)
+    if figures.get("open_loop") or not figures.get("population") or not response:
         return None
-    return float(figures["population"]) / (float(figures["response_mean_s"]) + kept_think_s(figures))
+    return float(figures["population"]) / (response + kept_think_s(figures))
 
 
 def _waiting(result: Result) -> float | None:
@@ -88,8 +89,8 @@ def _table(run: Run, lines: list[list[Cell]]) -> TableItem:
     return TableItem(
         "maxima",
         f"Where throughput is highest over {run.x}: as clients and tier counted it, and as the interactive law gives "
-        "it, N / (R + Z), per second. In line are throughput times waiting, by Little's law; empty are misses and "
-        f"nulls.{more}",
+        "it, N / (R + Z), of all answers, errors among them, per second. In line are throughput times waiting, by "
+        f"Little's law; empty are misses and nulls.{more}",
         "trials.csv",
         [*run.other_factors, str(run.x), *(COLUMNS[place][0] for place in shown)],
         rows,

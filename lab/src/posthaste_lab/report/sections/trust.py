@@ -1,6 +1,6 @@
 """Whether the figures can be believed: operational laws on every trial, and what the load generator says of itself."""
 
-from posthaste_lab.experiments.figures import kept_think_s
+from posthaste_lab.experiments.figures import answered_per_s, kept_think_s, response_of_all_s
 from posthaste_lab.experiments.results import Result, Run
 from posthaste_lab.laws import Verdict, check
 from posthaste_lab.report.cells import Cell
@@ -11,7 +11,6 @@ from posthaste_lab.report.sections.parts import Section, TableItem
 NAMES = {
     "population": "population",
     "throughput_per_s": "throughput",
-    "response_mean_s": "response_time",
     "tier_counted_per_s": "station_throughput",
 }
 
@@ -34,14 +33,22 @@ def trust_section(run: Run, _cells: list[Cell]) -> Section | None:
 
 
 def verdicts(result: Result) -> list[Verdict]:
-    """The laws on a trial. In an open loop there is no population, so those of closed systems do not apply."""
+    """The laws on a trial, of all its answers: an error takes its time of client and tier like any other.
+
+    In an open loop there is no population, so the laws of closed systems do not apply.
+    """
     row = {law: result.figures[column] for column, law in NAMES.items() if column in result.figures}
     row["think_time"] = kept_think_s(result.figures)
+    response = response_of_all_s(result.figures)
+    if response is None and "response_mean_s" in result.figures:
+        row.pop("population", None)  # the time of errors is not known, so the law has nothing to say
+        response = float(result.figures["response_mean_s"])
+    if response is not None:
+        row["response_time"] = response
     if result.figures.get("open_loop"):
         row.pop("population", None)
-    if row.get("throughput", 0) and result.figures.get("errors"):
-        served = result.figures["served"]
-        row["throughput"] *= (served + result.figures["errors"]) / served if served else 1.0
+    if "throughput" in row:
+        row["throughput"] = answered_per_s(result.figures)
     if "station_throughput" in row:
         row["visits"] = 1.0  # every request passes the tier once
     return check(row) if {"throughput", "response_time"} <= row.keys() and row["throughput"] > 0 else []
