@@ -17,6 +17,7 @@ from programs import SMALL, lab, lab_command, left_running, program, run_through
 
 from posthaste_lab.experiments.figures import READERS, LoadFigures, read_summary, together
 from posthaste_lab.experiments.hosts import this_machine
+from posthaste_lab.experiments.journal import Journal
 from posthaste_lab.experiments.problems import RunFailed
 from posthaste_lab.experiments.process import Process
 
@@ -309,3 +310,14 @@ def test_the_repetitions_of_bench_store_share_its_duration(tmp_path: Path) -> No
     summary = {"duration_s": 6.0, "repetitions": 3, "rows": [{"batch": 16, "operations_per_s": 1000.0}]}
     (tmp_path / "summary.json").write_text(json.dumps(summary))
     assert read_summary("bench-store", tmp_path / "summary.json").row["measured_s"] == 6.0
+
+
+def test_levels_stand_in_tables_beside_a_figure_of_their_name(tmp_path: Path) -> None:
+    """Two loads of 8 clients each are 16 clients, at the level 8; the figure is in trial.json."""
+    trial = {"name": "001-r1", "place": 1, "cell": 1, "repetition": 1, "levels": {"clients": 8}, "status": "finished"}
+    result = trial | {"objections": [], "took_s": 1.0, "figures": {"clients": 16, "served": 5}}
+    Journal(tmp_path).write_tables([result | {"kinds": {"send": {"clients": 16}}}])
+    for name in ("trials.csv", "kinds.csv"):
+        with (tmp_path / name).open(newline="") as lines:
+            (row,) = csv.DictReader(lines)
+        assert row["clients"] == "8"

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from posthaste_lab.experiments.names import name_problems
 from posthaste_lab.experiments.problems import BadExperiment
 from posthaste_lab.experiments.spans import seconds
 from posthaste_lab.factorial import design
@@ -217,6 +218,7 @@ class Experiment(Strict):
         problems = [
             *_run_problems(self),
             *(problem for name in self.factors for problem in _factor_problems(self, name)),
+            *name_problems(self),
             *_design_problems(self),
             *_claim_problems(self),
             *_report_problems(self),
@@ -224,6 +226,11 @@ class Experiment(Strict):
                 f"placement.{name}: is none of the parts {', '.join(self.parts)}"
                 for name in self.placement
                 if name not in self.parts
+            ),
+            *(
+                f"quick.levels.{name}: is none of the factors {', '.join(self.factors)}"
+                for name in (self.quick.levels if self.quick is not None else ())
+                if name not in self.factors
             ),
             *_link_problems(self),
         ]

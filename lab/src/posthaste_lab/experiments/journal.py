@@ -103,8 +103,9 @@ class Journal:
                     "took_s": round(result["took_s"], 3),
                 }
             )
-            trials.append(head | result["figures"])
-            kinds += [key | levels | {"kind": kind} | figures for kind, figures in result["kinds"].items()]
+            # A figure may be called like a factor: clients of all loads, where the level is that of each.
+            trials.append(head | result["figures"] | levels)
+            kinds += [key | levels | {"kind": kind} | figures | levels for kind, figures in result["kinds"].items()]
         write_table(self.directory / "trials.csv", trials)
         write_table(self.directory / "kinds.csv", kinds)
 

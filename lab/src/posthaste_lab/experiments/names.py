@@ -1,0 +1,32 @@
+"""Names of factors, and options they set, that something else has already: one of the two would be lost in silence."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from posthaste_lab.experiments.description import Experiment
+
+# Of trials.csv and kinds.csv, beside the levels. A figure may share a factor's name: its column has the levels then.
+COLUMNS = ("trial", "place", "cell", "repetition", "status", "accepted", "took_s", "kind")
+
+
+def name_problems(experiment: "Experiment") -> list[str]:
+    """What is wrong with the names of factors, and with what several of them set."""
+    taken = [
+        f"factors.{name}: is the name of a column of trials.csv or kinds.csv; call it something else"
+        for name in experiment.factors
+        if name in COLUMNS
+    ]
+    return [*taken, *_set_twice(experiment)]
+
+
+def _set_twice(experiment: "Experiment") -> list[str]:
+    """Options that several factors set: the last would win, and the levels of the others mean nothing."""
+    by_target: dict[str, list[str]] = {}
+    for name, factor in experiment.factors.items():
+        for target in dict.fromkeys(target for level in factor.levels for target in factor.assignments(level)):
+            by_target.setdefault(target, []).append(name)
+    return [
+        f"factors.{names[-1]} sets {target!r}: which factors.{names[0]} sets too; one factor must do"
+        for target, names in by_target.items()
+        if len(names) > 1
+    ]
