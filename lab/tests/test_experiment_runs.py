@@ -321,3 +321,20 @@ def test_levels_stand_in_tables_beside_a_figure_of_their_name(tmp_path: Path) ->
         with (tmp_path / name).open(newline="") as lines:
             (row,) = csv.DictReader(lines)
         assert row["clients"] == "8"
+
+
+def test_loads_beside_each_other_draw_for_themselves_and_share_no_account(tmp_path: Path) -> None:
+    """Under one seed they would ask the same at the same time; under one account they would take each other's work."""
+    text = SMALL.replace("check = true", "instances = 2").replace("levels = [2, 8]", "levels = [3]")
+    other = '[parts.other]\nkind = "bench queue"\nconnect = "{tier}"\nclients = 2\n\n[factors.clients]'
+    text = text.replace("[factors.clients]", other).split("[[claims]]")[0].replace("repetitions = 2", "repetitions = 1")
+    run_through(write(tmp_path, text), tmp_path / "out")
+    trial = json.loads((tmp_path / "out" / "trials" / "001-r1" / "trial.json").read_text("utf-8"))
+    given = {name: command.split() for name, command in trial["commands"].items() if name != "tier"}
+    seeds = {name: int(words[words.index("--seed") + 1]) for name, words in given.items()}
+    assert seeds == {"load-1": 8, "load-2": 1_000_008, "other": 2_000_008}
+    first = {
+        name: words[words.index("--first-client") + 1] for name, words in given.items() if "--first-client" in words
+    }
+    assert first == {"load-2": "4", "other": "7"}
+    assert trial["figures"]["clients"] == 8

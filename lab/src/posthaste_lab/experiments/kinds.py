@@ -21,6 +21,7 @@ from posthaste_lab.experiments.problems import RunFailed
 
 Role = Literal["server", "step", "load"]
 POSTGRESQL = "postgresql"
+BENCH_QUEUE = "bench queue"
 OWN_PLACEHOLDERS = {
     "address", "host", "port", "dir", "record", "summary", "duration", "head", "tail", "window", "seed", "user"
 }  # fmt: skip

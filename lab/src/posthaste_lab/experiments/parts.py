@@ -13,7 +13,7 @@ from pathlib import Path
 from posthaste_lab.experiments import postgresql
 from posthaste_lab.experiments.description import Experiment, Link, Value
 from posthaste_lab.experiments.hosts import Host, unprivileged_user
-from posthaste_lab.experiments.kinds import POSTGRESQL, Kind, find_program, kinds, known_options
+from posthaste_lab.experiments.kinds import BENCH_QUEUE, POSTGRESQL, Kind, find_program, kinds, known_options
 from posthaste_lab.experiments.links import Shaper
 from posthaste_lab.experiments.problems import RunFailed
 from posthaste_lab.experiments.process import Process
@@ -21,6 +21,8 @@ from posthaste_lab.experiments.spans import milliseconds
 
 READY_S = 30.0
 STEP_S = 120.0
+SEEDS_APART = 1_000_000  # between the workloads of two loads; repetitions lie between
+CLIENTS_DEFAULT = 16  # of bench queue, where nothing else is said
 NO_NETEM = "this kernel cannot delay packets"
 LOAD_NETEM = "load its module sch_netem"
 
@@ -35,6 +37,7 @@ class Instance:
     directory: str
     keep: Path
     options: dict[str, Value]
+    seed: int
     process: Process | None = None
     address: str = ""
 
@@ -93,8 +96,19 @@ class Parts:
         stack.callback(host.remove_directory, directory)
         name = part if count == 1 else f"{part}-{number + 1}"
         kind = kinds()[self.experiment.parts[part].kind]
-        self.instances.append(Instance(part, kind, host, directory, self.directory / name, options))
+        loads = sum(instance.kind.role == "load" for instance in self.instances)
+        seed = self.workload_seed + (SEEDS_APART * loads if kind.role == "load" else 0)
+        given = self._accounts(kind, options) | options
+        self.instances.append(Instance(part, kind, host, directory, self.directory / name, given, seed))
         return self.instances[-1]
+
+    def _accounts(self, kind: Kind, options: dict[str, Value]) -> dict[str, Value]:
+        """The first account of a load, behind those of the loads before it that connect to the same tiers."""
+        if kind.name != BENCH_QUEUE:
+            return {}
+        beside = [i for i in self.instances if i.kind is kind and i.options.get("connect") == options.get("connect")]
+        clients = sum(int(str(instance.options.get("clients", CLIENTS_DEFAULT))) for instance in beside)
+        return {"first-client": 1 + clients} if clients else {}
 
     def _start(self, stack: ExitStack, instance: Instance) -> None:
         name, kind, host = instance.keep.name, instance.kind, instance.host
@@ -158,7 +172,7 @@ class Parts:
             "head": milliseconds(head),
             "tail": milliseconds(tail),
             "window": milliseconds(self.experiment.run.window),
-            "seed": str(self.workload_seed),
+            "seed": str(instance.seed),
             "user": unprivileged_user(instance.host) or "",
         }
         whole = re.fullmatch(r"\{([a-z][a-z0-9_-]*)\}", value)
