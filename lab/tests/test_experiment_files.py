@@ -18,6 +18,10 @@ def problems(tmp_path: Path, old: str, new: str) -> list[str]:
     return caught.value.problems
 
 
+SECOND = '[factors.size]\nlevels = [1, 2]\nsets = "load.message-bytes"\n'
+THIRTEEN = "".join(f'[factors.f{n}]\nlevels = [1, 2]\nsets = "tier.option-{n}"\n' for n in range(12))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -39,6 +43,16 @@ def problems(tmp_path: Path, old: str, new: str) -> list[str]:
             "factors.clients.settings: has no table for the level 8",
         ),
         ("[factors.clients]", "[factors.status]", "factors.status: is the name of a column of trials.csv"),
+        ("levels = [2, 8]", "levels = [2, inf]", "factors.clients.levels = [2, inf]: each must be finite"),
+        ('duration = "500ms"', "duration = inf", "run.duration = inf: "),
+        ("[factors.clients]", f"{SECOND}[factors.I]", "factors.I: is no name for a factor of a 2^k design"),
+        ("[factors.clients]", f'{SECOND}[factors."a:b"]', "factors.a:b: is no name for a factor of a 2^k design"),
+        ("[factors.clients]", f"{THIRTEEN}[factors.clients]", "factors: 13 of two levels are more than the 12 that"),
+        (
+            "levels.clients = [2]",
+            'levels.clients = ["2"]\n[report]\nx = "clients"',
+            "with [quick]: report.x = 'clients': must be a factor of numbers, and its levels are ['2']",
+        ),
         ("at_least = 0.0001", "", "claims.0: needs at_least or at_most"),
         ("where = { clients = 8 }", "where = { clients = 9 }", "claims.0.where.clients = 9: is no level"),
         ("where = { clients = 8 }", "where = { servers = 8 }", "claims.0.where.servers: is none of the factors"),

@@ -1,6 +1,7 @@
 """Reports: what they say is what was measured, and they say it without the network."""
 
 import csv
+import io
 import json
 import re
 import shutil
@@ -20,6 +21,7 @@ from posthaste_lab.factorial import analyze
 from posthaste_lab.report import write_report
 from posthaste_lab.report.cells import Cell, cells_of, is_luck
 from posthaste_lab.report.charts import load_chart
+from posthaste_lab.report.charts.style import styled
 from posthaste_lab.report.page import warnings
 from posthaste_lab.report.quantities import digits
 from posthaste_lab.report.records import Spread, events, response_times, response_times_by_kind, trace
@@ -189,6 +191,25 @@ def test_a_design_is_analyzed_by_each_figure_asked_for(run: Run) -> None:
         "Effects on absent_s cannot be told: no trial that counts has it in 4 of the 4 combinations."
         in section.paragraphs
     )
+
+
+def test_a_scale_that_a_figure_does_not_have_costs_one_analysis(run: Run) -> None:
+    """Nobody had an error: there is no logarithm of that, and the rest of the report stands."""
+    report = run.experiment.report.model_copy(update={"response": ["errors", "served"], "transform": ["log"]})
+    section = design_section(
+        replace(run, experiment=run.experiment.model_copy(update={"report": report})), cells_of(run)
+    )
+    assert section is not None
+    assert [item.name for item in section.items if isinstance(item, TableItem)] == ["effects"]
+    assert any(p.startswith("Effects on errors cannot be told (log): responses = 0.0") for p in section.paragraphs)
+
+
+def test_a_level_may_hold_dollars(run: Run) -> None:
+    """They are no formula; and what is infinite has a sign for it."""
+    named = {f"size = $a_{n}$": [cell] for n, cell in enumerate(cells_of(run)[:2])}
+    with styled():
+        load_chart(named, "clients", "$x^$").savefig(io.BytesIO(), format="svg")
+    assert [digits(value) for value in (float("inf"), float("-inf"))] == ["\N{INFINITY}", "\N{MINUS SIGN}\N{INFINITY}"]
 
 
 def test_a_design_that_was_run_once_has_no_residuals_to_show(run: Run) -> None:

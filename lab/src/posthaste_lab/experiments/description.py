@@ -5,6 +5,7 @@ best how; rules that join several keys follow below them, in sentences. Options 
 hands them on, and `options` asks the program itself whether it has them.
 """
 
+import math
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,7 +39,7 @@ def _sentence(text: str) -> str:
     return " ".join(text.split())
 
 
-Span = Annotated[float, BeforeValidator(_span), Field(ge=0)]
+Span = Annotated[float, BeforeValidator(_span), Field(ge=0, allow_inf_nan=False)]
 Sentence = Annotated[str, AfterValidator(_sentence)]
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")]
 
@@ -91,6 +92,11 @@ class Factor(Strict):
     sets: str | list[str] | None = None
     settings: dict[str, dict[str, Value]] | None = None
     unit: str = ""
+
+    @property
+    def numeric(self) -> bool:
+        """Whether levels are numbers, so that a scale makes sense."""
+        return all(isinstance(level, int | float) and not isinstance(level, bool) for level in self.levels)
 
     def assignments(self, level: Level) -> dict[str, Value]:
         """What a level sets: values by "part.option". One without a table, which is refused, sets nothing."""
@@ -239,6 +245,11 @@ class Experiment(Strict):
         return self
 
     @property
+    def two_levels(self) -> bool:
+        """Whether it is a 2^k design with effects to tell apart: of one factor, the claim says it all."""
+        return len(self.factors) > 1 and all(len(factor.levels) == 2 for factor in self.factors.values())
+
+    @property
     def trimmed(self) -> tuple[float, float, float]:
         """Seconds before what is measured, of what is measured, and after."""
         head, tail = self.run.trim.cut(self.run.duration)
@@ -326,6 +337,8 @@ def _factor_problems(experiment: Experiment, name: str) -> list[str]:
     factor, key, problems = experiment.factors[name], f"factors.{name}", []
     if len(set(map(repr, factor.levels))) < len(factor.levels):
         problems.append(f"{key}.levels = {factor.levels}: each must be there once")
+    if any(isinstance(level, float) and not math.isfinite(level) for level in factor.levels):
+        problems.append(f"{key}.levels = {factor.levels}: each must be finite")
     if (factor.sets is None) == (factor.settings is None):
         return [
             *problems,
@@ -415,6 +428,9 @@ def _report_problems(experiment: Experiment) -> list[str]:
     rules, problems = experiment.report, []
     if rules.x is not None and rules.x not in experiment.factors:
         problems.append(f"report.x = {rules.x!r}: is none of the factors {', '.join(experiment.factors)}")
+    elif rules.x is not None and not experiment.factors[rules.x].numeric:
+        levels = experiment.factors[rules.x].levels
+        problems.append(f"report.x = {rules.x!r}: must be a factor of numbers, and its levels are {levels}")
     if len(rules.transform) not in (1, len(rules.response)):
         problems.append(
             f"report.transform = {rules.transform}: must be one for all of report.response, or one for each of them"

@@ -2,11 +2,17 @@
 
 from typing import TYPE_CHECKING
 
+from posthaste_lab.factorial.effects import FACTORS_MAX as ANALYZED_MAX
+
 if TYPE_CHECKING:
     from posthaste_lab.experiments.description import Experiment
 
 # Of trials.csv and kinds.csv, beside the levels. A figure may share a factor's name: its column has the levels then.
 COLUMNS = ("trial", "place", "cell", "repetition", "status", "accepted", "took_s", "kind")
+
+
+# What effects are called in the analysis of a 2^k design, beside the names of factors and their products, A:B.
+EFFECTS = ("I", "error")
 
 
 def name_problems(experiment: "Experiment") -> list[str]:
@@ -16,7 +22,20 @@ def name_problems(experiment: "Experiment") -> list[str]:
         for name in experiment.factors
         if name in COLUMNS
     ]
-    return [*taken, *_set_twice(experiment)]
+    return [*taken, *_effect_problems(experiment), *_set_twice(experiment)]
+
+
+def _effect_problems(experiment: "Experiment") -> list[str]:
+    """What the analysis of a 2^k design would not take when everything is measured."""
+    if not experiment.two_levels:
+        return []
+    if len(experiment.factors) > ANALYZED_MAX:
+        return [f"factors: {len(experiment.factors)} of two levels are more than the {ANALYZED_MAX} that are analyzed"]
+    return [
+        f"factors.{name}: is no name for a factor of a 2^k design, whose effects are I, A, A:B, error"
+        for name in experiment.factors
+        if name in EFFECTS or ":" in name
+    ]
 
 
 def _set_twice(experiment: "Experiment") -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from posthaste_lab.errors import BadArgument, BadFile
-from posthaste_lab.experiments.description import Experiment, Factor, Level, load
+from posthaste_lab.experiments.description import Experiment, Level, load
 from posthaste_lab.experiments.figures import Row
 from posthaste_lab.experiments.instants import Instants
 from posthaste_lab.experiments.omissions import Omission, read_omissions
@@ -149,7 +149,7 @@ class Run:
         """The factor on the horizontal axis: the one named, else the one with most levels if those are numbers."""
         if self.experiment.report.x is not None:
             return self.experiment.report.x
-        numeric = {name: len(factor.levels) for name, factor in self.experiment.factors.items() if is_numeric(factor)}
+        numeric = {name: len(factor.levels) for name, factor in self.experiment.factors.items() if factor.numeric}
         best = max(numeric, key=lambda name: numeric[name], default=None)
         return best if best is not None and numeric[best] >= 3 else None
 
@@ -160,14 +160,8 @@ class Run:
 
     @property
     def two_levels(self) -> bool:
-        """Whether it is a 2^k design with effects to tell apart: of one factor, the claim says it all."""
-        factors = self.experiment.factors.values()
-        return len(factors) > 1 and all(len(factor.levels) == 2 for factor in factors)
-
-
-def is_numeric(factor: Factor) -> bool:
-    """Whether levels are numbers, so that a scale makes sense."""
-    return all(isinstance(level, int | float) and not isinstance(level, bool) for level in factor.levels)
+        """Whether it is a 2^k design with effects to tell apart."""
+        return self.experiment.two_levels
 
 
 def read_run(directory: Path) -> Run:

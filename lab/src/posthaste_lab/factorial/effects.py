@@ -21,6 +21,7 @@ from posthaste_lab.factorial.lenth import EFFECTS_LEAST, standing_out
 from posthaste_lab.factorial.words import all_effects, factor_names, label
 from posthaste_lab.stats.intervals import Interval
 
+FACTORS_MAX = 12  # of an analysis: 4,096 effects
 Transform = Literal["none", "log", "reciprocal"]
 FORWARD: dict[str, Callable[[FloatArray], FloatArray]] = {
     "none": lambda y: y,
@@ -268,8 +269,8 @@ def _transformed(given: FloatArray, transform: str) -> FloatArray:
 
 def _columns(table: Signs, names: list[str]) -> tuple[dict[str, Signs], dict[str, tuple[str, ...]]]:
     """One column for each effect that can be told apart, named by its simplest member; and all its members."""
-    if table.shape[1] > 12:
-        raise BadArgument("signs", table.shape, "must have at most 12 factors")
+    if table.shape[1] > FACTORS_MAX:
+        raise BadArgument("signs", table.shape, f"must have at most {FACTORS_MAX} factors")
     columns: dict[bytes, str] = {}
     result: dict[str, Signs] = {}
     sets: dict[str, list[str]] = {}

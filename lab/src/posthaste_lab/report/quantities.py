@@ -15,6 +15,8 @@ def digits(value: float, significant: int = 4) -> str:
     """A number with so many significant digits, thousands set apart."""
     if math.isnan(value):
         return "\N{EN DASH}"
+    if math.isinf(value):
+        return "\N{INFINITY}" if value > 0 else f"{MINUS}\N{INFINITY}"
     if value == 0:
         return "0"
     places = max(0, significant - 1 - math.floor(math.log10(abs(value))))

@@ -33,6 +33,7 @@ STYLE: Any = {
     "legend.frameon": False,
     "legend.fontsize": 9,
     "hatch.linewidth": 0.6,
+    "text.parse_math": False,  # names of levels may hold a dollar
     "svg.fonttype": "path",
     "svg.hashsalt": "posthaste-lab",  # the same figures give the same file
 }

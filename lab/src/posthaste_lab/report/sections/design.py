@@ -2,6 +2,7 @@
 
 import math
 
+from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.description import Transform
 from posthaste_lab.experiments.plan import aliased
 from posthaste_lab.experiments.results import Run
@@ -27,7 +28,11 @@ def design_section(run: Run, cells: list[Cell]) -> Section | None:
         if not whole:
             continue
         first = not section.items
-        effects, unit = _analyzed(run, cells, name, whole, transform)
+        try:
+            effects, unit = _analyzed(run, cells, name, whole, transform)
+        except BadArgument as error:
+            section.paragraphs.append(f"Effects on {name} cannot be told ({transform}): {error}.")
+            continue
         _show(section, effects, unit, name, "" if first else f"-{name}", several=len(analyses) > 1)
     return section
 
