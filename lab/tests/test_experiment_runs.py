@@ -123,6 +123,16 @@ def test_a_directory_of_another_experiment_is_refused(finished: Path, tmp_path: 
     assert "something that is no run" in lab("run", other, "--out", tmp_path, code=2).stderr
 
 
+def test_a_directory_that_is_being_run_in_is_refused(finished: Path) -> None:
+    """Two would clear each other's trials; the one that is there is not disturbed, and nobody waits for a dead one."""
+    before = journal(finished)
+    with Journal(finished).alone():
+        said = lab("run", finished / "experiment.toml", "--out", finished, code=2).stderr
+    assert "is being run by another process" in said
+    assert journal(finished) == before
+    lab("run", finished / "experiment.toml", "--out", finished)
+
+
 def test_a_trial_that_fails_is_told_and_not_repeated_unasked(tmp_path: Path, scratch: Path) -> None:
     """The others run; its reason names the part and its last word; --retry-failed tries it again."""
     text = SMALL.replace("repetitions = 2", "repetitions = 1").replace("[2, 8]", "[2, 8, 0]")

@@ -7,13 +7,16 @@
 | trials/NAME/ | one trial: a directory for each part, events.csv, trial.json when it is done |
 | trials.csv, kinds.csv | a row for each trial that is done; a row for each of its kinds of request |
 | journal.csv | every start, end, failure and interruption, with its time |
+| .lock | nothing: who runs the experiment holds it |
 """
 
 import csv
+import fcntl
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +27,7 @@ from posthaste_lab.experiments.plan import Plan, Trial
 from posthaste_lab.experiments.problems import BadExperiment
 
 DONE = "trial.json"
+LOCK = ".lock"
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,26 @@ class Journal:
     """A run's directory."""
 
     directory: Path
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep others out of the directory; a run that is killed keeps nobody out. Raises BadExperiment if one is in.
+
+        It is made where there is none; one that holds something else is left as it is.
+        """
+        there = {path.name for path in self.directory.iterdir()} if self.directory.exists() else set()
+        if "plan.json" not in there and there - {LOCK}:
+            raise BadExperiment(str(self.directory), ["holds something that is no run: name another directory"])
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with (self.directory / LOCK).open("a") as held:
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise BadExperiment(
+                    str(self.directory),
+                    ["is being run by another process: wait for its end, or name another directory"],
+                ) from None
+            yield
 
     def begin(self, source: str, plan: Plan, environment: dict[str, Any], *, quick: bool) -> None:
         """Make the directory, or take up the one of an interrupted run of the same experiment."""
@@ -50,8 +74,6 @@ class Journal:
                 )
             self.note("", "resumed", f"posthaste at {environment['posthaste']}")
             return
-        if self.directory.exists() and any(self.directory.iterdir()):
-            raise BadExperiment(str(self.directory), ["holds something that is no run: name another directory"])
         (self.directory / "trials").mkdir(parents=True, exist_ok=True)
         (self.directory / "experiment.toml").write_text(source, "utf-8")
         write_json(path, content)

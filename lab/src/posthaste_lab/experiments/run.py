@@ -60,17 +60,19 @@ def run_experiment(
     """Run what is not done yet of `experiment`, whose file says `source`, in `directory`.
 
     With `retry_failed`, trials that failed earlier are run again. Raises BadExperiment when the directory holds
-    something else, RunFailed when nothing works, KeyboardInterrupt when interrupted; then nothing is left running.
+    something else or another process is at work there, RunFailed when nothing works, KeyboardInterrupt when
+    interrupted; then nothing is left running.
     """
     plan, journal = make_plan(experiment), Journal(directory)
     around = environment(experiment, hosts, hosts["local"].posthaste) | {"busy": busy(hosts["local"]) > BUSY}
-    journal.begin(source, plan, around, quick=quick)
-    results = {trial.name: result for trial in plan.trials if (result := journal.done(trial)) is not None}
-    if retry_failed:
-        results = {name: result for name, result in results.items() if result["status"] == "finished"}
-    with _terminable():
-        _run_all(experiment, plan, hosts, journal, results, tell)
-    journal.note("", "ended", "")
+    with journal.alone():
+        journal.begin(source, plan, around, quick=quick)
+        results = {trial.name: result for trial in plan.trials if (result := journal.done(trial)) is not None}
+        if retry_failed:
+            results = {name: result for name, result in results.items() if result["status"] == "finished"}
+        with _terminable():
+            _run_all(experiment, plan, hosts, journal, results, tell)
+        journal.note("", "ended", "")
     failed = {name: result["reason"] for name, result in results.items() if result["status"] == "failed"}
     not_accepted = {name: result["objections"] for name, result in results.items() if result["objections"]}
     return Outcome(len(results) - len(failed), failed, not_accepted)
