@@ -133,6 +133,21 @@ def test_a_directory_that_is_being_run_in_is_refused(finished: Path) -> None:
     lab("run", finished / "experiment.toml", "--out", finished)
 
 
+def test_a_run_does_not_go_on_with_another_program_or_disk(finished: Path, tmp_path: Path) -> None:
+    """Half of its trials would be of something else, and nobody could tell; a busier machine is the same machine."""
+    out = tmp_path / "out"
+    shutil.copytree(finished, out)
+    plan = json.loads((out / "plan.json").read_text("utf-8"))
+    around = plan["environment"]
+    around["hosts"]["local"] |= {"disk of the stores": "/dev/other", "load average at the start": "9 9 9"}
+    around["sha256"]["local"] = "0" * 64
+    (out / "plan.json").write_text(json.dumps(plan), "utf-8")
+    said = lab("run", out / "experiment.toml", "--out", out, code=2).stderr.splitlines()
+    assert len(said) == 2
+    assert f"posthaste on local (SHA-256) was {'0' * 64} and is " in said[0]
+    assert "disk of the stores of local was /dev/other and is " in said[1]
+
+
 def test_a_trial_that_fails_is_told_and_not_repeated_unasked(tmp_path: Path, scratch: Path) -> None:
     """The others run; its reason names the part and its last word; --retry-failed tries it again."""
     text = SMALL.replace("repetitions = 2", "repetitions = 1").replace("[2, 8]", "[2, 8, 0]")

@@ -24,6 +24,8 @@ QUESTIONS = {
     "load average at the start": "cut -d ' ' -f 1-3 /proc/loadavg",
     "distribution": "sed -n 's/^PRETTY_NAME=\"\\(.*\\)\"/\\1/p' /etc/os-release",
 }
+# Answers that differ from one minute to the next.
+PASSING = ("load average at the start",)
 
 
 def environment(experiment: Experiment, hosts: dict[str, Host], posthaste: Path) -> dict[str, Any]:
@@ -41,27 +43,49 @@ def environment(experiment: Experiment, hosts: dict[str, Host], posthaste: Path)
         "laboratory": version("posthaste-lab"),
         "python": platform.python_version(),
         "libraries": {name: version(name) for name in LIBRARIES},
+        "sha256": {name: _sha256(host) for name, host in hosts.items() if name in used},
         "hosts": {name: machine(host) for name, host in hosts.items() if name in used},
     }
 
 
 def machine(host: Host) -> dict[str, str]:
     """What a machine says about itself, and where its scratch directory lies."""
-    answers = {}
-    for name, question in QUESTIONS.items():
-        try:
-            answers[name] = run(host, ["sh", "-c", question]).strip()
-        except RunFailed:
-            answers[name] = ""
-    answers["file system of the stores"] = _file_system(host, host.scratch)
+    answers = {name: _answer(host, ["sh", "-c", question]) for name, question in QUESTIONS.items()}
+    answers["file system of the stores"] = _answer(host, ["stat", "-f", "-c", "%T", host.scratch])
+    answers["disk of the stores"] = _answer(host, ["sh", "-c", 'df -P "$0" | sed -n "2s/ .*//p"', host.scratch])
     return {name: answer for name, answer in answers.items() if answer}
 
 
-def _file_system(host: Host, directory: str) -> str:
+def _answer(host: Host, command: list[str]) -> str:
+    """What a command says there; nothing where it cannot be run."""
     try:
-        return run(host, ["stat", "-f", "-c", "%T", directory]).strip()
+        return run(host, command).strip()
     except RunFailed:
         return ""
+
+
+def _sha256(host: Host) -> str:
+    """Of the program under test: two builds of one version have the same name."""
+    return _answer(host, ["sha256sum", str(host.posthaste)]).partition(" ")[0]
+
+
+def differences(held: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """In what two environments differ that figures depend on, in words. What only one of them tells is passed over."""
+    before, after = _facts(held), _facts(now)
+    return [
+        f"{name} was {before[name]} and is {after[name]}"
+        for name in before
+        if name in after and before[name] != after[name]
+    ]
+
+
+def _facts(around: dict[str, Any]) -> dict[str, str]:
+    """Programs and machines by what they are called in a sentence."""
+    facts = {f"version of {name}": said for name, said in around["programs"].items()}
+    facts |= {f"posthaste on {host} (SHA-256)": said for host, said in around.get("sha256", {}).items()}
+    for host, answers in around["hosts"].items():
+        facts |= {f"{name} of {host}": said for name, said in answers.items() if name not in PASSING}
+    return facts
 
 
 def busy(host: Host) -> float:

@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from posthaste_lab.experiments.environment import differences
 from posthaste_lab.experiments.figures import Row
 from posthaste_lab.experiments.plan import Plan, Trial
 from posthaste_lab.experiments.problems import BadExperiment
@@ -71,6 +72,12 @@ class Journal:
                 raise BadExperiment(
                     str(self.directory),
                     ["holds a run of another experiment, or of this one as it was: name another directory with --out"],
+                )
+            changed = differences(held["environment"], environment)
+            if changed:
+                raise BadExperiment(
+                    str(self.directory),
+                    [f"was begun with something else: {each}; name another directory with --out" for each in changed],
                 )
             self.note("", "resumed", f"posthaste at {environment['posthaste']}")
             return

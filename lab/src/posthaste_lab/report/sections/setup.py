@@ -57,6 +57,7 @@ def _environment_table(around: dict[str, Any]) -> TableItem:
     facts: list[tuple[str, str]] = [(f"{name}", str(value)) for name, value in around["programs"].items()]
     facts += [("laboratory", around["laboratory"]), ("Python", around["python"])]
     facts += [(name, value) for name, value in around["libraries"].items()]
+    facts += [(f"{host}: posthaste (SHA-256)", value) for host, value in around.get("sha256", {}).items()]
     for host, machine in around["hosts"].items():
         facts += [(f"{host}: {name}", value) for name, value in machine.items()]
     rows = [[name, value] for name, value in facts]
