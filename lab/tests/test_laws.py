@@ -379,3 +379,32 @@ def test_tables_come_in_many_shapes() -> None:
     assert audit([]) == []
     with pytest.raises(BadArgument, match="table"):
         audit([1, 2])  # type: ignore[list-item]
+
+
+OWN = {
+    "trial": "001-r1", "clients": "8", "throughput_per_s": "900.0", "response_mean_s": "0.006",
+    "response_all_mean_s": "0.0085", "response_p50_s": "0.005", "response_max_s": "0.01", "served": "900",
+    "errors": "100", "population": "16", "think_time_s": "0.0", "think_kept_s": "0.0075", "open_loop": "False",
+    "tier_counted_per_s": "1000.0", "waiting_mean_s": "0.003", "service_mean_s": "0.004", "workers": "1",
+}  # fmt: skip
+
+
+def test_our_own_trials_are_checked_as_the_report_does() -> None:
+    """By all answers, the pause that was kept and all clients; four requests in service at once are no lie."""
+    laws_applied = {verdict.law for verdict in check(OWN)}
+    assert laws_applied == {"interactive response time law", "forced flow law", "response time", "units"}
+    assert audit([OWN]) == []
+    assert only(audit([OWN | {"response_all_mean_s": "0.02"}])).law == "interactive response time law"
+    assert only(audit([OWN | {"tier_counted_per_s": "500"}])).law == "forced flow law"
+    assert only(audit([OWN | {"service_mean_s": "0.02"}])).law == "response time"
+    assert audit([OWN | {"open_loop": "True", "population": "99"}]) == []
+    assert audit([OWN | {"kind": "send", "population": "99"}]) == []
+
+
+def test_percentiles_of_different_things_have_no_order() -> None:
+    """Stages of a window, each with its own maximum; units are one, and p100 is the maximum."""
+    window = {"service_p50_us": 900.0, "service_max_us": 950.0, "waiting_p50_us": 5.0, "waiting_p99_us": 7.0}
+    assert audit([window | {"waiting_max_us": 7.0, "max_clients": 3}]) == []
+    assert only(audit([window | {"waiting_max_us": 6.0}])).law == "percentiles"
+    assert audit([{"p50_us": 900.0, "p99_ms": 1.0, "p100_ms": 2.0}]) == []
+    assert only(audit([{"p50_us": 900.0, "p99_ms": 0.8}])).law == "percentiles"

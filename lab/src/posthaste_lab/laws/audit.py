@@ -17,11 +17,11 @@ from typing import Literal, NamedTuple
 from posthaste_lab.checks import non_negative
 from posthaste_lab.laws.models import open_model_findings, queueing_probability
 from posthaste_lab.laws.operational import TOLERANCE, Verdict, check, passes_of, servers_of
-from posthaste_lab.laws.reading import Row, Run, Table, number_of, rounding, rows_of, run_of
+from posthaste_lab.laws.reading import SECONDS, Row, Run, Table, number_of, rounding, rows_of, run_of
 
 Severity = Literal["error", "warning"]
 SPREAD_LEAST, SPREAD_MOST = 0.02, 50.0  # coefficients of variation beyond which a variance is in another unit
-PERCENTILE = re.compile(r"(?:.*_)?p(\d+(?:_\d+)?)(?:_(?:s|ms|us|ns))?$")
+PERCENTILE = re.compile(r"(?:(?P<of>.*)_)?(?:p(?P<share>\d+(?:_\d+)?)|max)(?:_(?P<unit>s|ms|us|ns))?$")
 SHARE = re.compile(r"(^|_)share(_pct)?$|^share_")
 INTERVALS = re.compile(
     r"interval|(^|_)(low|high|lower|upper|ci|ci95|stderr|significant)($|_)|standard_error|confidence"
@@ -168,22 +168,32 @@ def _signs(_row: Row, run: Run, _tolerance: float, _units: Mapping[str, str] | N
 
 
 def _percentiles(row: Row, _run: Run, _tolerance: float, _units: Mapping[str, str] | None) -> Found:
-    """A higher percentile is not smaller, and nothing is above the maximum."""
-    known = []
+    """Of one thing, a higher percentile is not smaller, and nothing is above the maximum."""
+    known: dict[tuple[str, bool], list[tuple[float, float, str, float]]] = {}
     for column, figure in row.items():
         match, value = PERCENTILE.match(str(column).lower()), number_of(figure)
         if value is not None and match:
-            digits = match[1].replace("_", ".")
-            share = float(digits) if "." in digits or len(digits) < 3 else float(f"{digits[:2]}.{digits[2:]}")
-            known.append((share, value, str(column)))
-        elif value is not None and str(column).lower().split("_")[0] == "max":
-            known.append((100.0, value, str(column)))
-    known.sort()
+            group = match["of"] or "", match["unit"] is None
+            seconds = value * SECONDS.get(match["unit"], 1.0)
+            known.setdefault(group, []).append((_percent(match["share"]), seconds, str(column), value))
+    for has_no_unit in (False, True):  # a maximum without a name is that of the only thing there
+        named = [group for group in known if group[0] and group[1] == has_no_unit]
+        if len(named) == 1:
+            known[named[0]] += known.pop(("", has_no_unit), [])
     return [
-        ("percentiles", "error", f"{b} is {y:g}, below {a}, which is {x:g}")
-        for (_, x, a), (_, y, b) in pairwise(known)
-        if y < x
+        ("percentiles", "error", f"{b} is {there:g}, below {a}, which is {here:g}")
+        for group in known.values()
+        for (_, x, a, here), (_, y, b, there) in pairwise(sorted(group))
+        if y < x * (1 - 1e-9)
     ]
+
+
+def _percent(share: str | None) -> float:
+    """What p50, p99_9, p999, p100 and the maximum are percentiles of."""
+    if share is None or share == "100":
+        return 100.0
+    digits = share.replace("_", ".")
+    return float(digits) if "." in digits or len(digits) < 3 else float(f"{digits[:2]}.{digits[2:]}")
 
 
 def _shares_of_a_row(row: Row, _run: Run, _tolerance: float, _units: Mapping[str, str] | None) -> Found:

@@ -241,11 +241,10 @@ def _of_population(run: Run, tolerance: float) -> Verdict | None:
 
 
 def _of_service(run: Run, tolerance: float) -> Verdict | None:
-    if not {"response_time", "service_time"} <= run.keys():
+    service_time = run.get("service_time", run.get("service_stage"))
+    if service_time is None or "response_time" not in run:
         return None
-    return _at_most(
-        "response time", lambda a: a, (run["service_time"],), run["response_time"].high, tolerance, "service time"
-    )
+    return _at_most("response time", lambda a: a, (service_time,), run["response_time"].high, tolerance, "service time")
 
 
 def _of_busy_servers(run: Run, tolerance: float) -> Verdict | None:

@@ -24,11 +24,30 @@ Table = pl.DataFrame | Mapping[str, Iterable[object]] | Iterable[Row]
 NAMES: dict[str, tuple[str, ...]] = {
     "population": ("population", "clients", "clients_total", "customers"),
     "throughput": ("throughput", "tp", "throughput_client", "tp_client"),
-    "response_time": ("response_time", "response", "mean_response", "rt", "r_measured", "e_r"),
+    "response_time": (
+        "response_time",
+        "response",
+        "mean_response",
+        "rt",
+        "r_measured",
+        "e_r",
+        "response_mean",
+        "response_all_mean",
+    ),
     "modeled_response": ("modeled_response", "modelled_response", "response_model", "rt_model", "r_model"),
-    "think_time": ("think_time", "think"),
+    "think_time": ("think_time", "think", "think_kept"),
     "service_time": ("service_time", "mean_service", "st"),
-    "waiting_time": ("waiting_time", "wait", "mean_wait", "qwt", "time_in_queue", "queue_waiting_time", "e_w"),
+    "service_stage": ("service_mean",),  # of requests that may share it, so that no busy servers follow
+    "waiting_time": (
+        "waiting_time",
+        "wait",
+        "mean_wait",
+        "qwt",
+        "time_in_queue",
+        "queue_waiting_time",
+        "e_w",
+        "waiting_mean",
+    ),
     "servers": ("servers", "workers"),
     "workers_per_mw": ("workers_per_mw", "workers_per_middleware"),
     "middlewares": ("middlewares",),
@@ -36,15 +55,17 @@ NAMES: dict[str, tuple[str, ...]] = {
     "queue_length": ("queue_length", "mean_queue", "e_nq"),
     "number": ("number", "jobs", "mean_jobs", "number_in_system", "e_n"),
     "visits": ("visits", "visit_ratio"),
-    "station_throughput": ("station_throughput", "throughput_station"),
+    "station_throughput": ("station_throughput", "throughput_station", "tier_counted"),
     "arrival_rate": ("arrival_rate", "lambda"),
     "service_rate": ("service_rate", "mu"),
     "var_response": ("var_response", "variance_response", "response_variance", "var_r"),
     "var_wait": ("var_wait", "variance_wait", "wait_variance", "var_w"),
 }
+# Of several columns of one quantity the first counts, but for these, which say more exactly what the laws ask for.
+PREFERRED = {"population", "think_kept", "response_all_mean"}
 QUANTITY = {name: quantity for quantity, names in NAMES.items() for name in names}
 COUNTS = {"population", "servers", "workers_per_mw", "middlewares"}
-TIMES = {"response_time", "modeled_response", "think_time", "service_time", "waiting_time"}
+TIMES = {"response_time", "modeled_response", "think_time", "service_time", "service_stage", "waiting_time"}
 VARIANCES = {"var_response", "var_wait"}
 
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0}
@@ -127,8 +148,24 @@ def run_of(row: Row, units: Mapping[str, str] | None = None) -> Run:
         # A think time of 0 was set, not measured: read as rounded to whole seconds it would explain whatever is amiss.
         is_exact = quantity in COUNTS or (quantity == "think_time" and value == 0)
         half = rounding(figure) if isinstance(figure, str) and not is_exact else 0.0
-        if quantity not in run:
+        base = str(column).strip().lower().removesuffix(f"_{named}")
+        if quantity not in run or base in PREFERRED:
             run[quantity] = Reading(value * UNITS[unit], half * UNITS[unit], value, unit, str(column))
+    return _as_laws_mean_it(row, run)
+
+
+def _as_laws_mean_it(row: Row, run: Run) -> Run:
+    """The figures of our own trials.csv, kinds.csv and windows.csv, where names alone would mislead."""
+    if str(row.get("open_loop")).lower() == "true" or str(row.get("kind") or "all") != "all":
+        run.pop("population", None)  # nobody's, or of all kinds together
+    if "service_count" in row:
+        run.pop("service_stage", None)  # of those that were served only
+    if "tier_counted_per_s" in row:
+        run.setdefault("visits", Reading(1.0, 0.0, 1.0, "", "visits of the tier"))
+    errors, served = number_of(row.get("errors")), number_of(row.get("served"))
+    if errors and served and "throughput" in run and "response_all_mean_s" in row:
+        x, all_of_served = run["throughput"], (served + errors) / served
+        run["throughput"] = x._replace(value=x.value * all_of_served, half=x.half * all_of_served)
     return run
 
 
