@@ -31,6 +31,15 @@ def refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
     return said.err
 
 
+def test_a_plus_before_a_level_changes_nothing(tmp_path: Path) -> None:
+    """A column that has it in some rows is a factor like the others."""
+    runs = tmp_path / "runs.csv"
+    runs.write_text("cpu,disk,y\n-1,-1,10\n+1,-1,12\n-1,+1,20\n1,1,26\n", "utf-8")
+    printed = run("factorial", str(runs))
+    assert "factors cpu, disk;" in printed
+    assert run("factorial", str(runs), "--factors", "cpu,disk") == printed
+
+
 def test_models_are_listed_with_their_questions() -> None:
     """Every model of the package that answers alone."""
     listed = run("models")

@@ -1,5 +1,6 @@
 """`posthaste-lab factorial FILE.csv`: effects of a design with two levels, from a file of runs."""
 
+import math
 import re
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,8 @@ from posthaste_lab import factorial as designs
 from posthaste_lab.cli.show import console, number, read_csv, table
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.factorial.effects import Effects, Transform
+
+SIGNS: set[float | str] = {-1.0, 1.0}
 
 
 def factorial(
@@ -80,11 +83,9 @@ def _print(effects: Effects, columns: list[str]) -> None:
 def _sign_columns(frame: pl.DataFrame) -> list[str]:
     """Columns of -1 and +1, but for products of others that a sign table carries along (I, AB, A*B)."""
     found = [
-        name
-        for name in frame.columns
-        if frame[name].null_count() == 0 and set(frame[name].to_list()) <= {"-1", "1", "+1"}
+        name for name in frame.columns if frame[name].null_count() == 0 and _distinct(frame[name].to_list()) <= SIGNS
     ]
-    single = [name for name in found if len(set(frame[name].to_list())) == 2]
+    single = [name for name in found if _distinct(frame[name].to_list()) == SIGNS]
 
     def is_product(name: str) -> bool:
         parts = re.split(r"[:*]", name) if re.search(r"[:*]", name) else list(name)
@@ -99,7 +100,7 @@ def _sign_columns(frame: pl.DataFrame) -> list[str]:
 def _responses(frame: pl.DataFrame, factors: list[str]) -> list[str]:
     """All other columns with figures, if they are repetitions of one response; one with a hole is refused later."""
     numeric = frame.select(pl.all().cast(pl.Float64, strict=False))
-    signs = {name for name in frame.columns if set(frame[name].to_list()) <= {"-1", "1", "+1"}}
+    signs = {name for name in frame.columns if _distinct(frame[name].to_list()) <= SIGNS}
     others = [n for n in frame.columns if n not in factors and n not in signs and numeric[n].count() > 0]
     stems = {re.sub(r"\d+", "#", name) for name in others}
     if not others:
@@ -110,14 +111,30 @@ def _responses(frame: pl.DataFrame, factors: list[str]) -> list[str]:
 
 
 def _levels(frame: pl.DataFrame, name: str) -> np.ndarray:
-    values = _column(frame, name).to_list()
-    as_numbers = pl.Series(values).cast(pl.Float64, strict=False)
-    ordered = sorted(set(values), key=float if as_numbers.null_count() == 0 else str)
+    values = [_level(value) for value in _column(frame, name).to_list()]
+    ordered = sorted(set(values), key=float if _all_numbers(values) else str)
     if len(ordered) != 2:
         raise BadArgument(
             "--factors", name, f"must have two levels, not {len(ordered)} (use posthaste_lab.factorial.general)"
         )
     return np.array([1 if value == ordered[1] else -1 for value in values])
+
+
+def _level(text: str | None) -> float | str:
+    """A level as it is meant: 1, +1 and 1.0 are one."""
+    try:
+        value = float(text or "")
+    except ValueError:
+        return str(text)
+    return str(text) if math.isnan(value) else value
+
+
+def _distinct(values: list[str | None]) -> set[float | str]:
+    return {_level(value) for value in values}
+
+
+def _all_numbers(values: list[float | str]) -> bool:
+    return all(isinstance(value, float) for value in values)
 
 
 def _figures(frame: pl.DataFrame, name: str) -> np.ndarray:
