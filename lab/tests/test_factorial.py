@@ -130,6 +130,24 @@ def test_aliases_are_asked_by_name() -> None:
         found.of("tape")
 
 
+def test_an_alias_has_the_sign_it_has_beside_the_effect_asked_for() -> None:
+    """C = -AB: each of the three is the contrary of the product of the others, whichever comes first in its set."""
+    found = factorial.aliases(3, ["C=-AB"])
+    assert found.of("C") == ("-A:B",)
+    assert found.of("A:B") == ("-C",)
+    assert found.of("-A:B") == ("C",)
+    assert found.of("A:B:C") == ("-I",)
+
+
+def test_where_nothing_varies_nothing_is_tested() -> None:
+    """0 / 0 is no certainty: F and p are not known."""
+    line = factorial.one_factor([[5.0, 5.0], [5.0, 5.0]]).table[0]
+    assert math.isnan(line.f)
+    assert math.isnan(line.p)
+    line = factorial.one_factor([[5.0, 5.0], [6.0, 6.0]]).table[0]
+    assert (line.f, line.p) == (math.inf, 0.0)
+
+
 @pytest.mark.parametrize("generator", ["D", "D=A", "D=AD", "A=BC", "D=AX", "D=AA", "=AB"])
 def test_a_generator_that_means_nothing_is_refused(generator: str) -> None:
     """Whatever is wrong with it, it is quoted."""

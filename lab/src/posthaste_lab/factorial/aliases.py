@@ -42,12 +42,13 @@ class Aliases:
     sets: dict[str, tuple[str, ...]]
 
     def of(self, effect: str) -> tuple[str, ...]:
-        """What an effect cannot be told from, itself left out."""
-        wanted = effect.lstrip("-")
+        """What an effect cannot be told from, itself left out; "-" before what its contrary cannot be told from."""
+        wanted = effect.removeprefix("-")
         for members in self.sets.values():
-            bare = [member.lstrip("-") for member in members]
-            if wanted in bare:
-                return tuple(m for m, name in zip(members, bare, strict=True) if name != wanted)
+            signs = {member.removeprefix("-"): -1 if member.startswith("-") else 1 for member in members}
+            if wanted in signs:
+                own = signs.pop(wanted) * (-1 if effect.startswith("-") else 1)
+                return tuple(name if sign == own else f"-{name}" for name, sign in signs.items())
         raise BadArgument("effect", effect, f"must be made of {', '.join(self.factors)}")
 
 

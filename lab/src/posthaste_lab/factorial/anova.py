@@ -197,7 +197,7 @@ def _table(sources: list[tuple[str, float, int]], sse: float, freedom: int) -> t
     mse = sse / freedom
     lines = []
     for source, squares, degrees in sources:
-        f = squares / degrees / mse if mse else math.inf
-        p = float(stats.f.sf(f, degrees, freedom)) if mse else 0.0
+        f = squares / degrees / mse if mse else math.inf if squares else math.nan
+        p = float(stats.f.sf(f, degrees, freedom)) if mse else 0.0 if squares else math.nan
         lines.append(AnovaRow(source, squares, degrees, squares / degrees, squares / total if total else 0.0, f, p))
     return (*lines, AnovaRow("error", sse, freedom, mse, sse / total if total else 0.0))
