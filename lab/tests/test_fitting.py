@@ -12,7 +12,9 @@ from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.results import read_run
 from posthaste_lab.fitting import OutsideTheData, fit_run, predict, read_model, validate, write_model
 from posthaste_lab.fitting.observations import observations
+from posthaste_lab.fitting.system import Figures, Setting
 from posthaste_lab.fitting.validation import spread_over
+from posthaste_lab.queueing import BatchServer
 
 KNOWN = System(batch=0.001, request=0.00004, path=0.003, handling=0.00006, visits=0.7)
 CLIENTS = [1, 4, 12, 24, 48, 96]
@@ -253,3 +255,21 @@ def test_a_run_of_the_real_programs_is_fitted(tmp_path: Path) -> None:
     assert model.range.batch_requests_max in range(1, 9)
     (answer,) = predict(model, [4])
     assert answer.throughput_per_s.low <= answer.throughput_per_s.value <= answer.throughput_per_s.high
+
+
+def test_middlewares_with_unequal_shares_serve_what_each_of_them_serves() -> None:
+    """Five clients on two middlewares: what three get and what two get, whose mean response time is by throughput."""
+    figures = Figures(
+        batch_s=0.001, request_in_batch_s=0.0001, contention_s=0.0, batch_scv=0.2, visits=1.0, path_s=0.0,
+        handling_s=0.0,
+    )  # fmt: skip
+
+    def solved(clients: int, middlewares: int) -> BatchServer:
+        return figures.solved(clients, Setting("batches", 0.0005, 1, 1, middlewares))
+
+    apart = [solved(2, 1), solved(3, 1)]
+    both = solved(5, 2)
+    assert both.throughput == pytest.approx(sum(each.throughput for each in apart))
+    weighted = sum(each.throughput * each.response_time for each in apart) / both.throughput
+    assert both.response_time == pytest.approx(weighted)
+    assert solved(1, 2).throughput == pytest.approx(solved(1, 1).throughput), "the other has nobody to serve"

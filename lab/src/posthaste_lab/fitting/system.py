@@ -78,12 +78,14 @@ class Figures(BaseModel):
         share = max(0.0, population / setting.middlewares - fewer)
         first = self._solved_one(fewer, setting)
         second = first if share == 0 else self._solved_one(fewer + 1, setting)
-        response = (1 - share) * first.response_time + share * second.response_time
+        # Each middleware serves its own clients: throughputs add up, and the response time follows from all of them.
+        serving = min(setting.middlewares, population)
+        throughput = serving * ((1 - share) * first.throughput + share * second.throughput)
         return BatchServer(
             population=population,
             think_time=setting.think_time_s,
-            throughput=population / (response + setting.think_time_s),
-            response_time=response,
+            throughput=throughput,
+            response_time=population / throughput - setting.think_time_s,
             mean_batch=(1 - share) * first.mean_batch + share * second.mean_batch,
             utilization=(1 - share) * first.utilization + share * second.utilization,
             handling_utilization=(1 - share) * first.handling_utilization + share * second.handling_utilization,
