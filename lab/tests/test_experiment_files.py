@@ -6,6 +6,7 @@ import pytest
 from programs import ROOT, SMALL, lab, program, write
 
 from posthaste_lab.experiments import BadExperiment, load, make_plan
+from posthaste_lab.experiments.description import Acceptance
 from posthaste_lab.experiments.kinds import check_parts
 from posthaste_lab.experiments.plan import aliased, options_of
 
@@ -78,6 +79,13 @@ def test_what_is_wrong_is_named_with_its_value(tmp_path: Path, old: str, new: st
     """One sentence for each slip: key, value, rule."""
     found = problems(tmp_path, old, new)
     assert [line for line in found if line.startswith(said)]
+
+
+def test_what_is_no_number_keeps_no_limit() -> None:
+    """NaN is neither above nor below, so a trial with it would be accepted."""
+    rule = Acceptance(figure="errors", at_most=3)
+    said = [rule.objection({"errors": value}) for value in (3, 4, float("nan"), None)]
+    assert said == [None, "errors = 4, accepted up to 3", "errors = nan: is no number", "errors was not measured"]
 
 
 def test_all_problems_are_told_at_once(tmp_path: Path) -> None:

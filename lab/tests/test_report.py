@@ -290,6 +290,12 @@ def test_each_kind_of_request_has_percentiles_of_its_own(run: Run) -> None:
                 assert shown[kind]["p50_s"] == ""
 
 
+def test_ten_requests_beyond_a_percentile_are_ten() -> None:
+    """100 (1 - 0.9) is a little less than 10 in floating point."""
+    assert Spread.of(range(100)).percentile_is_known(0.9)
+    assert not Spread.of(range(99)).percentile_is_known(0.9)
+
+
 def test_distributions_put_together_lose_nothing() -> None:
     """Values that both have are counted once, with the requests of both."""
     both = Spread.together([Spread.of([1.0, 2.0], "the clients"), Spread.of([2.0, 3.0, 3.0])])

@@ -161,6 +161,8 @@ class Acceptance(Strict):
         value = figures.get(self.figure)
         if value is None:
             return f"{self.figure} was not measured"
+        if not isinstance(value, int | float) or math.isnan(value):
+            return f"{self.figure} = {value}: is no number"
         if self.at_least is not None and value < self.at_least:
             return f"{self.figure} = {value:g}, accepted from {self.at_least:g}"
         if self.at_most is not None and value > self.at_most:

@@ -88,7 +88,7 @@ class Spread:
 
     def percentile_is_known(self, share: float) -> bool:
         """Whether some ten requests lie beyond it; else it is one request's luck."""
-        return self.total * (1 - share) >= BEYOND_LEAST
+        return self.total * (1 - share) >= BEYOND_LEAST * (1 - 1e-9)
 
 
 def viewpoint(result: Result) -> tuple[list[Path], str] | None:
