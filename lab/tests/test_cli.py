@@ -40,6 +40,15 @@ def test_a_plus_before_a_level_changes_nothing(tmp_path: Path) -> None:
     assert run("factorial", str(runs), "--factors", "cpu,disk") == printed
 
 
+def test_names_in_brackets_are_no_markup(tmp_path: Path) -> None:
+    """Those of a file's columns, in sentences and in tables."""
+    runs = tmp_path / "runs.csv"
+    runs.write_text("[bold],[/x],y\n-1,-1,10\n1,-1,12\n-1,1,20\n1,1,26\n", "utf-8")
+    printed = run("factorial", str(runs))
+    assert "factors [bold], [/x];" in printed
+    assert {"[bold]", "[/x]", "[bold]:[/x]"} <= {line.split()[0] for line in printed.splitlines() if line.strip()}
+
+
 def test_models_are_listed_with_their_questions() -> None:
     """Every model of the package that answers alone."""
     listed = run("models")

@@ -19,7 +19,7 @@ from posthaste_lab.experiments.run import Outcome, Progress, run_experiment
 from posthaste_lab.experiments.spans import spoken
 
 INTERRUPTED = 130  # as a shell says of SIGINT
-console = Console(stderr=True, highlight=False)
+console = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def run(
@@ -75,7 +75,9 @@ def run(
 
 def _bar() -> Bar:
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.fields[left]}"))
-    return Bar(*columns, TextColumn("{task.description}"), console=console, disable=not console.is_terminal)
+    return Bar(
+        *columns, TextColumn("{task.description}", markup=False), console=console, disable=not console.is_terminal
+    )
 
 
 def _tell(bar: Bar, task: int, progress: Progress) -> None:
@@ -92,9 +94,9 @@ def _tell(bar: Bar, task: int, progress: Progress) -> None:
 
 def _conclude(outcome: Outcome, directory: Path) -> None:
     for name, reason in outcome.failed.items():
-        console.print(f"failed: trial {name}: {reason}", markup=False, soft_wrap=True)
+        console.print(f"failed: trial {name}: {reason}", soft_wrap=True)
     for name, objections in outcome.not_accepted.items():
-        console.print(f"not accepted: trial {name}: {'; '.join(objections)}", markup=False, soft_wrap=True)
+        console.print(f"not accepted: trial {name}: {'; '.join(objections)}", soft_wrap=True)
     print(f"{outcome.finished} trials finished in {directory}")
     print(f"report: posthaste-lab report {directory}")
     if outcome.failed:

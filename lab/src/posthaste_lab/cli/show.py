@@ -19,7 +19,7 @@ PIPE_WIDTH = 160  # nobody's terminal: wide enough that no cell is cut
 def console() -> Console:
     """Where to write; a pipe has no width of its own, and a table cut to 80 columns is of no use in it."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
-    return Console(width=width, highlight=False)
+    return Console(width=width, highlight=False, markup=False, emoji=False)  # names in brackets are names
 
 
 def number(value: float) -> str:
