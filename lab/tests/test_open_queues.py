@@ -299,3 +299,13 @@ def test_an_empty_system_has_figures_too() -> None:
         assert queue.prob_jobs(0) == 1
         assert queue.mean_response == 0.25
         assert queue.wait_percentile(99) == 0
+
+
+def test_percentiles_of_a_queue_next_to_saturation_are_refused() -> None:
+    """There the inversion of the transform answers noise; the means are exact as ever."""
+    queue = queueing.mg1(1 - 1e-7, 1.0, 0.5)
+    assert queue.mean_wait == pytest.approx(0.75e7, rel=1e-6)
+    for ask in (queue.wait_percentile, queue.response_percentile):
+        with pytest.raises(BadArgument, match="too near to saturation"):
+            ask(99)
+    assert queueing.mg1(1 - 1e-5, 1.0, 1.0).response_percentile(50) == pytest.approx(0.693147e5, rel=1e-3)

@@ -15,12 +15,13 @@ import numpy as np
 from scipy.stats import nbinom, poisson
 
 from posthaste_lab.checks import FloatArray, non_negative, positive
-from posthaste_lab.errors import UnstableQueue
+from posthaste_lab.errors import BadArgument, UnstableQueue
 from posthaste_lab.queueing.open_queue import OpenQueue
 
 # Euler's summation of the inversion integral: 38 terms and 12 averaged partial sums give 7 digits of a
 # probability (Abate and Whitt, ORSA Journal on Computing 7, 1995); a constant service time costs some of them.
 EULER_TERMS, EULER_AVERAGED, EULER_SHIFT = 38, 12, 18.4
+UTILIZATION_MOST = 1 - 1e-6  # for percentiles
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,21 @@ class _Gamma:
         idle = 1 - self.arrival_rate * self.mean
         return idle * s / (s - self.arrival_rate + self.arrival_rate * self.service(s))
 
+    def _must_be_invertible(self) -> None:
+        """Nearer to saturation the transform is a difference of almost equal figures, and its inversion is noise."""
+        if self.arrival_rate * self.mean > UTILIZATION_MOST:
+            raise BadArgument(
+                "arrival_rate", self.arrival_rate, "is too near to saturation for percentiles: at most 1 - 1e-6 of it"
+            )
+
     def wait_tail(self, t: float) -> float:
+        self._must_be_invertible()
         if t == 0 or self.arrival_rate == 0:
             return self.arrival_rate * self.mean * float(t == 0)
         return _invert(lambda s: (1 - self.wait(s)) / s, t)
 
     def response_tail(self, t: float) -> float:
+        self._must_be_invertible()
         if t == 0:
             return 1.0
         if self.scv == 0:  # a wait and a constant: the transform of the two has a kink that its inversion rounds off
