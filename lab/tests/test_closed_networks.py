@@ -326,3 +326,12 @@ def test_a_network_that_cannot_be_is_refused(call: object, argument: str) -> Non
     with pytest.raises(BadArgument) as caught:
         call()  # type: ignore[operator]
     assert caught.value.argument == argument
+
+
+def test_knee_and_bottleneck_do_not_depend_on_how_many_clients_were_asked_about() -> None:
+    """Of 2 s at ten servers and 1 s at one, the one is in the way, though of a single client nobody sees it."""
+    stations = [Station("many", 2.0, "multi", servers=10), Station("one", 1.0)]
+    for population in (1, 2, 40):
+        assert queueing.solve(stations, population).bottleneck == "one"
+        assert queueing.bounds(stations, population).knee == pytest.approx(3.0)
+    assert queueing.solve([Station("a", 1.0, "delay"), Station("b", 2.0, "delay")], 3).bottleneck == "b"

@@ -73,6 +73,8 @@ def bounds(stations: Iterable[Station], population: int, think_time: float = 0.0
     speeds = {s.name: s.speeds(len(n)) for s in network}
     caps = [s.single_demand / speeds[s.name].max() for s in network if s.kind != "delay"]
     slowest = max(caps, default=0.0)
+    # Where the bounds of many customers meet, whether or not so many were asked about.
+    limiting = max((s.single_demand / s.top_speed for s in network), default=0.0)
     alone = think + sum(s.single_demand / float(speeds[s.name][0]) for s in network)
     least_time = think + sum(_least_time(s, speeds[s.name], n) for s in network)
     slow = _slower(network, speeds, think)
@@ -89,7 +91,7 @@ def bounds(stations: Iterable[Station], population: int, think_time: float = 0.0
         response_lower=np.maximum(asymptotic.response_lower, balanced.response_lower),
         response_upper=np.minimum(asymptotic.response_upper, balanced.response_upper),
         population=n,
-        knee=alone / slowest if slowest else float("inf"),
+        knee=alone / limiting if limiting else float("inf"),
         asymptotic=asymptotic,
         balanced=balanced,
     )

@@ -189,14 +189,19 @@ def _network(network: tuple[Station, ...], think: float, method: Method, curves:
         utilization=dict(zip(names, curves.utilization.T, strict=True)),
         queue_length=dict(zip(names, curves.queue_length.T, strict=True)),
         residence_time=dict(zip(names, curves.residence_time.T, strict=True)),
-        bottleneck=bottleneck(network, len(curves.throughput)),
+        bottleneck=bottleneck(network),
     )
 
 
-def bottleneck(network: tuple[Station, ...], population: int) -> str:
-    """The station with the largest demand per unit of speed: the first to be busy all the time. Delays never are."""
-    limited = [station for station in network if station.kind != "delay"] or list(network)
-    return max(limited, key=lambda s: s.single_demand / s.speeds(population).max()).name
+def bottleneck(network: tuple[Station, ...]) -> str:
+    """The station with the largest demand per unit of speed: the first to be busy all the time. Delays never are.
+
+    With customers enough for all its servers, however many were asked about.
+    """
+    limited = [station for station in network if station.kind != "delay"]
+    if not limited:
+        return max(network, key=lambda s: s.single_demand).name
+    return max(limited, key=lambda s: s.single_demand / s.top_speed).name
 
 
 def _must_hold(network: tuple[Station, ...], think: float, curves: Curves, *, approximate: bool) -> None:

@@ -102,6 +102,13 @@ class Station:
         return np.minimum(j, self.servers)
 
     @property
+    def top_speed(self) -> float:
+        """The speed it reaches with customers enough; of a delay there is no highest."""
+        if self.kind == "delay":
+            return float("inf")
+        return max(self.rates) if self.rates is not None else float(self.servers)
+
+    @property
     def is_fixed_rate(self) -> bool:
         """Whether the arrival theorem alone solves it: a plain queue or a delay."""
         return self.kind in ("queue", "delay") or (self.kind == "multi" and self.servers == 1)
