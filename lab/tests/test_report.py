@@ -21,7 +21,8 @@ from posthaste_lab.factorial import analyze
 from posthaste_lab.report import write_report
 from posthaste_lab.report.cells import Cell, cells_of, is_luck
 from posthaste_lab.report.charts import load_chart
-from posthaste_lab.report.charts.style import styled
+from posthaste_lab.report.charts.load import fastest
+from posthaste_lab.report.charts.style import left_out, styled
 from posthaste_lab.report.page import warnings
 from posthaste_lab.report.quantities import digits
 from posthaste_lab.report.records import Spread, events, response_times, response_times_by_kind, trace
@@ -563,6 +564,36 @@ def test_the_law_takes_the_think_time_as_it_was_kept() -> None:
     for axis, measured in zip(chart.axes, (8 / 0.015, 2.0), strict=True):  # per second, ms
         law = next(line for line in axis.lines if line.get_linewidth() == 1.6)
         assert float(np.asarray(law.get_ydata(), dtype=np.float64)[0]) == pytest.approx(measured)
+
+
+def test_a_chart_says_what_it_does_not_show(run: Run) -> None:
+    """Of more lines than can be told apart the fastest are drawn, whichever come first."""
+    line = cells([100.0], [200.0])
+    lines = {f"line {n}": [replace(cell, levels={"n": cell.number}) for cell in line] for n in range(8)}
+    slow = {"slow": cells([1.0], [2.0])}
+    assert list(fastest(slow | lines)) == list(lines)
+    assert (
+        left_out(8, 9, "lines", "the fastest")
+        == " Of 9 lines only 8 are drawn, the fastest; the table has all of them."
+    )
+    assert left_out(8, 8, "lines", "the fastest") == ""
+    size = run.experiment.factors["size"].model_copy(update={"levels": list(range(9))})
+    clients = run.experiment.factors["clients"].model_copy(update={"levels": list(range(10))})
+    experiment = run.experiment.model_copy(update={"factors": {"clients": clients, "size": size}})
+    first = run.finished[0]
+    many = [
+        Cell(
+            n,
+            {"clients": 1, "size": n},
+            (replace(first, figures=first.figures | {"throughput_per_s": 100.0 + n}),),
+        )
+        for n in range(9)
+    ]
+    section = overview_section(replace(run, experiment=experiment), many)
+    (chart,) = (item for item in section.items if item.name == "load")
+    assert chart.caption.endswith(
+        "Of 9 lines only 8 are drawn, those with the highest throughput; the table has all of them."
+    )
 
 
 def test_the_law_is_one_of_all_answers() -> None:

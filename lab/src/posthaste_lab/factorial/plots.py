@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+EFFECTS_SHOWN = 15  # the largest
 INK, FAINT = "#1b1b1b", "#8a8a8a"
 
 
@@ -72,14 +73,14 @@ def _in_order(axis: "Axes", effects: Effects, of: str) -> None:
 
 
 def _effects(axis: "Axes", effects: Effects, of: str) -> None:
-    ranked = sorted((name for name in effects.effects if name != "I"), key=lambda name: abs(effects.effects[name]))[
-        -15:
-    ]
+    named = [name for name in effects.effects if name != "I"]
+    ranked = sorted(named, key=lambda name: abs(effects.effects[name]))[-EFFECTS_SHOWN:]
     values = [effects.effects[name] for name in ranked]
     half = effects.intervals[ranked[0]].half_width if effects.intervals else math.nan
     axis.axvline(0, color=FAINT, linewidth=0.8, zorder=0)
     bars = None if math.isnan(half) else np.full(len(values), half)
     axis.errorbar(values, range(len(values)), xerr=bars, fmt="s", color=INK, markersize=4, capsize=3)
     axis.set_yticks(range(len(values)), ranked)
-    title = "Effects" if math.isnan(half) else f"Effects with {effects.confidence:.0%} intervals"
+    title = "Effects" if len(ranked) == len(named) else f"The {len(ranked)} largest of {len(named)} effects"
+    title += "" if math.isnan(half) else f" with {effects.confidence:.0%} intervals"
     axis.set(title=title, xlabel=f"effect{of}")

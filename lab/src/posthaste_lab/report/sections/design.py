@@ -8,8 +8,11 @@ from posthaste_lab.experiments.plan import aliased
 from posthaste_lab.experiments.results import Run
 from posthaste_lab.experiments.spans import counted
 from posthaste_lab.factorial import Effects, analyze
+from posthaste_lab.factorial.plots import EFFECTS_SHOWN
 from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.charts import effects_chart, residuals_chart
+from posthaste_lab.report.charts.effects import SHOWN_MAX
+from posthaste_lab.report.charts.style import left_out
 from posthaste_lab.report.quantities import digits, percent, time_unit
 from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem
 
@@ -90,17 +93,22 @@ def _show(section: Section, effects: Effects, unit: str, name: str, suffix: str,
     surely = (
         " with 95 % intervals; empty squares are not significant" if repeated else "; one repetition has no intervals"
     )
+    count = len(effects.effects) - 1
+    not_drawn = left_out(min(count, SHOWN_MAX), count, "effects", "the largest")
     on = f" on {_measured(effects, name, unit)}" if several else ""
     section.items.append(_table(effects, f"effects{suffix}", name, unit, source))
     section.items.append(
-        ChartItem(f"effects{suffix}", f"Effects{on} by size{surely}.", source, lambda: effects_chart(effects, unit))
+        ChartItem(
+            f"effects{suffix}", f"Effects{on} by size{surely}.{not_drawn}", source, lambda: effects_chart(effects, unit)
+        )
     )
     if repeated:
         section.items.append(
             ChartItem(
                 f"residuals{suffix}",
                 f"Residuals{f' of {_measured(effects, name, unit)}' if several else ''}: a funnel on the left asks for "
-                "logarithms, a bend on the right says they are not normal.",
+                "logarithms, a bend on the right says they are not normal."
+                + left_out(min(count, EFFECTS_SHOWN), count, "effects", "the largest"),
                 source,
                 lambda: residuals_chart(effects, unit),
             )

@@ -3,12 +3,14 @@
 from posthaste_lab.experiments.results import Run, spoken_levels
 from posthaste_lab.report.cells import TOO_FEW, Cell
 from posthaste_lab.report.charts import box_chart, histogram_chart, percentile_panels
+from posthaste_lab.report.charts.style import left_out
 from posthaste_lab.report.quantities import time
 from posthaste_lab.report.records import ROLES, Spread, response_times, response_times_by_kind
 from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem, few, load_of, names_of
 
 SHARES = (0.5, 0.9, 0.99, 0.999, 0.9999)
 CURVES_MAX, HISTOGRAMS_MAX, KINDS_MAX = 6, 4, 3
+EVENLY = "evenly chosen"
 ALL = "all"  # kinds of request together
 ByKind = dict[str, Spread]
 
@@ -35,9 +37,10 @@ def distributions_section(run: Run, cells: list[Cell]) -> Section | None:
     kinds = _kinds(spreads)
     curves = _panels(spreads, few(list(spreads), CURVES_MAX), kinds)
     boxes = _panels(spreads, list(spreads), kinds)
+    binned = few(list(spreads), max(2, HISTOGRAMS_MAX // len(kinds)))
     histograms = {
         f"{name}, {kind}" if kind else name: spread
-        for kind, some in _panels(spreads, few(list(spreads), max(2, HISTOGRAMS_MAX // len(kinds))), kinds).items()
+        for kind, some in _panels(spreads, binned, kinds).items()
         for name, spread in some.items()
     }
     each = _each(spreads, kinds)
@@ -46,7 +49,8 @@ def distributions_section(run: Run, cells: list[Cell]) -> Section | None:
             ChartItem(
                 "percentiles",
                 "Percentile curves: both scales are logarithmic, the horizontal one in odds, so each "
-                f"further nine takes as much room as the one before.{each}",
+                f"further nine takes as much room as the one before.{each}"
+                + left_out(CURVES_MAX, len(spreads), "combinations", EVENLY),
                 source,
                 lambda: percentile_panels(curves),
             ),
@@ -57,7 +61,12 @@ def distributions_section(run: Run, cells: list[Cell]) -> Section | None:
                 source,
                 lambda: box_chart(boxes),
             ),
-            ChartItem("histograms", "Histograms on the same scales.", source, lambda: histogram_chart(histograms)),
+            ChartItem(
+                "histograms",
+                "Histograms on the same scales." + left_out(len(binned), len(spreads), "combinations", EVENLY),
+                source,
+                lambda: histogram_chart(histograms),
+            ),
         ]
     )
     section.items.extend(_views(max(cells, key=load_of), source))

@@ -5,6 +5,8 @@ from typing import Any
 from posthaste_lab.experiments.results import Run
 from posthaste_lab.report.cells import TOO_FEW, Cell, is_luck, series_of
 from posthaste_lab.report.charts import cells_chart, load_chart
+from posthaste_lab.report.charts.load import fastest
+from posthaste_lab.report.charts.style import left_out
 from posthaste_lab.report.quantities import with_interval
 from posthaste_lab.report.sections.knees import knees
 from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem, names_of, x_label
@@ -24,6 +26,7 @@ def overview_section(run: Run, cells: list[Cell]) -> Section:
     section.items.append(_table(run, cells))
     has_response = any(cell.figure("response_mean_s") is not None for cell in cells)
     if run.x is not None and has_response:
+        lines = series_of(run, cells)
         section.items.append(
             ChartItem(
                 "load",
@@ -31,9 +34,10 @@ def overview_section(run: Run, cells: list[Cell]) -> Section:
                 "(one that leaves the "
                 "plot is wider than it), short lines the trials themselves; the dotted line "
                 "is what the interactive law, N = X (R + Z), makes of the other plot, so it lies on the points unless "
-                "a figure is wrong.",
+                "a figure is wrong."
+                + left_out(len(fastest(lines)), len(lines), "lines", "those with the highest throughput"),
                 "trials.csv: throughput_per_s, response_mean_s, population, think_kept_s",
-                lambda: load_chart(series_of(run, cells), run.x or "", x_label(run)),
+                lambda: load_chart(lines, run.x or "", x_label(run)),
             )
         )
         said, table = knees(run, cells)

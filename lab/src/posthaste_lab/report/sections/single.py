@@ -6,6 +6,7 @@ from posthaste_lab.errors import BadArgument, BadFile
 from posthaste_lab.experiments.results import Result, Run, spoken_levels
 from posthaste_lab.report.cells import TOO_FEW, Cell
 from posthaste_lab.report.charts import heat_chart, percentile_chart
+from posthaste_lab.report.charts.style import left_out
 from posthaste_lab.report.quantities import time
 from posthaste_lab.report.records import origin
 from posthaste_lab.report.requests import FILE, Requests, read_requests
@@ -51,7 +52,8 @@ def single_section(_run: Run, cells: list[Cell]) -> Section | None:
     section.items.append(
         ChartItem(
             "requests-kinds",
-            "Percentile curves of each kind of request, up to where ten requests lie beyond.",
+            "Percentile curves of each kind of request, up to where ten requests lie beyond."
+            + left_out(KINDS_MAX, len(found.kinds), "kinds", "the first of them"),
             source,
             lambda: percentile_chart(kinds),
         )
