@@ -106,6 +106,15 @@ def test_options_are_checked_against_the_programs_themselves(tmp_path: Path) -> 
     ]
 
 
+def test_a_load_that_checks_has_its_queues_to_itself(tmp_path: Path) -> None:
+    """The program would refuse it in every trial; so would that be if a factor sets how many there are."""
+    said = ["parts.load.check = True: needs its queues to itself, and there are 2 of it"]
+    several = SMALL.replace("check = true", "check = true\ninstances = 2")
+    assert check_parts(load(write(tmp_path, several)), program()) == said
+    varied = SMALL.replace("[[claims]]", '[factors.loads]\nlevels = [1, 2]\nsets = "load.instances"\n[[claims]]')
+    assert check_parts(load(write(tmp_path, varied)), program()) == said
+
+
 def test_a_file_without_a_load_measures_nothing(tmp_path: Path) -> None:
     """And is refused."""
     tier_only = SMALL.replace('kind = "bench queue"', 'kind = "queue"').replace(

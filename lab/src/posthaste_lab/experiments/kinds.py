@@ -108,6 +108,7 @@ def check_parts(experiment: Experiment, posthaste: Path) -> list[str]:
     settings: dict[str, dict[str, list[Value]]] = {
         name: {option: [value] for option, value in part.options.items()} for name, part in experiment.parts.items()
     }
+    most = {name: part.instances for name, part in experiment.parts.items()}
     for factor in experiment.factors.values():
         for level in factor.levels:
             for target, value in factor.assignments(level).items():
@@ -118,8 +119,12 @@ def check_parts(experiment: Experiment, posthaste: Path) -> list[str]:
                     settings[name].setdefault(option, []).append(value)
                 elif not isinstance(value, int) or value < 1:
                     problems.append(f"{target} = {value!r}: must be a whole number, at least 1")
+                else:
+                    most[name] = max(most[name], value)
     before: list[str] = []
     for name, part in experiment.parts.items():
+        if part.kind == BENCH_QUEUE and True in settings[name].get("check", []) and most[name] > 1:
+            problems.append(f"parts.{name}.check = True: needs its queues to itself, and there are {most[name]} of it")
         kind = kinds().get(part.kind)
         if kind is None:
             problems.append(f"parts.{name}.kind = {part.kind!r}: is none of {', '.join(kinds())}")
