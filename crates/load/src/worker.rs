@@ -278,7 +278,10 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         for connection in &mut self.connections {
             connection.client.stop();
         }
-        self.arrivals = None;
+        if self.arrivals.take().is_some() {
+            // Who waits for an arrival has nothing in flight whose answer would send him on.
+            (0..self.connections.len()).for_each(|i| self.send(i, usize::MAX, now, now));
+        }
         for Reverse((_, i)) in std::mem::take(&mut self.thinkers) {
             self.thinkers.push(Reverse((now, i)));
         }

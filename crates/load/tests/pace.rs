@@ -143,3 +143,16 @@ fn a_counted_run_lasts_from_its_first_request_on() {
         );
     }
 }
+
+#[test]
+fn an_open_loop_ends_when_clients_have_finished_what_they_began() {
+    let address = serve(Mutant::Honest);
+    for workload in ["twelve-step", "pairs --pipeline 4"] {
+        let words = format!("--clients 8 --rate 200 --workload {workload} --warmup 0s --cooldown 0s");
+        let start = Instant::now();
+        let report = run(bench(&format!("--connect {address} {words} --duration 500ms --check")));
+        let report = report.expect("a report");
+        assert!(report.verdict().is_ok(), "{report}");
+        assert!(start.elapsed() < Duration::from_secs(8), "{workload}: {:?}", start.elapsed());
+    }
+}
