@@ -59,10 +59,36 @@ fn what_was_over_before_a_message_was_there_does_not_explain_its_absence() {
     broken(lost_lease(500), &[Rule::A]);
     let acked = |times| {
         let tale = Tale::new().send(1, (0, 1)).lease(1, 1, (2, 3)).hold(ack(1), Outcome::Info, (4, 20 * MS));
-        tale.lease(1, 2, times)
+        tale.peek(1, 1, times)
     };
     broken(acked((20 * MS, 21 * MS)), &[]);
     broken(acked((21 * MS, 22 * MS)), &[Rule::A]);
+}
+
+#[test]
+fn a_message_is_away_only_with_its_last_holder_and_until_he_gives_it_back() {
+    // The lease of the pop would last until after the drain, and so would that of the first delivery.
+    let long = 2_000;
+    let leased = |tale: Tale, deliveries, times| {
+        let pop =
+            |journal: &mut Journal| Call::Pop(Select { lease_ms: long, ..Select::queue(journal.name("q")) });
+        tale.read(times, pop, |_, message| {
+            message.deliveries = deliveries;
+            message.receipt = Some(tale::receipt(deliveries));
+        })
+    };
+    let sent = || leased(Tale::new().send(1, (0, 1)), 1, (2, 3));
+    broken(sent(), &[]);
+    broken(sent().hold(nack(1, 0), Outcome::Info, (4, 5)), &[]);
+    broken(sent().hold(nack(1, long), counted(1), (4, 5)), &[]);
+    broken(sent().hold(nack(1, 20), counted(1), (4, 5)), &[Rule::A]);
+    let again = || sent().hold(nack(1, 0), counted(1), (4, 5));
+    broken(again(), &[Rule::A]);
+    broken(leased(again(), 2, (6, 7)), &[]);
+    broken(again().lease(1, 2, (6, 7)), &[Rule::A]);
+    // Nobody knows of the first return, but the second delivery says that it counted.
+    let unknown = sent().hold(nack(1, 0), Outcome::Info, (4, 5));
+    broken(unknown.lease(1, 2, (20, 21)), &[Rule::A]);
 }
 
 #[test]

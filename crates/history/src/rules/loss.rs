@@ -1,6 +1,7 @@
 //! Rule A: no loss.
 
 use super::excuses::{Excuses, Missing};
+use crate::delivery::Handed;
 use crate::message::{Fate, Message};
 use crate::story::Story;
 use crate::verdict::{Rule, Verdict};
@@ -51,10 +52,29 @@ fn is_away(story: &Story<'_>, message: &Message<'_>, missing: Missing, drained_a
     let expired = ttl > 0 && message.begun.saturating_add(millis(ttl)) <= drained_at + story.timers_late;
     let delayed =
         message.send.delay_ms > 0 && message.acked.saturating_add(millis(message.send.delay_ms)) > drained_at;
-    let leased = story.handed(message).iter().filter_map(|one| one.lease);
-    let held = leased.into_iter().any(|lease| {
+    let held = last_holders(story, message).filter_map(|one| one.lease).any(|lease| {
         // An acknowledgement did not count if the message was seen after it.
-        (lease.maybe_won < Time::MAX && lease.maybe_won_by >= missing.seen) || lease.over_by > drained_at
+        (lease.maybe_won < Time::MAX && lease.maybe_won_by >= missing.seen)
+            || lease
+                .given_back_by
+                .map_or(lease.over_by > drained_at, |back| back > drained_at + story.timers_late)
     });
     expired || delayed || held
+}
+
+/// To whom it was handed out last: leases before that were over. Dead letters go by time, so of pops at once any may be
+/// the last.
+fn last_holders<'s, 'a>(
+    story: &'s Story<'a>,
+    message: &Message<'_>,
+) -> impl Iterator<Item = &'s Handed<'a>> + use<'s, 'a> {
+    let handed = story.handed(message);
+    let was_moved = handed.iter().any(|one| one.delivery.first_queue.is_some());
+    let since = handed.last().filter(|_| was_moved).map(|last| story.ops[last.op].begin);
+    let certain = handed.len().saturating_sub(1);
+    handed
+        .iter()
+        .enumerate()
+        .filter(move |(i, one)| *i == certain || since.is_some_and(|since| story.ops[one.op].end >= since))
+        .map(|(_, one)| one)
 }
