@@ -26,6 +26,8 @@ pub(crate) struct Row<K> {
 #[derive(Debug)]
 struct Place<K> {
     key: K,
+    /// Its message.
+    own: u32,
     /// The longest of this place and all before it; until [`Row::finish`] this place's own.
     longest: Stand,
     /// The longest of those whose sender is another than that one's.
@@ -41,7 +43,7 @@ impl<K> Default for Row<K> {
 impl<K: Ord + Copy> Row<K> {
     /// Adds one.
     pub(crate) fn push(&mut self, key: K, stand: Stand) {
-        self.places.push(Place { key, longest: stand, other: None });
+        self.places.push(Place { key, own: stand.message, longest: stand, other: None });
     }
 
     /// All are there.
@@ -57,6 +59,12 @@ impl<K: Ord + Copy> Row<K> {
     /// How many come before `key`.
     pub(crate) fn before(&self, key: K) -> usize {
         self.places.partition_point(|place| place.key < key)
+    }
+
+    /// The messages of the first `count`, last first, as long as one of those that are left stood until after `time`.
+    pub(crate) fn back_from(&self, count: usize, time: Time) -> impl Iterator<Item = u32> {
+        let places = self.places[..count].iter().rev();
+        places.take_while(move |place| place.longest.until > time).map(|place| place.own)
     }
 
     /// The one of the first `count` that stood longest; none that `not_from` sent.

@@ -86,17 +86,45 @@ impl Shelf {
     /// A message of one of these priorities that the read cannot have missed, if there is one.
     pub(crate) fn waiting(&self, look: Look<'_>, priorities: impl Fn(u8) -> bool) -> Option<u32> {
         let Look { reader, select, before, until } = look;
-        let queue = select.queue;
         let not_from = select.not_own.then_some(reader);
+        self.rows_for(reader, select, priorities).find_map(|row| {
+            let stand = row.longest(row.before(before), not_from)?;
+            (stand.until > until).then_some(stand.message)
+        })
+    }
+
+    /// The same, of those that `counts` says yes to.
+    pub(crate) fn waiting_of(
+        &self,
+        look: Look<'_>,
+        priorities: impl Fn(u8) -> bool,
+        counts: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        let Look { reader, select, before, until } = look;
+        let mut rows = self.rows_for(reader, select, priorities);
+        rows.find_map(|row| row.back_from(row.before(before), until).find(|number| counts(*number)))
+    }
+
+    /// What a reader with these conditions may see.
+    fn rows_for(
+        &self,
+        reader: Name,
+        select: &Select,
+        priorities: impl Fn(u8) -> bool,
+    ) -> impl Iterator<Item = &Row<Time>> {
+        let (queue, from) = (select.queue, select.from);
         let addressed = (!select.broadcast).then_some(Some(reader));
-        let found = |priority| {
-            [Some(None), addressed].into_iter().flatten().find_map(|to| {
-                let row = self.rows.get(&Slot { queue, to, from: select.from, priority })?;
-                let stand = row.longest(row.before(before), not_from)?;
-                (stand.until > until).then_some(stand.message)
+        let chosen = self.priorities.iter().copied().filter(move |priority| priorities(*priority));
+        chosen
+            .flat_map(move |priority| {
+                [Some(None), addressed].into_iter().flatten().map(move |to| Slot {
+                    queue,
+                    to,
+                    from,
+                    priority,
+                })
             })
-        };
-        self.priorities.iter().copied().filter(|priority| priorities(*priority)).find_map(found)
+            .filter_map(|slot| self.rows.get(&slot))
     }
 }
 

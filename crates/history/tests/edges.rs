@@ -21,6 +21,42 @@ fn only_sends_that_were_apart_have_an_order() {
 }
 
 #[test]
+fn a_peek_of_several_shows_all_that_stand_before_its_last() {
+    let peeked = |tale: Tale, bodies: &'static [u64], times: (u64, u64)| {
+        let mut tale = tale;
+        let peek =
+            |journal: &mut Journal| Call::Peek(Select { count: 3, ..Select::queue(journal.name("q")) });
+        tale.tell("bob", times, peek, |journal| {
+            let shown = bodies
+                .iter()
+                .map(|body| Delivery { deliveries: 0, ..delivery(journal, *body, "alice", None) });
+            Outcome::Ok(Answer::Messages(shown.collect()))
+        });
+        tale
+    };
+    let three = || Tale::new().send(1, (0, 1)).send(2, (2, 3)).send(3, (4, 5));
+    let popped =
+        |tale: Tale| tale.pop("bob", &[1], (50, 51)).pop("bob", &[2], (52, 53)).pop("bob", &[3], (54, 55));
+    broken(popped(peeked(three(), &[1, 2, 3], (6, 7))), &[]);
+    broken(popped(peeked(three(), &[1, 2], (6, 7))), &[]);
+    broken(popped(peeked(three(), &[1, 3], (6, 7))), &[Rule::E]);
+    broken(popped(peeked(three(), &[1, 3], (6, 51))), &[Rule::E]);
+    broken(popped(peeked(three(), &[1, 3], (6, 52))), &[]);
+    // Somebody may have had it, or it may not have been there, or behind.
+    broken(popped(peeked(three(), &[3], (6, 53))), &[]);
+    let raced = three().pop("carol", &[1, 2], (6, 9));
+    broken(peeked(raced, &[1, 3], (6, 7)).pop("bob", &[3], (50, 51)), &[]);
+    let beside = || Tale::new().send(1, (0, 1)).send(2, (2, 4)).send(3, (4, 5));
+    broken(popped(peeked(beside(), &[1, 3], (6, 7))), &[]);
+    let aside = Tale::new().send(1, (0, 1)).send_to(2, "carol", (2, 3)).send(3, (4, 5));
+    let to_carol = |journal: &mut Journal| {
+        Outcome::Ok(Answer::Messages([delivery(journal, 2, "alice", Some("carol"))].into()))
+    };
+    let taken = peeked(aside, &[1, 3], (6, 7)).pop("bob", &[1, 3], (50, 51));
+    broken(taken.pops("carol", (52, 53), to_carol), &[]);
+}
+
+#[test]
 fn a_null_is_judged_only_where_a_message_stood_all_the_while() {
     let popped = |tale: Tale| tale.pop("bob", &[1], (50, 60));
     broken(popped(Tale::new().send(1, (0, 5)).pop("bob", &[], (6, 49))), &[Rule::F]);

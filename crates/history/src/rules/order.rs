@@ -34,8 +34,12 @@ pub(crate) fn judge(story: &Story<'_>, shelf: &Shelf, verdict: &mut Verdict) {
             verdict.counts.reads_judged += 1;
             // What a PEEK shows stays where it is, and stands there for the rest of its answer too.
             let stands_behind = place > 0 && matches!(op.call, Call::Peek(_));
-            let overtaken = || overtaken(story, shelf, &lines, op, select, message);
-            if let Some(overtaken) = (!stands_behind).then(overtaken).flatten() {
+            let overtaken = if stands_behind {
+                skipped(story, shelf, op, select, message, deliveries)
+            } else {
+                overtaken(story, shelf, &lines, op, select, message)
+            };
+            if let Some(overtaken) = overtaken {
                 blame(story, message, overtaken, op.at, verdict);
             } else if let Some(before) = before.filter(|before| comes_first(message, before, op)) {
                 blame(story, before, message, op.at, verdict);
@@ -66,6 +70,29 @@ fn overtaken<'s>(
         .waiting(look(op.begin.min(message.begun)), |priority| priority == own)
         .or_else(|| shelf.waiting(look(op.begin), |priority| priority > own))
         .or_else(|| lines.overtaken(message, op, select))
+        .map(|number| &story.messages[number as usize])
+}
+
+/// A message that this one must not come before, and that the PEEK which showed this one did not show.
+fn skipped<'s>(
+    story: &'s Story<'s>,
+    shelf: &Shelf,
+    op: &Op<'_>,
+    select: &Select,
+    message: &Message<'_>,
+    deliveries: &[Delivery],
+) -> Option<&'s Message<'s>> {
+    let own = message.send.priority;
+    let look = |before: Time| Look { reader: op.account, select, before, until: op.end };
+    let is_missing = |number: u32| {
+        let other = &story.messages[number as usize];
+        let shown =
+            || deliveries.iter().any(|delivery| other.send.bodies[other.index as usize] == delivery.body);
+        other.hidden_from > op.end && !(select.not_own && other.sender == op.account) && !shown()
+    };
+    shelf
+        .waiting_of(look(op.begin.min(message.begun)), |priority| priority == own, is_missing)
+        .or_else(|| shelf.waiting_of(look(op.begin), |priority| priority > own, is_missing))
         .map(|number| &story.messages[number as usize])
 }
 
