@@ -66,6 +66,34 @@ fn what_was_over_before_a_message_was_there_does_not_explain_its_absence() {
 }
 
 #[test]
+fn messages_that_were_sent_together_are_there_together() {
+    let sent = |outcome: Outcome| {
+        let mut tale = Tale::new();
+        let send = |journal: &mut Journal| {
+            let bodies = [1_u64, 2, 3].map(|body| Body::of(&body.to_le_bytes())).into();
+            Call::Send(Send { bodies, ..Send::new(journal.name("q"), Body::of(b"")) })
+        };
+        tale.tell("alice", (0, 1), send, |_| outcome);
+        tale
+    };
+    broken(sent(Outcome::Info), &[]);
+    broken(sent(Outcome::Info).pop("bob", &[1, 2, 3], (20, 21)), &[]);
+    broken(sent(Outcome::Info).pop("bob", &[1, 2], (20, 21)), &[Rule::A]);
+    broken(sent(Outcome::Info).pop("bob", &[1], (20, 21)), &[Rule::A]);
+    broken(sent(Outcome::Info).pop("bob", &[1, 2], (20, 21)).lost_pop("carol", (22, 23)), &[]);
+    broken(sent(Outcome::Info).pop("bob", &[1], (20, 21)).delete(2, (22, 23)), &[]);
+    // Three messages in three sends have nothing to do with each other.
+    let doubtful = |tale: Tale, body: u64| {
+        let mut tale = tale;
+        let send =
+            |journal: &mut Journal| Call::Send(Send::new(journal.name("q"), Body::of(&body.to_le_bytes())));
+        tale.tell("alice", (0, 1), send, |_| Outcome::Info);
+        tale
+    };
+    broken(doubtful(doubtful(Tale::new(), 1), 2).pop("bob", &[1], (20, 21)), &[]);
+}
+
+#[test]
 fn a_message_is_away_only_with_its_last_holder_and_until_he_gives_it_back() {
     // The lease of the pop would last until after the drain, and so would that of the first delivery.
     let long = 2_000;
@@ -284,6 +312,31 @@ fn a_send_repeated_under_its_key_is_one_message() {
 }
 
 #[test]
+fn what_was_sent_once_is_not_left_twice() {
+    let left = |ids: &[u64]| {
+        let mut tale = Tale::new();
+        let send =
+            |journal: &mut Journal| Call::Send(Send::new(journal.name("q"), Body::of(&1_u64.to_le_bytes())));
+        tale.tell("alice", (0, 1), send, |_| Outcome::Info);
+        let mut journal = Journal::new(1000, "drain");
+        let queue = journal.name("q");
+        let number = journal.begin(tale::END, Call::Browse { queue });
+        let left = ids.iter().map(|id| Delivery {
+            id: *id,
+            deliveries: 0,
+            ..delivery(&mut journal, 1, "alice", None)
+        });
+        let left = Outcome::Ok(Answer::Messages(left.collect()));
+        journal.end(number, tale::END + 1, left);
+        tale.history.drain(&journal);
+        posthaste_history::check(&tale.history)
+    };
+    breaks(&left(&[]), &[]);
+    breaks(&left(&[1]), &[]);
+    breaks(&left(&[1, 2]), &[Rule::G]);
+}
+
+#[test]
 fn a_pop_asked_again_is_not_told_that_there_is_nothing() {
     let first = || Tale::new().send(1, (0, 1)).keyed(&[1], (2, 9));
     broken(first().keyed(&[1], (10, 11)), &[]);
@@ -297,4 +350,25 @@ fn a_pop_asked_again_is_not_told_that_there_is_nothing() {
     broken(first().keyed(&[], (10, 11)), &[Rule::C]);
     // Keys go with their queue.
     broken(first().delete(0, (5, 10)).keyed(&[], (11, 12)), &[Rule::I]);
+}
+
+#[test]
+fn a_pop_of_all_queues_asked_again_is_not_told_that_there_is_nothing() {
+    let keyed = |mut tale: Tale, bodies: &[u64], times| {
+        let pop = |journal: &mut Journal| {
+            let from = Some(journal.name("alice"));
+            Call::Pop(Select { from, key: fingerprint(b"key"), ..Select::default() })
+        };
+        tale.tell("bob", times, pop, |journal| tale::numbers(bodies, journal));
+        tale
+    };
+    let first = || keyed(Tale::new().send(1, (0, 1)), &[1], (2, 9));
+    broken(keyed(first(), &[1], (10, 11)), &[]);
+    broken(keyed(first(), &[], (9, 11)), &[]);
+    broken(keyed(first(), &[], (10, 11)), &[Rule::C]);
+    // With a queue it is another key.
+    broken(first().keyed(&[], (10, 11)), &[]);
+    // Keys go with the queue of what was given.
+    broken(keyed(first().delete(0, (9, 10)), &[], (11, 12)), &[]);
+    broken(keyed(first().delete(0, (9, 10)), &[], (8, 12)), &[]);
 }

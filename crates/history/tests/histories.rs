@@ -51,6 +51,7 @@ fn the_beginning_of_a_history_is_judged_as_far_as_it_goes() {
 fn each_mutant_is_found_by_the_rule_that_it_breaks() {
     for (mutant, rule) in [
         (Mutant::Forget, Rule::A),
+        (Mutant::NackLoses, Rule::A),
         (Mutant::Alter, Rule::B),
         (Mutant::Forge, Rule::B),
         (Mutant::Twice, Rule::C),
@@ -62,6 +63,7 @@ fn each_mutant_is_found_by_the_rule_that_it_breaks() {
         (Mutant::IgnoreRecipient, Rule::D),
         (Mutant::IgnoreSender, Rule::D),
         (Mutant::Swap, Rule::E),
+        (Mutant::PeekSkips, Rule::E),
         (Mutant::Backwards, Rule::E),
         (Mutant::Blind, Rule::F),
         (Mutant::Refused, Rule::G),

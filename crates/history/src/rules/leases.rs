@@ -151,9 +151,9 @@ const REMEMBERED: Time = millis(9 * 60_000);
 
 /// A pop that was given messages is not told under the same key that there are none. Keys go with their queue.
 fn forgotten(story: &Story<'_>, verdict: &mut Verdict) {
-    let mut given: HashMap<(Name, Name, Key), &Op<'_>> = HashMap::new();
+    let mut given: HashMap<(Name, Option<Name>, Key), &Op<'_>> = HashMap::new();
     let keyed = |op: &Op<'_>| match op.call {
-        Call::Pop(select) => Some((op.account, select.queue?, select.key?)),
+        Call::Pop(select) => Some((op.account, select.queue, select.key?)),
         _ => None,
     };
     for op in &story.ops {
@@ -162,16 +162,25 @@ fn forgotten(story: &Story<'_>, verdict: &mut Verdict) {
         }
     }
     for (op, ..) in story.reads().filter(|(.., deliveries)| deliveries.is_empty()) {
-        let first = keyed(op).and_then(|key| Some((key.1, *given.get(&key)?)));
-        let Some((queue, first)) = first else { continue };
-        let life = story.lives.get(&queue);
-        let ended = life.is_some_and(|life| life.ends_from(first.begin) <= op.end);
+        let Some(first) = keyed(op).and_then(|key| given.get(&key).copied()) else { continue };
+        let ended = queues_of(first)
+            .filter_map(|queue| story.lives.get(&queue))
+            .any(|life| life.ends_from(first.begin) <= op.end);
         if first.end < op.begin && op.begin - first.end < REMEMBERED && !ended {
             verdict.blame(Rule::C, &[first.at, op.at], || {
                 "a pop asked again was given nothing, and messages the first time".to_owned()
             });
         }
     }
+}
+
+/// The queues of what a pop was given.
+fn queues_of(op: &Op<'_>) -> impl Iterator<Item = Name> {
+    let messages = match op.outcome {
+        Outcome::Ok(Answer::Messages(messages)) => &**messages,
+        _ => &[],
+    };
+    messages.iter().map(|message| message.queue)
 }
 
 fn repeats(story: &Story<'_>, verdict: &mut Verdict) {

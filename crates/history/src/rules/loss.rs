@@ -1,15 +1,18 @@
 //! Rule A: no loss.
 
+use std::collections::HashSet;
+
 use super::excuses::{Excuses, Missing};
 use crate::delivery::Handed;
 use crate::message::{Fate, Message};
 use crate::story::Story;
-use crate::verdict::{Rule, Verdict};
+use crate::verdict::{At, Rule, Verdict};
 use crate::{Time, millis};
 
 /// **A. No loss.** Every acknowledged message was taken by an answered pop (or an acknowledged lease), or was found by the
 /// final drain, or went with its queue, a purge or its time to live. A missing one is excused only by an operation of
-/// unknown outcome that could have taken it, and each of those excuses no more messages than it can have taken.
+/// unknown outcome that could have taken it, and each of those excuses no more messages than it can have taken. Messages that
+/// were sent together are stored together: one that was seen stands for the acknowledgement of all.
 pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
     if !story.whole {
         verdict.undecided.push(Rule::A);
@@ -17,9 +20,15 @@ pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
     }
     let drain = story.ops.iter().filter(|op| op.drain);
     let drained_at = drain.map(|op| op.begin).max().unwrap_or(0).saturating_sub(story.timers_late);
+    let seen = sends_seen(story);
     let mut missing = Vec::new();
     for (number, message) in story.messages.iter().enumerate() {
-        if message.fate() != Fate::Acknowledged || is_accounted_for(story, message) {
+        let was_sent = match message.fate() {
+            Fate::Acknowledged => true,
+            Fate::InDoubt => seen.contains(&message.at),
+            Fate::Refused => false,
+        };
+        if !was_sent || is_accounted_for(story, message) {
             continue;
         }
         let one = Missing::of(story, number);
@@ -35,11 +44,19 @@ pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
             verdict.counts.excused += 1;
         } else {
             let message = &story.messages[one.number];
-            verdict.blame(Rule::A, &[message.at], || {
-                format!("{} was acknowledged and is lost", story.describe(message))
-            });
+            let what = match message.fate() {
+                Fate::Acknowledged => "was acknowledged and is lost",
+                _ => "was sent together with others that were there, and is lost",
+            };
+            verdict.blame(Rule::A, &[message.at], || format!("{} {what}", story.describe(message)));
         }
     }
+}
+
+/// Sends of several messages of which one was there.
+fn sends_seen(story: &Story<'_>) -> HashSet<At> {
+    let messages = story.shown.iter().filter_map(|shown| Some(&story.messages[shown.message? as usize]));
+    messages.filter(|message| message.send.bodies.len() > 1).map(|message| message.at).collect()
 }
 
 fn is_accounted_for(story: &Story<'_>, message: &Message<'_>) -> bool {

@@ -1,8 +1,11 @@
 //! Rule C: each message to one.
 
+use std::collections::HashMap;
+
 use crate::delivery::Handed;
 use crate::message::Message;
-use crate::story::Story;
+use crate::operation::Call;
+use crate::story::{Shown, Story};
 use crate::verdict::{Rule, Verdict};
 
 /// **C. Exactly once.** At most one answered pop takes a message for good, over all middlewares and restarts. A leased
@@ -23,6 +26,7 @@ pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
         }
         still_there(story, message, verdict);
     }
+    left_twice(story, verdict);
 }
 
 /// What is wrong with one delivery being followed by another.
@@ -52,5 +56,21 @@ fn still_there(story: &Story<'_>, message: &Message<'_>, verdict: &mut Verdict) 
         verdict.blame(Rule::C, &[message.at, taken.at, left.at], || {
             format!("{} was taken and is still in its queue", story.describe(message))
         });
+    }
+}
+
+/// What was sent once stands under two ids in the end.
+fn left_twice(story: &Story<'_>, verdict: &mut Verdict) {
+    let mut left: HashMap<u32, &Shown<'_>> = HashMap::new();
+    for shown in story.shown.iter().filter(|shown| matches!(story.ops[shown.op].call, Call::Browse { .. })) {
+        let Some(number) = shown.message else { continue };
+        let first = *left.entry(number).or_insert(shown);
+        if first.delivery.id != shown.delivery.id {
+            let message = &story.messages[number as usize];
+            verdict.blame(Rule::G, &[message.at, story.ops[shown.op].at], || {
+                let (this, that) = (first.delivery.id, shown.delivery.id);
+                format!("{} is left twice, as {this} and {that}", story.describe(message))
+            });
+        }
     }
 }

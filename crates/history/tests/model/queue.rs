@@ -60,6 +60,10 @@ pub(crate) enum Mutant {
     BlindToDelayed,
     /// Does not find what came back.
     BlindToReturned,
+    /// Loses what was given back.
+    NackLoses,
+    /// Leaves out the second of several messages that it shows.
+    PeekSkips,
     /// Shows what somebody has taken.
     StalePeek,
     /// Shows what somebody has leased.
@@ -158,7 +162,12 @@ impl Queues {
             Call::Ack { receipt } => number(self.ack(*receipt)),
             Call::Nack { receipt, delay_ms } => {
                 let until = if self.strikes(Mutant::NackAtOnce) { now } else { now + millis(*delay_ms) };
-                number(self.hold(*receipt, |held| (held.lease, held.from) = (None, until)))
+                let returned = self.held(*receipt).map(|held| held.delivery.id);
+                let counted = self.hold(*receipt, |held| (held.lease, held.from) = (None, until));
+                if counted > 0 && self.strikes(Mutant::NackLoses) {
+                    returned.map(|id| self.messages.remove(&id));
+                }
+                number(counted)
             }
             Call::Extend { receipt, ms } => {
                 let until = now + millis(*ms);
@@ -264,6 +273,14 @@ impl Queues {
         }
         if select.any_order {
             self.rng.shuffle(&mut ids);
+        }
+        if !remove
+            && !select.any_order
+            && select.count > 1
+            && ids.len() > 2
+            && self.strikes(Mutant::PeekSkips)
+        {
+            ids.remove(1);
         }
         ids.truncate(select.count.max(1) as usize);
         let given: Vec<Delivery> = ids.into_iter().map(|id| self.give(id, select, now, remove)).collect();
