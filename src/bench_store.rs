@@ -260,10 +260,25 @@ impl<R: Rules> Driver<R> {
     }
 }
 
-/// Records per second when the same bytes are appended to a growing file, one sync per batch.
+/// Records per second when the same bytes are appended to a growing file beside the store, one sync per batch.
 fn raw_append(dir: &Path, batch: usize, record_bytes: usize, span: Duration) -> Result<f64, Box<dyn Error>> {
-    let path: PathBuf = dir.with_extension("raw");
-    let mut file = File::create(&path)?;
+    let path = beside(dir);
+    // A file of that name is somebody else's.
+    let file = File::create_new(&path)
+        .map_err(|error| format!("cannot create {} to measure the disk: {error}", path.display()))?;
+    let rate = appended(file, batch, record_bytes, span);
+    std::fs::remove_file(path)?;
+    Ok(rate?)
+}
+
+fn beside(dir: &Path) -> PathBuf {
+    // Without the slash at its end, behind which the file would be in the store.
+    let mut name = dir.components().as_path().as_os_str().to_owned();
+    name.push(".raw");
+    name.into()
+}
+
+fn appended(mut file: File, batch: usize, record_bytes: usize, span: Duration) -> std::io::Result<f64> {
     let bytes = vec![b'x'; batch * record_bytes];
     let start = Instant::now();
     let mut done = 0;
@@ -272,14 +287,29 @@ fn raw_append(dir: &Path, batch: usize, record_bytes: usize, span: Duration) -> 
         file.sync_data()?;
         done += batch;
     }
-    let rate = done as f64 / start.elapsed().as_secs_f64();
-    std::fs::remove_file(path)?;
-    Ok(rate)
+    Ok(done as f64 / start.elapsed().as_secs_f64())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_file_beside_a_store_is_nobody_else_s() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let append = |store: &str| raw_append(&dir.path().join(store), 1, 10, Duration::from_millis(1));
+        let others = ["data.raw", "data.v2.raw"];
+        for file in others {
+            std::fs::write(dir.path().join(file), "kept").expect("a file");
+        }
+        append("data.v1/").expect("its file has another name");
+        let error = append("data.v2").expect_err("its file is there");
+        assert!(error.to_string().contains("data.v2.raw"), "{error}");
+        for file in others {
+            assert_eq!(std::fs::read(dir.path().join(file)).expect("it is there"), b"kept");
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 2);
+    }
 
     #[test]
     fn a_median_of_an_even_number_lies_between_the_middle_two() {
