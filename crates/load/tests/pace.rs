@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fake::{Mutant, bench, serve, undisturbed};
+use posthaste_load::bench::Bench as _;
 use posthaste_load::report::InteractiveLaw;
 use posthaste_load::{find_max_rate, run};
 
@@ -93,6 +94,16 @@ fn the_highest_rate_is_one_that_the_server_served() {
         let (due, served) = (trial.rate_per_s, trial.served_per_s);
         assert!(served + 3.0 >= 0.6 * due, "{served} of {due} were served: {trial:?}");
     }
+}
+
+#[test]
+fn a_search_preloads_once_unless_its_queues_are_emptied() {
+    let preloaded = |words: &str| {
+        let mut bench = bench(&format!("--preload 50 {words}"));
+        bench.prepared_before();
+        bench.preload
+    };
+    assert_eq!([preloaded(""), preloaded("--check"), preloaded("--dataset empty")], [0, 50, 50]);
 }
 
 #[test]
