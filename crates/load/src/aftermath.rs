@@ -12,7 +12,7 @@ use crate::report::{
     Generator, InteractiveLaw, KindReport, Middleware, Report, Response, TrafficReport, legible,
 };
 use crate::run_options::RunOptions;
-use crate::tally::{Tally, Window, histogram};
+use crate::tally::{Counts, Tally, Window, histogram};
 use crate::worker::Harvest;
 
 /// A thread busier than this measured itself.
@@ -115,10 +115,10 @@ pub(crate) fn report<B: Bench>(
     let all = KindReport::of(&total, duration_s);
     let requests = total.counts.served() + total.counts.errors;
     let law = InteractiveLaw::of(options, &total, duration_s, gathered.thought, &gathered.late);
-    let middleware = middleware_per_s.map(|counted| Middleware::of(counted, &all));
+    let middleware = middleware_per_s.map(|counted| Middleware::of(counted, requests as f64 / duration_s));
     let mut invalid_because = doubts_of_generator(&gathered, &all);
     let bottleneck = !invalid_because.is_empty();
-    invalid_because.extend(doubts_of_run(options, &gathered, requests));
+    invalid_because.extend(doubts_of_run(options, &gathered, total.counts));
     Report {
         version: env!("CARGO_PKG_VERSION"),
         seed: options.seed,
@@ -184,7 +184,9 @@ fn doubts_of_generator(gathered: &Gathered, all: &KindReport) -> Vec<String> {
 }
 
 /// What else there is to be said against the figures.
-fn doubts_of_run(bench: &RunOptions, gathered: &Gathered, requests: u64) -> Vec<String> {
+fn doubts_of_run(bench: &RunOptions, gathered: &Gathered, counts: Counts) -> Vec<String> {
+    let served = counts.served();
+    let requests = served + counts.errors;
     let mut doubts = Vec::new();
     if let Some(rate) = bench.total_rate()
         && gathered.behind as f64 > rate * BEHIND_S_MAX
@@ -204,6 +206,9 @@ fn doubts_of_run(bench: &RunOptions, gathered: &Gathered, requests: u64) -> Vec<
     }
     if gathered.unanswered > 0 {
         doubts.push(format!("{} requests were never answered", gathered.unanswered));
+    }
+    if requests > 0 && served == 0 {
+        doubts.push(format!("nothing was served: all {requests} answers were errors"));
     }
     if requests == 0 {
         doubts.push(

@@ -202,8 +202,7 @@ pub struct Middleware {
 impl Middleware {
     /// The servers' count beside the clients'.
     #[must_use]
-    pub fn of(counted_per_s: f64, all: &KindReport) -> Self {
-        let measured_per_s = all.answers_per_s();
+    pub fn of(counted_per_s: f64, measured_per_s: f64) -> Self {
         let difference = if counted_per_s > 0.0 { measured_per_s / counted_per_s - 1.0 } else { 0.0 };
         Self { counted_per_s, measured_per_s, difference }
     }
@@ -297,16 +296,6 @@ impl Response {
 }
 
 impl KindReport {
-    /// Answers of every kind per second, errors too; 0 when nothing was served.
-    #[must_use]
-    pub fn answers_per_s(&self) -> f64 {
-        let served = self.counts.served();
-        if served == 0 {
-            return 0.0;
-        }
-        self.throughput_per_s * (served + self.counts.errors) as f64 / served as f64
-    }
-
     /// The figures of one kind over a window of `duration_s` seconds.
     #[must_use]
     pub fn of(figures: &Figures, duration_s: f64) -> Self {

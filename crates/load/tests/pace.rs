@@ -17,8 +17,8 @@ use posthaste_load::{find_max_rate, run};
 /// The one answer of the server below.
 const PONG: &[u8] = b"$1\r\na\r\n";
 
-/// A server that refuses every other ECHO of a client at once and takes its time for the rest; returns its address.
-fn with_refusals() -> String {
+/// A server that refuses every `so_many`-th ECHO of a client at once and takes its time for the rest; returns its address.
+fn with_refusals(so_many: u32) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
     thread::spawn(move || {
@@ -30,7 +30,7 @@ fn with_refusals() -> String {
                 while let Ok(len @ 1..) = stream.read(&mut chunk) {
                     let is_echo = chunk[..len].windows(4).any(|word| word == b"ECHO");
                     echoes += u32::from(is_echo);
-                    let answer = match (is_echo, echoes % 2) {
+                    let answer = match (is_echo, echoes % so_many) {
                         (false, _) => &b":1\r\n"[..],
                         (true, 0) => b"-BUSY\r\n",
                         (true, _) => {
@@ -125,7 +125,7 @@ fn think_times_count_as_they_were_drawn() {
 
 #[test]
 fn answers_that_are_errors_count_on_both_sides_of_the_interactive_law() {
-    let address = with_refusals();
+    let address = with_refusals(2);
     let words =
         "--clients 8 --workload mix:echo=1 --message-bytes 1 --warmup 200ms --cooldown 0s --duration 1s";
     let law = || {
@@ -137,6 +137,15 @@ fn answers_that_are_errors_count_on_both_sides_of_the_interactive_law() {
     let holds = |law: &InteractiveLaw| law.difference.abs() < 0.1;
     let law = undisturbed(law, holds);
     assert!(holds(&law), "{law}");
+}
+
+#[test]
+fn a_run_in_which_nothing_was_served_is_not_valid() {
+    let address = with_refusals(1);
+    let words = "--clients 2 --workload mix:echo=1 --message-bytes 1 --requests 10";
+    let report = run(bench(&format!("--connect {address} {words}"))).expect("a report");
+    assert_eq!((report.counts.served(), report.counts.errors), (0, 20), "{report}");
+    assert!(report.invalid_because.iter().any(|why| why.contains("nothing was served")), "{report}");
 }
 
 #[test]
