@@ -15,7 +15,7 @@ use crate::run_options::RunOptions;
 use crate::tally::{Counts, Tally, Window, histogram};
 use crate::worker::Harvest;
 
-/// A thread busier than this measured itself.
+/// A thread busier than this measured itself, and so did one that was as busy, or kept from being it.
 const UTILIZATION_MAX: f64 = 0.95;
 
 /// Lateness of the generator that spoils response times: so many microseconds, and such a share of the median.
@@ -35,6 +35,9 @@ pub(crate) struct Gathered {
     cpu: CpuTime,
     utilization: f64,
     utilization_max: f64,
+    /// Of the thread that had the least rest: the share of the window in which it was busy or waited for a processor, and
+    /// that in which it waited.
+    without_rest: (f64, f64),
     /// Length of the window as the thread saw it that was last to end it, in seconds.
     window_s: f64,
     turn_max: u64,
@@ -58,6 +61,7 @@ impl Gathered {
             cpu: CpuTime::default(),
             utilization: 0.0,
             utilization_max: 0.0,
+            without_rest: (0.0, 0.0),
             window_s: 0.0,
             turn_max: 0,
             late: histogram(3),
@@ -73,6 +77,10 @@ impl Gathered {
             let utilization = harvest.cpu.share_of(harvest.window_s);
             all.utilization += utilization / threads;
             all.utilization_max = all.utilization_max.max(utilization);
+            let without_rest = harvest.cpu.share_without_rest(harvest.window_s);
+            if without_rest > all.without_rest.0 {
+                all.without_rest = (without_rest, without_rest - utilization);
+            }
             let (dialogues, shared) = all.add(harvest);
             played.dialogues.extend(dialogues);
             played.shared.push(shared);
@@ -178,6 +186,12 @@ fn doubts_of_generator(gathered: &Gathered, all: &KindReport) -> Vec<String> {
         doubts.push(format!(
             "a thread of the load generator was busy {:.0} % of the time: use more --threads, or another machine",
             gathered.utilization_max * 100.0
+        ));
+    } else if gathered.without_rest.0 > UTILIZATION_MAX {
+        doubts.push(format!(
+            "a thread of the load generator was kept from the processor for {:.0} % of the time, and busy for the rest: \
+             give it processors of its own",
+            gathered.without_rest.1 * 100.0
         ));
     }
     doubts

@@ -69,6 +69,12 @@ impl CpuTime {
         if seconds > 0.0 { self.busy_s() / seconds } else { 0.0 }
     }
 
+    /// The share of so many seconds in which the thread could not have done more: it was busy, or kept from the processor.
+    #[must_use]
+    pub fn share_without_rest(self, seconds: f64) -> f64 {
+        Self { user_s: self.user_s + self.waited_s, ..self }.share_of(seconds)
+    }
+
     /// Takes over that of another thread.
     pub fn absorb(&mut self, other: Self) {
         self.user_s += other.user_s;
@@ -110,5 +116,11 @@ mod tests {
     fn a_window_of_no_length_was_not_busy() {
         let used = CpuTime { user_s: 0.001, ..CpuTime::default() };
         assert_eq!([used.share_of(0.0), used.share_of(0.002)], [0.0, 0.5]);
+    }
+
+    #[test]
+    fn waiting_for_the_processor_is_no_rest() {
+        let used = CpuTime { user_s: 1.0, system_s: 1.0, waited_s: 6.0 };
+        assert_eq!([used.share_of(10.0), used.share_without_rest(10.0)], [0.2, 0.8]);
     }
 }
