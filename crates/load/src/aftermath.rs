@@ -7,6 +7,7 @@ use hdrhistogram::Histogram;
 use crate::bench::{Bench, Played, Settled};
 use crate::cpu::CpuTime;
 use crate::dialogue::Dialogue;
+use crate::halt::{Halt, is_interrupted};
 use crate::pace::Thought;
 use crate::report::{
     Generator, InteractiveLaw, KindReport, Middleware, Report, Response, TrafficReport, legible,
@@ -115,10 +116,12 @@ pub(crate) fn report<B: Bench>(
     gathered: Gathered,
     settled: Settled<B>,
     middleware_per_s: Option<f64>,
+    halt: &Halt,
 ) -> Report<B> {
     let options = bench.options();
-    let counted = options.requests.is_some();
-    let duration_s = if counted { gathered.window_s } else { options.duration.as_secs_f64() };
+    let as_long_as_it_was = options.requests.is_some() || halt.is_called();
+    let duration_s =
+        if as_long_as_it_was { gathered.window_s.max(1e-9) } else { options.duration.as_secs_f64() };
     let total = gathered.tally.total();
     let all = KindReport::of(&total, duration_s);
     let requests = total.counts.served() + total.counts.errors;
@@ -126,6 +129,7 @@ pub(crate) fn report<B: Bench>(
     let middleware = middleware_per_s.map(|counted| Middleware::of(counted, requests as f64 / duration_s));
     let mut invalid_because = doubts_of_generator(&gathered, &all);
     let bottleneck = !invalid_because.is_empty();
+    invalid_because.extend(ended_early(options, duration_s, halt));
     invalid_because.extend(doubts_of_run(options, &gathered, total.counts));
     Report {
         version: env!("CARGO_PKG_VERSION"),
@@ -195,6 +199,18 @@ fn doubts_of_generator(gathered: &Gathered, all: &KindReport) -> Vec<String> {
         ));
     }
     doubts
+}
+
+/// Why it ended before its time, if it did.
+fn ended_early(bench: &RunOptions, measured_s: f64, halt: &Halt) -> Option<String> {
+    if halt.is_overrun() {
+        let rate = legible(bench.total_rate().unwrap_or_default());
+        return Some(format!(
+            "the run was ended with {measured_s:.1} s measured, since ever more requests were due and could not be sent: \
+             {rate} requests per second are more than the server takes, or this machine sends"
+        ));
+    }
+    is_interrupted().then(|| format!("the run was interrupted with {measured_s:.1} s measured"))
 }
 
 /// What else there is to be said against the figures.

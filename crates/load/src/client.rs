@@ -82,9 +82,9 @@ impl<D: Dialogue> Client<D> {
         self
     }
 
-    /// A request of a paced client is due.
+    /// A request of a paced client is due, unless it may send no more.
     pub fn arrival(&mut self, at: u64) {
-        if let Some(due) = &mut self.due {
+        if let Some(due) = self.due.as_mut().filter(|due| (due.len() as u64) < self.left) {
             due.push_back(at);
         }
     }
@@ -186,6 +186,12 @@ impl<D: Dialogue> Client<D> {
     #[must_use]
     pub fn is_done(&self) -> bool {
         (self.stopping || self.left == 0) && self.in_flight.is_empty() && self.dialogue.is_at_rest()
+    }
+
+    /// Whether it waits for an answer.
+    #[must_use]
+    pub fn is_asking(&self) -> bool {
+        !self.in_flight.is_empty()
     }
 
     /// Gives up on the requests in flight and says how many there were.

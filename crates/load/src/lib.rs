@@ -16,6 +16,7 @@ mod connection;
 pub mod cpu;
 pub mod dialogue;
 pub mod error;
+mod halt;
 pub mod merge;
 pub mod numbers;
 pub mod pace;
@@ -36,6 +37,7 @@ mod worker;
 
 pub use cache::CacheBench;
 pub use error::LoadError;
+pub use halt::{interrupt, is_interrupted};
 pub use queue::QueueBench;
 pub use report::Report;
 pub use run::run;

@@ -16,6 +16,7 @@ use crate::clock::Schedule;
 use crate::dialogue::Dialogue;
 use crate::error::LoadError;
 use crate::probe::Relation;
+use crate::tally::Window;
 use crate::watch::Watch;
 
 /// A record being written.
@@ -99,10 +100,10 @@ impl Recording {
         }
     }
 
-    /// Ends the record of a run whose last answer came at `last`, with the run's summary beside it.
-    pub(crate) fn end(&self, schedule: &Schedule, last: u64, summary: &str) {
-        if schedule.window.end == u64::MAX {
-            self.measured(schedule.window.start, last);
+    /// Ends the record of a run, with the run's summary beside it; with what was measured, where that was not known before.
+    pub(crate) fn end(&self, measured: Option<Window>, summary: &str) {
+        if let Some(Window { start, end }) = measured {
+            self.measured(start, end);
         }
         let path = self.dir.join("summary.json");
         if let Err(error) = std::fs::write(&path, summary) {

@@ -16,6 +16,7 @@ use crate::clock::{Clock, Schedule};
 use crate::connection::Connection;
 use crate::dialogue::Dialogue;
 use crate::error::LoadError;
+use crate::halt::Halt;
 use crate::pace::{Arrivals, Hand};
 use crate::probe::Probes;
 use crate::progress::Live;
@@ -24,10 +25,17 @@ use crate::report::Report;
 use crate::run_options::RunOptions;
 use crate::tally::{Tally, Window};
 use crate::timespan::nanos;
-use crate::worker::{Floor, Harvest, Worker};
+use crate::worker::{Floor, GRACE, Harvest, Worker};
 
-/// How long clients may take to finish after the cool-down.
-const GRACE: Duration = Duration::from_secs(10);
+/// A client whose requests of so many seconds are due and not sent will not catch up. It is as long as servers wait for their
+/// database.
+const BEHIND_S: f64 = 30.0;
+
+/// But fewer than so many may be a matter of chance.
+const BEHIND_MIN: usize = 100;
+
+/// All clients together keep no more than so many.
+const BEHIND_MAX: usize = 1 << 24;
 
 /// Puts the load on, measures and checks. Writes the summary when `--json` asks for it.
 ///
@@ -54,17 +62,18 @@ pub fn run<B: Bench>(mut bench: B) -> Result<Report<B>, LoadError> {
         recording.relate(&relations);
     }
     thread::sleep(Duration::from_nanos(schedule.origin.saturating_sub(clock.now())));
-    let stage = Stage { clock, schedule, recording: recording.as_ref() };
+    let halt = Halt::default();
+    let stage = Stage { clock, schedule, halt: &halt, recording: recording.as_ref() };
     let start = SystemTime::now();
     let (harvests, middleware_per_s) = drive(&bench, &ground, connections, &stage, &mut probes)?;
     let last = clock.now();
     let (gathered, played) = Gathered::of(harvests);
     let settled = bench.settle(ground, played);
-    let report = report(bench, start, gathered, settled, middleware_per_s);
+    let report = report(bench, start, gathered, settled, middleware_per_s, &halt);
     if let Some(recording) = &recording {
         relations.extend(probes.relate(clock));
         recording.relate(&relations);
-        recording.end(&schedule, last, &report.as_json());
+        recording.end(measured(&schedule, last, &halt, report.duration_s), &report.as_json());
     }
     if let Some(path) = &report.options.options().json {
         report.write_json(path)?;
@@ -127,7 +136,7 @@ fn origin(bench: &RunOptions, clock: Clock) -> Result<u64, LoadError> {
 
 fn schedule(bench: &RunOptions, origin: u64) -> Schedule {
     if bench.requests.is_some() {
-        // It ends when all is sent and answered.
+        // It ends when all is sent and answered, or nothing is answered any more.
         let window = Window { start: origin, end: u64::MAX };
         return Schedule { origin, window, stop: u64::MAX, give_up: u64::MAX };
     }
@@ -137,10 +146,27 @@ fn schedule(bench: &RunOptions, origin: u64) -> Schedule {
     Schedule { origin, window: Window { start, end }, stop, give_up: stop.saturating_add(nanos(GRACE)) }
 }
 
+/// How many requests may be due to one client and not sent.
+fn behind_max(bench: &RunOptions) -> usize {
+    let clients = bench.clients.max(1);
+    let of_each = bench.total_rate().unwrap_or(0.0) / f64::from(clients) * BEHIND_S;
+    (of_each as usize).min(BEHIND_MAX / clients as usize).max(BEHIND_MIN)
+}
+
+/// What was measured of a run that ended when all was answered, at `last`, or before its time.
+fn measured(schedule: &Schedule, last: u64, halt: &Halt, duration_s: f64) -> Option<Window> {
+    let start = schedule.window.start;
+    if halt.is_called() {
+        return Some(Window { start, end: start.saturating_add((duration_s * 1e9) as u64) });
+    }
+    (schedule.window.end == u64::MAX).then_some(Window { start, end: last })
+}
+
 /// Where and when the clients play.
 struct Stage<'a> {
     clock: Clock,
     schedule: Schedule,
+    halt: &'a Halt,
     recording: Option<&'a Recording>,
 }
 
@@ -157,8 +183,9 @@ fn drive<B: Bench>(
 ) -> Result<Driven<B::Dialogue>, LoadError> {
     let options = bench.options();
     let live = std::io::stderr().is_terminal().then(|| Live::new(<B::Dialogue as Dialogue>::NULLS));
-    let Stage { clock, schedule, recording } = *stage;
-    let floor = Floor { clock, schedule, think: options.think, live: live.as_ref() };
+    let Stage { clock, schedule, halt, recording } = *stage;
+    let behind_max = behind_max(options);
+    let floor = Floor { clock, schedule, think: options.think, behind_max, halt, live: live.as_ref() };
     let mut workers = Vec::new();
     let shares = deal(connections, options.threads as usize);
     let (threads, clients) = (shares.len(), options.clients as usize);

@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 
 use crate::bench::Bench;
 use crate::error::LoadError;
+use crate::halt::is_interrupted;
 use crate::report::{Report, Response};
 use crate::run::run;
 use crate::timespan;
@@ -172,6 +173,9 @@ pub fn find_max_rate<B: Bench>(bench: &B, limit: Limit) -> Result<Report<B>, Loa
     let mut runner = Runner::new(bench);
     let mut attempt = |rate: f64, best: &mut Option<Report<B>>| -> Result<bool, LoadError> {
         let mut report = runner.run(rate)?;
+        if is_interrupted() {
+            return Err(LoadError::Failed("the search was interrupted".to_owned()));
+        }
         // A generator that was late for once says nothing about the server.
         if !report.valid && limit.is_met(&report.response) {
             report = runner.run(rate)?;

@@ -157,6 +157,11 @@ impl Tally {
         }
     }
 
+    /// From `now` on nothing counts, if it would.
+    pub fn end(&mut self, now: u64) {
+        self.window.end = self.window.end.min(now);
+    }
+
     /// Whether what happens at `now` counts.
     #[must_use]
     pub const fn measures(&self, now: u64) -> bool {

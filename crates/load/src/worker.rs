@@ -17,6 +17,7 @@ use crate::connection::Connection;
 use crate::cpu::{CpuReading, CpuTime};
 use crate::dialogue::Dialogue;
 use crate::error::LoadError;
+use crate::halt::{Halt, LOOK};
 use crate::pace::{Arrivals, Think, Thought};
 use crate::progress::Live;
 use crate::tally::{Tally, histogram};
@@ -28,8 +29,11 @@ const SCRATCH_BYTES: usize = 256 * 1024;
 /// Ready clients served in one turn at most.
 const EVENTS_MAX: usize = 1024;
 
-/// A wait for readiness counts in few bits.
-const PATIENCE_MAX: Duration = Duration::from_secs(60);
+/// Arrivals handed out in one turn at most: a rate beyond all reach must not keep a turn from its end.
+const ARRIVALS_MAX: usize = 65_536;
+
+/// How long answers are waited for when nothing else is to come.
+pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
 /// What all threads of a run share.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +44,10 @@ pub(crate) struct Floor<'a> {
     pub(crate) schedule: Schedule,
     /// Pause of a client before each request but its first; not in an open loop.
     pub(crate) think: Think,
+    /// Requests that may be due to one client and not sent; more end the run.
+    pub(crate) behind_max: usize,
+    /// Whether the run ends before its time.
+    pub(crate) halt: &'a Halt,
     /// On a terminal.
     pub(crate) live: Option<&'a Live>,
 }
@@ -60,6 +68,8 @@ pub(crate) struct Worker<'a, D: Dialogue> {
     arrivals: Option<Arrivals>,
     turn: usize,
     alarm: Alarm,
+    /// When something was sent or answered last.
+    stirred: u64,
     /// How late requests were sent that could have been sent when they were due, in nanoseconds.
     late: Histogram<u64>,
     /// Requests due and not sent at the end of the window.
@@ -146,6 +156,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             arrivals,
             turn: 0,
             alarm,
+            stirred: 0,
             late: histogram(3),
             behind: 0,
             waiting: 0,
@@ -174,6 +185,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         self.begin(pipeline);
         loop {
             let now = self.floor.clock.now();
+            self.heed(now);
             if self.advance(now) || now >= self.floor.schedule.give_up {
                 return Ok(self.harvest());
             }
@@ -193,15 +205,27 @@ impl<'a, D: Dialogue> Worker<'a, D> {
                 if event.is_readable() || event.is_read_closed() || event.is_error() {
                     self.serve(i);
                 } else {
+                    self.stirred = woke;
                     self.connections[i].flush(self.poll.registry(), event.token());
                 }
             }
             self.wake(woke);
             self.end_turn();
+            if self.is_forsaken(woke) {
+                return Ok(self.harvest());
+            }
             if self.stage == Stage::Measure {
                 self.turn_max = self.turn_max.max(self.floor.clock.now() - woke);
             }
         }
+    }
+
+    /// Whether requests wait for answers and none has come for so long that a timed run would have ended by now. One that
+    /// ends when all is answered has no other end. To be asked after whatever had come was read.
+    fn is_forsaken(&self, now: u64) -> bool {
+        self.floor.schedule.stop == u64::MAX
+            && now.saturating_sub(self.stirred) >= nanos(GRACE)
+            && self.connections.iter().any(|one| one.broken.is_none() && one.client.is_asking())
     }
 
     /// First requests: each client's at once and in one write, as all that follow; or spread over the think time so
@@ -244,7 +268,18 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         if wake < u64::MAX {
             self.alarm.set(wake, now)?;
         }
-        Ok(Duration::from_nanos(change.min(self.next_live).saturating_sub(now)).min(PATIENCE_MAX))
+        Ok(Duration::from_nanos(change.min(self.next_live).saturating_sub(now)).min(LOOK))
+    }
+
+    /// When the run is to end before its time, that is now.
+    fn heed(&mut self, now: u64) {
+        let schedule = &mut self.floor.schedule;
+        if self.floor.halt.is_called() && schedule.stop > now {
+            schedule.window.start = schedule.window.start.min(now);
+            schedule.window.end = schedule.window.end.min(now);
+            (schedule.stop, schedule.give_up) = (now, now.saturating_add(nanos(GRACE)));
+            self.instruments.tally.end(now);
+        }
     }
 
     /// Moves to the stage that `now` lies in; says whether every client is done.
@@ -296,6 +331,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         if let Some(watch) = self.instruments.watch.as_ref().filter(|_| answers > 0) {
             now = watch.last();
         }
+        self.stirred = self.stirred.max(now);
         if !self.floor.think.is_none() && self.stage < Stage::Finish {
             for _ in 0..answers {
                 let pause = self.floor.think.draw(&mut self.thoughts);
@@ -319,14 +355,19 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             self.thinkers.pop();
             self.send(i, 1, wake, now);
         }
-        while let Some(arrivals) = &mut self.arrivals
-            && arrivals.next() <= now
-        {
+        for _ in 0..ARRIVALS_MAX {
+            let Some(arrivals) = self.arrivals.as_mut().filter(|arrivals| arrivals.next() <= now) else {
+                break;
+            };
             let at = arrivals.next();
             arrivals.advance();
             let i = self.next_in_turn();
             self.connections[i].client.arrival(at);
             self.send(i, 1, at, now);
+            if self.connections[i].client.behind() > self.floor.behind_max {
+                self.floor.halt.overrun();
+                break;
+            }
         }
     }
 
@@ -337,6 +378,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         }
         let connection = &mut self.connections[i];
         if connection.issue(requests, now, &mut self.instruments) {
+            self.stirred = self.stirred.max(now);
             if self.stage == Stage::Measure {
                 self.late.saturating_record(now.saturating_sub(due).max(1));
             }
@@ -452,7 +494,8 @@ mod tests {
         let window = Window { start: 0, end: u64::MAX };
         let schedule = Schedule { origin: 0, window, stop: u64::MAX, give_up: u64::MAX };
         let think = Think { mean: Duration::from_secs(3600), exponential: false };
-        let floor = Floor { clock: Clock::start(), schedule, think, live: None };
+        let halt = Halt::default();
+        let floor = Floor { clock: Clock::start(), schedule, think, behind_max: 1, halt: &halt, live: None };
         let instruments = Instruments { tally: Tally::new(window, 1, false), shared: (), watch: None };
         let mut worker = Worker::new(floor, vec![connection], instruments, None, 1).expect("a worker");
 

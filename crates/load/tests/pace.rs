@@ -176,3 +176,33 @@ fn an_open_loop_ends_when_clients_have_finished_what_they_began() {
         assert!(start.elapsed() < Duration::from_secs(8), "{workload}: {:?}", start.elapsed());
     }
 }
+
+#[test]
+fn a_counted_run_gives_up_on_a_server_that_answers_no_more() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        let (mut silent, _) = listener.accept().expect("a client");
+        let mut chunk = [0; 4096];
+        for _ in 0..3 {
+            silent.read(&mut chunk).and_then(|_| silent.write_all(PONG)).expect("a client");
+        }
+        while let Ok(1..) = silent.read(&mut chunk) {}
+    });
+    let words = "--clients 1 --workload mix:echo=1 --message-bytes 1 --requests 10";
+    let report = run(bench(&format!("--connect {address} {words}"))).expect("a report");
+    assert_eq!((report.counts.ok, report.unanswered), (3, 1), "{report}");
+    assert!(report.verdict().is_err(), "{report}");
+}
+
+#[test]
+fn a_rate_beyond_all_reach_ends_the_run() {
+    let address = with_capacity(100);
+    let start = Instant::now();
+    let words = "--clients 4 --workload mix:echo=1 --message-bytes 1 --rate 1e9 --warmup 0s --cooldown 0s";
+    let report = run(bench(&format!("--connect {address} {words} --duration 300s"))).expect("a report");
+    let why = &report.invalid_because;
+    assert!(why.iter().any(|why| why.contains("ever more requests were due")), "{report}");
+    assert!(start.elapsed() < Duration::from_secs(120), "{:?}", start.elapsed());
+    assert!(report.duration_s < 120.0 && report.counts.ok > 0, "{report}");
+}

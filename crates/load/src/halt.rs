@@ -1,0 +1,44 @@
+//! Ends a run before its time, on all threads: what was measured until then is reported, with the reason.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Threads look this often whether the run is to end.
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
+
+/// Somebody does not want to wait any longer.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Ends the run at hand, and every later one of this process, as soon as clients have finished what they began.
+pub fn interrupt() {
+    INTERRUPTED.store(true, Ordering::Relaxed);
+}
+
+/// Whether somebody did.
+#[must_use]
+pub fn is_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
+/// What the threads of a run tell each other.
+#[derive(Debug, Default)]
+pub(crate) struct Halt {
+    overrun: AtomicBool,
+}
+
+impl Halt {
+    /// More requests are due than will ever be sent.
+    pub(crate) fn overrun(&self) {
+        self.overrun.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that was so.
+    pub(crate) fn is_overrun(&self) -> bool {
+        self.overrun.load(Ordering::Relaxed)
+    }
+
+    /// Whether the run is to end now.
+    pub(crate) fn is_called(&self) -> bool {
+        self.is_overrun() || is_interrupted()
+    }
+}
