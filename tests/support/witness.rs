@@ -106,8 +106,7 @@ pub(crate) fn drain(
     drained.collect()
 }
 
-/// A request as journals have it, with the names that one of them gives. (`BLOCK` is how long it may take, and needs no
-/// telling.)
+/// A request as journals have it, with the names that one of them gives.
 pub(crate) fn call(words: &[&str], name: &mut dyn FnMut(&str) -> Name) -> Call {
     let option =
         |name: &str| words.iter().position(|word| *word == name).and_then(|i| words.get(i + 1).copied());
@@ -142,6 +141,7 @@ pub(crate) fn call(words: &[&str], name: &mut dyn FnMut(&str) -> Name) -> Call {
                 any_order: has("ANYORDER"),
                 count: u32::try_from(number("COUNT")).expect("a count"),
                 lease_ms: number("LEASE"),
+                block_ms: number("BLOCK"),
                 key: option("REQID").and_then(key),
             };
             if words[0] == "POP" { Call::Pop(select) } else { Call::Peek(select) }

@@ -145,7 +145,7 @@ impl Send {
     }
 }
 
-/// Which messages a POP or PEEK wants, and how. (`BLOCK` only makes it take longer, so it is not told.)
+/// Which messages a POP or PEEK wants, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Select {
     /// `QUEUE`.
@@ -162,6 +162,8 @@ pub struct Select {
     pub count: u32,
     /// `LEASE`; 0: without.
     pub lease_ms: u64,
+    /// `BLOCK`; 0: without.
+    pub block_ms: u64,
     /// `REQID`.
     pub key: Option<Key>,
 }

@@ -76,6 +76,27 @@ fn a_null_is_judged_only_where_a_message_stood_all_the_while() {
 }
 
 #[test]
+fn a_pop_that_waits_finds_what_comes_meanwhile() {
+    // It waits for 30 ms, and news of a message may take ten; its answer is a while on the way.
+    let waited = |block_ms, acked| {
+        let mut tale = Tale::new();
+        let pop = |journal: &mut Journal| Call::Pop(Select { block_ms, ..Select::queue(journal.name("q")) });
+        tale.tell("bob", (0, 40 * MS), pop, |_| Outcome::Ok(Answer::Messages([].into())));
+        tale.send(1, (acked - 1, acked))
+    };
+    let left = |tale: Tale| tale.pop("bob", &[1], (60 * MS, 61 * MS));
+    broken(left(waited(30, 20)), &[Rule::F]);
+    broken(left(waited(30, 30 * MS - 11)), &[Rule::F]);
+    broken(left(waited(30, 30 * MS - 10)), &[]);
+    broken(left(waited(0, 20)), &[]);
+    // A server that stops lets nobody wait.
+    broken(left(waited(50, 40 * MS - 11)), &[Rule::F]);
+    broken(left(waited(50, 40 * MS - 10)), &[]);
+    // Somebody else may have been given it first.
+    broken(waited(30, 20).pop("carol", &[1], (40 * MS, 41 * MS)), &[]);
+}
+
+#[test]
 fn a_depth_lies_between_what_must_and_what_may_be_there() {
     let tale = |depth| {
         let tale = Tale::new().send(1, (0, 5)).send(2, (10, 20)).depth(depth, (12, 13));

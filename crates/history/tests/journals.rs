@@ -29,6 +29,7 @@ fn operations(writer: &mut Writer) -> Vec<(Call, Option<Outcome>)> {
         any_order: true,
         count: 9,
         lease_ms: 8,
+        block_ms: 9,
         key: Some(key),
     };
     let delivery = Delivery {

@@ -140,6 +140,7 @@ fn select(found: &Found<'_>, journal: &mut Journal) -> Result<Select, String> {
         any_order: found.has("any_order"),
         count: found.or_zero("count")?,
         lease_ms: found.or_zero("lease")?,
+        block_ms: found.or_zero("block")?,
         key: found.key("key")?,
     })
 }

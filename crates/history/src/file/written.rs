@@ -128,6 +128,7 @@ impl<'a> Fields<'a> {
             .flag("any_order", select.any_order)
             .unless_zero("count", select.count.into())
             .unless_zero("lease", select.lease_ms)
+            .unless_zero("block", select.block_ms)
             .key("key", select.key)
     }
 

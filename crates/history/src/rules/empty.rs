@@ -1,12 +1,14 @@
 //! Rule F: a null means that there was nothing.
 
+use crate::millis;
 use crate::shelf::{Look, Shelf};
 use crate::story::Story;
 use crate::verdict::{Rule, Verdict};
 
 /// **F. Honest "empty".** A read that found nothing is wrong if some message had been acknowledged before it began, was for
 /// this reader during the whole of it, and can have been touched by nobody until it ended. The same for a message whose delay
-/// was over before it began, or that had been given back, or whose lease had run out.
+/// was over before it began, or that had been given back, or whose lease had run out. A pop that waited must also find what
+/// came while it did, unless that was so late that news of it need not have come through.
 pub(crate) fn judge(story: &Story<'_>, shelf: &Shelf, verdict: &mut Verdict) {
     let returned = Shelf::of_returned(story);
     for (op, select, deliveries) in story.reads() {
@@ -18,7 +20,10 @@ pub(crate) fn judge(story: &Story<'_>, shelf: &Shelf, verdict: &mut Verdict) {
             continue;
         }
         verdict.counts.reads_judged += 1;
-        let look = Look { reader: op.account, select, before: op.begin, until: op.end };
+        // It gave up no sooner than it had asked for, whenever its answer came.
+        let waited = op.begin.saturating_add(millis(select.block_ms)).min(op.end);
+        let heard = waited.saturating_sub(story.timers_late);
+        let look = Look { reader: op.account, select, before: op.begin.max(heard), until: op.end };
         let waiting = shelf.waiting(look, |_| true).or_else(|| returned.waiting(look, |_| true));
         if let Some(number) = waiting {
             let message = &story.messages[number as usize];

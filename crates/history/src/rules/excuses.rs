@@ -143,7 +143,7 @@ fn pops(
         // What was leased is back once the lease is over.
         let back = select.lease_ms > 0 && op.end.saturating_add(millis(select.lease_ms)) <= drained_at;
         if !back {
-            let alike = Select { count: 0, key: None, lease_ms: 0, any_order: false, ..*select };
+            let alike = Select { count: 0, key: None, lease_ms: 0, block_ms: 0, any_order: false, ..*select };
             let reached = free.partition_point(|free| *free <= op.end);
             let (end, most) = pops.entry((op.account, alike)).or_default().entry(reached).or_default();
             (*end, *most) = (op.end.max(*end), *most + select.most());
