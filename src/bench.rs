@@ -2,21 +2,45 @@
 
 use std::error::Error;
 use std::fs;
+use std::thread;
 
 use posthaste_load::bench::Bench;
-use posthaste_load::{CacheBench, LoadError, find_max_rate};
+use posthaste_load::{CacheBench, LoadError, find_max_rate, interrupt, is_interrupted};
+use signal_hook::consts::SIGINT;
+use signal_hook::iterator::Signals;
 
 use crate::flags::MergeFlags;
 use crate::stdout::say;
 
 /// Runs the load; a violated check, a lost connection or an unanswered request is an error.
 pub(crate) fn run<B: Bench>(flags: B) -> Result<(), Box<dyn Error>> {
+    heed_interrupts()?;
     let report = match flags.options().find_max_rate {
         Some(limit) => find_max_rate(&flags, limit)?,
         None => posthaste_load::run(flags)?,
     };
     say(&report.to_string())?;
-    report.verdict().map_err(Into::into)
+    report.verdict()?;
+    // Whoever runs several one after the other must see that this one was not to be.
+    if is_interrupted() { Err(LoadError::Failed("interrupted".to_owned()).into()) } else { Ok(()) }
+}
+
+/// At the first SIGINT the run ends and is reported, at the second the program does.
+fn heed_interrupts() -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGINT])?;
+    thread::spawn(move || {
+        let mut signals = signals.forever();
+        if signals.next().is_some() {
+            eprintln!(
+                "posthaste: interrupted: clients finish what they have begun; once more ends it at once"
+            );
+            interrupt();
+        }
+        if let Some(signal) = signals.next() {
+            std::process::exit(128 + signal);
+        }
+    });
+    Ok(())
 }
 
 /// The same for a cache, whose options may be in memtier's words.
