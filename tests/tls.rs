@@ -105,6 +105,62 @@ fn the_end_of_a_session_is_said_on_both_sides() {
     assert_eq!(client.read(&mut [0; 16]).expect("the end, in words"), 0);
 }
 
+/// A client that gives up says its end and may keep the connection under it for long, as asyncio does for half a minute.
+#[test]
+fn a_message_is_not_given_to_a_waiting_client_that_has_said_its_end() {
+    let authority = Authority::new();
+    let pair = authority.issue("server");
+    let server = Server::start("memory:", &flags(&pair, None));
+    let mut sender = connect(server.addr(), &authority, None);
+    ask(&mut sender, "QCREATE q\r\n", ":1\r\n");
+    for behind in ["", "PING\r\n"] {
+        let mut leaving = connect(server.addr(), &authority, None);
+        leaving
+            .write_all(b"POP QUEUE q BLOCK 60000\r\n")
+            .and_then(|()| leaving.flush())
+            .expect("it is written");
+        wait_for_blocked(&mut sender, 1);
+        leaving.write_all(behind.as_bytes()).expect("it is written");
+        leaving.conn.send_close_notify();
+        leaving.flush().expect("it is written");
+        wait_for_blocked(&mut sender, 0);
+    }
+    // It may also come together with the pop, or before it is its turn.
+    for before in ["", "SEND other x\r\n"] {
+        let mut leaving = connect(server.addr(), &authority, None);
+        let said = format!("{before}POP QUEUE q BLOCK 60000\r\nPING\r\n");
+        leaving.write_all(said.as_bytes()).expect("it is written");
+        leaving.conn.send_close_notify();
+        leaving.flush().expect("it is written");
+        leaving.read_to_end(&mut Vec::new()).expect("the server says its end");
+    }
+    ask(&mut sender, "SEND q kept\r\n", ":1\r\n");
+    sender.write_all(b"POP QUEUE q\r\n").and_then(|()| sender.flush()).expect("it is written");
+    let mut buffer = [0; 1024];
+    let n = sender.read(&mut buffer).expect("an answer");
+    assert!(String::from_utf8_lossy(&buffer[..n]).contains("kept"), "it went to somebody who had left");
+}
+
+/// Waits until so many pops wait, as the server tells over this connection.
+fn wait_for_blocked(watcher: &mut Encrypted, pops: usize) {
+    let (wanted, start) = (format!("blocked_clients:{pops}\r\n"), Instant::now());
+    loop {
+        watcher.write_all(b"INFO store\r\n").and_then(|()| watcher.flush()).expect("it is written");
+        let mut info = String::new();
+        while !info.contains("blocked_clients:") || !info.ends_with("\r\n") {
+            let mut buffer = [0; 4096];
+            let n = watcher.read(&mut buffer).expect("an answer");
+            assert!(n > 0, "the end after {info}");
+            info += &String::from_utf8_lossy(&buffer[..n]);
+        }
+        if info.contains(&wanted) {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "no {wanted:?} in {info}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn clients_without_the_right_certificate_stay_outside() {
     let (ours, theirs) = (Authority::new(), Authority::new());

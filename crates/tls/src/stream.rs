@@ -9,6 +9,9 @@ use std::io::{self, ErrorKind, Read, Write};
 
 use rustls::Connection;
 
+/// Plain bytes in hand behind which nobody looks ahead: the session takes no more than this.
+const LOOKED_AHEAD_MAX: usize = 16 << 10;
+
 /// The first byte of a handshake; whatever else a connection begins with is not TLS.
 const HANDSHAKE: u8 = 22;
 
@@ -88,6 +91,30 @@ impl<S: Read + Write> Tls<S> {
         self.session.send_close_notify();
         // A peer that is gone, or does not read, needs no telling.
         let _ = self.push();
+    }
+
+    /// Takes what the kernel has and gives nothing of it out, to learn of an end behind it: for as long as nobody reads. What
+    /// lies here then is bounded, and behind more than that an end is not seen.
+    ///
+    /// # Errors
+    /// The system's, and what is wrong with what the peer says.
+    pub fn look_ahead(&mut self) -> io::Result<()> {
+        while !self.ended && self.bytes_in_hand()? < LOOKED_AHEAD_MAX {
+            match self.take_in() {
+                Ok(false) => {}
+                Ok(true) => break,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Plain bytes that wait to be read.
+    fn bytes_in_hand(&mut self) -> io::Result<usize> {
+        let state = self.session.process_new_packets();
+        let state = state.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+        Ok(state.plaintext_bytes_to_read())
     }
 
     /// Takes what the kernel has, once; whether that was all of it.

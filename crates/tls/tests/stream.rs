@@ -188,6 +188,36 @@ fn the_end_is_known_with_the_last_bytes_and_read_after_them() {
 }
 
 #[test]
+fn an_end_is_known_to_who_looks_ahead_and_what_came_before_it_is_read_later() {
+    let authority = Authority::new();
+    let (mut client, mut server) = pair(&authority, 1 << 20, 1 << 20);
+    carry(&mut client, &mut server, b"x", 16).expect("hands are shaken");
+    server.look_ahead().expect("there is nothing");
+    client.write_all(b"last").expect("there is room");
+    server.look_ahead().expect("there are bytes");
+    assert!(!server.has_ended());
+    client.say_end();
+    server.look_ahead().expect("there is the end");
+    assert!(server.has_ended());
+    let mut buffer = [0; 16];
+    assert_eq!(server.read(&mut buffer).expect("bytes"), 4);
+    assert_eq!(server.read(&mut buffer).expect("the end"), 0);
+}
+
+#[test]
+fn who_looks_ahead_holds_little_however_much_there_is() {
+    let authority = Authority::new();
+    let (mut client, mut server) = pair(&authority, 1 << 20, 1 << 20);
+    carry(&mut client, &mut server, b"x", 16).expect("hands are shaken");
+    client.write_all(&[b'x'; 500_000]).expect("there is room");
+    for _ in 0..100 {
+        server.look_ahead().expect("there are bytes");
+    }
+    assert!(server.socket().from.borrow().bytes.len() > 400_000, "the rest waits where it is");
+    assert_eq!(server.read(&mut vec![0; 600_000]).expect("bytes"), 500_000);
+}
+
+#[test]
 fn an_end_without_a_word_is_an_end() {
     let authority = Authority::new();
     let (mut client, mut server) = pair(&authority, 1 << 20, 1 << 20);

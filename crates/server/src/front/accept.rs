@@ -211,6 +211,18 @@ impl Socket {
         matches!(self, Self::Tls(tls) if tls.has_ended())
     }
 
+    /// For as long as nobody reads: takes in what came, as far as there is room, so that [`Self::has_ended`] knows of an end
+    /// behind it. Of the end of a plain socket an event tells.
+    ///
+    /// # Errors
+    /// What breaks the connection.
+    pub fn look_ahead(&mut self) -> io::Result<()> {
+        match self {
+            Self::Tls(tls) => tls.look_ahead(),
+            Self::Tcp(_) | Self::Unix(_) | Self::Wire(_) => Ok(()),
+        }
+    }
+
     /// The kernel takes bytes again: what encryption itself owes the peer leaves first.
     pub fn now_writable(&mut self) {
         if let Self::Tls(tls) = self {

@@ -178,7 +178,10 @@ impl<T: Tier> Connections<T> {
         let Some(connection) = self.slab.get_mut(slot) else { return };
         let before = connection.as_ref().input.len();
         match connection.as_ref().life {
-            Life::Open => self.take_requests(tier, slot),
+            Life::Open => {
+                self.take_requests(tier, slot);
+                self.look_for_end(tier, slot);
+            }
             Life::Lingering => self.drop_input(slot),
             Life::Closing | Life::Over => {}
         }
@@ -215,6 +218,20 @@ impl<T: Tier> Connections<T> {
         } else if n > 0 {
             peer.input.extend_from_slice(&self.read_buffer[..n]);
             take_kept(tier, slot, connection, &mut self.buffers);
+        }
+    }
+
+    /// Who may not ask now is not read. Of a plain end an event tells all the same; an encrypted one is a word among others,
+    /// and a pop must not wait for somebody who has said it.
+    fn look_for_end(&mut self, tier: &mut T, slot: usize) {
+        let Some(connection) = self.slab.get_mut(slot) else { return };
+        if connection.as_ref().life != Life::Open || tier.may_ask(slot, connection) {
+            return;
+        }
+        match connection.as_mut().look_for_end() {
+            Ok(true) => tier.hung_up(slot, self),
+            Ok(false) => {}
+            Err(error) => tell(connection.as_ref(), &error, &self.gate, self.now_ns),
         }
     }
 

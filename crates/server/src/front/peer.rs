@@ -99,7 +99,7 @@ impl Peer {
     /// Whether it sends no more, and may have stopped listening too. Of this an event tells only once.
     #[must_use]
     pub fn has_hung_up(&self) -> bool {
-        self.hung_up || self.is_done
+        self.hung_up || self.is_done || self.socket.has_ended()
     }
 
     /// Writes as much of `output` as the peer takes; how many bytes that was.
@@ -168,6 +168,15 @@ impl Peer {
                 }
             }
         }
+    }
+
+    /// While it is not read: looks whether its end lies behind what came; whether that is news.
+    pub(super) fn look_for_end(&mut self) -> io::Result<bool> {
+        if !self.can_read || self.socket.has_ended() {
+            return Ok(false);
+        }
+        self.socket.look_ahead().inspect_err(|_| self.life = Life::Over)?;
+        Ok(self.socket.has_ended())
     }
 
     /// Everything is written. Whoever may still be sending is read a while longer, to no avail.
