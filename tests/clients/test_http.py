@@ -357,6 +357,25 @@ def test_messages_are_filtered_page_by_page(web: Tier) -> None:
     assert [int(message["body"]) for message in anyone["messages"]] == list(range(0, 40, 2))
 
 
+def test_a_page_of_large_messages_ends_early(start: Callable[..., Tier]) -> None:
+    """With 8 MiB of bodies and headers, or all would stand in memory at once; each is on some page."""
+    web = start(*HTTP, "--max-message", str(2**20))
+    client = redis.Redis(port=web.port)
+    client.execute_command("QCREATE", "q")
+    mebibyte = b"x" * 2**20
+    for number in range(20):
+        with_header = ("HEADER", "half", mebibyte[::2])
+        client.execute_command("SEND", "q", b"%02d" % number + mebibyte[::2], *with_header)
+    for filtered in ("", "&from=default"):
+        pages: list[list[int]] = []
+        after: int | None = 0
+        while after is not None:
+            _, page = ask(web, "GET", f"/v1/queues/q/messages?count=1000&after={after}{filtered}")
+            pages.append([int(message["body"][:2]) for message in page["messages"]])
+            after = page["next"]
+        assert pages == [list(range(7)), list(range(7, 14)), list(range(14, 20))]
+
+
 def test_the_console_is_there(web: Tier) -> None:
     """The page and every file it asks for, each with its type and a policy that lets nothing else in."""
     with closing(http.client.HTTPConnection("127.0.0.1", web.http_port, timeout=20)) as connection:

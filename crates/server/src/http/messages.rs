@@ -16,6 +16,7 @@ use super::office::{Body, Visitor};
 use super::problem::Problem;
 use super::queues::counted;
 use super::words::Words;
+use crate::queue::bounds::ANSWER_BYTES;
 
 /// A message to be sent, or with `bodies` several to anyone, all or none.
 #[derive(Deserialize)]
@@ -159,14 +160,15 @@ const PAGE: usize = 100;
 const PAGE_MAX: usize = 1000;
 const LOOKED_AT_MAX: usize = 20_000;
 
-/// The next messages that match, and behind which id to go on, if there is more.
+/// The next messages that match, and behind which id to go on, if there is more. A page holds no more bytes than an answer of
+/// QBROWSE, or a thousand large messages would stand in memory at once.
 async fn browse(visitor: &Visitor, queue: &str, look: &Look) -> Result<Json<JsonValue>, Problem> {
     let wanted = look.count.map_or(PAGE, |count| usize::try_from(count).unwrap_or(PAGE_MAX)).min(PAGE_MAX);
     let filtered = look.from.is_some() || look.to.is_some();
     let at_once = if filtered { PAGE_MAX } else { wanted };
     let mut found = Vec::new();
     let mut after = look.after.unwrap_or(0);
-    let mut looked_at = 0;
+    let (mut looked_at, mut bytes) = (0, 0);
     loop {
         let words =
             Words::of(&["QBROWSE", queue]).option("AFTER", Some(after)).option("COUNT", Some(at_once));
@@ -177,10 +179,14 @@ async fn browse(visitor: &Visitor, queue: &str, look: &Look) -> Result<Json<Json
             if found.len() == wanted {
                 return Ok(Json(json!({ "messages": found, "next": after })));
             }
-            after = message.get(b"id").and_then(Value::as_integer).map_or(after, i64::cast_unsigned);
             if look.matches(message) {
+                bytes += body_and_headers(message);
+                if bytes > ANSWER_BYTES && !found.is_empty() {
+                    return Ok(Json(json!({ "messages": found, "next": after })));
+                }
                 found.push(to_json(message));
             }
+            after = message.get(b"id").and_then(Value::as_integer).map_or(after, i64::cast_unsigned);
         }
         if value.parts().is_empty() {
             return Ok(Json(json!({ "messages": found, "next": null })));
@@ -189,6 +195,16 @@ async fn browse(visitor: &Visitor, queue: &str, look: &Look) -> Result<Json<Json
             return Ok(Json(json!({ "messages": found, "next": after })));
         }
     }
+}
+
+/// Bytes of a message's body and headers.
+fn body_and_headers(message: &Value<'_>) -> usize {
+    let length = |value: &Value<'_>| value.as_bytes().map_or(0, <[u8]>::len);
+    let headers = match message.get(b"headers") {
+        Some(Value::Map(pairs)) => pairs.iter().map(|(name, value)| length(name) + length(value)).sum(),
+        _ => 0,
+    };
+    message.get(b"body").map_or(0, length) + headers
 }
 
 impl Look {

@@ -4,7 +4,7 @@ pub mod rules;
 
 pub mod answer;
 
-mod bounds;
+pub(crate) mod bounds;
 
 mod faults;
 
