@@ -130,15 +130,37 @@ fn a_pop_of_somebody_who_has_just_come_does_not_hold_up_the_stop() {
     );
 }
 
-#[test]
-fn a_second_signal_ends_at_once() {
-    let mut server = Server::start("memory:", &["--drain", "300s"]);
+/// A client that reads nothing of answers that are more than the kernel takes: a stop waits for it.
+fn slow_reader(server: &Server) -> Client {
     let mut slow = Client::connect(server.addr()).expect("it runs");
     slow.ask(&["QCREATE", "q"]).expect("it runs");
     slow.ask(&["SEND", "q", &"x".repeat(60_000)]).expect("it runs");
     for _ in 0..400 {
         slow.send(&["PEEK", "QUEUE", "q"]).expect("it runs");
     }
+    slow
+}
+
+/// Threads that have no connections end before the others; whoever is sent to them must not wait for what never comes.
+#[test]
+fn http_says_at_once_that_the_server_stops() {
+    let mut server = Server::start_with_http("memory:", &["--threads", "4", "--drain", "300s"]);
+    let _slow = slow_reader(&server);
+    server.signal("TERM");
+    server.wait_for_log("stopping: ");
+    thread::sleep(Duration::from_millis(700)); // who has just come is spared for a while
+    for _ in 0..8 {
+        let (status, said) = server.page("/v1/queues");
+        assert_eq!(status, 503, "{said}");
+    }
+    assert!(server.is_running(), "it waits for the reader");
+    assert_eq!(server.stop().code(), Some(128 + 15));
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let mut server = Server::start("memory:", &["--drain", "300s"]);
+    let _slow = slow_reader(&server);
     server.signal("TERM");
     server.wait_for_log("stopping: ");
     thread::sleep(Duration::from_millis(300));

@@ -266,6 +266,19 @@ fn a_stop_answers_what_was_asked_before_and_ends_every_connection() {
     running.stop();
 }
 
+/// Nobody would take care of it, and whoever is at its other end would wait for good.
+#[test]
+fn a_connection_for_a_thread_that_has_ended_comes_back() {
+    let running = start(2, 10);
+    let (mailboxes, gate) = (running.mailboxes.clone(), Arc::clone(&running.gate));
+    running.stop();
+    for mailbox in &mailboxes {
+        let socket = Socket::Wire(Box::new(Held::default()));
+        let Ok(arrival) = gate.admit(socket) else { panic!("there is room") };
+        assert!(mailbox.adopt(arrival).is_some());
+    }
+}
+
 /// What a client in the test's hands has said and heard.
 #[derive(Default)]
 struct Talk {
@@ -333,7 +346,7 @@ fn whom_a_stop_spared_for_its_first_request_gets_the_answer_however_slowly_it_re
         Network::new(seat, Echo { thread: 0, touched: Slots::default() }).expect("nothing listens");
     let client = Held::default();
     let Ok(arrival) = gate.admit(Socket::Wire(Box::new(client.clone()))) else { panic!("there is room") };
-    mailboxes[0].adopt(arrival);
+    assert!(mailboxes[0].adopt(arrival).is_none(), "the thread has not ended");
     mailboxes[0].stop();
     network.turn_by_hand(&[]);
     client.talk().sent = b"hello\n".to_vec();

@@ -17,9 +17,15 @@ pub(super) enum Letter<M> {
     Tier(M),
 }
 
+/// What lies there, and whether anybody will ever take it.
+struct Mail<M> {
+    letters: Vec<Letter<M>>,
+    is_closed: bool,
+}
+
 /// One network thread's mailbox, for mail of its tier.
 pub struct Mailbox<M> {
-    mail: Mutex<Vec<Letter<M>>>,
+    mail: Mutex<Mail<M>>,
     sleeping: AtomicBool,
     waker: mio::Waker,
 }
@@ -28,13 +34,14 @@ impl<M> Mailbox<M> {
     /// A mailbox whose owner is woken by `waker`.
     #[must_use]
     pub fn new(waker: mio::Waker) -> Arc<Self> {
-        Arc::new(Self { mail: Mutex::default(), sleeping: AtomicBool::new(false), waker })
+        let mail = Mutex::new(Mail { letters: Vec::new(), is_closed: false });
+        Arc::new(Self { mail, sleeping: AtomicBool::new(false), waker })
     }
 
     /// Posts everything in `mail`, keeping its order.
     pub fn post_all(&self, mail: &mut Vec<M>) {
         if !mail.is_empty() {
-            self.lock().extend(mail.drain(..).map(Letter::Tier));
+            self.lock().letters.extend(mail.drain(..).map(Letter::Tier));
             self.wake();
         }
     }
@@ -44,9 +51,17 @@ impl<M> Mailbox<M> {
         self.put(Letter::Tier(mail));
     }
 
-    /// Has the owner take care of a new connection.
-    pub fn adopt(&self, arrival: Arrival) {
-        self.put(Letter::Adopt(arrival));
+    /// Has the owner take care of a new connection. If the owner has ended, it comes back.
+    #[must_use]
+    pub fn adopt(&self, arrival: Arrival) -> Option<Arrival> {
+        let mut mail = self.lock();
+        if mail.is_closed {
+            return Some(arrival);
+        }
+        mail.letters.push(Letter::Adopt(arrival));
+        drop(mail);
+        self.wake();
+        None
     }
 
     /// Has the owner stop: it accepts nothing, reads nothing, and leaves when the last answer is written. The thread that
@@ -64,7 +79,7 @@ impl<M> Mailbox<M> {
     /// For the owner, before it sleeps: from now on posting wakes it. False: there is mail, do not sleep.
     pub(super) fn may_sleep(&self) -> bool {
         self.sleeping.store(true, Ordering::SeqCst);
-        let empty = self.lock().is_empty();
+        let empty = self.lock().letters.is_empty();
         if !empty {
             self.sleeping.store(false, Ordering::SeqCst);
         }
@@ -74,11 +89,18 @@ impl<M> Mailbox<M> {
     /// For the owner, after it slept: takes what is there into `mail`, which must be empty.
     pub(super) fn collect(&self, mail: &mut Vec<Letter<M>>) {
         self.sleeping.store(false, Ordering::SeqCst);
-        std::mem::swap(&mut *self.lock(), mail);
+        std::mem::swap(&mut self.lock().letters, mail);
+    }
+
+    /// For the owner, when it ends: nobody is taken care of any more. What was not taken from it.
+    pub(super) fn close(&self) -> Vec<Letter<M>> {
+        let mut mail = self.lock();
+        mail.is_closed = true;
+        std::mem::take(&mut mail.letters)
     }
 
     fn put(&self, letter: Letter<M>) {
-        self.lock().push(letter);
+        self.lock().letters.push(letter);
         self.wake();
     }
 
@@ -89,7 +111,7 @@ impl<M> Mailbox<M> {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Letter<M>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Mail<M>> {
         self.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

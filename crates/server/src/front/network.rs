@@ -96,10 +96,19 @@ impl<T: Tier> Network<T> {
     /// The system's, when it gives no more events.
     pub fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
-        while !self.is_over() {
-            self.step(&mut events, None)?;
+        let mut ended = Ok(());
+        while ended.is_ok() && !self.is_over() {
+            ended = self.step(&mut events, None);
         }
-        Ok(())
+        self.close();
+        ended
+    }
+
+    /// Takes care of nobody any more: who came too late for the last turn is let go, and who comes later is told at once.
+    fn close(&mut self) {
+        let came_late = self.mailboxes[self.thread].close();
+        let connections = came_late.iter().filter(|letter| matches!(letter, Letter::Adopt(_)));
+        connections.for_each(|_| self.gate.leave());
     }
 
     /// One turn, for which it waits at most so long: for whoever drives a thread by hand.
@@ -227,10 +236,9 @@ impl<T: Tier> Network<T> {
         };
         let thread = (self.dealt / self.tier.dealt_in_a_row() + 1) % self.mailboxes.len();
         self.dealt = self.dealt.wrapping_add(1);
-        if thread == self.thread {
+        let own = if thread == self.thread { Some(arrival) } else { self.mailboxes[thread].adopt(arrival) };
+        if let Some(arrival) = own {
             self.connections.adopt(&mut self.tier, arrival);
-        } else {
-            self.mailboxes[thread].adopt(arrival);
         }
     }
 

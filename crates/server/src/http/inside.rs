@@ -17,6 +17,7 @@ use tokio::sync::Mutex;
 use super::problem::Problem;
 use super::visitor::Credentials;
 use crate::front::accept::Socket;
+use crate::front::gate::Arrival;
 use crate::house::House;
 
 /// Connections that are kept for the next request.
@@ -69,7 +70,9 @@ impl Inside {
         let Some(arrival) = house.gate.admit_inside(socket, origin) else {
             return Err(Problem::busy("as many clients are connected as the server takes"));
         };
-        house.mailboxes[thread % house.mailboxes.len()].adopt(arrival);
+        if !adopted(house, thread, arrival) {
+            return Err(Problem::busy("the server stops"));
+        }
         let stream = UnixStream::from_std(ours).map_err(broken)?;
         let mut inside = Self { stream, input: Vec::new(), since: Instant::now() };
         let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3", b"SETNAME", b"http"];
@@ -114,6 +117,19 @@ impl Inside {
             }
         }
     }
+}
+
+/// Has this network thread take care of a connection, or the next that has not ended; false: there is none.
+fn adopted(house: &House, thread: usize, mut arrival: Arrival) -> bool {
+    let threads = house.mailboxes.len();
+    for thread in (0..threads).map(|further| (thread % threads + further) % threads) {
+        match house.mailboxes[thread].adopt(arrival) {
+            None => return true,
+            Some(back) => arrival = back,
+        }
+    }
+    house.gate.leave();
+    false
 }
 
 /// A connection failed before anything was asked over it.

@@ -288,7 +288,7 @@ impl World {
         let socket = Socket::Wire(Box::new(End(Arc::clone(&line))));
         let Ok(arrival) = process.house.gate.admit(socket) else { panic!("there is room") };
         let name = Name { life: self.life.get(), number: arrival.number };
-        process.house.mailboxes[thread].adopt(arrival);
+        assert!(process.house.mailboxes[thread].adopt(arrival).is_none(), "the thread has not ended");
         Some((id, line, name))
     }
 

@@ -174,7 +174,8 @@ impl Thread {
             end.set_nonblocking(true).expect("a setting");
         }
         let socket = Socket::Unix(mio::net::UnixStream::from_std(theirs));
-        self.house.mailboxes[0].adopt(self.house.gate.admit_inside(socket, None)?);
+        let arrival = self.house.gate.admit_inside(socket, None)?;
+        assert!(self.house.mailboxes[0].adopt(arrival).is_none(), "the thread has not ended");
         Some(ours)
     }
 
