@@ -135,7 +135,7 @@ impl<T: Tier> Connections<T> {
         let slot = entry.key();
         let interests = Interest::READABLE | Interest::WRITABLE;
         if self.is_stopping || self.poll.registry().register(&mut socket, Token(slot), interests).is_err() {
-            return self.gate.leave();
+            return self.gate.leave(is_inside);
         }
         let is_handshaking = socket.is_handshaking();
         let mut peer = Peer::new(number, socket, self.now_ns);
@@ -349,8 +349,9 @@ impl<T: Tier> Connections<T> {
         let _ = self.poll.registry().deregister(&mut peer.socket);
         self.input_bytes -= peer.input.len();
         self.buffers.keep(std::mem::take(&mut peer.input));
+        let is_inside = peer.is_inside;
         tier.leave(slot, &connection);
-        self.gate.leave();
+        self.gate.leave(is_inside);
     }
 
     /// Reads what is there already and nothing more, as soon as each may ask; what was asked is answered. Who has just come

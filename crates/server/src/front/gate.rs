@@ -1,6 +1,8 @@
 //! Who is let in: so many connections at once, and of newcomers so many of one address.
 //!
-//! Connections are counted before they are given to a thread, so that two threads cannot both let in the last one.
+//! Connections are counted before they are given to a thread, so that two threads cannot both let in the last one. Those that
+//! come from inside of this process are counted apart: who looks after a server that is full comes over HTTP, which has a bound
+//! of its own.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -37,6 +39,7 @@ pub enum Refused {
 pub struct Gate {
     most: usize,
     now: AtomicUsize,
+    now_inside: AtomicUsize,
     ever: AtomicU64,
     /// Who has come and not yet shown who he is.
     pub newcomers: Newcomers,
@@ -53,6 +56,7 @@ impl Gate {
         Self {
             most,
             now: AtomicUsize::new(0),
+            now_inside: AtomicUsize::new(0),
             ever: AtomicU64::new(0),
             newcomers: Newcomers::new(most, must_log_in),
             quiet_limits: QuietLimits::default(),
@@ -79,7 +83,7 @@ impl Gate {
         match self.newcomers.place(origin, socket.is_handshaking()) {
             Ok(place) => Ok(Arrival { socket, number: self.number(), origin, place, is_inside: false }),
             Err(refused) => {
-                self.leave();
+                self.leave(false);
                 Err((socket, refused))
             }
         }
@@ -87,23 +91,24 @@ impl Gate {
 
     /// Lets in a client inside this process that speaks for somebody at `origin`, whose place was taken where he came in.
     #[must_use]
-    pub fn admit_inside(&self, socket: Socket, origin: Option<IpAddr>) -> Option<Arrival> {
-        let arrival = |number| Arrival { socket, number, origin, place: None, is_inside: true };
-        self.take().then(|| arrival(self.number()))
+    pub fn admit_inside(&self, socket: Socket, origin: Option<IpAddr>) -> Arrival {
+        self.now_inside.fetch_add(1, Ordering::Relaxed);
+        Arrival { socket, number: self.number(), origin, place: None, is_inside: true }
     }
 
-    /// One that was let in has left.
-    pub fn leave(&self) {
-        self.now.fetch_sub(1, Ordering::Relaxed);
+    /// One that was let in, from inside or not, has left.
+    pub fn leave(&self, is_inside: bool) {
+        let now = if is_inside { &self.now_inside } else { &self.now };
+        now.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Connections now.
+    /// Connections now, those from inside too.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.now.load(Ordering::Relaxed)
+        self.now.load(Ordering::Relaxed) + self.now_inside.load(Ordering::Relaxed)
     }
 
-    /// Most connections.
+    /// Most connections, but for those from inside.
     #[must_use]
     pub fn connections_max(&self) -> usize {
         self.most
@@ -118,7 +123,7 @@ impl Gate {
     fn take(&self) -> bool {
         let is_free = self.now.fetch_add(1, Ordering::Relaxed) < self.most;
         if !is_free {
-            self.leave();
+            self.leave(false);
         }
         is_free
     }
@@ -142,10 +147,22 @@ mod tests {
         let gate = Gate::new(1, false);
         assert_eq!(gate.admit(socket()).ok().map(|arrival| arrival.number), Some(1));
         assert_eq!(gate.admit(socket()).err().map(|(_, why)| why), Some(Refused::Full));
-        assert!(gate.admit_inside(socket(), None).is_none(), "who speaks for others counts too");
         assert_eq!(gate.connections(), 1, "who was refused is not counted");
-        gate.leave();
-        assert_eq!(gate.admit_inside(socket(), None).map(|arrival| arrival.number), Some(2));
+        gate.leave(false);
+        assert_eq!(gate.admit(socket()).ok().map(|arrival| arrival.number), Some(2));
         assert_eq!(gate.accepted(), 2);
+    }
+
+    #[test]
+    fn who_comes_from_inside_has_a_place_and_takes_nobody_elses() {
+        let gate = Gate::new(1, false);
+        let inside = gate.admit_inside(socket(), None);
+        assert!(gate.admit(socket()).is_ok(), "the place is free");
+        assert!(gate.admit(socket()).is_err());
+        assert_eq!((gate.admit_inside(socket(), None).number, gate.connections()), (3, 3));
+        gate.leave(inside.is_inside);
+        assert!(gate.admit(socket()).is_err(), "nobody has left who came from outside");
+        gate.leave(false);
+        assert!(gate.admit(socket()).is_ok());
     }
 }

@@ -106,9 +106,11 @@ impl<T: Tier> Network<T> {
 
     /// Takes care of nobody any more: who came too late for the last turn is let go, and who comes later is told at once.
     fn close(&mut self) {
-        let came_late = self.mailboxes[self.thread].close();
-        let connections = came_late.iter().filter(|letter| matches!(letter, Letter::Adopt(_)));
-        connections.for_each(|_| self.gate.leave());
+        for letter in self.mailboxes[self.thread].close() {
+            if let Letter::Adopt(arrival) = letter {
+                self.gate.leave(arrival.is_inside);
+            }
+        }
     }
 
     /// One turn, for which it waits at most so long: for whoever drives a thread by hand.

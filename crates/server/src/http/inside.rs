@@ -67,9 +67,7 @@ impl Inside {
         ours.set_nonblocking(true).map_err(broken)?;
         let socket = Socket::Unix(mio::net::UnixStream::from_std(theirs));
         // The visitor's place was taken where HTTP accepted him; where he is matters if his secret is wrong.
-        let Some(arrival) = house.gate.admit_inside(socket, origin) else {
-            return Err(Problem::busy("as many clients are connected as the server takes"));
-        };
+        let arrival = house.gate.admit_inside(socket, origin);
         if !adopted(house, thread, arrival) {
             return Err(Problem::busy("the server stops"));
         }
@@ -128,7 +126,7 @@ fn adopted(house: &House, thread: usize, mut arrival: Arrival) -> bool {
             Some(back) => arrival = back,
         }
     }
-    house.gate.leave();
+    house.gate.leave(arrival.is_inside);
     false
 }
 
