@@ -223,6 +223,20 @@ fn handshakes_that_fail_are_counted_in_the_metrics_those_of_http_too() {
     }
 }
 
+/// An address has eight places for those who have not shaken hands, and who has done so needs none.
+#[test]
+fn clients_that_have_shaken_hands_do_not_keep_others_out() {
+    let authority = Authority::new();
+    let pair = authority.issue("server");
+    let server = Server::start("memory:", &[&flags(&pair, None)[..], &["--max-clients", "32"]].concat());
+    let mut clients: Vec<Encrypted> = Vec::new();
+    for _ in 0..20 {
+        let mut client = connect(server.addr(), &authority, None);
+        ask(&mut client, "PING\r\n", "+PONG\r\n");
+        clients.push(client);
+    }
+}
+
 #[test]
 fn a_half_handshake_does_not_last() {
     let authority = Authority::new();

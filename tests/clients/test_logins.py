@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -208,7 +208,7 @@ def test_who_gives_wrong_secrets_keeps_nobody_from_the_list_of_queues(roles: Tie
 def test_strangers_have_so_many_places_of_one_address(
     start: Callable[..., Tier], accounts_file: Path
 ) -> None:
-    """A quarter of all; who logs in gives his place back."""
+    """A quarter of all; who logs in gives his place back before he knows that he is in."""
     tier = start("--accounts", str(accounts_file), "--max-clients", "40")
     strangers = [socket.create_connection(("127.0.0.1", tier.port), 20) for _ in range(10)]
     try:
@@ -226,6 +226,9 @@ def test_strangers_have_so_many_places_of_one_address(
                     break
             except redis.RedisError:
                 assert time.monotonic() < deadline
+        with ExitStack() as inside:
+            for _ in range(5):
+                assert inside.enter_context(closing(client(tier, "alice", "wonderland"))).ping()
     finally:
         for stranger in strangers:
             stranger.close()

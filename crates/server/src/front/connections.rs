@@ -186,8 +186,9 @@ impl<T: Tier> Connections<T> {
             Life::Closing | Life::Over => {}
         }
         let Some(connection) = self.slab.get_mut(slot) else { return };
-        let may_ask = tier.may_ask(slot, connection);
+        let (may_ask, is_admitted) = (tier.may_ask(slot, connection), tier.is_admitted(connection));
         let peer = connection.as_mut();
+        peer.welcome(is_admitted);
         self.input_bytes = self.input_bytes + peer.input.len() - before;
         if peer.is_done || peer.life != Life::Open || self.is_stopping {
             tier.touched().add(slot);
@@ -258,6 +259,9 @@ impl<T: Tier> Connections<T> {
     /// Writes to a connection what there is for it; one that has everything and asks no more is let go.
     fn write_one(&mut self, tier: &mut T, slot: usize) {
         let Some(connection) = self.slab.get_mut(slot) else { return };
+        // Who reads that he is in may send the next at once.
+        let is_admitted = tier.is_admitted(connection);
+        connection.as_mut().welcome(is_admitted);
         if connection.as_ref().life != Life::Over {
             tier.write(slot, connection);
         }
@@ -305,9 +309,8 @@ impl<T: Tier> Connections<T> {
         }
         let mut late = Vec::new();
         let mut are_there = false;
-        for (slot, connection) in &mut self.slab {
-            let is_admitted = tier.is_admitted(connection);
-            match connection.as_mut().is_late(is_admitted, self.now_ns) {
+        for (slot, connection) in &self.slab {
+            match connection.as_ref().is_late(self.now_ns) {
                 Some(true) => late.push(slot),
                 Some(false) => are_there = true,
                 None => {}

@@ -201,12 +201,15 @@ impl Peer {
         self.requests == 0 && !self.is_done && age < FIRST_REQUEST
     }
 
-    /// Of a newcomer: whether it has taken too long to show who it is. None: it is none, or has shown it.
-    pub(super) fn is_late(&mut self, is_admitted: bool, now_ns: u64) -> Option<bool> {
-        let is_handshaking = self.socket.is_handshaking();
-        if is_admitted && !is_handshaking {
+    /// A newcomer that has shown who it is leaves its place to the next.
+    pub(super) fn welcome(&mut self, is_admitted: bool) {
+        if is_admitted && self.newcomer.is_some() && !self.socket.is_handshaking() {
             self.newcomer = None;
         }
-        Some(self.newcomer.as_ref()?.is_late(is_handshaking, now_ns))
+    }
+
+    /// Of a newcomer: whether it has taken too long to show who it is. None: it is none, or has shown it.
+    pub(super) fn is_late(&self, now_ns: u64) -> Option<bool> {
+        Some(self.newcomer.as_ref()?.is_late(self.socket.is_handshaking(), now_ns))
     }
 }
