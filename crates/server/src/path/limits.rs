@@ -4,6 +4,8 @@
 use std::time::Duration;
 
 use posthaste_wire::command::COUNT_MAX;
+use posthaste_wire::decode::BULK_BYTES_PROTOCOL;
+use posthaste_wire::reply::SIZE_MAX;
 
 pub use crate::front::limits::{BUFFER_BYTES_KEPT, OUTPUT_BYTES_PAUSE, READ_BYTES};
 
@@ -51,5 +53,7 @@ pub const UNAUTHENTICATED_OUTPUT_BYTES_PAUSE: usize = 64 * 1024;
 const _: () = assert!(OUTPUT_BYTES_PAUSE / BUNDLE_REQUESTS_MAX >= 512);
 // Whatever one POP can lease, one ACK can name.
 const _: () = assert!(ARGUMENTS_MAX > COUNT_MAX as usize);
+// Whatever one POP can take, those who ask for others (HTTP, admin) can read: it is gone from its queue by then.
+const _: () = assert!(SIZE_MAX as u64 >= BULK_BYTES_PROTOCOL + 2 * REQUEST_BYTES_EXTRA as u64);
 // One read must be able to hold a longest inline command.
 const _: () = assert!(READ_BYTES >= INLINE_BYTES_MAX);

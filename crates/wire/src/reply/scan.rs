@@ -11,8 +11,8 @@ pub const DEPTH_MAX: usize = 16;
 /// Bytes of a line between its mark and its end.
 pub const LINE_MAX: usize = 64 * 1024;
 
-/// Bytes of one reply.
-pub const SIZE_MAX: usize = 256 * 1024 * 1024;
+/// Bytes of one reply: room for a message with the largest body there can be.
+pub const SIZE_MAX: usize = 520 * 1024 * 1024;
 
 /// The shortest value is a mark and a line end.
 const VALUE_MIN: usize = 3;
