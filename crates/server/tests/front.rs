@@ -19,6 +19,7 @@ use posthaste_server::front::peer::{Life, Peer};
 use posthaste_server::front::readiness::Readiness;
 use posthaste_server::front::slots::Slots;
 use posthaste_server::front::tier::Tier;
+use socket2::SockRef;
 
 /// Says lines again, behind the number of its thread.
 struct Echo {
@@ -264,6 +265,26 @@ fn a_stop_answers_what_was_asked_before_and_ends_every_connection() {
     }
     drop(clients);
     running.stop();
+}
+
+/// The kernel's own times are hours.
+#[test]
+fn a_client_that_is_gone_without_a_word_is_found_out_in_minutes() {
+    let anywhere = ListenAddress::parse("127.0.0.1:0").expect("an address");
+    let openings = binder::open(&[anywhere], None, None, false).expect("a free port");
+    let [ListenAddress::Tcp(address)] = openings.addresses[..] else { panic!("no address") };
+    let _client = TcpStream::connect(address).expect("it listens");
+    let socket = loop {
+        match openings.listeners[0].accept() {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::yield_now(),
+            accepted => break accepted.expect("the client"),
+        }
+    };
+    let socket = SockRef::from(socket.tcp().expect("it came by TCP"));
+    assert!(socket.keepalive().expect("a setting"));
+    assert_eq!(socket.tcp_keepalive_time().expect("a setting"), Duration::from_secs(60));
+    assert_eq!(socket.tcp_keepalive_interval().expect("a setting"), Duration::from_secs(10));
+    assert_eq!(socket.tcp_keepalive_retries().expect("a setting"), 3);
 }
 
 /// Nobody would take care of it, and whoever is at its other end would wait for good.

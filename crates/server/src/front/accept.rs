@@ -6,7 +6,7 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, ToSocketAddrs};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,9 @@ use std::sync::Arc;
 use mio::event::Source;
 use mio::{Interest, Registry, Token};
 use posthaste_tls::{Acceptor, Tls};
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
+
+use super::limits::{KEEPALIVE_COUNT, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL};
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +104,7 @@ impl Listener {
             Self::Tcp(listener, tls) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nodelay(true)?;
-                SockRef::from(&stream).set_keepalive(true)?;
+                keep_alive(&stream)?;
                 match tls {
                     None => Ok(Socket::Tcp(stream)),
                     Some(tls) => Ok(Socket::Tls(Box::new(tls.accept(stream).map_err(io::Error::other)?))),
@@ -133,6 +135,15 @@ impl Drop for Listener {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// Has the kernel find out when the client at the other end is gone without a word.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn keep_alive(stream: &impl AsFd) -> io::Result<()> {
+    let alive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);
+    SockRef::from(stream).set_tcp_keepalive(&alive.with_retries(KEEPALIVE_COUNT))
 }
 
 /// Makes way for a new socket: what a dead server left is removed, anything else is not ours.

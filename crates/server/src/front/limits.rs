@@ -28,5 +28,14 @@ pub const LINGER: Duration = Duration::from_secs(1);
 /// sent by then.
 pub const FIRST_REQUEST: Duration = Duration::from_millis(500);
 
+/// After how long without a word from a client its kernel is asked whether it is still there, how often then, and after how
+/// many questions without an answer the connection is over. The kernel's own times are hours, for which a consumer that lost
+/// its network would be given messages.
+pub const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+/// See [`KEEPALIVE_IDLE`].
+pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// See [`KEEPALIVE_IDLE`].
+pub const KEEPALIVE_COUNT: u32 = 3;
+
 /// When to accept again after the system had no descriptor or no memory for a connection.
 pub const ACCEPT_AGAIN: Duration = Duration::from_millis(20);

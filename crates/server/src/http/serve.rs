@@ -27,6 +27,7 @@ use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 
+use crate::front::accept::keep_alive;
 use crate::front::gate::Gate;
 use crate::front::newcomers::{Places, Reason};
 
@@ -123,6 +124,8 @@ struct Guest {
 
 impl Guest {
     async fn receive(self, mut stream: TcpStream, tls: Option<Arc<Acceptor>>) {
+        // A socket that refuses is broken, which reading tells.
+        let _ = keep_alive(&stream);
         let Some(tls) = tls else { return self.converse(impatient(stream, UNREAD)).await };
         let accept = async {
             let mut first = [0];
