@@ -336,6 +336,21 @@ def test_a_client_can_be_closed(web: Tier) -> None:
     assert ask(web, "DELETE", f"/v1/clients/{unwanted}") == (200, {"closed": 0})
 
 
+def test_a_connection_inside_that_was_closed_costs_nobody_an_answer(web: Tier) -> None:
+    """It is kept for the next request, and may be closed meanwhile as that of any client."""
+    client = redis.Redis(port=web.port)
+    client.execute_command("QCREATE", "q")
+    for _ in range(5):
+        assert ask(web, "GET", "/v1/queues/q")[0] == 200
+        inside = [listed["id"] for listed in client.client_list() if listed["name"] == "http"]
+        assert inside
+        for number in inside:
+            client.client_kill_filter(_id=number)
+        # Its thread is told to, and does so in its own time.
+        while any(listed["name"] == "http" for listed in client.client_list()):
+            time.sleep(0.01)
+
+
 def test_messages_are_filtered_page_by_page(web: Tier) -> None:
     """By sender and recipient, whatever their state; a page goes on where the last one ended."""
     client = redis.Redis(port=web.port)

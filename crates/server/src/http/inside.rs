@@ -82,15 +82,15 @@ impl Inside {
         Ok(inside)
     }
 
-    /// Asks one request and waits for its answer.
+    /// Waits for the answer to what was said.
     ///
     /// # Errors
-    /// What the server refused, or that it stops: BUSY as long as nothing was asked, STORE when only the answer is missing.
-    pub(super) async fn ask(&mut self, words: &[&[u8]]) -> Result<Answer, Problem> {
-        self.say(words).await.map_err(broken)?;
+    /// What the server refused; STORE when there is no answer, for what was said may have been done.
+    async fn answer(&mut self) -> Result<Answer, Problem> {
         self.hear().await.map_err(lost)?.accepted().map_err(Problem::once_inside)
     }
 
+    /// Says a request. It was not asked if this fails, for its end has not arrived.
     async fn say(&mut self, words: &[&[u8]]) -> io::Result<()> {
         let mut request = Vec::new();
         let mut encoder = Encoder::new(&mut request, Protocol::Resp3);
@@ -177,15 +177,16 @@ impl Pool {
     /// Asks one request as a visitor. Whoever gives up waiting takes the connection with him, so a pop that waits ends.
     ///
     /// # Errors
-    /// As [`Inside::ask`], and a wrong secret.
+    /// A wrong secret; what the server refused, or that it stops: BUSY as long as nothing was asked, STORE when only the answer
+    /// is missing.
     pub(super) async fn ask(
         &self,
         who: Option<&Credentials>,
         origin: Option<IpAddr>,
         words: &[&[u8]],
     ) -> Result<Answer, Problem> {
-        let mut inside = self.obtain(who, origin).await?;
-        let answer = inside.ask(words).await;
+        let mut inside = self.say(who, origin, words).await?;
+        let answer = inside.answer().await;
         if answer.as_ref().err().is_none_or(Problem::leaves_the_connection) {
             self.idle.lock().await.keep(who.cloned(), inside);
         }
@@ -197,16 +198,37 @@ impl Pool {
     /// # Errors
     /// A wrong secret.
     pub(super) async fn admit(&self, who: &Credentials, origin: Option<IpAddr>) -> Result<(), Problem> {
-        let inside = self.obtain(Some(who), origin).await?;
+        let inside = match self.kept(Some(who)).await {
+            Some(inside) => inside,
+            None => self.open(Some(who), origin).await?,
+        };
         self.idle.lock().await.keep(Some(who.clone()), inside);
         Ok(())
     }
 
-    async fn obtain(&self, who: Option<&Credentials>, origin: Option<IpAddr>) -> Result<Inside, Problem> {
-        let idle = self.idle.lock().await.take(who, Instant::now());
-        if let Some(inside) = idle {
+    /// Says a request as a visitor, over the connection that is given back. One that was kept may have been closed since, which
+    /// is no reason to refuse anybody.
+    async fn say(
+        &self,
+        who: Option<&Credentials>,
+        origin: Option<IpAddr>,
+        words: &[&[u8]],
+    ) -> Result<Inside, Problem> {
+        if let Some(mut inside) = self.kept(who).await
+            && inside.say(words).await.is_ok()
+        {
             return Ok(inside);
         }
+        let mut inside = self.open(who, origin).await?;
+        inside.say(words).await.map_err(broken)?;
+        Ok(inside)
+    }
+
+    async fn kept(&self, who: Option<&Credentials>) -> Option<Inside> {
+        self.idle.lock().await.take(who, Instant::now())
+    }
+
+    async fn open(&self, who: Option<&Credentials>, origin: Option<IpAddr>) -> Result<Inside, Problem> {
         let thread = self.next_thread.fetch_add(1, Ordering::Relaxed);
         Inside::open(&self.house, thread, who, origin).await
     }
@@ -245,20 +267,17 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_never_asked_is_busy() {
+    fn what_was_never_asked_is_known_and_what_has_no_answer_may_have_happened() {
         on_a_runtime(async {
             let (mut asking, far) = inside(Instant::now());
             drop(far);
-            let problem = asking.ask(&[b"SEND"]).await.err().expect("nobody hears it");
-            assert!(format!("{problem:?}").contains("BUSY"), "{problem:?}");
+            assert!(asking.say(&[b"SEND"]).await.is_err(), "nobody hears it");
             let (mut asking, mut far) = inside(Instant::now());
-            let heard = async {
-                let mut request = [0; 64];
-                assert!(far.read(&mut request).await.expect("it is asked") > 0);
-                drop(far);
-            };
-            let (answer, ()) = tokio::join!(asking.ask(&[b"SEND"]), heard);
-            let problem = answer.err().expect("no answer");
+            asking.say(&[b"SEND"]).await.expect("somebody is there");
+            let mut request = [0; 64];
+            assert!(far.read(&mut request).await.expect("it is asked") > 0);
+            drop(far);
+            let problem = asking.answer().await.err().expect("no answer");
             assert!(format!("{problem:?}").contains("STORE"), "{problem:?}");
         });
     }
