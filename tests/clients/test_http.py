@@ -2,6 +2,7 @@
 
 import base64
 import http.client
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -284,13 +285,14 @@ def test_pages_of_others_change_nothing(web: Tier) -> None:
     assert ask(web, "POST", "/v1/queues", new, {"Origin": f"http://127.0.0.1:{web.http_port}"})[0] == 201
 
 
-def test_a_pop_that_is_not_waited_for_takes_nothing(web: Tier) -> None:
-    """Who hangs up while his pop waits leaves the next message to others."""
+@pytest.mark.parametrize("behind", [b"", b"\r\n", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"])
+def test_a_pop_that_is_not_waited_for_takes_nothing(web: Tier, behind: bytes) -> None:
+    """Who hangs up while his pop waits leaves the next message to others, whatever he has sent behind it."""
     ask(web, "POST", "/v1/queues", {"name": "q"})
-    connection = http.client.HTTPConnection("127.0.0.1", web.http_port, timeout=20)
-    connection.request(
-        "POST", "/v1/queues/q/pop", '{"block_ms": 60000}', {"Content-Type": "application/json"}
-    )
+    body = b'{"block_ms": 60000}'
+    head = "POST /v1/queues/q/pop HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    connection = socket.create_connection(("127.0.0.1", web.http_port), 20)
+    connection.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body + behind)
     client = redis.Redis(port=web.port)
 
     def waiting() -> int:

@@ -90,6 +90,18 @@ impl Inside {
         self.hear().await.map_err(lost)?.accepted().map_err(Problem::once_inside)
     }
 
+    /// The same, but hangs up when `gone` is over, as a client does that waits no more: a message that was taken for it by then
+    /// still comes, and none is taken after.
+    async fn answer_unless(&mut self, gone: impl Future<Output = ()>) -> Result<Answer, Problem> {
+        tokio::select! {
+            biased;
+            answer = self.answer() => return answer,
+            () = gone => {}
+        }
+        self.stream.shutdown().await.map_err(lost)?;
+        self.answer().await
+    }
+
     /// Says a request. It was not asked if this fails, for its end has not arrived.
     async fn say(&mut self, words: &[&[u8]]) -> io::Result<()> {
         let mut request = Vec::new();
@@ -174,7 +186,8 @@ impl Pool {
         Self { house, idle: Mutex::default(), next_thread: AtomicUsize::new(0) }
     }
 
-    /// Asks one request as a visitor. Whoever gives up waiting takes the connection with him, so a pop that waits ends.
+    /// Asks one request as a visitor. Whoever gives up waiting takes the connection with him, so a pop that waits ends, and so it
+    /// does when `gone` tells that he has left.
     ///
     /// # Errors
     /// A wrong secret; what the server refused, or that it stops: BUSY as long as nothing was asked, STORE when only the answer
@@ -184,9 +197,10 @@ impl Pool {
         who: Option<&Credentials>,
         origin: Option<IpAddr>,
         words: &[&[u8]],
+        gone: impl Future<Output = ()>,
     ) -> Result<Answer, Problem> {
         let mut inside = self.say(who, origin, words).await?;
-        let answer = inside.answer().await;
+        let answer = inside.answer_unless(gone).await;
         if answer.as_ref().err().is_none_or(Problem::leaves_the_connection) {
             self.idle.lock().await.keep(who.cloned(), inside);
         }

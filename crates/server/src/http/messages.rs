@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value as JsonValue, json};
 
 use super::asked::{Path, Query, yes_or_no};
+use super::inside::Answer;
 use super::json::json as to_json;
 use super::office::{Body, Visitor};
 use super::problem::Problem;
@@ -149,7 +150,8 @@ pub(super) async fn look(
         Look { peek: 0, .. } => browse(&visitor, &queue, &look).await,
         Look { peek: 1, count, from, after: None, to: None } => {
             let words = Words::of(&["PEEK", "QUEUE", &queue]).option("FROM", from);
-            messages(&visitor, words.option("COUNT", Some(count.unwrap_or(1)))).await
+            let words = words.option("COUNT", Some(count.unwrap_or(1)));
+            Ok(messages(&visitor.ask(words).await?))
         }
         _ => Err(Problem::bad("with peek=1 there are from and count; without it after, count, from and to")),
     }
@@ -252,16 +254,15 @@ pub(super) async fn pop(
         .flag("NOTOWN", take.not_own)
         .flag("BROADCAST", take.broadcast)
         .flag("ANYORDER", take.any_order);
-    messages(&visitor, words).await
+    Ok(messages(&visitor.ask_while_there(words).await?))
 }
 
-async fn messages(visitor: &Visitor, words: Words) -> Result<Json<JsonValue>, Problem> {
-    let answer = visitor.ask(words).await?;
+fn messages(answer: &Answer) -> Json<JsonValue> {
     let value = answer.value();
     // A pop that waited until its time was over answers null.
     let found: Vec<JsonValue> =
         value.parts().iter().filter(|part| !Value::is_null(part)).map(to_json).collect();
-    Ok(Json(json!({ "messages": found })))
+    Json(json!({ "messages": found }))
 }
 
 /// What names a leased message: its id, for the account that holds the lease, or a receipt, for whoever has it.

@@ -1,5 +1,6 @@
 //! What every handler needs: the house, a way to ask the server, and who is asking.
 
+use std::future::pending;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use tokio::time::timeout;
 use super::inside::{Answer, Pool};
 use super::list::Lists;
 use super::problem::Problem;
-use super::serve::Origin;
+use super::serve::{Line, Origin};
 use super::visitor::{Credentials, refuse_foreign_pages};
 use super::words::Words;
 use crate::house::{Entrance, House};
@@ -50,6 +51,7 @@ pub(super) struct Visitor {
     office: Arc<Office>,
     who: Option<Credentials>,
     origin: Option<IpAddr>,
+    line: Option<Line>,
 }
 
 impl Visitor {
@@ -58,7 +60,26 @@ impl Visitor {
     /// # Errors
     /// What the server refused.
     pub(super) async fn ask(&self, words: Words) -> Result<Answer, Problem> {
-        self.office.pool.ask(self.who.as_ref(), self.origin, &words.as_slices()).await
+        self.ask_unless(words, pending()).await
+    }
+
+    /// The same of a request that may wait for long: it waits no more when the visitor has hung up.
+    ///
+    /// # Errors
+    /// What the server refused.
+    pub(super) async fn ask_while_there(&self, words: Words) -> Result<Answer, Problem> {
+        let gone = async {
+            // Who cannot be watched counts as there.
+            match &self.line {
+                Some(line) if line.hung_up().await.is_ok() => {}
+                _ => pending().await,
+            }
+        };
+        self.ask_unless(words, gone).await
+    }
+
+    async fn ask_unless(&self, words: Words, gone: impl Future<Output = ()>) -> Result<Answer, Problem> {
+        self.office.pool.ask(self.who.as_ref(), self.origin, &words.as_slices(), gone).await
     }
 
     /// The server, for what is answered without asking it.
@@ -94,7 +115,8 @@ impl FromRequestParts<Arc<Office>> for Visitor {
             let nobody = || Problem::unknown("log in with Authorization: Basic, or Bearer ACCOUNT:SECRET");
             office.pool.admit(who.as_ref().ok_or_else(nobody)?, origin).await?;
         }
-        Ok(Self { office: Arc::clone(office), who, origin })
+        let line = parts.extensions.get().cloned();
+        Ok(Self { office: Arc::clone(office), who, origin, line })
     }
 }
 

@@ -8,6 +8,7 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use posthaste_tls::Acceptor;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, copy, sink};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Interest, copy, sink};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
@@ -66,6 +67,32 @@ const SPEAK_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nCont
 /// Where a request came from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin(pub(crate) IpAddr);
+
+/// By which it is known that a client has hung up, whatever it has sent before. hyper looks for the end of what comes only
+/// while nothing of it waits to be understood, and a pop that waits must not depend on that.
+#[derive(Clone, Debug)]
+pub(super) struct Line(Arc<OwnedFd>);
+
+impl Line {
+    fn of(stream: &TcpStream) -> io::Result<Self> {
+        stream.as_fd().try_clone_to_owned().map(|socket| Self(Arc::new(socket)))
+    }
+
+    /// Waits until the client sends no more.
+    ///
+    /// # Errors
+    /// The system has no events for this.
+    pub(super) async fn hung_up(&self) -> io::Result<()> {
+        // The same socket once more, with events of its own: what arrives is hyper's to read.
+        let socket = TcpStream::from_std(self.0.try_clone()?.into())?;
+        while !socket.ready(Interest::READABLE).await?.is_read_closed() {
+            // Until there is more of it.
+            let _: io::Result<()> =
+                socket.try_io(Interest::READABLE, || Err(io::ErrorKind::WouldBlock.into()));
+        }
+        Ok(())
+    }
+}
 
 /// Accepts connections and serves them until `stop` changes or is dropped, then finishes those there are.
 pub(super) async fn serve(
@@ -126,7 +153,8 @@ impl Guest {
     async fn receive(self, mut stream: TcpStream, tls: Option<Arc<Acceptor>>) {
         // A socket that refuses is broken, which reading tells.
         let _ = keep_alive(&stream);
-        let Some(tls) = tls else { return self.converse(impatient(stream, UNREAD)).await };
+        let line = Line::of(&stream).ok();
+        let Some(tls) = tls else { return self.converse(impatient(stream, UNREAD), line).await };
         let accept = async {
             let mut first = [0];
             if stream.peek(&mut first).await? > 0 && first[0] != TLS_HANDSHAKE {
@@ -139,7 +167,7 @@ impl Guest {
             TlsAcceptor::from(tls.config()).accept(impatient(stream, UNREAD)).await.map(Some)
         };
         match timeout(HANDSHAKE, accept).await {
-            Ok(Ok(Some(stream))) => self.converse(stream).await,
+            Ok(Ok(Some(stream))) => self.converse(stream, line).await,
             Ok(Ok(None)) => {
                 self.gate.newcomers.refuse(Reason::Handshake);
             }
@@ -153,8 +181,8 @@ impl Guest {
         }
     }
 
-    async fn converse<S: AsyncRead + AsyncWrite + Unpin>(self, stream: S) {
-        if let Some(stream) = converse(stream, self.origin.0, self.routes, self.stop.clone()).await {
+    async fn converse<S: AsyncRead + AsyncWrite + Unpin>(self, stream: S, line: Option<Line>) {
+        if let Some(stream) = talk(stream, self.origin, line, self.routes, self.stop.clone()).await {
             part(stream, self.stop).await;
         }
     }
@@ -188,11 +216,25 @@ pub async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     origin: IpAddr,
     routes: Router,
+    stop: watch::Receiver<()>,
+) -> Option<S> {
+    talk(stream, Origin(origin), None, routes, stop).await
+}
+
+/// The same, with the line by which it is known that the client has hung up.
+async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    origin: Origin,
+    line: Option<Line>,
+    routes: Router,
     mut stop: watch::Receiver<()>,
 ) -> Option<S> {
     let routes = TowerToHyperService::new(routes);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
-        request.extensions_mut().insert(Origin(origin));
+        request.extensions_mut().insert(origin);
+        if let Some(line) = &line {
+            request.extensions_mut().insert(line.clone());
+        }
         let answer = routes.call(request.map(Body::new));
         Box::pin(async move { Ok::<_, Infallible>(answer.await.unwrap_or_else(|never| match never {})) })
     });
