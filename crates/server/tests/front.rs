@@ -332,7 +332,8 @@ impl Read for Held {
         if talk.sent.is_empty() {
             return Err(ErrorKind::WouldBlock.into());
         }
-        talk.sent.drain(..).as_slice().read(buffer)
+        let n = talk.sent.len().min(buffer.len());
+        talk.sent.drain(..n).as_slice().read(buffer)
     }
 }
 
@@ -350,9 +351,9 @@ impl Write for Held {
     }
 }
 
-#[test]
-fn whom_a_stop_spared_for_its_first_request_gets_the_answer_however_slowly_it_reads() {
-    let (hand, poll) = (Hand::at_zero(), Poll::new().expect("events"));
+/// A network thread that is turned by hand, its mailbox, and its only client.
+fn by_hand(hand: &'static Hand) -> (Network<Echo>, Arc<Mailbox<()>>, Held) {
+    let poll = Poll::new().expect("events");
     let clock = Clock::by_hand(hand, 0);
     let (gate, mailboxes) = (Arc::new(Gate::new(1, false)), vec![mailbox(&poll).expect("a waker")]);
     let seat = Seat {
@@ -363,12 +364,44 @@ fn whom_a_stop_spared_for_its_first_request_gets_the_answer_however_slowly_it_re
         gate: Arc::clone(&gate),
         clock,
     };
-    let mut network =
-        Network::new(seat, Echo { thread: 0, touched: Slots::default() }).expect("nothing listens");
+    let network = Network::new(seat, Echo { thread: 0, touched: Slots::default() }).expect("nothing listens");
     let client = Held::default();
     let Ok(arrival) = gate.admit(Socket::Wire(Box::new(client.clone()))) else { panic!("there is room") };
-    assert!(mailboxes[0].adopt(arrival).is_none(), "the thread has not ended");
-    mailboxes[0].stop();
+    let [mailbox] = &mailboxes[..] else { panic!("one thread has one") };
+    assert!(mailbox.adopt(arrival).is_none(), "the thread has not ended");
+    (network, Arc::clone(mailbox), client)
+}
+
+/// It may be more than is read at once.
+#[test]
+fn a_stop_answers_all_that_has_arrived_but_not_for_ever_what_still_comes() {
+    let lines = b"x\n".repeat(100_000);
+    for is_endless in [false, true] {
+        let hand = Hand::at_zero();
+        let (mut network, mailbox, client) = by_hand(hand);
+        client.talk().room = usize::MAX;
+        client.talk().sent = [&b"first\n"[..], &lines].concat();
+        mailbox.stop();
+        for _ in 0..300 {
+            network.turn_by_hand(&[]);
+            if is_endless {
+                client.talk().sent.extend_from_slice(&lines);
+            }
+        }
+        let answers = client.talk().heard.iter().filter(|byte| **byte == b'\n').count();
+        assert!(if is_endless { answers > 1_000_000 } else { answers == 100_001 }, "{answers}");
+        client.talk().sent.clear();
+        hand.set(u64::try_from((FIRST_REQUEST + LINGER).as_nanos()).expect("short"));
+        network.turn_by_hand(&[]);
+        assert!(network.is_over());
+    }
+}
+
+#[test]
+fn whom_a_stop_spared_for_its_first_request_gets_the_answer_however_slowly_it_reads() {
+    let hand = Hand::at_zero();
+    let (mut network, mailbox, client) = by_hand(hand);
+    mailbox.stop();
     network.turn_by_hand(&[]);
     client.talk().sent = b"hello\n".to_vec();
     network.turn_by_hand(&[(0, Readiness { is_readable: true, ..Readiness::default() })]);

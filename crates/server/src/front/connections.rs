@@ -13,7 +13,7 @@ use slab::Slab;
 
 use super::buffers::Buffers;
 use super::gate::{Arrival, Gate};
-use super::limits::{FIRST_REQUEST, LINGER, READ_BYTES};
+use super::limits::{FIRST_REQUEST, LINGER, OWED_BYTES_MAX, READ_BYTES};
 use super::newcomers::{LOOK_EVERY, Newcomer, Reason};
 use super::peer::{Life, Peer};
 use super::readiness::Readiness;
@@ -364,7 +364,7 @@ impl<T: Tier> Connections<T> {
         let slots: Vec<usize> = self.slab.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
             let peer = self.slab[slot].as_mut();
-            (peer.can_read, peer.is_owed_a_read) = (true, true);
+            (peer.can_read, peer.owed_bytes) = (true, OWED_BYTES_MAX);
             self.serve_one(tier, slot);
             let Some(connection) = self.slab.get(slot) else { continue };
             if connection.as_ref().may_still_ask(self.now_ns) {
@@ -391,24 +391,21 @@ impl<T: Tier> Connections<T> {
 
 /// Whether nothing more is read of a peer.
 fn ends(peer: &Peer, is_stopping: bool, now_ns: u64) -> bool {
-    peer.is_done || is_stopping && !peer.is_owed_a_read && !peer.may_still_ask(now_ns)
+    peer.is_done || is_stopping && peer.owed_bytes == 0 && !peer.may_still_ask(now_ns)
 }
 
 /// Reads once; how many bytes.
 fn read(peer: &mut Peer, buffer: &mut [u8], gate: &Gate, now_ns: u64) -> usize {
-    peer.is_owed_a_read = false;
-    match peer.read(buffer) {
-        Ok(n) => {
-            if n > 0 {
-                peer.heard_ns = now_ns;
-            }
-            n
-        }
-        Err(error) => {
-            tell(peer, &error, gate, now_ns);
-            0
-        }
+    let n = peer.read(buffer).unwrap_or_else(|error| {
+        tell(peer, &error, gate, now_ns);
+        0
+    });
+    if n > 0 {
+        peer.heard_ns = now_ns;
     }
+    let is_all = n < buffer.len();
+    peer.owed_bytes = if is_all { 0 } else { peer.owed_bytes.saturating_sub(n) };
+    n
 }
 
 /// Of broken connections only those are told of that never were one.

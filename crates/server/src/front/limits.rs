@@ -5,6 +5,10 @@ use std::time::Duration;
 /// Read from one socket at once; also the most a connection is read in one turn, so that a flood waits its turn.
 pub const READ_BYTES: usize = 64 * 1024;
 
+/// Read of one connection at most after a stop began: more than a kernel keeps of what has arrived (`tcp_rmem`, 6 MiB as a
+/// rule), and so much that who never stops sending does not hold up the stop.
+pub const OWED_BYTES_MAX: usize = 8 << 20;
+
 /// Unsent answers of a connection above which it is not read: a slow reader harms only itself.
 pub const OUTPUT_BYTES_PAUSE: usize = 1024 * 1024;
 

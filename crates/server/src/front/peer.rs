@@ -50,8 +50,8 @@ pub struct Peer {
     hung_up: bool,
     /// All that the peer sent was read.
     pub(super) is_done: bool,
-    /// The tier stops, and what had arrived by then was not read yet.
-    pub(super) is_owed_a_read: bool,
+    /// The tier stops, and of what had arrived by then so much at most was not read yet.
+    pub(super) owed_bytes: usize,
     /// Until it has shown who it is, if it must.
     pub(super) newcomer: Option<Newcomer>,
     /// How it takes what is written to it.
@@ -77,7 +77,7 @@ impl Peer {
             can_write: true,
             hung_up: false,
             is_done: false,
-            is_owed_a_read: false,
+            owed_bytes: 0,
             newcomer: None,
             taking: Taking::default(),
             is_inside: false,
