@@ -304,6 +304,46 @@ fn a_call_is_refused_in_the_database_s_words_and_commits_by_itself() {
     assert_eq!(app.run("SELECT id FROM posthaste.pop('bob', 'q')"), "");
 }
 
+/// A call acts for the owner of the face, so nothing that a caller has made may be run in it.
+#[test]
+fn nothing_of_a_caller_s_schema_is_run_for_the_owner_of_the_face() {
+    if !has_plproxy() {
+        return;
+    }
+    let scale = Scale::over(servers());
+    shared().psql(&scale.face, "CREATE SCHEMA trap AUTHORIZATION app");
+    let mut app = scale.app();
+    app.run(
+        "CREATE TABLE trap.caught (who text);
+        CREATE FUNCTION trap.hashtext(text) RETURNS int LANGUAGE sql
+            AS 'INSERT INTO trap.caught VALUES (current_user); SELECT 0';
+        CREATE FUNCTION trap.matches(text, text) RETURNS boolean LANGUAGE sql
+            AS 'INSERT INTO trap.caught VALUES (current_user); SELECT true';
+        CREATE OPERATOR trap.~ (LEFTARG = text, RIGHTARG = text, FUNCTION = trap.matches);
+        GRANT ALL ON SCHEMA trap TO PUBLIC; GRANT ALL ON trap.caught TO PUBLIC;
+        SET search_path = trap, pg_catalog, posthaste",
+    );
+    for call in [
+        "create_queue('q')",
+        "send('alice', 'q', 'x'::bytea)",
+        "send('alice', 'q', 'x'::text)",
+        "peek('bob', 'q')",
+        "peek('bob', sender => 'alice')",
+        "pop('bob', 'q')",
+        "pop('bob', sender => 'alice')",
+        "readable('bob')",
+        "login('bob')",
+        "delete_queue('q')",
+    ] {
+        let said = app.run(&format!("SELECT posthaste.{call}"));
+        assert!(!said.contains("ERROR"), "{call}: {said}");
+    }
+    assert_eq!(app.run("SELECT count(*) FROM trap.caught"), "0");
+    let open = "SELECT string_agg(proname, ' ') FROM pg_proc WHERE pronamespace = 'posthaste'::regnamespace \
+                AND coalesce(array_to_string(proconfig, ' '), '') NOT LIKE '%search_path=%, pg_temp%'";
+    assert_eq!(shared().psql(&scale.face, open), "", "each has a search_path of its own");
+}
+
 #[test]
 fn a_server_that_is_down_stops_its_own_queues_only() {
     if !has_plproxy() {

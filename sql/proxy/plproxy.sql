@@ -16,6 +16,9 @@
 --   * Ids of messages, queues and accounts are a database's own. The order of messages holds within a queue.
 --   * What names a queue needs the queue's database and no other. What names none (readable, a sender alone, login)
 --     needs all of them, and fails when one is down.
+--
+-- Every function has a search_path of its own: they act for their owner, who may reach the databases, and what a caller's
+-- schema has under the name of a function or an operator must not be run for him.
 
 BEGIN;
 
@@ -38,13 +41,13 @@ COMMENT ON TYPE received IS 'A message as peek and pop give it; the same as in t
 
 -- Places -----------------------------------------------------------------------------------------------------------
 
-CREATE FUNCTION home(queue text) RETURNS int LANGUAGE sql IMMUTABLE AS $$
-    SELECT hashtext(coalesce(substring(queue FROM '^[^{]*[{]([^}]+)[}]'), queue, ''))
+CREATE FUNCTION home(queue text) RETURNS int LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT pg_catalog.hashtext(coalesce(substring(queue FROM '^[^{]*[{]([^}]+)[}]'), queue, ''))
 $$;
 COMMENT ON FUNCTION home(text) IS
 'Where a queue lives: its name''s hash, of which PL/Proxy takes as many low bits as tell its databases apart. What stands between the first braces counts alone, so {orders}.dead lives beside {orders}. Null, which names no queue, has a home too: its database says what is wrong with it.';
 
-CREATE FUNCTION databases() RETURNS SETOF int LANGUAGE sql STABLE AS $$
+CREATE FUNCTION databases() RETURNS SETOF int LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT generate_series(0, count(*)::int - 1)
     FROM pg_foreign_server, unnest(srvoptions) AS option
     WHERE srvname = 'posthaste' AND option ~ '^p?[0-9]+='
@@ -53,7 +56,8 @@ COMMENT ON FUNCTION databases() IS 'The numbers of the databases, as the server 
 
 -- One queue, one database ------------------------------------------------------------------------------------------
 
-CREATE FUNCTION create_queue(name text) RETURNS bigint LANGUAGE plproxy SECURITY DEFINER AS $$
+CREATE FUNCTION create_queue(name text) RETURNS bigint LANGUAGE plproxy SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
     CLUSTER 'posthaste';
     RUN ON posthaste.home(name);
     SELECT posthaste.create_queue(coalesce(name, ''));
@@ -61,14 +65,15 @@ $$;
 COMMENT ON FUNCTION create_queue(text) IS
 'The id of a queue in its database, made when the name is new. Null is refused like the empty name: an unnamed queue is named by its id, and each database counts its own.';
 
-CREATE FUNCTION delete_queue(queue text) RETURNS bigint LANGUAGE plproxy SECURITY DEFINER AS $$
+CREATE FUNCTION delete_queue(queue text) RETURNS bigint LANGUAGE plproxy SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
     CLUSTER 'posthaste';
     RUN ON posthaste.home(queue);
 $$;
 COMMENT ON FUNCTION delete_queue(text) IS 'Removes a queue; how many messages went with it.';
 
 CREATE FUNCTION send(sender text, queue text, body bytea, recipient text DEFAULT null) RETURNS bigint
-LANGUAGE plproxy SECURITY DEFINER AS $$
+LANGUAGE plproxy SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     CLUSTER 'posthaste';
     RUN ON posthaste.home(queue);
 $$;
@@ -82,7 +87,7 @@ $$;
 COMMENT ON FUNCTION send(text, text, text, text) IS 'The same with a body of text, stored as UTF-8.';
 
 CREATE FUNCTION peek_queue(reader text, queue text, sender text) RETURNS SETOF received
-LANGUAGE plproxy SECURITY DEFINER AS $$
+LANGUAGE plproxy SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     CLUSTER 'posthaste';
     RUN ON posthaste.home(queue);
     TARGET posthaste.peek;
@@ -90,7 +95,7 @@ $$;
 COMMENT ON FUNCTION peek_queue(text, text, text) IS 'peek, of a queue.';
 
 CREATE FUNCTION pop_queue(reader text, queue text, sender text) RETURNS SETOF received
-LANGUAGE plproxy SECURITY DEFINER AS $$
+LANGUAGE plproxy SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     CLUSTER 'posthaste';
     RUN ON posthaste.home(queue);
     TARGET posthaste.pop;
@@ -99,7 +104,8 @@ COMMENT ON FUNCTION pop_queue(text, text, text) IS 'pop, of a queue.';
 
 -- No queue, all databases ------------------------------------------------------------------------------------------
 
-CREATE FUNCTION login_everywhere(account text, secret text) RETURNS SETOF int LANGUAGE plproxy SECURITY DEFINER AS $$
+CREATE FUNCTION login_everywhere(account text, secret text) RETURNS SETOF int LANGUAGE plproxy SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
     CLUSTER 'posthaste';
     RUN ON ALL;
     TARGET posthaste.login;
@@ -113,7 +119,8 @@ $$;
 COMMENT ON FUNCTION login(text, text) IS
 'Makes an account known to all databases (STRICT, recipient *). Without a number, for each database has its own. Say it again if it failed half-way.';
 
-CREATE FUNCTION readable_everywhere(reader text) RETURNS SETOF text LANGUAGE plproxy SECURITY DEFINER AS $$
+CREATE FUNCTION readable_everywhere(reader text) RETURNS SETOF text LANGUAGE plproxy SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
     CLUSTER 'posthaste';
     RUN ON ALL;
     TARGET posthaste.readable;
@@ -127,14 +134,16 @@ $$;
 COMMENT ON FUNCTION readable(text) IS
 'Names of the queues that hold something for the reader, in the order of their names. Asks all databases at once.';
 
-CREATE FUNCTION peek_at(at int, reader text, sender text) RETURNS SETOF received LANGUAGE plproxy SECURITY DEFINER AS $$
+CREATE FUNCTION peek_at(at int, reader text, sender text) RETURNS SETOF received LANGUAGE plproxy SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
     CLUSTER 'posthaste';
     RUN ON at;
     SELECT * FROM posthaste.peek(reader, null, sender);
 $$;
 COMMENT ON FUNCTION peek_at(int, text, text) IS 'peek by sender alone, in one database.';
 
-CREATE FUNCTION pop_at(at int, reader text, sender text) RETURNS SETOF received LANGUAGE plproxy SECURITY DEFINER AS $$
+CREATE FUNCTION pop_at(at int, reader text, sender text) RETURNS SETOF received LANGUAGE plproxy SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
     CLUSTER 'posthaste';
     RUN ON at;
     SELECT * FROM posthaste.pop(reader, null, sender);
