@@ -9,7 +9,8 @@
 --
 -- Whatever reads messages is VOLATILE, even if it changes nothing: a stable function reads with the snapshot of its caller,
 -- which may be older than the lock it waits for. Then a part of the ring that was truncated meanwhile is seen empty, and
--- what was put aside before is not seen at all, for TRUNCATE keeps no old versions.
+-- what was put aside before is not seen at all, for TRUNCATE keeps no old versions. For the same reason whatever middlewares
+-- call runs at READ COMMITTED or not at all.
 
 SET LOCAL search_path = posthaste;
 
@@ -102,6 +103,15 @@ CREATE FUNCTION shown(op int, m message, queue_name text) RETURNS answer LANGUAG
         m.headers, m.body, null)::answer
 $$;
 COMMENT ON FUNCTION shown(int, message, text) IS 'A message as an answer, with its receipt while somebody has leased it.';
+
+CREATE FUNCTION refuse_isolation() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'invalid_transaction_state', MESSAGE = format(
+        'transactions are %s here, and must be read committed: ALTER ROLE %I SET default_transaction_isolation = ''read committed''',
+        current_setting('transaction_isolation'), current_user);
+END $$;
+COMMENT ON FUNCTION refuse_isolation() IS
+'Ends a call whose transaction has one snapshot for all of its statements: it would not see what was committed while it waited for a lock.';
 
 -- Accounts ---------------------------------------------------------------------------------------------------------
 

@@ -173,6 +173,9 @@ DECLARE
     place bigint;
     removed bigint;
 BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM refuse_isolation();
+    END IF;
     -- Names about to exist, sorted, before any queue: whoever makes the same one waits for nothing else of ours.
     IF met <> '{}' THEN
         PERFORM meet(who) FROM (

@@ -6,6 +6,9 @@ CREATE FUNCTION upkeep(given_ms bigint, from_ms bigint, most int) RETURNS SETOF 
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
 BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM refuse_isolation();
+    END IF;
     RETURN QUERY SELECT * FROM tick(coalesce(given_ms, now_ms()), from_ms, most);
 END $$;
 COMMENT ON FUNCTION upkeep(bigint, bigint, int) IS
@@ -49,6 +52,9 @@ DECLARE
     live_bytes bigint;
     moved bigint;
 BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM refuse_isolation();
+    END IF;
     oldest := null;
     IF NOT pg_try_advisory_xact_lock(hashtext('posthaste.ring'), 0) THEN
         said := 'another middleware turns it';

@@ -103,6 +103,9 @@ DECLARE
     is_guarded boolean;
     number bigint;
 BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM refuse_isolation();
+    END IF;
     -- Whoever wants to know which ids are settled waits for us.
     IF pg_advisory_xact_lock_shared(hashtext('posthaste.append'), 0) IS NULL THEN
         RETURN;
@@ -133,6 +136,9 @@ DECLARE
     at_ms bigint := coalesce(given_ms, now_ms());
     home bigint;
 BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM refuse_isolation();
+    END IF;
     IF queue_name IS NOT NULL THEN
         IF pg_advisory_xact_lock_shared(hashtext('posthaste.append'), 0) IS NULL THEN
             RETURN;
@@ -156,6 +162,9 @@ SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
 DECLARE home bigint := queue_named(queue_name);
 BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM refuse_isolation();
+    END IF;
     IF home IS NULL AND queue_name IS NOT NULL THEN
         RETURN NEXT refused(0, 'no_queue');
     ELSE
@@ -170,6 +179,9 @@ CREATE FUNCTION create_alone(queue_name text) RETURNS SETOF answer LANGUAGE plpg
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
 BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM refuse_isolation();
+    END IF;
     IF queue_name IS NOT NULL THEN
         PERFORM lock_name(queue_name);
     END IF;
@@ -185,6 +197,9 @@ DECLARE
     home bigint;
     removed bigint;
 BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM refuse_isolation();
+    END IF;
     IF pg_advisory_xact_lock_shared(hashtext('posthaste.append'), 0) IS NULL THEN
         RETURN;
     END IF;
@@ -210,6 +225,9 @@ CREATE FUNCTION readable_alone(given_ms bigint, reader int, ring_floor bigint, c
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
 BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM refuse_isolation();
+    END IF;
     RETURN QUERY SELECT * FROM readable_step(coalesce(given_ms, now_ms()), ARRAY[0], ARRAY[reader], ring_floor, census_place,
         census_recipients, census_queues, census_places);
     RETURN NEXT took();

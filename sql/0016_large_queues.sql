@@ -37,6 +37,9 @@ DECLARE
     m record;
     tids tid[] := '{}';
 BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM refuse_isolation();
+    END IF;
     removed := 0;
     SELECT q.id INTO home FROM queue q WHERE q.name = queue_name FOR NO KEY UPDATE;
     IF home IS NULL THEN

@@ -216,3 +216,34 @@ fn news_is_heard_again_after_a_lost_connection() {
     over.store(true, Ordering::SeqCst);
     clients.into_iter().for_each(|client| client.join().expect("a client"));
 }
+
+/// With a snapshot of its own a call would not see what was committed while it waited for a lock.
+#[test]
+fn a_database_whose_transactions_have_another_isolation_level_is_used_all_the_same() {
+    let postgres = postgres::shared();
+    let database = postgres.create_database();
+    let other = format!("ALTER DATABASE {database} SET default_transaction_isolation = 'repeatable read'");
+    postgres.psql("postgres", &other);
+    let server = Server::start(&postgres.url(&database), &[]);
+    let mut bob = Client::login(server.addr(), "bob").expect("it runs");
+    ask(&mut bob, "QCREATE q");
+    let pops: Vec<_> = (0..POPS)
+        .map(|_| {
+            let addr = server.addr();
+            thread::spawn(move || ask(&mut Client::login(addr, "ann").expect("it runs"), BLOCK))
+        })
+        .collect();
+    wait_until_blocked(server.addr(), POPS);
+    for _ in 0..POPS {
+        ask(&mut bob, "SEND q x");
+    }
+    assert!(pops.into_iter().all(|pop| pop.join().expect("no panic").body() == Some("x")));
+    assert_eq!(ask(&mut bob, "POP QUEUE q"), Answer::Null);
+    let refused = postgres.try_psql(&database, "SELECT posthaste.pop_alone(null, 1, 'q', null, null, 0, 0)");
+    let why = refused.expect_err("this session has the database's setting");
+    assert!(why.contains("must be read committed: ALTER ROLE postgres SET"), "{why}");
+    for call in ["upkeep(null, 0, 1000)", "turn_ring(1, 1, 2000, null)", "sweep('q', 0, 0, 0, 0, 20)"] {
+        let refused = postgres.try_psql(&database, &format!("SELECT posthaste.{call}"));
+        assert!(refused.is_err_and(|why| why.contains("read committed")), "{call}");
+    }
+}

@@ -27,6 +27,11 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// A database that has not answered the keeper for so long is in trouble: whoever balances load is told so.
 const SILENT: Duration = Duration::from_secs(2);
 
+/// Whatever is asked sees what was committed while it waited for a lock. A setting that is right is not touched, for behind a
+/// pooler the session is not ours.
+const READ_COMMITTED: &str = "SELECT set_config('default_transaction_isolation', 'read committed', false) \
+                              WHERE current_setting('default_transaction_isolation') <> 'read committed'";
+
 /// Between attempts to reach a database that cannot be reached.
 const TRY_AGAIN_MIN: Duration = Duration::from_millis(50);
 const TRY_AGAIN_MAX: Duration = Duration::from_secs(1);
@@ -228,6 +233,7 @@ impl Link {
                 connect(&self.reach.address).await.map_err(|error| error.to_string())?;
             let conversation = tokio::spawn(converse(connection, notices));
             migrations::check(&client).await.map_err(|error| error.to_string())?;
+            client.query_typed(READ_COMMITTED, &[]).await.map_err(|error| one_line(&error))?;
             Ok::<_, String>((client, conversation))
         })?;
         self.client = Some(client);
