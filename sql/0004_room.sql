@@ -32,6 +32,7 @@ CREATE TABLE room_taken (
     messages bigint NOT NULL,
     bytes bigint NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+ALTER TABLE room_taken REPLICA IDENTITY FULL;
 CREATE INDEX room_taken_by_queue ON room_taken (queue_id);
 COMMENT ON TABLE room_taken IS 'What came into such queues beside their lock, until the next batch takes it from their room.';
 

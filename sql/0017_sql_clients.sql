@@ -88,6 +88,7 @@ CREATE TABLE newcomer (
     id int NOT NULL,
     name text COLLATE "C" NOT NULL
 ) WITH (autovacuum_vacuum_threshold = 1000);
+ALTER TABLE newcomer REPLICA IDENTITY FULL;
 CREATE INDEX newcomer_by_name ON newcomer (name);
 
 CREATE FUNCTION number_of(who text) RETURNS int LANGUAGE plpgsql STABLE AS $$

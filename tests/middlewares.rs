@@ -247,3 +247,30 @@ fn a_database_whose_transactions_have_another_isolation_level_is_used_all_the_sa
         assert!(refused.is_err_and(|why| why.contains("read committed")), "{call}");
     }
 }
+
+/// Which keeps rows from being deleted that nothing identifies.
+#[test]
+fn a_publication_of_all_tables_keeps_nobody_from_working() {
+    let postgres = postgres::shared();
+    let database = postgres.create_database();
+    postgres.psql(&database, "CREATE PUBLICATION everything FOR ALL TABLES");
+    let unidentified = "SELECT string_agg(c.relname, ' ') FROM pg_publication_tables p
+        JOIN pg_class c ON c.oid = format('%I.%I', p.schemaname, p.tablename)::regclass
+        WHERE c.relreplident = 'n' OR c.relreplident = 'd'
+            AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)";
+    assert_eq!(postgres.psql(&database, unidentified), "");
+    let server = Server::start(&postgres.url(&database), &[]);
+    let mut bob = Client::login(server.addr(), "bob").expect("it runs");
+    ask(&mut bob, "QCREATE q MAXMSGS 300");
+    let many: Vec<_> = ["SENDMANY", "q"].into_iter().chain(std::iter::repeat_n("x", 250)).collect();
+    assert_eq!(bob.ask(&many).expect("it runs").list().len(), 250);
+    postgres.psql(&database, "SELECT posthaste.send('new', 'q', 'x', 'newer')");
+    ask(&mut bob, "SEND q x");
+    assert_eq!(ask(&mut bob, "POP QUEUE q").body(), Some("x"));
+    let leased = ask(&mut bob, "POP QUEUE q LEASE 60000");
+    let receipt = leased.get("receipt").and_then(Answer::text).expect("a receipt").to_owned();
+    assert_eq!(ask(&mut bob, &format!("NACK {receipt}")), Answer::Integer(1));
+    assert_eq!(ask(&mut bob, "QDELETE q"), Answer::Integer(251));
+    postgres.psql(&database, "SELECT posthaste.turn_ring(0, 1000, 2000, null) FROM generate_series(1, 4)");
+    assert_eq!(postgres.psql(&database, "SELECT since_ms > 0 FROM posthaste.ring"), "t");
+}
