@@ -61,6 +61,7 @@ COMMENT ON FUNCTION write_room(bigint, bigint, bigint, bigint) IS
 
 CREATE OR REPLACE FUNCTION refused_for_room(op int, q queue, messages bigint, bytes bigint) RETURNS answer LANGUAGE plpgsql AS $$
 DECLARE
+    -- Settings of a middleware's transaction, in which no client has a say.
     -- The queue that was looked at last in this transaction, what may still be sent to it, and the number of its room.
     known bigint[] := string_to_array(nullif(current_setting('posthaste.room', true), ''), ' ');
     -- The queue that this step has counted and found full; 0: none; nothing: it may have room again at any time.
@@ -110,12 +111,40 @@ END $$;
 COMMENT ON FUNCTION refused_for_room(int, queue, bigint, bigint) IS
 'Null when so much may be sent to a queue with limits whose row is locked, else the refusal. Takes it from the room that is written down; counts what the queue holds when that does not suffice. Plan: as room_of, room_taken_by_queue; stock().';
 
+-- What a transaction of an SQL client may still send, once it has asked. In a table and not in a setting, for anybody may change those.
+-- Of a transaction and queue the highest number is true, as in `room`.
+CREATE UNLOGGED TABLE room_beside (
+    transaction xid8 NOT NULL,
+    queue_id bigint NOT NULL,
+    number bigint NOT NULL,
+    messages bigint NOT NULL,
+    bytes bigint NOT NULL,
+    PRIMARY KEY (transaction, queue_id, number)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+COMMENT ON TABLE room_beside IS 'What may still be sent to queues with limits by transactions that send without their lock.';
+
+CREATE FUNCTION write_room_beside(queue bigint, new_number bigint, messages bigint, bytes bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF new_number = 1 THEN
+        -- What others have left behind that are over.
+        DELETE FROM room_beside WHERE ctid = ANY(ARRAY(
+            SELECT ctid FROM room_beside WHERE transaction < pg_snapshot_xmin(pg_current_snapshot())
+            ORDER BY transaction, queue_id, number LIMIT 100 FOR UPDATE SKIP LOCKED));
+    END IF;
+    DELETE FROM room_beside WHERE transaction = pg_current_xact_id() AND queue_id = queue AND number >= new_number - 1;
+    INSERT INTO room_beside VALUES (pg_current_xact_id(), queue, new_number, messages, bytes);
+END $$;
+COMMENT ON FUNCTION write_room_beside(bigint, bigint, bigint, bigint) IS
+'What this transaction may still send to a queue, in place of the number before. Waits for nobody. Plan: room_beside_pkey; one Tid Scan.';
+
 CREATE FUNCTION refused_beside(op int, q queue, messages bigint, bytes bigint) RETURNS answer LANGUAGE plpgsql AS $$
 DECLARE
-    known bigint[] := string_to_array(nullif(current_setting('posthaste.room', true), ''), ' ');
+    known room_beside;
     kept room;
 BEGIN
-    IF known[1] IS DISTINCT FROM q.id OR known[2] < messages OR known[3] < bytes THEN
+    SELECT * INTO known FROM room_beside
+        WHERE transaction = pg_current_xact_id() AND queue_id = q.id ORDER BY number DESC LIMIT 1;
+    IF known.number IS NULL OR known.messages < messages OR known.bytes < bytes THEN
         kept := room_of(q.id);
         IF kept.number IS NOT NULL THEN
             SELECT kept.messages - coalesce(sum(t.messages), 0), kept.bytes - coalesce(sum(t.bytes), 0)
@@ -130,14 +159,15 @@ BEGIN
         ELSIF kept.bytes < bytes THEN
             RETURN refused(op, 'full_bytes', q.bytes_max);
         END IF;
-        known := ARRAY[q.id, kept.messages, kept.bytes];
+        known.messages := kept.messages;
+        known.bytes := kept.bytes;
     END IF;
     PERFORM note_arrival(q.id, messages, bytes);
-    PERFORM set_config('posthaste.room', concat_ws(' ', q.id, known[2] - messages, known[3] - bytes), true);
+    PERFORM write_room_beside(q.id, coalesce(known.number, 0) + 1, known.messages - messages, known.bytes - bytes);
     RETURN null;
 END $$;
 COMMENT ON FUNCTION refused_beside(int, queue, bigint, bigint) IS
-'The same for who sends without that lock, and so may overshoot together with others; counts but for many sends of a transaction once. Plan: as room_of, room_taken_by_queue; stock().';
+'The same for who sends without that lock, and so may overshoot together with others; counts but for many sends of a transaction once. Plan: room_beside_pkey, backwards; as room_of, room_taken_by_queue; stock().';
 
 CREATE FUNCTION refusal_beside(op int, q queue, sender int, recipient text, messages bigint, bytes bigint) RETURNS answer
 LANGUAGE plpgsql AS $$

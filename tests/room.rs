@@ -135,6 +135,37 @@ fn what_comes_beside_the_batches_takes_its_room() {
 }
 
 #[test]
+fn an_sql_client_has_no_say_in_what_room_there_is() {
+    let mut place = Place::new(&["MAXMSGS", "300"]);
+    let id = place.sql("SELECT id FROM posthaste.queue WHERE name = 'q'");
+    let claim = format!("SET posthaste.room = '{id} 1000000 1000000 1'; SET posthaste.\"full\" = '0'");
+    let send = |count: i64| {
+        format!("SELECT count(posthaste.send('shop', 'q', 'x')) FROM generate_series(1, {count})")
+    };
+    for before in [0, 250] {
+        for _ in 0..before {
+            place.ask(&["SEND", "q", "four"]);
+        }
+        let room = LIMIT - place.messages();
+        let refused = shared().try_psql(&place.database, &format!("{claim}; {}", send(room + 1)));
+        assert!(refused.is_err_and(|why| why.contains("MAXMSGS")), "one too many, behind {before}");
+    }
+    // Some of it is taken back, and may be sent again by the same transaction.
+    let sent = format!("BEGIN; {}; SAVEPOINT s; {}; ROLLBACK TO s; {}; COMMIT", send(10), send(40), send(40));
+    shared().try_psql(&place.database, &sent).expect("there is room for 50");
+    assert_eq!(place.messages(), LIMIT);
+    // Of transactions that are over nothing stays, once those are over too that began before.
+    let clears_away = |place: &mut Place| {
+        place.ask(&["POP", "QUEUE", "q"]);
+        place.sql(&send(1));
+        place.sql("SELECT count(*) FROM posthaste.room_beside") == "1"
+    };
+    assert!((0..1000).any(|_| clears_away(&mut place)));
+    place.ask(&["POP", "QUEUE", "q", "COUNT", "3"]);
+    place.fills_up();
+}
+
+#[test]
 fn other_limits_are_another_room_and_a_deleted_queue_has_none() {
     let mut place = Place::new(&["MAXMSGS", "250"]);
     assert_eq!(place.fill(), 250);
