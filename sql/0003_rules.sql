@@ -321,8 +321,8 @@ DECLARE
     names text[] := '{}';
     name text;
     bytes bigint := 0;
-    locked bigint := 0;
-    passed bigint := 0;
+    wanted bigint;
+    seen bigint := 0;
     enough boolean := false;
     was_counted boolean;
     again answer;
@@ -346,27 +346,26 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    -- What somebody else has locked is passed over, and as many more are looked at.
+    -- What somebody else has locked is passed over. Then more are looked at, and each time twice as many: a transaction that has
+    -- taken thousands must not make others look at thousands for each of them.
     LOOP
-        passed := 0;
+        wanted := want - cardinality(given) + 2 * seen;
+        seen := 0;
         FOR head IN SELECT h.part, h.tid, answer_bytes(h.m) AS size
-            FROM heads(at_ms, reader, queue, sender, not_own, broadcast, want - cardinality(given) + locked) h ORDER BY h.place
+            FROM heads(at_ms, reader, queue, sender, not_own, broadcast, wanted) h ORDER BY h.place
         LOOP
+            seen := seen + 1;
             enough := cardinality(given) = want OR cardinality(given) > 0 AND bytes + head.size > answer_bytes_max();
             EXIT WHEN enough;
             m := take(at_ms, reader, head.part, head.tid, lease_ms);
-            IF m.id IS NULL THEN
-                passed := passed + 1;
-                CONTINUE;
-            END IF;
+            CONTINUE WHEN m.id IS NULL;
             SELECT q.name INTO name FROM posthaste.queue q WHERE q.id = m.queue_id;
             bytes := bytes + head.size;
             given := given || m;
             names := names || name;
             RETURN NEXT shown(op, m, name);
         END LOOP;
-        EXIT WHEN enough OR passed <= locked;
-        locked := passed;
+        EXIT WHEN enough OR cardinality(given) = want OR seen < wanted;
     END LOOP;
     IF cardinality(given) = 0 THEN
         RETURN NEXT nothing(op, queue, sender);

@@ -1,6 +1,6 @@
 -- Pop strategy skip-locked: pass over what others are taking just now, and take the oldest of the rest.
 --
--- Nobody waits for anybody. Where a message is passed over, one more is looked at, so that nothing is found only when
+-- Nobody waits for anybody. Where messages are passed over, twice as many are looked at, so that nothing is found only when
 -- there was nothing that nobody else had.
 
 SET LOCAL search_path = posthaste;
@@ -14,23 +14,23 @@ DECLARE
     queue bigint := queue_named(queue_name);
     head record;
     m message;
-    passed bigint;
-    locked bigint := 0;
+    wanted bigint;
+    seen bigint := 0;
 BEGIN
     WHILE queue IS NOT NULL OR queue_name IS NULL LOOP
-        passed := 0;
-        FOR head IN SELECT h.part, h.tid FROM heads(at_ms, reader, queue, sender, false, false, 1 + locked) AS h ORDER BY h.place
+        wanted := 1 + 2 * seen;
+        seen := 0;
+        FOR head IN SELECT h.part, h.tid FROM heads(at_ms, reader, queue, sender, false, false, wanted) AS h ORDER BY h.place
         LOOP
+            seen := seen + 1;
             m := take(at_ms, reader, head.part, head.tid, null);
             IF m.id IS NOT NULL THEN
                 RETURN NEXT shown(op, m, coalesce(queue_name, (SELECT q.name FROM posthaste.queue q WHERE q.id = m.queue_id)));
                 RETURN NEXT took();
                 RETURN;
             END IF;
-            passed := passed + 1;
         END LOOP;
-        EXIT WHEN passed <= locked;
-        locked := passed;
+        EXIT WHEN seen < wanted;
     END LOOP;
     RETURN NEXT found_nothing(op, queue_name, queue, sender);
     RETURN NEXT took();

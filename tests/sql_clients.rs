@@ -481,6 +481,36 @@ fn an_open_transaction_keeps_no_middleware_waiting() {
     assert_eq!(place.as_owner("SELECT count(*) FROM posthaste.newcomer"), "0");
 }
 
+/// Each of the others passes over what the transaction has taken, and must not look at all of it again for each message.
+#[test]
+fn a_transaction_that_takes_many_messages_does_not_slow_down_those_who_pass_them_over() {
+    const TAKEN: usize = 1000;
+    let place = Place::new();
+    let (server, mut app) = (place.middleware(&[]), place.app());
+    let mut bob = login(&server, "bob");
+    ask(&mut bob, &["QCREATE", "q"]);
+    place.as_owner(&format!(
+        "SELECT count(posthaste.send('app', 'q', n::text)) FROM generate_series(0, {TAKEN} + 2) n"
+    ));
+    let take = format!(
+        "SELECT count(*) FROM (SELECT posthaste.pop('app', 'q') FROM generate_series(1, {TAKEN})) AS taken"
+    );
+    assert_eq!(app.run(&format!("BEGIN; {take}")), TAKEN.to_string());
+    // What one pop looks at, as often as it looks.
+    let looked =
+        "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'message_aside'";
+    let popped = "SELECT count(*) FROM posthaste.pop('app', 'q')";
+    let read = place.as_owner(&format!("BEGIN; {popped}; {looked}; ROLLBACK"));
+    let read: usize = read.lines().last().and_then(|read| read.parse().ok()).expect("a number");
+    assert!((TAKEN..20 * TAKEN).contains(&read), "{read} rows for one message behind {TAKEN}");
+    for body in [TAKEN, TAKEN + 1, TAKEN + 2] {
+        assert_eq!(pop(&mut bob), Some(body.to_string()));
+    }
+    assert_eq!(pop(&mut bob), None);
+    app.run("ROLLBACK");
+    assert_eq!(pop(&mut bob).as_deref(), Some("0"));
+}
+
 /// A POP that comes too late for a message may lock the row that the winner's lease made of it, until it commits.
 #[test]
 fn what_a_holder_does_is_never_refused_because_somebody_has_the_row_locked() {
