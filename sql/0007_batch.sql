@@ -152,7 +152,7 @@ RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
 DECLARE
-    at_ms bigint := coalesce(given_ms, now_ms());
+    at_ms bigint;
     ids bigint[] := array_fill(null::bigint, ARRAY[cardinality(names)]);
     found_id bigint;
     found_guarded boolean;
@@ -199,6 +199,8 @@ BEGIN
     FOREACH f IN ARRAY to_find LOOP
         ids[f] := queue_named(names[f]);
     END LOOP;
+    -- Once the queues are not waited for any more: a lease counts from when it is given.
+    at_ms := coalesce(given_ms, now_ms());
     -- Leases that several steps or requests name, in the order of ids: two batches may name the same ones.
     IF ARRAY['n', 'x']::"char"[] && o_kind OR cardinality(array_positions(step_kinds, 'a')) > 1 THEN
         PERFORM lock_leases(at_ms, o_kind, o_a, a_message);

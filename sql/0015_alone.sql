@@ -98,7 +98,7 @@ LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
 DECLARE
-    at_ms bigint := coalesce(given_ms, now_ms());
+    at_ms bigint;
     home bigint;
     is_guarded boolean;
     number bigint;
@@ -111,6 +111,7 @@ BEGIN
         RETURN;
     END IF;
     SELECT id, guarded INTO home, is_guarded FROM queue WHERE name = queue_name FOR NO KEY UPDATE;
+    at_ms := coalesce(given_ms, now_ms());
     IF is_guarded THEN
         RETURN QUERY SELECT a.* FROM queue q, LATERAL send_one(0, at_ms, current_part(), sender, q, content,
             (SELECT name FROM account WHERE id = recipient), null, 0, null, 0, null) AS a WHERE q.id = home;
@@ -133,7 +134,7 @@ CREATE FUNCTION pop_alone(given_ms bigint, reader int, queue_name text, sender i
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
 DECLARE
-    at_ms bigint := coalesce(given_ms, now_ms());
+    at_ms bigint;
     home bigint;
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -150,6 +151,8 @@ BEGIN
             RETURN;
         END IF;
     END IF;
+    -- Once the queue is not waited for any more: a lease counts from when it is given.
+    at_ms := coalesce(given_ms, now_ms());
     RETURN NEXT take_first(0, at_ms, reader, home, sender, lease_ms, any_floor, own_floor);
     RETURN NEXT took();
 END $$;

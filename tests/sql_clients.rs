@@ -481,6 +481,32 @@ fn an_open_transaction_keeps_no_middleware_waiting() {
     assert_eq!(place.as_owner("SELECT count(*) FROM posthaste.newcomer"), "0");
 }
 
+#[test]
+fn a_lease_counts_from_when_the_queue_was_free_and_not_from_when_it_was_asked_for() {
+    const LEASE: &str = "600000";
+    let place = Place::new();
+    let server = place.middleware(&[]);
+    let mut bob = login(&server, "bob");
+    ask(&mut bob, &["QCREATE", "q"]);
+    for pop in
+        [&["POP", "QUEUE", "q", "LEASE", LEASE][..], &["POP", "QUEUE", "q", "COUNT", "2", "LEASE", LEASE]]
+    {
+        ask(&mut bob, &["SEND", "q", "x"]);
+        let mut slow = Session::open(shared(), &place.database, "postgres");
+        slow.run("BEGIN; SELECT FROM posthaste.queue WHERE name = 'q' FOR UPDATE");
+        bob.send(pop).expect("sent");
+        while place.as_owner("SELECT count(*) FROM pg_locks WHERE NOT granted") == "0" {
+            sleep(Duration::from_millis(10));
+        }
+        let free = place.as_owner("SELECT posthaste.now_ms()");
+        slow.run("COMMIT");
+        bob.answer().expect("an answer");
+        let in_time = format!("SELECT bool_and(due_ms >= {free} + {LEASE}) FROM posthaste.message");
+        assert_eq!(place.as_owner(&in_time), "t", "{pop:?}");
+        ask(&mut bob, &["QPURGE", "q"]);
+    }
+}
+
 /// Each of the others passes over what the transaction has taken, and must not look at all of it again for each message.
 #[test]
 fn a_transaction_that_takes_many_messages_does_not_slow_down_those_who_pass_them_over() {
