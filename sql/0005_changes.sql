@@ -320,6 +320,7 @@ DECLARE
     -- What is due before this is done with, so the next tick may begin here.
     done_ms bigint := at_ms;
     over tid[];
+    forgotten bigint;
 BEGIN
     FOR m IN SELECT * FROM message WHERE ring = 2 AND due_ms BETWEEN from_ms AND at_ms ORDER BY due_ms LIMIT most
         FOR UPDATE SKIP LOCKED
@@ -345,8 +346,18 @@ BEGIN
             done_ms := from_ms;
         END IF;
     END LOOP;
-    DELETE FROM remembered_send WHERE ends_ms BETWEEN from_ms AND at_ms;
-    DELETE FROM remembered_pop WHERE ends_ms BETWEEN from_ms AND at_ms;
+    DELETE FROM remembered_send WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM remembered_send WHERE ends_ms BETWEEN from_ms AND at_ms ORDER BY ends_ms LIMIT most FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS forgotten = ROW_COUNT;
+    IF forgotten = most THEN
+        done_ms := from_ms;
+    END IF;
+    DELETE FROM remembered_pop WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM remembered_pop WHERE ends_ms BETWEEN from_ms AND at_ms ORDER BY ends_ms LIMIT most FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS forgotten = ROW_COUNT;
+    IF forgotten = most THEN
+        done_ms := from_ms;
+    END IF;
     RETURN NEXT ROW(null, 't', done_ms, null, null, null, null, null, null, null, null, null, null, null, null, null,
         null)::answer;
 END $$;

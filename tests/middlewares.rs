@@ -274,3 +274,22 @@ fn a_publication_of_all_tables_keeps_nobody_from_working() {
     postgres.psql(&database, "SELECT posthaste.turn_ring(0, 1000, 2000, null) FROM generate_series(1, 4)");
     assert_eq!(postgres.psql(&database, "SELECT since_ms > 0 FROM posthaste.ring"), "t");
 }
+
+/// A keeper asks for so much at a time, so that no round takes long.
+#[test]
+fn keys_whose_time_is_over_are_forgotten_a_part_at_a_time() {
+    let postgres = postgres::shared();
+    let database = postgres.create_database();
+    let sql = |sql: &str| postgres.psql(&database, sql);
+    sql(
+        "INSERT INTO posthaste.remembered_send SELECT 1, 1, n::text::bytea, n, 1 FROM generate_series(1, 25) AS n",
+    );
+    sql(
+        "INSERT INTO posthaste.remembered_pop SELECT 1, 1, n::text::bytea, n, '{}', '{}', false FROM generate_series(1, 15) AS n",
+    );
+    for (done, left) in [(0, "15|5"), (0, "5|0"), (1000, "0|0")] {
+        assert_eq!(sql("SELECT number FROM posthaste.upkeep(1000, 0, 10)"), done.to_string());
+        let counted = "SELECT (SELECT count(*) FROM posthaste.remembered_send), (SELECT count(*) FROM posthaste.remembered_pop)";
+        assert_eq!(sql(counted), left);
+    }
+}
