@@ -80,6 +80,16 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION check_name(text, text) IS 'Names are 1 to 255 bytes of UTF-8 without control characters, neither * nor -.';
 
+CREATE FUNCTION check_isolation() RETURNS void LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM refuse('PHBAD', 'this transaction does not see what has been sent and moved since it began',
+            'Call it in a transaction with the isolation level READ COMMITTED.');
+    END IF;
+END $$;
+COMMENT ON FUNCTION check_isolation() IS
+'Whoever reads needs a new snapshot for each statement: a part of the ring that was truncated meanwhile is seen empty, and what was put aside before is not seen.';
+
 -- Accounts ---------------------------------------------------------------------------------------------------------
 
 -- Accounts that the transaction under way was the first to name. Rows are gone at its commit, so each transaction
@@ -232,10 +242,7 @@ DECLARE
     number bigint := find_queue(queue);
     removed bigint;
 BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
-        PERFORM refuse('PHBAD', 'in this transaction nobody sees what has been sent to the queue meanwhile',
-            'Delete it in a transaction with the isolation level READ COMMITTED.');
-    END IF;
+    PERFORM check_isolation();
     removed := remove_queue(number, 'remove');
     IF removed IS NULL THEN
         PERFORM refuse_as(refused(null, 'in_use'), queue, null);
@@ -348,6 +355,7 @@ DECLARE
     queue_number bigint;
     sender_number int;
 BEGIN
+    PERFORM check_isolation();
     PERFORM check_query(reader, queue, sender);
     queue_number := CASE WHEN queue IS NOT NULL THEN find_queue(queue) END;
     sender_number := CASE WHEN sender IS NOT NULL THEN coalesce(number_of(sender), 0) END;
@@ -369,6 +377,7 @@ DECLARE
     queue_number bigint;
     sender_number int;
 BEGIN
+    PERFORM check_isolation();
     PERFORM check_query(reader, queue, sender);
     queue_number := CASE WHEN queue IS NOT NULL THEN find_queue(queue) END;
     sender_number := CASE WHEN sender IS NOT NULL THEN coalesce(number_of(sender), 0) END;
@@ -385,6 +394,7 @@ CREATE FUNCTION readable(reader text) RETURNS SETOF text LANGUAGE plpgsql SECURI
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
 BEGIN
+    PERFORM check_isolation();
     PERFORM check_name('reader', reader);
     RETURN QUERY SELECT q.name FROM queue q
         WHERE q.id = ANY(ARRAY(SELECT w.queue FROM queues_with(now_ms(), ARRAY[0, number_of(reader)], 0, '{0, 1, 2}') AS w))

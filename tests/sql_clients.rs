@@ -225,17 +225,25 @@ fn whoever_waits_for_a_transaction_keeps_nobody_else_waiting() {
 }
 
 #[test]
-fn a_queue_is_not_deleted_by_who_cannot_see_what_was_sent_to_it() {
+fn who_cannot_see_what_was_sent_meanwhile_neither_reads_nor_deletes() {
     let place = Place::new();
     let (server, mut app) = (place.middleware(&[]), place.app());
     let mut bob = login(&server, "bob");
     ask(&mut bob, &["QCREATE", "q"]);
-    app.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT posthaste.readable('app')");
-    ask(&mut bob, &["SEND", "q", "x"]);
-    let refused = app.run("SELECT posthaste.delete_queue('q')");
-    assert!(refused.starts_with("ERROR:  PHBAD:"), "{refused}");
-    app.run("ROLLBACK");
-    assert_eq!(pop(&mut bob).as_deref(), Some("x"));
+    for level in ["REPEATABLE READ", "SERIALIZABLE"] {
+        for call in
+            ["delete_queue('q')", "peek('app', 'q')", "pop('app', sender => 'bob')", "readable('app')"]
+        {
+            app.run(&format!("BEGIN ISOLATION LEVEL {level}; SELECT FROM pg_class LIMIT 1"));
+            ask(&mut bob, &["SEND", "q", "x"]);
+            let refused = app.run(&format!("SELECT posthaste.{call}"));
+            assert!(refused.starts_with("ERROR:  PHBAD:"), "{level}, {call}: {refused}");
+            app.run("ROLLBACK");
+            assert_eq!(pop(&mut bob).as_deref(), Some("x"));
+        }
+        app.run(&format!("BEGIN ISOLATION LEVEL {level}; SELECT posthaste.send('app', 'q', 'x'); COMMIT"));
+        assert_eq!(pop(&mut bob).as_deref(), Some("x"), "sending needs to see nothing");
+    }
 }
 
 #[test]
