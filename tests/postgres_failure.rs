@@ -478,3 +478,27 @@ fn a_request_that_was_given_up_may_be_done_after_its_repetition() {
     assert_eq!(send_once(&server, "late"), again);
     is_back(&server);
 }
+
+/// Whoever was not answered must not find later that his message is gone.
+#[test]
+fn a_call_that_is_given_up_takes_nothing_when_its_queue_is_free_again() {
+    let postgres = Postgres::start(&[]);
+    let database = postgres.create_database();
+    let server = Server::start_with_http(&postgres.url(&database), &[]);
+    ask(server.addr(), &["QCREATE", "q"]);
+    ask(server.addr(), &["SEND", "q", "x"]);
+    let mut slow = Session::open(&postgres, &database, "postgres");
+    slow.run("BEGIN; SELECT FROM posthaste.queue WHERE name = 'q' FOR UPDATE");
+    for pop in [&["POP", "QUEUE", "q"][..], &["POP", "QUEUE", "q", "COUNT", "5"]] {
+        let answer = ask(server.addr(), pop);
+        let Answer::Error(said) = &answer else { panic!("{answer:?}") };
+        assert!(said.starts_with("STORE ") && said.contains("nothing was changed"), "{said}");
+        let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+        soon("nobody waits any more", || match slow.run(waits).as_str() {
+            "0" => Ok(()),
+            waiting => Err(format!("{waiting} do")),
+        });
+    }
+    slow.run("COMMIT");
+    assert_eq!(ask(server.addr(), &["POP", "QUEUE", "q"]).body(), Some("x"));
+}

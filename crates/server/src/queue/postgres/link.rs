@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,6 +24,10 @@ use crate::queue::EVENT_SOURCE;
 
 /// A database that has not answered for so long is given up: whoever waits is told so.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long it may take to tell the server that an answer is not waited for any more, and then until what was asked has ended.
+const CANCEL_WITHIN: Duration = Duration::from_secs(2);
+const END_WITHIN: Duration = Duration::from_secs(1);
 
 /// A database that has not answered the keeper for so long is in trouble: whoever balances load is told so.
 const SILENT: Duration = Duration::from_secs(2);
@@ -313,20 +318,27 @@ impl Link {
         };
         let named = keep && self.reach.sessions.load(Ordering::Relaxed);
         let statements = &mut self.statements;
+        let asked = async {
+            if named && !statements.contains_key(sql) {
+                let types: Vec<Type> = arguments.iter().map(|(_, kind)| kind.clone()).collect();
+                statements.insert(sql.to_owned(), client.prepare_typed(sql, &types).await?);
+            }
+            let statement = statements.get(sql).filter(|_| named);
+            let asked = query(client, statement, sql, arguments);
+            match repeatable {
+                true => repeatably(client, asked).await,
+                false => asked.await,
+            }
+        };
         let answered = self.runtime.block_on(async {
-            timeout(ANSWER_WITHIN, async {
-                if named && !statements.contains_key(sql) {
-                    let types: Vec<Type> = arguments.iter().map(|(_, kind)| kind.clone()).collect();
-                    statements.insert(sql.to_owned(), client.prepare_typed(sql, &types).await?);
+            let mut asked = pin!(asked);
+            match timeout(ANSWER_WITHIN, &mut asked).await {
+                Ok(answered) => Ok(answered),
+                Err(_) => {
+                    cancel(client, &self.reach.address).await;
+                    Err(timeout(END_WITHIN, asked).await)
                 }
-                let statement = statements.get(sql).filter(|_| named);
-                let asked = query(client, statement, sql, arguments);
-                match repeatable {
-                    true => repeatably(client, asked).await,
-                    false => asked.await,
-                }
-            })
-            .await
+            }
         });
         match answered {
             Ok(Ok(rows)) => Ok(rows),
@@ -340,12 +352,16 @@ impl Link {
                 self.client = None;
                 Err(Failure::Broken(format!("the connection to PostgreSQL broke: {}", one_line(&error))))
             }
-            Err(_) => {
+            Err(ended) => {
                 self.hang_up();
-                Err(Failure::Broken(format!(
-                    "PostgreSQL has not answered for {} seconds",
-                    ANSWER_WITHIN.as_secs()
-                )))
+                match ended {
+                    Ok(Err(error)) if is_refusal(&error) => Err(Failure::Refused(error)),
+                    // An answer that comes now is not believed: whoever waits for a standby at the commit is cancelled too.
+                    _ => Err(Failure::Broken(format!(
+                        "PostgreSQL has not answered for {} seconds",
+                        ANSWER_WITHIN.as_secs()
+                    ))),
+                }
             }
         }
     }
@@ -353,6 +369,16 @@ impl Link {
     /// Lets the connection work for a while although nothing is asked, so that notifications arrive.
     pub(super) fn listen(&mut self, until: impl Future<Output = ()>) {
         self.runtime.block_on(until);
+    }
+}
+
+/// Has the server end what it is asked: left to itself it would go on when what it waits for is there, and take messages for
+/// nobody. Whether that is heard shows in what was asked.
+async fn cancel(client: &Client, address: &PostgresAddress) {
+    tracing::warn!("PostgreSQL has not answered for {} seconds; it is told to stop", ANSWER_WITHIN.as_secs());
+    let Ok(tls) = address.tls().connector() else { return };
+    if let Ok(Err(error)) = timeout(CANCEL_WITHIN, client.cancel_token().cancel_query(tls)).await {
+        tracing::debug!("PostgreSQL cannot be told: {error}");
     }
 }
 
