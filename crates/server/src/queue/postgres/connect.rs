@@ -101,7 +101,8 @@ async fn attempt_once(
     }
 }
 
-fn limit(config: &Config) -> Duration {
+/// How long a server may take to let us in.
+pub(super) fn limit(config: &Config) -> Duration {
     config.get_connect_timeout().copied().unwrap_or(FOREVER)
 }
 

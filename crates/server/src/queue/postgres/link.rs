@@ -18,7 +18,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Row, Statement};
 
 use super::address::PostgresAddress;
-use super::connect::{PostgresConnection, connect};
+use super::connect::{PostgresConnection, connect, limit};
 use super::migrations;
 use crate::queue::EVENT_SOURCE;
 
@@ -237,14 +237,29 @@ impl Link {
             let (client, connection) =
                 connect(&self.reach.address).await.map_err(|error| error.to_string())?;
             let conversation = tokio::spawn(converse(connection, notices));
-            migrations::check(&client).await.map_err(|error| error.to_string())?;
-            client.query_typed(READ_COMMITTED, &[]).await.map_err(|error| one_line(&error))?;
-            Ok::<_, String>((client, conversation))
+            // A server may let us in and then hang.
+            let limit = limit(self.reach.address.config());
+            let prepared = timeout(limit, self.prepare(&client)).await;
+            let prepared = prepared.unwrap_or_else(|_| {
+                Err(format!("PostgreSQL has not answered within {} s of connecting", limit.as_secs()))
+            });
+            if let Err(why) = prepared {
+                conversation.abort();
+                return Err(why);
+            }
+            Ok((client, conversation))
         })?;
         self.client = Some(client);
         self.conversation = Some(conversation);
         self.made += 1;
         self.reach.note(Ok(()));
+        Ok(())
+    }
+
+    /// Whether the schema is the one that is needed, and what has to be set in a session.
+    async fn prepare(&self, client: &Client) -> Result<(), String> {
+        migrations::check(client).await.map_err(|error| error.to_string())?;
+        client.query_typed(READ_COMMITTED, &[]).await.map_err(|error| one_line(&error))?;
         Ok(())
     }
 
@@ -445,5 +460,37 @@ fn one_line(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
         Some(db) => db.message().replace(['\r', '\n'], " "),
         None => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::time::Instant;
+
+    use super::{Failure, Link, Reach};
+    use posthaste_measure::Events;
+
+    #[test]
+    fn a_server_that_lets_us_in_and_hangs_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let addr = listener.local_addr().expect("its address");
+        std::thread::spawn(move || {
+            let (mut socket, _) = listener.accept()?;
+            socket.read(&mut [0; 1024])?;
+            // Authenticated, and ready for a query.
+            socket.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I")?;
+            // Until the other side has hung up.
+            while socket.read(&mut [0; 1024])? > 0 {}
+            std::io::Result::Ok(())
+        });
+        let url = format!("postgres://app@{addr}/x?sslmode=disable&connect_timeout=1");
+        let reach = Reach::new(url.parse().expect("a good URL"), Events::default());
+        let mut link = Link::new(reach, None).expect("a runtime");
+        let start = Instant::now();
+        let failure = link.ready().expect_err("nobody answers");
+        assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
+        assert!(matches!(&failure, Failure::Unreachable(why) if why.contains("within 1 s")), "{failure:?}");
     }
 }
