@@ -185,6 +185,28 @@ fn a_middleware_does_not_start_on_a_schema_of_another_age() {
     }
 }
 
+/// Also when its connections have to be made again, as they have to be when the server is upgraded with the schema.
+#[test]
+fn a_middleware_that_runs_goes_on_when_the_schema_is_upgraded() {
+    let server = shared();
+    let database = server.create_database();
+    let middleware = Server::start(&server.url(&database), &[]);
+    let mut client = Client::login(middleware.addr(), "ben").expect("it runs");
+    client.ask(&["QCREATE", "q"]).expect("it runs");
+    server
+        .psql(&database, "INSERT INTO posthaste.migration (number, name, sha1) VALUES (9999, 'future', '')");
+    let cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name = 'posthaste'";
+    server.psql(&database, cut);
+    // A request may find a connection broken.
+    let goes_on = |_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        client.ask(&["SEND", "q", "x"]).expect("it runs").integer().is_some()
+    };
+    assert!((0..200).any(goes_on), "{}", middleware.log());
+    assert!(!middleware.log().contains("upgrade posthaste"), "{}", middleware.log());
+}
+
 /// Functions without a comment, and those that name a table and no plan in it.
 fn without_a_word(server: &Postgres, database: &str) -> String {
     let sql = r"

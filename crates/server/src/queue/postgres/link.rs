@@ -19,7 +19,7 @@ use tokio_postgres::{AsyncMessage, Client, Row, Statement};
 
 use super::address::PostgresAddress;
 use super::connect::{PostgresConnection, connect, limit};
-use super::migrations;
+use super::migrations::{self, MigrateError};
 use crate::queue::EVENT_SOURCE;
 
 /// A database that has not answered for so long is given up: whoever waits is told so.
@@ -258,7 +258,11 @@ impl Link {
 
     /// Whether the schema is the one that is needed, and what has to be set in a session.
     async fn prepare(&self, client: &Client) -> Result<(), String> {
-        migrations::check(client).await.map_err(|error| error.to_string())?;
+        match migrations::check(client).await {
+            // Whoever runs while the schema is upgraded goes on, whenever its connections are made again.
+            Err(MigrateError::Ahead { .. }) if self.reach.connections_made() > 0 => {}
+            checked => checked.map_err(|error| error.to_string())?,
+        }
         client.query_typed(READ_COMMITTED, &[]).await.map_err(|error| one_line(&error))?;
         Ok(())
     }
