@@ -167,11 +167,14 @@ impl Pool {
         }
     }
 
-    /// The server that decides about a key. Among replicas the next one that takes part stands in for the owner;
-    /// otherwise keys stay where they are, whether their owner is there or not.
+    /// The server that decides about a key. Among replicas the next one that takes part stands in for the owner, and for one that is
+    /// cold: what that one lacks, others hold. Otherwise keys stay where they are, whether their owner is there or not.
     #[must_use]
     pub fn owner(&self, key: &[u8]) -> &Server {
-        self.first_from(self.home(key), |server| server.health.is_live())
+        let (home, is_live) = (self.home(key), |server: &Server| server.health.is_live());
+        let first = self.first_from(home, |server| is_live(server) && !server.health.is_cold());
+        let is_found = is_live(first) && !first.health.is_cold();
+        if is_found { first } else { self.first_from(home, is_live) }
     }
 
     /// The server that is read for a key when that is not free to choose.
@@ -405,6 +408,33 @@ mod tests {
         assert_eq!((other(1), other(2)), (Some(2), Some(1)));
         servers[1].health.wish(Wish::Drain);
         assert_eq!(other(2), None);
+    }
+
+    #[test]
+    fn a_replica_that_is_cold_decides_only_where_all_are() {
+        let fleet = fleet(3, Rules::default());
+        let table = fleet.table();
+        let (pool, servers) = (&table.pools[0], &table.servers);
+        let home = pool.home(b"any");
+        let next = |steps: usize| servers[(home + steps) % 3].slot;
+        assert_eq!(pool.owner(b"any").slot, home);
+        servers[home].health.lacked_key();
+        assert_eq!(pool.owner(b"any").slot, next(1));
+        servers[next(1)].health.wish(Wish::Down);
+        assert_eq!(pool.owner(b"any").slot, next(2));
+        servers[next(2)].health.lacked_key();
+        assert_eq!(pool.owner(b"any").slot, home);
+        servers[home].health.wish(Wish::Down);
+        assert_eq!(pool.owner(b"any").slot, next(2));
+    }
+
+    #[test]
+    fn a_shard_that_is_cold_keeps_its_keys() {
+        let fleet = fleet(3, Rules { writes: Writes::Owner, ..Rules::default() });
+        let table = fleet.table();
+        let pool = &table.pools[0];
+        table.servers[pool.home(b"any")].health.lacked_key();
+        assert_eq!(pool.owner(b"any").slot, pool.home(b"any"));
     }
 
     #[test]
