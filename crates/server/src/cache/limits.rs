@@ -44,6 +44,9 @@ pub const FILLS_MAX: usize = 256;
 /// Replies to come from a server beyond which nothing is repeated there for trial.
 pub const SHADOWS_MAX: usize = 1000;
 
+/// Unsent bytes for a server beyond which nothing is repeated there for trial: far below what would have clients wait.
+pub const SHADOW_BYTES_MAX: usize = 64 * 1024;
+
 /// Longest line of a multi-get: 10,000 keys of some 100 bytes.
 pub const LINE_BYTES_MAX: usize = 1024 * 1024;
 

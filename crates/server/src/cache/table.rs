@@ -243,6 +243,19 @@ impl Table {
         }
     }
 
+    /// Whether a request for a key of this pool may lead to a server that is so: of its own, behind it, or of a pool that stands in.
+    #[must_use]
+    pub fn leads_to(&self, pool: usize, key: &[u8], is_so: impl Fn(usize) -> bool) -> bool {
+        let own = &self.pools[pool];
+        let behind = own.source.map(Source::pool);
+        let standing_in = own.stand_ins.iter().map(|other| other.pool).filter(|_| !own.can_take(key, true));
+        let mut pools = [pool].into_iter().chain(behind).chain(standing_in).map(|pool| &self.pools[pool]);
+        pools.any(|pool| match pool.is_replicated() {
+            true => pool.members.iter().any(|member| is_so(member.server.slot)),
+            false => is_so(pool.owner(key).slot),
+        })
+    }
+
     /// Another server of one of its pools that is at this address: as a second name of that one a server would have its keys twice,
     /// or be two owners.
     #[must_use]

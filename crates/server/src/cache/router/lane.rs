@@ -150,9 +150,16 @@ impl Router {
         self.lanes[server].expected.len()
     }
 
-    /// Whether a server of the present table has so much to be sent that clients should wait.
+    /// Whether a server of the present table has so much to be sent that clients of some pool should wait: seldom. Only then it is
+    /// asked of whose.
     pub(super) fn is_any_crowded(&self) -> bool {
         self.table().in_use().iter().any(|server| self.is_crowded(*server))
+    }
+
+    /// Whether a request for this key of a route may lead to a server that has so much to be sent.
+    pub(super) fn leads_to_crowded(&self, route: usize, key: &[u8]) -> bool {
+        let table = self.table();
+        table.leads_to(table.routes[route].pool, key, |server| self.is_crowded(server))
     }
 
     /// Whether a server has so much to be sent that its clients should wait.

@@ -21,7 +21,8 @@ impl Router {
     /// A get of any number of keys.
     pub(super) fn get(&mut self, client: usize, request: &Request, input: &[u8], received: u64) -> Asked {
         let touches = matches!(request.verb, Verb::Gat | Verb::Gats);
-        if self.is_any_crowded() || touches && self.fleet.are_writes_paused() {
+        let is_held_up = self.is_any_crowded() && self.is_held_up(request, input);
+        if is_held_up || touches && self.fleet.are_writes_paused() {
             return Asked::Later;
         }
         if let Err(refusal) = self.check_keys(request, input) {
@@ -34,6 +35,18 @@ impl Router {
         self.ask_step(id);
         self.step_on(id);
         Asked::Taken
+    }
+
+    /// Whether a key of a get may lead to a server that has too much to be sent.
+    fn is_held_up(&self, request: &Request, input: &[u8]) -> bool {
+        let table = self.table();
+        request.key_spans(input).map(|span| span.of(input)).any(|key| {
+            let route = table.route(request.verb, key);
+            route.is_some_and(|route| {
+                let renaming = &table.routes[route].renaming;
+                renaming.allows(key.len()) && self.leads_to_crowded(route, &renaming.server_key(key))
+            })
+        })
     }
 
     /// Refuses a get with a key that no route takes now, before any key is asked for.
@@ -338,7 +351,9 @@ impl Router {
     ) -> Asked {
         // Before it is asked who takes it, since that is counted.
         let touches = new_expiry(request, input).is_some();
-        if self.is_any_crowded() || touches && self.fleet.are_writes_paused() {
+        let is_held_up =
+            self.is_any_crowded() && plain_key(request, input, |key| self.leads_to_crowded(route, key));
+        if is_held_up || touches && self.fleet.are_writes_paused() {
             return Asked::Later;
         }
         let decides = request.verb == Verb::MetaDebug || writes::decides(request, input);

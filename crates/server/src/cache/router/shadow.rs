@@ -56,8 +56,9 @@ impl Router {
             servers.push(table.pools[shadow.pool].owner_to_read(key).slot);
         }
         servers.retain(|server| {
+            let lane = &self.lanes[*server];
             let is_free =
-                self.lanes[*server].expected.len() < limits::SHADOWS_MAX && !self.is_crowded(*server);
+                lane.expected.len() < limits::SHADOWS_MAX && lane.output.len() <= limits::SHADOW_BYTES_MAX;
             is_free && !self.servers[*server].health.is_away()
         });
         servers

@@ -101,7 +101,9 @@ impl Router {
         input: &[u8],
         alone: bool,
     ) -> Option<(Claim, Aim)> {
-        if self.is_any_crowded() || self.fleet.are_writes_paused() {
+        let is_held_up =
+            self.is_any_crowded() && plain_key(request, input, |key| self.leads_to_crowded(route, key));
+        if is_held_up || self.fleet.are_writes_paused() {
             return None;
         }
         let claim = self.fleet.claims.claim(plain_key(request, input, hash), self.who, alone)?;

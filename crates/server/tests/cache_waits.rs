@@ -1,0 +1,109 @@
+//! Who waits for whom: for servers that a request may lead to, and for no others.
+
+use std::sync::Arc;
+
+use posthaste_server::cache::fleet::Fleet;
+use posthaste_server::cache::layout::{Layout, PoolPlan, RoutePlan, Seat, ShadowPlan, Source};
+use posthaste_server::cache::router::{Asked, Router};
+use posthaste_server::cache::rules::{Rules, Writes};
+use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
+
+const NAMES: [&str; 3] = ["10.0.0.1:11211", "10.0.0.2:11211", "10.0.0.3:11211"];
+const LIMITS: Limits = Limits { value_bytes: 1 << 20, line_bytes: 1 << 20 };
+
+/// Pools of shards, each of the servers of these numbers.
+fn pools(seats: &[&[usize]]) -> Layout {
+    let rules = Rules { writes: Writes::Owner, ..Rules::default() };
+    let pool = |(number, seats): (usize, &&[usize])| PoolPlan {
+        name: format!("p{number}"),
+        seats: seats.iter().map(|seat| Seat::of(NAMES[*seat])).collect(),
+        rules: rules.clone(),
+        ..PoolPlan::default()
+    };
+    let mut layout = Layout::of_one_pool(vec![Seat::of(NAMES[0])], rules.clone());
+    layout.pools = seats.iter().enumerate().map(pool).collect();
+    layout
+}
+
+/// A router of its own with two clients.
+fn router(layout: &Layout) -> (Arc<Fleet>, Router) {
+    let fleet = Arc::new(Fleet::new(layout, true).expect("addresses"));
+    let mut router = Router::new(Arc::clone(&fleet), 0);
+    (0..2).for_each(|client| router.enter(client, client as u64));
+    (fleet, router)
+}
+
+fn ask(router: &mut Router, client: usize, text: &str) -> Asked {
+    let Decoded::Request(request, end) = decode(text.as_bytes(), &LIMITS) else { panic!("{text:?}") };
+    router.ask(client, &request, &text.as_bytes()[..end], 0)
+}
+
+/// What a server is to be sent, and is.
+fn sent(router: &mut Router, server: usize) -> String {
+    let text = String::from_utf8(router.unsent(server).to_vec()).expect("text");
+    router.sent(server, text.len());
+    text
+}
+
+/// What a client has got since it was asked last.
+fn answer(router: &mut Router, client: usize) -> String {
+    let text = String::from_utf8(router.answers.unwritten(client).to_vec()).expect("text");
+    router.answers.written(client, text.len());
+    text
+}
+
+fn set_large(key: &str) -> String {
+    format!("set {key} 0 0 100000\r\n{}\r\n", "x".repeat(100_000))
+}
+
+/// Writes this key until no more is taken, for a server that reads nothing.
+fn crowd(router: &mut Router, key: &str) {
+    let set = set_large(key);
+    let taken = (0..1000).take_while(|_| ask(router, 0, &set) == Asked::Taken).count();
+    assert!((10..100).contains(&taken), "{taken}");
+}
+
+#[test]
+fn only_who_may_be_led_to_a_server_waits_while_it_has_much_to_be_sent() {
+    let mut layout = pools(&[&[0, 1], &[2]]);
+    layout.routes =
+        vec![RoutePlan { prefix: b"s:".to_vec(), pool: 1, ..RoutePlan::default() }, RoutePlan::default()];
+    let (_, mut router) = router(&layout);
+    crowd(&mut router, "s:k");
+    for late in ["get s:a\r\n", "get a s:a\r\n", "mg s:a v\r\n", "set s:a 0 0 1\r\nx\r\n"] {
+        assert_eq!(ask(&mut router, 1, late), Asked::Later, "{late}");
+    }
+    for taken in ["get a\r\n", "get a b c\r\n", "mg a v\r\n", "set a 0 0 1\r\nx\r\n"] {
+        assert_eq!(ask(&mut router, 1, taken), Asked::Taken, "{taken}");
+    }
+}
+
+#[test]
+fn who_may_be_led_to_the_pool_behind_waits_for_its_servers() {
+    let mut layout = pools(&[&[0], &[1]]);
+    layout.pools[0].source = Some(Source::Below(1));
+    layout.routes =
+        vec![RoutePlan { prefix: b"s:".to_vec(), pool: 1, ..RoutePlan::default() }, RoutePlan::default()];
+    let (_, mut router) = router(&layout);
+    crowd(&mut router, "s:k");
+    for late in ["get a\r\n", "mg a v\r\n", "set a 0 0 1\r\nx\r\n"] {
+        assert_eq!(ask(&mut router, 1, late), Asked::Later, "{late}");
+    }
+}
+
+#[test]
+fn a_shadow_that_cannot_keep_up_holds_nobody_up() {
+    let mut layout = pools(&[&[0], &[1]]);
+    layout.routes =
+        vec![RoutePlan { shadow: Some(ShadowPlan { pool: 1, share: 1.0 }), ..RoutePlan::default() }];
+    let (_, mut router) = router(&layout);
+    for _ in 0..100 {
+        assert_eq!(ask(&mut router, 0, &set_large("k")), Asked::Taken);
+        assert!(!sent(&mut router, 0).is_empty());
+        assert_eq!(router.feed(0, b"STORED\r\n"), Ok(8));
+        assert_eq!(answer(&mut router, 0), "STORED\r\n");
+    }
+    assert_eq!(ask(&mut router, 0, "get k\r\n"), Asked::Taken);
+    let waiting = router.unsent(1).len();
+    assert!((1..400_000).contains(&waiting), "{waiting} bytes wait");
+}
