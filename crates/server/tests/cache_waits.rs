@@ -1,7 +1,14 @@
 //! Who waits for whom: for servers that a request may lead to, and for no others.
 
+#[path = "support/cache_by_hand.rs"]
+mod cache_by_hand;
+
+use std::io::Write as _;
 use std::sync::Arc;
 
+use cache_by_hand::Thread;
+use posthaste_measure::Clock;
+use posthaste_server::cache::client_limit::ClientLimits;
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::layout::{Layout, PoolPlan, RoutePlan, Seat, ShadowPlan, Source};
 use posthaste_server::cache::router::{Asked, Router};
@@ -106,4 +113,22 @@ fn a_shadow_that_cannot_keep_up_holds_nobody_up() {
     assert_eq!(ask(&mut router, 0, "get k\r\n"), Asked::Taken);
     let waiting = router.unsent(1).len();
     assert!((1..400_000).contains(&waiting), "{waiting} bytes wait");
+}
+
+#[test]
+fn a_request_that_waits_takes_nothing_of_its_clients_limit() {
+    let layout =
+        Layout::of_one_pool(NAMES[..2].iter().map(|name| Seat::of(name)).collect(), Rules::default());
+    let mut thread = Thread::limiting(&layout, Clock::start(), ClientLimits::new(Some(1)));
+    let hall = Arc::clone(&thread.hall);
+    let claims: Vec<_> = (0..8192).filter_map(|place| hall.fleet.claims.claim(place, 9, true)).collect();
+    let mut client = thread.connect();
+    client.write_all(b"set k 0 0 1\r\nx\r\n").expect("the router reads");
+    (0..100).for_each(|_| thread.turn());
+    let is_whole = || hall.client_limits.of(None, 0).is_some_and(|limit| limit.is_whole(hall.clock.now()));
+    assert!(is_whole());
+    let wanted = claims.into_iter().map(|claim| hall.fleet.claims.release(claim)).filter(|wanted| *wanted);
+    assert_eq!(wanted.count(), 1);
+    (0..10).for_each(|_| thread.turn());
+    assert!(!is_whole(), "it was taken");
 }

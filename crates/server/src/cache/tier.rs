@@ -194,7 +194,10 @@ impl<E: Engine> CacheTier<E> {
                 Some(end)
             }
             Decoded::Request(request, end) => match self.engine.ask(asker, &request, input, end) {
-                Asked::Taken => Some(end),
+                Asked::Taken => {
+                    self.take_from_limit(client, &request);
+                    Some(end)
+                }
                 Asked::Quit => {
                     client.peer.close();
                     Some(input.len())
@@ -223,17 +226,21 @@ impl<E: Engine> CacheTier<E> {
         }
     }
 
-    /// Whether a request is one too many; if it is not it is counted. Each key of a get is one.
+    /// Whether a request is one too many.
     fn asks_too_much(&self, client: &Client, request: &Request) -> bool {
         let Some(limit) = client.limit.as_ref().filter(|_| request.verb != Verb::Quit) else { return false };
-        let now = self.hall.clock.now();
-        let is_too_much = limit.is_exhausted(now);
+        let is_too_much = limit.is_exhausted(self.hall.clock.now());
         if is_too_much {
             self.hall.client_limits.note_refused();
-        } else {
-            limit.take(u64::from(request.keys).max(1), now);
         }
         is_too_much
+    }
+
+    /// Counts a request that was taken: one that waits is asked again and again. Each key of a get is one.
+    fn take_from_limit(&self, client: &Client, request: &Request) {
+        if let Some(limit) = &client.limit {
+            limit.take(u64::from(request.keys).max(1), self.hall.clock.now());
+        }
     }
 
     /// What a client sends is nothing that could be answered: its connection ends after these words. Returns what it sent.

@@ -41,6 +41,11 @@ pub(crate) struct Thread {
 
 impl Thread {
     pub(crate) fn new(layout: &Layout, clock: Clock) -> Self {
+        Self::limiting(layout, clock, ClientLimits::default())
+    }
+
+    /// One that takes no more of its clients than that.
+    pub(crate) fn limiting(layout: &Layout, clock: Clock, client_limits: ClientLimits) -> Self {
         let poll = Poll::new().expect("events");
         let mailboxes = vec![mailbox(&poll).expect("a waker")];
         let gate = Arc::new(Gate::new(CLIENTS, false));
@@ -51,7 +56,7 @@ impl Thread {
             clock,
             mailboxes: mailboxes.clone(),
             limits: Limits { value_bytes: VALUE_BYTES, line_bytes: VALUE_BYTES },
-            client_limits: ClientLimits::default(),
+            client_limits,
             memory_per_thread: usize::MAX,
             gate: Arc::clone(&gate),
             reads: Reads::default(),
