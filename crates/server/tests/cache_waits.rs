@@ -11,6 +11,7 @@ use posthaste_measure::Clock;
 use posthaste_server::cache::client_limit::ClientLimits;
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::layout::{Layout, PoolPlan, RoutePlan, Seat, ShadowPlan, Source};
+use posthaste_server::cache::missed::Before;
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::{Rules, Writes};
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
@@ -131,4 +132,41 @@ fn a_request_that_waits_takes_nothing_of_its_clients_limit() {
     assert_eq!(wanted.count(), 1);
     (0..10).for_each(|_| thread.turn());
     assert!(!is_whole(), "it was taken");
+}
+
+#[test]
+fn a_deletion_is_answered_though_the_pool_that_it_goes_to_as_well_says_nothing() {
+    for writes in [Writes::Owner, Writes::All] {
+        let mut layout = pools(&[&[0, 1], &[2]]);
+        layout.pools[0].rules.writes = writes;
+        layout.pools[0].deletes_to = vec![1];
+        let (fleet, mut router) = router(&layout);
+        assert_eq!(ask(&mut router, 0, "delete k\r\n"), Asked::Taken);
+        let asked = [0, 1].into_iter().filter(|server| !sent(&mut router, *server).is_empty());
+        for server in asked.collect::<Vec<_>>() {
+            assert_eq!(router.feed(server, b"DELETED\r\n"), Ok(9));
+        }
+        assert_eq!(answer(&mut router, 0), "DELETED\r\n", "{writes:?}");
+        assert_eq!(sent(&mut router, 2), "delete k\r\n");
+        // What becomes of it there is not known: it is deleted before that server takes part again.
+        assert!(router.lose(2, None));
+        let before = fleet.table().servers[2].health.before();
+        assert!(matches!(&before, Before::Delete(keys) if keys[0].key == b"k"), "{before:?}");
+    }
+}
+
+#[test]
+fn what_a_server_of_another_pool_does_not_delete_in_time_does_not_grow_without_end() {
+    let mut layout = pools(&[&[0], &[1]]);
+    layout.pools[0].deletes_to = vec![1];
+    let (_, mut router) = router(&layout);
+    let answered = (0..100_000).take_while(|_| {
+        assert_eq!(ask(&mut router, 0, "delete k\r\n"), Asked::Taken);
+        [0, 1].into_iter().for_each(|server| drop(sent(&mut router, server)));
+        assert_eq!(router.feed(0, b"DELETED\r\n"), Ok(9));
+        !router.answers.is_waiting(0) && answer(&mut router, 0) == "DELETED\r\n"
+    });
+    assert_eq!(answered.count(), 16 * 1024);
+    assert_eq!(router.feed(1, "DELETED\r\n".repeat(16 * 1024 + 1).as_bytes()), Ok(9 * (16 * 1024 + 1)));
+    assert_eq!((answer(&mut router, 0), router.answers.is_idle(0)), ("DELETED\r\n".into(), true));
 }

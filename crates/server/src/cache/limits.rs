@@ -41,6 +41,9 @@ pub const LATER_PATIENCE: Duration = Duration::from_millis(5);
 /// Values that a thread brings from one pool to another at the same time; one more is left where it is.
 pub const FILLS_MAX: usize = 256;
 
+/// Replies to come from a server beyond which deletions there, which nobody waits for, are waited for by who asked for them.
+pub const DELETIONS_MAX: usize = 16 * 1024;
+
 /// Replies to come from a server beyond which nothing is repeated there for trial.
 pub const SHADOWS_MAX: usize = 1000;
 

@@ -15,10 +15,11 @@ use super::expiry::{self, Most};
 use super::lane::{ASIDE, OUTCOME, Shape};
 use super::{Asked, Router, follow};
 use crate::cache::claims::Claim;
-use crate::cache::fleet::Server;
+use crate::cache::limits;
 use crate::cache::missed::Missed;
 use crate::cache::pool::plain_key;
 use crate::cache::rules::Answer;
+use crate::cache::table::Table;
 
 impl Router {
     /// A command that changes one key.
@@ -240,9 +241,7 @@ impl Router {
         } else {
             self.fail_part(id, 0, owner);
         }
-        if request.verb.is_delete() && !self.table().pools[pool].deletes_to.is_empty() {
-            self.forget_elsewhere(id);
-        }
+        self.delete_elsewhere(id);
         self.step_on(id);
         Asked::Taken
     }
@@ -290,19 +289,46 @@ impl Router {
             |router, server| router.delete(id, server),
             |router, request, servers| {
                 let (table, exchange) = (router.table_of(id), &router.exchanges[id as usize]);
+                let pool = usize::from(exchange.aim.pool);
                 plain_key(request, &exchange.bytes, |key| {
-                    let mut add = |server: &Server| servers.push(server.slot);
-                    table.each_stray(usize::from(exchange.aim.pool), key, router.now, &mut add);
-                    if request.verb.is_delete() {
-                        let home = table.routes[usize::from(exchange.aim.route)].pool;
-                        table.each_elsewhere(home, key, &mut add);
-                    }
-                    // Pools may share servers: one that is to hold the key is not where it is to be forgotten.
-                    let pool = usize::from(exchange.aim.pool);
-                    table.each_copy(pool, key, &mut |copy| servers.retain(|server| *server != copy.slot));
+                    table.each_stray(pool, key, router.now, &mut |server| servers.push(server.slot));
+                    retain_others(table, pool, key, servers);
                 });
             },
         );
+        self.delete_elsewhere(id);
+    }
+
+    /// Deletes the key of a deletion in other pools, by an exchange of our own: nobody waits for it, unless one of their servers
+    /// owes very much.
+    fn delete_elsewhere(&mut self, id: u32) {
+        let exchange = &self.exchanges[id as usize];
+        let (table, route) = (self.table_of(id), usize::from(exchange.aim.route));
+        let Some(request) = exchange.request.filter(|request| {
+            request.verb.is_delete() && !table.pools[table.routes[route].pool].deletes_to.is_empty()
+        }) else {
+            return;
+        };
+        let own = self.begin_own(Plan::Clean);
+        let line = self.exchanges[id as usize].bytes[..request.line.len as usize].to_vec();
+        let exchange = self.exchange(own);
+        (exchange.request, exchange.bytes) = (Some(request), line);
+        self.each_server(
+            id,
+            |router, server| {
+                let is_behind = router.lanes[server].expected.len() >= limits::DELETIONS_MAX;
+                router.delete(if is_behind { id } else { own }, server);
+            },
+            |router, request, servers| {
+                let (table, exchange) = (router.table_of(id), &router.exchanges[id as usize]);
+                plain_key(request, &exchange.bytes, |key| {
+                    let home = table.routes[route].pool;
+                    table.each_elsewhere(home, key, &mut |server| servers.push(server.slot));
+                    retain_others(table, usize::from(exchange.aim.pool), key, servers);
+                });
+            },
+        );
+        self.step_on(own);
     }
 
     /// Calls `each` with every server that `find` finds for the request of an exchange.
@@ -337,6 +363,11 @@ impl Router {
         let request = exchange.request.filter(|request| request.verb != Verb::FlushAll)?;
         Some(Missed { key: request.key.of(&exchange.bytes).to_vec(), base64: request.base64 })
     }
+}
+
+/// Pools may share servers: of these, those stay that are not to hold the key in this pool.
+fn retain_others(table: &Table, pool: usize, key: &[u8], servers: &mut Vec<usize>) {
+    table.each_copy(pool, key, &mut |copy| servers.retain(|server| *server != copy.slot));
 }
 
 /// How much of a request is kept: what follows a decision repeats the data.
