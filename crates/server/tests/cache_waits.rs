@@ -12,8 +12,9 @@ use posthaste_server::cache::client_limit::ClientLimits;
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::layout::{Layout, PoolPlan, RoutePlan, Seat, ShadowPlan, Source};
 use posthaste_server::cache::missed::Before;
+use posthaste_server::cache::patience::Patience;
 use posthaste_server::cache::router::{Asked, Router};
-use posthaste_server::cache::rules::{Rules, Writes};
+use posthaste_server::cache::rules::{Multiget, Rules, Writes};
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
 
 const NAMES: [&str; 3] = ["10.0.0.1:11211", "10.0.0.2:11211", "10.0.0.3:11211"];
@@ -169,4 +170,26 @@ fn what_a_server_of_another_pool_does_not_delete_in_time_does_not_grow_without_e
     assert_eq!(answered.count(), 16 * 1024);
     assert_eq!(router.feed(1, "DELETED\r\n".repeat(16 * 1024 + 1).as_bytes()), Ok(9 * (16 * 1024 + 1)));
     assert_eq!((answer(&mut router, 0), router.answers.is_idle(0)), ("DELETED\r\n".into(), true));
+}
+
+#[test]
+fn a_read_goes_to_another_replica_where_one_has_too_much_under_way() {
+    let seats = NAMES.iter().map(|name| Seat::of(name)).collect();
+    let (fleet, mut router) =
+        router(&Layout::of_one_pool(seats, Rules { multiget: Multiget::Whole, ..Rules::default() }));
+    let patience = Patience { depth: 4, ..Patience::default() };
+    fleet.table().servers.iter().for_each(|server| server.patience.set(patience));
+    let keys = [0, 1, 2].map(|home| {
+        let is_home = |key: &String| fleet.table().pools[0].home(key.as_bytes()) == home;
+        (0..).map(|number| format!("k{number}")).find(is_home).expect("a key of each")
+    });
+    (0..4).for_each(|number| {
+        assert_eq!(ask(&mut router, 1, &format!("gets {}\r\n", keys[0])), Asked::Taken, "{number}")
+    });
+    let all = format!("get {}\r\n", keys.join(" "));
+    for read in [all, format!("get {}\r\n", keys[0]), format!("mg {} v\r\n", keys[0])] {
+        // Whosever turn it is.
+        (0..2).for_each(|_| assert_eq!(ask(&mut router, 0, &read), Asked::Taken));
+    }
+    assert_eq!((router.expected(0), answer(&mut router, 0)), (4, String::new()));
 }

@@ -15,11 +15,11 @@ use posthaste_wire::memcached::request::{Request, Verb};
 use super::Router;
 use super::exchange::{Aim, Plan, Reply, Share, Verdict};
 use super::lane::{ASIDE, Expected, OUTCOME};
-use super::reads::{new_expiry, owner_share};
+use super::reads::{needs_decider, new_expiry, owner_share};
 use super::resent::Unsent;
 use super::writes::{decides, is_write};
 use crate::cache::missed::Missed;
-use crate::cache::pool::plain_key;
+use crate::cache::pool::{Pool, plain_key};
 use crate::cache::rules::GetErrors;
 
 impl Router {
@@ -113,14 +113,25 @@ impl Router {
         }
         let table = self.table_of(id);
         let (route, pool) = (usize::from(failed.route), usize::from(failed.pool));
-        let renaming = &table.routes[route].renaming;
+        let (renaming, decides) = (&table.routes[route].renaming, needs_decider(verb));
         let other = |place: &u32| {
             let key = renaming.server_key(exchange.keys[*place as usize].of(&exchange.bytes));
             let share = owner_share(table, route, pool, &key, verb, self.now);
-            let is_there = self.servers[usize::from(share.server)].health.is_live();
-            (is_there && share.server != failed.server).then_some(share)
+            let (failed, server) = (usize::from(failed.server), usize::from(share.server));
+            let other = self.other_than(failed, server, &table.pools[usize::from(share.pool)], decides);
+            other.map(|other| Share { server: other as u16, ..share })
         };
         places.iter().map(other).collect()
+    }
+
+    /// Whom to ask in place of a server that failed: this one; or, where it is the one that failed or has too much under way, any other
+    /// replica, unless only this one `decides`.
+    fn other_than(&self, failed: usize, server: usize, pool: &Pool, decides: bool) -> Option<usize> {
+        let will_do = |server: &usize| *server != failed && self.servers[*server].health.is_live();
+        let is_free = |server: &usize| will_do(server) && !self.is_full(*server);
+        let others = pool.readers().map(|other| other.slot).filter(|_| pool.is_replicated() && !decides);
+        let free = [server].into_iter().chain(others).find(is_free);
+        free.or_else(|| Some(server).filter(will_do))
     }
 
     /// Asks for keys of a get, each of the one that was found for it.
@@ -205,14 +216,12 @@ impl Router {
             };
             (taker, other)
         });
-        if other.slot == server || !other.health.is_live() {
-            return None;
-        }
+        let other = self.other_than(server, other.slot, &table.pools[taker.pool], decides)?;
         if new_expiry(&request, &exchange.bytes).is_some() {
             table.prolong(pool, taker, self.now);
         }
         let expiry_s = taker.expiry_s.or(exchange.aim.expiry_s);
-        Some((other.slot, Aim { pool: taker.pool as u16, expiry_s, ..exchange.aim }))
+        Some((other, Aim { pool: taker.pool as u16, expiry_s, ..exchange.aim }))
     }
 
     /// Nobody can say whether the key of a meta get was there: it is missed, as was said before.

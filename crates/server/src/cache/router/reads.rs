@@ -427,7 +427,7 @@ pub(super) fn new_expiry(request: &Request, bytes: &[u8]) -> Option<Span> {
 }
 
 /// Tokens of gets are good only on the server that decides cas.
-fn needs_decider(verb: Verb) -> bool {
+pub(super) fn needs_decider(verb: Verb) -> bool {
     matches!(verb, Verb::Gets | Verb::Gats)
 }
 
