@@ -5,7 +5,7 @@ mod cache_by_hand;
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::TcpListener;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,14 +29,18 @@ fn door() -> TcpListener {
 }
 
 /// Answers every line as a memcached would that has nothing, after `heard` was told of it.
-fn serve(door: TcpListener, mut heard: impl FnMut() + Send + 'static) {
+fn serve(door: TcpListener, mut heard: impl FnMut(&str) + Send + 'static) {
     thread::spawn(move || {
         for stream in door.incoming().flatten() {
             let mut lines = BufReader::new(stream.try_clone().expect("a second handle"));
             let (mut stream, mut line) = (stream, String::new());
             while lines.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
-                heard();
-                let answer = if line.starts_with("version") { "VERSION 1\r\n" } else { "NOT_FOUND\r\n" };
+                heard(&line);
+                let answer = match line.split_whitespace().next() {
+                    Some("version") => "VERSION 1\r\n",
+                    Some("flush_all") => "OK\r\n",
+                    _ => "NOT_FOUND\r\n",
+                };
                 // The prober may have seen enough.
                 let _ = stream.write_all(answer.as_bytes());
                 line.clear();
@@ -64,7 +68,7 @@ fn a_server_comes_back_though_with_every_deletion_another_key_is_written() {
     let server = Arc::clone(&hall.fleet.table().servers[0]);
     server.health.lose(vec![Some(key(0))], None);
     let (writers, its, mut number) = (Arc::clone(&hall), Arc::clone(&server), 0);
-    serve(door, move || {
+    serve(door, move |_| {
         number += 1;
         // Writes that may not wait note what the server misses.
         if !writers.fleet.are_writes_paused() {
@@ -77,6 +81,27 @@ fn a_server_comes_back_though_with_every_deletion_another_key_is_written() {
     assert!(!hall.fleet.are_writes_paused());
 }
 
+#[test]
+fn a_server_that_comes_back_before_a_flush_is_due_is_told_of_it() {
+    for missed in [vec![None], vec![Some(key(0))]] {
+        let door = door();
+        let hall = hall(&[&door]);
+        let server = Arc::clone(&hall.fleet.table().servers[0]);
+        hall.fleet.note_flush(hall.fleet.began_s + 1000);
+        let misses_all = missed[0].is_none();
+        server.health.lose(missed, None);
+        let (said, heard) = mpsc::channel();
+        serve(door, move |line| drop(said.send(line.to_owned())));
+        let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
+        wait_until("it is back", || !server.health.is_away());
+        prober.stop();
+        let flushes: Vec<String> = heard.try_iter().filter(|line| line.starts_with("flush_all")).collect();
+        let is_later = |line: &String| line.starts_with("flush_all 9") || line.starts_with("flush_all 1000");
+        assert!(flushes.last().is_some_and(is_later), "{flushes:?}");
+        assert_eq!(flushes.iter().any(|line| line == "flush_all\r\n"), misses_all);
+    }
+}
+
 /// A server comes back beside eight that say nothing; whether one of them is still waited for then.
 fn comes_back_meanwhile() -> bool {
     let silent: Vec<TcpListener> = (0..8).map(|_| door()).collect();
@@ -86,7 +111,7 @@ fn comes_back_meanwhile() -> bool {
     for server in &servers {
         assert!(server.health.lose(Vec::new(), None));
     }
-    serve(lively, || {});
+    serve(lively, |_| {});
     let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
     wait_until("it is back", || !servers[8].health.is_away());
     let is_waited_for = |door: &TcpListener| {
@@ -118,7 +143,7 @@ fn a_server_of_no_file_is_asked_nothing() {
     let seat = Seat::of(&kept.local_addr().expect("an address").to_string());
     hall.fleet.load(&Layout::of_one_pool(vec![seat], Rules::default())).expect("it is good");
     left.set_nonblocking(true).expect("an option");
-    serve(kept, || {});
+    serve(kept, |_| {});
     let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
     wait_until("it is back", || !servers[1].health.is_away());
     prober.stop();

@@ -136,6 +136,24 @@ fn a_value_that_is_too_large_waits_until_its_key_is_filled() {
 }
 
 #[test]
+fn when_a_flush_is_due_is_known_until_another_takes_its_place() {
+    let (fleet, mut router) = alone(&one_pool(&Rules::default()));
+    let date = fleet.began_s + 5_000_000;
+    for (flush, rest) in [
+        ("flush_all 6\r\n", Some(6)),
+        ("flush_all\r\n", None),
+        ("flush_all 7 noreply\r\n", Some(7)),
+        (&*format!("flush_all {date}\r\n"), Some(5_000_000)),
+        ("flush_all 0\r\n", None),
+    ] {
+        assert_eq!(ask(&mut router, flush), Asked::Taken);
+        assert_eq!(fleet.flush_rest_s(0), rest, "{flush}");
+    }
+    ask(&mut router, "flush_all 6\r\n");
+    assert_eq!(fleet.flush_rest_s(6_000_000_000), None);
+}
+
+#[test]
 fn a_write_that_waits_is_counted_once_as_taken_by_another_pool() {
     let mut layout = two_pools(None, vec![Fallback { pool: 1, expiry: None }]);
     layout.pools[0].failover_limit = Some(5);

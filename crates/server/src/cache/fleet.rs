@@ -113,6 +113,8 @@ pub struct Fleet {
     pub began_s: u64,
     /// How many want writes to wait.
     pub pauses: AtomicUsize,
+    /// When the `flush_all` that was asked for last is due, in seconds of Unix; 0: at once.
+    flush_due_s: AtomicU64,
     ejects: bool,
     trust: Trust,
     events: Events,
@@ -153,6 +155,7 @@ impl Fleet {
             // A clock before 1970 makes expiries that are dates look distant, and nothing else.
             began_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             pauses: AtomicUsize::new(0),
+            flush_due_s: AtomicU64::new(0),
             ejects,
             trust,
             events,
@@ -323,6 +326,18 @@ impl Fleet {
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
+    }
+
+    /// A `flush_all` was asked for that is due then, in seconds of Unix; it takes the place of the one before.
+    pub fn note_flush(&self, due_s: u64) {
+        self.flush_due_s.store(due_s, Ordering::Release);
+    }
+
+    /// In how many seconds servers are to forget everything, if they are; `now` is on the program's clock.
+    #[must_use]
+    pub fn flush_rest_s(&self, now: u64) -> Option<u64> {
+        let due_s = self.flush_due_s.load(Ordering::Acquire);
+        due_s.checked_sub(self.began_s + now / 1_000_000_000).filter(|rest| *rest > 0)
     }
 
     /// Whether writes are to wait.

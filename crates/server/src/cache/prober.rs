@@ -272,6 +272,8 @@ fn bring_back(server: &Server, hall: &Hall, stop: &AtomicBool) -> io::Result<boo
     if server.backend.is_elsewhere() && server.health.miss(None) {
         tracing::debug!(server = %server.name(), "it is at another address, and forgets what it holds");
     }
+    // A server that was started anew does not know of it. One that refuses has refused it before.
+    flush_later(&mut link, hall, |_| true)?;
     let mut paused = None;
     for round in 0.. {
         if stop.load(Ordering::Relaxed) {
@@ -298,7 +300,8 @@ fn bring_back(server: &Server, hall: &Hall, stop: &AtomicBool) -> io::Result<boo
                 sockets.retain(|socket| !has_left(socket));
                 drain(sockets)
             }
-            Before::Flush => ask(&mut link, b"flush_all\r\n", 1, |said| said.starts_with(b"OK")),
+            Before::Flush => ask(&mut link, b"flush_all\r\n", 1, |said| said.starts_with(b"OK"))
+                .and_then(|()| flush_later(&mut link, hall, |said| said.starts_with(b"OK"))),
             Before::Delete(keys) => keys.chunks(DELETIONS).try_for_each(|keys| delete(&mut link, keys)),
         };
         if let Err(error) = done {
@@ -336,6 +339,14 @@ pub(super) fn empty(server: &Server, address: Option<ListenAddress>) -> io::Resu
         None => server.backend.dial(OWN),
     };
     ask(&mut BufReader::new(dialed?), b"flush_all\r\n", 1, |said| said.starts_with(b"OK"))
+}
+
+/// Has a server forget everything once more, when clients wanted it: it may have missed that, and the one just asked for took its place.
+fn flush_later(link: &mut BufReader<Dialed>, hall: &Hall, is_good: fn(&[u8]) -> bool) -> io::Result<()> {
+    match hall.fleet.flush_rest_s(hall.clock.now()) {
+        Some(rest) => ask(link, format!("flush_all {rest}\r\n").as_bytes(), 1, is_good),
+        None => Ok(()),
+    }
 }
 
 fn delete(link: &mut BufReader<Dialed>, keys: &[Missed]) -> io::Result<()> {

@@ -17,7 +17,7 @@ use super::{Asked, Router, follow};
 use crate::cache::claims::Claim;
 use crate::cache::limits;
 use crate::cache::missed::Missed;
-use crate::cache::pool::plain_key;
+use crate::cache::pool::{LONGEST_EXPIRY_S, plain_key};
 use crate::cache::rules::Answer;
 use crate::cache::table::Table;
 
@@ -257,6 +257,8 @@ impl Router {
         if self.fleet.are_writes_paused() {
             return Asked::Later;
         }
+        // Before it is sent: whoever comes back meanwhile is told of it.
+        self.fleet.note_flush(due_s(request.line.of(input), self.now_s()));
         let id = self.begin(client, request, &input[..request.line.len as usize], received);
         self.line_up(id);
         self.fan_out(id, input);
@@ -362,6 +364,17 @@ impl Router {
         let exchange = &self.exchanges[id as usize];
         let request = exchange.request.filter(|request| request.verb != Verb::FlushAll)?;
         Some(Missed { key: request.key.of(&exchange.bytes).to_vec(), base64: request.base64 })
+    }
+}
+
+/// When a `flush_all` is due, in seconds of Unix: servers take a large number for a date. 0: at once.
+fn due_s(line: &[u8], now_s: u64) -> u64 {
+    let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).skip(1);
+    let delay = words.next().and_then(|word| std::str::from_utf8(word).ok()?.parse::<u64>().ok());
+    match delay.unwrap_or_default() {
+        0 => 0,
+        seconds @ 1..=LONGEST_EXPIRY_S => now_s + seconds,
+        date => date,
     }
 }
 
