@@ -193,3 +193,25 @@ fn a_read_goes_to_another_replica_where_one_has_too_much_under_way() {
     }
     assert_eq!((router.expected(0), answer(&mut router, 0)), (4, String::new()));
 }
+
+#[test]
+fn what_a_request_under_way_takes_is_held_for_its_client_until_it_is_answered() {
+    let (_, mut router) = router(&pools(&[&[0]]));
+    let get = format!("get{}\r\n", " k".repeat(200_000));
+    assert_eq!(ask(&mut router, 0, &get), Asked::Taken);
+    let held = router.answers.held();
+    assert!(held > get.len() + 200_000 * 8, "{held}");
+    assert_eq!((router.answers.all_held_for(0), router.answers.held_for(0)), (held, 0));
+    assert!(!router.answers.may_ask(0), "it has asked for enough");
+    router.leave(0);
+    assert_eq!(router.answers.held(), 0);
+    for _ in 0..1000 {
+        assert_eq!(ask(&mut router, 1, "delete k\r\n"), Asked::Taken);
+    }
+    assert!(router.answers.may_ask(1) && router.answers.held() > 0);
+    sent(&mut router, 0);
+    assert_eq!(router.feed(0, b"END\r\n"), Ok(5));
+    assert_eq!(router.feed(0, "DELETED\r\n".repeat(1000).as_bytes()), Ok(9000));
+    assert_eq!(answer(&mut router, 1).len(), 9000);
+    assert_eq!(router.answers.held(), 0);
+}

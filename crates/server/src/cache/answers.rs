@@ -22,6 +22,8 @@ struct Client {
     /// Bytes of the output that are written.
     written: usize,
     held: usize,
+    /// What its requests under way take.
+    asked: usize,
     keys: usize,
     /// What its values take, lately; 0: no value yet.
     value_bytes: usize,
@@ -40,6 +42,7 @@ impl Client {
 #[derive(Default)]
 pub struct Answers {
     clients: Vec<Client>,
+    /// All bytes, those of requests too.
     held: usize,
     touched: Slots,
     buffers: Buffers,
@@ -64,7 +67,7 @@ impl Answers {
     pub fn leave(&mut self, slot: usize) -> VecDeque<u32> {
         self.keep_output(slot);
         let client = std::mem::take(&mut self.clients[slot]);
-        self.held -= client.held;
+        self.held -= client.held + client.asked;
         client.line
     }
 
@@ -77,6 +80,7 @@ impl Answers {
             && client.keys < limits::KEYS_UNDER_WAY_MAX
             && (client.keys * client.value_bytes() < limits::VALUE_BYTES_UNDER_WAY || client.keys == 0)
             && client.held < limits::OUTPUT_BYTES_PAUSE
+            && client.asked < limits::ASKED_BYTES_PAUSE
     }
 
     /// Whether the next request must wait for the last one to take effect.
@@ -98,10 +102,12 @@ impl Answers {
         !self.clients[slot].line.is_empty()
     }
 
-    /// A request for so many keys takes its place in line.
-    pub fn line_up(&mut self, slot: usize, request: u32, keys: usize) {
+    /// A request for so many keys, which takes so many bytes, takes its place in line.
+    pub fn line_up(&mut self, slot: usize, request: u32, keys: usize, bytes: usize) {
         self.clients[slot].line.push_back(request);
         self.clients[slot].keys += keys;
+        self.clients[slot].asked += bytes;
+        self.held += bytes;
     }
 
     /// Whether a request is the first in line.
@@ -110,13 +116,15 @@ impl Answers {
         self.clients[slot].line.front() == Some(&request)
     }
 
-    /// The first in line is done; the next one.
-    pub fn step(&mut self, slot: usize, keys: usize) -> Option<u32> {
+    /// The first in line, which was lined up so, is done; the next one.
+    pub fn step(&mut self, slot: usize, keys: usize, bytes: usize) -> Option<u32> {
         self.touch(slot);
         let client = &mut self.clients[slot];
         client.line.pop_front();
         client.burst = client.burst.saturating_sub(1);
         client.keys -= keys;
+        client.asked -= bytes;
+        self.held -= bytes;
         client.line.front().copied()
     }
 
@@ -204,13 +212,19 @@ impl Answers {
         &mut self.touched
     }
 
-    /// Bytes held for one client.
+    /// Bytes held for one client, and of its requests under way.
+    #[must_use]
+    pub fn all_held_for(&self, slot: usize) -> usize {
+        self.clients[slot].held + self.clients[slot].asked
+    }
+
+    /// Bytes of answers held for one client.
     #[must_use]
     pub fn held_for(&self, slot: usize) -> usize {
         self.clients[slot].held
     }
 
-    /// Bytes held for all.
+    /// Bytes held for all, and of their requests under way.
     #[must_use]
     pub fn held(&self) -> usize {
         self.held

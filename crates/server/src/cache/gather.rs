@@ -63,6 +63,9 @@ pub struct Gather {
 }
 
 impl Gather {
+    /// What it remembers of each key for as long as the answer is not whole.
+    pub const BYTES_PER_KEY: usize = size_of::<u16>();
+
     /// Forgets everything, keeps the memory unless it grew large.
     pub fn clear(&mut self, kept_bytes: usize) {
         self.reuse_shares(kept_bytes);

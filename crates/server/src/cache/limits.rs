@@ -21,6 +21,10 @@ pub const VALUE_BYTES_UNDER_WAY: usize = 4 * 1024 * 1024;
 /// What a value is reckoned to take before the first one came.
 pub const VALUE_BYTES_UNKNOWN: usize = 64 * 1024;
 
+/// Bytes of one client's requests under way: beyond it the client is not read. As many as may be under way are below it, if
+/// they are small.
+pub const ASKED_BYTES_PAUSE: usize = 2 * OUTPUT_BYTES_PAUSE;
+
 /// Bytes held for a client above which it is cut. Values are up to 1 MiB unless servers are told otherwise, so what is
 /// under way of a client that stopped reading may be large; it is rarely this large.
 pub const OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;

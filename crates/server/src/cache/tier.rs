@@ -277,7 +277,7 @@ impl<E: Engine> CacheTier<E> {
             peer: client.peer.name(),
             connected_ns: client.peer.connected_ns,
             requests: client.peer.requests,
-            held_bytes: client.peer.input_bytes() + answers.held_for(slot),
+            held_bytes: client.peer.input_bytes() + answers.all_held_for(slot),
         };
         found.into_iter().map(card).collect()
     }
@@ -295,7 +295,7 @@ impl<E: Engine> CacheTier<E> {
         while self.engine.answers().held() + connections.input_bytes() > self.hall.memory_per_thread {
             let answers = self.engine.answers();
             let held =
-                |(slot, client): &(usize, &Client)| client.peer.input_bytes() + answers.held_for(*slot);
+                |(slot, client): &(usize, &Client)| client.peer.input_bytes() + answers.all_held_for(*slot);
             let Some(slot) = connections.iter().max_by_key(held).map(|(slot, _)| slot) else { return };
             self.cut_one(slot, connections);
         }

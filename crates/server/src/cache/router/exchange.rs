@@ -108,6 +108,8 @@ pub(super) struct Exchange {
     pub(super) pending: u32,
     /// How often something of it was sent anew.
     pub(super) tries: usize,
+    /// What it was counted to take when it stood in its client's line.
+    pub(super) weight: usize,
     /// The last error, with its line end; it is answered in place of anything else.
     pub(super) error: Vec<u8>,
     /// What is ready, while others are before it.
@@ -203,6 +205,12 @@ impl Exchange {
     /// Whether a client waits for what is still to come.
     pub(super) fn is_wanted(&self) -> bool {
         self.client != NOBODY && !self.done
+    }
+
+    /// What its request takes while it is under way.
+    pub(super) fn weight(&self) -> usize {
+        let keys = self.keys.len() * (size_of::<Span>() + Gather::BYTES_PER_KEY);
+        size_of::<Self>() + self.bytes.len() + keys
     }
 
     /// How many values may be under way for it at once.

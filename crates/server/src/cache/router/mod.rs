@@ -280,9 +280,14 @@ impl Router {
 
     /// Puts it into its client's line and counts it as sent.
     fn line_up(&mut self, id: u32) {
-        let exchange = &self.exchanges[id as usize];
-        self.answers.line_up(exchange.client, id, exchange.values());
+        self.stand_in_line(id);
         self.unsent.push(id);
+    }
+
+    fn stand_in_line(&mut self, id: u32) {
+        let exchange = &mut self.exchanges[id as usize];
+        exchange.weight = exchange.weight();
+        self.answers.line_up(exchange.client, id, exchange.values(), exchange.weight);
     }
 
     /// An exchange of our own, which nobody waits for.
@@ -387,7 +392,7 @@ impl Router {
             if !exchange.done {
                 return;
             }
-            next = self.answers.step(client, exchange.values());
+            next = self.answers.step(client, exchange.values(), exchange.weight);
             if exchange.over {
                 self.recycle(id);
             } else {

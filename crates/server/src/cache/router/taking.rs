@@ -166,7 +166,7 @@ impl Router {
             (exchange.client, exchange.done, exchange.over) = (client, true, true);
             write(&mut exchange.answer);
             let bytes = exchange.answer.len();
-            self.answers.line_up(client, id, 0);
+            self.stand_in_line(id);
             bytes
         } else {
             let out = self.answers.output(client);
