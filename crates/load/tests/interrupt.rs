@@ -1,5 +1,6 @@
 //! A run that somebody ends: by itself, for what ends one run of a process ends all.
 
+#[allow(dead_code, reason = "each test program uses its own part of this")]
 mod fake;
 
 use std::thread::{sleep, spawn};
