@@ -137,6 +137,21 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION log_in(text) IS 'The same, and from now on the account is known. Plan: account_name_key, account_pkey.';
 
+CREATE FUNCTION recipient_named(number int) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE found_name text;
+BEGIN
+    IF number <> 0 THEN
+        SELECT name INTO found_name FROM account WHERE id = number;
+        IF found_name IS NULL THEN
+            RAISE EXCEPTION USING ERRCODE = 'PHNUM', MESSAGE = format(
+                'no account has the number %s any more: the database has gone back to an earlier state, so restart the middleware', number);
+        END IF;
+    END IF;
+    RETURN found_name;
+END $$;
+COMMENT ON FUNCTION recipient_named(int) IS
+'The name of a recipient whose number a middleware remembers; null for 0, anyone. Fails where there is no such number, so that what is for one is not given to anyone. Plan: account_pkey.';
+
 -- Queues -----------------------------------------------------------------------------------------------------------
 
 CREATE FUNCTION lock_name(queue text) RETURNS void LANGUAGE sql AS $$

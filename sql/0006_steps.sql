@@ -46,7 +46,7 @@ BEGIN
             RETURN QUERY SELECT * FROM send_all(asked.op, at_ms, part, asked.sender, q, asked.bodies);
         ELSE
             RETURN QUERY SELECT * FROM send_one(asked.op, at_ms, part, asked.sender, q, asked.bodies[1],
-                (SELECT name FROM account WHERE id = asked.recipient), asked.header, asked.delay, asked.ttl,
+                recipient_named(asked.recipient), asked.header, asked.delay, asked.ttl,
                 asked.priority, null);
         END IF;
     END LOOP;

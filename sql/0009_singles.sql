@@ -29,7 +29,7 @@ BEGIN
         RETURN;
     END IF;
     IF q.guarded THEN
-        why := refusal_beside(op, q, sender, (SELECT name FROM account WHERE id = recipient), 1, octet_length(content));
+        why := refusal_beside(op, q, sender, recipient_named(recipient), 1, octet_length(content));
         IF why.kind IS NOT NULL THEN
             RETURN NEXT why;
             RETURN NEXT took();

@@ -114,7 +114,7 @@ BEGIN
     at_ms := coalesce(given_ms, now_ms());
     IF is_guarded THEN
         RETURN QUERY SELECT a.* FROM queue q, LATERAL send_one(0, at_ms, current_part(), sender, q, content,
-            (SELECT name FROM account WHERE id = recipient), null, 0, null, 0, null) AS a WHERE q.id = home;
+            recipient_named(recipient), null, 0, null, 0, null) AS a WHERE q.id = home;
     ELSE
         IF home IS NOT NULL THEN
             number := nextval('posthaste.message_id');

@@ -293,3 +293,27 @@ fn keys_whose_time_is_over_are_forgotten_a_part_at_a_time() {
         assert_eq!(sql(counted), left);
     }
 }
+
+/// A middleware remembers numbers of accounts, and a standby that took over may hold an earlier state.
+#[test]
+fn what_is_for_an_account_that_is_not_there_is_not_given_to_anyone() {
+    let postgres = postgres::shared();
+    let database = postgres.create_database();
+    postgres.psql(&database, "SELECT posthaste.login('ann'), posthaste.create_queue('q')");
+    postgres.psql(&database, "UPDATE posthaste.queue SET forbid_self = true");
+    let step = |recipient: &str| {
+        format!(
+            "send_step_guarded(1, 0::smallint, '{{1}}', '{{0}}', '{{1}}', '{{1}}', '{{{recipient}}}', '{{0}}', '{{null}}', '{{0}}', '{{null}}', '{{x}}')"
+        )
+    };
+    for call in
+        ["send_alone(null, 1, 'q', 4711, 'x')", "send_single(null, 0, 1, 'q', 4711, 'x')", &step("4711")]
+    {
+        // As the functions call each other.
+        let refused = postgres.try_psql(&database, &format!("SET search_path = posthaste; SELECT {call}"));
+        assert!(refused.is_err_and(|why| why.contains("no account has the number 4711")), "{call}");
+    }
+    assert_eq!(postgres.psql(&database, "SELECT count(*) FROM posthaste.message"), "0");
+    postgres.psql(&database, &format!("SET search_path = posthaste; SELECT {}", step("0")));
+    assert_eq!(postgres.psql(&database, "SELECT count(*) FROM posthaste.message"), "1", "0 is anyone");
+}
