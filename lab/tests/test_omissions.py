@@ -53,7 +53,7 @@ def windows_without(result: Result, begin_s: float, end_s: float) -> tuple[float
             middle = float(row["start_s"]) + float(row["length_s"]) / 2 + since
             if row["kind"] == "all" and 0 <= middle <= measured_s and not begin_s <= middle < end_s:
                 served += float(row["requests"])
-                took += float(row["requests"]) * float(row["response_mean_us"]) / 1e6
+                took += float(row["requests"]) * float(row["response_mean_us"] or 0.0) / 1e6
                 length += float(row["length_s"])
     return served / length, took / served, length
 
