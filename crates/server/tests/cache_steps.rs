@@ -76,3 +76,42 @@ fn what_is_stale_in_the_pool_below_is_brought_to_nobody_and_whoever_asks_next_is
         assert_eq!([scene.sent(0), scene.sent(1)], [String::new(), given_back.to_owned()]);
     }
 }
+
+#[test]
+fn servers_are_sent_what_every_memcached_reads_alike() {
+    for (asked, sent) in [
+        ("  set k 0 0 +2\r\nhi\r\n", "set k 0 0 2\r\nhi\r\n"),
+        ("set k 0 0 4294967298 noreply\r\nhi\r\n", "set k 0 0 2 \r\nhi\r\n"),
+        ("ms k 0000000000002 c\r\nhi\r\n", "ms k 2 c\r\nhi\r\n"),
+        ("  mg k v\r\n", "mg k v\r\n"),
+        ("  incr k 5\r\n", "incr k 5\r\n"),
+        ("  get k\r\n", "get k\r\n"),
+        ("  flush_all\r\n", "flush_all\r\n"),
+        // Later than 1.6.18 it is not answered if that is the last word.
+        ("delete noreply\r\n", "delete noreply 0\r\n"),
+        ("delete noreply noreply\r\n", "delete noreply 0\r\n"),
+        ("delete k 0 noreply\r\n", "delete k\r\n"),
+    ] {
+        let mut scene = Scene::new(&two_pools(1));
+        scene.ask(asked);
+        assert_eq!(scene.sent(0), sent, "{asked:?}");
+    }
+}
+
+#[test]
+fn those_that_follow_a_decision_are_sent_it_spelled_anew_too() {
+    for (asked, decided, followed) in [
+        ("add k 0 0 02\r\nhi\r\n", "STORED\r\n", "set k 0 0 2\r\nhi\r\n"),
+        ("append k 0 0 +2\r\nhi\r\n", "STORED\r\n", "append k 0 0 2\r\nhi\r\n"),
+        ("ms k \t2 ME\r\nhi\r\n", "HD\r\n", "ms k 2\r\nhi\r\n"),
+    ] {
+        let mut layout = two_pools(2);
+        layout.routes[0].pool = 1;
+        let mut scene = Scene::new(&layout);
+        scene.ask(asked);
+        let (decider, other) = if scene.router.expected(1) == 1 { (1, 2) } else { (2, 1) };
+        scene.sent(decider);
+        scene.router.feed(decider, decided.as_bytes()).expect("an answer");
+        assert_eq!(scene.sent(other), followed, "{asked:?}");
+    }
+}

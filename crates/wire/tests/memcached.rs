@@ -62,6 +62,49 @@ fn a_line_that_is_refused_takes_no_data_with_it_and_a_value_too_large_does() {
 }
 
 #[test]
+fn a_line_that_not_every_memcached_reads_alike_is_spelled_anew() {
+    for (line, plain) in [
+        ("  set k 1 -1 2", "set k 1 -1 2"),
+        ("set  k 0 0 +2", "set k 0 0 2"),
+        ("set k 0 0 0000000000002 noreply", "set k 0 0 2 noreply"),
+        ("cas k 0 0 4294967298 7", "cas k 0 0 2 7"),
+        ("append k 0 0 \t2", "append k 0 0 2"),
+        ("add k 0 0 2\tz x", "add k 0 0 2 x"),
+        ("prepend k 0 0 2\r", "prepend k 0 0 2"),
+        ("ms 2 02 b  q", "ms 2 2 b q"),
+        (" ms k 2", "ms k 2"),
+    ] {
+        let (text, other) = (format!("{line}\r\nhi\r\n"), format!("{plain}\r\nhi\r\n"));
+        let mut out = Vec::new();
+        assert!(request(text.as_bytes()).respell, "{line:?}");
+        let respelled = request(text.as_bytes()).respelled(text.as_bytes(), &mut out);
+        assert_eq!(
+            (String::from_utf8_lossy(&out), respelled),
+            (other.as_str().into(), request(other.as_bytes()))
+        );
+        assert!(!respelled.respell, "{plain:?}");
+    }
+    let (text, mut out) = (b"  delete   noreply  noreply\n", Vec::new());
+    let respelled = request(text).respelled(text, &mut out);
+    assert_eq!(
+        (&out[..], respelled),
+        (&b"delete noreply noreply\r\n"[..], request(b"delete noreply noreply\r\n"))
+    );
+}
+
+#[test]
+fn an_ms_with_a_flag_that_can_be_none_is_refused_with_its_data() {
+    let (invalid, duplicate) = ("CLIENT_ERROR invalid flag\r\n", "CLIENT_ERROR duplicate flag\r\n");
+    for (flags, answer) in
+        [("-", invalid), ("q \tk", invalid), ("[", invalid), ("é", duplicate), ("\x7f", duplicate)]
+    {
+        let line = format!("ms k 11 {flags}\r\n");
+        assert_eq!(refusal(line.as_bytes()), (answer.as_bytes(), line.len(), 13), "{flags:?}");
+    }
+    assert!(request(b"mg k -\r\n").keys == 1 && request(b"ms - 2 O- z 7\r\nhi\r\n").keys == 1);
+}
+
+#[test]
 fn noreply_keeps_refusals_from_the_client_as_memcached_does() {
     assert_eq!(refusal(b"set a 0 0 noreply\r\n").0, b"");
     assert_eq!(refusal(b"incr a x noreply\r\n").0, b"");

@@ -52,6 +52,8 @@ pub mod standing; // how servers stand, and how people want them to
 
 pub mod missed; // what servers missed while they were away
 
+mod deletion; // how a key is deleted
+
 pub mod chronicle; // what the record tells of them
 
 pub mod costs; // what multi-gets cost

@@ -19,6 +19,7 @@ use posthaste_wire::memcached::reply::is_error;
 use socket2::{SockRef, Socket};
 
 use super::backend::Dialed;
+use super::deletion;
 use super::fleet::Server;
 use super::hall::Hall;
 use super::missed::{Before, Missed};
@@ -352,8 +353,7 @@ fn flush_later(link: &mut BufReader<Dialed>, hall: &Hall, is_good: fn(&[u8]) -> 
 fn delete(link: &mut BufReader<Dialed>, keys: &[Missed]) -> io::Result<()> {
     let mut commands = Vec::new();
     for Missed { key, base64 } in keys {
-        let (word, flag): (&[u8], &[u8]) = if *base64 { (b"md ", b" b") } else { (b"delete ", b"") };
-        [word, key, flag, b"\r\n"].iter().for_each(|part| commands.extend_from_slice(part));
+        deletion::write(key, *base64, &mut commands);
     }
     // Clients choose keys. Where the server says that this is none, it holds nothing under it either.
     ask(link, &commands, keys.len(), |said| said.starts_with(b"CLIENT_ERROR") || !is_error(said))

@@ -2,7 +2,7 @@
 
 use super::KEY_BYTES_MAX;
 use super::decode::Parsed;
-use super::number::{is_unsigned, signed_32};
+use super::number::{is_plain, is_unsigned, signed_32};
 use super::request::{Request, Verb};
 use super::tokens::{Tokens, next_word};
 use crate::span::Span;
@@ -88,7 +88,9 @@ fn store(verb: Verb, tokens: &Tokens<'_>, place: Span) -> Parsed {
     let cas = verb != Verb::Cas || is_unsigned(tokens.word(5));
     match length {
         Some(length) if tokens.word(1).len() <= KEY_BYTES_MAX && numbers && cas => {
-            Parsed::Data(Request { noreply, ..Request::with_key(verb, place, tokens.span(1)) }, length)
+            let respell = !is_plain(tokens.word(4), length);
+            let request = Request::with_key(verb, place, tokens.span(1));
+            Parsed::Data(Request { noreply, respell, ..request }, length)
         }
         _ => refused,
     }

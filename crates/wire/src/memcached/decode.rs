@@ -63,6 +63,8 @@ pub(super) enum Parsed {
     Data(Request, usize),
     /// Refused with these words.
     Refused(Option<&'static [u8]>),
+    /// The same, with so many bytes of data, and a line end, that belong to it.
+    RefusedData(&'static [u8], usize),
     /// Not for us at all.
     Close,
 }
@@ -88,9 +90,15 @@ pub fn decode(input: &[u8], limits: &Limits) -> Decoded {
         [b'm', _] => meta::parse(&tokens, place),
         _ => classic::parse(&tokens, line, place),
     };
+    // Later than 1.6.18 spaces before a command are part of it.
+    let respell = tokens.span(0).start > 0;
+    let spelled = |request: Request| Request { respell: request.respell || respell, ..request };
     match parsed {
-        Parsed::Request(request) => Decoded::Request(request, end),
-        Parsed::Data(request, length) => with_data(request, length, input, end, limits),
+        Parsed::Request(request) => Decoded::Request(spelled(request), end),
+        Parsed::Data(request, length) => with_data(spelled(request), length, input, end, limits),
+        Parsed::RefusedData(answer, length) => {
+            Decoded::Refused { answer: Some(answer), end, swallow: length + 2 }
+        }
         Parsed::Refused(answer) => Decoded::Refused { answer, end, swallow: 0 },
         Parsed::Close => Decoded::Close { answer: None },
     }

@@ -2,7 +2,8 @@
 //!
 //! That means: white space before them is skipped, a sign is taken, what does not fit 64 bits is refused, the rest is
 //! cut to 32 bits without a word, and after the digits anything may follow a white space. A length read otherwise than
-//! the server reads it would put us out of step with it.
+//! the server reads it would put us out of step with it. memcached from 1.6.40 on takes plain digits only, so a length
+//! spelled otherwise is spelled anew before a server sees it.
 
 /// White space as `isspace` has it.
 fn is_space(byte: u8) -> bool {
@@ -42,6 +43,18 @@ pub(super) fn is_unsigned(text: &[u8]) -> bool {
     })
 }
 
+/// Whether this number is written as everybody reads it: its digits and nothing else.
+pub(super) fn is_plain(text: &[u8], number: usize) -> bool {
+    let mut rest = number;
+    let is_next = |digit: &u8| {
+        let is_it = usize::from(digit.wrapping_sub(b'0')) == rest % 10;
+        rest /= 10;
+        is_it
+    };
+    let digits = number.checked_ilog10().unwrap_or_default() as usize + 1;
+    text.len() == digits && text.iter().rev().all(is_next)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,6 +79,17 @@ mod tests {
         ] {
             assert_eq!(signed_32(text.as_bytes()), value, "{text}");
         }
+    }
+
+    #[test]
+    fn a_plain_number_has_its_digits_and_nothing_else() {
+        for number in [0, 7, 10, 1_048_576, 2_147_483_645] {
+            assert!(is_plain(number.to_string().as_bytes(), number), "{number}");
+        }
+        for text in ["+2", "02", "\t2", "2\tz", "4294967298", "12", "", "-2", "2\r"] {
+            assert!(!is_plain(text.as_bytes(), 2), "{text:?}");
+        }
+        assert!(!is_plain(b"-0", 0) && !is_plain(b"00", 0));
     }
 
     #[test]

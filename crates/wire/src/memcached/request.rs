@@ -98,6 +98,8 @@ pub struct Request {
     pub base64: bool,
     /// Nominal answers are not wanted (meta flag q).
     pub quiet: bool,
+    /// Not every memcached would read this line as it was read: servers are sent another one, [`Request::respelled`].
+    pub respell: bool,
 }
 
 impl Request {
@@ -105,8 +107,8 @@ impl Request {
     #[must_use]
     pub(super) fn bare(verb: Verb, line: Span) -> Self {
         let nothing = Span::default();
-        let (noreply, base64, quiet) = (None, false, false);
-        Self { verb, line, key: nothing, keys: 0, data: nothing, noreply, base64, quiet }
+        let (noreply, base64, quiet, respell) = (None, false, false, false);
+        Self { verb, line, key: nothing, keys: 0, data: nothing, noreply, base64, quiet, respell }
     }
 
     /// A request with one key.
@@ -124,6 +126,45 @@ impl Request {
             at = (word.start + word.len) as usize;
             Some(word)
         })
+    }
+
+    /// Writes the request to `out` as every memcached reads it: with one space between two words and none before the first,
+    /// and the length of the data as plain digits.
+    #[must_use]
+    pub fn respelled(&self, input: &[u8], out: &mut Vec<u8>) -> Self {
+        let length_place = match self.verb {
+            Verb::Set | Verb::Add | Verb::Replace | Verb::Append | Verb::Prepend | Verb::Cas => 4,
+            Verb::MetaSet => 2,
+            _ => usize::MAX,
+        };
+        let mut request = Self { respell: false, ..*self };
+        let line = &input[..(self.line.start + self.line.len) as usize];
+        let mut at = self.line.start as usize;
+        out.clear();
+        for place in 0.. {
+            let Some(word) = next_word(line, at) else { break };
+            at = (word.start + word.len) as usize;
+            if place > 0 {
+                out.push(b' ');
+            }
+            let start = out.len() as u32;
+            if word.start == self.key.start {
+                request.key.start = start;
+            }
+            request.noreply = request.noreply.map(|noreply| Span { start, ..noreply });
+            if place == length_place {
+                out.extend_from_slice((self.data.len - 2).to_string().as_bytes());
+            } else {
+                out.extend_from_slice(word.of(input));
+            }
+        }
+        request.line = Span { start: 0, len: out.len() as u32 };
+        out.extend_from_slice(b"\r\n");
+        if self.data.len > 0 {
+            request.data.start = out.len() as u32;
+            out.extend_from_slice(self.data.of(input));
+        }
+        request
     }
 
     /// The words behind the key, in order: flags of a meta command, arguments of a classic one.

@@ -5,6 +5,7 @@ use posthaste_wire::memcached::request::{Request, Verb};
 use super::expiry::Most;
 use super::lane::Shape;
 use super::lookup::stored;
+use crate::cache::deletion;
 
 /// Writes the command that makes a replica hold what the decider holds; `outcome` is what the decider said of that, where it
 /// was asked, and when it is now, in seconds of Unix.
@@ -115,14 +116,8 @@ fn flags<'a>(request: &Request, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8
 
 /// Writes a deletion of the request's key.
 pub(super) fn delete(request: &Request, bytes: &[u8], output: &mut Vec<u8>) -> Shape {
-    let key = request.key.of(bytes);
-    if request.base64 {
-        [&b"md "[..], key, b" b\r\n"].iter().for_each(|part| output.extend_from_slice(part));
-        Shape::Meta
-    } else {
-        [&b"delete "[..], key, b"\r\n"].iter().for_each(|part| output.extend_from_slice(part));
-        Shape::Line
-    }
+    deletion::write(request.key.of(bytes), request.base64, output);
+    if request.base64 { Shape::Meta } else { Shape::Line }
 }
 
 #[cfg(test)]

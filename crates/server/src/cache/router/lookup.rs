@@ -279,6 +279,7 @@ fn fetched(key: &[u8], base64: bool) -> Request {
         noreply: None,
         base64,
         quiet: false,
+        respell: false,
     }
 }
 

@@ -32,6 +32,15 @@ impl Router {
     /// Takes a request of a client: all of `input`.
     pub fn ask(&mut self, client: usize, request: &Request, input: &[u8], received: u64) -> Asked {
         self.asked_bytes = input.len() as u32;
+        if request.respell && !request.verb.is_get() {
+            let mut line = Vec::new();
+            let request = request.respelled(input, &mut line);
+            return self.take(client, &request, &line, received);
+        }
+        self.take(client, request, input, received)
+    }
+
+    fn take(&mut self, client: usize, request: &Request, input: &[u8], received: u64) -> Asked {
         let settings = self.table().settings;
         let answer: &[u8] = match request.verb {
             Verb::Quit => return Asked::Quit,

@@ -413,6 +413,9 @@ pub(super) fn decides(request: &Request, input: &[u8]) -> bool {
 /// Writes a request as it is sent to a server: always to be answered, and a quiet one with a marker after it, so that
 /// the server itself decides what it says. What it stores lives at most as long as `most` says.
 pub(super) fn command(request: &Request, bytes: &[u8], most: Option<Most>, output: &mut Vec<u8>) -> Shape {
+    if request.verb == Verb::Delete {
+        return follow::delete(request, bytes, output);
+    }
     let line = request.line.of(bytes);
     let end = request.noreply.map_or(line.len(), |word| word.start as usize);
     match most {
