@@ -179,13 +179,14 @@ fn whatever_is_late_is_answered_once() {
         layout.pools[0].rules.get_errors = GetErrors::Missed;
     };
     type Change = fn(&mut Layout);
-    let changes: [(&str, &str, &str, Change); 7] = [
+    let changes: [(&str, &str, &str, Change); 8] = [
         ("set a 0 0 1\r\nx\r\n", LATE, "STORED\r\n", hurried),
         ("incr a 1\r\n", LATE, "7\r\n", hurried),
         ("mg a v\r\n", LATE, "VA 1\r\nx\r\n", hurried),
         ("touch a 0\r\n", LATE, "TOUCHED\r\n", hurried),
         ("get a b\r\n", "END\r\n", "END\r\n", missing),
         ("mg a v\r\n", "EN\r\n", "EN\r\n", missing),
+        ("mg a v O7 k\r\n", "EN O7 ka\r\n", "EN O7 ka\r\n", missing),
         ("flush_all\r\n", "OK\r\n", "", |_| {}),
     ];
     for (request, words, reply, change) in changes {

@@ -138,9 +138,9 @@ fn a_get_whose_server_is_gone_is_a_miss_where_the_file_says_so() {
         let mut scene = Scene::new(&layout);
         scene.take_out(0);
         let error = "SERVER_ERROR server 127.0.0.1:1 does not answer\r\n";
-        let (end, en, nothing) = match get_errors {
-            GetErrors::Told => (error, error, error),
-            GetErrors::Missed => ("END\r\n", "EN\r\n", ""),
+        let (end, en, repeated, nothing) = match get_errors {
+            GetErrors::Told => (error, error, error, error),
+            GetErrors::Missed => ("END\r\n", "EN\r\n", "EN O7 kZm8= b\r\n", ""),
         };
         for (request, answer) in [
             ("get a b\r\n", end),
@@ -148,6 +148,7 @@ fn a_get_whose_server_is_gone_is_a_miss_where_the_file_says_so() {
             ("gat 5 a\r\n", end),
             ("mg a v\r\n", en),
             ("mg a v q\r\n", nothing),
+            ("mg Zm8= O7 b v k\r\n", repeated),
             ("me a\r\n", error),
         ] {
             scene.ask(request);

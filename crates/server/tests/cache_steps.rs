@@ -115,3 +115,17 @@ fn those_that_follow_a_decision_are_sent_it_spelled_anew_too() {
         assert_eq!(scene.sent(other), followed, "{asked:?}");
     }
 }
+
+#[test]
+fn a_meta_get_that_repeats_something_is_looked_up_elsewhere_too() {
+    let mut layout = two_pools(1);
+    layout.pools[0].source = Some(Source::Below(1));
+    for (flags, missed) in [("v", "EN"), ("v O7 k", "EN O7 kk"), ("k", "EN kk")] {
+        let mut scene = Scene::new(&layout);
+        let command = format!("mg k {flags}\r\n");
+        scene.ask(&command);
+        scene.exchange(0, &command, &format!("{missed}\r\n"));
+        scene.exchange(1, &command, &format!("{missed}\r\n"));
+        assert_eq!(scene.answered(), format!("{missed}\r\n"));
+    }
+}

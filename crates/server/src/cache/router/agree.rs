@@ -89,7 +89,24 @@ fn done(request: &Request, bytes: &[u8], out: &mut Vec<u8>) {
         _ if is_meta => b"HD",
         _ => b"STORED",
     });
-    for flag in request.words_after_key(bytes).map(|word| word.of(bytes)).filter(|_| is_meta) {
+    if is_meta {
+        repeated(request, bytes, out);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes what a server says that does not have the key of an `mg`.
+pub(super) fn missed(request: &Request, bytes: &[u8], out: &mut Vec<u8>) {
+    if !request.quiet {
+        out.extend_from_slice(b"EN");
+        repeated(request, bytes, out);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Writes what the answer to a meta command repeats of it.
+fn repeated(request: &Request, bytes: &[u8], out: &mut Vec<u8>) {
+    for flag in request.words_after_key(bytes).map(|word| word.of(bytes)) {
         let (sign, word): (&[u8], _) = match flag {
             [b'O', ..] => (b" ", flag),
             [b'k', ..] => (b" k", request.key.of(bytes)),
@@ -98,5 +115,4 @@ fn done(request: &Request, bytes: &[u8], out: &mut Vec<u8>) {
         let base64: &[u8] = if flag[0] == b'k' && request.base64 { b" b" } else { b"" };
         [sign, word, base64].iter().for_each(|part| out.extend_from_slice(part));
     }
-    out.extend_from_slice(b"\r\n");
 }

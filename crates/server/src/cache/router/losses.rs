@@ -12,12 +12,12 @@ use std::sync::atomic::Ordering;
 use posthaste_measure::Ending;
 use posthaste_wire::memcached::request::{Request, Verb};
 
-use super::Router;
 use super::exchange::{Aim, Plan, Reply, Share, Verdict};
 use super::lane::{ASIDE, Expected, OUTCOME};
 use super::reads::{needs_decider, new_expiry, owner_share};
 use super::resent::Unsent;
 use super::writes::{decides, is_write};
+use super::{Router, agree};
 use crate::cache::missed::Missed;
 use crate::cache::pool::{Pool, plain_key};
 use crate::cache::rules::GetErrors;
@@ -226,9 +226,13 @@ impl Router {
 
     /// Nobody can say whether the key of a meta get was there: it is missed, as was said before.
     fn miss_whole(&mut self, id: u32) {
-        let is_quiet = self.exchanges[id as usize].request.is_some_and(|request| request.quiet);
-        self.exchange(id).ending = Some(Ending::Null);
-        self.reply_to_client(id, if is_quiet { b"" } else { b"EN\r\n" });
+        let exchange = self.exchange(id);
+        exchange.ending = Some(Ending::Null);
+        let mut words = Vec::new();
+        if let Some(request) = exchange.request {
+            agree::missed(&request, &exchange.bytes, &mut words);
+        }
+        self.reply_to_client(id, &words);
     }
 
     /// The server of a get does not answer, and nobody does in its place. Whether that is an error.

@@ -12,8 +12,8 @@ use std::time::Duration;
 use posthaste_measure::Ending;
 use posthaste_wire::memcached::request::Verb;
 
-use super::Router;
 use super::exchange::Plan;
+use super::{Router, agree};
 use crate::cache::rules::GetErrors;
 use crate::cache::table::Route;
 
@@ -102,11 +102,13 @@ impl Router {
         if is_error && exchange.error.is_empty() {
             exchange.error.extend_from_slice(LATE);
         }
-        let is_quiet = exchange.request.is_some_and(|request| request.quiet);
-        let (words, ending) = match exchange.request.map(|request| request.verb) {
+        let (words, ending) = match exchange.request {
             _ if is_error => (std::mem::take(&mut exchange.error), Ending::Error),
-            Some(Verb::MetaGet) if is_quiet => (Vec::new(), Ending::Null),
-            Some(Verb::MetaGet) => (b"EN\r\n".to_vec(), Ending::Null),
+            Some(request) if request.verb == Verb::MetaGet => {
+                let mut words = Vec::new();
+                agree::missed(&request, &exchange.bytes, &mut words);
+                (words, Ending::Null)
+            }
             _ if exchange.gather.hits() > 0 => (b"END\r\n".to_vec(), Ending::Ok),
             _ => (b"END\r\n".to_vec(), Ending::Null),
         };

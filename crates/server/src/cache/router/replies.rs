@@ -200,7 +200,7 @@ impl Router {
         if reply::is_error(bytes) {
             self.servers[server].counts.errors.fetch_add(1, Ordering::Relaxed);
         }
-        if bytes == b"EN\r\n" && self.look_up_whole(id, Some(server)) {
+        if is_miss(bytes) && self.look_up_whole(id, Some(server)) {
             return;
         }
         let exchange = &mut self.exchanges[id as usize];
@@ -468,6 +468,11 @@ fn verdict(bytes: &[u8]) -> Verdict {
         [b'0'..=b'9', ..] => Verdict::Done,
         _ => Verdict::Error,
     }
+}
+
+/// Whether a server does not have the key of an `mg`: `EN`, and what it repeats of the request.
+fn is_miss(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"EN\r") || bytes.starts_with(b"EN ")
 }
 
 /// Whether an `mg` that creates what it misses has, by the reply: whoever asked is the first (`W`) and it was not stale (`X`).
