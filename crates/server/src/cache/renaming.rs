@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use posthaste_wire::memcached::request::{Request, Verb};
-use posthaste_wire::memcached::{KEY_BYTES_MAX, decode_base64};
+use posthaste_wire::memcached::{KEY_BYTES_MAX, LINE_BYTES_MAX, decode_base64};
 use posthaste_wire::span::Span;
 
 /// What a route changes of the keys that go by it.
@@ -49,8 +49,8 @@ impl Renaming {
         server_key.strip_prefix(&self.added[..]) == key.get(self.taken.len()..)
     }
 
-    /// Writes the request to `out` with the key that servers see. None: servers cannot have such a key, or it is to be base64
-    /// and is not, so that nobody can say how it begins.
+    /// Writes the request to `out` with the key that servers see. None: servers cannot have such a key or would hang up on the
+    /// line that is longer by it, or the key is to be base64 and is not, so that nobody can say how it begins.
     #[must_use]
     pub fn request(&self, request: &Request, input: &[u8], out: &mut Vec<u8>) -> Option<Request> {
         let (written, mut space) = (request.key.of(input), [0; KEY_BYTES_MAX]);
@@ -58,7 +58,8 @@ impl Renaming {
         let renamed =
             Some(plain).filter(|plain| self.allows(plain.len())).map(|plain| self.server_key(plain))?;
         let key = if request.base64 { STANDARD.encode(&renamed).into_bytes().into() } else { renamed };
-        if key.len() > KEY_BYTES_MAX {
+        let line_bytes = request.line.len as usize - written.len() + key.len();
+        if key.len() > KEY_BYTES_MAX || line_bytes >= LINE_BYTES_MAX {
             return None;
         }
         let Span { start, len } = request.key;
@@ -130,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: Limits = Limits { value_bytes: 100, line_bytes: 1000 };
+    const LIMITS: Limits = Limits { value_bytes: 100, line_bytes: 3000 };
 
     fn request(text: &str) -> Request {
         let Decoded::Request(request, _) = decode(text.as_bytes(), &LIMITS) else { panic!("{text}") };
@@ -173,6 +174,9 @@ mod tests {
         let long = |bytes: usize| format!("delete {}\r\n", "k".repeat(bytes));
         assert!(renamed(&adds, &long(KEY_BYTES_MAX - 5)).is_some());
         assert_eq!(renamed(&adds, &long(KEY_BYTES_MAX - 4)), None, "servers take no longer keys");
+        let filled = |bytes: usize| format!("mg k{:1$}v\r\n", "", bytes - "mg kv".len());
+        assert!(renamed(&adds, &filled(LINE_BYTES_MAX - 6)).is_some());
+        assert_eq!(renamed(&adds, &filled(LINE_BYTES_MAX - 5)), None, "servers take no longer lines");
         let swapped = renamed(&renaming("user:", "app1:u:"), "set user:7 0 0 2 noreply\r\nhi\r\n");
         assert_eq!(swapped.as_deref(), Some("set app1:u:7 0 0 2 noreply\r\nhi\r\n"));
     }

@@ -55,7 +55,7 @@ pub(super) fn line(request: &Request, bytes: &[u8], end: usize, most: Most, out:
         verb if verb.is_meta() => None,
         _ => Some(1),
     };
-    let mut has_ttl = false;
+    let (is_meta, mut has_ttl, mut creates) = (request.verb.is_meta(), false, false);
     out.extend_from_slice(&bytes[..key_end]);
     for (place, word) in request.words_after_key(bytes).enumerate() {
         if word.start as usize >= end {
@@ -64,10 +64,16 @@ pub(super) fn line(request: &Request, bytes: &[u8], end: usize, most: Most, out:
         out.push(b' ');
         match word.of(bytes) {
             word if expiry_place == Some(place) => out.extend(most.cap(word)),
-            // T is the time to live, N that of what a miss creates.
-            [flag @ (b'T' | b'N'), expiry @ ..] if request.verb.is_meta() => {
-                has_ttl |= *flag == b'T';
-                out.push(*flag);
+            // T is the time to live, N that of what a miss creates. What is said twice is refused, and left as it is: the line
+            // must not become longer than servers take.
+            [b'T', expiry @ ..] if is_meta && !has_ttl => {
+                has_ttl = true;
+                out.push(b'T');
+                out.extend(most.cap(expiry));
+            }
+            [b'N', expiry @ ..] if is_meta && !creates => {
+                creates = true;
+                out.push(b'N');
                 out.extend(most.cap(expiry));
             }
             word => out.extend_from_slice(word),
@@ -110,6 +116,7 @@ mod tests {
             ("ms k 2 T0 F7\r\nhi\r\n", "ms k 2 T10 F7"),
             ("ma k N0 J5\r\n", "ma k N10 J5"),
             ("mg k T3 v\r\n", "mg k T3 v"),
+            ("mg k T0 N0 T0 N0\r\n", "mg k T10 N10 T0 N0"),
         ] {
             assert_eq!(capped(asked), sent);
         }
