@@ -140,7 +140,9 @@ impl Engine for Queued {
         self.outgoing.iter_mut().for_each(|task| task.stamps.enqueued = enqueued);
         self.hall.line.push_all(&mut self.outgoing);
         for mut task in std::mem::take(&mut self.outgoing) {
-            task.answer.extend_from_slice(b"SERVER_ERROR the waiting line is full\r\n");
+            if task.request.noreply.is_none() {
+                task.answer.extend_from_slice(b"SERVER_ERROR the waiting line is full\r\n");
+            }
             task.ending = Ending::Error;
             self.take_back(task, true);
         }
