@@ -10,7 +10,7 @@ use posthaste_measure::Ending;
 use posthaste_server::cache::layout::{Fallback, Layout, Seat, Source};
 use posthaste_server::cache::missed::Before;
 use posthaste_server::cache::router::Asked;
-use posthaste_server::cache::rules::{GetErrors, Rules};
+use posthaste_server::cache::rules::{Answer, GetErrors, Rules};
 use steps::{Scene, two_pools};
 
 /// A pool of so many replicas.
@@ -174,4 +174,32 @@ fn while_writes_are_paused_only_what_changes_nothing_is_taken() {
     }
     scene.fleet.pauses.fetch_sub(1, Ordering::Relaxed);
     scene.ask("set k 0 0 1\r\nx\r\n");
+}
+
+#[test]
+fn who_does_not_have_a_key_does_not_say_for_all_that_it_is_nowhere() {
+    for answer in [Answer::Any, Answer::Count(2)] {
+        let mut layout = replicas(3);
+        layout.pools[0].rules.answer = answer;
+        let mut scene = Scene::new(&layout);
+        scene.ask("delete k\r\n");
+        for server in 0..3 {
+            scene.sent(server);
+        }
+        scene.router.feed(0, b"NOT_FOUND\r\n").expect("an answer");
+        assert_eq!(scene.answered(), "", "{answer}");
+        scene.router.feed(1, b"DELETED\r\n").expect("an answer");
+        assert_eq!(scene.answered(), "DELETED\r\n", "{answer}");
+    }
+}
+
+#[test]
+fn where_nobody_has_a_key_the_last_says_so_though_one_refused() {
+    let mut layout = replicas(2);
+    layout.pools[0].rules.answer = Answer::Any;
+    let mut scene = Scene::new(&layout);
+    scene.ask("delete k\r\n");
+    scene.exchange(0, "delete k\r\n", "NOT_FOUND\r\n");
+    scene.exchange(1, "delete k\r\n", "SERVER_ERROR busy\r\n");
+    assert_eq!(scene.answered(), "NOT_FOUND\r\n");
 }

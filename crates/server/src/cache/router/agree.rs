@@ -45,7 +45,11 @@ impl Router {
         let answer = match self.rule(id) {
             Answer::All | Answer::None => None,
             Answer::First => exchange.replies.iter().find(|reply| reply.server == exchange.first),
-            rule => rule.needed(usize::from(exchange.copies)).and_then(|needed| self.agreed(id, needed)),
+            // A server that did nothing, since it does not have the key, says nothing of those that are still to answer.
+            rule => rule
+                .needed(usize::from(exchange.copies))
+                .and_then(|needed| self.agreed(id, needed))
+                .filter(|reply| reply.verdict == Verdict::Done),
         };
         if let Some(reply) = answer.copied() {
             self.answer_with(id, reply);
@@ -66,14 +70,16 @@ impl Router {
         let exchange = &self.exchanges[id as usize];
         let error = exchange.replies.iter().rev().find(|reply| reply.verdict == Verdict::Error);
         let done = exchange.replies.iter().find(|reply| reply.verdict == Verdict::Done);
-        if let Some(needed) = self.rule(id).needed(usize::from(exchange.copies))
-            && error.is_none()
-            && self.agreed(id, needed).is_none()
-        {
-            let there = exchange.replies.len();
-            let words =
-                format!("SERVER_ERROR {there} of the {needed} servers that must answer are there\r\n");
-            return Err(words.into_bytes().into());
+        if let Some(needed) = self.rule(id).needed(usize::from(exchange.copies)) {
+            if let Some(reply) = self.agreed(id, needed) {
+                return Ok(*reply);
+            }
+            if error.is_none() {
+                let there = exchange.replies.len();
+                let words =
+                    format!("SERVER_ERROR {there} of the {needed} servers that must answer are there\r\n");
+                return Err(words.into_bytes().into());
+            }
         }
         error.or(done).or(exchange.replies.first()).copied().ok_or(NOBODY_THERE.into())
     }
