@@ -117,6 +117,27 @@ fn those_that_follow_a_decision_are_sent_it_spelled_anew_too() {
 }
 
 #[test]
+fn what_came_of_a_decision_is_asked_for_where_the_answer_does_not_tell() {
+    let asks = |command: &str| format!("{command}mg k v f t c\r\n");
+    for (command, outcome, given_back, followed) in [
+        // Created, or not: who knows what the other one has.
+        ("ms k 2 MA N60\r\na,\r\n", "VA 4 f0 t60 c7\r\nb,a,\r\n", "", "ms k 4 F0 T60\r\nb,a,\r\n"),
+        ("ms k 1 C9 I\r\na\r\n", "VA 1 f0 t-1 c10\r\na\r\n", "", "ms k 1 F0\r\na\r\n"),
+        // Stored as what is stale already.
+        ("ms k 1 C3 I\r\na\r\n", "VA 1 f0 t-1 c10 X W\r\na\r\n", "md k I C10\r\n", "delete k\r\n"),
+    ] {
+        let mut layout = two_pools(2);
+        layout.routes[0].pool = 1;
+        let mut scene = Scene::new(&layout);
+        scene.ask(command);
+        let (decider, other) = if scene.router.expected(1) > 0 { (1, 2) } else { (2, 1) };
+        scene.exchange(decider, &asks(command), &format!("HD\r\n{outcome}"));
+        assert_eq!([scene.sent(decider), scene.sent(other)], [given_back, followed], "{command:?}");
+        assert_eq!(scene.answered(), "HD\r\n");
+    }
+}
+
+#[test]
 fn a_meta_get_that_repeats_something_is_looked_up_elsewhere_too() {
     let mut layout = two_pools(1);
     layout.pools[0].source = Some(Source::Below(1));

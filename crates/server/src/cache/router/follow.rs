@@ -32,10 +32,7 @@ pub(super) fn follow(
             output.extend_from_slice(request.data.of(bytes));
             Shape::Line
         }
-        Verb::MetaSet => meta(request, bytes, b"bFTI", b"AP", most, output),
-        Verb::MetaDelete => meta(request, bytes, b"bIT", b"", most, output),
-        // Another replica may have to create what the decider had, or the other way round.
-        Verb::MetaArithmetic if has_flag(request, bytes, b'N') => {
+        _ if has_hidden_outcome(request, bytes) => {
             match outcome.and_then(|(outcome, now_s)| stored(outcome, now_s)) {
                 Some((head, data)) => {
                     let base64: &[u8] = if request.base64 { b" b" } else { b"" };
@@ -47,8 +44,22 @@ pub(super) fn follow(
                 None => delete(request, bytes, output),
             }
         }
+        Verb::MetaSet => meta(request, bytes, b"bFTI", b"AP", most, output),
+        Verb::MetaDelete => meta(request, bytes, b"bITx", b"", most, output),
         Verb::MetaArithmetic => meta(request, bytes, b"bDT", b"ID+-", most, output),
         _ => super::writes::command(request, bytes, most, output),
+    }
+}
+
+/// Whether a command comes out by what the decider held, and its answer does not say how: it may have created the key, where
+/// another replica would have to do what this one did not, or the other way round; or stored a value as one that is stale already.
+pub(super) fn has_hidden_outcome(request: &Request, bytes: &[u8]) -> bool {
+    let has = |letter: u8| has_flag(request, bytes, letter);
+    let appends = || flags(request, bytes).any(|flag| flag.starts_with(b"MA") || flag.starts_with(b"MP"));
+    match request.verb {
+        Verb::MetaArithmetic => has(b'N'),
+        Verb::MetaSet => has(b'C') && has(b'I') || has(b'N') && appends(),
+        _ => false,
     }
 }
 
@@ -160,11 +171,14 @@ mod tests {
         assert_eq!(followed("append k 0 0 2\r\nhi\r\n"), "append k 0 0 2\r\nhi\r\n");
         assert_eq!(followed("ma k D5 MD v c q\r\n"), "ma k D5 MD\r\n");
         assert_eq!(followed("md k C7 I T30 q\r\n"), "md k I T30\r\n");
+        assert_eq!(followed("md k I x T30 q\r\n"), "md k I x T30\r\n");
     }
 
     #[test]
     fn what_may_have_been_created_is_set_to_what_came_of_it() {
         assert_eq!(followed("ma Zm9v b N0 J5\r\n"), "md Zm9v b\r\n", "nobody knows");
+        assert_eq!(followed("ms k 2 MP N0\r\nhi\r\n"), "delete k\r\n", "nobody knows");
+        assert_eq!(followed("ms k 2 C7 I\r\nhi\r\n"), "delete k\r\n", "nobody knows");
         let limits = Limits { value_bytes: 100, line_bytes: 1000 };
         let text = b"ma Zm9v b N60 J5 q\r\n";
         let Decoded::Request(request, _) = decode(text, &limits) else { panic!("it is one") };

@@ -151,13 +151,11 @@ impl Router {
         (exchange.copies, exchange.first) = (copies, first.unwrap_or_default() as u16);
     }
 
-    /// What may create its key does so by what the decider held, and does not say so: what came of it is asked for, behind it.
+    /// What comes out by what the decider held, and does not say how: what came of it is asked for, behind it.
     fn ask_outcome(&mut self, id: u32, decider: usize) {
         let exchange = &self.exchanges[id as usize];
-        let Some(request) = exchange.request.filter(|request| request.verb == Verb::MetaArithmetic) else {
-            return;
-        };
-        if exchange.pending > 0 && follow::has_flag(&request, &exchange.bytes, b'N') {
+        let Some(request) = exchange.request else { return };
+        if exchange.pending > 0 && follow::has_hidden_outcome(&request, &exchange.bytes) {
             follow::fetch(&request, &exchange.bytes, &mut self.lanes[decider].output);
             self.expect(id, decider, OUTCOME, Shape::Meta);
         }
