@@ -398,17 +398,26 @@ fn get(rng: &mut Rng, may_be_too_long: bool) -> Vec<u8> {
     }
 }
 
+/// Lengths that are not those of the data, or spelled so that a router sends others.
+const LENGTHS: &[&str] =
+    &["-1", "2147483647", "x", "3", "4294967297", "1", "+3", "003", "\t3", "3\tz", "-0", "0000000000003"];
+
 fn store(rng: &mut Rng) -> Vec<u8> {
     let verb = pick(rng, &["set", "set", "add", "replace", "append", "prepend", "cas"]);
     let data = data(rng, 20);
     let mut length = data.len().to_string();
     if one_in(rng, 12) {
-        length = pick(rng, &["-1", "2147483647", "x", "3", "4294967297", "1"]).into();
+        length = pick(rng, LENGTHS).into();
     }
     let cas = if verb == "cas" { format!(" {}", number(rng)) } else { String::new() };
     let (flags, expiry) = (number(rng), expiry(rng));
-    let line =
-        format!("{verb} {} {flags} {expiry} {length}{cas}{}{}", key(rng, true), noreply(rng), line_end(rng));
+    let before = if one_in(rng, 12) { "  " } else { "" };
+    let line = format!(
+        "{before}{verb} {} {flags} {expiry} {length}{cas}{}{}",
+        key(rng, true),
+        noreply(rng),
+        line_end(rng)
+    );
     let end = if one_in(rng, 25) { "xx" } else { "\r\n" };
     [line.as_bytes(), &data, end.as_bytes()].concat()
 }
@@ -420,11 +429,14 @@ fn meta_set(rng: &mut Rng) -> Vec<u8> {
     let (key, of) =
         if one_in(rng, 5) { ("Zm9v".into(), &["b", "k", "q", "F3"][..]) } else { (key(rng, true), &of[..]) };
     let (mut length, mut end, mut flags) = (data.len().to_string(), "\r\n", flags(rng, of));
-    if one_in(rng, 12) {
+    if one_in(rng, 20) {
+        // What begins so is no flag. A router refuses it in memcached's words, without a look at the others.
+        flags = pick(rng, &[" -", " q -", " F5 \tk c", " k [ Oab", " \u{e9}", " T1000 \u{7f}"]).into();
+    } else if one_in(rng, 12) {
         // Where the flags are wrong too a server complains of them.
         flags = pick(rng, &["", " q", " k c", " Oab F5", " T1000 ME", " C5"]).into();
         match rng.u32(..2) {
-            0 => length = pick(rng, &["-1", "2147483647", "x", "3", "4294967297", "1"]).into(),
+            0 => length = pick(rng, LENGTHS).into(),
             _ => end = "xx",
         }
     }
