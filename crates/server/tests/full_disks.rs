@@ -168,6 +168,31 @@ fn what_is_too_large_for_the_disk_is_refused_alone() {
 }
 
 #[test]
+fn a_lease_whose_end_finds_no_space_holds_up_nothing_else() {
+    let disk = small_disk();
+    let mut world = World::new(open(&disk));
+    for queue in ["bulk TTL 60000", "q"] {
+        world.ask("a", &format!("QCREATE {queue}"));
+    }
+    world.send("a", "q leased");
+    world.ask("b", "POP QUEUE q LEASE 10000");
+    world.ask("a", "SEND q delayed DELAY 20000");
+    let send = format!("SEND bulk {}", "x".repeat(1000));
+    while !is_full(&world.ask("a", &send)) {}
+    exhaust(&mut world);
+    let mut world = world.reopen(|| open(&disk));
+    world.wait(30_000);
+    assert_eq!(world.bodies("b", "q"), ["delayed"], "there is no space for the end of the lease");
+    world.wait(40_000);
+    assert_eq!(world.ask("a", "PEEK QUEUE bulk"), Got::Null, "their TTL is over");
+    disk.grow_to(16 * SEGMENT_BYTES);
+    let due = world.store.deadline().expect("it is tried again");
+    world.wait(due.saturating_sub(world.now));
+    assert_eq!(world.bodies("b", "q"), ["leased", "delayed"]);
+    world.send("a", "q another");
+}
+
+#[test]
 fn a_segment_that_is_half_alive_is_swept_when_the_disk_is_full() {
     let body = "x".repeat(500);
     let (mut kept, mut number) = (0, 0);

@@ -18,6 +18,7 @@
 //! out, sorted and compacted later, for state that fits in memory.
 
 mod accounts;
+mod alarms;
 mod apply;
 mod decide;
 mod effect;
@@ -303,9 +304,10 @@ impl Rules for Embedded {
         if self.failed.is_some() {
             return None;
         }
-        let alarm = self.stock.next_alarm();
-        let next = alarm.into_iter().chain(self.next_reclaim()).min();
-        if self.stalled { next.map(|at| at.max(self.clock + RETRY_MS)) } else { next }
+        let retry = self.clock + RETRY_MS;
+        let held_up = self.stock.held_up().map(|_| retry);
+        let reclaim = self.next_reclaim().map(|at| if self.stalled { at.max(retry) } else { at });
+        self.stock.next_alarm().into_iter().chain(held_up).chain(reclaim).min()
     }
 
     fn seal(&mut self) -> Option<EmbeddedCommit> {

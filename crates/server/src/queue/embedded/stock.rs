@@ -4,10 +4,11 @@
 //! two keep lanes, counts, alarms and live bytes in step. Ready messages without a past are in a lane and nowhere
 //! else; of the others a [`Message`] is kept as well.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use super::accounts::Accounts;
+use super::alarms::{Alarm, Alarms};
 use super::lanes::Lanes;
 use super::live::Live;
 use super::merge::Pick;
@@ -25,7 +26,7 @@ pub(super) struct Stock {
     pub(super) remembered: Remembered,
     pub(super) live: Live,
     special: BTreeMap<MessageId, Message>,
-    alarms: BTreeSet<(Millis, MessageId)>,
+    alarms: Alarms,
     last_message: MessageId,
 }
 
@@ -41,7 +42,9 @@ impl Stock {
         }
         if !message.is_plain() {
             let id = message.place.id();
-            self.alarms.extend(message.alarm().map(|at| (at, id)));
+            if let Some(at) = message.alarm() {
+                self.alarms.set((at, id));
+            }
             self.special.insert(id, message);
         }
         news
@@ -127,13 +130,22 @@ impl Stock {
 
     /// The message whose alarm has been due longest, and since when. Lifting it turns the alarm off.
     pub(super) fn due_alarm(&self, now: Millis) -> Option<(Millis, &Message)> {
-        let (at, id) = self.alarms.first().filter(|(at, _)| *at <= now)?;
-        Some((*at, self.special.get(id)?))
+        self.alarms.first().filter(|(at, _)| *at <= now).and_then(|alarm| self.rung_by(alarm))
     }
 
-    /// When the next alarm is due.
+    /// The same of those that were held up.
+    pub(super) fn held_up(&self) -> Option<(Millis, &Message)> {
+        self.alarms.first_held_up().and_then(|alarm| self.rung_by(alarm))
+    }
+
+    /// Keeps an alarm apart that found no space.
+    pub(super) fn hold_up(&mut self, alarm: Alarm) {
+        self.alarms.hold_up(alarm);
+    }
+
+    /// When the next alarm is due, but for those held up.
     pub(super) fn next_alarm(&self) -> Option<Millis> {
-        self.alarms.first().map(|(at, _)| *at)
+        self.alarms.first().map(|(at, _)| at)
     }
 
     /// The number last given to a message.
@@ -166,13 +178,17 @@ impl Stock {
             + (self.queues.len() + self.accounts.len()) as u64 * PER_NAME
     }
 
+    fn rung_by(&self, (at, id): Alarm) -> Option<(Millis, &Message)> {
+        Some((at, self.special.get(&id)?))
+    }
+
     fn take_special(&mut self, id: MessageId) -> Option<Message> {
         if self.special.is_empty() {
             return None;
         }
         let message = self.special.remove(&id)?;
         if let Some(at) = message.alarm() {
-            self.alarms.remove(&(at, id));
+            self.alarms.clear((at, id));
         }
         Some(message)
     }

@@ -70,20 +70,35 @@ impl Embedded {
         Ok(answer.integer(1))
     }
 
-    /// Does what was due by now. Where a lease's end cannot be recorded for lack of space, it waits.
+    /// Does what was due by now. Where a lease's end cannot be recorded for lack of space, it waits, and nothing else
+    /// with it.
     pub(in crate::queue::embedded) fn ring_alarms(&mut self, news: &mut Vec<News>) {
+        for _ in 0..LAPSES_AT_ONCE {
+            let Some((at, place)) = self.stock.held_up().map(|(at, message)| (at, message.place)) else {
+                break;
+            };
+            if !self.can_end_lease() {
+                break;
+            }
+            news.extend(self.give_back(&place, Reason::LeaseRanOut, at, None));
+        }
         for _ in 0..LAPSES_AT_ONCE {
             let Some((at, message)) = self.stock.due_alarm(self.clock) else { return };
             let (place, is_leased) = (message.place, message.lease().is_some());
             if !is_leased {
                 news.extend(self.stock.ripen(&place, at));
-            } else if self.ensure(REQUEST_BYTES, Purpose::Remove).is_ok() {
+            } else if self.can_end_lease() {
                 news.extend(self.give_back(&place, Reason::LeaseRanOut, at, None));
             } else {
-                self.stalled = true;
-                return;
+                self.stock.hold_up((at, place.id()));
             }
         }
+    }
+
+    /// Whether there is space to record the end of a lease; once there was none, the next batch asks again.
+    fn can_end_lease(&mut self) -> bool {
+        self.stalled = self.stalled || self.ensure(REQUEST_BYTES, Purpose::Remove).is_err();
+        !self.stalled
     }
 
     /// The message whose lease the handle names: by its receipt, whoever shows it, or by the id alone when the

@@ -1,0 +1,48 @@
+//! When time changes a message by itself: a lease or a delay runs out, a TTL is over.
+//!
+//! The end of a lease must be recorded, and on a full disk it may not be; then its alarm is kept apart until there is
+//! space. So it holds up none of the others, which need no space and may give some back.
+
+use std::collections::BTreeSet;
+
+use crate::queue::rules::{MessageId, Millis};
+
+/// A moment, and the message that it changes.
+pub(super) type Alarm = (Millis, MessageId);
+
+/// Every alarm.
+#[derive(Default)]
+pub(super) struct Alarms {
+    set: BTreeSet<Alarm>,
+    held_up: BTreeSet<Alarm>,
+}
+
+impl Alarms {
+    pub(super) fn set(&mut self, alarm: Alarm) {
+        self.set.insert(alarm);
+    }
+
+    /// Turns an alarm off.
+    pub(super) fn clear(&mut self, alarm: Alarm) {
+        if !self.set.remove(&alarm) {
+            self.held_up.remove(&alarm);
+        }
+    }
+
+    /// The first that is not held up.
+    pub(super) fn first(&self) -> Option<Alarm> {
+        self.set.first().copied()
+    }
+
+    /// The first of those held up.
+    pub(super) fn first_held_up(&self) -> Option<Alarm> {
+        self.held_up.first().copied()
+    }
+
+    /// It cannot ring for lack of space.
+    pub(super) fn hold_up(&mut self, alarm: Alarm) {
+        if self.set.remove(&alarm) {
+            self.held_up.insert(alarm);
+        }
+    }
+}
