@@ -84,6 +84,38 @@ fn a_read_never_shows_what_a_crash_could_unmake() {
 }
 
 #[test]
+fn whatever_has_come_of_age_is_seen_by_the_first_request() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let mut world = World::new(open(home.path()));
+    for request in ["QCREATE graves", "QCREATE q DEADLETTER graves AFTER 1", "QCREATE t TTL 1000"] {
+        world.ask("a", request);
+    }
+    for is_new in [false, true] {
+        let first = format!("first{is_new}");
+        world.ask("a", &format!("SEND q {first} DELAY 30"));
+        world.ask_together("a", &["SEND q delayed DELAY 20"; 10_000]);
+        world.ask("a", "SEND q last");
+        world.ask("a", "SEND q leased PRIORITY 1");
+        world.ask("b", "POP QUEUE q LEASE 40");
+        for _ in 0..2 {
+            world.ask("a", &format!("SENDMANY t{}", " x".repeat(10_000)));
+        }
+        if is_new {
+            world = world.reopen(|| open(home.path()));
+        }
+        world.now += 1000; // and nobody has told the store
+        for request in ["PEEK QUEUE t", "PEEK QUEUE q", "QREADABLE"] {
+            assert_eq!(shown(&mut world, "b", request), None, "{request}: not on the spot");
+        }
+        assert_eq!(world.ask("b", "PEEK QUEUE q").text("body"), first);
+        assert_eq!(shown(&mut world, "b", "PEEK QUEUE t"), Some(Got::Null));
+        assert_eq!(world.ask("a", "QINFO t").number("messages"), 0);
+        assert_eq!(world.ask("a", "QPURGE q"), Got::Integer(10_002));
+        assert_eq!(world.ask("a", "QPURGE graves"), Got::Integer(1));
+    }
+}
+
+#[test]
 fn stragglers_keep_no_disk_space_but_their_own() {
     // So large that a segment is swept in several steps.
     let events = Events::kept(Clock::start());

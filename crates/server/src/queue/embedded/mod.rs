@@ -285,10 +285,10 @@ impl Rules for Embedded {
     }
 
     fn read(&mut self, now: Millis, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {
-        if self.clock == 0 {
-            return None; // just opened, and what has come of age meanwhile is not yet where readers look
-        }
         self.clock = self.clock.max(now);
+        if self.stock.due_alarm(self.clock).is_some() {
+            return None; // what has come of age is not yet where readers look
+        }
         self.show_durable(ask, answer).unwrap_or_else(|fault| Some(answer.fault(&fault)))
     }
 

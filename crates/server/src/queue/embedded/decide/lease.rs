@@ -13,9 +13,6 @@ use crate::queue::rules::{AccountId, Millis, News, Outcome, QueueId, after};
 /// What a record about one leased message takes at most, a removal or another lease.
 const RECORD_BYTES: u64 = 80;
 
-/// Most leases taken back at one go; the next tick goes on.
-const LAPSES_AT_ONCE: usize = 16_384;
-
 impl Embedded {
     pub(super) fn ack(
         &mut self,
@@ -72,18 +69,18 @@ impl Embedded {
 
     /// Does what was due by now. Where a lease's end cannot be recorded for lack of space, it waits, and nothing else
     /// with it.
+    ///
+    /// All of it, however much: between parts, requests would be given what has expired, and late messages before early
+    /// ones. An alarm costs less than the request that set it, so that is felt only where very many were set for one
+    /// moment, or came due while the store was closed.
     pub(in crate::queue::embedded) fn ring_alarms(&mut self, news: &mut Vec<News>) {
-        for _ in 0..LAPSES_AT_ONCE {
-            let Some((at, place)) = self.stock.held_up().map(|(at, message)| (at, message.place)) else {
-                break;
-            };
+        while let Some((at, place)) = self.stock.held_up().map(|(at, message)| (at, message.place)) {
             if !self.can_end_lease() {
                 break;
             }
             news.extend(self.give_back(&place, Reason::LeaseRanOut, at, None));
         }
-        for _ in 0..LAPSES_AT_ONCE {
-            let Some((at, message)) = self.stock.due_alarm(self.clock) else { return };
+        while let Some((at, message)) = self.stock.due_alarm(self.clock) {
             let (place, is_leased) = (message.place, message.lease().is_some());
             if !is_leased {
                 news.extend(self.stock.ripen(&place, at));
