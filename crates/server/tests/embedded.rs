@@ -141,6 +141,27 @@ fn stragglers_keep_no_disk_space_but_their_own() {
     assert_eq!(world.bodies("b", "old"), bodies);
 }
 
+#[test]
+fn space_is_given_back_as_fast_as_large_batches_take_it() {
+    let options = EmbeddedOptions { segment_bytes: 1 << 20, ..EmbeddedOptions::default() };
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let world = &mut World::new(open_with(home.path(), options.clone()));
+    world.ask("a", "QCREATE cold");
+    world.ask("a", "QCREATE hot");
+    for _ in 0..400 {
+        world.send("a", &format!("cold {}", "x".repeat(10_000)));
+    }
+    let live = figure(&world.store, "log_live_bytes");
+    let batch = format!("SENDMANY hot{}", format!(" {}", "x".repeat(64_000)).repeat(4));
+    let mut most = 0;
+    for _ in 0..200 {
+        world.ask_together("a", &[&batch, "QPURGE hot"]);
+        most = most.max(figure(&world.store, "log_bytes"));
+    }
+    // What lives may have to be written once more before anything is freed.
+    assert!(most < 3 * live + 5 * options.segment_bytes, "{most} bytes for {live}");
+}
+
 /// Fills and empties a queue until everything written before has been moved or dropped.
 fn churn(world: &mut World<Embedded>) {
     world.ask("churner", "QCREATE churn");

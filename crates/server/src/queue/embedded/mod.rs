@@ -94,6 +94,8 @@ pub struct Embedded {
     clock: Millis,
     /// Bytes of records that certainly fit on the disk.
     room: u64,
+    /// Bytes of records since the last commit was sealed, without what was swept.
+    added: u64,
     /// Bytes that a batch asks for ahead of its requests, at most.
     ahead_max: u64,
     /// How much this batch may not add, nor anything larger, and why.
@@ -176,6 +178,7 @@ impl Embedded {
             memory_limit: options.memory_limit,
             clock: 0,
             room: 0,
+            added: 0,
             ahead_max: options.segment_bytes / 8,
             refused: None,
             failed: None,
@@ -205,6 +208,7 @@ impl Embedded {
         let at = self.log.append_parts(&[&self.head, tail]);
         let len = self.head.len() + tail.len();
         self.room = self.room.saturating_sub(len as u64 + RECORD_OVERHEAD);
+        self.added += len as u64 + RECORD_OVERHEAD;
         self.unsettled = true;
         let len = u32::try_from(len).expect("records are reserved, and reservations end far below 4 GiB");
         self.stock.apply(effect, Home { at, len })
@@ -319,7 +323,7 @@ impl Rules for Embedded {
         let frame = self.log.seal()?;
         self.in_flight = true;
         self.unsettled = false;
-        self.room = 0;
+        (self.room, self.added) = (0, 0);
         let sealed_ns = self.events.now();
         Some(EmbeddedCommit { frame, sealed_ns, given: given(&self.stock), error: None })
     }

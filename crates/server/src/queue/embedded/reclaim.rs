@@ -4,7 +4,8 @@
 //! log has grown to more than twice what lives in it: whatever still has its home there is recorded again, as it is now, at the log's end.
 //! So a few messages that stay for months keep nothing else on the disk, and every live byte is written at most about
 //! once for every byte that is freed. The work is done in small steps, each in the commit of a batch, and goes on by
-//! itself when no requests come.
+//! itself when no requests come. A step looks at twice what the batch adds: so in one turn of a log that holds more than
+//! twice what lives in it, more is freed than added, and a commit takes at most a few times as long as it would alone.
 //!
 //! On a full disk a sweep writes into the last space there is, and gives some back only when it has come to its end. So
 //! there it begins only if it will fit, is done at one go, and requests leave some space for it (see [`Purpose`]). And it
@@ -18,8 +19,14 @@ use super::{Embedded, RETRY_MS};
 use crate::queue::EVENT_SOURCE;
 use crate::queue::rules::Millis;
 
-/// Bytes of an old segment looked at with one commit.
-const STEP_BYTES: usize = 64 << 10;
+/// Bytes of an old segment looked at with one commit, at least.
+const STEP_BYTES: u64 = 64 << 10;
+
+/// So many are looked at for every byte that the commit adds.
+const PACE: u64 = 2;
+
+/// The most memory kept for the next piece.
+const BUFFER_KEPT: usize = 1 << 20;
 
 /// What being recorded again may add to a record: a lease, the name of a first queue, and what the log adds.
 const PRESENT_STATE_BYTES: u64 = 320;
@@ -86,7 +93,8 @@ impl Embedded {
     pub(super) fn reclaim_step(&mut self) {
         let Some(Work { segment, is_whole }) = self.reclaimable() else { return };
         let is_empty = self.stock.live.of(segment) == 0;
-        while !is_empty && !self.sweep_step(segment) {
+        let bytes = usize::try_from(STEP_BYTES.max(PACE * self.added)).unwrap_or(usize::MAX);
+        while !is_empty && !self.sweep_step(segment, bytes) {
             if !is_whole || self.stalled || self.reclaim.unreadable == Some(segment) {
                 return;
             }
@@ -119,13 +127,13 @@ impl Embedded {
         live + live.min(self.stock.specials() * PRESENT_STATE_BYTES) + SWEEP_BYTES
     }
 
-    /// Records again what lives in the next piece of the segment. True: that was the last.
-    fn sweep_step(&mut self, segment: u32) -> bool {
+    /// Records again what lives in the next piece of the segment, of about so many bytes. True: that was the last.
+    fn sweep_step(&mut self, segment: u32, bytes: usize) -> bool {
         let mut found = std::mem::take(&mut self.reclaim.found);
         let mut records = std::mem::take(&mut self.reclaim.records);
         records.clear();
         let mut sweep = self.reclaim.sweep;
-        let read = self.log.sweep(&mut sweep, STEP_BYTES, &mut found, &mut records);
+        let read = self.log.sweep(&mut sweep, bytes, &mut found, &mut records);
         records.retain(|(at, range)| self.lives(*at, &found[range.clone()]));
         let ended = match read {
             Err(_) => {
@@ -151,6 +159,8 @@ impl Embedded {
                 ended && !self.stalled
             }
         };
+        found.clear();
+        found.shrink_to(BUFFER_KEPT);
         (self.reclaim.found, self.reclaim.records) = (found, records);
         ended
     }
