@@ -181,7 +181,16 @@ pub(crate) fn on_queue(figures: &Figures, store: &str, database_is_examined: boo
     let unseen = (is_database && !database_is_examined).then(|| {
         Finding::note("database", "not looked at: name it with --store postgres://… as the tier does")
     });
-    [durable, disk(figures), sync(figures), keeper(figures), unseen].into_iter().flatten().collect()
+    let may = [durable, disk(figures), log_files(figures), sync(figures), keeper(figures), unseen];
+    may.into_iter().flatten().collect()
+}
+
+fn log_files(figures: &Figures) -> Option<Finding> {
+    figures.get("posthaste_store_unreadable_segments").filter(|unreadable| *unreadable > 0.0)?;
+    let text = "a file of the store's log cannot be read, and no disk space is given back while something lives in it: the \
+                log names the file; check the disk, and read or purge the queues whose messages get STORE, or restore \
+                the directory from a copy";
+    Some(Finding::problem("store", text))
 }
 
 fn disk(figures: &Figures) -> Option<Finding> {
@@ -322,6 +331,7 @@ mod tests {
             ("posthaste_connections 19000", "--max-clients"),
             ("posthaste_line_requests 40000", "BUSY"),
             ("posthaste_disk_free_bytes 5000000000", "purge"),
+            ("posthaste_store_unreadable_segments 1", "the log names the file"),
             ("posthaste_keeper_silent_seconds 9", "admin store"),
             ("posthaste_accounts_file_usable 0", "the log names the line"),
             ("posthaste_server_live{server=\"a:1\"} 0", "a:1 takes no part"),

@@ -258,17 +258,50 @@ fn a_segment_that_cannot_be_read_goes_once_nothing_in_it_is_needed() {
         world.send("a", &message);
     }
     flip_byte(home.path(), b"damaged-body");
-    let settle = |world: &mut World<Embedded>| {
-        for _ in 0..100 {
-            world.wait(0);
-        }
-        figure(&world.store, "log_segments")
-    };
     world.ask("a", "QPURGE q");
     assert_eq!(settle(world), 3, "the damaged one and those behind it");
+    assert_eq!(figure(&world.store, "unreadable_segments"), 1);
     assert_eq!(world.ask("b", "POP QUEUE r").word(), "STORE");
     world.ask("a", "QPURGE r");
     assert!(settle(world) < 3);
+    assert_eq!(figure(&world.store, "unreadable_segments"), 0);
+}
+
+#[test]
+fn a_segment_that_could_not_be_read_is_tried_again() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let elsewhere = tempfile::tempdir().expect("a temporary directory");
+    let world = &mut World::new(open(home.path()));
+    for queue in ["keep", "q"] {
+        world.ask("a", &format!("QCREATE {queue}"));
+    }
+    world.send("a", "keep this");
+    for _ in 0..400 {
+        world.send("a", &format!("q {}", "x".repeat(500)));
+    }
+    let files = std::fs::read_dir(home.path()).expect("the directory");
+    let segments =
+        files.map(|entry| entry.expect("an entry").path()).filter(|path| path.extension().is_some());
+    let oldest = segments.min().expect("a segment");
+    let away = elsewhere.path().join("segment");
+    std::fs::rename(&oldest, &away).expect("it can be moved");
+    world.ask("a", "QPURGE q");
+    assert!(settle(world) > 3);
+    assert_eq!(figure(&world.store, "unreadable_segments"), 1);
+    assert_eq!(world.store.deadline(), Some(world.now + 1000));
+    std::fs::rename(&away, &oldest).expect("it can be moved back");
+    world.wait(1000);
+    assert!(settle(world) < 3);
+    assert_eq!(figure(&world.store, "unreadable_segments"), 0);
+    assert_eq!(world.bodies("a", "keep"), ["this"]);
+}
+
+/// Gives space back for as long as there is some; how many segments are left.
+fn settle(world: &mut World<Embedded>) -> u64 {
+    for _ in 0..100 {
+        world.wait(0);
+    }
+    figure(&world.store, "log_segments")
 }
 
 /// Damages the file that holds these bytes and answers its name.

@@ -17,7 +17,7 @@ const fn row(figure: &'static str, name: &'static str, kind: Kind, help: &'stati
     Row { figure, per_unit: 1.0, head: Head::plain(name, kind, help) }
 }
 
-static ROWS: [Row; 23] = [
+static ROWS: [Row; 24] = [
     row("store_failed", "posthaste_store_failed", Kind::Gauge, "1 while the store refuses changes."),
     row("queues", "posthaste_store_queues", Kind::Gauge, "Queues."),
     row(
@@ -59,6 +59,12 @@ static ROWS: [Row; 23] = [
         "Those of them that are still needed. Embedded.",
     ),
     row("log_segments", "posthaste_store_log_segments", Kind::Gauge, "Files of the log. Embedded."),
+    row(
+        "unreadable_segments",
+        "posthaste_store_unreadable_segments",
+        Kind::Gauge,
+        "Those of them that cannot be read, so that no disk space is given back. Embedded.",
+    ),
     row(
         "disk_bytes",
         "posthaste_store_disk_bytes",

@@ -366,6 +366,7 @@ impl Rules for Embedded {
             ("log_bytes", self.log.total_bytes()),
             ("log_live_bytes", self.stock.live.total()),
             ("log_segments", self.log.segments() as u64),
+            ("unreadable_segments", self.reclaim.unreadable()),
             ("disk_bytes", self.log.disk_bytes()),
         ]
     }

@@ -14,7 +14,7 @@
 use std::ops::Range;
 
 use super::effect::Effect;
-use super::log::{Location, Purpose, Sweep};
+use super::log::{Location, LogError, Purpose, Sweep};
 use super::{Embedded, RETRY_MS};
 use crate::queue::EVENT_SOURCE;
 use crate::queue::rules::Millis;
@@ -52,8 +52,10 @@ pub(super) struct Reclaim {
     sweeping: Option<u32>,
     /// Since when, as events tell it.
     since_ns: u64,
-    /// A segment that cannot be read. It stays as long as something lives there.
-    unreadable: Option<u32>,
+    /// A damaged segment. It stays as long as something lives there.
+    damaged: Option<u32>,
+    /// The oldest segment could not be read; when it is tried again.
+    retry_at: Option<Millis>,
     found: Vec<u8>,
     records: Vec<(Location, Range<usize>)>,
 }
@@ -72,10 +74,16 @@ impl Reclaim {
             sweep: Sweep::default(),
             sweeping: None,
             since_ns: 0,
-            unreadable: None,
+            damaged: None,
+            retry_at: None,
             found: Vec::new(),
             records: Vec::new(),
         }
+    }
+
+    /// How many segments are kept because they cannot be read.
+    pub(super) fn unreadable(&self) -> u64 {
+        u64::from(self.damaged.is_some() || self.retry_at.is_some())
     }
 }
 
@@ -86,7 +94,8 @@ impl Embedded {
             return Some(self.clock);
         }
         let is_full = self.log.oldest().is_some() && self.log.last_space().is_some();
-        is_full.then_some(self.clock + RETRY_MS)
+        let retry_at = self.reclaim.retry_at.filter(|at| *at > self.clock);
+        retry_at.into_iter().chain(is_full.then_some(self.clock + RETRY_MS)).min()
     }
 
     /// Does the next piece of work, if there is any.
@@ -95,7 +104,7 @@ impl Embedded {
         let is_empty = self.stock.live.of(segment) == 0;
         let bytes = usize::try_from(STEP_BYTES.max(PACE * self.added)).unwrap_or(usize::MAX);
         while !is_empty && !self.sweep_step(segment, bytes) {
-            if !is_whole || self.stalled || self.reclaim.unreadable == Some(segment) {
+            if !is_whole || self.stalled || self.is_unreadable(segment) {
                 return;
             }
         }
@@ -117,8 +126,7 @@ impl Embedded {
             || nearly_empty * live < segment_bytes
             || self.log.total_bytes() > 2 * self.stock.live.total() + slack * segment_bytes;
         let fits = last_space.is_none_or(|left| self.sweep_bytes(live) <= left);
-        (is_wanted && fits && self.reclaim.unreadable != Some(oldest))
-            .then_some(Work { segment: oldest, is_whole })
+        (is_wanted && fits && !self.is_unreadable(oldest)).then_some(Work { segment: oldest, is_whole })
     }
 
     /// What a sweep takes of a segment in which so much lives. What became of messages since they were recorded is
@@ -136,12 +144,14 @@ impl Embedded {
         let read = self.log.sweep(&mut sweep, bytes, &mut found, &mut records);
         records.retain(|(at, range)| self.lives(*at, &found[range.clone()]));
         let ended = match read {
-            Err(_) => {
-                // What can be read of it still is; a reader of the rest is told by its own STORE.
-                self.reclaim.unreadable = Some(segment);
+            Err(error) => {
+                self.leave_unread(segment, &error);
                 false
             }
             Ok(ended) => {
+                if self.reclaim.retry_at.take().is_some() {
+                    tracing::info!("the oldest file of the log can be read again");
+                }
                 // Each by itself: together they might need far more than they take, and so a new segment for every sweep.
                 self.stalled = !records.iter().all(|(_, range)| {
                     let fits = self.claim(range.len() as u64 + PRESENT_STATE_BYTES);
@@ -163,6 +173,24 @@ impl Embedded {
         found.shrink_to(BUFFER_KEPT);
         (self.reclaim.found, self.reclaim.records) = (found, records);
         ended
+    }
+
+    /// What can be read of a segment still is; a reader of the rest is told by its own STORE. A disk that did not answer may
+    /// do so later, damage stays.
+    fn leave_unread(&mut self, segment: u32, error: &LogError) {
+        if let LogError::Damaged { .. } = error {
+            self.reclaim.damaged = Some(segment);
+            tracing::error!("{error}; no disk space is given back while something lives in that file");
+            return;
+        }
+        if self.reclaim.retry_at.replace(self.clock + RETRY_MS).is_none() {
+            tracing::warn!("{error}; no disk space is given back until that works");
+        }
+    }
+
+    /// Whether the oldest segment cannot be read, or need not be tried again yet.
+    fn is_unreadable(&self, oldest: u32) -> bool {
+        self.reclaim.damaged == Some(oldest) || self.reclaim.retry_at.is_some_and(|at| at > self.clock)
     }
 
     /// Whether this record is the home of something.
@@ -213,6 +241,7 @@ impl Embedded {
         self.record(&Effect::Counters { message, queue });
         if self.log.drop_oldest().is_ok() {
             self.stock.live.forget(segment);
+            (self.reclaim.damaged, self.reclaim.retry_at) = (None, None);
         }
         if self.reclaim.sweeping.take().is_some() {
             self.events.since(self.reclaim.since_ns, EVENT_SOURCE, "segment swept");
