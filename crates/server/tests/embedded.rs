@@ -1,11 +1,14 @@
 //! What only the embedded store promises: nothing shown before it is durable, disk space given back, damage told.
 
+#[path = "support/heard.rs"]
+mod heard;
 mod support;
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use heard::heard;
 use posthaste_measure::{Clock, Events};
 use posthaste_server::queue::answer::Answer;
 use posthaste_server::queue::embedded::{Embedded, EmbeddedOptions};
@@ -327,7 +330,9 @@ fn after_a_failed_sync_nothing_changes_and_the_durable_is_still_shown() {
     execute(world, "a", "SEND r doubtful");
     let commit = world.store.seal().expect("something to write");
     let broken = Fault::new(Word::Store, "cannot sync the log: input/output error");
-    world.store.committed(commit, &Err(broken.clone()));
+    let told = heard(|| world.store.committed(commit, &Err(broken.clone())));
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].starts_with("ERROR") && told[0].contains("input/output error"), "{told:?}");
 
     assert_eq!(world.store.prepare(1, 1), Err(broken));
     assert_eq!(execute(world, "a", "SEND q more").word(), "STORE");

@@ -2,6 +2,8 @@
 //!
 //! The disk is the simulated one of the log's own tests, and segments are small, so that a test fills it at once.
 
+#[path = "support/heard.rs"]
+mod heard;
 mod support;
 
 #[path = "."]
@@ -34,6 +36,7 @@ mod disk {
 
 use disk::SmallDisk;
 use fastrand::Rng;
+use heard::heard;
 use posthaste_measure::{Clock, Events};
 use posthaste_server::queue::embedded::{Embedded, EmbeddedOptions};
 use posthaste_server::queue::rules::Rules as _;
@@ -138,15 +141,22 @@ fn space_that_comes_from_outside_is_noticed_at_once() {
     for queue in ["keep", "bulk", "q"] {
         world.ask("a", &format!("QCREATE {queue}"));
     }
-    fill(world);
-    exhaust(world);
+    let log = heard(|| {
+        fill(world);
+        exhaust(world);
+    });
+    assert_eq!(log.len(), 1, "{log:?}");
+    assert!(log[0].starts_with("WARN the disk has no space"), "{log:?}");
     disk.grow_to(16 * SEGMENT_BYTES);
     world.send("a", "q x");
     assert!(!is_full(&world.ask("b", "POP QUEUE bulk LEASE 1")));
     let body = "x".repeat(1000);
-    for _ in 0..2 * SEGMENT_BYTES / 1000 {
-        world.send("a", &format!("q {body}"));
-    }
+    let log = heard(|| {
+        for _ in 0..2 * SEGMENT_BYTES / 1000 {
+            world.send("a", &format!("q {body}"));
+        }
+    });
+    assert_eq!(log, ["INFO the disk has space for the log again"]);
     let told: Vec<_> = events.take().into_iter().map(|event| event.kind).collect();
     assert!(told.iter().any(|kind| kind == "disk became full"), "{told:?}");
     assert_eq!(told.last().map(|kind| &**kind), Some("disk full"), "{told:?}");

@@ -234,20 +234,22 @@ impl Embedded {
         Ok(())
     }
 
-    /// Leaves an event when the disk becomes full, and one when it is not any more.
+    /// Tells the log when the disk becomes full, and when it is not any more, and leaves an event of each.
     fn tell_of_space(&mut self) {
-        if !self.events.are_kept() {
-            return;
-        }
         let is_full = self.log.last_space().is_some();
         match self.full_since {
             None if is_full => {
                 self.full_since = Some(self.events.now());
                 self.events.note(EVENT_SOURCE, "disk became full");
+                tracing::warn!(
+                    "the disk has no space for another file of the log: what adds something is refused until messages are \
+                     removed or there is space"
+                );
             }
             Some(since) if !is_full => {
                 self.full_since = None;
                 self.events.since(since, EVENT_SOURCE, "disk full");
+                tracing::info!("the disk has space for the log again");
             }
             _ => {}
         }
@@ -342,6 +344,7 @@ impl Rules for Embedded {
             Err(fault) => {
                 self.failed = Some(fault.clone());
                 self.events.note(EVENT_SOURCE, "disk failed");
+                tracing::error!("nothing more is accepted until a restart: {}", fault.text);
                 Err(error.unwrap_or_else(|| LogError::Failed { cause: fault.text.to_string() }))
             }
         };
