@@ -244,6 +244,13 @@ fn a_damaged_body_is_told_and_its_message_stays() {
         let Got::Error(text) = answer else { panic!("an error") };
         assert!(text.contains(&damaged), "{text}");
     }
+    world.ask("a", "QCREATE r");
+    world.send("a", "r fine");
+    world.wait(50);
+    let queues = world.ask("a", "QLIST").items().to_vec();
+    let ages: Vec<_> = queues.iter().map(|queue| queue.number("oldest_ms")).collect();
+    assert_eq!(ages, [0, 50], "only that of the damaged one is unknown");
+    assert_eq!(world.ask("a", "QINFO q").number("messages"), 401);
     assert_eq!(world.ask("a", "QPURGE q"), Got::Integer(401), "it can still be given up");
 }
 

@@ -101,19 +101,19 @@ impl Embedded {
         Ok(answer.integer(ways.len() as u64))
     }
 
-    pub(super) fn list_queues(&mut self, after: QueueId, answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
+    pub(super) fn list_queues(&mut self, after: QueueId, answer: &mut Answer<'_>) -> Outcome {
         let ids: Vec<QueueId> = self.stock.queues.after(after).take(LIST_PIECE).collect();
-        let ages = ids.iter().map(|id| self.oldest_ms(*id)).collect::<Result<Vec<_>, _>>()?;
         answer.array(ids.len());
-        for (id, oldest_ms) in ids.into_iter().zip(ages) {
+        for id in ids {
+            let oldest_ms = self.oldest_ms(id);
             self.write_queue(id, oldest_ms, false, answer);
         }
-        Ok(Outcome::Ok)
+        Outcome::Ok
     }
 
     pub(super) fn queue_info(&mut self, name: &[u8], answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
         let id = self.expect_queue(name)?;
-        let oldest_ms = self.oldest_ms(id)?;
+        let oldest_ms = self.oldest_ms(id);
         self.write_queue(id, oldest_ms, true, answer);
         Ok(Outcome::Ok)
     }
@@ -145,12 +145,12 @@ impl Embedded {
         Some((message.place, to))
     }
 
-    /// The age of a queue's oldest message; 0 when it is empty.
-    fn oldest_ms(&mut self, queue: QueueId) -> Result<Millis, Fault> {
+    /// The age of a queue's oldest message; 0 when it is empty, or that message cannot be read: who asks about queues is to
+    /// see the others, and its reader is told.
+    fn oldest_ms(&mut self, queue: QueueId) -> Millis {
         self.found.choose(self.stock.by_id(queue, 0), 1);
-        self.found.load(&mut self.log)?;
-        let sent_ms = if self.found.is_empty() { self.clock } else { self.found.written(0).sent_ms };
-        Ok(self.clock.saturating_sub(sent_ms))
+        let is_known = self.found.load(&mut self.log).is_ok() && !self.found.is_empty();
+        if is_known { self.clock.saturating_sub(self.found.written(0).sent_ms) } else { 0 }
     }
 
     fn write_queue(&self, id: QueueId, oldest_ms: Millis, with_detail: bool, answer: &mut Answer<'_>) {
