@@ -137,11 +137,15 @@ impl TrafficReport {
 
 impl fmt::Display for TrafficReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rate = |bytes: f64| match bytes {
+            1e6.. => format!("{:.1} MB/s", bytes / 1e6),
+            _ => format!("{:.1} kB/s", bytes / 1e3),
+        };
         write!(
             f,
-            "traffic: {:.1} MB/s sent, {:.1} MB/s received; a request has {:.0} bytes, an answer {:.0}",
-            self.sent_bytes_per_s / 1e6,
-            self.received_bytes_per_s / 1e6,
+            "traffic: {} sent, {} received; a request has {:.0} bytes, an answer {:.0}",
+            rate(self.sent_bytes_per_s),
+            rate(self.received_bytes_per_s),
             self.request_bytes_mean,
             self.answer_bytes_mean
         )
