@@ -1,0 +1,113 @@
+"""Claims: what figures decide about them, and what counts as chance."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from inventions import cells, invented
+
+from posthaste_lab.experiments.description import Claim, Level
+from posthaste_lab.experiments.results import Run
+from posthaste_lab.report.cells import Cell, cells_of
+from posthaste_lab.report.verdict import decide, decisions_of, overall
+
+
+@pytest.mark.parametrize(
+    ("throughputs", "limit", "word"),
+    [
+        (([100.0, 101.0, 99.0], [300.0, 303.0, 297.0]), 2.0, "holds"),
+        (([100.0, 101.0, 99.0], [150.0, 151.0, 149.0]), 2.0, "is refuted"),
+        (([100.0, 130.0, 70.0], [200.0, 250.0, 170.0]), 2.0, "is undecided"),
+        (([100.0], [300.0]), 2.0, "is undecided"),
+    ],
+    ids=["holds", "refuted", "wide", "once"],
+)
+def test_a_claim_is_decided_by_the_whole_interval(
+    throughputs: tuple[list[float], list[float]], limit: float, word: str
+) -> None:
+    """Not by the mean; a single repetition decides nothing."""
+    claim = Claim(says="twice", figure="throughput_per_s", where={"n": 2}, than={"n": 1}, at_least=limit)
+    decision = decide(claim, cells(*throughputs))
+    assert decision.word == word
+    assert decision.value == pytest.approx(sum(throughputs[1]) / sum(throughputs[0]), rel=0.03)
+    assert overall([decision]) == {"holds": "confirmed", "is refuted": "refuted", "is undecided": "undecided"}[word]
+
+
+def two_sides(rates: Mapping[tuple[int, str], Sequence[float | None]]) -> list[Cell]:
+    """Cells of n and of another factor with throughputs by repetition; None is a trial that failed."""
+    found = []
+    for number, ((n, mode), each) in enumerate(rates.items(), start=1):
+        levels: dict[str, Level] = {"n": n, "mode": mode}
+        trials = [invented(number, r, throughput_per_s=x) for r, x in enumerate(each, start=1) if x is not None]
+        found.append(Cell(number, levels, tuple(replace(trial, levels=levels) for trial in trials)))
+    return found
+
+
+TWICE = Claim(says="twice", figure="throughput_per_s", where={"n": 2}, than={"n": 1}, at_least=1.9, at_most=2.1)
+
+
+def test_what_another_factor_does_is_no_chance_of_a_claim() -> None:
+    """Each mode twice as fast, surely; the tenfold between modes says nothing against it."""
+    noise = (1.0, 1.01, 0.99)
+    rates = {(n, mode): [n * rate * x for x in noise] for n in (1, 2) for mode, rate in (("slow", 100), ("fast", 1000))}
+    decision = decide(TWICE, two_sides(rates))
+    assert decision.word == "holds"
+    assert decision.value == pytest.approx(2.0)
+    assert len(decision.trials) == 12
+
+
+def test_what_a_repetition_does_to_all_its_trials_is_no_chance_of_a_ratio() -> None:
+    """A machine that gets three times slower leaves the ratio as it was; of a mean it is all the chance there is."""
+    slower = (1.0, 0.6, 0.3)
+    measured = cells([100 * x for x in slower], [200 * x * y for x, y in zip(slower, (1, 1.01, 0.99), strict=True)])
+    assert decide(TWICE, measured).word == "holds"
+    mean = decide(Claim(says="?", figure="throughput_per_s", where={}, at_least=1), measured)
+    assert mean.low < 0 < mean.value < mean.high
+
+
+def test_a_claim_weighs_combinations_alike_whatever_failed() -> None:
+    """And takes chance from within them, pooled, where too few repetitions are whole."""
+    measured = two_sides(
+        {
+            (1, "slow"): [100.0, 102.0, None],
+            (1, "fast"): [1000.0, None, 1020.0],
+            (2, "slow"): [200.0, None, None],
+            (2, "fast"): [2000.0, 2040.0, 1990.0],
+        }
+    )
+    decision = decide(TWICE, measured)
+    assert decision.value == pytest.approx(2.0, rel=0.02)
+    logarithms = [np.log(list(cell.by_repetition("throughput_per_s").values())) for cell in measured]
+    squares = sum(float(((each - each.mean()) ** 2).sum()) for each in logarithms)
+    t = 2.776445  # of 1 + 1 + 0 + 2 degrees of freedom
+    half = t * np.sqrt(squares / 4 * sum(1 / len(each) for each in logarithms) / 4)
+    assert np.log(decision.high / decision.value) == pytest.approx(half, rel=1e-6)
+    assert decision.word == "holds"
+    assert len(decision.trials) == 8
+
+
+def test_a_combination_without_trials_leaves_its_claim_open(run: Run) -> None:
+    """The mean of the others is not the mean that was claimed; nor does one repetition of several decide anything."""
+    all_of_it = cells_of(run)
+    assert decisions_of(run, all_of_it)[0].word == "holds"
+    decision = decisions_of(run, all_of_it[1:])[0]
+    assert decision.word == "is undecided"
+    assert decision.why == "no trial tells of clients = 2, size = 100"
+    once = two_sides({(n, mode): [n * rate] for n in (1, 2) for mode, rate in (("slow", 100.0), ("fast", 1000.0))})
+    assert decide(TWICE, once).word == "is undecided"
+
+
+def test_a_claim_about_a_mean_is_decided_by_its_interval() -> None:
+    """With a limit above and below."""
+    measured = cells([100.0, 101.0, 99.0])
+    within = Claim(says="near 100", figure="throughput_per_s", where={"n": 1}, at_least=90, at_most=110)
+    above = Claim(says="above", figure="throughput_per_s", where={"n": 1}, at_least=200)
+    unknown = Claim(says="?", figure="no_such_figure", where={"n": 1}, at_least=0)
+    assert [decide(claim, measured).word for claim in (within, above, unknown)] == [
+        "holds",
+        "is refuted",
+        "is undecided",
+    ]
+    assert overall([decide(within, measured), decide(above, measured)]) == "refuted"
+    assert overall([]).startswith("not decided")
