@@ -87,6 +87,14 @@ def test_a_queue_is_throughput_times_wait() -> None:
     assert only(audit([{"throughput": 100.0, "response_time": 0.07, "queue_length": 9.0}])).law == "Little's law"
 
 
+def test_what_nothing_can_pass_is_not_passed_by_a_little_either() -> None:
+    """More are in a closed system than go round in it, or a service is longer than its response."""
+    for over in ({"population": 10, "queue_length": 10.4}, {"response_time": 1.0, "service_time": 1.04}):
+        assert audit([over]), over
+    for within in ({"population": 10, "queue_length": 10.05}, {"response_time": 1.0, "service_time": 1.005}):
+        assert audit([within]) == [], within
+
+
 def test_a_rate_divided_by_a_time_is_named() -> None:
     """4000 requests/s and 98.05 ms are 392 in the system, not 40.8."""
     found = only(audit([{"throughput_rps": 4000, "response_time_ms": 98.05, "number": 40.8}]))
