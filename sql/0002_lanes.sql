@@ -24,17 +24,17 @@ COMMENT ON FUNCTION after(bigint, bigint) IS
 CREATE FUNCTION queue_lane(at_ms bigint, recipient int, queue bigint, from_place bigint, want bigint)
 RETURNS TABLE (part smallint, tid tid, place bigint, m message) LANGUAGE sql STABLE AS $$
     (SELECT 0::smallint, ctid, place, message_0::message FROM message_0
-        WHERE recipient_id = recipient AND queue_id = queue AND due_ms IS NULL AND place >= from_place
+        WHERE recipient_id = recipient AND queue_id = queue AND sender_id > 0 AND due_ms IS NULL AND place >= from_place
             AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
     UNION ALL
     (SELECT 1::smallint, ctid, place, message_1::message FROM message_1
-        WHERE recipient_id = recipient AND queue_id = queue AND due_ms IS NULL AND place >= from_place
+        WHERE recipient_id = recipient AND queue_id = queue AND sender_id > 0 AND due_ms IS NULL AND place >= from_place
             AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
     UNION ALL
     (SELECT 2::smallint, ctid, place, message_aside::message FROM message_aside
-        WHERE recipient_id = recipient AND queue_id = queue AND due_ms IS NULL
+        WHERE recipient_id = recipient AND queue_id = queue AND sender_id > 0 AND due_ms IS NULL
             AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
     ORDER BY place LIMIT want
@@ -66,17 +66,17 @@ COMMENT ON FUNCTION both_lane(bigint, int, bigint, int, bigint, bigint) IS
 CREATE FUNCTION sender_lane(at_ms bigint, recipient int, sender int, from_place bigint, want bigint)
 RETURNS TABLE (part smallint, tid tid, place bigint, m message) LANGUAGE sql STABLE AS $$
     (SELECT 0::smallint, ctid, place, message_0::message FROM message_0
-        WHERE sender_id = sender AND recipient_id = recipient AND due_ms IS NULL AND place >= from_place
+        WHERE sender_id = sender AND recipient_id = recipient AND queue_id > 0 AND due_ms IS NULL AND place >= from_place
             AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
     UNION ALL
     (SELECT 1::smallint, ctid, place, message_1::message FROM message_1
-        WHERE sender_id = sender AND recipient_id = recipient AND due_ms IS NULL AND place >= from_place
+        WHERE sender_id = sender AND recipient_id = recipient AND queue_id > 0 AND due_ms IS NULL AND place >= from_place
             AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
     UNION ALL
     (SELECT 2::smallint, ctid, place, message_aside::message FROM message_aside
-        WHERE sender_id = sender AND recipient_id = recipient AND due_ms IS NULL
+        WHERE sender_id = sender AND recipient_id = recipient AND queue_id > 0 AND due_ms IS NULL
             AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
     ORDER BY place LIMIT want

@@ -339,15 +339,15 @@ RETURNS TABLE (recipient int, queue bigint) LANGUAGE sql STABLE AS $$
         UNION ALL
         SELECT f.recipient, f.part, CASE f.part
             WHEN 0 THEN (SELECT queue_id FROM message
-                WHERE ring = 0 AND recipient_id = f.recipient AND due_ms IS NULL AND queue_id > f.queue
+                WHERE ring = 0 AND recipient_id = f.recipient AND sender_id > 0 AND due_ms IS NULL AND queue_id > f.queue
                     AND place >= from_place AND (expires_ms IS NULL OR expires_ms > at_ms)
                 ORDER BY recipient_id, queue_id, place LIMIT 1)
             WHEN 1 THEN (SELECT queue_id FROM message
-                WHERE ring = 1 AND recipient_id = f.recipient AND due_ms IS NULL AND queue_id > f.queue
+                WHERE ring = 1 AND recipient_id = f.recipient AND sender_id > 0 AND due_ms IS NULL AND queue_id > f.queue
                     AND place >= from_place AND (expires_ms IS NULL OR expires_ms > at_ms)
                 ORDER BY recipient_id, queue_id, place LIMIT 1)
             ELSE (SELECT queue_id FROM message
-                WHERE ring = 2 AND recipient_id = f.recipient AND due_ms IS NULL AND queue_id > f.queue
+                WHERE ring = 2 AND recipient_id = f.recipient AND sender_id > 0 AND due_ms IS NULL AND queue_id > f.queue
                     AND (expires_ms IS NULL OR expires_ms > at_ms)
                 ORDER BY recipient_id, queue_id, place LIMIT 1)
             END
@@ -374,11 +374,11 @@ CREATE FUNCTION queues_still_with(at_ms bigint, recipients int[], queues bigint[
 RETURNS TABLE (recipient int, queue bigint) LANGUAGE sql STABLE AS $$
     SELECT u.recipient, u.queue FROM unnest(recipients, queues, places) AS u(recipient, queue, first)
     WHERE (SELECT place FROM message_0
-            WHERE recipient_id = u.recipient AND queue_id = u.queue AND due_ms IS NULL AND place >= u.first
+            WHERE recipient_id = u.recipient AND queue_id = u.queue AND sender_id > 0 AND due_ms IS NULL AND place >= u.first
                 AND (expires_ms IS NULL OR expires_ms > at_ms)
             ORDER BY place LIMIT 1) IS NOT NULL
         OR (SELECT place FROM message_1
-            WHERE recipient_id = u.recipient AND queue_id = u.queue AND due_ms IS NULL AND place >= u.first
+            WHERE recipient_id = u.recipient AND queue_id = u.queue AND sender_id > 0 AND due_ms IS NULL AND place >= u.first
                 AND (expires_ms IS NULL OR expires_ms > at_ms)
             ORDER BY place LIMIT 1) IS NOT NULL
 $$;

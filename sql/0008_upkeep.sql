@@ -4,7 +4,7 @@ SET LOCAL search_path = posthaste;
 
 CREATE FUNCTION upkeep(given_ms bigint, from_ms bigint, most int) RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         PERFORM refuse_isolation();
@@ -130,8 +130,9 @@ LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off SET max_parallel_workers_per_gather = 0
 SET enable_seqscan = off SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
 DECLARE
-    -- Messages that are looked at together, the first time.
-    width bigint := 20000;
+    -- Messages that are looked at together, the first time: hardly more than the index by place tells apart, for where a stock
+    -- stands, its first message is found at once.
+    width bigint := 1000;
     ends timestamptz := clock_timestamp() + patience_ms * interval '1 ms';
 BEGIN
     up_to := place_of(0, settled);
@@ -172,7 +173,7 @@ COMMENT ON FUNCTION take_census(bigint, bigint) IS
 
 CREATE FUNCTION first_places(queues bigint[], senders int[], recipients int[], places bigint[]) RETURNS bigint[] LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 BEGIN
     RETURN ARRAY(
         SELECT least(
@@ -187,7 +188,7 @@ COMMENT ON FUNCTION first_places(bigint[], int[], int[], bigint[]) IS
 
 CREATE FUNCTION log_in_as(who text) RETURNS int LANGUAGE sql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
     SELECT log_in(who)
 $$;
 COMMENT ON FUNCTION log_in_as(text) IS 'log_in, for the middleware. Plan: as log_in.';

@@ -16,7 +16,7 @@ SET LOCAL search_path = posthaste;
 CREATE FUNCTION send_single(given_ms bigint, op int, sender int, queue_name text, recipient int, content bytea)
 RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE
     at_ms bigint := coalesce(given_ms, now_ms());
     q queue;
@@ -46,7 +46,7 @@ COMMENT ON FUNCTION send_single(bigint, int, int, text, int, bytea) IS
 CREATE FUNCTION peek_single(given_ms bigint, op int, reader int, queue_name text, sender int) RETURNS SETOF answer
 LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE
     at_ms bigint := coalesce(given_ms, now_ms());
     queue bigint := queue_named(queue_name);
@@ -71,7 +71,7 @@ COMMENT ON FUNCTION create_single(int) IS 'QCREATE without a name. Plan: as add_
 
 CREATE FUNCTION delete_single(op int, queue_name text) RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE
     queue bigint;
     gone bigint;
@@ -105,7 +105,7 @@ COMMENT ON FUNCTION delete_single(int, text) IS
 
 CREATE FUNCTION readable_single(given_ms bigint, op int, reader int) RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 BEGIN
     RETURN QUERY SELECT * FROM readable_step(coalesce(given_ms, now_ms()), ARRAY[op], ARRAY[reader], 0, 0, '{}', '{}', '{}');
     RETURN NEXT took();

@@ -9,7 +9,7 @@ SET LOCAL search_path = posthaste;
 CREATE FUNCTION pop_mark_update(given_ms bigint, op int, reader int, queue_name text, sender int, tries int)
 RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE
     at_ms bigint := coalesce(given_ms, now_ms());
     queue bigint := queue_named(queue_name);

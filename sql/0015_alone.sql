@@ -96,7 +96,7 @@ COMMENT ON FUNCTION show_first(int, bigint, int, bigint, int, bigint, bigint) IS
 CREATE FUNCTION send_alone(given_ms bigint, sender int, queue_name text, recipient int, content bytea) RETURNS SETOF answer
 LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE
     at_ms bigint;
     home bigint;
@@ -132,7 +132,7 @@ COMMENT ON FUNCTION send_alone(bigint, int, text, int, bytea) IS
 CREATE FUNCTION pop_alone(given_ms bigint, reader int, queue_name text, sender int, lease_ms bigint, any_floor bigint,
     own_floor bigint) RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE
     at_ms bigint;
     home bigint;
@@ -162,7 +162,7 @@ COMMENT ON FUNCTION pop_alone(bigint, int, text, int, bigint, bigint, bigint) IS
 CREATE FUNCTION peek_alone(given_ms bigint, reader int, queue_name text, sender int, any_floor bigint, own_floor bigint)
 RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE home bigint := queue_named(queue_name);
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -180,7 +180,7 @@ COMMENT ON FUNCTION peek_alone(bigint, int, text, int, bigint, bigint) IS
 
 CREATE FUNCTION create_alone(queue_name text) RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         PERFORM refuse_isolation();
@@ -195,7 +195,7 @@ COMMENT ON FUNCTION create_alone(text) IS 'QCREATE without options; null: withou
 
 CREATE FUNCTION delete_alone(queue_name text) RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE
     home bigint;
     removed bigint;
@@ -226,7 +226,7 @@ COMMENT ON FUNCTION delete_alone(text) IS 'QDELETE. Plan: queue_name_key; as rem
 CREATE FUNCTION readable_alone(given_ms bigint, reader int, ring_floor bigint, census_place bigint, census_recipients int[],
     census_queues bigint[], census_places bigint[]) RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         PERFORM refuse_isolation();

@@ -31,7 +31,7 @@ COMMENT ON FUNCTION refuse_large(bigint) IS
 CREATE FUNCTION sweep(queue_name text, INOUT part int, INOUT sender int, INOUT recipient int, INOUT place bigint, most int,
     OUT removed int) LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE
     home bigint;
     m record;

@@ -131,7 +131,7 @@ COMMENT ON FUNCTION introduce(text) IS 'The number of an account, which is made 
 
 CREATE FUNCTION settle() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE
     met newcomer;
     number int;
@@ -141,8 +141,8 @@ BEGIN
         INSERT INTO account VALUES (met.id, met.name, false) ON CONFLICT (name) DO NOTHING;
         IF NOT FOUND THEN
             SELECT id INTO number FROM account WHERE name = met.name;
-            UPDATE message SET sender_id = number WHERE ring = 2 AND sender_id = met.id AND due_ms IS NULL;
-            UPDATE message SET recipient_id = number WHERE ring = 2 AND recipient_id = met.id AND due_ms IS NULL;
+            UPDATE message SET sender_id = number WHERE ring = 2 AND sender_id = met.id AND queue_id > 0 AND due_ms IS NULL;
+            UPDATE message SET recipient_id = number WHERE ring = 2 AND recipient_id = met.id AND sender_id > 0 AND due_ms IS NULL;
             PERFORM pg_notify('posthaste', '0 *');
         END IF;
         DELETE FROM newcomer WHERE name = met.name;
@@ -190,7 +190,7 @@ COMMENT ON FUNCTION announce_later(bigint, int, int) IS
 
 CREATE FUNCTION login(account text, secret text DEFAULT null) RETURNS int LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 BEGIN
     PERFORM check_name('account', account);
     RETURN log_in(account);
@@ -200,7 +200,7 @@ COMMENT ON FUNCTION login(text, text) IS
 
 CREATE FUNCTION create_queue(name text DEFAULT null) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE number bigint;
 BEGIN
     IF name IS NULL THEN
@@ -237,7 +237,7 @@ COMMENT ON FUNCTION find_queue(text) IS 'The id of a queue that must exist. Plan
 
 CREATE FUNCTION delete_queue(queue text) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE
     number bigint := find_queue(queue);
     removed bigint;
@@ -258,7 +258,7 @@ COMMENT ON FUNCTION delete_queue(text) IS
 CREATE FUNCTION send(sender text, queue text, body bytea, recipient text DEFAULT null) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE
     q queue;
     from_id int;
@@ -349,7 +349,7 @@ COMMENT ON FUNCTION check_query(text, text, text) IS 'Reads name a reader, and a
 CREATE FUNCTION peek(reader text, queue text DEFAULT null, sender text DEFAULT null) RETURNS SETOF received
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE
     here answer;
     queue_number bigint;
@@ -371,7 +371,7 @@ COMMENT ON FUNCTION peek(text, text, text) IS
 CREATE FUNCTION pop(reader text, queue text DEFAULT null, sender text DEFAULT null) RETURNS SETOF received
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE
     here answer;
     queue_number bigint;
@@ -392,7 +392,7 @@ COMMENT ON FUNCTION pop(text, text, text) IS
 
 CREATE FUNCTION readable(reader text) RETURNS SETOF text LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 BEGIN
     PERFORM check_isolation();
     PERFORM check_name('reader', reader);
