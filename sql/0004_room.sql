@@ -125,17 +125,20 @@ COMMENT ON TABLE room_beside IS 'What may still be sent to queues with limits by
 
 CREATE FUNCTION write_room_beside(queue bigint, new_number bigint, messages bigint, bytes bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    IF new_number = 1 THEN
-        -- What others have left behind that are over.
-        DELETE FROM room_beside WHERE ctid = ANY(ARRAY(
-            SELECT ctid FROM room_beside WHERE transaction < pg_snapshot_xmin(pg_current_snapshot())
-            ORDER BY transaction, queue_id, number LIMIT 100 FOR UPDATE SKIP LOCKED));
-    END IF;
+    -- No row of another transaction: with a snapshot of its own this one would fail where that row has gone meanwhile.
     DELETE FROM room_beside WHERE transaction = pg_current_xact_id() AND queue_id = queue AND number >= new_number - 1;
     INSERT INTO room_beside VALUES (pg_current_xact_id(), queue, new_number, messages, bytes);
 END $$;
 COMMENT ON FUNCTION write_room_beside(bigint, bigint, bigint, bigint) IS
-'What this transaction may still send to a queue, in place of the number before. Waits for nobody. Plan: room_beside_pkey; one Tid Scan.';
+'What this transaction may still send to a queue, in place of the number before. Waits for nobody. Plan: room_beside_pkey.';
+
+CREATE FUNCTION forget_room_beside(most int) RETURNS void LANGUAGE sql AS $$
+    DELETE FROM room_beside WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM room_beside WHERE transaction < pg_snapshot_xmin(pg_current_snapshot())
+        ORDER BY transaction, queue_id, number LIMIT most FOR UPDATE SKIP LOCKED))
+$$;
+COMMENT ON FUNCTION forget_room_beside(int) IS
+'Removes what transactions have left behind that are over, at most so many rows. Plan: room_beside_pkey; one Tid Scan.';
 
 CREATE FUNCTION refused_beside(op int, q queue, messages bigint, bytes bigint) RETURNS answer LANGUAGE plpgsql AS $$
 DECLARE

@@ -358,8 +358,9 @@ BEGIN
     IF forgotten = most THEN
         done_ms := from_ms;
     END IF;
+    PERFORM forget_room_beside(most);
     RETURN NEXT ROW(null, 't', done_ms, null, null, null, null, null, null, null, null, null, null, null, null, null,
         null)::answer;
 END $$;
 COMMENT ON FUNCTION tick(bigint, bigint, int) IS
-'Lets time pass: delays and leases run out, messages expire, keys are forgotten; what became available is answered. Waits for nobody. Plan: message_aside_by_due, message_by_expiry, the indexes by end.';
+'Lets time pass: delays and leases run out, messages expire, keys are forgotten, and room that was noted for transactions which are over; what became available is answered. Waits for nobody. Plan: message_aside_by_due, message_by_expiry, the indexes by end; as forget_room_beside.';
