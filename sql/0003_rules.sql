@@ -9,8 +9,8 @@
 --
 -- Whatever reads messages is VOLATILE, even if it changes nothing: a stable function reads with the snapshot of its caller,
 -- which may be older than the lock it waits for. Then a part of the ring that was truncated meanwhile is seen empty, and
--- what was put aside before is not seen at all, for TRUNCATE keeps no old versions. For the same reason whatever middlewares
--- call runs at READ COMMITTED or not at all.
+-- what was put aside before is not seen at all, for TRUNCATE keeps no old versions. For the same reason batches, the requests that
+-- go alone, and upkeep run at READ COMMITTED or not at all. The single functions of experiments do not look.
 
 SET LOCAL search_path = posthaste;
 

@@ -265,34 +265,115 @@ END $$;
 COMMENT ON FUNCTION remove_queue(bigint, text) IS
 'QDELETE: how many messages went with the queue; if_large: refuse, or remove. Null, with nothing changed, when a transaction of somebody else that sends to the queue or takes from it does not end within 300 ms. -1 when somebody else has removed it meanwhile, which whoever holds its row need not expect. Plan: queue_pkey; as empty_queue.';
 
-CREATE FUNCTION redrive(op int, from_queue bigint, to_queue bigint) RETURNS SETOF answer LANGUAGE plpgsql AS $$
+CREATE FUNCTION redriven_at_once() RETURNS int LANGUAGE sql IMMUTABLE AS $$ SELECT 5000 $$;
+COMMENT ON FUNCTION redriven_at_once() IS 'So many dead letters start anew in one transaction, which takes about a quarter of a second.';
+
+CREATE FUNCTION letters_after(queue bigint, INOUT part int, INOUT sender int, INOUT recipient int, INOUT place bigint,
+    OUT letters tid[]) LANGUAGE plpgsql AS $$
 DECLARE
     letter record;
-    target bigint;
-    moved bigint := 0;
-    letters bigint[] := ARRAY(
-        SELECT id FROM stored(from_queue) WHERE ring = 2 AND holder_id IS NULL AND first_queue IS NOT NULL);
+    found int := 0;
 BEGIN
-    FOR letter IN SELECT id, sender_id, recipient_id, first_queue, octet_length(body) AS bytes FROM message
-        WHERE ring = 2 AND id = ANY(letters) AND queue_id = from_queue AND holder_id IS NULL AND first_queue IS NOT NULL
-        ORDER BY id FOR UPDATE SKIP LOCKED
+    letters := '{}';
+    IF part = 2 THEN
+        FOR letter IN SELECT ctid AS tid, sender_id, recipient_id, message.place FROM message
+            WHERE ring = 2 AND due_ms IS NULL AND queue_id >= queue AND queue_id <= queue
+                AND (queue_id, sender_id, recipient_id, message.place) > (queue, sender, recipient, letters_after.place)
+                AND first_queue IS NOT NULL
+            ORDER BY queue_id, sender_id, recipient_id, message.place LIMIT redriven_at_once() FOR UPDATE SKIP LOCKED
+        LOOP
+            found := found + 1;
+            letters[found] := letter.tid;
+            sender := letter.sender_id;
+            recipient := letter.recipient_id;
+            place := letter.place;
+        END LOOP;
+    ELSE
+        FOR letter IN SELECT ctid AS tid, id FROM message
+            WHERE ring = 2 AND due_ms IS NOT NULL AND queue_id >= queue AND queue_id <= queue
+                AND (queue_id, id) > (queue, letters_after.place) AND holder_id IS NULL AND first_queue IS NOT NULL
+            ORDER BY queue_id, id LIMIT redriven_at_once() FOR UPDATE SKIP LOCKED
+        LOOP
+            found := found + 1;
+            letters[found] := letter.tid;
+            place := letter.id;
+        END LOOP;
+    END IF;
+    IF found < redriven_at_once() THEN
+        part := nullif(part, 3) + 1;
+        sender := 0;
+        recipient := 0;
+        place := 0;
+    END IF;
+END $$;
+COMMENT ON FUNCTION letters_after(bigint, int, int, int, bigint) IS
+'Locks the next dead letters of a queue that nobody holds, as many as start anew at once, and says where to go on: part 2 is what is ready, 3 what is delayed; null: that was all. To begin: 2, 0, 0, 0. Plan: message_by_both on the aside, or message_aside_by_queue_due.';
+
+CREATE FUNCTION start_anew(letters tid[], to_queue bigint) RETURNS SETOF answer LANGUAGE plpgsql
+SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
+BEGIN
+    RETURN QUERY UPDATE message SET queue_id = to_queue, deliveries = 0, due_ms = null, first_queue = null, reason = null
+        WHERE ring = 2 AND ctid = ANY(letters)
+        RETURNING null::int, 'v'::"char", octet_length(body)::bigint, to_queue, sender_id, recipient_id, null::bigint, null::int,
+            null::bigint, null::bigint, null::bigint, null::text, null::text, null::text, null::bytea, null::bytea, null::bigint[];
+END $$;
+COMMENT ON FUNCTION start_anew(tid[], bigint) IS
+'Puts dead letters that are locked into a queue; for each the news that it is available, and its body''s length. Plan: a Tid Scan.';
+
+CREATE FUNCTION first_queues(letters tid[]) RETURNS TABLE (name text, tids tid[]) LANGUAGE plpgsql
+SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
+BEGIN
+    RETURN QUERY SELECT first_queue, array_agg(ctid) FROM message WHERE ring = 2 AND ctid = ANY(letters) GROUP BY first_queue;
+END $$;
+COMMENT ON FUNCTION first_queues(tid[]) IS 'Where dead letters were sent to. Plan: a Tid Scan.';
+
+CREATE FUNCTION redrive_letters(letters tid[], to_queue bigint) RETURNS SETOF answer LANGUAGE plpgsql AS $$
+DECLARE
+    those record;
+    moved bigint := 0;
+    news answer[];
+BEGIN
+    FOR those IN
+        SELECT to_queue AS target, letters AS tids WHERE to_queue IS NOT NULL
+        UNION ALL SELECT (SELECT q.id FROM queue q WHERE q.name = f.name FOR KEY SHARE SKIP LOCKED), f.tids
+            FROM first_queues(letters) AS f WHERE to_queue IS NULL
     LOOP
-        target := to_queue;
-        IF target IS NULL THEN
-            SELECT id INTO target FROM queue WHERE name = letter.first_queue FOR KEY SHARE SKIP LOCKED;
-            CONTINUE WHEN target IS NULL;
+        CONTINUE WHEN those.target IS NULL;
+        news := ARRAY(SELECT s FROM start_anew(those.tids, those.target) AS s);
+        moved := moved + cardinality(news);
+        PERFORM note_arrival(those.target, cardinality(news), (SELECT sum(n.number)::bigint FROM unnest(news) AS n));
+        RETURN QUERY SELECT DISTINCT (available(n.queue_id, n.sender_id, n.recipient_id)).* FROM unnest(news) AS n;
+    END LOOP;
+    PERFORM set_config('posthaste.room', '', true);
+    RETURN NEXT numbered(null, moved);
+END $$;
+COMMENT ON FUNCTION redrive_letters(tid[], bigint) IS
+'Dead letters that are locked start anew, in their first queues or in this one; news of them, and how many. One whose first queue is gone stays. Plan: Tid Scans; queue_name_key for each first queue.';
+
+CREATE FUNCTION redrive(op int, from_queue bigint, to_queue bigint) RETURNS SETOF answer LANGUAGE plpgsql AS $$
+DECLARE
+    part int;
+    letters tid[];
+    told answer;
+    moved bigint := 0;
+BEGIN
+    FOR first_part IN 2..3 LOOP
+        SELECT l.part, l.letters INTO part, letters FROM letters_after(from_queue, first_part, 0, 0, 0) AS l;
+        IF part = first_part THEN
+            PERFORM refuse_as_large(from_queue);
         END IF;
-        UPDATE message SET queue_id = target, deliveries = 0, due_ms = null, first_queue = null, reason = null
-            WHERE ring = 2 AND id = letter.id;
-        moved := moved + 1;
-        PERFORM note_arrival(target, 1, letter.bytes);
-        PERFORM set_config('posthaste.room', '', true);
-        RETURN NEXT available(target, letter.sender_id, letter.recipient_id);
+        FOR told IN SELECT * FROM redrive_letters(letters, to_queue) LOOP
+            IF told.kind = 'i' THEN
+                moved := moved + told.number;
+            ELSE
+                RETURN NEXT told;
+            END IF;
+        END LOOP;
     END LOOP;
     RETURN NEXT numbered(op, moved);
 END $$;
 COMMENT ON FUNCTION redrive(int, bigint, bigint) IS
-'QREDRIVE: dead letters start anew. One that a reader holds stays, and so does one whose first queue is gone. Plan: message_by_both and message_aside_by_queue_due for what the queue holds aside; queue_name_key and message_aside_by_id for each letter.';
+'QREDRIVE: dead letters start anew. One that a reader holds stays, and so does one whose first queue is gone. Refused where there are too many to do it at once. Plan: as letters_after, redrive_letters.';
 
 CREATE FUNCTION browse(op int, queue bigint, after bigint, want bigint) RETURNS SETOF answer LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,14 +1,22 @@
--- Large queues are emptied in parts.
+-- Large queues are emptied in parts, and many dead letters start anew in parts.
 --
 -- To remove millions of messages takes minutes, and whoever does it in one transaction keeps the queue's row all that time, so
 -- that everybody waits who uses it. So a middleware's QPURGE or QDELETE of a large queue is refused, with everything else of its
--- batch undone; the middleware sweeps the queue, a part in each transaction, and asks again for what is left.
+-- batch undone; the middleware sweeps the queue, a part in each transaction, and asks again for what is left. A QREDRIVE of many
+-- letters is refused likewise, and done in parts instead.
 
 SET LOCAL search_path = posthaste;
 
 CREATE FUNCTION emptied_at_once() RETURNS int LANGUAGE sql IMMUTABLE AS $$ SELECT 50000 $$;
 COMMENT ON FUNCTION emptied_at_once() IS
 'A queue that holds more messages than this is large. To remove so many takes about half a second.';
+
+CREATE FUNCTION refuse_as_large(queue bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'PHBIG', MESSAGE = 'the queue holds too many messages for one transaction',
+        DETAIL = (SELECT q.name FROM posthaste.queue q WHERE q.id = refuse_as_large.queue);
+END $$;
+COMMENT ON FUNCTION refuse_as_large(bigint) IS 'Fails with PHBIG, and the queue''s name as DETAIL. Plan: queue_pkey.';
 
 CREATE FUNCTION refuse_large(queue bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE held bigint;
@@ -21,12 +29,11 @@ BEGIN
             SELECT FROM message WHERE ring = 2 AND queue_id >= queue AND queue_id <= queue AND due_ms IS NOT NULL
             ORDER BY queue_id, id LIMIT emptied_at_once() + 1) AS due);
     IF held > emptied_at_once() THEN
-        RAISE EXCEPTION USING ERRCODE = 'PHBIG', MESSAGE = 'the queue holds too many messages to remove them at once',
-            DETAIL = (SELECT q.name FROM posthaste.queue q WHERE q.id = refuse_large.queue);
+        PERFORM refuse_as_large(queue);
     END IF;
 END $$;
 COMMENT ON FUNCTION refuse_large(bigint) IS
-'Fails with PHBIG, and the queue''s name as DETAIL, where a queue is large. Plan: message_by_both on each part; message_aside_by_queue_due; queue_pkey.';
+'Fails where a queue is large. Plan: message_by_both on each part; message_aside_by_queue_due; as refuse_as_large.';
 
 CREATE FUNCTION sweep(queue_name text, INOUT part int, INOUT sender int, INOUT recipient int, INOUT place bigint, most int,
     OUT removed int) LANGUAGE plpgsql
@@ -82,3 +89,35 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION sweep(text, int, int, int, bigint, int) IS
 'Removes so many messages of a queue at most, and says how many and where to go on: parts 0 to 2 of the table are ready messages, 3 is what is leased or delayed; null: it is through. To begin: 0, 0, 0, 0. What somebody else is taking is passed over. From one call to the next it does not walk what it has removed. Plan: queue_name_key; message_by_both on one part, or message_aside_by_queue_due; Tid Scan.';
+
+CREATE FUNCTION redrive_some(from_name text, to_name text, INOUT part int, INOUT sender int, INOUT recipient int, INOUT place bigint,
+    OUT moved int) LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
+DECLARE
+    from_queue bigint;
+    to_queue bigint;
+    found tid[];
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM refuse_isolation();
+    END IF;
+    moved := 0;
+    -- In the order in which a batch locks them; least and greatest pass over a null.
+    PERFORM FROM queue q WHERE q.name = least(from_name COLLATE "C", to_name) FOR NO KEY UPDATE;
+    PERFORM FROM queue q WHERE q.name = greatest(from_name COLLATE "C", to_name) FOR NO KEY UPDATE;
+    from_queue := queue_named(from_name);
+    to_queue := queue_named(to_name);
+    IF from_queue IS NULL OR to_queue IS NULL AND to_name IS NOT NULL THEN
+        part := null;
+        RETURN;
+    END IF;
+    SELECT l.part, l.sender, l.recipient, l.place, l.letters INTO part, sender, recipient, place, found
+        FROM letters_after(from_queue, part, sender, recipient, place) AS l;
+    SELECT coalesce(sum(r.number) FILTER (WHERE r.kind = 'i'), 0) INTO moved FROM redrive_letters(found, to_queue) AS r;
+    IF moved > 0 THEN
+        PERFORM tell_news(0, '*');
+    END IF;
+END $$;
+COMMENT ON FUNCTION redrive_some(text, text, int, int, int, bigint) IS
+'QREDRIVE of the next letters, as many as start anew at once: says how many and where to go on, as letters_after. Nothing is moved when one of the queues is gone. Plan: queue_name_key; as letters_after, redrive_letters, tell_news.';

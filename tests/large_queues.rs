@@ -1,4 +1,4 @@
-//! QPURGE and QDELETE of large queues over PostgreSQL: in several transactions, while others use the queue and the tier, with
+//! QPURGE, QDELETE and QREDRIVE of large queues over PostgreSQL: in several transactions, while others use the queue and the tier, with
 //! requests of the same pipeline before and behind; and what is answered when it cannot be done to the end.
 
 #[path = "support/client.rs"]
@@ -55,6 +55,19 @@ impl Place {
                  CASE WHEN id % 41 = 0 THEN posthaste.now_ms() + 3600000 END, CASE WHEN id % 41 = 0 THEN 1 END,
                  CASE WHEN id % 41 = 0 THEN id END, posthaste.now_ms(), 'x'::bytea
              FROM (SELECT nextval('posthaste.message_id') AS id FROM generate_series(1, {messages})) AS new"
+        ));
+    }
+
+    /// So many dead letters, of `orders` and of a queue that is gone: every 7th is delayed, every 11th leased.
+    fn bury(&self, queue: &str, letters: i64) {
+        self.sql(&format!(
+            "INSERT INTO posthaste.message (ring, id, place, queue_id, sender_id, recipient_id, due_ms, holder_id, receipt,
+                sent_ms, first_queue, reason, body)
+             SELECT 2, id, posthaste.place_of(0, id), (SELECT id FROM posthaste.queue WHERE name = '{queue}'), 1 + id % 5, 0,
+                 CASE WHEN id % 7 = 0 OR id % 11 = 0 THEN posthaste.now_ms() + 3600000 END, CASE WHEN id % 11 = 0 THEN 1 END,
+                 CASE WHEN id % 11 = 0 THEN id END, posthaste.now_ms(), CASE WHEN id % 2 = 0 THEN 'orders' ELSE 'gone' END,
+                 'nack', 'x'::bytea
+             FROM (SELECT nextval('posthaste.message_id') AS id FROM generate_series(1, {letters})) AS new"
         ));
     }
 
@@ -151,6 +164,39 @@ fn a_large_queue_is_emptied_and_deleted_while_others_work() {
 #[test]
 fn so_it_is_where_every_request_is_a_statement_of_its_own() {
     emptied_and_deleted(&["--batch", "1"]);
+}
+
+#[test]
+fn many_dead_letters_start_anew_while_others_work() {
+    const LETTERS: i64 = 22_000;
+    for options in [&[][..], &["--batch", "1"]] {
+        let place = Place::new(options);
+        let mut client = place.client(0, "ann");
+        for queue in ["grave", "orders", "other"] {
+            ask(&mut client, &["QCREATE", queue]);
+        }
+        place.bury("grave", LETTERS);
+        let free = place.sql("SELECT count(*) FROM posthaste.message WHERE holder_id IS NULL AND id % 2 = 0");
+        let mut waits = place.client(1, "bob");
+        waits.send(&["POP", "QUEUE", "orders", "BLOCK", "600000"]).expect("it is connected");
+        let answers = ask_together(
+            &mut client,
+            &[&["SEND", "other", "before"], &["QREDRIVE", "grave"], &["POP", "QUEUE", "other"]],
+        );
+        number(&answers[0]);
+        assert_eq!(
+            number(&answers[1]).to_string(),
+            free,
+            "{options:?}: of what nobody holds, what has a queue"
+        );
+        assert_eq!(answers[2].body(), Some("before"));
+        assert_eq!(waits.answer().expect("one is for it").body(), Some("x"));
+        // What is left has no first queue, or a holder.
+        let moved = number(&ask(&mut client, &["QREDRIVE", "grave", "other"]));
+        assert_eq!(place.held("other"), moved.to_string());
+        assert_eq!(place.held("grave"), (LETTERS / 11).to_string());
+        assert!(ask(&mut client, &["QREDRIVE", "grave", "nowhere"]).is_error("NOQUEUE"));
+    }
 }
 
 #[test]

@@ -126,6 +126,14 @@ const CASES: &[(By, Cost)] = &[
         Sql("SELECT posthaste.sweep('queue 997', 3, 0, 0, 0, 20)"),
         Times(20.0, "so many leased or delayed messages are removed"),
     ),
+    (
+        Sql("SELECT posthaste.redrive_some('queue 996', null, 2, 0, 0, 0)"),
+        Times(2.0, "what the queue holds aside"),
+    ),
+    (
+        Sql("SELECT posthaste.redrive_some('queue 996', null, 3, 0, 0, 0)"),
+        Times(2.0, "what the queue holds aside"),
+    ),
     (Sql("SELECT posthaste.send('account 7', 'queue 7', 'x')"), Seeks),
     (Sql("SELECT posthaste.send('account 7', 'queue 7', 'x'::bytea, 'account 8')"), Seeks),
     (Sql("SELECT posthaste.send('new ' || random(), 'queue 7', 'x', 'new ' || random())"), Seeks),

@@ -182,6 +182,13 @@ impl Bundle {
         self.finish_one(Outcome::Error);
     }
 
+    /// Answers the next request with a number.
+    pub fn answer_integer(&mut self, number: u64) {
+        let Some((_, mut answer)) = self.next_ask() else { return };
+        let outcome = answer.integer(number);
+        self.finish_one(outcome);
+    }
+
     /// Takes out the requests that are not answered, as a bundle of their own.
     #[must_use]
     pub fn split_rest(&mut self) -> Box<Self> {

@@ -2,7 +2,7 @@
 //! and leaves when there is none. See sql/0016_large_queues.sql.
 //!
 //! What removes all that a large queue holds is refused by the database and comes here; when the queue is swept, it is
-//! asked again, for the rest.
+//! asked again, for the rest. A QREDRIVE of many dead letters comes here too, and is done then.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,6 +10,7 @@ use std::thread::Builder;
 
 use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::Operation;
+use posthaste_wire::span::Span;
 use tokio_postgres::types::Type;
 
 use super::link::{Failure, Link};
@@ -42,8 +43,8 @@ struct Line {
 }
 
 impl Postgres {
-    /// Nothing was done, because a request removes all that this large queue holds: it waits until the queue has been swept, and
-    /// the others go on. What its connection asked before it is done first.
+    /// Nothing was done, because a request removes or moves all that this large queue holds: it waits until the queue has been
+    /// swept, and the others go on. What its connection asked before it is done first.
     pub(super) fn sweep_first(&self, called: Vec<Called>, queue: &str, since: Since, batch: &mut Batch) {
         let mut others = Vec::new();
         for (seat, mut bundle) in called {
@@ -113,18 +114,69 @@ fn run(line: &Mutex<Line>, shared: &Shared, mut link: Link) {
             };
             next
         };
-        let mut removed = bundle.removed;
-        let events = &shared.reach.events;
-        let begun = events.now();
-        let swept = sweep(&mut link, &queue_of(&bundle), &mut removed);
-        events.since(begun, EVENT_SOURCE, "large queue emptied");
-        match swept {
-            Ok(()) => (bundle.found_nothing, bundle.removed) = (removed == bundle.removed, removed),
-            Err(failure) => bundle.refuse_one(&not_all(&failure, removed)),
+        let next = bundle.requests.get(bundle.answered);
+        match next.map(|request| &request.operation) {
+            Some(&Operation::Redrive { from, to }) => redrive_of(&mut bundle, shared, &mut link, from, to),
+            _ => empty_for(&mut bundle, shared, &mut link),
         }
         shared.parked().go_on(bundle);
         shared.nudge();
     }
+}
+
+/// Empties the queue that a bundle's next request names; what it may not take now is left to that request.
+fn empty_for(bundle: &mut Bundle, shared: &Shared, link: &mut Link) {
+    let mut removed = bundle.removed;
+    let events = &shared.reach.events;
+    let begun = events.now();
+    let swept = sweep(link, &queue_of(bundle), &mut removed);
+    events.since(begun, EVENT_SOURCE, "large queue emptied");
+    match swept {
+        Ok(()) => (bundle.found_nothing, bundle.removed) = (removed == bundle.removed, removed),
+        Err(failure) => bundle.refuse_one(&not_all(&failure, removed)),
+    }
+}
+
+/// Does a bundle's next request, a QREDRIVE of many letters.
+fn redrive_of(bundle: &mut Bundle, shared: &Shared, link: &mut Link, from: Span, to: Option<Span>) {
+    let name = |span: Span| String::from_utf8_lossy(span.of(&bundle.bytes)).into_owned();
+    let mut moved = 0;
+    let redriven = redrive(link, &name(from), to.map(name), &mut moved);
+    match redriven {
+        Ok(()) => bundle.answer_integer(moved),
+        Err(failure) => {
+            let text = format!("{failure}; at least {moved} messages were moved, ask again for the rest");
+            bundle.refuse_one(&Fault::about(Word::Store, text.replace(['\r', '\n'], " ")));
+        }
+    }
+    // Others are told by the database.
+    shared.parked().call_all();
+}
+
+/// Moves dead letters, but for those that others are taking, and counts them.
+fn redrive(link: &mut Link, from: &str, to: Option<String>, moved: &mut u64) -> Result<(), Failure> {
+    link.connect_spare()?;
+    tracing::info!("queue '{from}' holds many dead letters, which start anew some at a time");
+    let (mut part, mut sender, mut recipient, mut place) = (Some(2_i32), 0_i32, 0_i32, 0_i64);
+    while part.is_some() {
+        let rows = link.ask(
+            "SELECT * FROM posthaste.redrive_some($1, $2, $3, $4, $5, $6)",
+            &[
+                (&from, Type::TEXT),
+                (&to, Type::TEXT),
+                (&part, Type::INT4),
+                (&sender, Type::INT4),
+                (&recipient, Type::INT4),
+                (&place, Type::INT8),
+            ],
+            false,
+        )?;
+        let Some(row) = rows.first() else { return Ok(()) };
+        (part, sender, recipient, place) =
+            (row.get("part"), row.get("sender"), row.get("recipient"), row.get("place"));
+        *moved += u64::try_from(row.get::<_, i32>("moved")).unwrap_or(0);
+    }
+    Ok(())
 }
 
 /// Removes what a queue holds, but for what others are taking, and counts it.
@@ -160,16 +212,17 @@ pub(super) fn large_queue(error: &tokio_postgres::Error) -> &str {
     refused.and_then(|error| error.detail()).unwrap_or_default()
 }
 
-/// Whether the call was refused because one of these bundles empties a large queue.
+/// Whether the call was refused because one of these bundles empties a large queue, or moves its letters.
 pub(super) fn empty_a_large_queue(called: &[Called], error: &tokio_postgres::Error) -> bool {
     let queue = large_queue(error);
     called.iter().any(|(_, bundle)| place_in(bundle, queue).is_some())
 }
 
-/// Where in this turn of a bundle that queue is emptied first.
+/// Where in this turn of a bundle that queue is first emptied, or its letters moved.
 fn place_in(bundle: &Bundle, queue: &str) -> Option<usize> {
     let empties = |operation: &Operation| {
-        matches!(operation, Operation::PurgeQueue { .. } | Operation::DeleteQueue { .. })
+        use Operation::{DeleteQueue, PurgeQueue, Redrive};
+        matches!(operation, PurgeQueue { .. } | DeleteQueue { .. } | Redrive { .. })
             && queue_named(operation).is_some_and(|name| name.of(&bundle.bytes) == queue.as_bytes())
     };
     bundle.open().find(|&place| empties(&bundle.requests[place].operation))
