@@ -49,6 +49,19 @@ def test_names_in_brackets_are_no_markup(tmp_path: Path) -> None:
     assert {"[bold]", "[/x]", "[bold]:[/x]"} <= {line.split()[0] for line in printed.splitlines() if line.strip()}
 
 
+def test_repetitions_are_blocks_only_where_that_is_said(tmp_path: Path) -> None:
+    """Then what they do has a line of its own; nothing else tells rows of one kind from the other."""
+    runs = tmp_path / "runs.csv"
+    runs.write_text("cpu,y1,y2,y3\n-1,10,20,33\n1,12,22,35\n", "utf-8")
+    assert "repetitions " not in run("factorial", str(runs))
+    lines = {
+        line.split()[0]: line.split() for line in run("factorial", str(runs), "--blocks").splitlines() if line.strip()
+    }
+    assert lines["cpu"][4] == "yes"
+    assert lines["error"][-1] == "0.00"
+    assert float(lines["repetitions"][-1]) > 90
+
+
 def test_models_are_listed_with_their_questions() -> None:
     """Every model of the package that answers alone."""
     listed = run("models")

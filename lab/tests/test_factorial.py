@@ -212,6 +212,73 @@ def test_every_figure_is_that_of_least_squares(case: tuple[int, list[list[float]
         assert tuple(single) == approx((frame["obs_ci_lower"][0], frame["obs_ci_upper"][0]), rel=1e-6)
 
 
+def test_repetitions_as_blocks_of_montgomery() -> None:
+    """Design and Analysis of Experiments, section 7.2: a reaction's yield over three batches of raw material."""
+    responses = [[28, 25, 27], [36, 32, 32], [18, 19, 23], [31, 30, 29]]
+    e = factorial.analyze(factorial.design(2), responses, ["A", "B"], blocked=True)
+    squares = {name: share * e.sst for name, share in e.variation.items()}
+    assert {name: round(each, 2) for name, each in squares.items()} == {
+        "A": 208.33,
+        "B": 75.0,
+        "A:B": 8.33,
+        "repetitions": 6.5,
+        "error": 24.83,
+    }
+    assert e.degrees_of_freedom == 6
+    assert squares["A"] / e.error_stdev**2 == pytest.approx(50.32, abs=0.03)
+    assert [name for name, real in e.significant.items() if not real] == ["A:B"]
+    # Without blocks there are 8 degrees of freedom, and the batches are error.
+    plain = factorial.analyze(factorial.design(2), responses, ["A", "B"])
+    assert (plain.degrees_of_freedom, plain.sse) == (8, approx(e.sse + 6.5))
+
+
+@given(st.integers(1, 3), st.integers(2, 5), st.integers(0, 10**6))
+def test_blocks_are_least_squares_with_a_column_for_each(k: int, repetitions: int, seed: int) -> None:
+    """Effects and their intervals are statsmodels'; the mean, a cell and a future one have Student's over blocks."""
+    rng = np.random.default_rng(seed)
+    signs = factorial.design(k)
+    y = rng.normal(10, 1, (len(signs), repetitions)) + rng.normal(0, 20, repetitions)
+    e = factorial.analyze(signs, y, blocked=True)
+    names = [name for name in e.effects if name != "I"]
+    matrix = np.array([[np.prod([row[e.names.index(f)] for f in n.split(":")]) for n in names] for row in signs])
+    frame = pd.DataFrame(np.repeat(matrix, repetitions, axis=0), columns=[f"x{i}" for i in range(len(names))])
+    frame["y"], frame["block"] = y.ravel(), np.tile(np.arange(repetitions), len(signs))
+    fit = smf.ols("y ~ C(block, Sum) + " + " + ".join(frame.columns[: len(names)]), frame).fit()
+    assert e.degrees_of_freedom == fit.df_resid
+    assert [e.effects[n] for n in names] == approx(list(fit.params[-len(names) :]), rel=1e-6)
+    np.testing.assert_allclose([e.intervals[n] for n in names], fit.conf_int()[-len(names) :], rtol=1e-6)
+    assert e.standard_error == approx(fit.bse.iloc[-1], rel=1e-6)
+    np.testing.assert_allclose(e.residuals.ravel(), fit.resid, atol=1e-9)
+    assert e.variation["repetitions"] * e.sst == approx(anova_lm(fit, typ=2)["sum_sq"]["C(block, Sum)"], rel=1e-6)
+    assert sum(e.variation.values()) == approx(1)
+    assert tuple(e.contrast({names[0]: 2})) == approx(tuple(2 * end for end in e.intervals[names[0]]), rel=1e-6)
+
+    means = sp.t.interval(0.95, repetitions - 1, y.mean(), sp.sem(y.mean(axis=0)))
+    assert tuple(e.intervals["I"]) == approx(means)
+    assert tuple(e.contrast({"I": 1})) == approx(means)
+    cell = y[-1]
+    assert tuple(e.predict(signs[-1].tolist())) == approx(
+        sp.t.interval(0.95, repetitions - 1, cell.mean(), sp.sem(cell)), rel=1e-6
+    )
+    half = sp.t.ppf(0.975, repetitions - 1) * cell.std(ddof=1) * math.sqrt(1 / repetitions + 1)
+    assert e.predict(signs[-1].tolist(), future=1).high == approx(cell.mean() + half, rel=1e-6)
+
+
+def test_one_block_is_no_repetition() -> None:
+    """There is nothing to tell chance by, as without blocks."""
+    e = factorial.analyze(factorial.design(2), [15, 45, 25, 75], blocked=True)
+    assert (e.intervals, "repetitions" in e.variation, e.contrast({"I": 1}).high) == ({}, False, math.inf)
+
+
+def test_what_blocks_do_is_no_reason_for_either_model() -> None:
+    """Sums stay sums on a machine that gets ten times faster by the third repetition."""
+    cells = [[1 + (a > 0) + 2 * (b > 0)] for a, b in factorial.design(2)]
+    still = factorial.analyze(factorial.design(2), np.repeat(cells, 3, axis=1), blocked=True)
+    drifting = factorial.analyze(factorial.design(2), np.add(cells, [0, 5, 50]), blocked=True)
+    assert still.advice.startswith("additive")
+    assert "0.00% of the variation of the responses" in drifting.advice
+
+
 def test_contrasts_and_predictions_of_jain() -> None:
     """Chapter 18: q_A - q_B with its interval; one future run, five, and the mean of infinitely many."""
     e = factorial.analyze(factorial.design(2), MEMORY_CACHE, ["A", "B"], confidence=0.9)
@@ -350,6 +417,7 @@ def test_a_fraction_names_each_effect_by_its_simplest_alias() -> None:
         (lambda: factorial.analyze(factorial.design(1), [0, 1], transform="log"), "responses"),
         (lambda: factorial.analyze(factorial.design(1), [1, 2], transform="sqrt"), "transform"),  # type: ignore[arg-type]
         (lambda: factorial.analyze(factorial.design(1), [1, 2], ["A", "B"]), "names"),
+        (lambda: factorial.analyze(factorial.design(1), [1, 2], ["error"]), "names"),
         (lambda: factorial.analyze(factorial.design(1), [1, 2]).contrast({"Q": 1}), "weights"),
         (lambda: factorial.analyze(factorial.design(1), [1, 2]).predict([0]), "cell"),
         (lambda: factorial.design(0), "factors"),

@@ -108,18 +108,23 @@ def test_a_link_bounds_what_a_tier_can_serve(run: Run) -> None:
 
 
 def test_a_design_of_two_levels_is_analyzed_as_such(run: Run) -> None:
-    """Effects as `factorial.analyze` has them from the same rows, in the unit of the table."""
+    """Effects as `factorial.analyze` has them of the same rows, repetitions as blocks, in the unit of the table."""
     found = {row["effect"]: row for row in table(run, "effects")}
     signs, values = [], []
     for cell in cells_of(run):
         signs.append([1 if cell.levels["clients"] == 8 else -1, 1 if cell.levels["size"] == 1000 else -1])
         values.append([result.figures["response_mean_s"] for result in cell.results])
-    effects = analyze(signs, values, ["clients", "size"])
+    effects = analyze(signs, values, ["clients", "size"], blocked=True)
     scale = float(found["I"]["q"]) / effects.effects["I"]
     assert scale in (pytest.approx(1e3), pytest.approx(1e6))
     for name, value in effects.effects.items():
         assert float(found[name]["q"]) == pytest.approx(value * scale)
-    assert float(found["error"]["variation"]) == pytest.approx(effects.variation["error"])
+        assert float(found[name]["high"]) == pytest.approx(effects.intervals[name].high * scale)
+    for rest in ("repetitions", "error"):
+        assert float(found[rest]["variation"]) == pytest.approx(effects.variation[rest])
+    section = design_section(run, cells_of(run))
+    assert section is not None
+    assert "Each repetition was run as a block" in section.items[0].caption
 
 
 def test_effects_on_logarithms_say_what_they_do_to_the_response(run: Run) -> None:

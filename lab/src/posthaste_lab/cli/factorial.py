@@ -12,7 +12,7 @@ import typer
 from posthaste_lab import factorial as designs
 from posthaste_lab.cli.show import console, number, read_csv, table
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.factorial.effects import Effects, Transform
+from posthaste_lab.factorial.effects import OTHER_SHARES, Effects, Transform
 
 SIGNS: set[float | str] = {-1.0, 1.0}
 
@@ -27,6 +27,9 @@ def factorial(
     ] = None,
     transform: Annotated[Transform, typer.Option(help="None is additive, log multiplicative.")] = "none",
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    blocks: Annotated[
+        bool, typer.Option("--blocks", help="Each repetition of all cells was run in turn, as posthaste-lab run does.")
+    ] = False,
     plot: Annotated[Path | None, typer.Option(metavar="FILE.svg|png", help="Where to draw the residuals.")] = None,
 ) -> None:
     """Effects, shares of variation, intervals, and whether to add or multiply.
@@ -48,7 +51,7 @@ def factorial(
     if len(np.unique(signs, axis=0)) < len(signs):
         rows = np.repeat(signs, values.shape[1], axis=0)
         signs, values = designs.collect(rows, values.ravel())
-    effects = designs.analyze(signs, values, names, transform, confidence)
+    effects = designs.analyze(signs, values, names, transform, confidence, blocked=blocks)
     _print(effects, columns)
     if plot:
         designs.plot_residuals(effects).savefig(plot)
@@ -70,7 +73,8 @@ def _print(effects: Effects, columns: list[str]) -> None:
         share = f"{100 * effects.variation[name]:.2f}" if name != "I" else ""
         aliased = ", ".join(effects.aliases.get(name, ()))
         lines.append((name, number(q), *known, verdict if name != "I" else "", share, aliased))
-    lines.append(("error", "", "", "", "", f"{100 * effects.variation['error']:.2f}", ""))
+    rest = {name: effects.variation[name] for name in OTHER_SHARES if name in effects.variation}
+    lines += [(name, "", "", "", "", f"{100 * share:.2f}", "") for name, share in rest.items()]
     ends = f"{effects.confidence:.0%} low", f"{effects.confidence:.0%} high"
     head = ("effect", "q", *ends, "differs from 0", "variation %", "aliased with")
     out.print(table("", head if effects.aliases else head[:-1], lines if effects.aliases else [x[:-1] for x in lines]))

@@ -17,26 +17,32 @@ SPAN_SMALL = 3.0  # below it a logarithm is nearly a straight line over the data
 SHARE_CLEAR = 0.5  # of the other model's unexplained share: half of it is a clear gain
 
 
-def advise(responses: FloatArray, columns: dict[str, Signs]) -> str:
-    """A sentence that begins with the model to use, and goes on with why."""
+def advise(responses: FloatArray, columns: dict[str, Signs], *, blocked: bool) -> str:
+    """A sentence that begins with the model to use, and goes on with why; what blocks do says nothing for either."""
     least, largest = float(responses.min()), float(responses.max())
     if least <= 0:
         return f"additive: a response of {least:g} has no logarithm"
     span = largest / least
-    plain, logged = _beyond_main_effects(responses, columns), _beyond_main_effects(np.log(responses), columns)
+    y = _without_blocks(responses) if blocked else responses
+    logarithms = _without_blocks(np.log(responses)) if blocked else np.log(responses)
+    plain, logged = _beyond_main_effects(y, columns), _beyond_main_effects(logarithms, columns)
     figures = (
         f"the largest response is {span:.3g} times the least; beyond main effects lie {plain:.2%} of the variation "
         f"of the responses and {logged:.2%} of that of their logarithms"
     )
     if span < SPAN_SMALL:
         return f"additive: over so little a range a logarithm changes nothing ({figures})"
-    growing = _spread_grows(responses) and not _spread_grows(np.log(responses))
+    growing = _spread_grows(y) and not _spread_grows(logarithms)
     if logged < SHARE_CLEAR * plain or (growing and logged <= plain):
         reason = "; errors grow with the response" if growing else ""
         return f"multiplicative: factors act as ratios ({figures}{reason})"
     if math.isclose(logged, plain, rel_tol=SHARE_CLEAR):
         return f"additive: logarithms explain no more, and sums are simpler to read ({figures})"
     return f"additive: factors act as differences ({figures})"
+
+
+def _without_blocks(y: FloatArray) -> FloatArray:
+    return np.asarray(y - y.mean(axis=0) + y.mean())
 
 
 def _beyond_main_effects(y: FloatArray, columns: dict[str, Signs]) -> float:

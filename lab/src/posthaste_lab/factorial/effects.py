@@ -3,6 +3,9 @@
 Importance (the share of variation) and significance (an interval without zero) are different things, so both are
 always there; without repetitions there is no error to judge by, and it says so. Jain (1991), chapters 17 to 19;
 numbers of his examples are in the tests, formulas are held against statsmodels.
+
+Repetitions of all cells in turn are blocks: what one of them does to all its runs alike is taken out of the error of
+effects (Montgomery, Design and Analysis of Experiments, section 7.2). Of the mean it is all the error there is.
 """
 
 import math
@@ -19,9 +22,10 @@ from posthaste_lab.factorial.advice import advise
 from posthaste_lab.factorial.design import Signs
 from posthaste_lab.factorial.lenth import EFFECTS_LEAST, standing_out
 from posthaste_lab.factorial.words import all_effects, factor_names, label
-from posthaste_lab.stats.intervals import Interval
+from posthaste_lab.stats.intervals import Interval, mean_interval
 
 FACTORS_MAX = 12  # of an analysis: 4,096 effects
+OTHER_SHARES = ("repetitions", "error")
 Transform = Literal["none", "log", "reciprocal"]
 FORWARD: dict[str, Callable[[FloatArray], FloatArray]] = {
     "none": lambda y: y,
@@ -74,9 +78,11 @@ class Effects:
     """The analysis of a 2^k r (or 2^(k-p) r) design. Effects are named "I" (the mean), "A", "A:B", ….
 
     `effects` are q of the -1/+1 model, half of the change from low to high level, on the transformed scale.
-    `variation` is each one's share of the total sum of squares `sst` (the mean left out), with "error" beside them.
+    `variation` is each one's share of the total sum of squares `sst` (the mean left out), with "error" beside them,
+    and "repetitions" where these are blocks. `blocks` is then what each repetition adds to every cell, else None.
     `standard_error` is that of any effect, `intervals` and `significant` follow from it; all three are empty or NaN
-    without repetitions. `residuals` (cells x repetitions), `fitted` (of cells) and `sse` are on the transformed scale.
+    without repetitions. The mean of blocks has an interval of its own, Student's over them.
+    `residuals` (cells x repetitions), `fitted` (of cells) and `sse` are on the transformed scale.
     `multipliers` (log only) are exp(2q): by what factor the response grows from low to high. `advice` says whether an
     additive or a multiplicative model fits these responses, and why. `notes` hold what a reader must know.
     """
@@ -94,6 +100,7 @@ class Effects:
     significant: dict[str, bool]
     residuals: FloatArray = field(repr=False)
     fitted: FloatArray = field(repr=False)
+    blocks: FloatArray | None = field(repr=False)
     mean: float
     sse: float
     sst: float
@@ -110,7 +117,7 @@ class Effects:
 
     @property
     def error_stdev(self) -> float:
-        """Standard deviation of one observation around its cell, on the transformed scale."""
+        """Standard deviation of one observation around its cell (and block), on the transformed scale."""
         return math.sqrt(self.sse / self.degrees_of_freedom) if self.degrees_of_freedom else math.nan
 
     def contrast(self, weights: Mapping[str, float]) -> Contrast:
@@ -123,21 +130,21 @@ class Effects:
         for name in weights:
             self._must_have(name)
         value = sum(number(f"weights[{name!r}]", w) * self.effects[name] for name, w in weights.items())
-        half = self._t() * self.standard_error * math.sqrt(sum(w * w for w in weights.values()))
-        return self._with_error(value, half)
+        return self._with_error(value, self._half(weights, 1 / self.responses.shape[1]))
 
     def predict(self, cell: Sequence[float] | Mapping[str, float], future: int | None = None) -> Prediction:
         """Response of a cell, given as its signs; with the interval of its mean, or of the mean of `future` runs.
 
         `future=1` is where the next single run will be. Every effect is used, so the cell's own mean is what is
-        predicted: variance s^2 (1/r + 1/future). Jain (1991), chapter 18, checked against statsmodels.
+        predicted: variance s^2 (1/r + 1/future). Jain (1991), chapter 18, checked against statsmodels. With blocks,
+        s is the spread of that cell between them, and each of the `future` runs is in a block of its own.
         """
         x = self._cell(cell)
-        value = sum(q * self._column(name, x) for name, q in self.effects.items())
+        weights = {name: self._column(name, x) for name in self.effects}
+        value = sum(q * weights[name] for name, q in self.effects.items())
         repetitions = self.responses.shape[1]
         spread = 1 / repetitions + (1 / count("future", future) if future is not None else 0.0)
-        half = self._t() * self.error_stdev * math.sqrt(spread)
-        low, high = self._with_error(value, half)
+        low, high = self._with_error(value, self._half(weights, spread))
         back = BACKWARD[self.transform]
         if self.transform == "reciprocal":
             ends = (math.inf if low <= 0 else back(low), math.inf if high <= 0 else back(high))
@@ -152,10 +159,15 @@ class Effects:
         wide = math.inf if math.isnan(half) else half
         return Contrast(value, value - wide, value + wide)
 
-    def _t(self) -> float:
-        if not self.degrees_of_freedom:
-            return math.nan
-        return float(stats.t.ppf((1 + self.confidence) / 2, self.degrees_of_freedom))
+    def _half(self, weights: Mapping[str, float], spread: float) -> float:
+        """Half of the interval of a weighted sum of effects; `spread` times the variance of one repetition's sum."""
+        cells, repetitions = self.responses.shape
+        freedom, stdev = self.degrees_of_freedom, self.error_stdev
+        stdev *= math.sqrt(sum(w * w for w in weights.values()) / cells)
+        if self.blocks is not None and weights.get("I") and repetitions > 1:
+            each = np.array([sum(w * self._column(name, x) for name, w in weights.items()) for x in self.signs]) / cells
+            freedom, stdev = repetitions - 1, float((each @ FORWARD[self.transform](self.responses)).std(ddof=1))
+        return _t(self.confidence, freedom) * stdev * math.sqrt(spread)
 
     def _must_have(self, name: str) -> None:
         if name not in self.effects:
@@ -183,13 +195,18 @@ def analyze(
     names: Iterable[str] | None = None,
     transform: Transform = "none",
     confidence: float = 0.95,
+    *,
+    blocked: bool = False,
 ) -> Effects:
     """Analyze a 2^k r design: `signs` are cells x factors of -1/+1, `responses` cells x repetitions.
 
     `transform` sets the model: "none" additive, "log" multiplicative (natural logarithms; the mean is a geometric
     one), "reciprocal" additive in 1/y, as rates add where times do not. A fraction is analyzed too: each effect then
-    stands for its whole set of aliases. Raises BadArgument for signs that are no balanced design of two levels, for
-    responses that do not fit, and for zero or negative ones where a transform cannot take them.
+    stands for its whole set of aliases. With `blocked`, each column of responses is a block: its cells were run in
+    turn, as those of experiments are, and not all runs in one random order, as in the books' 2^k r designs.
+
+    Raises BadArgument for signs that are no balanced design of two levels, for responses that do not fit, and for zero
+    or negative ones where a transform cannot take them.
     """
     table = _sign_table(signs)
     named = factor_names(names if names is not None else table.shape[1], "names")
@@ -197,19 +214,25 @@ def analyze(
         raise BadArgument("names", named, f"must name the {table.shape[1]} factors")
     if any(":" in name for name in named):
         raise BadArgument("names", named, 'must not contain ":", which joins factors')
+    if any(name in OTHER_SHARES for name in named):
+        raise BadArgument("names", named, f"must not contain {' or '.join(OTHER_SHARES)}, which have shares too")
     given = _responses(responses, len(table))
     y = _transformed(given, transform)
     columns, sets = _columns(table, named)
     level, (cells, repetitions) = fraction("confidence", confidence), y.shape
     means = y.mean(axis=1)
     q = {name: float(column @ means) / cells for name, column in columns.items()}
-    residuals = y - means[:, None]
+    blocks = y.mean(axis=0) - y.mean() if blocked else None
+    residuals = y - means[:, None] - (0.0 if blocks is None else blocks)
     sse, sst = float((residuals**2).sum()), float(((y - y.mean()) ** 2).sum())
-    freedom = cells * (repetitions - 1)
+    freedom = (cells if blocks is None else cells - 1) * (repetitions - 1)
     error = math.sqrt(sse / freedom / y.size) if freedom else math.nan
-    half = float(stats.t.ppf((1 + level) / 2, freedom)) * error if freedom else math.nan
+    half = _t(level, freedom) * error
     intervals = {name: Interval(value - half, value + half) for name, value in q.items()} if freedom else {}
-    shares = {name: y.size * value**2 / sst if sst else 0.0 for name, value in q.items() if name != "I"}
+    squares = {name: y.size * value**2 for name, value in q.items() if name != "I"}
+    if blocks is not None and freedom:
+        intervals["I"] = Interval(*mean_interval(y.mean(axis=0), level))
+        squares["repetitions"] = cells * float(blocks @ blocks)
     return Effects(
         names=tuple(named),
         transform=transform,
@@ -217,20 +240,25 @@ def analyze(
         signs=table,
         responses=given,
         effects=q,
-        variation=shares | {"error": sse / sst if sst else 0.0},
+        variation={name: each / sst if sst else 0.0 for name, each in (squares | {"error": sse}).items()},
         standard_error=error,
         degrees_of_freedom=freedom,
         intervals=intervals,
         significant={name: not interval.holds(0.0) for name, interval in intervals.items()},
         residuals=residuals,
         fitted=means,
+        blocks=blocks,
         mean=q["I"],
         sse=sse,
         sst=sst,
         aliases=sets,
-        advice=advise(given, {name: column for name, column in columns.items() if name != "I"}),
+        advice=advise(given, {name: column for name, column in columns.items() if name != "I"}, blocked=blocked),
         notes=_notes(q, table.shape[1], repetitions, level),
     )
+
+
+def _t(confidence: float, freedom: int) -> float:
+    return float(stats.t.ppf((1 + confidence) / 2, freedom)) if freedom else math.nan
 
 
 def _sign_table(signs: Sequence[Sequence[int]] | Signs) -> Signs:

@@ -52,6 +52,7 @@ def _zero(axis: "Axes") -> None:
 def _against_prediction(axis: "Axes", effects: Effects, of: str) -> None:
     _zero(axis)
     fitted = np.repeat(effects.fitted[:, None], effects.residuals.shape[1], axis=1)
+    fitted += 0.0 if effects.blocks is None else effects.blocks
     axis.plot(fitted.ravel(), effects.residuals.ravel(), "o", color=INK, markersize=4, alpha=0.7)
     axis.set(title="Spread against size", xlabel=f"predicted response{of}", ylabel=f"residual{of}")
 

@@ -8,6 +8,7 @@ from posthaste_lab.experiments.plan import aliased
 from posthaste_lab.experiments.results import Run
 from posthaste_lab.experiments.spans import counted
 from posthaste_lab.factorial import Effects, analyze
+from posthaste_lab.factorial.effects import OTHER_SHARES
 from posthaste_lab.factorial.plots import EFFECTS_SHOWN
 from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.charts import effects_chart, residuals_chart
@@ -15,6 +16,11 @@ from posthaste_lab.report.charts.effects import SHOWN_MAX
 from posthaste_lab.report.charts.style import left_out
 from posthaste_lab.report.quantities import digits, percent, time_unit
 from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem
+
+BLOCKED = (
+    " Each repetition was run as a block: what it does to all combinations alike is told apart from error and widens "
+    "the interval of the mean only."
+)
 
 
 def design_section(run: Run, cells: list[Cell]) -> Section | None:
@@ -74,9 +80,8 @@ def _analyzed(run: Run, cells: list[Cell], name: str, whole: list[int], transfor
     known = [cell.by_repetition(name) for cell in cells]
     values = [[figures[repetition] for repetition in whole] for figures in known]
     factor, unit = _unit(name, [value for row in values for value in row])
-    return analyze(
-        signs, [[value * factor for value in row] for row in values], list(factors), transform=transform
-    ), unit
+    scaled = [[value * factor for value in row] for row in values]
+    return analyze(signs, scaled, list(factors), transform=transform, blocked=True), unit
 
 
 def _combinations(run: Run) -> int:
@@ -155,12 +160,14 @@ def _table(effects: Effects, called: str, name: str, unit: str, source: str) -> 
             ]
         )
         raw.append({"effect": effect, "q": effects.effects[effect], "low": low, "high": high, "variation": share})
-    rows.append(["error", "", "", percent(effects.variation["error"]), "", *([""] if logarithms else [])])
-    raw.append({"effect": "error", "variation": effects.variation["error"]})
+    for rest in OTHER_SHARES:
+        if rest in effects.variation:
+            rows.append([rest, "", "", percent(effects.variation[rest]), "", *([""] if logarithms else [])])
+            raw.append({"effect": rest, "variation": effects.variation[rest]})
     return TableItem(
         called,
-        f"Effects on {_measured(effects, name, unit)} (q, half of the change from low to high), shares of variation, "
-        "intervals from the spread between repetitions.",
+        f"Effects on {_measured(effects, name, unit)} (q, half of the change from low to high) and shares of variation."
+        + (BLOCKED if effects.degrees_of_freedom else ""),
         source,
         ["effect", "q", "95 % interval", "share of variation", "significant", *(["means"] if logarithms else [])],
         rows,
