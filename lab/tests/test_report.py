@@ -30,7 +30,7 @@ from posthaste_lab.report.sections.maxima import maxima_section
 from posthaste_lab.report.sections.network import link_bits_per_s, network_section
 from posthaste_lab.report.sections.over_time import warm_up_s, warm_up_verdict
 from posthaste_lab.report.sections.overview import overview_section
-from posthaste_lab.report.sections.parts import TableItem
+from posthaste_lab.report.sections.parts import ChartItem, TableItem
 from posthaste_lab.report.sections.trust import verdicts
 from posthaste_lab.report.sections.where import where_section
 from posthaste_lab.stats import mean_interval
@@ -468,6 +468,31 @@ def test_a_chart_says_what_it_does_not_show(run: Run) -> None:
     assert chart.caption.endswith(
         "Of 9 lines only 8 are drawn, those with the highest throughput; the table has all of them."
     )
+
+
+@pytest.mark.parametrize(("number", "cut"), [(24, False), (40, True)])
+def test_stages_are_drawn_of_all_combinations_or_it_is_said(run: Run, number: int, cut: bool) -> None:
+    """Those of each kind of request at two of them, with all in the table."""
+    first = cells_of(run)[0]
+    many = [replace(first, number=n, levels={"clients": n, "size": 100}) for n in range(1, number + 1)]
+    section = where_section(run, many)
+    assert section is not None
+    stages, kinds, each = section.items
+    assert stages.caption.endswith(
+        "The number is the sum."
+        + " Of 40 combinations only 32 are drawn, evenly chosen; trials.csv has all of them." * cut
+    )
+    assert isinstance(stages, ChartItem)
+    with styled():
+        assert len(stages.draw().axes[0].get_yticks()) == min(number, 32)
+    assert kinds.caption.endswith(
+        f"Of {number} combinations only 2 are drawn, the first and the last; the table has all of them."
+    )
+    assert isinstance(each, TableItem)
+    assert [int(row["clients"]) for row in each.raw[:: len(each.raw) // number]] == list(range(1, number + 1))
+    two = where_section(run, many[:2])
+    assert two is not None
+    assert "drawn" not in two.items[1].caption
 
 
 def test_the_law_is_one_of_all_answers() -> None:

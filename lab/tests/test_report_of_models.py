@@ -11,6 +11,8 @@ from posthaste_lab.experiments.results import read_run
 from posthaste_lab.fitting import read_model, validate
 from posthaste_lab.fitting.observations import observations
 from posthaste_lab.report.requests import read_requests
+from posthaste_lab.report.sections.model import model_section
+from posthaste_lab.report.sections.parts import TableItem
 
 CLIENTS = [1, 4, 12, 24, 48]
 
@@ -78,6 +80,20 @@ def test_without_a_model_the_report_has_no_such_section(tmp_path: Path) -> None:
     page = (out / "report" / "index.html").read_text("utf-8")
     assert "A model of it" in page
     assert "Fitted to 1," not in page
+
+
+def test_of_many_models_a_few_are_told_and_it_is_said_so(tmp_path: Path) -> None:
+    """The tables have them all."""
+    systems = {size: System(batch=0.001 * size) for size in range(1, 6)}
+    out = write_run(tmp_path / "run", systems, [1, 4, 12], repetitions=2, requests=300)
+    lab("fit", out)
+    section = model_section(read_run(out), [])
+    assert section is not None
+    assert "This is told of 4 of the 5 combinations, evenly chosen; the tables have all of them." in section.paragraphs
+    chart, errors, *_ = section.items
+    assert chart.caption.endswith("Of 5 combinations only 4 are drawn, evenly chosen; the table has all of them.")
+    assert isinstance(errors, TableItem)
+    assert {row["size"] for row in errors.raw} == {1, 2, 3, 4, 5}
 
 
 def test_a_summary_has_verdict_figures_and_where_they_come_from(run: Path, tmp_path: Path) -> None:

@@ -49,9 +49,9 @@ def new_figure(height: float, width: float = WIDTH) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def left_out(shown: int, of: int, things: str, which: str) -> str:
+def left_out(shown: int, of: int, things: str, which: str, where: str = "the table") -> str:
     """A sentence for the caption of a chart that does not show everything; nothing where it does."""
-    return f" Of {of} {things} only {shown} are drawn, {which}; the table has all of them." if of > shown else ""
+    return f" Of {of} {things} only {shown} are drawn, {which}; {where} has all of them." if of > shown else ""
 
 
 def line_of(number: int) -> dict[str, Any]:

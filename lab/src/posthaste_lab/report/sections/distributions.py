@@ -6,11 +6,10 @@ from posthaste_lab.report.charts import box_chart, histogram_chart, percentile_p
 from posthaste_lab.report.charts.style import left_out
 from posthaste_lab.report.quantities import time
 from posthaste_lab.report.records import ROLES, Spread, response_times, response_times_by_kind
-from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem, few, load_of, names_of
+from posthaste_lab.report.sections.parts import EVENLY, ChartItem, Section, TableItem, few, load_of, names_of
 
 SHARES = (0.5, 0.9, 0.99, 0.999, 0.9999)
 CURVES_MAX, HISTOGRAMS_MAX, KINDS_MAX = 6, 4, 3
-EVENLY = "evenly chosen"
 ALL = "all"  # kinds of request together
 ByKind = dict[str, Spread]
 

@@ -17,8 +17,9 @@ from posthaste_lab.fitting.system import PLAIN, Kind
 from posthaste_lab.fitting.validation import Line, Validation
 from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.charts.model import Fit, model_chart
+from posthaste_lab.report.charts.style import left_out
 from posthaste_lab.report.quantities import PLUS_MINUS, digits, percent, time
-from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem, few
+from posthaste_lab.report.sections.parts import EVENLY, ChartItem, Section, TableItem, few
 
 SHOWN_MAX = 4
 WORDS: dict[Kind, str] = {
@@ -49,6 +50,10 @@ def model_section(run: Run, _cells: list[Cell]) -> Section | None:
     section = Section(
         "model", "A model of it", [sentence for each in few(tried, SHOWN_MAX) for sentence in _said(each)]
     )
+    if len(tried) > SHOWN_MAX:
+        section.paragraphs.append(
+            f"This is told of {SHOWN_MAX} of the {len(tried)} combinations, {EVENLY}; the tables have all of them."
+        )
     section.paragraphs.append(
         f"It consists of {WORDS[tried[0].model.kind]}. M/M/1 and M/M/m, which stand beside it, are given the predicted "
         "throughput and the highest measured one as capacity: a closed system seen as an open one."
@@ -61,7 +66,8 @@ def model_section(run: Run, _cells: list[Cell]) -> Section | None:
                 "model",
                 "Model and measurement. Filled points are those it was fitted to here, hollow ones those it predicted; "
                 "bars are 95 % intervals over trials. The gray band is where the mean of one further trial is to be "
-                "expected, from all that was measured. Arrows: an open model's answer beyond the plot.",
+                "expected, from all that was measured. Arrows: an open model's answer beyond the plot."
+                + left_out(SHOWN_MAX, len(validated), "combinations", EVENLY),
                 f"{FILE}, trials.csv",
                 lambda: model_chart(fits),
             )

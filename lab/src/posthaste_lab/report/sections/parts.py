@@ -10,6 +10,7 @@ from posthaste_lab.experiments.results import Run, spoken_levels
 from posthaste_lab.report.cells import Cell
 
 T = TypeVar("T")
+EVENLY = "evenly chosen"
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,11 @@ from posthaste_lab.experiments.results import Run, spoken_levels
 from posthaste_lab.report.cells import TOO_FEW, Cell, is_luck
 from posthaste_lab.report.charts import kinds_chart, stages_chart
 from posthaste_lab.report.charts.stages import WORDS, stage_times
+from posthaste_lab.report.charts.style import left_out
 from posthaste_lab.report.quantities import percent, time, with_interval
-from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem, few, load_of, names_of, x_label
+from posthaste_lab.report.sections.parts import EVENLY, ChartItem, Section, TableItem, few, load_of, names_of, x_label
 
-CELLS_MAX = 12
+CELLS_MAX = 32  # bars; more would be taller than any page
 
 
 def where_section(run: Run, cells: list[Cell]) -> Section | None:
@@ -21,7 +22,8 @@ def where_section(run: Run, cells: list[Cell]) -> Section | None:
         ChartItem(
             "stages",
             "Mean time of all requests in each stage of the tier, stacked, and on top what the clients saw beyond it "
-            "(network and load generator). The number is the sum.",
+            "(network and load generator). The number is the sum."
+            + left_out(CELLS_MAX, len(staged), "combinations", EVENLY, "trials.csv"),
             "trials.csv: *_mean_s",
             lambda: stages_chart(shown, names_of(run, shown), x_label(run)),
         )
@@ -30,7 +32,8 @@ def where_section(run: Run, cells: list[Cell]) -> Section | None:
     section.items.append(
         ChartItem(
             "kinds",
-            f"The same for each kind of request{_at_ends(staged)}{', on one scale' if len(ends) > 1 else ''}.",
+            f"The same for each kind of request{', on one scale' if len(ends) > 1 else ''}."
+            + left_out(len(ends), len(staged), "combinations", _at_ends(staged)),
             "kinds.csv: *_mean_s",
             lambda: kinds_chart(ends, [spoken_levels(cell.levels) for cell in ends]),
         )
@@ -69,20 +72,18 @@ def _ends(cells: list[Cell]) -> list[Cell]:
 
 
 def _at_ends(cells: list[Cell]) -> str:
-    """Which two of them are shown, in words."""
-    if len(cells) < 2:
-        return ""
-    first, last = _ends(cells)
-    if load_of(first) == load_of(last):
-        return ", for the first and the last combination"
-    return ", at the lightest and the heaviest load"
+    """Which of more than two combinations are shown, in words."""
+    ends = _ends(cells)
+    if load_of(ends[0]) == load_of(ends[-1]):
+        return "the first and the last"
+    return "one of the lightest and one of the heaviest load"
 
 
 def _kinds_table(run: Run, cells: list[Cell]) -> TableItem:
     columns = ["throughput_per_s", "response_mean_s", "response_p99_s", "waiting_mean_s", "service_mean_s"]
     heads = ["per second", "mean response time", "99th percentile", "waiting", "service"]
     rows, raw = [], []
-    for cell in _ends(cells):
+    for cell in cells:
         for kind in sorted({kind for result in cell.results for kind in result.kinds}):
             trials = [result.kinds.get(kind, {}) for result in cell.results]
             figures = {name: None if is_luck(name, trials) else cell.kind_figure(kind, name) for name in columns}
@@ -96,7 +97,7 @@ def _kinds_table(run: Run, cells: list[Cell]) -> TableItem:
     means = "means over trials with 95 % intervals" if repeated else "of a single trial each"
     return TableItem(
         "kinds",
-        f"Each kind of request, {means}{_at_ends(cells)}.",
+        f"Each kind of request, {means}.",
         "kinds.csv",
         [*run.experiment.factors, "kind", *heads],
         rows,
