@@ -335,3 +335,12 @@ def test_knee_and_bottleneck_do_not_depend_on_how_many_clients_were_asked_about(
         assert queueing.solve(stations, population).bottleneck == "one"
         assert queueing.bounds(stations, population).knee == pytest.approx(3.0)
     assert queueing.solve([Station("a", 1.0, "delay"), Station("b", 2.0, "delay")], 3).bottleneck == "b"
+
+
+def test_a_station_that_many_slow_down_is_the_bottleneck_by_what_is_left_of_its_speed() -> None:
+    """Not by the four times that it reaches with two customers: throughput ends at 1 a second, not at 2."""
+    crowded = Station("crowded", 1.0, "load_dependent", rates=(1, 4, 1))
+    solved = queueing.solve([crowded, Station("other", 0.5)], population=100)
+    assert solved.bottleneck == "crowded"
+    assert solved.throughput[-1] == pytest.approx(1.0)
+    assert solved.utilization["other"][-1] == pytest.approx(0.5)

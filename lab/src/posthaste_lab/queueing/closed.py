@@ -196,12 +196,12 @@ def _network(network: tuple[Station, ...], think: float, method: Method, curves:
 def bottleneck(network: tuple[Station, ...]) -> str:
     """The station with the largest demand per unit of speed: the first to be busy all the time. Delays never are.
 
-    With customers enough for all its servers, however many were asked about.
+    With customers enough for all its servers, however many were asked about, and at the speed it has with so many.
     """
     limited = [station for station in network if station.kind != "delay"]
     if not limited:
         return max(network, key=lambda s: s.single_demand).name
-    return max(limited, key=lambda s: s.single_demand / s.top_speed).name
+    return max(limited, key=lambda s: s.single_demand / s.last_speed).name
 
 
 def _must_hold(network: tuple[Station, ...], think: float, curves: Curves, *, approximate: bool) -> None:

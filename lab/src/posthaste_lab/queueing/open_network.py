@@ -58,7 +58,7 @@ def open_network(stations: Iterable[Station], arrival_rate: float | Sequence[flo
         raise BadArgument("arrival_rate", arrival_rate, "must be above 0")
     demands = [_demands(station, len(rates), several=several) for station in network]
     loads = [float(rates @ demand) for demand in demands]
-    shares = {s.name: load / _top_speed(s) for s, load in zip(network, loads, strict=True)}
+    shares = {s.name: load / s.last_speed for s, load in zip(network, loads, strict=True)}
     limit = max(shares, key=lambda name: shares[name])
     if shares[limit] >= 1:
         raise UnstableQueue("arrival_rate", arrival_rate, shares[limit])
@@ -90,12 +90,6 @@ def _demands(station: Station, classes: int, *, several: bool) -> FloatArray:
             "demand", station.demand, f"must have a figure for each of {classes} classes ({station.name!r})"
         )
     return np.array([number("demand", station.demand)])
-
-
-def _top_speed(station: Station) -> float:
-    if station.kind == "delay":
-        return float("inf")
-    return station.rates[-1] if station.rates is not None else float(station.servers)
 
 
 def _utilization(station: Station, load: float) -> float:

@@ -109,6 +109,11 @@ class Station:
         return max(self.rates) if self.rates is not None else float(self.servers)
 
     @property
+    def last_speed(self) -> float:
+        """The speed it keeps however many come, which contention may have lowered; of a delay there is none."""
+        return self.rates[-1] if self.rates is not None else self.top_speed
+
+    @property
     def is_fixed_rate(self) -> bool:
         """Whether the arrival theorem alone solves it: a plain queue or a delay."""
         return self.kind in ("queue", "delay") or (self.kind == "multi" and self.servers == 1)
