@@ -89,11 +89,23 @@ def test_the_report_says_where_and_by_which_figures() -> None:
     ]
     assert table.rows == [["16", "64", "16,000", "16,500", "1.000 ms", "3.879 ms", "1.55 %"]]
     assert table.raw[0]["saturates_at"] == 16
-    straight = {1: 10.0, 2: 20.0, 4: 40.0}
-    (none,), (table,) = knees(run_of(list(straight)), line(straight))
-    assert none.startswith("No level of clients saturates: up to the highest one throughput grows by 100 %")
+    slow_at_first = {1: 10.0, 2: 10.5, 4: 21.0}
+    (none,), (table,) = knees(run_of(list(slow_at_first)), line(slow_at_first))
+    assert none == (
+        "No level of clients saturates: from 2 to 4 throughput still grows by 100 % for each doubling of the clients."
+    )
     assert table.rows[0][0] == "none"
     assert all(len(row) == len(table.columns) for row in table.rows)
+
+
+def test_where_throughput_stands_still_and_nobody_waits_longer_it_is_said_so() -> None:
+    """That it grows would be wrong."""
+    thinking = line({1: 10.0, 2: 20.0, 4: 20.2}, response_mean_s=0.001)
+    (said,), _ = knees(run_of([1, 2, 4]), thinking)
+    assert said == (
+        "No level of clients saturates: where throughput grows no more at the end, requests wait no longer (growth by "
+        "less than 10.0 % counts as none)."
+    )
 
 
 def test_waiting_is_shown_where_a_tier_recorded_it() -> None:

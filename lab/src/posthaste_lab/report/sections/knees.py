@@ -24,12 +24,18 @@ def knees(run: Run, cells: list[Cell]) -> tuple[list[str], list[TableItem]]:
     elif saturated:
         said = [_sentence(run, name, at) for name, at in found.items()]
     else:
-        slowest = min(at.growth for at in found.values())
-        said = [
-            f"No level of {run.x} saturates: up to the highest one throughput grows by {percent(slowest)} or more for "
-            f"each doubling of the clients, or requests wait no longer; {_rule()}."
-        ]
+        said = [f"No level of {run.x} saturates: {_ends(run, list(found.values()))}."]
     return said, [_table(run, found)]
+
+
+def _ends(run: Run, found: list[Saturation]) -> str:
+    """How it goes on at the highest levels, where throughput still grows or nobody waits longer."""
+    slowest = min(found, key=lambda at: at.growth)
+    where = f"from {slowest.since.cell.levels[run.x or '']} to {slowest.last.cell.levels[run.x or '']}"
+    if slowest.growth < GROWTH_LEAST:
+        return f"where throughput grows no more at the end, requests wait no longer ({_rule()})"
+    least = "" if len(found) == 1 else " at least"
+    return f"{where} throughput still grows by{least} {percent(slowest.growth)} for each doubling of the clients"
 
 
 def _rule() -> str:
@@ -38,9 +44,9 @@ def _rule() -> str:
 
 def _sentence(run: Run, name: str, at: Saturation) -> str:
     where = f" with {name}" if name else ""
-    last = f"{run.x} = {at.last.cell.levels[run.x or '']}"
     if at.knee is None:
-        return f"Throughput does not saturate{where}: up to {last} it grows by {percent(at.growth)} per doubling."
+        return f"Throughput does not saturate{where}: {_ends(run, [at])}."
+    last = f"{run.x} = {at.last.cell.levels[run.x or '']}"
     waits = " and ".join(
         f"{words} from {time(at.knee.waits[figure].mean)} to {time(at.last.waits[figure].mean)}"
         for figure, words in WORDS.items()
