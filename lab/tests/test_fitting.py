@@ -95,6 +95,19 @@ def test_a_validation_that_fails_says_so_with_its_exit_code(known: Path, tmp_pat
     assert "within the bound" in lab("validate", known, "--calibrate", "1,12,48,96").stdout
 
 
+def test_a_bound_that_is_wide_since_little_is_known_says_so(known: Path, tmp_path: Path) -> None:
+    """To be within 150 % of what was measured with an interval as wide is no praise of a model."""
+    run = tmp_path / "run"
+    shutil.copytree(known, run)
+    for path, factor in zip(sorted(run.glob("trials/004-*/trial.json")), (0.5, 1.0, 1.5), strict=True):
+        trial = json.loads(path.read_text("utf-8"))
+        trial["figures"]["throughput_per_s"] *= factor
+        path.write_text(json.dumps(trial), "utf-8")
+    said = " ".join(lab("validate", run, "--calibrate", "1,12,48,96").stdout.split())
+    assert "and not of 5.0 %: the measurement is not known so well itself" in said
+    assert "not of" not in lab("validate", known, "--calibrate", "1,12,48,96").stdout
+
+
 def test_the_bottleneck_is_what_would_help_most(tmp_path: Path) -> None:
     """The store's batches in one system, the handling in another, each with an interval that does not hold zero."""
     slow_store = write_run(tmp_path / "store", System(path=0.0005), [2, 8, 16], requests=1500)

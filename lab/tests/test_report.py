@@ -19,8 +19,8 @@ from posthaste_lab.experiments.results import Result, Run, spoken_levels
 from posthaste_lab.factorial import analyze
 from posthaste_lab.report import write_report
 from posthaste_lab.report.cells import Cell, cells_of, is_luck
-from posthaste_lab.report.charts import load_chart
-from posthaste_lab.report.charts.load import fastest
+from posthaste_lab.report.charts import load_chart, percentile_panels
+from posthaste_lab.report.charts.load import LAW, fastest
 from posthaste_lab.report.charts.style import left_out, styled
 from posthaste_lab.report.page import warnings
 from posthaste_lab.report.quantities import digits
@@ -76,6 +76,8 @@ def test_a_table_has_the_interval_that_its_rows_give(run: Run) -> None:
         interval = mean_interval([float(trial["response_mean_s"]) for trial in named])
         assert float(row["response_mean_s"]) == pytest.approx(interval.mean)
         assert float(row["response_mean_s_low"]) == pytest.approx(interval.low)
+    section = overview_section(run, cells_of(run))
+    assert "The 99th percentile is each trial's own." in section.items[0].caption
 
 
 def test_what_the_network_carries_is_told_in_bytes(run: Run) -> None:
@@ -141,6 +143,17 @@ def test_effects_on_logarithms_say_what_they_do_to_the_response(run: Run) -> Non
     }
     (row,) = (row for row in shown.rows if row[0] == "size")
     assert row[-1] == f"high is {digits(float(np.exp(means[1000] - means[100])), 3)} times low"
+    assert row[4] in {"yes", "no"}
+    (mean,) = (row for row in shown.rows if row[0] == "mean")
+    assert mean[4] == ""
+    logs: dict[tuple[Level, Level], float] = {}
+    for cell in cells_of(run):
+        values = list(cell.by_repetition("response_mean_s").values())
+        logs[cell.levels["clients"], cell.levels["size"]] = float(np.log(values).mean())
+    few, many = sorted({clients for clients, _ in logs}, key=float)
+    ratio = float(np.exp(logs[many, 1000] - logs[many, 100] - logs[few, 1000] + logs[few, 100]))
+    (both,) = (row for row in shown.rows if row[0] == "clients:size")
+    assert both[-1] == f"where one is high, the other's ratio is {digits(ratio, 3)} times that where it is low"
     assert all(len(row) == len(shown.columns) for row in shown.rows)
 
 
@@ -269,6 +282,16 @@ def test_ten_requests_beyond_a_percentile_are_ten() -> None:
     """100 (1 - 0.9) is a little less than 10 in floating point."""
     assert Spread.of(range(100)).percentile_is_known(0.9)
     assert not Spread.of(range(99)).percentile_is_known(0.9)
+
+
+def test_one_legend_names_the_curves_of_all_kinds_and_no_others() -> None:
+    """Those of a combination that has only the second kind, and of none that has too few requests for a curve."""
+    many, few = Spread.of(np.linspace(0.001, 0.002, 100)), Spread.of([0.001] * 5)
+    with styled():
+        chart = percentile_panels({"pop": {"first": many, "rare": few}, "send": {"first": many, "second": many}})
+    legend = chart.axes[0].get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["first", "second"]
 
 
 def test_distributions_put_together_lose_nothing() -> None:
@@ -506,6 +529,16 @@ def test_the_law_is_one_of_all_answers() -> None:
         assert float(np.asarray(law.get_ydata(), dtype=np.float64)[0]) == pytest.approx(measured)
     silent = {name: value for name, value in result.figures.items() if name != "response_all_mean_s"}
     assert verdicts(replace(result, figures=silent)) == [], "nobody knows how long the errors took"
+
+
+def test_the_curve_by_the_law_is_seen_where_it_agrees(run: Run) -> None:
+    """It lies on the line of the points then, and must not be below it."""
+    measured = [cell for cell in cells_of(run) if cell.levels["size"] == 100]
+    with styled():
+        chart = load_chart({"": measured}, "clients", "clients")
+    for axis in chart.axes:
+        (law,) = (line for line in axis.get_lines() if line.get_color() == LAW)
+        assert law.get_zorder() > max(line.get_zorder() for line in axis.get_lines() if line is not law)
 
 
 def test_the_curve_by_the_law_is_a_mean_over_trials() -> None:

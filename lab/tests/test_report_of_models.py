@@ -1,8 +1,11 @@
 """What a report says of a fitted model and of single requests, held against what they are made from."""
 
 import csv
+import json
+import shutil
 from pathlib import Path
 
+import polars as pl
 import pytest
 from programs import lab
 from simulated import System, write_run
@@ -10,9 +13,11 @@ from simulated import System, write_run
 from posthaste_lab.experiments.results import read_run
 from posthaste_lab.fitting import read_model, validate
 from posthaste_lab.fitting.observations import observations
+from posthaste_lab.report.cells import cells_of
 from posthaste_lab.report.requests import read_requests
 from posthaste_lab.report.sections.model import model_section
-from posthaste_lab.report.sections.parts import TableItem
+from posthaste_lab.report.sections.parts import ChartItem, TableItem
+from posthaste_lab.report.sections.single import single_section
 
 CLIENTS = [1, 4, 12, 24, 48]
 
@@ -70,6 +75,26 @@ def test_single_requests_are_shown_of_the_trial_with_most_throughput(run: Path) 
     assert f"All {found.total:,} requests of trial {best.name}" in page
 
 
+def test_a_kind_of_which_too_little_is_known_has_no_curve(run: Path, tmp_path: Path) -> None:
+    """A name without a line would be looked for; the table has it, and says that its requests are too few."""
+    more = tmp_path / "run"
+    shutil.copytree(run, more)
+    best = max(read_run(more).finished, key=lambda result: result.figures["throughput_per_s"])
+    file = best.directory / "tier" / "record" / "requests.parquet"
+    rows = pl.read_parquet(file)
+    pl.concat([rows, rows[len(rows) // 2 :][:5].with_columns(kind=pl.lit("rare"))]).write_parquet(file)
+    section = single_section(read_run(more), cells_of(read_run(more)))
+    assert section is not None
+    _, curves, each = section.items
+    assert isinstance(curves, ChartItem)
+    assert curves.caption.endswith("Of 3 kinds only 1 is drawn, the most frequent; the table has all of them.")
+    legend = curves.draw().axes[0].get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["pop"]  # every peek takes as long
+    assert isinstance(each, TableItem)
+    assert {row["kind"] for row in each.raw} == {"pop", "peek", "rare"}
+
+
 def test_without_a_model_the_report_has_no_such_section(tmp_path: Path) -> None:
     """Nor with too few numbers of clients a validation."""
     out = write_run(tmp_path / "run", System(), [1, 8], repetitions=1, requests=400)
@@ -84,7 +109,7 @@ def test_without_a_model_the_report_has_no_such_section(tmp_path: Path) -> None:
 
 def test_of_many_models_a_few_are_told_and_it_is_said_so(tmp_path: Path) -> None:
     """The tables have them all."""
-    systems = {size: System(batch=0.001 * size) for size in range(1, 6)}
+    systems = {size: System(batch=0.001 * size, visits=0.99) for size in range(1, 6)}
     out = write_run(tmp_path / "run", systems, [1, 4, 12], repetitions=2, requests=300)
     lab("fit", out)
     section = model_section(read_run(out), [])
@@ -94,6 +119,31 @@ def test_of_many_models_a_few_are_told_and_it_is_said_so(tmp_path: Path) -> None
     assert chart.caption.endswith("Of 5 combinations only 4 are drawn, evenly chosen; the table has all of them.")
     assert isinstance(errors, TableItem)
     assert {row["size"] for row in errors.raw} == {1, 2, 3, 4, 5}
+    # Student's interval of a share that is nearly 1, of two repetitions, would go beyond it.
+    assert max(model.intervals["visits"].high for model in read_model(out).models) == 1.0
+
+
+def test_a_model_within_bounds_that_are_wide_is_not_praised(run: Path, tmp_path: Path) -> None:
+    """They are wide since the measurement is known so badly; nor is a bottleneck that may be another one."""
+    wide = tmp_path / "run"
+    shutil.copytree(run, wide)
+    for trial in wide.glob("trials/*-r1/trial.json"):
+        text = json.loads(trial.read_text("utf-8"))
+        text["figures"]["throughput_per_s"] *= 0.5
+        trial.write_text(json.dumps(text), "utf-8")
+    model = json.loads((wide / "model.json").read_text("utf-8"))
+    held = model["models"][0]["bottleneck"]
+    held |= {"lead_share": 0.1, "lead_interval": {"low": 0.0, "high": 0.3}}
+    (wide / "model.json").write_text(json.dumps(model), "utf-8")
+    praised, doubted = (model_section(read_run(directory), []) for directory in (run, wide))
+    assert praised is not None
+    assert doubted is not None
+    for said in (
+        "they would be 5.00 % and 10.0 %, but the measurement is not known so well itself",
+        f"Its lead over {held['effects'][1]['stage']} is 10.0 % (interval 0 % to 30.0 %), so it may be that one",
+    ):
+        assert said in " ".join(doubted.paragraphs)
+        assert said not in " ".join(praised.paragraphs)
 
 
 def test_a_summary_has_verdict_figures_and_where_they_come_from(run: Path, tmp_path: Path) -> None:

@@ -103,9 +103,10 @@ def _cells(line: Line) -> tuple[str, ...]:
 
 
 def _verdict(what: str, summary: Summary) -> str:
+    loose = f", and not of {percent(summary.target)}: the measurement is not known so well itself"
     return (
         f"{what}: off by {percent(summary.error)} on average where it was predicted, "
-        f"{'within' if summary.kept else 'NOT within'} the bound of {percent(summary.bound)}"
+        f"{'within' if summary.kept else 'NOT within'} the bound of {percent(summary.bound)}{loose * summary.loose}"
     )
 
 

@@ -83,7 +83,8 @@ class Effects:
     `standard_error` is that of any effect, `intervals` and `significant` follow from it; all three are empty or NaN
     without repetitions. The mean of blocks has an interval of its own, Student's over them.
     `residuals` (cells x repetitions), `fitted` (of cells) and `sse` are on the transformed scale.
-    `multipliers` (log only) are exp(2q): by what factor the response grows from low to high. `advice` says whether an
+    `multipliers` (log only) are exp(2q): by what factor the response grows from low to high; of an interaction, from
+    unlike levels to like ones. `advice` says whether an
     additive or a multiplicative model fits these responses, and why. `notes` hold what a reader must know.
     """
 

@@ -239,7 +239,9 @@ def _intervals(figures: Figures, by_repetition: list[Figures], confidence: float
         values = [getattr(each, name) for each in by_repetition]
         bounds = over_repetitions(getattr(figures, name), values, confidence)
         if bounds is not None:
-            found[name] = Bounds(low=max(0.0, bounds.low), high=bounds.high)
+            # None is below 0, and visits are a share.
+            high = min(1.0, bounds.high) if name == "visits" else bounds.high
+            found[name] = Bounds(low=max(0.0, bounds.low), high=high)
     return found
 
 

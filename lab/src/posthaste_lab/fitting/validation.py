@@ -18,6 +18,7 @@ from posthaste_lab.stats import MeanInterval, mean_interval
 
 THROUGHPUT_TARGET, RESPONSE_TARGET = 0.05, 0.10
 CALIBRATED_MAX = 4
+LOOSE = 2  # times the target
 
 
 @dataclass(frozen=True)
@@ -43,15 +44,21 @@ class Line:
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean absolute error over the numbers of clients not fitted to, and what it may be at most."""
+    """Mean absolute error over the numbers of clients not fitted to, what it may be, and what it should."""
 
     error: float
     bound: float
+    target: float
 
     @property
     def kept(self) -> bool:
         """Whether it is within the bound."""
         return self.error <= self.bound
+
+    @property
+    def loose(self) -> bool:
+        """Whether the measurement is known so badly that to keep the bound says little."""
+        return self.bound > LOOSE * self.target
 
 
 @dataclass(frozen=True)
@@ -117,4 +124,5 @@ def _summary(held_out: list[tuple[float, MeanInterval]], target: float) -> Summa
     return Summary(
         float(np.mean([abs(error) for error, _ in held_out])),
         float(np.mean([max(target, measured.half_width / measured.mean) for _, measured in held_out])),
+        target,
     )

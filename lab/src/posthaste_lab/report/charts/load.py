@@ -27,6 +27,7 @@ from posthaste_lab.report.charts.style import (
 from posthaste_lab.report.quantities import time_unit
 
 DODGE = 0.008  # of the axis
+LAW = "#a4a4a4"
 Series = dict[str, list[Cell]]
 
 
@@ -113,7 +114,8 @@ def _points(
 def _line(axis: Axes, xs: Sequence[float], ys: Sequence[float], label: str | None) -> None:
     if all(math.isnan(y) for y in ys):
         return
-    axis.plot(xs, ys, linestyle=(0, (1, 1.5)), color=MIDDLE, linewidth=1.6, label=label, zorder=1.5)
+    # Above the points, and lighter: where both agree it must still be seen.
+    axis.plot(xs, ys, linestyle=(0, (1, 1.5)), color=LAW, linewidth=1.6, label=label, zorder=3)
 
 
 def _scale(axis: Axes, series: Series, name: str, factor: float) -> None:

@@ -6,7 +6,9 @@ import numpy as np
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure as Chart
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from numpy.typing import NDArray
 
+from posthaste_lab.checks import FloatArray
 from posthaste_lab.report.charts.style import INK, SERIES_MAX, legend_above, line_of, new_figure
 from posthaste_lab.report.quantities import time_unit
 from posthaste_lab.report.records import Spread
@@ -31,8 +33,9 @@ def percentile_panels(panels: Mapping[str, Mapping[str, Spread]]) -> Chart:
     factor, unit = time_unit(float(np.median([each.percentile(0.99) for some in shown.values() for _, each in some])))
     for axis, (kind, some) in zip(axes, shown.items(), strict=True):
         for name, spread in some:
-            below = np.cumsum(spread.counts) / spread.total
-            known = np.array([spread.percentile_is_known(share) for share in below])
+            below, known = _below(spread), _known(spread)
+            if not known.any():
+                continue
             odds = 1 / np.maximum(1 - below[known], 1e-12)
             style = line_of(names.index(name)) | {"markevery": (0.05, 0.2)}
             axis.plot(odds, spread.values_s[known] * factor, label=name, **style)
@@ -47,8 +50,25 @@ def percentile_panels(panels: Mapping[str, Mapping[str, Spread]]) -> Chart:
     last.xaxis.set_major_formatter(FuncFormatter(lambda odds, _: f"{100 * (1 - 1 / odds):.6g} %"))
     plain_log(last.yaxis)
     last.set_xlabel("share of requests answered within")
+    drawn = {line.get_label() for axis in axes for line in axis.get_lines()}
+    missing = drawn - {line.get_label() for line in axes[0].get_lines()}
+    for name in (name for name in names if name in missing):  # of other kinds: the legend is one for all
+        axes[0].plot([], [], label=name, **line_of(names.index(name)))
     legend_above(axes[0])
     return chart
+
+
+def has_curve(spread: Spread) -> bool:
+    """Whether there is anything of it to draw."""
+    return bool(_known(spread).any())
+
+
+def _below(spread: Spread) -> FloatArray:
+    return np.asarray(np.cumsum(spread.counts) / spread.total)
+
+
+def _known(spread: Spread) -> NDArray[np.bool_]:
+    return np.array([spread.percentile_is_known(share) for share in _below(spread)], dtype=bool)
 
 
 def histogram_chart(spreads: Mapping[str, Spread]) -> Chart:

@@ -51,7 +51,8 @@ def new_figure(height: float, width: float = WIDTH) -> Figure:
 
 def left_out(shown: int, of: int, things: str, which: str, where: str = "the table") -> str:
     """A sentence for the caption of a chart that does not show everything; nothing where it does."""
-    return f" Of {of} {things} only {shown} are drawn, {which}; {where} has all of them." if of > shown else ""
+    drawn = f"{shown} {'is' if shown == 1 else 'are'} drawn"
+    return f" Of {of} {things} only {drawn}, {which}; {where} has all of them." if of > shown else ""
 
 
 def line_of(number: int) -> dict[str, Any]:

@@ -155,7 +155,7 @@ def _table(effects: Effects, called: str, name: str, unit: str, source: str) -> 
                 digits(effects.effects[effect]),
                 "none without repetitions" if interval is None else f"{digits(low)} to {digits(high)}",
                 "" if share is None else percent(share),
-                "unknown" if significant is None else "yes" if significant else "no",
+                "" if effect == "I" else "unknown" if significant is None else "yes" if significant else "no",
                 *([_on_its_own_scale(effects, effect, unit)] if logarithms else []),
             ]
         )
@@ -169,7 +169,7 @@ def _table(effects: Effects, called: str, name: str, unit: str, source: str) -> 
         f"Effects on {_measured(effects, name, unit)} (q, half of the change from low to high) and shares of variation."
         + (BLOCKED if effects.degrees_of_freedom else ""),
         source,
-        ["effect", "q", "95 % interval", "share of variation", "significant", *(["means"] if logarithms else [])],
+        ["effect", "q", "95 % interval", "share of variation", "significant", *(["that is"] if logarithms else [])],
         rows,
         raw,
     )
@@ -183,7 +183,11 @@ def _measured(effects: Effects, name: str, unit: str) -> str:
 
 
 def _on_its_own_scale(effects: Effects, effect: str, unit: str) -> str:
-    """What an effect on the logarithm does to the response itself."""
+    """What an effect on the logarithm does to the response itself; of more than two factors words would not tell."""
+    together = len(effect.split(":"))
     if effect == "I":
         return f"geometric mean of {digits(math.exp(effects.effects[effect]))} {unit}"
-    return f"high is {digits(effects.multipliers[effect], 3)} times low"
+    if together == 1:
+        return f"high is {digits(effects.multipliers[effect], 3)} times low"
+    ratio = digits(effects.multipliers[effect] ** 2, 3)
+    return f"where one is high, the other's ratio is {ratio} times that where it is low" if together == 2 else ""

@@ -11,7 +11,7 @@ from typing import Any
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.results import Run
 from posthaste_lab.fitting import read_model, validate
-from posthaste_lab.fitting.model import FILE, Bounds, Model, spoken
+from posthaste_lab.fitting.model import FILE, Bottleneck, Bounds, Model, spoken
 from posthaste_lab.fitting.observations import Observation, observations
 from posthaste_lab.fitting.system import PLAIN, Kind
 from posthaste_lab.fitting.validation import Line, Validation
@@ -104,7 +104,7 @@ def _said(tried: Tried) -> list[str]:
     first = held.effects[0]
     said = [
         f"{where}The bottleneck with {held.clients} clients is {held.stage}: if it took half as long, throughput would "
-        f"rise by {percent(first.gain_share)}{_bounds(first.interval)}."
+        f"rise by {percent(first.gain_share)}{_bounds(first.interval)}.{_unsure(held)}"
     ]
     found = tried.validation
     if found is not None:
@@ -113,9 +113,29 @@ def _said(tried: Tried) -> list[str]:
         said.append(
             f"{where}Fitted to {fitted} clients, it is off by {percent(found.throughput.error)} of the throughput and "
             f"{percent(found.response.error)} of the mean response time on average at the others, which is {kept} the "
-            f"bounds of {percent(found.throughput.bound)} and {percent(found.response.bound)}."
+            f"bounds of {percent(found.throughput.bound)} and {percent(found.response.bound)}{_loose(found)}."
         )
     return said
+
+
+def _unsure(held: Bottleneck) -> str:
+    """Said where repetitions do not agree on what the bottleneck is: the lead over the next may be none."""
+    if held.lead_interval is None or held.lead_interval.low > 0 or len(held.effects) < 2:
+        return ""
+    return (
+        f" Its lead over {held.effects[1].stage} is {percent(held.lead_share)}{_bounds(held.lead_interval)}, so it may "
+        "be that one as well: more repetitions would tell."
+    )
+
+
+def _loose(found: Validation) -> str:
+    """What wide bounds mean: that little was tested."""
+    if not (found.throughput.loose or found.response.loose):
+        return ""
+    return (
+        f"; they would be {percent(found.throughput.target)} and {percent(found.response.target)}, but the measurement "
+        "is not known so well itself: more repetitions would test the model harder"
+    )
 
 
 def _bounds(bounds: Bounds | None) -> str:

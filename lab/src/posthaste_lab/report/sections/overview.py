@@ -79,10 +79,11 @@ def _table(run: Run, cells: list[Cell]) -> TableItem:
         rows.append(row)
         raw.append(full | {"trials": " ".join(result.name for result in cell.results)})
     repeated = max(len(cell.results) for cell in cells) > 1
+    of_each = " The 99th percentile is each trial's own." if repeated and "response_p99_s" in shown else ""
     intervals = "with Student's 95 % intervals over trials" if repeated else "of a single trial each, so no interval"
     return TableItem(
         "combinations",
-        f"Means {intervals}.",
+        f"Means {intervals}.{of_each}",
         "trials.csv",
         [*run.experiment.factors, *(COLUMNS[name] for name in shown), "trials"],
         rows,

@@ -6,6 +6,7 @@ from posthaste_lab.errors import BadArgument, BadFile
 from posthaste_lab.experiments.results import Result, Run, spoken_levels
 from posthaste_lab.report.cells import TOO_FEW, Cell
 from posthaste_lab.report.charts import heat_chart, percentile_chart
+from posthaste_lab.report.charts.spread import has_curve
 from posthaste_lab.report.charts.style import left_out
 from posthaste_lab.report.quantities import time
 from posthaste_lab.report.records import origin
@@ -39,7 +40,8 @@ def single_section(_run: Run, cells: list[Cell]) -> Section | None:
         "single requests."
     )
     source = f"trials/{result.name}/{record.parent.name}/record/{FILE}"
-    kinds = {kind: found.spread(kind) for kind in found.kinds[:KINDS_MAX]}
+    curves = [(kind, spread) for kind in found.kinds if has_curve(spread := found.spread(kind))]
+    kinds = dict(curves[:KINDS_MAX])
     section.items.append(
         ChartItem(
             "requests",
@@ -49,15 +51,16 @@ def single_section(_run: Run, cells: list[Cell]) -> Section | None:
             lambda: heat_chart(*found.heat()),
         )
     )
-    section.items.append(
-        ChartItem(
-            "requests-kinds",
-            "Percentile curves of each kind of request, up to where ten requests lie beyond."
-            + left_out(KINDS_MAX, len(found.kinds), "kinds", "the first of them"),
-            source,
-            lambda: percentile_chart(kinds),
+    if kinds:
+        section.items.append(
+            ChartItem(
+                "requests-kinds",
+                "Percentile curves of each kind of request, up to where ten requests lie beyond."
+                + left_out(len(kinds), len(found.kinds), "kinds", "the most frequent"),
+                source,
+                lambda: percentile_chart(kinds),
+            )
         )
-    )
     section.items.append(_table(found, source))
     return section
 
