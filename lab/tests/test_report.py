@@ -170,7 +170,7 @@ def test_a_design_is_analyzed_by_each_figure_asked_for(run: Run) -> None:
     tables = {item.name: item for item in section.items if isinstance(item, TableItem)}
     assert list(tables) == ["effects", "effects-response_mean_s"]
     assert tables["effects"].caption.startswith("Effects on throughput_per_s in requests per second")
-    assert tables["effects-response_mean_s"].caption.startswith("Effects on 1 / response_mean_s in 1 / (")
+    assert tables["effects-response_mean_s"].caption.startswith("Effects on 1 / response_mean_s in 1 / ms (q")
     inverse = [1 / result.figures["response_mean_s"] for result in run.finished]
     mean = next(row["q"] for row in tables["effects-response_mean_s"].raw if row["effect"] == "I")
     assert mean in (pytest.approx(np.mean(inverse) / 1e3), pytest.approx(np.mean(inverse) / 1e6))
@@ -209,6 +209,28 @@ def test_a_design_that_was_run_once_has_no_residuals_to_show(run: Run) -> None:
     assert isinstance(table, TableItem)
     assert {row[-1] for row in table.rows} == {"unknown", ""}
     assert chart.caption == "Effects by size; one repetition has no intervals."
+    assert table.rows[-1][:4] == ["error", "", "", "unknown"]
+    assert table.raw[-1] == {"effect": "error", "variation": None}
+
+
+def test_captions_tell_of_what_is_drawn_and_of_nothing_else(run: Run) -> None:
+    """No law of an open loop, no intervals where each combination was run once, no percentile that is luck."""
+    measured = [cell for cell in cells_of(run) if cell.levels["size"] == 100]
+    one = {"clients": run.experiment.factors["clients"].model_copy(update={"levels": [1, 8, 9]})}
+    loaded = replace(run, experiment=run.experiment.model_copy(update={"factors": one}))
+
+    def captions(run: Run, **figures: object) -> list[str]:
+        changed = [
+            replace(cell, results=tuple(replace(r, figures=r.figures | figures) for r in cell.results))
+            for cell in measured
+        ]
+        return [item.caption for item in overview_section(run, changed).items]
+
+    assert "the dotted line is what the interactive law" in captions(loaded)[1]
+    assert captions(loaded, open_loop=True)[1].endswith("short lines the trials themselves.")
+    assert "percentile" not in captions(loaded, served=10)[0]
+    once = [replace(cell, results=cell.results[:1]) for cell in cells_of(run)]
+    assert [item.caption for item in overview_section(run, once).items][1:] == ["Each combination: its only trial."] * 2
 
 
 def test_a_design_with_trials_missing_is_analyzed_by_what_was_run_whole(run: Run) -> None:
@@ -367,11 +389,13 @@ def test_what_a_reader_must_know_is_said_first(run: Run) -> None:
     """Failed and missing trials, invalid generators, errors, broken laws, one repetition."""
     first, *others = run.finished
     broken = first.figures | {"response_all_mean_s": 1.0, "errors": 3, "generator_valid": False, "violations": 2}
+    broken["invalid_because"] = "it was late"
     failed = replace(others[0], finished=False, reason="it fell over")
     worse = replace(run, results=(replace(first, figures=broken), failed, *others[1:-1]))
     said = " ".join(warnings(worse))
     for words in ("1 trial failed", "1 trial of the plan still to run", "figures invalid", "law does not hold",
-                  "with an error: 3 requests", "own check: 2 answers"):  # fmt: skip
+                  "with an error: 3 requests", "own check: 2 answers",
+                  f"({first.name}), of {first.name} because it was late."):  # fmt: skip
         assert words in said, words
     sound = " ".join(warnings(run))
     assert not [words for words in ("failed", "to run", "invalid", "with an error", "own check") if words in sound]

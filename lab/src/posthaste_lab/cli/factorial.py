@@ -74,7 +74,8 @@ def _print(effects: Effects, columns: list[str]) -> None:
         aliased = ", ".join(effects.aliases.get(name, ()))
         lines.append((name, number(q), *known, verdict if name != "I" else "", share, aliased))
     rest = {name: effects.variation[name] for name in OTHER_SHARES if name in effects.variation}
-    lines += [(name, "", "", "", "", f"{100 * share:.2f}", "") for name, share in rest.items()]
+    told = effects.degrees_of_freedom > 0
+    lines += [(name, "", "", "", "", f"{100 * share:.2f}" if told else "?", "") for name, share in rest.items()]
     ends = f"{effects.confidence:.0%} low", f"{effects.confidence:.0%} high"
     head = ("effect", "q", *ends, "differs from 0", "variation %", "aliased with")
     out.print(table("", head if effects.aliases else head[:-1], lines if effects.aliases else [x[:-1] for x in lines]))

@@ -127,10 +127,12 @@ def warnings(run: Run) -> list[str]:
         found.append(f"{counted(run.missing, 'trial')} of the plan still to run.")
     if run.experiment.run.repetitions == 1:
         found.append("Each combination was run once, so nothing here can say how much chance is in it.")
-    invalid = [result.name for result in run.finished if result.figures.get("generator_valid") is False]
+    invalid = [result for result in run.finished if result.figures.get("generator_valid") is False]
     if invalid:
+        why = invalid[0].figures.get("invalid_because")
         found.append(
-            f"In {counted(len(invalid), 'trial')} the load generator calls its figures invalid ({', '.join(invalid)})."
+            f"In {counted(len(invalid), 'trial')} the load generator calls its figures invalid "
+            f"({', '.join(result.name for result in invalid)}){f', of {invalid[0].name} because {why}' if why else ''}."
         )
     broken = sorted({result.name for result in run.finished for verdict in verdicts(result) if not verdict.holds})
     if broken:

@@ -58,3 +58,8 @@ def with_interval(name: str, figure: Figure) -> str:
 def percent(share: float) -> str:
     """A share as percent."""
     return "0 %" if abs(share) < SHARE_LEAST else f"{digits(100 * share, 3)} %"
+
+
+def one_over(unit: str) -> str:
+    """The unit of a reciprocal."""
+    return f"1 / ({unit})" if " " in unit else f"1 / {unit}"

@@ -4,6 +4,7 @@ from matplotlib.figure import Figure as Chart
 
 from posthaste_lab.factorial import Effects, plot_residuals
 from posthaste_lab.report.charts.style import INK, MIDDLE, new_figure
+from posthaste_lab.report.quantities import one_over
 
 SHOWN_MAX = 31
 
@@ -27,7 +28,7 @@ def effects_chart(effects: Effects, unit: str) -> Chart:
         )
     axis.set_yticks(range(len(ranked)), ranked)
     axis.set_ylim(-0.6, len(ranked) - 0.4)
-    scale = {"none": unit, "log": "natural logarithm", "reciprocal": f"1 / ({unit})"}[effects.transform]
+    scale = {"none": unit, "log": "natural logarithm", "reciprocal": one_over(unit)}[effects.transform]
     axis.set_xlabel(f"effect, half of the change from low to high ({scale})")
     return chart
 

@@ -72,6 +72,7 @@ def kinds_chart(cells: Sequence[Cell], titles: Sequence[str]) -> Chart:
         all_bars += bars
         _stack(axis, kinds, bars, largest=_highest(cells, kinds))
         axis.set_title(title)
+        axis.set_xlabel("kind of request")
         axis.tick_params(axis="x", rotation=40 if len(cells) * len(kinds) > 10 else 0)
         if axis is not axes[0]:
             axis.set_ylabel("")

@@ -14,7 +14,7 @@ from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.charts import effects_chart, residuals_chart
 from posthaste_lab.report.charts.effects import SHOWN_MAX
 from posthaste_lab.report.charts.style import left_out
-from posthaste_lab.report.quantities import digits, percent, time_unit
+from posthaste_lab.report.quantities import digits, one_over, percent, time_unit
 from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem
 
 BLOCKED = (
@@ -162,8 +162,10 @@ def _table(effects: Effects, called: str, name: str, unit: str, source: str) -> 
         raw.append({"effect": effect, "q": effects.effects[effect], "low": low, "high": high, "variation": share})
     for rest in OTHER_SHARES:
         if rest in effects.variation:
-            rows.append([rest, "", "", percent(effects.variation[rest]), "", *([""] if logarithms else [])])
-            raw.append({"effect": rest, "variation": effects.variation[rest]})
+            share = effects.variation[rest] if effects.degrees_of_freedom else None
+            known = "unknown" if share is None else percent(share)
+            rows.append([rest, "", "", known, "", *([""] if logarithms else [])])
+            raw.append({"effect": rest, "variation": share})
     return TableItem(
         called,
         f"Effects on {_measured(effects, name, unit)} (q, half of the change from low to high) and shares of variation."
@@ -179,7 +181,7 @@ def _measured(effects: Effects, name: str, unit: str) -> str:
     """What the effects are effects on."""
     if effects.transform == "log":
         return f"the natural logarithm of {name} in {unit}"
-    return f"1 / {name} in 1 / ({unit})" if effects.transform == "reciprocal" else f"{name} in {unit}"
+    return f"1 / {name} in {one_over(unit)}" if effects.transform == "reciprocal" else f"{name} in {unit}"
 
 
 def _on_its_own_scale(effects: Effects, effect: str, unit: str) -> str:

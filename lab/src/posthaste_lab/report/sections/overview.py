@@ -18,6 +18,10 @@ COLUMNS = {
     "call_mean_s": "mean time of a call",
     "errors": "errors",
 }
+LAW = (
+    "; the dotted line is what the interactive law, N = X (R + Z), makes of the other plot, so it lies on the points "
+    "unless a figure is wrong."
+)
 
 
 def overview_section(run: Run, cells: list[Cell]) -> Section:
@@ -31,10 +35,8 @@ def overview_section(run: Run, cells: list[Cell]) -> Section:
             ChartItem(
                 "load",
                 "Throughput and mean response time. Points are means over trials with 95 % intervals "
-                "(one that leaves the "
-                "plot is wider than it), short lines the trials themselves; the dotted line "
-                "is what the interactive law, N = X (R + Z), makes of the other plot, so it lies on the points unless "
-                "a figure is wrong."
+                "(one that leaves the plot is wider than it), short lines the trials themselves"
+                + (LAW if any(_closed(cell) for cell in cells) else ".")
                 + left_out(len(fastest(lines)), len(lines), "lines", "those with the highest throughput"),
                 "trials.csv: throughput_per_s, response_mean_s, population, think_kept_s",
                 lambda: load_chart(lines, run.x or "", x_label(run)),
@@ -53,10 +55,19 @@ def overview_section(run: Run, cells: list[Cell]) -> Section:
     return section
 
 
+def _repeated(cells: list[Cell]) -> bool:
+    return max(len(cell.results) for cell in cells) > 1
+
+
+def _closed(cell: Cell) -> bool:
+    return not all(result.figures.get("open_loop") for result in cell.results)
+
+
 def _points(run: Run, cells: list[Cell], name: str, label: str) -> ChartItem:
     return ChartItem(
         f"combinations-{name.split('_')[0]}",
-        "Each combination: mean with 95 % interval, and every trial as a tick.",
+        "Each combination: "
+        + ("mean with 95 % interval, and every trial as a tick." if _repeated(cells) else "its only trial."),
         f"trials.csv: {name}",
         lambda: cells_chart(cells, names_of(run, cells), name, label),
     )
@@ -78,8 +89,10 @@ def _table(run: Run, cells: list[Cell]) -> TableItem:
         row.append(str(len(cell.results)))
         rows.append(row)
         raw.append(full | {"trials": " ".join(result.name for result in cell.results)})
-    repeated = max(len(cell.results) for cell in cells) > 1
-    of_each = " The 99th percentile is each trial's own." if repeated and "response_p99_s" in shown else ""
+    repeated = _repeated(cells)
+    of_each = (
+        " The 99th percentile is each trial's own." if repeated and any("response_p99_s" in row for row in raw) else ""
+    )
     intervals = "with Student's 95 % intervals over trials" if repeated else "of a single trial each, so no interval"
     return TableItem(
         "combinations",
