@@ -19,7 +19,7 @@ from posthaste_lab.experiments.results import Result, Run, spoken_levels
 from posthaste_lab.factorial import analyze
 from posthaste_lab.report import write_report
 from posthaste_lab.report.cells import Cell, cells_of, is_luck
-from posthaste_lab.report.charts import load_chart, percentile_panels
+from posthaste_lab.report.charts import kinds_chart, load_chart, percentile_panels
 from posthaste_lab.report.charts.load import LAW, fastest
 from posthaste_lab.report.charts.style import left_out, styled
 from posthaste_lab.report.page import warnings
@@ -211,6 +211,34 @@ def test_a_design_that_was_run_once_has_no_residuals_to_show(run: Run) -> None:
     assert chart.caption == "Effects by size; one repetition has no intervals."
     assert table.rows[-1][:4] == ["error", "", "", "unknown"]
     assert table.raw[-1] == {"effect": "error", "variation": None}
+
+
+def test_kinds_of_request_are_compared_where_little_else_differs(run: Run) -> None:
+    """At the lightest and the heaviest load of the same size, under titles that do not run into each other."""
+    measured = cells_of(run)
+    section = where_section(run, [cell for cell in measured if cell.levels != {"clients": 2, "size": 100}])
+    assert section is not None
+    chart = section.items[1]
+    assert isinstance(chart, ChartItem)
+    with styled():
+        assert [axis.get_title(loc="left") for axis in chart.draw().axes] == [
+            "clients = 2, size = 1000",
+            "clients = 8, size = 1000",
+        ]
+        long = "clients = 96, workers = 64, middlewares = 1, requests = gets, and more"
+        titles = [axis.get_title(loc="left") for axis in kinds_chart(measured[:2], [long, long]).axes]
+    assert all(0 < len(line) <= 50 for title in titles for line in title.split("\n"))
+
+
+def test_a_kind_that_was_not_asked_has_no_time_at_all(run: Run) -> None:
+    """A 0 above no bar would say that it was fast."""
+    first, second = cells_of(run)[:2]
+    other = [replace(r, kinds={"other": next(iter(r.kinds.values()))}) for r in second.results]
+    with styled():
+        chart = kinds_chart([first, replace(second, results=tuple(other))], ["first", "second"])
+    sums = [[text.get_text() for text in axis.texts] for axis in chart.axes]
+    assert [len(each) for each in sums] == [len(first.results[0].kinds), 1]
+    assert "0" not in sums[0] + sums[1]
 
 
 def test_captions_tell_of_what_is_drawn_and_of_nothing_else(run: Run) -> None:

@@ -5,6 +5,7 @@ of that is the way to the tier and back and the load generator's own share.
 """
 
 from collections.abc import Callable, Sequence
+from textwrap import wrap
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -17,6 +18,7 @@ from posthaste_lab.report.quantities import time_unit
 
 BARS_LEAST = 3  # fewer would be walls
 LABELS_MAX = 90  # characters that find room side by side
+TITLE_WIDTH = 100  # in characters, of plots beside each other together
 STAGES = ("parse", "waiting", "dispatch", "service", "reply", "outside")
 WORDS = {
     "parse": "parsing and network thread",
@@ -71,7 +73,7 @@ def kinds_chart(cells: Sequence[Cell], titles: Sequence[str]) -> Chart:
         bars = [stage_times(_of_kind(cell, kind)) for kind in kinds]
         all_bars += bars
         _stack(axis, kinds, bars, largest=_highest(cells, kinds))
-        axis.set_title(title)
+        axis.set_title("\n".join(wrap(title, TITLE_WIDTH // len(cells))))
         axis.set_xlabel("kind of request")
         axis.tick_params(axis="x", rotation=40 if len(cells) * len(kinds) > 10 else 0)
         if axis is not axes[0]:
@@ -113,7 +115,8 @@ def _stack(axis: Axes, names: Sequence[str], bars: Sequence[dict[str, float]], l
             )
         bottoms = [bottom + height for bottom, height in zip(bottoms, heights, strict=True)]
     for place, total in enumerate(bottoms):
-        axis.annotate(f"{total:.3g}", (place, total), (0, 2), textcoords="offset points", ha="center", color=MIDDLE)
+        if bars[place]:  # a kind that was not asked here took no time, and not none
+            axis.annotate(f"{total:.3g}", (place, total), (0, 2), textcoords="offset points", ha="center", color=MIDDLE)
     axis.set_xticks(range(len(names)), list(names))
     axis.grid(visible=False, axis="x")
     axis.set_ylim(0, largest * factor * 1.12 or 1.0)

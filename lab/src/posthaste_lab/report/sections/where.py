@@ -1,5 +1,7 @@
 """Where the time goes: stages over the load, and of each kind of request."""
 
+from itertools import product
+
 from posthaste_lab.experiments.results import Run, spoken_levels
 from posthaste_lab.report.cells import TOO_FEW, Cell, is_luck
 from posthaste_lab.report.charts import kinds_chart, stages_chart
@@ -67,8 +69,16 @@ def bottleneck(cells: list[Cell]) -> str:
 
 
 def _ends(cells: list[Cell]) -> list[Cell]:
-    by_load = sorted(cells, key=load_of)
-    return [by_load[0], by_load[-1]] if len(by_load) > 1 else by_load
+    """One of the lightest load and one of the heaviest, that differ in as little else as can be."""
+    loads = [load_of(cell) for cell in cells]
+    if min(loads) == max(loads):
+        return [cells[0], cells[-1]] if len(cells) > 1 else cells
+    light, heavy = ([cell for cell, load in zip(cells, loads, strict=True) if load == of(loads)] for of in (min, max))
+    return list(min(product(light, heavy), key=lambda pair: _differences(*pair)))
+
+
+def _differences(one: Cell, other: Cell) -> int:
+    return sum(other.levels[name] != level for name, level in one.levels.items())
 
 
 def _at_ends(cells: list[Cell]) -> str:
