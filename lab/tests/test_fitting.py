@@ -2,8 +2,10 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from programs import SMALL, lab, run_through, write
 from simulated import System, write_run
@@ -11,6 +13,7 @@ from simulated import System, write_run
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.results import read_run
 from posthaste_lab.fitting import OutsideTheData, fit_run, predict, read_model, validate, write_model
+from posthaste_lab.fitting.batches import merged, of_single_requests
 from posthaste_lab.fitting.observations import observations
 from posthaste_lab.fitting.system import Figures, Setting
 from posthaste_lab.fitting.validation import spread_over
@@ -42,6 +45,13 @@ def test_the_figures_of_a_known_system_are_found_again(known: Path) -> None:
         assert bounds.low <= getattr(figures, name) <= bounds.high
     assert model.range.clients_min == 1
     assert model.range.clients_max == 192
+
+
+def test_the_share_that_goes_by_the_line_is_one_of_all_requests() -> None:
+    """Ten of 20 and 90 of 90 are ten in eleven: a trial of one client counts no more than it has requests."""
+    few = replace(of_single_requests(0.001, 0.0), counts=np.array([10.0]), visits=0.5)
+    many = replace(few, counts=np.array([90.0]), visits=1.0)
+    assert merged([few, many]).visits == pytest.approx(10 / 11)
 
 
 def test_the_turn_between_two_batches_is_part_of_what_a_batch_takes(tmp_path: Path) -> None:

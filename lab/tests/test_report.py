@@ -76,8 +76,6 @@ def test_a_table_has_the_interval_that_its_rows_give(run: Run) -> None:
         interval = mean_interval([float(trial["response_mean_s"]) for trial in named])
         assert float(row["response_mean_s"]) == pytest.approx(interval.mean)
         assert float(row["response_mean_s_low"]) == pytest.approx(interval.low)
-    section = overview_section(run, cells_of(run))
-    assert "The 99th percentile is each trial's own." in section.items[0].caption
 
 
 def test_what_the_network_carries_is_told_in_bytes(run: Run) -> None:
@@ -257,6 +255,7 @@ def test_captions_tell_of_what_is_drawn_and_of_nothing_else(run: Run) -> None:
     assert "the dotted line is what the interactive law" in captions(loaded)[1]
     assert captions(loaded, open_loop=True)[1].endswith("short lines the trials themselves.")
     assert "percentile" not in captions(loaded, served=10)[0]
+    assert captions(loaded, served=100_000)[0].endswith("The 99th percentile is each trial's own.")
     once = [replace(cell, results=cell.results[:1]) for cell in cells_of(run)]
     assert [item.caption for item in overview_section(run, once).items][1:] == ["Each combination: its only trial."] * 2
 

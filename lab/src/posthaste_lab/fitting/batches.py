@@ -151,9 +151,11 @@ def _others_under_way(batches: pl.DataFrame) -> pl.Series:
 
 
 def merged(trials: list[Batches]) -> Batches:
-    """The batches of several trials as one table; visits weighted by requests in line, `together` by time."""
+    """The batches of several trials as one table; visits are a share of all their requests, `together` goes by time."""
     columns = ("sizes", "others", "counts", "times_s", "squares_s2")
     time = np.array([trial.times_s.sum() for trial in trials])
+    in_line = np.array([trial.sizes @ trial.counts for trial in trials])
+    requests = in_line / np.array([trial.visits for trial in trials])
     table = (
         pl.DataFrame({name: np.concatenate([getattr(trial, name) for trial in trials]) for name in columns})
         .group_by("sizes", "others")
@@ -162,7 +164,7 @@ def merged(trials: list[Batches]) -> Batches:
     )
     return Batches(
         **{name: table[name].to_numpy() for name in columns},
-        visits=float(np.mean([trial.visits for trial in trials])),
+        visits=float(in_line.sum() / requests.sum()),
         together=float(np.average([trial.together for trial in trials], weights=time)),
     )
 
