@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -234,19 +234,34 @@ def test_strangers_have_so_many_places_of_one_address(
             stranger.close()
 
 
-def test_http_lets_one_address_have_half_of_its_places(start: Callable[..., Tier]) -> None:
-    """Who comes beyond that is closed, and served once there is room."""
+def ask_health(connection: socket.socket) -> bytes:
+    """What the tier says of its health over this connection."""
+    connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    answer = b""
+    while not answer.endswith(b"ok\n"):
+        answer += (said := connection.recv(1000))
+        assert said, "it ended"
+    return answer
+
+
+def test_http_answers_health_checks_whatever_silent_connections_there_are(start: Callable[..., Tier]) -> None:
+    """Who comes has the place of the longest silent one: of his own address when that has its half."""
     tier = start("--http", "127.0.0.1:0")
-    held: list[socket.socket] = []
-    try:
-        held += [socket.create_connection(("127.0.0.1", tier.http_port), 20) for _ in range(512)]
-        held[-1].sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert held[-1].recv(100).startswith(b"HTTP/1.1 200")
-        with closing(socket.create_connection(("127.0.0.1", tier.http_port), 20)) as one_more:
-            one_more.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            # It may be closed with the request unread, which is a reset.
-            with suppress(ConnectionResetError):
-                assert one_more.recv(100) == b""
-    finally:
-        for connection in held:
-            connection.close()
+    address = ("127.0.0.1", tier.http_port)
+    with ExitStack() as stack:
+
+        def connect(source: str) -> socket.socket:
+            return stack.enter_context(socket.create_connection(address, 20, (source, 0)))
+
+        first = [connect("127.0.0.1") for _ in range(512)]
+        # Whose request has begun, and not come to its end, is as silent as the others.
+        first[0].sendall(b"GET / HTTP/1.1\r\n")
+        assert ask_health(first[1]).startswith(b"HTTP/1.1 200")
+        assert ask_health(connect("127.0.0.1")).startswith(b"HTTP/1.1 200")
+        assert first[0].recv(100) == b""
+
+        second = [connect("127.0.0.2") for _ in range(512)]
+        assert ask_health(second[-1]).startswith(b"HTTP/1.1 200")
+        assert ask_health(connect("127.0.0.3")).startswith(b"HTTP/1.1 200")
+        assert first[2].recv(100) == b""
+        assert ask_health(first[1]).startswith(b"HTTP/1.1 200"), "it has asked later than others came"

@@ -14,6 +14,7 @@ pub(crate) mod metrics;
 mod office;
 mod problem;
 mod queues;
+mod seats;
 mod serve;
 mod visitor;
 mod words;

@@ -1,8 +1,8 @@
 //! Connections of HTTP: so many at once and so many of one address, each with bounds on its time before it asks
 //! anything, encrypted if the tier is.
 //!
-//! axum decides what is answered and hyper speaks the protocol; who may come, and for how long, stands here. Nobody is
-//! turned away when all places are taken: the kernel holds who comes then.
+//! axum decides what is answered and hyper speaks the protocol; who may come, and for how long, stands here, and who gives
+//! way when there is no room in `seats`.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -23,18 +23,19 @@ use hyper_util::service::TowerToHyperService;
 use posthaste_tls::Acceptor;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Interest, copy, sink};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 
+use super::seats::{Seat, Seats, Taken};
 use crate::front::accept::keep_alive;
 use crate::front::gate::Gate;
-use crate::front::newcomers::{Places, Reason};
+use crate::front::newcomers::Reason;
 
 /// Connections at once, and of one address.
-const CONNECTIONS_MAX: u32 = 1024;
-const CONNECTIONS_OF_ONE: usize = CONNECTIONS_MAX as usize / 2;
+const CONNECTIONS_MAX: usize = 1024;
+const CONNECTIONS_OF_ONE: usize = CONNECTIONS_MAX / 2;
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -102,43 +103,47 @@ pub(super) async fn serve(
     gate: &Arc<Gate>,
     mut stop: watch::Receiver<()>,
 ) -> io::Result<()> {
-    let (free, places) =
-        (Arc::new(Semaphore::new(CONNECTIONS_MAX as usize)), Places::new(CONNECTIONS_OF_ONE));
+    let seats = Seats::new(CONNECTIONS_MAX, CONNECTIONS_OF_ONE);
     loop {
-        let (permit, accepted) = tokio::select! {
+        let next = async {
+            let (stream, peer) = listener.accept().await?;
+            Ok::<_, io::Error>((stream, peer.ip(), seat(&seats, peer.ip()).await))
+        };
+        let (stream, from, seat) = tokio::select! {
             _ = stop.changed() => break,
-            next = accept(&listener, &free) => next?,
+            next = next => match next {
+                Ok(next) => next,
+                Err(_) => {
+                    sleep(ACCEPT_AGAIN).await;
+                    continue;
+                }
+            },
         };
-        let Ok((stream, peer)) = accepted else {
-            sleep(ACCEPT_AGAIN).await;
-            continue;
-        };
-        let Some(place) = places.take(peer.ip()) else {
+        let Some(seat) = seat else {
             gate.newcomers.refuse(Reason::Address);
             continue;
         };
-        let (origin, gate) = (Origin(peer.ip()), Arc::clone(gate));
-        let guest = Guest { origin, gate, routes: routes.clone(), stop: stop.clone() };
-        let tls = tls.clone();
-        tokio::spawn(async move {
-            guest.receive(stream, tls).await;
-            drop((permit, place));
-        });
+        let guest = Guest {
+            origin: Origin(from),
+            gate: Arc::clone(gate),
+            routes: routes.clone(),
+            stop: stop.clone(),
+        };
+        tokio::spawn(guest.stay(stream, tls.clone(), Arc::new(seat)));
     }
-    // It is closed by nobody.
-    let _ = free.acquire_many(CONNECTIONS_MAX).await;
+    seats.empty().await;
     Ok(())
 }
 
-type Accepted = io::Result<(TcpStream, std::net::SocketAddr)>;
-
-/// The next connection, when there is a place for it.
-async fn accept(
-    listener: &TcpListener,
-    free: &Arc<Semaphore>,
-) -> io::Result<(OwnedSemaphorePermit, Accepted)> {
-    let permit = Arc::clone(free).acquire_owned().await.map_err(io::Error::other)?;
-    Ok((permit, listener.accept().await))
+/// A seat for somebody from there, as soon as somebody can give way; None: his address has enough that are being answered.
+async fn seat(seats: &Arc<Seats>, from: IpAddr) -> Option<Seat> {
+    loop {
+        match seats.take(from) {
+            Ok(seat) => return Some(seat),
+            Err(Taken::OfOne) => return None,
+            Err(Taken::All) => seats.changed().await,
+        }
+    }
 }
 
 /// One connection's client.
@@ -150,11 +155,24 @@ struct Guest {
 }
 
 impl Guest {
-    async fn receive(self, mut stream: TcpStream, tls: Option<Arc<Acceptor>>) {
+    /// Serves him until he goes, or somebody else has his seat.
+    async fn stay(self, stream: TcpStream, tls: Option<Arc<Acceptor>>, seat: Arc<Seat>) {
+        let gate = Arc::clone(&self.gate);
+        tokio::select! {
+            // First, so that nothing is begun by who has lost his seat.
+            biased;
+            () = seat.lost() => {
+                gate.newcomers.refuse(Reason::Address);
+            }
+            () = self.receive(stream, tls, &seat) => {}
+        }
+    }
+
+    async fn receive(self, mut stream: TcpStream, tls: Option<Arc<Acceptor>>, seat: &Arc<Seat>) {
         // A socket that refuses is broken, which reading tells.
         let _ = keep_alive(&stream);
         let line = Line::of(&stream).ok();
-        let Some(tls) = tls else { return self.converse(impatient(stream, UNREAD), line).await };
+        let Some(tls) = tls else { return self.converse(impatient(stream, UNREAD), line, seat).await };
         let accept = async {
             let mut first = [0];
             if stream.peek(&mut first).await? > 0 && first[0] != TLS_HANDSHAKE {
@@ -167,7 +185,7 @@ impl Guest {
             TlsAcceptor::from(tls.config()).accept(impatient(stream, UNREAD)).await.map(Some)
         };
         match timeout(HANDSHAKE, accept).await {
-            Ok(Ok(Some(stream))) => self.converse(stream, line).await,
+            Ok(Ok(Some(stream))) => self.converse(stream, line, seat).await,
             Ok(Ok(None)) => {
                 self.gate.newcomers.refuse(Reason::Handshake);
             }
@@ -181,8 +199,12 @@ impl Guest {
         }
     }
 
-    async fn converse<S: AsyncRead + AsyncWrite + Unpin>(self, stream: S, line: Option<Line>) {
-        if let Some(stream) = talk(stream, self.origin, line, self.routes, self.stop.clone()).await {
+    async fn converse<S>(self, stream: S, line: Option<Line>, seat: &Arc<Seat>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let (seat, stop) = (Some(Arc::clone(seat)), self.stop.clone());
+        if let Some(stream) = talk(stream, self.origin, line, seat, self.routes, stop).await {
             part(stream, self.stop).await;
         }
     }
@@ -218,14 +240,15 @@ pub async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     routes: Router,
     stop: watch::Receiver<()>,
 ) -> Option<S> {
-    talk(stream, Origin(origin), None, routes, stop).await
+    talk(stream, Origin(origin), None, None, routes, stop).await
 }
 
-/// The same, with the line by which it is known that the client has hung up.
+/// The same, with the line by which it is known that the client has hung up, and the seat that he has.
 async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     origin: Origin,
     line: Option<Line>,
+    seat: Option<Arc<Seat>>,
     routes: Router,
     mut stop: watch::Receiver<()>,
 ) -> Option<S> {
@@ -235,8 +258,13 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
         if let Some(line) = &line {
             request.extensions_mut().insert(line.clone());
         }
-        let answer = routes.call(request.map(Body::new));
-        Box::pin(async move { Ok::<_, Infallible>(answer.await.unwrap_or_else(|never| match never {})) })
+        let (answer, seat) = (routes.call(request.map(Body::new)), seat.clone());
+        Box::pin(async move {
+            seat.as_deref().inspect(|seat| seat.is_asked());
+            let answer = answer.await.unwrap_or_else(|never| match never {});
+            seat.as_deref().inspect(|seat| seat.is_answered());
+            Ok::<_, Infallible>(answer)
+        })
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES_MAX);

@@ -13,8 +13,8 @@ pub const REFUSED: Head = Head {
     kind: Kind::Counter,
     labels: &["reason"],
     help: "Connections closed before they were let in, those of HTTP too: full (--max-clients), address (too many \
-           newcomers from one), handshake (it failed), late (with a handshake or a login), oversized (more than a login \
-           needs).",
+           newcomers from one, or over HTTP too many who ask nothing), handshake (it failed), late (with a handshake or a \
+           login), oversized (more than a login needs).",
 };
 
 /// Connections that were closed because nothing happened on them.

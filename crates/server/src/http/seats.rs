@@ -1,0 +1,225 @@
+//! Who is connected: so many at once, so many of one address, and who gives way when there is no room.
+//!
+//! A connection on which nothing is being answered is idle, however much of a request has come. Where there is no room, the
+//! one that has been idle longest gives its seat to the newcomer: one of his own address when that has all it may have. So
+//! those who open connections and ask nothing lose them to each other, and who asks at once is answered. Nobody is turned
+//! away while others are being answered: he waits until one of them is.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::front::newcomers::holder;
+
+/// All seats.
+#[derive(Debug)]
+pub(super) struct Seats {
+    most: usize,
+    most_of_one: usize,
+    room: Mutex<Room>,
+    /// Rung when somebody has become idle or left.
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Room {
+    taken: usize,
+    of_one: HashMap<IpAddr, usize>,
+    /// Who is idle, longest first.
+    idle: BTreeMap<u64, Idle>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Idle {
+    holder: IpAddr,
+    leave: Arc<Notify>,
+}
+
+/// Who comes finds no room, and nobody who could give way.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// All seats of his address.
+    OfOne,
+    /// All seats.
+    All,
+}
+
+/// One connection's seat, given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Seat {
+    seats: Arc<Seats>,
+    holder: IpAddr,
+    leave: Arc<Notify>,
+    /// Its place among the idle; None: it is being answered.
+    idle: Mutex<Option<u64>>,
+}
+
+impl Seats {
+    /// So many, of which one address may have so many.
+    pub(super) fn new(most: usize, most_of_one: usize) -> Arc<Self> {
+        Arc::new(Self { most, most_of_one, room: Mutex::default(), changed: Notify::new() })
+    }
+
+    /// A seat for somebody from there, who is idle yet.
+    ///
+    /// # Errors
+    /// There is none, and nobody to give way.
+    pub(super) fn take(self: &Arc<Self>, from: IpAddr) -> Result<Seat, Taken> {
+        let holder = holder(from);
+        let mut room = self.room();
+        if room.of_one.get(&holder).is_some_and(|count| *count >= self.most_of_one) {
+            room.dismiss(|idle| idle.holder == holder).ok_or(Taken::OfOne)?;
+        } else if room.taken >= self.most {
+            room.dismiss(|_| true).ok_or(Taken::All)?;
+        }
+        room.taken += 1;
+        *room.of_one.entry(holder).or_default() += 1;
+        let leave = Arc::new(Notify::new());
+        let idle = room.add_idle(holder, &leave);
+        drop(room);
+        Ok(Seat { seats: Arc::clone(self), holder, leave, idle: Mutex::new(Some(idle)) })
+    }
+
+    /// Waits until somebody has become idle or left.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Waits until all have left.
+    pub(super) async fn empty(&self) {
+        while self.room().taken > 0 {
+            self.changed().await;
+        }
+    }
+
+    fn room(&self) -> MutexGuard<'_, Room> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Room {
+    fn add_idle(&mut self, holder: IpAddr, leave: &Arc<Notify>) -> u64 {
+        self.next += 1;
+        self.idle.insert(self.next, Idle { holder, leave: Arc::clone(leave) });
+        self.next
+    }
+
+    /// Sends away the one of these that has been idle longest; None: there is none.
+    fn dismiss(&mut self, may: impl Fn(&Idle) -> bool) -> Option<()> {
+        let number = *self.idle.iter().find(|(_, idle)| may(idle))?.0;
+        let idle = self.idle.remove(&number)?;
+        idle.leave.notify_one();
+        self.free(idle.holder);
+        Some(())
+    }
+
+    fn free(&mut self, holder: IpAddr) {
+        self.taken -= 1;
+        if let Some(count) = self.of_one.get_mut(&holder) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_one.remove(&holder);
+            }
+        }
+    }
+}
+
+impl Seat {
+    /// Something is being answered from now on.
+    pub(super) fn is_asked(&self) {
+        if let Some(number) = self.idle().take() {
+            self.seats.room().idle.remove(&number);
+        }
+    }
+
+    /// It has been answered.
+    pub(super) fn is_answered(&self) {
+        *self.idle() = Some(self.seats.room().add_idle(self.holder, &self.leave));
+        self.seats.changed.notify_one();
+    }
+
+    /// Waits until somebody else has this seat.
+    pub(super) async fn lost(&self) {
+        self.leave.notified().await;
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Option<u64>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut room = self.seats.room();
+        let is_lost = self.idle().is_some_and(|number| room.idle.remove(&number).is_none());
+        if !is_lost {
+            room.free(self.holder);
+        }
+        drop(room);
+        self.seats.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future as _;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    fn from(last: u8) -> IpAddr {
+        [10, 0, 0, last].into()
+    }
+
+    fn is_lost(seat: &Seat) -> bool {
+        pin!(seat.lost()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn who_has_been_idle_longest_gives_way() {
+        let seats = Seats::new(3, 2);
+        let [first, second, third] = [1, 1, 2].map(|last| seats.take(from(last)).expect("there is room"));
+        first.is_asked();
+        first.is_answered();
+        let fourth = seats.take(from(3)).expect("somebody gives way");
+        assert_eq!([&first, &second, &third, &fourth].map(is_lost), [false, true, false, false]);
+        drop(second);
+        assert_eq!(seats.room().taken, 3, "his seat was given back once");
+    }
+
+    #[test]
+    fn an_address_that_has_all_it_may_have_gives_way_to_itself() {
+        let seats = Seats::new(3, 2);
+        let [other, own, _own] = [2, 1, 1].map(|last| seats.take(from(last)).expect("there is room"));
+        let _third = seats.take(from(1)).expect("one of its own gives way");
+        assert_eq!([&other, &own].map(is_lost), [false, true]);
+    }
+
+    #[test]
+    fn who_is_being_answered_keeps_his_seat() {
+        let seats = Seats::new(2, 1);
+        let [first, second] = [1, 2].map(|last| seats.take(from(last)).expect("there is room"));
+        first.is_asked();
+        second.is_asked();
+        assert_eq!(seats.take(from(1)).err(), Some(Taken::OfOne));
+        assert_eq!(seats.take(from(3)).err(), Some(Taken::All));
+        first.is_answered();
+        let _third = seats.take(from(3)).expect("he has been answered");
+        assert_eq!([&first, &second].map(is_lost), [true, false]);
+    }
+
+    #[test]
+    fn nothing_is_remembered_of_who_has_left() {
+        let seats = Seats::new(2, 2);
+        let idle = seats.take(from(1)).expect("there is room");
+        let asked = seats.take(from(1)).expect("there is room");
+        asked.is_asked();
+        drop((idle, asked));
+        let room = seats.room();
+        assert!(room.taken == 0 && room.of_one.is_empty() && room.idle.is_empty(), "{room:?}");
+    }
+}
