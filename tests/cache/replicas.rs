@@ -362,6 +362,44 @@ fn a_server_that_came_back_empty_is_filled_from_the_others_with_what_is_asked_of
 }
 
 #[test]
+fn locks_and_counters_that_nobody_reads_outlive_a_restart_of_one_replica() {
+    let mut servers = Memcached::several::<2>();
+    let server = start(&servers, &[]);
+    let mut client = Client::to(server.addr());
+    let keys = 0..8;
+    for key in keys.clone() {
+        assert_eq!(client.ask(&format!("add lock{key} 0 0 1\r\nx\r\n")), "STORED\r\n");
+        assert_eq!(client.ask(&format!("set n{key} 0 0 2\r\n41\r\n")), "STORED\r\n");
+    }
+    servers[1].kill();
+    while client.stat("", "servers_live") == 2 {
+        client.ask("get nowhere\r\n");
+    }
+    servers[1].restart();
+    wait_for_live(&mut client, 2);
+    // Until it counts as warm.
+    let nowhere: String = (0..50).map(|key| format!(" nowhere{key}")).collect();
+    for _ in 0..60 {
+        assert_eq!(client.ask(&format!("get{nowhere}\r\n")), "END\r\n");
+    }
+    for key in keys.clone() {
+        assert_eq!(client.ask(&format!("add lock{key} 0 0 1\r\ny\r\n")), "NOT_STORED\r\n");
+        assert_eq!(client.ask(&format!("incr n{key} 1\r\n")), "42\r\n");
+    }
+    // What was counted on meanwhile is there, when the other one is lost in turn.
+    for key in keys.clone() {
+        wait_for_answer(&servers[1], &format!("get n{key}\r\n"), |answer| answer.contains("\r\n42\r\n"));
+    }
+    servers[0].kill();
+    while client.stat("", "servers_live") == 2 {
+        client.ask("get nowhere\r\n");
+    }
+    for key in keys {
+        assert_eq!(client.ask(&format!("incr n{key} 1\r\n")), "43\r\n");
+    }
+}
+
+#[test]
 fn a_server_comes_back_though_everybody_goes_on_writing() {
     for mode in MODES {
         let mut servers = Memcached::several::<2>();

@@ -39,6 +39,8 @@ const SILENT: u8 = 2;
 pub struct Watch {
     news: Mutex<bool>,
     arrival: Condvar,
+    /// How often one of them came with less than others may have.
+    comings: AtomicU64,
 }
 
 impl Watch {
@@ -73,6 +75,8 @@ pub struct Health {
     connections_lost: AtomicU64,
     /// How many more keys must be missed for good before it counts as warm.
     cold: AtomicU32,
+    /// Which coming its last one was, of all servers'; 0: it has been there all the time.
+    came: AtomicU64,
     /// Threads whose requests it may still be reading.
     users: AtomicUsize,
     journal: Mutex<Journal>,
@@ -94,6 +98,7 @@ impl Health {
             losses: AtomicU64::new(0),
             connections_lost: AtomicU64::new(0),
             cold: AtomicU32::new(0),
+            came: AtomicU64::new(0),
             users: AtomicUsize::new(0),
             journal: Mutex::new(Journal::new(chronicle)),
         }
@@ -151,6 +156,12 @@ impl Health {
     #[must_use]
     pub fn is_cold(&self) -> bool {
         self.cold.load(Ordering::Relaxed) > 0
+    }
+
+    /// Which coming its last one was: of two servers, the one with the lower number may have what the other lacks.
+    #[must_use]
+    pub fn came(&self) -> u64 {
+        self.came.load(Ordering::Acquire)
     }
 
     /// So many keys that it missed are looked for on another replica.
@@ -239,7 +250,19 @@ impl Health {
 
     /// It has nothing, where others have.
     pub fn is_new(&self) {
+        self.comes(self.next_coming());
+    }
+
+    /// The same of several that come together, of which none has more than another.
+    pub fn comes(&self, coming: u64) {
         self.cold.store(COLD_KEYS, Ordering::Relaxed);
+        self.came.store(coming, Ordering::Release);
+    }
+
+    /// The number of who comes now.
+    #[must_use]
+    pub fn next_coming(&self) -> u64 {
+        self.watch.comings.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     /// What it holds is not known, and it could not be made to forget it: it comes back when it has. True: that is news.
@@ -300,7 +323,7 @@ impl Health {
             return first;
         }
         self.found();
-        self.cold.store(COLD_KEYS, Ordering::Relaxed);
+        self.is_new();
         self.away.store(false, Ordering::Release);
         self.left_out.store(false, Ordering::Release);
         journal.chronicle.is_back();

@@ -167,14 +167,14 @@ impl Pool {
         }
     }
 
-    /// The server that decides about a key. Among replicas the next one that takes part stands in for the owner, and for one that is
-    /// cold: what that one lacks, others hold. Otherwise keys stay where they are, whether their owner is there or not.
+    /// The server that decides about a key. Among replicas the next one that takes part stands in for the owner, and for one that
+    /// came back: what that one lacks, those hold that have been there for longer. Otherwise keys stay where they are, whether their
+    /// owner is there or not.
     #[must_use]
     pub fn owner(&self, key: &[u8]) -> &Server {
-        let (home, is_live) = (self.home(key), |server: &Server| server.health.is_live());
-        let first = self.first_from(home, |server| is_live(server) && !server.health.is_cold());
-        let is_found = is_live(first) && !first.health.is_cold();
-        if is_found { first } else { self.first_from(home, is_live) }
+        let home = self.home(key);
+        let live = self.from(home).filter(|server| server.health.is_live());
+        live.min_by_key(|server| server.health.came()).unwrap_or(&self.members[home].server)
     }
 
     /// The server that is read for a key when that is not free to choose.
@@ -187,10 +187,14 @@ impl Pool {
 
     /// The first replica from here on that will do; else, or where there are no replicas, the one here.
     fn first_from(&self, home: usize, will_do: impl Fn(&Server) -> bool) -> &Server {
+        self.from(home).find(|server| will_do(server)).unwrap_or(&self.members[home].server)
+    }
+
+    /// The replicas from here on; where there are none, the server here.
+    fn from(&self, home: usize) -> impl Iterator<Item = &Server> {
         let count = self.members.len();
         let steps = if self.is_replicated() { count } else { 1 };
-        let mut servers = (0..steps).map(|step| &*self.members[(home + step) % count].server);
-        servers.find(|server| will_do(server)).unwrap_or(&self.members[home].server)
+        (0..steps).map(move |step| &*self.members[(home + step) % count].server)
     }
 
     /// The replica that reads next; `load` says how much a server has to do.
@@ -321,6 +325,7 @@ pub fn plain_key<T>(request: &Request, bytes: &[u8], with: impl FnOnce(&[u8]) ->
 mod tests {
     use super::super::fleet::Fleet;
     use super::super::layout::Layout;
+    use super::super::missed::Before;
     use super::super::standing::Wish;
     use super::*;
 
@@ -411,29 +416,38 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_that_is_cold_decides_only_where_all_are() {
+    fn a_replica_that_came_back_decides_only_while_none_has_been_there_for_longer() {
         let fleet = fleet(3, Rules::default());
         let table = fleet.table();
         let (pool, servers) = (&table.pools[0], &table.servers);
         let home = pool.home(b"any");
         let next = |steps: usize| servers[(home + steps) % 3].slot;
+        let leave = |slot: usize| assert!(servers[slot].health.lose(Vec::new(), None));
+        let come_back = |slot: usize| {
+            assert!(matches!(servers[slot].health.before(), Before::Nothing));
+            servers[slot].health.missed_keys(u32::MAX);
+        };
         assert_eq!(pool.owner(b"any").slot, home);
-        servers[home].health.lacked_key();
+        leave(home);
         assert_eq!(pool.owner(b"any").slot, next(1));
-        servers[next(1)].health.wish(Wish::Down);
+        come_back(home);
+        assert!(!servers[home].health.is_cold());
+        assert_eq!(pool.owner(b"any").slot, next(1), "however warm the other may be");
+        leave(next(1));
         assert_eq!(pool.owner(b"any").slot, next(2));
-        servers[next(2)].health.lacked_key();
-        assert_eq!(pool.owner(b"any").slot, home);
-        servers[home].health.wish(Wish::Down);
-        assert_eq!(pool.owner(b"any").slot, next(2));
+        come_back(next(1));
+        leave(next(2));
+        assert_eq!(pool.owner(b"any").slot, home, "of two that came back, the first");
+        leave(home);
+        assert_eq!(pool.owner(b"any").slot, next(1));
     }
 
     #[test]
-    fn a_shard_that_is_cold_keeps_its_keys() {
+    fn a_shard_that_came_back_keeps_its_keys() {
         let fleet = fleet(3, Rules { writes: Writes::Owner, ..Rules::default() });
         let table = fleet.table();
         let pool = &table.pools[0];
-        table.servers[pool.home(b"any")].health.lacked_key();
+        table.servers[pool.home(b"any")].health.is_new();
         assert_eq!(pool.owner(b"any").slot, pool.home(b"any"));
     }
 

@@ -41,8 +41,9 @@ pub(super) fn strangers<'a>(
 /// left is answered, or it is away: connections are given up that owe something for longer than servers may take, which is less than the
 /// time between lookups unless somebody says otherwise.
 pub(super) fn receive(servers: &[&Arc<Server>], in_use: &[usize]) {
+    let coming = servers.first().map_or(0, |server| server.health.next_coming());
     let one = |server: &Server| {
-        server.health.is_new();
+        server.health.comes(coming);
         // Nobody has looked for it since it left; one that another pool has is moved by who looks names up.
         if !in_use.contains(&server.slot)
             && let Some(address) = server.backend.moved_to().into_iter().next()

@@ -3,7 +3,8 @@
 //! The other one is in a second pool, or another replica of a server that came back and may lack what the others have. Either way
 //! the client's answer is what was found there. Who missed it is filled beside it, by a fetch of its own that holds the key's
 //! claim from before the value is read until it is stored: a write of the key comes before or after, never between. It is stored
-//! by `add`, so what came there meanwhile stays. A key that somebody is writing is not filled.
+//! by `add`, so what came there meanwhile stays. A key that somebody is writing is not filled. A replica that lacks what is
+//! changed is filled in the same way, from the one that decided.
 //!
 //! Which requests are looked up: `get`, `gat`, and `mg` as far as any copy can answer. What needs the server that decides
 //! (`gets`, tokens, leases) asks that one alone.
@@ -13,11 +14,12 @@ use std::sync::atomic::Ordering;
 use posthaste_wire::memcached::request::{Request, Verb};
 use posthaste_wire::span::Span;
 
-use super::exchange::{Aim, MissedBy, Plan, Share};
+use super::exchange::{Aim, MissedBy, Plan, Share, Verdict};
 use super::expiry::lasting;
 use super::lane::{ASIDE, OUTCOME, Shape};
 use super::writes::{decides, hash};
 use super::{Router, follow};
+use crate::cache::claims::Claim;
 use crate::cache::limits;
 use crate::cache::pool::plain_key;
 
@@ -186,20 +188,50 @@ impl Router {
         if let MissedBy::Replica(replica) = missed_by {
             self.servers[usize::from(replica)].health.lacked_key();
         }
-        if self.fills >= limits::FILLS_MAX || self.is_crowded(server) || self.servers[server].health.is_away()
-        {
-            return;
-        }
-        let table = self.exchanges[id as usize].table;
-        // By another table writes may reach who missed it without the claim.
-        if table != self.current {
+        if !self.may_fill_from(id, server) {
             return;
         }
         let request = fetched(key, base64);
-        let Some(claim) = plain_key(&request, key, |key| self.fleet.claims.claim(hash(key), self.who, true))
-        else {
+        if let Some(claim) =
+            plain_key(&request, key, |key| self.fleet.claims.claim(hash(key), self.who, true))
+        {
+            self.fetch(request, key, aim, server, missed_by, claim);
+        }
+    }
+
+    /// Brings the key of a decision from who decided to one that lacks it and so could not follow. The claim goes along.
+    pub(super) fn fill_follower(&mut self, id: u32) {
+        let exchange = &self.exchanges[id as usize];
+        let lacks = exchange.replies.iter().skip(1).find(|reply| reply.verdict == Verdict::Not);
+        let (Some(decider), Some(lacks)) = (exchange.replies.first(), lacks) else { return };
+        let Some(request) = exchange.request.filter(|request| !request.verb.is_delete()) else { return };
+        let (decider, missed_by) = (usize::from(decider.server), MissedBy::Replica(lacks.server));
+        if exchange.pending > 0 || !self.may_fill_from(id, decider) {
             return;
-        };
+        }
+        let (key, aim) = (request.key.of(&exchange.bytes).to_vec(), exchange.aim);
+        if let Some(claim) = self.exchange(id).claim.take() {
+            self.fetch(fetched(&key, request.base64), &key, aim, decider, missed_by, claim);
+        }
+    }
+
+    /// Whether one more value may be on its way, from this server.
+    fn may_fill_from(&self, id: u32, server: usize) -> bool {
+        let may_ask = !self.is_crowded(server) && !self.servers[server].health.is_away();
+        // By another table writes may reach who missed it without the claim.
+        may_ask && self.fills < limits::FILLS_MAX && self.exchanges[id as usize].table == self.current
+    }
+
+    /// Fetches a claimed key from `server` for who missed it.
+    fn fetch(
+        &mut self,
+        request: Request,
+        key: &[u8],
+        aim: Aim,
+        server: usize,
+        missed_by: MissedBy,
+        claim: Claim,
+    ) {
         let fill = self.begin_own(Plan::Fetch);
         let exchange = self.exchange(fill);
         (exchange.claim, exchange.aim, exchange.request) = (Some(claim), aim, Some(request));

@@ -224,11 +224,11 @@ impl Router {
                 let is_number = bytes.first().is_some_and(u8::is_ascii_digit);
                 let decided = exchange.replies.first().map(|reply| exchange.reply(reply));
                 let agrees = verdict(bytes) == Verdict::Done && (!is_number || decided == Some(bytes));
-                // A replica that does not have the key has nothing to put right.
-                if !agrees && !bytes.starts_with(b"NOT_FOUND") && !bytes.starts_with(b"NF") {
+                if !agrees {
+                    // One that does not have the key has nothing to put right, and lacks it.
+                    let verdict = if lacks(bytes) { Verdict::Not } else { Verdict::Error };
                     let start = exchange.reply_bytes.len();
-                    let reply = Reply { server: server as u16, verdict: Verdict::Not, start, end: start };
-                    exchange.replies.push(reply);
+                    exchange.replies.push(Reply { server: server as u16, verdict, start, end: start });
                 }
             }
             _ => {
@@ -451,10 +451,12 @@ impl Router {
         outcome.filter(|outcome| !self.gives_back(id, decider, outcome))
     }
 
-    /// Replicas that did not do as decided hold something else now: it is deleted there, at once or when they are back.
+    /// Replicas that did not do as decided hold something else now: it is deleted there, at once or when they are back. One that
+    /// could not, since it lacks the key, gets it.
     fn end_following(&mut self, id: u32) -> bool {
         self.exchange(id).plan = Plan::Clean;
-        self.delete_where(id, 1, |_| true);
+        self.delete_where(id, 1, |reply| reply.verdict == Verdict::Error);
+        self.fill_follower(id);
         true
     }
 }
@@ -468,6 +470,12 @@ fn verdict(bytes: &[u8]) -> Verdict {
         [b'0'..=b'9', ..] => Verdict::Done,
         _ => Verdict::Error,
     }
+}
+
+/// Whether a server that was to change a value does not have it.
+fn lacks(bytes: &[u8]) -> bool {
+    let words: [&[u8]; 4] = [b"NOT_FOUND", b"NF", b"NOT_STORED", b"NS"];
+    words.iter().any(|word| bytes.starts_with(word))
 }
 
 /// Whether a server does not have the key of an `mg`: `EN`, and what it repeats of the request.
