@@ -119,8 +119,7 @@ fn rows(reach: &Reach, words: &[&str]) -> Done {
         return say(&format!("{answer:#}\n"));
     }
     match answer {
-        Json::Array(rows) if rows.is_empty() => say("none\n"),
-        Json::Array(rows) => say(&table(&rows)),
+        Json::Array(rows) => list(reach, rows),
         Json::Object(fields) => {
             fields.iter().try_for_each(|(name, value)| say(&format!("{name:<12} {}\n", cell(value))))
         }
@@ -154,7 +153,11 @@ fn clients(reach: &Reach) -> Done {
 }
 
 fn list(reach: &Reach, rows: Vec<Json>) -> Done {
-    say(&if reach.json { format!("{:#}\n", Json::Array(rows)) } else { table(&rows) })
+    match rows.as_slice() {
+        _ if reach.json => say(&format!("{:#}\n", Json::Array(rows))),
+        [] => say("none\n"),
+        rows => say(&table(rows)),
+    }
 }
 
 /// The cache tier at this address, reached as the flags say for the rest.

@@ -13,10 +13,13 @@ use crate::cache;
 use crate::config::{self, Misuse};
 use crate::flags::{Program, ReachCache, WebReach};
 use crate::stdout::say;
-use crate::web::Web;
+use crate::web::{Refused, Web};
 
 /// Clients asked for at once, which is the most that a tier tells of.
 const CLIENTS_PER_PAGE: usize = 1000;
+
+/// A cache tier has no accounts.
+const UNAUTHORIZED: u16 = 401;
 
 type Done = Result<(), Box<dyn Error>>;
 
@@ -35,7 +38,8 @@ pub(crate) fn set_state(reach: &ReachCache, name: &str, state: &str) -> Done {
 pub(crate) fn clients(reach: &ReachCache) -> Result<Vec<Json>, Box<dyn Error>> {
     let (web, mut clients, mut after) = (web(reach)?, Vec::new(), 0);
     loop {
-        let page = web.exchange(&format!("/v1/clients?limit={CLIENTS_PER_PAGE}&after={after}"), None)?;
+        let path = format!("/v1/clients?limit={CLIENTS_PER_PAGE}&after={after}");
+        let page = of_cache_tier(&web, web.exchange(&path, None))?;
         let page = page.as_array().ok_or("this is no answer of a cache tier")?;
         let Some(last) = page.last() else { return Ok(clients) };
         after = last["id"].as_u64().ok_or("this is no answer of a cache tier")?;
@@ -45,11 +49,30 @@ pub(crate) fn clients(reach: &ReachCache) -> Result<Vec<Json>, Box<dyn Error>> {
 
 /// Closes a client's connection; how many that were.
 pub(crate) fn close_client(reach: &ReachCache, id: u64) -> Result<i64, Box<dyn Error>> {
-    Ok(web(reach)?.delete(&format!("/v1/clients/{id}"))?["closed"].as_i64().unwrap_or(0))
+    let web = web(reach)?;
+    let answer = of_cache_tier(&web, web.delete(&format!("/v1/clients/{id}")))?;
+    Ok(answer["closed"].as_i64().unwrap_or(0))
 }
 
 fn ask(reach: &ReachCache, path: &str, told: Option<&Json>) -> Result<Json, Box<dyn Error>> {
-    web(reach)?.exchange(path, told)
+    let web = web(reach)?;
+    of_cache_tier(&web, web.exchange(path, told))
+}
+
+/// An answer; where a queue tier refuses, that it is one.
+fn of_cache_tier(web: &Web, answer: Result<Json, Box<dyn Error>>) -> Result<Json, Box<dyn Error>> {
+    if answer.as_ref().is_err_and(|error| error.is::<Refused>()) && is_queue_tier(web) {
+        return Err(format!("{} is a queue tier: name the --http of a cache tier", web.address()).into());
+    }
+    answer
+}
+
+/// Whether it says so, or asks who we are, as no cache tier does.
+fn is_queue_tier(web: &Web) -> bool {
+    web.get("/v1/status").is_ok_and(|page| {
+        let says: Json = serde_json::from_str(&page.text).unwrap_or_default();
+        page.status == UNAUTHORIZED || says["tier"] == "queue"
+    })
 }
 
 /// The HTTP of a cache tier, which has no accounts.
@@ -68,9 +91,10 @@ fn quoted(text: &str) -> String {
 
 fn show(reach: &ReachCache, answer: &Json) -> Done {
     let rows = answer.as_object().and_then(|lists| lists.values().find_map(Json::as_array));
-    match rows {
+    match rows.map(Vec::as_slice) {
+        Some([]) if !reach.json => say("none\n"),
         Some(rows) if !reach.json => {
-            let mut rows = rows.clone();
+            let mut rows = rows.to_vec();
             // Distributions are for programs.
             for row in rows.iter_mut().filter_map(Json::as_object_mut) {
                 row.retain(|name, _| !name.ends_with("_below_us"));

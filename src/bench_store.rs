@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -65,8 +65,11 @@ pub(crate) fn run(flags: &BenchStoreFlags) -> Result<(), Box<dyn Error>> {
         StoreChoice::Memory => measure(flags, Memory::new(1), None)?,
         StoreChoice::Mock(bytes) => measure(flags, Mock::new(vec![b'x'; *bytes]), None)?,
         StoreChoice::Embedded(dir) => {
-            if dir.exists() && dir.read_dir()?.next().is_some() {
-                return Err(format!("{} is not empty: name a new directory", dir.display()).into());
+            match dir.read_dir().map(Iterator::count) {
+                Ok(0) => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Ok(_) => return Err(format!("{} is not empty: name a new directory", dir.display()).into()),
+                Err(error) => return Err(format!("cannot use {}: {error}", dir.display()).into()),
             }
             let store = Embedded::open(dir, EmbeddedOptions::default())?;
             let mut report = measure(flags, store, Some(dir))?;

@@ -131,6 +131,8 @@ fn one_line(error: &clap::Error) -> String {
         text.lines().take_while(|line| !line.starts_with("Usage:")).map(str::trim).collect();
     let said = said.join(" ");
     let said = said.strip_prefix("error: ").unwrap_or(&said).trim();
+    // What numbers that the standard library reads are said not to be.
+    let said = &said.replace("invalid digit found in string", "must be a whole number");
     format!("{}; see --help", said.strip_suffix("For more information, try '--help'.").unwrap_or(said).trim())
 }
 

@@ -10,6 +10,7 @@ mod postgres;
 mod queue;
 mod serving;
 
+use std::os::unix::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Parser;
@@ -79,6 +80,9 @@ fn threads(text: &str) -> Result<usize, String> {
 fn listen_address(text: &str) -> Result<String, String> {
     match text.strip_prefix("unix:") {
         Some("") => Err("unix: needs a path, for example unix:/run/posthaste.sock".into()),
+        Some(path) if SocketAddr::from_pathname(path).is_err() => {
+            Err("a unix socket's path has at most 107 bytes".into())
+        }
         Some(_) => Ok(text.to_owned()),
         None => match text.rsplit_once(':') {
             Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(text.to_owned()),

@@ -2,17 +2,21 @@
 
 use std::error::Error;
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{Error as IoError, ErrorKind, Read as _, Write as _};
 
-use posthaste_load::address::BlockingStream;
+use posthaste_load::address::{Address, BlockingStream};
 use posthaste_load::tls::advice;
 use posthaste_wire::encode::{Encoder, Protocol};
 use posthaste_wire::reply::{Passage, Reply, Value, decode};
 
 use crate::flags::Reach;
 
+/// What to look at where nobody answers as a queue tier does.
+const LOOK: &str = "is `posthaste queue` running there, with that --listen?";
+
 /// A connection to a queue tier.
 pub(crate) struct Client {
+    address: Address,
     stream: BlockingStream,
     input: Vec<u8>,
 }
@@ -24,18 +28,9 @@ impl Client {
         if let Some(connector) = reach.tls.connector()? {
             address.encrypt(&connector);
         }
-        let stream = address.connect().map_err(|error| {
-            let advice = advice(&error).unwrap_or("is `posthaste queue` running there?");
-            format!("cannot reach {address}: {error}; {advice}")
-        })?;
-        let mut client = Self { stream, input: Vec::new() };
-        // Who wants a certificate says so when the handshake seems to be over.
-        client.ask(&["HELLO", "3"], |_| Ok(())).map_err(|error| {
-            match error.downcast_ref().and_then(advice) {
-                Some(advice) => format!("cannot reach {address}: {error}; {advice}").into(),
-                None => error,
-            }
-        })?;
+        let stream = address.connect().map_err(|error| unreachable(&address, &error))?;
+        let mut client = Self { address, stream, input: Vec::new() };
+        client.ask(&["HELLO", "3"], |_| Ok(()))?;
         if let Some(user) = &reach.user {
             let secret = match &reach.secret_file {
                 Some(path) => fs::read_to_string(path)
@@ -59,7 +54,8 @@ impl Client {
         for word in words {
             encoder.bulk(word.as_bytes());
         }
-        self.stream.write_all(&request)?;
+        // Who wants a certificate says so when the handshake seems to be over.
+        self.stream.write_all(&request).map_err(|error| unreachable(&self.address, &error))?;
         match decode(self.hear()?) {
             Reply::Value(Value::Error(text), _) => Err(String::from_utf8_lossy(text).into()),
             Reply::Value(value, _) => take(&value),
@@ -76,13 +72,22 @@ impl Client {
             match passage.end(&self.input) {
                 Ok(Some(end)) => return Ok(&self.input[..end]),
                 Ok(None) => {}
-                Err(fault) => return Err(fault.to_string().into()),
+                Err(fault) => return Err(format!("{}: {}; {LOOK}", self.address, fault.text).into()),
             }
             let mut buffer = [0; 64 * 1024];
-            match self.stream.read(&mut buffer)? {
-                0 => return Err("the server closed the connection".into()),
-                n => self.input.extend_from_slice(&buffer[..n]),
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Err(format!("{} closed the connection; {LOOK}", self.address).into()),
+                Ok(n) => self.input.extend_from_slice(&buffer[..n]),
+                Err(error) => return Err(unreachable(&self.address, &error).into()),
             }
         }
     }
+}
+
+/// Why nothing comes from there, and what to look at.
+fn unreachable(address: &Address, error: &IoError) -> String {
+    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
+        return format!("{address} does not answer; {LOOK}");
+    }
+    format!("cannot reach {address}: {error}; {}", advice(error).unwrap_or(LOOK))
 }

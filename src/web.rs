@@ -3,7 +3,9 @@
 mod encrypted;
 
 use std::error::Error;
+use std::fmt;
 use std::fs;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use posthaste_load::tls::advice;
@@ -19,6 +21,8 @@ use crate::flags::WebReach;
 
 /// How long a tier may take to answer; a database may be slow just when somebody wants to know why.
 const WITHIN: Duration = Duration::from_secs(10);
+/// What makes no sense to a tier was said wrongly.
+const BAD_REQUEST: u16 = 400;
 /// More than the figures of any tier.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
@@ -38,6 +42,18 @@ pub(crate) struct Page {
     /// What it says.
     pub(crate) text: String,
 }
+
+/// An answer that is no success.
+#[derive(Debug)]
+pub(crate) struct Refused(String);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Refused {}
 
 impl Web {
     /// Asks nothing yet.
@@ -71,12 +87,17 @@ impl Web {
 
     /// Why there is no answer, and what to look at.
     fn unreachable(&self, error: &ureq::Error) -> String {
-        let (why, known) = match error {
-            ureq::Error::Io(error) => (error.to_string(), advice(error)),
-            error => (error.to_string(), None),
-        };
-        let advice = known.unwrap_or("is a tier running there, with that --http?");
-        format!("cannot reach {}: {why}; {advice}", self.base)
+        let (base, look) = (&self.base, "is a tier running there, with that --http?");
+        match error {
+            ureq::Error::Timeout(_) => {
+                format!("{base} does not answer within {} s; {look}", WITHIN.as_secs())
+            }
+            ureq::Error::Io(error) if error.kind() != ErrorKind::UnexpectedEof => {
+                format!("cannot reach {base}: {error}; {}", advice(error).unwrap_or(look))
+            }
+            ureq::Error::Io(_) | ureq::Error::Protocol(_) => format!("{base} does not speak HTTP; {look}"),
+            error => format!("cannot reach {base}: {error}; {look}"),
+        }
     }
 
     /// Where it asks.
@@ -119,7 +140,9 @@ impl Web {
             return Ok(json);
         }
         let said = json["message"].as_str().unwrap_or_else(|| text.lines().next().unwrap_or_default());
-        Err(format!("{} answered {}: {said}", self.address, answer.status().as_u16()).into())
+        let status = answer.status().as_u16();
+        let said = format!("{} answered {status}: {said}", self.address);
+        Err(if status == BAD_REQUEST { Misuse(said).into() } else { Refused(said).into() })
     }
 
     /// `GET path`, whatever the status.

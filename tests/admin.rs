@@ -5,7 +5,8 @@ mod support;
 #[path = "support/client.rs"]
 mod client;
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -173,6 +174,60 @@ fn a_server_that_is_not_there_is_one_line_that_says_so() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(error.lines().count(), 1, "{error}");
     assert!(error.contains("127.0.0.1:1"), "{error}");
+}
+
+/// An address where everybody is told this, and no more.
+fn somebody_else(says: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
+    let address = listener.local_addr().expect("an address").to_string();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            // Who asks may have gone.
+            let _ = stream.read(&mut [0; 4096]).and_then(|_| stream.write_all(says));
+        }
+    });
+    address
+}
+
+#[test]
+fn who_is_asked_by_mistake_is_named_with_what_is_asked_there() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let accounts = dir.path().join("accounts.txt");
+    AccountsFile::set(&accounts, "alice", "secret", None).expect("it can be written");
+    let (open, closed) = (
+        Server::start_with_http("memory:", &[]),
+        Server::start_with_http("memory:", &["--accounts", &accounts.display().to_string()]),
+    );
+    let (resp, http) = (open.addr().to_string(), open.http().to_string());
+    let (memcached, nobody) = (somebody_else(b"ERROR\r\n"), somebody_else(b""));
+    let queue_tier = "is a queue tier: name the --http of a cache tier";
+    let closed_http = closed.http().to_string();
+    for (words, at, says) in [
+        (&["queues", "--connect"][..], &http, "does not speak RESP"),
+        (&["purge", "orders", "--connect"], &memcached, "does not speak RESP"),
+        (&["accounts", "--connect"], &nobody, "closed the connection"),
+        (&["servers", "--http"], &resp, "does not speak HTTP"),
+        (&["top", "--http"], &memcached, "does not speak HTTP"),
+        (&["doctor", "--http"], &nobody, "does not speak HTTP"),
+        (&["servers", "--http"], &http, queue_tier),
+        (&["server", "127.0.0.1:11211", "up", "--http"], &http, queue_tier),
+        (&["route", "key", "--http"], &closed_http, queue_tier),
+        (&["clients", "--http"], &closed_http, queue_tier),
+        (&["clients", "--kill", "1", "--http"], &closed_http, queue_tier),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_posthaste"))
+            .arg("admin")
+            .args(words)
+            .arg(at)
+            .output()
+            .expect("the program runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            error.contains(at) && error.contains(says) && error.lines().count() == 1,
+            "{words:?}: {error}"
+        );
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {error}");
+    }
 }
 
 #[test]

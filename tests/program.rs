@@ -61,6 +61,7 @@ fn a_reader_who_has_gone_is_no_failure() {
 
 #[test]
 fn wrong_use_is_one_line_and_exit_code_2() {
+    let long = &format!("unix:/{}", "x".repeat(107));
     for (words, names) in [
         (&["queue", "--store", "tape:"][..], "embedded:DIR"),
         (&["queue", "--frobnicate"], "--frobnicate"),
@@ -94,6 +95,14 @@ fn wrong_use_is_one_line_and_exit_code_2() {
         (&["admin", "route", "key", "--http", "redis://127.0.0.1:1"], "write HOST:PORT"),
         (&["admin", "account", "add", "*"], "cannot be an account"),
         (&["admin", "account", "remove", "a:$b"], "cannot be an account"),
+        (&["admin", "server", "127.0.0.1:11211", "sideways"], "up, drain, down"),
+        (&["admin", "messages", "orders", "--count", "0"], "1..=10000"),
+        (&["admin", "clients", "--kill", "me"], "must be a whole number"),
+        (&["admin", "top", "--count", "0"], "--count"),
+        (&["queue", "--listen", long], "107 bytes"),
+        (&["cache", "--server", long], "107 bytes"),
+        (&["admin", "queues", "--connect", long], "107 bytes"),
+        (&["bench", "cache", "--connect", long], "107 bytes"),
         (&["frobnicate"], "frobnicate"),
         (&[], "--help"),
     ] {
@@ -154,6 +163,19 @@ fn a_file_where_a_socket_should_be_is_left_alone() {
     assert_eq!(code, Some(1));
     assert!(line.contains("no socket"), "{line}");
     assert_eq!(fs::read_to_string(&file).expect("it is still there"), "precious");
+}
+
+#[test]
+fn what_a_load_generator_cannot_use_is_named_with_what_to_do() {
+    let (server, file) = (Server::start("memory:", &[]), tempfile::NamedTempFile::new().expect("a file"));
+    let (addr, store) = (server.addr().to_string(), format!("embedded:{}", file.path().display()));
+    for (words, says) in [
+        (&["bench", "store", "--store", &store][..], file.path().to_str().expect("text")),
+        (&["bench", "queue", "--tls", "--connect", &addr], "leave out --tls"),
+    ] {
+        let (line, code) = refusal(&run(words));
+        assert!(code == Some(1) && line.contains(says), "{words:?}: {line}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, value_parser};
 use posthaste_load::address::Address;
 use posthaste_server::accounts::check_name;
 use posthaste_server::log_level::LogLevel;
@@ -71,7 +71,7 @@ pub(crate) enum AdminCommand {
         #[arg(long, value_name = "ID", default_value = "0")]
         after: u64,
         /// At most this many
-        #[arg(long, value_name = "N", default_value = "20")]
+        #[arg(long, value_name = "N", default_value = "20", value_parser = value_parser!(u32).range(1..=10_000))]
         count: u32,
         #[command(flatten)]
         reach: Reach,
@@ -157,7 +157,8 @@ pub(crate) enum AdminCommand {
     Server {
         /// The server, as `admin servers` names it
         name: String,
-        /// up, drain or down
+        /// What it is to be
+        #[arg(value_parser = ["up", "drain", "down"])]
         state: String,
         #[command(flatten)]
         reach: ReachCache,

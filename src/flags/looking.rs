@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, value_parser};
 use posthaste_load::tls::TlsOptions;
 
 use super::cache::ServerTlsFlags;
@@ -37,7 +37,7 @@ pub(crate) struct TopFlags {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = some_time)]
     pub(crate) every: Duration,
     /// End after so many looks [default: when it is interrupted]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
     /// Queues, clients and servers shown
     #[arg(long, value_name = "N", default_value = "10")]

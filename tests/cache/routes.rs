@@ -485,7 +485,7 @@ fn the_way_of_a_key_is_explained_by_the_file_and_by_who_runs() {
     let deletion = said(&routed.admin(&["route", "cart:7", "--command", "delete"]));
     assert!(deletion.contains("pool rest"), "{deletion}");
     let wrong = routed.admin(&["route", "x", "--command", "fetch"]);
-    assert_eq!(wrong.status.code(), Some(1));
+    assert_eq!(wrong.status.code(), Some(2));
     let routes = said(&routed.admin(&["routes"]));
     assert!(routes.lines().count() == 5 && routes.contains("cart:"), "{routes}");
     assert!(said(&routed.admin(&["pools", "--json"])).contains("\"round-robin\""));

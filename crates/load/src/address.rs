@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -36,6 +36,9 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Self, String> {
         match (text.strip_prefix("unix:"), text.rsplit_once(':')) {
             (Some(""), _) => Err("unix: needs a path, for example unix:/run/posthaste.sock".to_owned()),
+            (Some(path), _) if SocketAddr::from_pathname(path).is_err() => {
+                Err("a unix socket's path has at most 107 bytes".to_owned())
+            }
             (Some(path), _) => Ok(Self::Unix(path.into())),
             (None, Some((host, port))) if !host.is_empty() && port.parse::<u16>().is_ok() => {
                 Ok(Self::Tcp(text.to_owned()))

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use posthaste_measure::RecordError;
 
+use crate::tls::advice;
+
 /// Why there is no report.
 #[derive(Debug)]
 pub enum LoadError {
@@ -62,10 +64,8 @@ impl fmt::Display for LoadError {
             Self::Usage(text) | Self::Failed(text) => f.write_str(text),
             Self::Record(error) => write!(f, "{error}"),
             Self::Connect { address, source } => {
-                write!(
-                    f,
-                    "cannot connect to {address}: {source}; start the server or give its address with --connect"
-                )
+                let start = "start the server or give its address with --connect";
+                write!(f, "cannot connect to {address}: {source}; {}", advice(source).unwrap_or(start))
             }
             Self::SetUp { address, request, answer } => {
                 write!(f, "{address} answered {request} with: {answer}")

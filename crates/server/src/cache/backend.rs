@@ -109,6 +109,9 @@ impl Backend {
             Some(_) if text.starts_with("tls:") => {
                 Err(format!("server tls:{name}: TLS is spoken over TCP; a unix socket needs none"))
             }
+            Some(path) if SockAddr::unix(path).is_err() => {
+                wrong("a unix socket's path has at most 107 bytes")
+            }
             Some(_) => Ok(name),
             None => match name.rsplit_once(':') {
                 Some(("", _)) => wrong("it names no host"),
