@@ -3,8 +3,8 @@
 
 #[path = "support/client.rs"]
 mod client;
-#[path = "support/news.rs"]
-mod news;
+#[path = "support/place.rs"]
+mod place;
 #[path = "support/postgres.rs"]
 mod postgres;
 #[path = "support/session.rs"]
@@ -12,64 +12,13 @@ mod session;
 #[path = "support/mod.rs"]
 mod support;
 
-use std::sync::Once;
 use std::thread::{self, sleep};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use client::{Answer, Client};
-use news::{is_told, wait_until_blocked};
+use client::Answer;
+use place::{Place, ask, login, pop};
 use postgres::shared;
 use session::Session;
-use support::Server;
-
-/// A database of a test's own, and what talks to it.
-struct Place {
-    database: String,
-}
-
-impl Place {
-    fn new() -> Self {
-        static ROLE: Once = Once::new();
-        let server = shared();
-        let database = server.create_database();
-        ROLE.call_once(|| drop(server.psql("postgres", "CREATE ROLE app LOGIN")));
-        server.psql(
-            &database,
-            "GRANT USAGE ON SCHEMA posthaste TO app; CREATE TABLE bill (id int PRIMARY KEY)",
-        );
-        server.psql(&database, "GRANT ALL ON bill TO app");
-        Self { database }
-    }
-
-    /// An application's session: its role has no right on any table of the schema.
-    fn app(&self) -> Session {
-        Session::open(shared(), &self.database, "app")
-    }
-
-    fn as_owner(&self, sql: &str) -> String {
-        shared().psql(&self.database, sql)
-    }
-
-    fn middleware(&self, arguments: &[&str]) -> Server {
-        Server::start(&shared().url(&self.database), arguments)
-    }
-}
-
-/// Longer than any client here waits for an answer: a pop that nobody wakes fails its test.
-const BLOCK: &[&str] = &["POP", "QUEUE", "q", "BLOCK", "600000"];
-
-fn login(server: &Server, account: &str) -> Client {
-    Client::login(server.addr(), account).expect("a login")
-}
-
-fn ask(client: &mut Client, words: &[&str]) -> Answer {
-    client.ask(words).expect("an answer")
-}
-
-/// The body of the next message of queue q.
-fn pop(client: &mut Client) -> Option<String> {
-    ask(client, &["POP", "QUEUE", "q"]).body().map(str::to_owned)
-}
 
 /// Body, then sender, recipient and deliveries of what a read gives.
 fn brief(read: &str) -> String {
@@ -208,23 +157,6 @@ fn a_queue_is_purged_of_all_that_was_there_or_not_at_all() {
 }
 
 #[test]
-fn whoever_waits_for_a_transaction_keeps_nobody_else_waiting() {
-    let place = Place::new();
-    let (server, mut app) = (place.middleware(&[]), place.app());
-    let mut bob = login(&server, "bob");
-    ask(&mut bob, &["QCREATE", "q"]);
-    app.run("BEGIN; SELECT posthaste.delete_queue('q')");
-    bob.send(&["SEND", "q", "x"]).expect("it runs");
-    // The SEND waits by now, or will without harm; the newcomer's number is noted while it does.
-    sleep(Duration::from_millis(200));
-    drop(login(&server, "newcomer"));
-    let mut ann = login(&server, "bob");
-    assert_eq!(ask(&mut ann, &["PING"]).text(), Some("PONG"));
-    app.run("COMMIT");
-    assert!(bob.answer().expect("it runs").is_error("NOQUEUE"));
-}
-
-#[test]
 fn who_cannot_see_what_was_sent_meanwhile_neither_reads_nor_deletes() {
     let place = Place::new();
     let (server, mut app) = (place.middleware(&[]), place.app());
@@ -272,81 +204,6 @@ fn a_pop_that_is_repeated_while_it_is_being_done_is_told_so_and_then_gets_the_sa
     slow.run("BEGIN; UPDATE posthaste.remembered_pop SET ends_ms = 0; COMMIT");
     let again = ask(&mut there, &words);
     assert!(again.body() == Some("2"), "{again:?}");
-}
-
-#[test]
-fn a_blocked_pop_is_woken_by_the_commit_and_not_before() {
-    let place = Place::new();
-    let (server, mut app) = (place.middleware(&[]), place.app());
-    let mut bob = login(&server, "bob");
-    ask(&mut bob, &["QCREATE", "q"]);
-    for send in ["send('app', 'q', 'x')", "send('new', 'q', 'x', 'bob')"] {
-        bob.send(BLOCK).expect("sent");
-        wait_until_blocked(server.addr(), 1);
-        app.run(&format!("BEGIN; SELECT posthaste.{send}"));
-        let (committed, popped) = thread::scope(|scope| {
-            let popper = scope.spawn(|| (bob.answer().expect("an answer"), Instant::now()));
-            sleep(Duration::from_millis(1300)); // longer than it takes everybody to look for himself
-            let committed = Instant::now();
-            app.run("COMMIT");
-            (committed, popper.join().expect("no panic"))
-        });
-        assert_eq!(popped.0.body(), Some("x"), "{send}");
-        assert!(popped.1 > committed, "{send}: before the commit");
-        let woken_after = || {
-            bob.send(BLOCK).expect("sent");
-            wait_until_blocked(server.addr(), 1);
-            app.run(&format!("BEGIN; SELECT posthaste.{send}"));
-            let committed = Instant::now();
-            app.run("COMMIT");
-            assert_eq!(bob.answer().expect("an answer").body(), Some("x"), "{send}");
-            committed.elapsed()
-        };
-        assert!(is_told(woken_after), "{send}: not by the commit");
-    }
-}
-
-#[test]
-fn who_begins_to_wait_before_the_commit_is_told_and_else_nobody() {
-    let place = Place::new();
-    let (mut app, mut listener) = (place.app(), Session::open(shared(), &place.database, "postgres"));
-    let queue = app.run("SELECT posthaste.create_queue('q')");
-    let alice = app.run("SELECT posthaste.login('alice')");
-    let bob = app.run("SELECT posthaste.login('bob')");
-    listener.run("LISTEN posthaste");
-    let mut heard = || {
-        let said = listener.run("SELECT pg_sleep(0.1)");
-        let told = said.lines().filter_map(|line| line.split_once("with payload ")?.1.split('"').nth(1));
-        told.map(str::to_owned).collect::<Vec<_>>()
-    };
-    app.run("SELECT posthaste.send('alice', 'q', 'x')");
-    assert_eq!(heard(), [""; 0], "nobody waits");
-    app.run("BEGIN; SELECT posthaste.send('alice', 'q', 'x'), posthaste.send('alice', 'q', 'x', 'bob')");
-    place.as_owner("SELECT posthaste.watch_news(1, 600000)");
-    assert_eq!(heard(), [""; 0], "not committed");
-    app.run("COMMIT");
-    assert_eq!(heard(), [format!("0 {queue},{alice},0"), format!("0 {queue},{alice},{bob}")]);
-    app.run("BEGIN; SELECT posthaste.send('alice', 'q', 'x'); ROLLBACK");
-    assert_eq!(heard(), [""; 0], "taken back");
-    app.run("SELECT posthaste.delete_queue('q')");
-    assert_eq!(heard(), [format!("0 {queue},0,0")], "sender 0: the queue is gone");
-}
-
-#[test]
-fn a_blocked_pop_learns_that_its_queue_was_deleted() {
-    let place = Place::new();
-    let (server, mut app) = (place.middleware(&[]), place.app());
-    let mut bob = login(&server, "bob");
-    let woken_after = || {
-        ask(&mut bob, &["QCREATE", "q"]);
-        bob.send(BLOCK).expect("sent");
-        wait_until_blocked(server.addr(), 1);
-        let deleted = Instant::now();
-        assert_eq!(app.run("SELECT posthaste.delete_queue('q')"), "0");
-        assert!(bob.answer().expect("an answer").is_error("NOQUEUE"));
-        deleted.elapsed()
-    };
-    assert!(is_told(woken_after));
 }
 
 #[test]
@@ -462,133 +319,6 @@ fn an_application_s_role_may_call_the_seven_functions_and_nothing_else() {
     app.run("CREATE TABLE trap.queue (id bigint, name text); SET search_path = trap, posthaste");
     app.run("SELECT posthaste.create_queue('q')");
     assert_eq!(app.run("SELECT count(*) FROM trap.queue"), "0");
-}
-
-#[test]
-fn an_open_transaction_keeps_no_middleware_waiting() {
-    let place = Place::new();
-    let (server, mut app) = (place.middleware(&["--workers", "1"]), place.app());
-    let mut bob = login(&server, "bob");
-    ask(&mut bob, &["QCREATE", "q"]);
-    ask(&mut bob, &["SEND", "q", "first"]);
-    app.run("BEGIN; SELECT posthaste.send('first named', 'q', 'by sql', 'newcomer')");
-    app.run("SELECT * FROM posthaste.pop('bob', 'q')");
-    // Whoever waited for this transaction would wait for good: it ends when all of them have their answers.
-    let mut newcomer = login(&server, "newcomer");
-    assert!(ask(&mut newcomer, &["SEND", "q", "by resp", "TO", "first named"]).integer().is_some());
-    assert!(ask(&mut bob, &["SEND", "q", "to newcomer", "TO", "newcomer"]).integer().is_some());
-    app.run("COMMIT");
-    // The accounts were made by others meanwhile; the message belongs to them now, ahead of the younger one.
-    assert_eq!(pop(&mut newcomer).as_deref(), Some("by sql"));
-    let message = ask(&mut newcomer, &["POP", "FROM", "bob"]);
-    assert_eq!(message.body(), Some("to newcomer"));
-    let mut first = login(&server, "first named");
-    assert_eq!(pop(&mut first).as_deref(), Some("by resp"));
-    let twice = "SELECT count(*), count(DISTINCT name) FROM posthaste.account";
-    assert_eq!(place.as_owner(twice), "4|4", "bob, these two, and default");
-    assert_eq!(place.as_owner("SELECT count(*) FROM posthaste.newcomer"), "0");
-}
-
-#[test]
-fn a_lease_counts_from_when_the_queue_was_free_and_not_from_when_it_was_asked_for() {
-    const LEASE: &str = "600000";
-    let place = Place::new();
-    let server = place.middleware(&[]);
-    let mut bob = login(&server, "bob");
-    ask(&mut bob, &["QCREATE", "q"]);
-    for pop in
-        [&["POP", "QUEUE", "q", "LEASE", LEASE][..], &["POP", "QUEUE", "q", "COUNT", "2", "LEASE", LEASE]]
-    {
-        ask(&mut bob, &["SEND", "q", "x"]);
-        let mut slow = Session::open(shared(), &place.database, "postgres");
-        slow.run("BEGIN; SELECT FROM posthaste.queue WHERE name = 'q' FOR UPDATE");
-        bob.send(pop).expect("sent");
-        while place.as_owner("SELECT count(*) FROM pg_locks WHERE NOT granted") == "0" {
-            sleep(Duration::from_millis(10));
-        }
-        let free = place.as_owner("SELECT posthaste.now_ms()");
-        slow.run("COMMIT");
-        bob.answer().expect("an answer");
-        let in_time = format!("SELECT bool_and(due_ms >= {free} + {LEASE}) FROM posthaste.message");
-        assert_eq!(place.as_owner(&in_time), "t", "{pop:?}");
-        ask(&mut bob, &["QPURGE", "q"]);
-    }
-}
-
-/// Each of the others passes over what the transaction has taken, and must not look at all of it again for each message.
-#[test]
-fn a_transaction_that_takes_many_messages_does_not_slow_down_those_who_pass_them_over() {
-    const TAKEN: usize = 1000;
-    let place = Place::new();
-    let (server, mut app) = (place.middleware(&[]), place.app());
-    let mut bob = login(&server, "bob");
-    ask(&mut bob, &["QCREATE", "q"]);
-    place.as_owner(&format!(
-        "SELECT count(posthaste.send('app', 'q', n::text)) FROM generate_series(0, {TAKEN} + 2) n"
-    ));
-    let take = format!(
-        "SELECT count(*) FROM (SELECT posthaste.pop('app', 'q') FROM generate_series(1, {TAKEN})) AS taken"
-    );
-    assert_eq!(app.run(&format!("BEGIN; {take}")), TAKEN.to_string());
-    // What one pop looks at, as often as it looks.
-    let looked =
-        "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'message_aside'";
-    let popped = "SELECT count(*) FROM posthaste.pop('app', 'q')";
-    let read = place.as_owner(&format!("BEGIN; {popped}; {looked}; ROLLBACK"));
-    let read: usize = read.lines().last().and_then(|read| read.parse().ok()).expect("a number");
-    assert!((TAKEN..20 * TAKEN).contains(&read), "{read} rows for one message behind {TAKEN}");
-    for body in [TAKEN, TAKEN + 1, TAKEN + 2] {
-        assert_eq!(pop(&mut bob), Some(body.to_string()));
-    }
-    assert_eq!(pop(&mut bob), None);
-    app.run("ROLLBACK");
-    assert_eq!(pop(&mut bob).as_deref(), Some("0"));
-}
-
-/// A POP that comes too late for a message may lock the row that the winner's lease made of it, until it commits.
-#[test]
-fn what_a_holder_does_is_never_refused_because_somebody_has_the_row_locked() {
-    let place = Place::new();
-    let server = place.middleware(&[]);
-    let mut bob = login(&server, "bob");
-    ask(&mut bob, &["QCREATE", "q"]);
-    ask(&mut bob, &["SEND", "q", "x"]);
-    let leased = ask(&mut bob, &["POP", "QUEUE", "q", "LEASE", "600000"]);
-    let receipt = leased.get("receipt").and_then(Answer::text).expect("a receipt");
-    let mut late = Session::open(shared(), &place.database, "postgres");
-    late.run("BEGIN; SELECT id FROM posthaste.message WHERE holder_id IS NOT NULL FOR UPDATE");
-    let requests = [&["EXTEND", receipt, "600000"][..], &["NACK", receipt], &["ACK", receipt]];
-    for words in requests {
-        let answer = ask(&mut bob, words);
-        assert!(answer.is_error("STORE"), "{words:?} while it is locked: {answer:?}");
-    }
-    late.run("ROLLBACK");
-    assert_eq!(ask(&mut bob, &["EXTEND", receipt, "600000"]), Answer::Integer(1));
-    assert_eq!(ask(&mut bob, &["ACK", receipt]), Answer::Integer(1));
-}
-
-#[test]
-fn who_makes_the_same_queue_takes_turns_and_gives_up_in_time() {
-    let place = Place::new();
-    let (mut first, mut second) = (place.app(), place.app());
-    first.run("BEGIN; SELECT posthaste.create_queue('q')");
-    assert!(second.run("SELECT posthaste.create_queue('q')").starts_with("ERROR:  PHBSY:"));
-    first.run("ROLLBACK");
-    // Where the machine stands still for longer than it is asked again, the second one gives up: then another queue.
-    let takes_its_turn = |attempt: usize| {
-        let create = format!("SELECT posthaste.create_queue('q{attempt}')");
-        let id = first.run(&format!("BEGIN; {create}"));
-        second.begin(&create);
-        let asks = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%create_queue%' AND wait_event = 'PgSleep' AND datname = current_database()";
-        while place.as_owner(asks) == "0" && !second.has_answered() {
-            sleep(Duration::from_millis(1));
-        }
-        first.run("COMMIT");
-        let answer = second.finish();
-        assert!(answer == id || answer.starts_with("ERROR:  PHBSY:"), "{answer}");
-        answer == id
-    };
-    assert!((0..20).any(takes_its_turn), "it never takes its turn");
 }
 
 #[test]

@@ -1,0 +1,59 @@
+//! A database with a middleware for RESP clients and sessions for SQL clients, and what both ask.
+
+#![allow(dead_code, reason = "each test program uses its own part of this")]
+
+use std::sync::Once;
+
+use crate::client::{Answer, Client};
+use crate::postgres::shared;
+use crate::session::Session;
+use crate::support::Server;
+
+/// A database of a test's own, and what talks to it.
+pub(crate) struct Place {
+    pub(crate) database: String,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        static ROLE: Once = Once::new();
+        let server = shared();
+        let database = server.create_database();
+        ROLE.call_once(|| drop(server.psql("postgres", "CREATE ROLE app LOGIN")));
+        server.psql(
+            &database,
+            "GRANT USAGE ON SCHEMA posthaste TO app; CREATE TABLE bill (id int PRIMARY KEY)",
+        );
+        server.psql(&database, "GRANT ALL ON bill TO app");
+        Self { database }
+    }
+
+    /// An application's session: its role has no right on any table of the schema.
+    pub(crate) fn app(&self) -> Session {
+        Session::open(shared(), &self.database, "app")
+    }
+
+    pub(crate) fn as_owner(&self, sql: &str) -> String {
+        shared().psql(&self.database, sql)
+    }
+
+    pub(crate) fn middleware(&self, arguments: &[&str]) -> Server {
+        Server::start(&shared().url(&self.database), arguments)
+    }
+}
+
+/// Longer than any client here waits for an answer: a pop that nobody wakes fails its test.
+pub(crate) const BLOCK: &[&str] = &["POP", "QUEUE", "q", "BLOCK", "600000"];
+
+pub(crate) fn login(server: &Server, account: &str) -> Client {
+    Client::login(server.addr(), account).expect("a login")
+}
+
+pub(crate) fn ask(client: &mut Client, words: &[&str]) -> Answer {
+    client.ask(words).expect("an answer")
+}
+
+/// The body of the next message of queue q.
+pub(crate) fn pop(client: &mut Client) -> Option<String> {
+    ask(client, &["POP", "QUEUE", "q"]).body().map(str::to_owned)
+}
