@@ -377,6 +377,9 @@ fn locks_and_counters_that_nobody_reads_outlive_a_restart_of_one_replica() {
     }
     servers[1].restart();
     wait_for_live(&mut client, 2);
+    // Who finds a lock taken has it brought there.
+    assert_eq!(client.ask("add lock0 0 0 1\r\ny\r\n"), "NOT_STORED\r\n");
+    wait_for_answer(&servers[1], "get lock0\r\n", |answer| answer.contains("\r\nx\r\n"));
     // Until it counts as warm.
     let nowhere: String = (0..50).map(|key| format!(" nowhere{key}")).collect();
     for _ in 0..60 {
@@ -394,6 +397,7 @@ fn locks_and_counters_that_nobody_reads_outlive_a_restart_of_one_replica() {
     while client.stat("", "servers_live") == 2 {
         client.ask("get nowhere\r\n");
     }
+    assert_eq!(client.ask("add lock0 0 0 1\r\ny\r\n"), "NOT_STORED\r\n");
     for key in keys {
         assert_eq!(client.ask(&format!("incr n{key} 1\r\n")), "43\r\n");
     }

@@ -427,7 +427,11 @@ impl Router {
         let outcome = self.outcome(id);
         let exchange = self.exchange(id);
         exchange.plan = Plan::Follow;
-        let Some(request) = exchange.request.filter(|_| reply.verdict == Verdict::Done) else { return true };
+        let Some(request) = exchange.request else { return true };
+        if reply.verdict != Verdict::Done {
+            self.note_cold_copy(id, &request, reply);
+            return true;
+        }
         let (most, now_s) = (self.most(self.exchanges[id as usize].aim.expiry_s), self.now_s());
         self.each_copy(id, |router, server| {
             if server != usize::from(reply.server) && router.receives(id, server) {
