@@ -1,5 +1,7 @@
 //! Waiting pops: first come first served among those a message suits.
 
+use std::collections::BTreeMap;
+
 use posthaste_server::path::bundle::{Address, Bundle};
 use posthaste_server::path::waiters::{Waiters, Waiting};
 use posthaste_server::queue::rules::{Interest, News};
@@ -59,6 +61,54 @@ fn pops_by_sender_and_by_queue_are_served_in_one_order() {
     assert_eq!(served(&mut waiters, available(7, 9, None)), Some(3), "2 sent it itself");
     assert_eq!(served(&mut waiters, available(7, 9, None)), Some(4));
     assert_eq!(served(&mut waiters, available(7, 8, None)), Some(2));
+}
+
+/// Compared with a look at all that wait, one after the other.
+#[test]
+fn whoever_waits_the_first_that_takes_a_message_is_found() {
+    let dice = &mut fastrand::Rng::with_seed(1);
+    for _ in 0..200 {
+        let (mut waiters, mut parked) = (Waiters::default(), BTreeMap::new());
+        for ticket in 0..40 {
+            let interest = Interest {
+                not_own: dice.u8(..4) > 0,
+                broadcast: dice.bool(),
+                sender: dice.bool().then(|| dice.u32(1..=2)),
+                ..of_queue(dice.u32(1..=2), 7)
+            };
+            park(&mut waiters, ticket, interest, 100);
+            parked.insert(ticket, interest);
+        }
+        while !parked.is_empty() {
+            let sender = dice.u32(1..=3);
+            let news = available(7, sender, dice.bool().then(|| dice.u32(1..=2)));
+            let from = dice.u64(..40);
+            let takes = |(_, interest): &(&u64, &Interest)| interest.matches(news);
+            let expected = parked.range(from..).find(takes).map(|(ticket, _)| *ticket);
+            assert_eq!(waiters.first_match(news, from), expected, "{news:?} among {parked:?}");
+            let ticket = dice.u64(..40);
+            let taken = waiters.take(ticket);
+            assert_eq!(taken.is_some(), parked.contains_key(&ticket));
+            match taken {
+                Some(waiting) if dice.bool() => waiters.put_back(ticket, waiting),
+                _ => drop(parked.remove(&ticket)),
+            }
+        }
+    }
+}
+
+/// A look at each of those would take hours.
+#[test]
+fn a_sender_passes_over_those_of_its_own_that_wait_for_others_however_many_they_are() {
+    const OWN: u64 = 100_000;
+    let mut waiters = Waiters::default();
+    let not_own = Interest { not_own: true, ..of_queue(9, 7) };
+    (0..OWN).for_each(|client| park(&mut waiters, client, not_own, 100));
+    park(&mut waiters, OWN, of_queue(1, 7), 100);
+    park(&mut waiters, OWN + 1, Interest { not_own: true, ..of_queue(2, 7) }, 100);
+    for _ in 0..OWN {
+        assert_eq!(waiters.first_match(available(7, 9, None), 0), Some(OWN));
+    }
 }
 
 #[test]

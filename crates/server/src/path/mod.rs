@@ -36,6 +36,8 @@ pub mod local; // 5, a store in this process
 
 pub mod waiters; // 5, pops that wait
 
+mod tickets; // 5, those that wait for the same
+
 pub mod mail; // 6
 
 mod watch; // 6, who wants to know of single requests

@@ -2,13 +2,14 @@
 //!
 //! A blocked pop is parked here with its bundle. News of a message finds the longest waiting pop it suits by
 //! looking at three lists at most (by queue, by sender, by both; for this reader or for anyone), never by walking
-//! all that wait.
+//! all that wait: whoever stands in such a list takes the message, unless it is his own and he wants none of those.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::bundle::{Address, Bundle};
+use super::tickets::Tickets;
 use crate::queue::rules::{AccountId, Interest, Millis, News, QueueId};
 
 /// Order of arrival.
@@ -38,7 +39,7 @@ pub struct Waiting {
 pub struct Waiters {
     next_ticket: Ticket,
     parked: BTreeMap<Ticket, Waiting>,
-    by_key: FxHashMap<Key, BTreeSet<Ticket>>,
+    by_key: FxHashMap<Key, Tickets>,
     by_deadline: BTreeSet<(Millis, Ticket)>,
     by_address: FxHashMap<Address, Ticket>,
     left: FxHashSet<Address>,
@@ -58,8 +59,7 @@ impl Waiters {
         keys_for(news)
             .iter()
             .flatten()
-            .filter_map(|key| self.by_key.get(key))
-            .filter_map(|list| list.range(from..).copied().find(|ticket| self.suits(*ticket, news)))
+            .filter_map(|key| self.by_key.get(key)?.first(from, sender_of(news)))
             .min()
     }
 
@@ -126,13 +126,10 @@ impl Waiters {
         self.parked.is_empty()
     }
 
-    fn suits(&self, ticket: Ticket, news: News) -> bool {
-        self.parked.get(&ticket).is_some_and(|waiting| waiting.interest.matches(news))
-    }
-
     fn insert(&mut self, ticket: Ticket, waiting: Waiting) {
+        let Interest { reader, not_own, .. } = waiting.interest;
         for key in keys_of(&waiting.interest).into_iter().flatten() {
-            self.by_key.entry(key).or_default().insert(ticket);
+            self.by_key.entry(key).or_default().insert(ticket, not_own.then_some(reader));
         }
         self.by_deadline.insert((waiting.until, ticket));
         self.by_address.insert(waiting.bundle.address, ticket);
@@ -144,7 +141,7 @@ impl Waiters {
         let waiting = self.parked.remove(&ticket)?;
         for key in keys_of(&waiting.interest).into_iter().flatten() {
             if let Some(list) = self.by_key.get_mut(&key) {
-                list.remove(&ticket);
+                list.remove(ticket);
                 if list.is_empty() {
                     self.by_key.remove(&key);
                 }
@@ -158,15 +155,23 @@ impl Waiters {
 
 /// The lists a waiting pop stands in.
 fn keys_of(interest: &Interest) -> [Option<Key>; 3] {
-    let Interest { reader, queue, sender, .. } = *interest;
+    let Interest { reader, queue, sender, broadcast, .. } = *interest;
     [
         Some(Key::Message(queue, sender, None)),
-        Some(Key::Message(queue, sender, Some(reader))),
+        (!broadcast).then_some(Key::Message(queue, sender, Some(reader))),
         queue.map(Key::Queue),
     ]
 }
 
-/// The lists of those whom the news may concern.
+/// Whose message the news is of.
+fn sender_of(news: News) -> Option<AccountId> {
+    match news {
+        News::Available { sender, .. } => Some(sender),
+        News::QueueGone(_) => None,
+    }
+}
+
+/// The lists of those whom the news concerns.
 fn keys_for(news: News) -> [Option<Key>; 3] {
     match news {
         News::Available { queue, sender, recipient } => [
