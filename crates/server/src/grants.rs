@@ -100,7 +100,7 @@ impl Grants {
             Operation::DeleteQueue { queue }
             | Operation::PurgeQueue { queue }
             | Operation::Browse { queue, .. } => on(Role::Administer, queue),
-            Operation::Redrive { from, to } => {
+            Operation::Redrive { from, to, .. } => {
                 on(Role::Administer, from)?;
                 to.as_ref().map_or_else(|| self.everywhere(Role::Administer), |to| on(Role::Administer, to))
             }

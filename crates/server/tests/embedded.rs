@@ -17,6 +17,7 @@ use posthaste_server::queue::rules::{Ask, Commit as _, Rules};
 use posthaste_wire::command::{self, Command};
 use posthaste_wire::encode::Protocol;
 use posthaste_wire::fault::{Fault, Word};
+use posthaste_wire::operation::REDRIVE_PIECE;
 use posthaste_wire::span::Span;
 use support::{Got, World};
 
@@ -84,6 +85,32 @@ fn a_read_never_shows_what_a_crash_could_unmake() {
     execute(world, "b", "POP QUEUE q");
     execute(world, "b", "POP QUEUE q");
     assert_eq!(shown(world, "b", "PEEK QUEUE q"), Some(Got::Null), "what is being popped is gone already");
+}
+
+#[test]
+fn a_redrive_that_a_crash_cuts_short_has_moved_some_and_lost_none() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let mut world = World::new(open(home.path()));
+    world.ask("a", "QCREATE q DEADLETTER graves AFTER 1");
+    for count in [REDRIVE_PIECE, 7] {
+        world.ask("a", &format!("SENDMANY q{}", " x".repeat(count)));
+        world.ask("b", "POP QUEUE q COUNT 10000 LEASE 100");
+    }
+    world.run_out(100);
+    let piece = [REDRIVE_PIECE, REDRIVE_PIECE].map(|number| Got::Integer(number as i64));
+    assert_eq!(world.ask("a", "QREDRIVE graves"), Got::List(piece.to_vec()), "how many, and up to which id");
+    assert_eq!(execute(&mut world, "a", "QREDRIVE graves"), Got::Integer(7), "which is not committed");
+    let mut world = world.reopen(|| open(home.path()));
+    let messages =
+        |world: &mut World<_>, queue: &str| world.ask("a", &format!("QINFO {queue}")).number("messages");
+    assert_eq!((messages(&mut world, "q"), messages(&mut world, "graves")), (REDRIVE_PIECE as i64, 7));
+    assert_eq!(world.ask("a", "QREDRIVE graves"), Got::Integer(7));
+    let mut ids: Vec<_> = Vec::new();
+    for _ in 0..2 {
+        let taken = world.ask("b", "POP QUEUE q COUNT 10000");
+        ids.extend(taken.items().iter().map(|message| message.number("id")));
+    }
+    assert_eq!(ids, (1..=REDRIVE_PIECE as i64 + 7).collect::<Vec<_>>());
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod support;
 use posthaste_server::queue::embedded::{Embedded, EmbeddedOptions};
 use posthaste_server::queue::memory::Memory;
 use posthaste_server::queue::rules::{News, Rules, after};
-use posthaste_wire::operation::LIST_PIECE;
+use posthaste_wire::operation::{LIST_PIECE, REDRIVE_PIECE};
 use support::{Got, World};
 
 /// Makes each promise a test of each store.
@@ -50,6 +50,7 @@ on_every_store! {
     a_pop_without_lease_is_no_failed_delivery
     a_redriven_message_starts_anew
     a_redrive_leaves_what_a_reader_holds
+    a_redrive_is_done_a_piece_at_a_time
     a_dedup_key_is_remembered_ten_minutes_from_its_first_use
     a_dedup_key_remembers_no_refusal
     a_request_id_gives_the_same_bytes_for_ten_minutes
@@ -280,6 +281,21 @@ fn a_redrive_leaves_what_a_reader_holds(world: &mut World<impl Rules>) {
     assert_eq!(world.ask("a", "QREDRIVE graves"), Got::Integer(1));
     assert_eq!(world.bodies("b", "q"), ["free"]);
     assert_eq!(world.ask("b", &format!("ACK {held}")), Got::Integer(1));
+}
+
+/// The rest is asked for by the network thread; others have their turn before.
+fn a_redrive_is_done_a_piece_at_a_time(world: &mut World<impl Rules>) {
+    world.ask("a", "QCREATE q DEADLETTER graves AFTER 1");
+    for count in [REDRIVE_PIECE, 7] {
+        world.ask("a", &format!("SENDMANY q{}", " x".repeat(count)));
+        world.ask("b", "POP QUEUE q COUNT 10000 LEASE 100");
+    }
+    world.run_out(100);
+    let piece = [REDRIVE_PIECE, REDRIVE_PIECE].map(|number| Got::Integer(number as i64));
+    assert_eq!(world.ask("a", "QREDRIVE graves"), Got::List(piece.to_vec()), "how many, and up to which id");
+    assert_eq!(world.ask("a", "QINFO graves").number("messages"), 7);
+    assert_eq!(world.ask("a", "QREDRIVE graves"), Got::Integer(7));
+    assert_eq!(world.ask("a", "QINFO q").number("messages"), REDRIVE_PIECE as i64 + 7);
 }
 
 fn a_dedup_key_is_remembered_ten_minutes_from_its_first_use(world: &mut World<impl Rules>) {

@@ -10,6 +10,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
 use by_hand::Tier;
+use posthaste_wire::operation::REDRIVE_PIECE;
 use proptest::prelude::*;
 use sessions::{ESCAPE, Expected, cut, tell};
 
@@ -117,6 +118,23 @@ fn hear(client: &mut UnixStream) -> String {
     let mut heard = Vec::new();
     let _ = client.read_to_end(&mut heard); // the connection stays
     String::from_utf8(heard).expect("texts")
+}
+
+#[test]
+fn a_redrive_of_several_pieces_has_one_answer_in_its_place() {
+    on_a_tier(|tier| {
+        let mut client = tier.connect().expect("a place");
+        say(tier, &mut client, b"QCREATE q DEADLETTER graves AFTER 1\r\n");
+        let sends = format!("SENDMANY q{}\r\nPOP QUEUE q COUNT 100 LEASE 10\r\n", " x".repeat(100));
+        for _ in 0..=REDRIVE_PIECE / 100 {
+            say(tier, &mut client, sends.as_bytes());
+        }
+        tier.pass(20);
+        let heard = say(tier, &mut client, b"QREDRIVE graves\r\nPING\r\nQREDRIVE graves\r\n");
+        assert_eq!(heard, format!(":{}\r\n+PONG\r\n:0\r\n", REDRIVE_PIECE + 100));
+        let redrives = ("redrive", [2, 0, 0]);
+        assert!(tier.counted().contains(&redrives), "{:?}", tier.counted());
+    });
 }
 
 #[test]

@@ -9,6 +9,9 @@ use crate::span::Span;
 /// between them, so it bounds how long a list keeps them waiting.
 pub const LIST_PIECE: usize = 256;
 
+/// Messages that a redrive looks at in one go. Others have their turn before it goes on.
+pub const REDRIVE_PIECE: usize = 10_000;
+
 /// A request to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -44,12 +47,15 @@ pub enum Operation {
         /// Queue name.
         queue: Span,
     },
-    /// `QREDRIVE from [to]`: dead letters of `from` go back to their first queue, or to `to`.
+    /// `QREDRIVE from [to]`: dead letters of `from` go back to their first queue, or to `to`; how many. A store in this
+    /// process may stop after [`REDRIVE_PIECE`] messages, and answers an array: how many so far, and the id it has come to.
     Redrive {
         /// The dead-letter queue.
         from: Span,
         /// None: each message's first queue.
         to: Option<Span>,
+        /// Only ids above this one: 0 in a request, more for what is left of it.
+        after: u64,
     },
     /// `QREADABLE`: names of the queues that hold something the asker may read, by ascending queue id.
     Readable,
@@ -276,9 +282,9 @@ impl Operation {
         }
     }
 
-    /// Whether a store answers it a piece at a time, so that it has to be asked again for the rest.
+    /// Whether a store does it a piece at a time, so that it has to be asked again for the rest.
     #[must_use]
     pub fn comes_in_pieces(&self) -> bool {
-        matches!(self, Self::ListQueues { .. })
+        matches!(self, Self::ListQueues { .. } | Self::Redrive { .. })
     }
 }

@@ -255,8 +255,8 @@ fn the_other_commands_of_the_store_are_read_with_their_defaults() {
     assert_eq!(operation("QPURGE qq"), Operation::PurgeQueue { queue: at("QPURGE qq", 1) });
     assert_eq!(operation("QLIST"), Operation::ListQueues { after: 0 });
     assert_eq!(operation("QINFO q"), Operation::QueueInfo { queue: at("QINFO q", 1) });
-    assert_eq!(operation(line), Operation::Redrive { from, to });
-    assert_eq!(operation("QREDRIVE dead"), Operation::Redrive { from, to: None });
+    assert_eq!(operation(line), Operation::Redrive { from, to, after: 0 });
+    assert_eq!(operation("QREDRIVE dead"), Operation::Redrive { from, to: None, after: 0 });
     assert_eq!(operation("QREADABLE"), Operation::Readable);
     assert_eq!(operation("ACCOUNTS"), Operation::Accounts);
     let queue = at("QBROWSE q", 1);

@@ -1,4 +1,4 @@
-//! A list in pieces: one answer to the client, several turns of the store.
+//! A list or a redrive in pieces: one answer to the client, several turns of the store.
 //!
 //! QLIST is one request with one answer, whatever the number of queues. Written in one go, 100,000 of them keep the store
 //! locked, or a call to the database under way, for as long as it takes, and everybody else waits. So a store answers the
@@ -9,6 +9,11 @@
 //! request and its answer, and one that is made or deleted meanwhile may stand in it or not. A copy of all queues taken
 //! at once would be a picture, and cost the lock that this is to save.
 //!
+//! QREDRIVE is done in the same way, for the same reason: a store moves as many dead letters as stand among the first
+//! [`REDRIVE_PIECE`](posthaste_wire::operation::REDRIVE_PIECE) messages, and its commit is done before the next piece
+//! begins. The client gets one number. Whatever ends it in between (a crash, the end of its connection) leaves what was moved
+//! where it is and the rest where it was, for another QREDRIVE.
+//!
 //! Such a request travels alone in its bundle. A later piece may be refused (`BUSY`), and then nothing else of the
 //! connection may be taken back with it.
 
@@ -17,22 +22,54 @@ use posthaste_wire::operation::{LIST_PIECE, Operation};
 use posthaste_wire::reply::{Reply, Value, decode};
 
 use super::bundle::{Bundle, Request};
+use crate::queue::answer::Answer;
 use crate::queue::rules::Outcome;
 
-/// What there is of a list that is not whole.
+/// What there is of an answer that is not whole.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
     /// The queues as they were answered, without the arrays around them.
     bytes: Vec<u8>,
     queues: usize,
+    /// How many dead letters were moved.
+    moved: u64,
 }
 
 impl Bundle {
-    /// Takes in a piece of a list. True: the bundle is to be lined up again for the next one. False: it holds its answers.
+    /// Takes in a piece. True: the bundle is to be lined up again for the next one. False: it holds its answers.
     pub fn lacks_pieces(&mut self) -> bool {
-        let [Request { operation: Operation::ListQueues { after }, outcome: Outcome::Ok, .. }] =
-            &mut *self.requests
-        else {
+        match &*self.requests {
+            [Request { outcome: Outcome::Ok, operation: Operation::ListQueues { .. }, .. }] => {
+                self.lacks_queues()
+            }
+            [Request { outcome: Outcome::Ok, operation: Operation::Redrive { .. }, .. }] => {
+                self.lacks_letters()
+            }
+            _ => false,
+        }
+    }
+
+    fn lacks_letters(&mut self) -> bool {
+        let [Request { operation: Operation::Redrive { after, .. }, .. }] = &mut *self.requests else {
+            return false;
+        };
+        let Some((moved, last)) = progress(&self.answers) else { return false };
+        if last.is_none() && self.pieces.moved == 0 {
+            return false;
+        }
+        self.pieces.moved += moved;
+        *after = last.unwrap_or(*after);
+        self.unanswer();
+        if last.is_none() {
+            let moved = std::mem::take(&mut self.pieces.moved);
+            let outcome = Answer::new(&mut self.answers, self.protocol).integer(moved);
+            self.finish_one(outcome);
+        }
+        last.is_some()
+    }
+
+    fn lacks_queues(&mut self) -> bool {
+        let [Request { operation: Operation::ListQueues { after }, .. }] = &mut *self.requests else {
             return false;
         };
         let Some((queues, last)) = extent(&self.answers) else { return false };
@@ -46,7 +83,7 @@ impl Bundle {
         *after = last.unwrap_or(*after);
         self.unanswer();
         if is_last {
-            let Pieces { bytes, queues } = std::mem::take(&mut self.pieces);
+            let Pieces { bytes, queues, .. } = std::mem::take(&mut self.pieces);
             Encoder::new(&mut self.answers, self.protocol).array(queues);
             self.answers.extend_from_slice(&bytes);
             self.finish_one(Outcome::Ok);
@@ -63,11 +100,22 @@ fn extent(piece: &[u8]) -> Option<(usize, Option<u64>)> {
     Some((queues.len(), id.map(i64::cast_unsigned)))
 }
 
+/// How many dead letters a piece moved, and the id it has come to. None: it was the last.
+fn progress(piece: &[u8]) -> Option<(u64, Option<u64>)> {
+    let Reply::Value(piece, _) = decode(piece) else { return None };
+    let number = |value: &Value<'_>| value.as_integer().map(i64::cast_unsigned);
+    match piece.parts() {
+        [moved, last] => Some((number(moved)?, number(last))),
+        _ => Some((number(&piece)?, None)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use posthaste_wire::command::Kind;
     use posthaste_wire::encode::Protocol;
     use posthaste_wire::fault::{Fault, Word};
+    use posthaste_wire::span::Span;
 
     use super::*;
     use crate::path::bundle::Address;
@@ -119,6 +167,44 @@ mod tests {
                 assert_eq!(ids, queues);
             }
         }
+    }
+
+    #[test]
+    fn a_redrive_counts_what_all_its_pieces_moved() {
+        for (pieces, expected) in [
+            (&[][..], "7"),
+            (&[[10_000, 10_000]], "10007"),
+            (&[[0, 10_000], [0, 20_000]], "7"),
+            (&[[10_000, 12_000], [0, 30_000], [5, 40_000]], "10012"),
+        ] {
+            let mut bundle = Bundle::new(Address { thread: 0, slot: 0, client: 1 });
+            let operation = Operation::Redrive { from: Span::default(), to: None, after: 0 };
+            bundle.requests.push(Request::new(operation, Kind::Redrive, 0));
+            let mut before = 0;
+            for &[moved, last] in pieces {
+                assert_eq!(come_to(&mut bundle), before);
+                let (_, mut answer) = bundle.next_ask().expect("it is not answered");
+                answer.array(2);
+                answer.integer(moved);
+                let outcome = answer.integer(last);
+                bundle.finish_one(outcome);
+                assert!(bundle.lacks_pieces() && !bundle.is_done() && bundle.answers.is_empty());
+                before = last;
+            }
+            assert_eq!(come_to(&mut bundle), before);
+            let outcome = bundle.next_ask().expect("the last piece").1.integer(7);
+            bundle.finish_one(outcome);
+            assert!(!bundle.lacks_pieces() && bundle.is_done());
+            assert_eq!(bundle.answers, format!(":{expected}\r\n").as_bytes());
+            assert_eq!(bundle.requests[0].answer_bytes as usize, bundle.answers.len());
+        }
+    }
+
+    /// Where the redrive goes on.
+    fn come_to(bundle: &mut Bundle) -> u64 {
+        let (ask, _) = bundle.next_ask().expect("it is not answered");
+        let Operation::Redrive { after, .. } = *ask.operation else { panic!("a redrive") };
+        after
     }
 
     #[test]

@@ -118,7 +118,7 @@ impl Memory {
             Operation::CreateQueue { name, options } => self.create_queue(ask, *name, options.as_ref()),
             Operation::DeleteQueue { queue } => self.delete_queue(text(ask, *queue), news),
             Operation::PurgeQueue { queue } => self.purge_queue(text(ask, *queue)),
-            Operation::Redrive { from, to } => self.redrive(ask, *from, *to, news),
+            Operation::Redrive { from, to, after } => self.redrive(ask, *from, *to, *after, news),
             Operation::Peek(_)
             | Operation::Readable
             | Operation::ListQueues { .. }

@@ -89,7 +89,7 @@ pub(super) fn redrive(words: &mut Words<'_>) -> Parsed {
     if words.left() > 0 {
         return Err(words.wrong_arity());
     }
-    Ok(Operation::Redrive { from, to }.into())
+    Ok(Operation::Redrive { from, to, after: 0 }.into())
 }
 
 /// `QBROWSE queue [AFTER id] [COUNT n]`.

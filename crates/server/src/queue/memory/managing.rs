@@ -1,7 +1,7 @@
 //! Queues as a whole: made, deleted, emptied, redriven, listed and browsed; and the list of accounts.
 
 use posthaste_wire::fault::Fault;
-use posthaste_wire::operation::{LIST_PIECE, QueueOptions};
+use posthaste_wire::operation::{LIST_PIECE, QueueOptions, REDRIVE_PIECE};
 use posthaste_wire::span::Span;
 
 use super::message::{Message, State};
@@ -61,19 +61,25 @@ impl Memory {
         ask: Ask<'_>,
         from: Span,
         to: Option<Span>,
+        after: MessageId,
         news: &mut Vec<News>,
     ) -> Result<Reply, Fault> {
         let from = self.stock.expect_queue(text(ask, from))?;
         let to = to.map(|to| self.stock.expect_queue(text(ask, to))).transpose()?;
         let mut moved = 0;
-        for id in self.stock.queue(from).messages.clone() {
+        let letters = self.stock.queue(from).messages.range(after.saturating_add(1)..);
+        let piece: Vec<MessageId> = letters.take(REDRIVE_PIECE).copied().collect();
+        for &id in &piece {
             let Some(queue) = self.way_back(id, to) else { continue };
             let Some(message) = self.stock.lift(id) else { continue };
             let fresh = Message { queue, deliveries: 0, state: State::Ready, dead: None, ..message };
             self.stock.put(id, fresh, news);
             moved += 1;
         }
-        Ok(Reply::Integer(moved))
+        Ok(match piece.last() {
+            Some(&last) if piece.len() == REDRIVE_PIECE => Reply::Ids(vec![moved, last]),
+            _ => Reply::Integer(moved),
+        })
     }
 
     pub(super) fn list_queues(&self, after: QueueId, answer: &mut Answer<'_>) -> Result<Outcome, Fault> {

@@ -349,7 +349,7 @@ impl<'a> Call<'a> {
             }
             Operation::PurgeQueue { queue } => plain(b'u', self.queue(name(*queue), true)),
             Operation::QueueInfo { queue } => plain(b'i', self.queue(name(*queue), false)),
-            Operation::Redrive { from, to } => {
+            Operation::Redrive { from, to, .. } => {
                 let queue = self.queue(name(*from), true);
                 let other = to.map_or(0, |to| self.queue(name(to), true));
                 Other { other, ..plain(b'v', queue) }

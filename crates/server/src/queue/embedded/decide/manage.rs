@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use posthaste_wire::fault::Fault;
-use posthaste_wire::operation::{LIST_PIECE, QueueOptions};
+use posthaste_wire::operation::{LIST_PIECE, QueueOptions, REDRIVE_PIECE};
 use posthaste_wire::span::Span;
 
 use super::text;
@@ -80,25 +80,37 @@ impl Embedded {
     }
 
     /// Dead letters start anew. One that a reader holds stays, and so does one whose first queue is gone.
+    ///
+    /// A piece at a time, each with a commit of its own. By ascending ids, so that a letter that dies again meanwhile is not
+    /// moved again.
     pub(super) fn redrive(
         &mut self,
         ask: Ask<'_>,
-        from: Span,
-        to: Option<Span>,
+        (from, to): (Span, Option<Span>),
+        after: MessageId,
         answer: &mut Answer<'_>,
         news: &mut Vec<News>,
     ) -> Result<Outcome, Fault> {
         let from = self.expect_queue(text(ask, from))?;
         let to = to.map(|to| self.expect_queue(text(ask, to))).transpose()?;
         let queue = self.stock.queues.get(from);
-        let letters = queue.into_iter().flat_map(|queue| &queue.special);
-        let ways: Vec<_> =
-            letters.filter_map(|id| self.stock.special(*id)).filter_map(|m| self.way_back(m, to)).collect();
+        let letters = queue.into_iter().flat_map(|queue| queue.special.range(after.saturating_add(1)..));
+        let piece: Vec<MessageId> = letters.take(REDRIVE_PIECE).copied().collect();
+        let messages = piece.iter().filter_map(|id| self.stock.special(*id));
+        let ways: Vec<_> = messages.filter_map(|message| self.way_back(message, to)).collect();
         self.ensure(ways.len() as u64 * RECORD_BYTES, Purpose::Add)?;
         for &(place, to) in &ways {
             news.extend(self.record(&Effect::Moved { place, to, deliveries: 0, death: None }));
         }
-        Ok(answer.integer(ways.len() as u64))
+        let moved = ways.len() as u64;
+        match piece.last() {
+            Some(&last) if piece.len() == REDRIVE_PIECE => {
+                answer.array(2);
+                answer.integer(moved);
+                Ok(answer.integer(last))
+            }
+            _ => Ok(answer.integer(moved)),
+        }
     }
 
     pub(super) fn list_queues(&mut self, after: QueueId, answer: &mut Answer<'_>) -> Outcome {

@@ -51,7 +51,7 @@ impl Embedded {
             }
             Operation::DeleteQueue { queue } => self.delete_queue(text(ask, *queue), answer, news),
             Operation::PurgeQueue { queue } => self.purge_queue(text(ask, *queue), answer),
-            Operation::Redrive { from, to } => self.redrive(ask, *from, *to, answer, news),
+            Operation::Redrive { from, to, after } => self.redrive(ask, (*from, *to), *after, answer, news),
             Operation::ListQueues { after } => Ok(self.list_queues(*after, answer)),
             Operation::QueueInfo { queue } => self.queue_info(text(ask, *queue), answer),
             Operation::Peek(_) | Operation::Readable => self.show_latest(ask, answer),
