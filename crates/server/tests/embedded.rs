@@ -84,7 +84,64 @@ fn a_read_never_shows_what_a_crash_could_unmake() {
     );
     execute(world, "b", "POP QUEUE q");
     execute(world, "b", "POP QUEUE q");
-    assert_eq!(shown(world, "b", "PEEK QUEUE q"), Some(Got::Null), "what is being popped is gone already");
+    assert_eq!(shown(world, "b", "PEEK QUEUE q"), None, "a crash would bring the first one back");
+}
+
+#[test]
+fn a_read_waits_for_a_change_under_way_that_concerns_it_and_for_no_other() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let world = &mut World::new(open(home.path()));
+    for request in ["QCREATE q DEADLETTER graves AFTER 9", "QCREATE r", "QCREATE e"] {
+        world.ask("a", request);
+    }
+    world.send("a", "q one");
+    let two = world.send("a", "q two");
+    world.send("c", "r three TO b");
+    let mut all = vec!["PEEK QUEUE q", "PEEK QUEUE q FROM a COUNT 9", "PEEK FROM a", "QREADABLE"];
+    all.extend(["PEEK QUEUE r", "PEEK FROM c", "PEEK QUEUE e", "PEEK QUEUE new", "PEEK QUEUE graves"]);
+    let (ack, nack) = (format!("ACK {two}"), format!("NACK {two}"));
+    for (change, waiting) in [
+        ("POP QUEUE q", &[0, 1, 2][..]),
+        ("POP QUEUE q LEASE 1000", &[0, 1, 2, 3]),
+        (&*nack, &[0, 1, 2, 3]),
+        ("QCREATE new", &[7]),
+        ("POP FROM c", &[3, 4, 5]),
+        ("QDELETE e", &[6]),
+        ("QPURGE q", &[0, 1, 2, 3, 5]),
+        (&*ack, &[]),
+    ] {
+        let before: Vec<_> = all.iter().map(|read| shown(world, "b", read)).collect();
+        assert!(before.iter().all(Option::is_some), "{before:?} before {change}");
+        execute(world, "b", change);
+        let sealed = |is_sealed: bool, world: &mut World<Embedded>| {
+            for (place, read) in all.iter().enumerate() {
+                let expected = if waiting.contains(&place) { &None } else { &before[place] };
+                assert_eq!(&shown(world, "b", read), expected, "{read} beside {change}, sealed: {is_sealed}");
+            }
+        };
+        sealed(false, world);
+        let Some(mut commit) = world.store.seal() else { continue };
+        sealed(true, world);
+        let result = commit.sync();
+        world.store.committed(commit, &result);
+    }
+}
+
+#[test]
+fn an_acknowledgement_under_way_is_no_readers_concern_until_its_lease_would_be_over() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let world = &mut World::new(open(home.path()));
+    world.ask("a", "QCREATE q");
+    let id = world.send("a", "q x");
+    world.ask("b", "POP QUEUE q LEASE 100");
+    execute(world, "b", &format!("ACK {id}"));
+    world.now += 100;
+    assert_eq!(shown(world, "b", "PEEK QUEUE q"), Some(Got::Null));
+    assert_eq!(shown(world, "b", "QREADABLE"), Some(Got::List(Vec::new())));
+    world.now += 1;
+    for read in ["PEEK QUEUE q", "PEEK FROM a", "QREADABLE"] {
+        assert_eq!(shown(world, "b", read), None, "{read}: a crash would bring it back");
+    }
 }
 
 #[test]

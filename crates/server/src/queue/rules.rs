@@ -7,8 +7,8 @@
 //!
 //! Two promises tie the calls together:
 //! - `execute` sees every earlier `execute`, committed or not: its answer leaves only after the commit.
-//! - `read` answers at once, so it never shows a message that a crash could still unmake. What a pop under
-//!   way has taken is gone for it already.
+//! - `read` answers at once, so it never shows what a crash could still unmake: neither a message that is not durable yet, nor
+//!   the lack of one that is just being taken.
 
 use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::Operation;

@@ -22,11 +22,11 @@ impl Stock {
                 self.rehome(before, home);
             }
             Effect::QueueGone { id } => self.remove_queue(*id),
-            Effect::Purged { id } => self.empty_queue(*id),
+            Effect::Purged { id } => self.wipe(*id),
             Effect::Message(written) => return self.bring_in(written, home),
-            Effect::Removed(place) => drop(self.lift(place)),
+            Effect::Removed(place) => drop(self.take_up(place)),
             Effect::Leased { place, lease, deliveries } => {
-                let message = self.lift(place)?;
+                let message = self.take_up(place)?;
                 return self.put(Message {
                     state: State::Leased(*lease),
                     deliveries: *deliveries,
@@ -34,16 +34,16 @@ impl Stock {
                 });
             }
             Effect::Returned { place, until } => {
-                let message = self.lift(place)?;
+                let message = self.take_up(place)?;
                 let state = until.map_or(State::Ready, |until| State::Delayed { until });
-                return self.put(Message { state, ..message });
+                return self.put_back(Message { state, ..message });
             }
             Effect::Moved { place, to, deliveries, death } => {
-                let mut message = self.lift(place)?;
+                let mut message = self.take_up(place)?;
                 message.place.lane.queue = *to;
                 let death = death.map(|note| Box::new(Death::from(note)));
                 let (state, deliveries) = (State::Ready, *deliveries);
-                return self.put(Message { state, deliveries, death, moved: true, ..message });
+                return self.put_back(Message { state, deliveries, death, moved: true, ..message });
             }
             Effect::Answered { key, end, answer } => self.remember(key, home, *end, *answer),
             Effect::Handed { key, end, .. } => self.remember(key, home, *end, 0),
@@ -60,6 +60,19 @@ impl Stock {
         while let Some(home) = self.remembered.forget_one(now) {
             self.live.remove(home);
         }
+    }
+
+    /// Lifts a message, and notes whom that concerns.
+    fn take_up(&mut self, place: &Place) -> Option<Message> {
+        let message = self.lift(place)?;
+        self.lanes.changes.note(&message);
+        Some(message)
+    }
+
+    /// Puts a message in that was there before, and notes whom that concerns.
+    fn put_back(&mut self, message: Message) -> Option<News> {
+        self.lanes.changes.note(&message);
+        self.put(message)
     }
 
     fn bring_in(&mut self, written: &Written<'_>, home: Home) -> Option<News> {
@@ -83,8 +96,16 @@ impl Stock {
         place.id() <= self.last_message()
     }
 
-    fn remove_queue(&mut self, id: QueueId) {
+    fn wipe(&mut self, id: QueueId) {
+        if self.queues.get(id).is_some_and(|queue| queue.messages > 0) {
+            self.lanes.changes.note_emptied(id);
+        }
         self.empty_queue(id);
+    }
+
+    fn remove_queue(&mut self, id: QueueId) {
+        self.lanes.changes.note_gone();
+        self.wipe(id);
         if let Some(home) = self.queues.remove(id).and_then(|queue| queue.home) {
             self.live.remove(home);
         }

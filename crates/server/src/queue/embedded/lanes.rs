@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
+use super::changes::Changes;
 use super::message::{ANYONE, Entry, LaneKey, Place, Rank};
 use crate::queue::rules::{AccountId, QueueId};
 
@@ -41,6 +42,7 @@ pub(super) struct Lanes {
     senders: FxHashMap<AccountId, Audience>,
     /// By recipient, the queues that hold something for it.
     readable: FxHashMap<AccountId, BTreeSet<QueueId>>,
+    pub(super) changes: Changes,
 }
 
 /// The groups of one queue or one sender, by recipient.
@@ -186,10 +188,13 @@ impl Lanes {
         self.senders.entry(key.sender).or_default().move_head(key.recipient, id, before, after);
         let queue = self.queues.entry(key.queue).or_default();
         let filled = queue.move_head(key.recipient, id, before, after);
-        if before.is_none() && filled {
-            self.readable.entry(key.recipient).or_default().insert(key.queue);
-        } else if !filled && let Some(queues) = self.readable.get_mut(&key.recipient) {
-            queues.remove(&key.queue);
+        let is_other = if before.is_none() && filled {
+            self.readable.entry(key.recipient).or_default().insert(key.queue)
+        } else {
+            !filled && self.readable.get_mut(&key.recipient).is_some_and(|queues| queues.remove(&key.queue))
+        };
+        if is_other {
+            self.changes.note_recipient(key.recipient);
         }
         if after.is_none() {
             self.ids.remove(&key);

@@ -20,6 +20,7 @@
 mod accounts;
 mod alarms;
 mod apply;
+mod changes;
 mod decide;
 mod effect;
 mod found;
@@ -46,6 +47,7 @@ use fastrand::Rng;
 use posthaste_measure::Events;
 use posthaste_wire::fault::{Fault, Word};
 
+use self::changes::Changes;
 use self::effect::Effect;
 use self::found::Found;
 pub use self::log::OpenError;
@@ -171,7 +173,8 @@ impl Embedded {
     }
 
     /// The store whose log this is, with what was read from it.
-    fn of(log: Log, stock: Stock, options: EmbeddedOptions) -> Self {
+    fn of(log: Log, mut stock: Stock, options: EmbeddedOptions) -> Self {
+        stock.lanes.changes = Changes::default();
         Self {
             log,
             receipts: options.seed.map_or_else(Rng::new, Rng::with_seed),
@@ -325,6 +328,7 @@ impl Rules for Embedded {
         let frame = self.log.seal()?;
         self.in_flight = true;
         self.unsettled = false;
+        self.stock.lanes.changes.seal();
         (self.room, self.added) = (0, 0);
         let sealed_ns = self.events.now();
         Some(EmbeddedCommit { frame, sealed_ns, given: given(&self.stock), error: None })
@@ -339,6 +343,7 @@ impl Rules for Embedded {
         let result = match result {
             Ok(()) => {
                 self.durable = given;
+                self.stock.lanes.changes.settle();
                 Ok(())
             }
             Err(fault) => {

@@ -26,7 +26,7 @@ use crate::queue::rules::{Ask, Flow, News, Outcome, QueueId};
 enum View {
     /// All: the answer leaves after the commit.
     Latest,
-    /// Only what is durable: the answer leaves at once.
+    /// Only what is durable and stays so: the answer leaves at once.
     Durable,
 }
 
@@ -75,9 +75,10 @@ impl Embedded {
     ) -> Result<Option<Outcome>, Fault> {
         // After a failed sync memory holds what never became durable.
         let settled = !self.unsettled && !self.in_flight && self.failed.is_none();
+        let view = if settled { View::Latest } else { View::Durable };
         match ask.operation {
-            Operation::Peek(selection) => self.peek(ask, selection, View::Durable, answer),
-            Operation::Readable => Ok(self.readable(ask.account, View::Durable, answer)),
+            Operation::Peek(selection) => self.peek(ask, selection, view, answer),
+            Operation::Readable => Ok(self.readable(ask.account, view, answer)),
             Operation::QueueInfo { queue } if settled => self.queue_info(text(ask, *queue), answer).map(Some),
             Operation::Accounts if settled => self.list_accounts(answer).map(Some),
             Operation::Browse { queue, after, count } if settled => {

@@ -12,7 +12,7 @@ use crate::queue::embedded::stock::Stock;
 use crate::queue::rules::{AccountId, Ask, Interest, Outcome, QueueId};
 
 impl Embedded {
-    /// None: the view leaves out a message that would come into the answer.
+    /// None: what is not durable yet would come into the answer, or has left it.
     pub(super) fn peek(
         &mut self,
         ask: Ask<'_>,
@@ -20,6 +20,9 @@ impl Embedded {
         view: View,
         answer: &mut Answer<'_>,
     ) -> Result<Option<Outcome>, Fault> {
+        if view == View::Durable && !self.is_spared(ask, selection) {
+            return Ok(None);
+        }
         let queue = self.named_queue(ask, selection)?;
         self.find(self.interest(ask, selection, queue), selection.count);
         if view == View::Durable && self.found.picks().iter().any(|pick| !self.is_durable(pick.place.id())) {
@@ -40,7 +43,7 @@ impl Embedded {
         Ok(Some(Outcome::Ok))
     }
 
-    /// None: the view leaves out a message that may decide the answer.
+    /// None: what is not durable yet may decide the answer.
     pub(super) fn readable(
         &mut self,
         reader: AccountId,
@@ -48,7 +51,13 @@ impl Embedded {
         answer: &mut Answer<'_>,
     ) -> Option<Outcome> {
         let queues = self.stock.lanes.readable_by(reader);
-        if view == View::Durable && !queues.clone().all(|queue| self.shows_durable(queue, reader)) {
+        let is_spared = |recipient| self.stock.lanes.changes.spare_recipient(recipient, self.clock);
+        let is_durable = || {
+            is_spared(ANYONE)
+                && is_spared(reader)
+                && queues.clone().all(|queue| self.shows_durable(queue, reader))
+        };
+        if view == View::Durable && !is_durable() {
             return None;
         }
         answer.array(queues.clone().count());
@@ -82,6 +91,23 @@ impl Embedded {
             (None, _) => self.found.choose(std::iter::empty(), 0),
             (Some(interest), None) => self.found.choose(self.stock.lanes.first(&interest).into_iter(), 1),
             (Some(interest), Some(count)) => self.found.choose(self.stock.lanes.walk(&interest), count),
+        }
+    }
+
+    /// Whether the durable messages that suit the selection are all there, and no others: nothing under way takes one or
+    /// brings one back.
+    fn is_spared(&self, ask: Ask<'_>, selection: &Selection) -> bool {
+        let changes = &self.stock.lanes.changes;
+        match (selection.queue, selection.sender) {
+            (Some(name), _) => match self.stock.queues.find(text(ask, name)) {
+                Some(queue) => queue <= self.durable.queue && changes.spare_queue(queue, self.clock),
+                None => changes.spare_names(),
+            },
+            (None, Some(name)) => {
+                let sender = self.stock.accounts.find(text(ask, name));
+                sender.is_none_or(|sender| changes.spare_sender(sender, self.clock))
+            }
+            (None, None) => true,
         }
     }
 
