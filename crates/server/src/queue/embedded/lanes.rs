@@ -12,9 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
+use super::ages::{Ages, FEW_LANES, MANY_LANES};
 use super::changes::Changes;
 use super::message::{ANYONE, Entry, LaneKey, Place, Rank};
-use crate::queue::rules::{AccountId, QueueId};
+use crate::queue::rules::{AccountId, MessageId, QueueId};
 
 /// Index of a lane while it exists.
 pub(super) type LaneId = u32;
@@ -42,6 +43,8 @@ pub(super) struct Lanes {
     senders: FxHashMap<AccountId, Audience>,
     /// By recipient, the queues that hold something for it.
     readable: FxHashMap<AccountId, BTreeSet<QueueId>>,
+    /// Where a queue has many lanes, their ages.
+    pub(super) ages: Ages,
     pub(super) changes: Changes,
 }
 
@@ -50,6 +53,8 @@ pub(super) struct Lanes {
 pub(super) struct Audience {
     anyone: Group,
     named: FxHashMap<AccountId, Group>,
+    /// How many lanes they hold.
+    lanes: usize,
 }
 
 /// A group without lanes.
@@ -75,6 +80,7 @@ impl Audience {
         if let Some(rank) = after {
             group.insert((rank, lane));
         }
+        self.lanes = self.lanes + usize::from(before.is_none()) - usize::from(after.is_none());
         let filled = !group.is_empty();
         if !filled && to != ANYONE {
             self.named.remove(&to);
@@ -87,19 +93,19 @@ impl Lanes {
     /// Puts a message in.
     pub(super) fn insert(&mut self, place: &Place, entry: Entry) {
         let id = self.open(place.lane);
-        let lane = self.lane_mut(id);
-        let before = lane.first_rank();
-        lane.messages.insert(place.rank, entry);
+        let (before, age) = (self.lane(id).first_rank(), self.age(id));
+        self.lane_mut(id).messages.insert(place.rank, entry);
         self.move_head(id, before);
+        self.move_age(id, age);
     }
 
     /// Takes a message out.
     pub(super) fn remove(&mut self, place: &Place) -> Option<Entry> {
         let id = self.id(&place.lane)?;
-        let lane = self.lane_mut(id);
-        let before = lane.first_rank();
-        let entry = lane.messages.remove(&place.rank)?;
+        let (before, age) = (self.lane(id).first_rank(), self.age(id));
+        let entry = self.lane_mut(id).messages.remove(&place.rank)?;
         self.move_head(id, before);
+        self.move_age(id, age);
         Some(entry)
     }
 
@@ -110,6 +116,7 @@ impl Lanes {
 
     /// Takes out every message of a queue, calling `gone` for each.
     pub(super) fn clear_queue(&mut self, queue: QueueId, mut gone: impl FnMut(&Entry)) {
+        self.ages.end(queue);
         for id in self.lanes_of(queue) {
             let lane = self.lane_mut(id);
             let before = lane.first_rank();
@@ -178,6 +185,29 @@ impl Lanes {
         id
     }
 
+    /// The id of a lane's oldest message, where that is kept.
+    fn age(&self, id: LaneId) -> Option<MessageId> {
+        let lane = self.lane(id);
+        if self.ages.has(lane.key.queue) { lane.oldest() } else { None }
+    }
+
+    /// Keeps the age of a lane as it is now.
+    fn move_age(&mut self, id: LaneId, before: Option<MessageId>) {
+        let after = self.age(id);
+        self.ages.set(self.lane(id).key.queue, id, before, after);
+    }
+
+    /// A lane of a queue began or ended: the ages of its lanes are kept once they are many, and no longer once they are few.
+    fn keep_ages(&mut self, queue: QueueId, lanes: usize) {
+        if lanes < FEW_LANES {
+            self.ages.end(queue);
+        } else if lanes >= MANY_LANES && !self.ages.has(queue) {
+            let lanes = self.lanes_of(queue).into_iter();
+            let ages = lanes.filter_map(|id| Some((self.lane(id).oldest()?, id))).collect();
+            self.ages.begin(queue, ages);
+        }
+    }
+
     /// Tells the groups when the first message of a lane is another than before; an empty lane ends.
     fn move_head(&mut self, id: LaneId, before: Option<Rank>) {
         let Lane { key, .. } = self.slots[id as usize];
@@ -188,6 +218,10 @@ impl Lanes {
         self.senders.entry(key.sender).or_default().move_head(key.recipient, id, before, after);
         let queue = self.queues.entry(key.queue).or_default();
         let filled = queue.move_head(key.recipient, id, before, after);
+        let lanes = queue.lanes;
+        if before.is_none() || after.is_none() {
+            self.keep_ages(key.queue, lanes);
+        }
         let is_other = if before.is_none() && filled {
             self.readable.entry(key.recipient).or_default().insert(key.queue)
         } else {
@@ -210,5 +244,14 @@ impl Lane {
     /// The rank of its first message.
     pub(super) fn first_rank(&self) -> Option<Rank> {
         self.messages.first_key_value().map(|(rank, _)| *rank)
+    }
+
+    /// The id of its oldest message.
+    fn oldest(&self) -> Option<MessageId> {
+        let (first, last) = (self.first_rank()?, *self.messages.last_key_value()?.0);
+        if first.priority() == last.priority() {
+            return Some(first.id());
+        }
+        self.stretches(0).filter_map(|mut stretch| stretch.next()).map(|(rank, _)| rank.id()).min()
     }
 }

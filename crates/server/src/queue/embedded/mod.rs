@@ -18,6 +18,7 @@
 //! out, sorted and compacted later, for state that fits in memory.
 
 mod accounts;
+mod ages;
 mod alarms;
 mod apply;
 mod changes;

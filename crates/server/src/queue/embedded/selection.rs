@@ -2,11 +2,13 @@
 //!
 //! The first message costs a fixed number of looks at the first lanes of two groups. More messages (`COUNT`) come
 //! from merging lanes, opened one by one as their first messages come up: a reader that wants ten of a queue
-//! with ten thousand senders opens eleven lanes, not ten thousand.
+//! with ten thousand senders opens eleven lanes, not ten thousand. So it is for who asks for messages by their ids, where
+//! [`ages`](super::ages) tell with which lane to begin.
 
 use std::collections::btree_set;
 use std::iter::Peekable;
 
+use super::ages::Age;
 use super::lanes::{EMPTY, Group, Lane, LaneId, Lanes};
 use super::merge::{Merge, Pick, Stretch};
 use super::message::{ANYONE, LaneKey, Place, Rank};
@@ -53,13 +55,12 @@ impl Lanes {
     }
 
     /// The messages of a queue with ids above `after`, by id, whoever they are for.
-    pub(super) fn by_id(&self, queue: QueueId, after: MessageId) -> Merge<'_> {
-        let mut merge = Merge::by(Rank::id);
-        for id in self.lanes_of(queue) {
-            let lane = self.lane(id);
-            lane.stretches(after).for_each(|stretch| merge.push(lane.key, stretch));
-        }
-        merge
+    pub(super) fn by_id(&self, queue: QueueId, after: MessageId) -> ById<'_> {
+        let closed = self.ages.of(queue).map(Iterator::peekable);
+        let all = if closed.is_some() { Vec::new() } else { self.lanes_of(queue) };
+        let mut walk = ById { lanes: self, after, closed, open: Merge::by(Rank::id) };
+        all.into_iter().for_each(|id| walk.open(id));
+        walk
     }
 
     /// The two lanes of one sender in one queue that the reader may see.
@@ -92,7 +93,7 @@ impl Lanes {
 
 impl Lane {
     /// The messages with ids above `after`, one stretch per priority.
-    fn stretches(&self, after: MessageId) -> impl Iterator<Item = Stretch<'_>> {
+    pub(super) fn stretches(&self, after: MessageId) -> impl Iterator<Item = Stretch<'_>> {
         let mut next = self.first_rank();
         std::iter::from_fn(move || {
             let priority = next?.priority();
@@ -100,6 +101,39 @@ impl Lane {
             next = self.messages.range(last..).next().map(|(rank, _)| *rank);
             Some(self.messages.range(Rank::new(priority, after.saturating_add(1)).min(last)..last))
         })
+    }
+}
+
+/// Messages by id, from lanes opened as they are needed where their ages are known.
+pub(super) struct ById<'a> {
+    lanes: &'a Lanes,
+    after: MessageId,
+    closed: Option<Peekable<btree_set::Iter<'a, Age>>>,
+    open: Merge<'a>,
+}
+
+impl ById<'_> {
+    fn open(&mut self, id: LaneId) {
+        let lane = self.lanes.lane(id);
+        lane.stretches(self.after).for_each(|stretch| self.open.push(lane.key, stretch));
+    }
+
+    /// The next lane to open: one that holds an older message than the first of all open lanes.
+    fn next_closed(&mut self) -> Option<LaneId> {
+        let first = self.open.peek().map(|pick| pick.place.id());
+        let may_come_first = |(oldest, _): &&Age| first.is_none_or(|first| *oldest < first);
+        self.closed.as_mut()?.next_if(may_come_first).map(|(_, lane)| *lane)
+    }
+}
+
+impl Iterator for ById<'_> {
+    type Item = Pick;
+
+    fn next(&mut self) -> Option<Pick> {
+        while let Some(id) = self.next_closed() {
+            self.open(id);
+        }
+        self.open.next()
     }
 }
 

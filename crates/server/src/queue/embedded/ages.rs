@@ -1,0 +1,131 @@
+//! Which lane of a queue holds its oldest message, without a look at each of them.
+//!
+//! Groups order lanes as readers want them, by priority first and each recipient's apart, so whoever asks for messages by
+//! their ids would have to look at all lanes of a queue. Of one that has many (a lane for each of 100,000 recipients, say)
+//! every lane stands here with the id of its oldest message, and moves when that one goes: a message costs a step in a set
+//! of lanes, and nothing is kept for it. Of a queue with few lanes nothing is kept at all: to look at each is as cheap.
+
+use std::collections::BTreeSet;
+use std::collections::btree_set::Iter;
+
+use rustc_hash::FxHashMap;
+
+use super::lanes::LaneId;
+use crate::queue::rules::{MessageId, QueueId};
+
+/// A queue with so many lanes has them kept here.
+pub(super) const MANY_LANES: usize = 64;
+
+/// And one that has got down to so few has not any more.
+pub(super) const FEW_LANES: usize = MANY_LANES / 2;
+
+/// A lane by its oldest message.
+pub(super) type Age = (MessageId, LaneId);
+
+/// The lanes of queues that have many.
+#[derive(Default)]
+pub(super) struct Ages(FxHashMap<QueueId, BTreeSet<Age>>);
+
+impl Ages {
+    /// Whether this queue's lanes are kept.
+    pub(super) fn has(&self, queue: QueueId) -> bool {
+        !self.0.is_empty() && self.0.contains_key(&queue)
+    }
+
+    /// Its lanes from the oldest message on; None: they are not kept.
+    pub(super) fn of(&self, queue: QueueId) -> Option<Iter<'_, Age>> {
+        self.0.get(&queue).map(BTreeSet::iter)
+    }
+
+    /// Keeps these lanes.
+    pub(super) fn begin(&mut self, queue: QueueId, lanes: BTreeSet<Age>) {
+        self.0.insert(queue, lanes);
+    }
+
+    /// Keeps them no longer.
+    pub(super) fn end(&mut self, queue: QueueId) {
+        if !self.0.is_empty() {
+            self.0.remove(&queue);
+        }
+    }
+
+    /// A lane's oldest message is another than before; None: it holds none.
+    pub(super) fn set(
+        &mut self,
+        queue: QueueId,
+        lane: LaneId,
+        before: Option<MessageId>,
+        after: Option<MessageId>,
+    ) {
+        let Some(lanes) = self.0.get_mut(&queue).filter(|_| before != after) else { return };
+        if let Some(id) = before {
+            lanes.remove(&(id, lane));
+        }
+        if let Some(id) = after {
+            lanes.insert((id, lane));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fastrand::Rng;
+
+    use super::super::lanes::Lanes;
+    use super::super::log::Location;
+    use super::super::message::{Entry, Home, LaneKey, Place, Rank};
+
+    const QUEUE: u64 = 7;
+    const ENTRY: Entry = Entry { home: Home { at: Location { segment: 0, offset: 0 }, len: 0 }, body_len: 0 };
+
+    fn place(recipient: u32, priority: u8, id: u64) -> Place {
+        let lane = LaneKey { queue: QUEUE, sender: 1 + recipient % 3, recipient };
+        Place { lane, rank: Rank::new(priority, id) }
+    }
+
+    /// Compared with all that is there, in order.
+    #[test]
+    fn messages_come_by_their_ids_however_many_lanes_there_are() {
+        let mut dice = Rng::with_seed(1);
+        for most in [10, 60, 100, 300] {
+            let (mut lanes, mut truth) = (Lanes::default(), Vec::<Place>::new());
+            for id in 1..2_000 {
+                // They become many, then few, then many again.
+                let is_full = truth.len() > if id % 700 < 350 { 2 * most } else { 5 };
+                if is_full || (dice.u8(..4) == 0 && !truth.is_empty()) {
+                    let gone = truth.swap_remove(dice.usize(..truth.len()));
+                    assert_eq!(lanes.remove(&gone), Some(ENTRY));
+                } else {
+                    let id = if dice.bool() { id } else { 10_000 - id }; // some come back
+                    let priority = if dice.u8(..4) == 0 { dice.u8(..3) } else { 0 };
+                    truth.push(place(dice.u32(..most as u32), priority, id));
+                    lanes.insert(&truth[truth.len() - 1], ENTRY);
+                }
+                let after = if dice.bool() { 0 } else { dice.u64(..10_000) };
+                let mut expected: Vec<u64> = truth.iter().map(Place::id).filter(|id| *id > after).collect();
+                expected.sort_unstable();
+                let count = dice.usize(1..20);
+                let found: Vec<u64> =
+                    lanes.by_id(QUEUE, after).map(|pick| pick.place.id()).take(count).collect();
+                assert_eq!(found, expected[..count.min(expected.len())]);
+            }
+            lanes.clear_queue(QUEUE, |_| truth.truncate(truth.len() - 1));
+            assert!(truth.is_empty() && lanes.by_id(QUEUE, 0).next().is_none() && !lanes.ages.has(QUEUE));
+        }
+    }
+
+    /// A look at each recipient, each time, would take hours.
+    #[test]
+    fn the_oldest_message_is_found_however_many_recipients_there_are() {
+        const RECIPIENTS: u32 = 50_000;
+        let mut lanes = Lanes::default();
+        for id in 1..=2 * RECIPIENTS {
+            lanes.insert(&place(id % RECIPIENTS, 0, id.into()), ENTRY);
+        }
+        for id in 1..=2 * RECIPIENTS {
+            let oldest = lanes.by_id(QUEUE, 0).next().map(|pick| pick.place);
+            assert_eq!(oldest, Some(place(id % RECIPIENTS, 0, id.into())));
+            assert_eq!(lanes.remove(&place(id % RECIPIENTS, 0, id.into())), Some(ENTRY));
+        }
+    }
+}
