@@ -116,7 +116,9 @@ fn run(line: &Mutex<Line>, shared: &Shared, mut link: Link) {
         };
         let next = bundle.requests.get(bundle.answered);
         match next.map(|request| &request.operation) {
-            Some(&Operation::Redrive { from, to }) => redrive_of(&mut bundle, shared, &mut link, from, to),
+            Some(&Operation::Redrive { from, to, .. }) => {
+                redrive_of(&mut bundle, shared, &mut link, from, to)
+            }
             _ => empty_for(&mut bundle, shared, &mut link),
         }
         shared.parked().go_on(bundle);
