@@ -165,6 +165,13 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queue_named(text) IS 'The id of a queue, null when there is none. Plan: queue_name_key.';
 
+CREATE FUNCTION queue_awaited(queue_name text, awaited bigint) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (SELECT id FROM queue WHERE name = queue_name AND id = coalesce(awaited, id));
+END $$;
+COMMENT ON FUNCTION queue_awaited(text, bigint) IS
+'The same for a POP, which may have waited for a queue: null when that is not there any more, whatever has its name now. Plan: queue_name_key.';
+
 CREATE FUNCTION queue_names(numbers bigint[]) RETURNS SETOF answer LANGUAGE sql STABLE AS $$
     SELECT null::int, 'n'::"char", null::bigint, id, null::int, null::int, null::bigint, null::int, null::bigint, null::bigint,
         null::bigint, name, null::text, null::text, null::bytea, null::bytea, null::bigint[]

@@ -41,7 +41,8 @@ BEGIN
     -- A queue that must exist, made perhaps by this very batch.
     IF queue_name IS NOT NULL AND kind <> 'c' THEN
         SELECT * INTO q FROM queue WHERE id = one.queue_id;
-        IF q.id IS NULL THEN
+        -- A POP waits for a queue and not for the next one of that name.
+        IF q.id IS NULL OR kind = 'p' AND q.id <> c THEN
             RETURN NEXT refused(op, 'no_queue');
             RETURN;
         END IF;
@@ -139,6 +140,8 @@ CREATE FUNCTION apply(
     -- p: POP by queue, b: by queue and sender, f: by sender, the same in capitals with a lease;
     -- k: PEEK by queue, j: by queue and sender, h: by sender; q: a POP of one message that is alone in its step, g: such a PEEK
     r_op int[], r_queue int[], r_reader int[], r_sender int[], r_want bigint[], r_lease bigint[], r_any int[], r_own int[],
+    -- and, as far as somebody of them has waited, for which queue
+    r_awaited bigint[],
     -- the lanes that they draw on
     l_queue int[], l_sender int[], l_recipient int[], l_floor bigint[], l_want bigint[],
     -- for lanes of POPs the SENDs of this batch that go into them: the lane, and the range in x_send
@@ -245,10 +248,16 @@ BEGIN
                 chosen := choose_fresh(chosen, step_fresh_first[s], step_fresh_last[s], y_lane, y_first, y_last, x_send, l_want,
                     s_id, s_home);
             END IF;
+            -- Who has waited for another queue of that name gets nothing of this one.
+            FOR i IN f..least(t, cardinality(r_awaited)) LOOP
+                IF r_awaited[i] <> ids[r_queue[i]] THEN
+                    r_want[i] := 0;
+                END IF;
+            END LOOP;
             dealt := deal(chosen, lf, lt - lf + 1, f, t, r_want, r_any, r_own);
             IF dealt.empty IS NOT NULL THEN
                 FOREACH f IN ARRAY dealt.empty LOOP
-                    IF ids[r_queue[f]] IS NULL AND r_queue[f] <> 0 THEN
+                    IF r_queue[f] <> 0 AND (ids[r_queue[f]] IS NULL OR r_awaited[f] <> ids[r_queue[f]]) THEN
                         RETURN NEXT refused(r_op[f], 'no_queue');
                     ELSE
                         RETURN NEXT nothing(r_op[f], ids[r_queue[f]], r_sender[f]);
@@ -287,7 +296,7 @@ BEGIN
                     false, x.missing, r_lease[x.taker]) AS w;
             END IF;
         WHEN 'q', 'g' THEN
-            IF r_queue[f] <> 0 AND ids[r_queue[f]] IS NULL THEN
+            IF r_queue[f] <> 0 AND (ids[r_queue[f]] IS NULL OR r_awaited[f] <> ids[r_queue[f]]) THEN
                 RETURN NEXT refused(r_op[f], 'no_queue');
             ELSIF kind = 'q' THEN
                 RETURN NEXT take_first(r_op[f], at_ms, r_reader[f], ids[r_queue[f]], r_sender[f], r_lease[f],

@@ -124,7 +124,7 @@ COMMENT ON FUNCTION handed_out(int, message, text) IS
 
 CREATE FUNCTION found_nothing(op int, queue_name text, queue bigint, sender int) RETURNS answer LANGUAGE plpgsql AS $$
 BEGIN
-    IF queue_name IS NOT NULL AND queue_named(queue_name) IS NULL THEN
+    IF queue_name IS NOT NULL AND coalesce(queue_named(queue_name) <> queue, true) THEN
         RETURN refused(op, 'no_queue');
     END IF;
     RETURN nothing(op, queue, sender);

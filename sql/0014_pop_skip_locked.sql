@@ -5,13 +5,13 @@
 
 SET LOCAL search_path = posthaste;
 
-CREATE FUNCTION pop_skip_locked(given_ms bigint, op int, reader int, queue_name text, sender int, tries int)
+CREATE FUNCTION pop_skip_locked(given_ms bigint, op int, reader int, queue_name text, awaited bigint, sender int, tries int)
 RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE
     at_ms bigint := coalesce(given_ms, now_ms());
-    queue bigint := queue_named(queue_name);
+    queue bigint := queue_awaited(queue_name, awaited);
     head record;
     m message;
     wanted bigint;
@@ -35,5 +35,5 @@ BEGIN
     RETURN NEXT found_nothing(op, queue_name, queue, sender);
     RETURN NEXT took();
 END $$;
-COMMENT ON FUNCTION pop_skip_locked(bigint, int, int, text, int, int) IS
+COMMENT ON FUNCTION pop_skip_locked(bigint, int, int, text, bigint, int, int) IS
 'POP behind FOR UPDATE SKIP LOCKED: whoever locks the row has the message, and the others go on to the next; nobody loses, so tries says nothing here. Plan: queue_name_key; as heads; one Tid Scan for each message looked at.';

@@ -129,8 +129,8 @@ END $$;
 COMMENT ON FUNCTION send_alone(bigint, int, text, int, bytea) IS
 'SEND without options; recipient 0: anyone. Plan: queue_name_key, one INSERT; where the queue has limits or rules as send_one.';
 
-CREATE FUNCTION pop_alone(given_ms bigint, reader int, queue_name text, sender int, lease_ms bigint, any_floor bigint,
-    own_floor bigint) RETURNS SETOF answer LANGUAGE plpgsql
+CREATE FUNCTION pop_alone(given_ms bigint, reader int, queue_name text, awaited bigint, sender int, lease_ms bigint,
+    any_floor bigint, own_floor bigint) RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE
@@ -144,7 +144,7 @@ BEGIN
         IF pg_advisory_xact_lock_shared(hashtext('posthaste.append'), 0) IS NULL THEN
             RETURN;
         END IF;
-        SELECT id INTO home FROM queue WHERE name = queue_name FOR NO KEY UPDATE;
+        SELECT id INTO home FROM queue WHERE name = queue_name AND id = coalesce(awaited, id) FOR NO KEY UPDATE;
         IF home IS NULL THEN
             RETURN NEXT refused(0, 'no_queue');
             RETURN NEXT took();
@@ -156,8 +156,8 @@ BEGIN
     RETURN NEXT take_first(0, at_ms, reader, home, sender, lease_ms, any_floor, own_floor);
     RETURN NEXT took();
 END $$;
-COMMENT ON FUNCTION pop_alone(bigint, int, text, int, bigint, bigint, bigint) IS
-'POP of one message; null for no queue, no sender, no lease. Plan: queue_name_key; as take_first.';
+COMMENT ON FUNCTION pop_alone(bigint, int, text, bigint, int, bigint, bigint, bigint) IS
+'POP of one message; null for no queue, no queue that was waited for, no sender, no lease. Plan: queue_name_key; as take_first.';
 
 CREATE FUNCTION peek_alone(given_ms bigint, reader int, queue_name text, sender int, any_floor bigint, own_floor bigint)
 RETURNS SETOF answer LANGUAGE plpgsql

@@ -57,6 +57,8 @@ CREATE OR REPLACE FUNCTION apply(
     -- p: POP by queue, b: by queue and sender, f: by sender, the same in capitals with a lease;
     -- k: PEEK by queue, j: by queue and sender, h: by sender; q: a POP of one message that is alone in its step, g: such a PEEK
     r_op int[], r_queue int[], r_reader int[], r_sender int[], r_want bigint[], r_lease bigint[], r_any int[], r_own int[],
+    -- and, as far as somebody of them has waited, for which queue
+    r_awaited bigint[],
     -- the lanes that they draw on
     l_queue int[], l_sender int[], l_recipient int[], l_floor bigint[], l_want bigint[],
     -- for lanes of POPs the SENDs of this batch that go into them: the lane, and the range in x_send
@@ -79,8 +81,8 @@ CREATE OR REPLACE FUNCTION send_alone(given_ms bigint, sender int, queue_name te
 LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_number(0) $$;
 COMMENT ON FUNCTION send_alone IS 'Fixed: the number 1. Plan: no table.';
 
-CREATE OR REPLACE FUNCTION pop_alone(given_ms bigint, reader int, queue_name text, sender int, lease_ms bigint, any_floor bigint,
-    own_floor bigint) RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(0) $$;
+CREATE OR REPLACE FUNCTION pop_alone(given_ms bigint, reader int, queue_name text, awaited bigint, sender int, lease_ms bigint,
+    any_floor bigint, own_floor bigint) RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(0) $$;
 COMMENT ON FUNCTION pop_alone IS 'Fixed: message 1. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION peek_alone(given_ms bigint, reader int, queue_name text, sender int, any_floor bigint, own_floor bigint)
@@ -120,23 +122,23 @@ CREATE OR REPLACE FUNCTION readable_single(given_ms bigint, op int, reader int) 
 LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_readable(op) $$;
 COMMENT ON FUNCTION readable_single IS 'Fixed: a queue named 1. Plan: no table.';
 
-CREATE OR REPLACE FUNCTION pop_delete_retry(given_ms bigint, op int, reader int, queue_name text, sender int, tries int)
+CREATE OR REPLACE FUNCTION pop_delete_retry(given_ms bigint, op int, reader int, queue_name text, awaited bigint, sender int, tries int)
 RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(op) $$;
 COMMENT ON FUNCTION pop_delete_retry IS 'Fixed: message 1. Plan: no table.';
 
-CREATE OR REPLACE FUNCTION pop_for_update(given_ms bigint, op int, reader int, queue_name text, sender int, tries int)
+CREATE OR REPLACE FUNCTION pop_for_update(given_ms bigint, op int, reader int, queue_name text, awaited bigint, sender int, tries int)
 RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(op) $$;
 COMMENT ON FUNCTION pop_for_update IS 'Fixed: message 1. Plan: no table.';
 
-CREATE OR REPLACE FUNCTION pop_repeatable_read(given_ms bigint, op int, reader int, queue_name text, sender int, tries int)
+CREATE OR REPLACE FUNCTION pop_repeatable_read(given_ms bigint, op int, reader int, queue_name text, awaited bigint, sender int, tries int)
 RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(op) $$;
 COMMENT ON FUNCTION pop_repeatable_read IS 'Fixed: message 1. Plan: no table.';
 
-CREATE OR REPLACE FUNCTION pop_mark_update(given_ms bigint, op int, reader int, queue_name text, sender int, tries int)
+CREATE OR REPLACE FUNCTION pop_mark_update(given_ms bigint, op int, reader int, queue_name text, awaited bigint, sender int, tries int)
 RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(op) $$;
 COMMENT ON FUNCTION pop_mark_update IS 'Fixed: message 1. Plan: no table.';
 
-CREATE OR REPLACE FUNCTION pop_skip_locked(given_ms bigint, op int, reader int, queue_name text, sender int, tries int)
+CREATE OR REPLACE FUNCTION pop_skip_locked(given_ms bigint, op int, reader int, queue_name text, awaited bigint, sender int, tries int)
 RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(op) $$;
 COMMENT ON FUNCTION pop_skip_locked IS 'Fixed: message 1. Plan: no table.';
 

@@ -239,7 +239,8 @@ fn a_database_whose_transactions_have_another_isolation_level_is_used_all_the_sa
     }
     assert!(pops.into_iter().all(|pop| pop.join().expect("no panic").body() == Some("x")));
     assert_eq!(ask(&mut bob, "POP QUEUE q"), Answer::Null);
-    let refused = postgres.try_psql(&database, "SELECT posthaste.pop_alone(null, 1, 'q', null, null, 0, 0)");
+    let refused =
+        postgres.try_psql(&database, "SELECT posthaste.pop_alone(null, 1, 'q', null, null, null, 0, 0)");
     let why = refused.expect_err("this session has the database's setting");
     assert!(why.contains("must be read committed: ALTER ROLE postgres SET"), "{why}");
     for call in ["upkeep(null, 0, 1000)", "turn_ring(1, 1, 2000, null)", "sweep('q', 0, 0, 0, 0, 20)"] {

@@ -9,6 +9,9 @@ mod client;
 #[path = "support/crew.rs"]
 mod crew;
 
+#[path = "support/news.rs"]
+mod news;
+
 #[path = "support/pooler.rs"]
 mod pooler;
 
@@ -21,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use client::{Answer, Client};
 use crew::Crew;
+use news::wait_until_blocked;
 use pooler::Pooler;
 use postgres::Postgres;
 use support::Server;
@@ -162,6 +166,34 @@ fn a_pop_does_not_give_up_before_it_has_looked_for_what_nobody_told_it() {
         };
         // A busy machine may send too late.
         assert!((0..100).any(|_| sent_in_time()), "round {round}: never sent in time");
+    }
+    house.is_content();
+}
+
+#[test]
+fn who_waits_for_a_queue_gets_nothing_of_the_next_one_of_that_name_though_nobody_says_that_it_is_gone() {
+    const WAITS: [&str; 5] = ["", " LEASE 1000", " FROM ann", " NOTOWN", " REQID key"];
+    const STRATEGIES: [&str; 5] =
+        ["skip-locked", "delete-retry", "for-update", "repeatable-read", "mark-update"];
+    let house = House::new();
+    let alone = STRATEGIES.map(|strategy| (vec!["--pop-strategy", strategy], &WAITS[..1]));
+    house.postgres.psql(&house.database, "SELECT posthaste.login('ann'), posthaste.create_queue('q')");
+    for (arguments, waits) in [(vec![], &WAITS[..1]), (vec![], &WAITS[..])].into_iter().chain(alone) {
+        let server = Server::start(&house.pooler.url(&house.database), &arguments);
+        let mut waiters: Vec<Client> = waits.iter().map(|_| login(server.addr(), "bob")).collect();
+        for (waiter, options) in waiters.iter_mut().zip(waits) {
+            let pop = format!("POP QUEUE q BLOCK 600000{options}");
+            waiter.send(&pop.split(' ').collect::<Vec<_>>()).expect("it runs");
+        }
+        wait_until_blocked(server.addr(), waits.len());
+        let again = "SELECT delete_queue('q'); SELECT create_queue('q'); SELECT send('ann', 'q', 'new')";
+        house.postgres.psql(&house.database, &format!("SET search_path = posthaste; {again}"));
+        for (waiter, options) in waiters.iter_mut().zip(waits) {
+            let answer = waiter.answer().expect("it runs");
+            let is_refused = matches!(&answer, Answer::Error(text) if text.starts_with("NOQUEUE"));
+            assert!(is_refused, "{arguments:?}{options}: {answer:?}");
+        }
+        assert_eq!(ask(&mut waiters[0], "POP QUEUE q").body(), Some("new"));
     }
     house.is_content();
 }

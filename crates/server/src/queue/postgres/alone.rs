@@ -24,7 +24,7 @@ pub(super) enum Alone<'a> {
 
 impl<'a> Alone<'a> {
     /// None: the request goes through `apply`, because it is not plain or because floors are to be told.
-    pub(super) fn of(ask: Ask<'a>, known: &Knowledge<'_>) -> Option<Self> {
+    pub(super) fn of(ask: Ask<'a>, awaited: Option<i64>, known: &Knowledge<'_>) -> Option<Self> {
         match ask.operation {
             Operation::Send(send) => match send_of(ask, send, known.accounts)? {
                 Single::Send { sender, queue, recipient, body } => {
@@ -33,13 +33,13 @@ impl<'a> Alone<'a> {
                 _ => None,
             },
             Operation::Pop(Pop { select, lease_ms, request_id: None, .. }) => {
-                let reading = reading(ask, select, known.accounts)?;
+                let reading = reading(ask, select, awaited, known.accounts)?;
                 let (floors, are_due) = floors(&reading, known.floors);
                 let lease_ms = lease_ms.map(super::call::millis);
                 (!are_due).then_some(Self::Pop { reading, lease_ms, floors })
             }
             Operation::Peek(select) => {
-                let reading = reading(ask, select, known.accounts)?;
+                let reading = reading(ask, select, None, known.accounts)?;
                 let (floors, _) = floors(&reading, known.floors);
                 Some(Self::Peek { reading, floors })
             }
@@ -71,20 +71,24 @@ impl<'a> Alone<'a> {
                     (body, Type::BYTEA),
                 ],
             ),
-            Self::Pop { reading: Reading { reader, queue, sender }, lease_ms, floors: [any, own] } => link
-                .ask_on(
-                    "SELECT * FROM posthaste.pop_alone($1, $2, $3, $4, $5, $6, $7)",
-                    &[
-                        now,
-                        (reader, Type::INT4),
-                        (queue, Type::TEXT),
-                        (sender, Type::INT4),
-                        (lease_ms, Type::INT8),
-                        (any, Type::INT8),
-                        (own, Type::INT8),
-                    ],
-                ),
-            Self::Peek { reading: Reading { reader, queue, sender }, floors: [any, own] } => link.ask_on(
+            Self::Pop {
+                reading: Reading { reader, queue, awaited, sender },
+                lease_ms,
+                floors: [any, own],
+            } => link.ask_on(
+                "SELECT * FROM posthaste.pop_alone($1, $2, $3, $4, $5, $6, $7, $8)",
+                &[
+                    now,
+                    (reader, Type::INT4),
+                    (queue, Type::TEXT),
+                    (awaited, Type::INT8),
+                    (sender, Type::INT4),
+                    (lease_ms, Type::INT8),
+                    (any, Type::INT8),
+                    (own, Type::INT8),
+                ],
+            ),
+            Self::Peek { reading: Reading { reader, queue, sender, .. }, floors: [any, own] } => link.ask_on(
                 "SELECT * FROM posthaste.peek_alone($1, $2, $3, $4, $5, $6)",
                 &[
                     now,

@@ -10,7 +10,7 @@ use tokio_postgres::types::Type;
 use super::alone::Alone;
 use super::call::{Call, Knowledge};
 use super::link::{Failure, Link};
-use super::parked::Called;
+use super::parked::{Called, Seat};
 use super::replies::Replies;
 use super::single::Single;
 use super::steps::{Place, Step};
@@ -58,8 +58,8 @@ impl Postgres {
         server: u64,
     ) -> Result<(Replies, Vec<Place>), Failure> {
         let bundles: Vec<&Bundle> = called.iter().map(|(_, bundle)| &**bundle).collect();
-        let waiting = called.iter().take_while(|(seat, _)| seat.is_some()).count();
-        let call = self.knowing(|known| Call::new(&bundles, waiting, known, self.shared.now_ms()));
+        let waiting: Vec<Seat> = called.iter().map_while(|(seat, _)| *seat).collect();
+        let call = self.knowing(|known| Call::new(&bundles, &waiting, known, self.shared.now_ms()));
         let rows = link.ask_on(&self.apply, &call.columns.arguments())?;
         let replies = Replies::new(rows, &call.columns.sends.op, &call.columns.reads.op);
         self.raise_floors(&call, &replies, server);
@@ -73,8 +73,8 @@ impl Postgres {
         called: &[Called],
         server: u64,
     ) -> Option<Result<(Replies, Vec<Place>), Failure>> {
-        let (ask, place) = only_request(called).filter(|_| self.singly.is_none())?;
-        let alone = self.knowing(|known| Alone::of(ask, known))?;
+        let (ask, awaited, place) = only_request(called).filter(|_| self.singly.is_none())?;
+        let alone = self.knowing(|known| Alone::of(ask, awaited, known))?;
         let answered = alone.ask(link, self.shared.now_ms()).map(|rows| {
             let replies = Replies::new(rows, &[0], &[]);
             if let Some(mut floors) = self.shared.floors_of(server) {
@@ -92,10 +92,10 @@ impl Postgres {
         called: &[Called],
     ) -> Option<Result<(Replies, Vec<Place>), Failure>> {
         let popping = self.singly?;
-        let (ask, place) = only_request(called)?;
+        let (ask, awaited, place) = only_request(called)?;
         let single = {
             let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
-            Single::of(ask, &accounts)?
+            Single::of(ask, awaited, &accounts)?
         };
         let answered = single.ask(link, popping, self.shared.now_ms()).and_then(|rows| {
             let replies = Replies::new(rows, &[], &[]);
@@ -155,12 +155,13 @@ impl Postgres {
     }
 }
 
-/// The request of a batch that has no other, and where it stands.
-fn only_request(called: &[Called]) -> Option<(Ask<'_>, Place)> {
-    let [(_, bundle)] = called else { return None };
+/// The request of a batch that has no other, the queue that it has waited for, and where it stands.
+fn only_request(called: &[Called]) -> Option<(Ask<'_>, Option<i64>, Place)> {
+    let [(seat, bundle)] = called else { return None };
     let [request] = &bundle.requests[bundle.open()] else { return None };
     let ask = Ask { account: bundle.account, operation: &request.operation, bytes: &bundle.bytes };
-    Some((ask, Place { bundle: 0, request: bundle.answered, step: Step::Other }))
+    let awaited = seat.as_ref().and_then(Seat::queue);
+    Some((ask, awaited, Place { bundle: 0, request: bundle.answered, step: Step::Other }))
 }
 
 /// Whether the same call may well succeed at once.

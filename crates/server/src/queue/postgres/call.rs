@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use super::columns::{Columns, Other, to_i32};
 use super::floors::Floors;
 use super::names::Accounts;
+use super::parked::Seat;
 use super::steps::{Lanes, Place, Step, in_order};
 use crate::path::bundle::Bundle;
 use crate::queue::answer::Headers;
@@ -32,6 +33,8 @@ pub(super) struct Call<'a> {
     step_lanes: FxHashMap<Lane, i32>,
     /// For each name whether its queue is changed.
     changes: Vec<bool>,
+    /// The queue that the request at hand has waited for.
+    awaited: Option<i64>,
     /// How many SENDs are in the table when the steps so far are done.
     stored: usize,
     /// Whether floors of this step's lanes are worth being told.
@@ -45,17 +48,17 @@ pub(super) struct Knowledge<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Puts every request of the bundles that has no answer yet into a call; the first `waiting` of them are pops that waited.
-    /// `now_ms`: None takes the database's clock.
+    /// Puts every request of the bundles that has no answer yet into a call; the first of them are pops that waited, with
+    /// these seats. `now_ms`: None takes the database's clock.
     pub(super) fn new(
         bundles: &[&'a Bundle],
-        waiting: usize,
+        waiting: &[Seat],
         known: &Knowledge<'_>,
         now_ms: Option<i64>,
     ) -> Self {
         let columns = Columns { now_ms, ring_floor: known.floors.ring(), ..Columns::default() };
         let mut call = Self { columns, ..Self::default() };
-        let ordered = in_order(bundles, waiting, known.accounts);
+        let ordered = in_order(bundles, waiting.len(), known.accounts);
         for step in ordered.chunk_by(|a, b| (a.0, a.1.step) == (b.0, b.1.step)) {
             let kind = step[0].1.step;
             if call.must_store(kind) {
@@ -66,6 +69,8 @@ impl<'a> Call<'a> {
                 let bundle = bundles[place.bundle];
                 let request = &bundle.requests[place.request];
                 call.places.push(*place);
+                let seat = waiting.get(place.bundle).filter(|_| place.request == bundle.answered);
+                call.awaited = seat.and_then(Seat::queue);
                 let ask =
                     Ask { account: bundle.account, operation: &request.operation, bytes: &bundle.bytes };
                 call.add(kind, ask, known);
@@ -256,6 +261,10 @@ impl<'a> Call<'a> {
         reads.lease.push(lease_ms.map(millis));
         reads.any.push(any);
         reads.own.push(own);
+        if self.awaited.is_some() {
+            reads.awaited.resize(reads.op.len() - 1, None);
+            reads.awaited.push(self.awaited);
+        }
     }
 
     /// The lane's position in its step.
@@ -406,7 +415,7 @@ impl<'a> Call<'a> {
             numbers: [
                 Some(i64::from(select.count.unwrap_or(1))),
                 pop.and_then(|pop| pop.lease_ms).map(millis),
-                None,
+                self.awaited,
                 None,
             ],
             flags: i32::from(select.not_own)

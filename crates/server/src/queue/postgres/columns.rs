@@ -7,7 +7,7 @@ use tokio_postgres::types::{ToSql, Type};
 use super::census::Excerpt;
 
 /// How many there are.
-pub(super) const ARGUMENTS: usize = 64;
+pub(super) const ARGUMENTS: usize = 65;
 
 /// All of them.
 #[derive(Default)]
@@ -67,6 +67,8 @@ pub(super) struct Reads {
     pub(super) lease: Vec<Option<i64>>,
     pub(super) any: Vec<i32>,
     pub(super) own: Vec<i32>,
+    /// Shorter than the others where nobody has waited.
+    pub(super) awaited: Vec<Option<i64>>,
 }
 
 #[derive(Default)]
@@ -210,6 +212,7 @@ impl Columns<'_> {
             (&reads.lease, Type::INT8_ARRAY),
             (&reads.any, Type::INT4_ARRAY),
             (&reads.own, Type::INT4_ARRAY),
+            (&reads.awaited, Type::INT8_ARRAY),
             (&lanes.queue, Type::INT4_ARRAY),
             (&lanes.sender, Type::INT4_ARRAY),
             (&lanes.recipient, Type::INT4_ARRAY),

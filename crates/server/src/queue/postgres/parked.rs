@@ -8,6 +8,9 @@
 //! than the news is of; so when it got something, the same news calls the next ones, until those that it suits find
 //! nothing.
 //!
+//! A pop waits for a queue and not for a name: it tells the database which one, and that refuses it when there is another of
+//! that name.
+//!
 //! First come, first served: while a pop is away, because it was called, nobody who came later is called in its stead. What
 //! would have called him is left to it, and calls again when it is back.
 
@@ -36,8 +39,13 @@ pub(super) struct Seat {
     call: Option<Call>,
     /// Its time is over: it looks once more, and is given up when there is nothing.
     is_over: bool,
-    /// The queue that it waited for was deleted, though there may be another of that name.
-    is_gone: bool,
+}
+
+impl Seat {
+    /// The queue that it waits for, as SQL has it: there may be another of that name by now.
+    pub(super) fn queue(&self) -> Option<i64> {
+        self.interest.queue.map(u64::cast_signed)
+    }
 }
 
 /// The order in which pops came to wait; who has not waited comes last.
@@ -127,9 +135,6 @@ impl Parked {
         }
         self.await_name(&bundle, interest);
         match seat {
-            Some(seat) if seat.interest.queue != interest.queue => {
-                self.woken.push((Some(Seat { is_gone: true, ..seat }), bundle));
-            }
             Some(seat) => {
                 self.waiters.put_back(seat.ticket, Waiting { bundle, interest, until: seat.until });
             }
@@ -190,12 +195,6 @@ impl Parked {
         self.away.remove(&seat.ticket).map(|away| away.left).unwrap_or_default()
     }
 
-    /// Whether the queue is gone that a called pop waited for.
-    pub(super) fn is_gone(&self, seat: &Seat) -> bool {
-        let told = |gone| self.away.get(&seat.ticket).is_some_and(|away| away.left.contains_key(&gone));
-        seat.is_gone || seat.interest.queue.is_some_and(|queue| told(News::QueueGone(queue)))
-    }
-
     /// Has a bundle executed whose pop was answered.
     pub(super) fn go_on(&mut self, bundle: Box<Bundle>) {
         self.woken.push((None, bundle));
@@ -243,7 +242,7 @@ impl Parked {
         self.waiters.first_match(news, 0).into_iter().chain(away).min()
     }
 
-    /// Everybody who waits for a queue that is gone is told so.
+    /// Everybody who waits for a queue that is gone is called, to find that out.
     fn end_waits(&mut self, gone: News) {
         for away in self.away.values_mut().filter(|away| away.interest.matches(gone)) {
             away.left.insert(gone, 1);
@@ -251,8 +250,6 @@ impl Parked {
         while let Some((ticket, waiting)) = self.waiters.take_match(gone) {
             self.woken.push(seated(ticket, waiting, None));
         }
-        let woken = self.woken.iter_mut().filter_map(|(seat, _)| seat.as_mut());
-        woken.filter(|seat| seat.interest.matches(gone)).for_each(|seat| seat.is_gone = true);
     }
 
     /// The pops that these messages about to be sent would satisfy: they go along, so that nobody comes before them. For each its
@@ -276,7 +273,7 @@ impl Parked {
 
     /// These are going to be executed.
     fn go_away(&mut self, called: &[Called]) {
-        for seat in called.iter().filter_map(|(seat, _)| *seat).filter(|seat| !seat.is_gone) {
+        for seat in called.iter().filter_map(|(seat, _)| *seat) {
             self.away.insert(seat.ticket, Away { interest: seat.interest, left: Calls::new() });
         }
     }
@@ -302,7 +299,7 @@ impl Parked {
     /// A pop whose time is over.
     pub(super) fn take_expired(&mut self, now: Millis) -> Option<(Seat, Box<Bundle>)> {
         let (ticket, Waiting { bundle, interest, until }) = self.waiters.take_expired(now)?;
-        Some((Seat { ticket, interest, until, call: None, is_over: true, is_gone: false }, bundle))
+        Some((Seat { ticket, interest, until, call: None, is_over: true }, bundle))
     }
 
     /// A connection left: its pop, unless it is just being executed and will be asked for when it comes to be parked.
@@ -335,5 +332,5 @@ impl Parked {
 
 fn seated(ticket: Ticket, waiting: Waiting, call: Option<Call>) -> Called {
     let Waiting { bundle, interest, until } = waiting;
-    (Some(Seat { ticket, interest, until, call, is_over: false, is_gone: false }), bundle)
+    (Some(Seat { ticket, interest, until, call, is_over: false }), bundle)
 }

@@ -36,17 +36,19 @@ pub(super) enum Single<'a> {
 pub(super) struct Reading<'a> {
     pub(super) reader: i32,
     pub(super) queue: Option<&'a str>,
+    /// The queue that it has waited for.
+    pub(super) awaited: Option<i64>,
     pub(super) sender: Option<i32>,
 }
 
 impl<'a> Single<'a> {
     /// None: the request goes through `apply`.
-    pub(super) fn of(ask: Ask<'a>, accounts: &Accounts) -> Option<Self> {
+    pub(super) fn of(ask: Ask<'a>, awaited: Option<i64>, accounts: &Accounts) -> Option<Self> {
         match ask.operation {
             Operation::Send(send) => send_of(ask, send, accounts),
-            Operation::Peek(select) => reading(ask, select, accounts).map(Self::Peek),
+            Operation::Peek(select) => reading(ask, select, None, accounts).map(Self::Peek),
             Operation::Pop(Pop { select, lease_ms: None, request_id: None, .. }) => {
-                reading(ask, select, accounts).map(Self::Pop)
+                reading(ask, select, awaited, accounts).map(Self::Pop)
             }
             Operation::CreateQueue { name: None, options: None } => Some(Self::Create),
             Operation::DeleteQueue { queue } => Some(Self::Delete { queue: text(ask, *queue) }),
@@ -77,7 +79,7 @@ impl<'a> Single<'a> {
                 ],
                 true,
             ),
-            Self::Peek(Reading { reader, queue, sender }) => link.ask(
+            Self::Peek(Reading { reader, queue, sender, .. }) => link.ask(
                 "SELECT * FROM posthaste.peek_single($1, $2, $3, $4, $5)",
                 &[now, op, (reader, Type::INT4), (queue, Type::TEXT), (sender, Type::INT4)],
                 true,
@@ -121,12 +123,13 @@ impl Reading<'_> {
         now_ms: Option<i64>,
         tries: Option<i32>,
     ) -> Result<Vec<Row>, Failure> {
-        let Self { reader, queue, sender } = self;
-        let arguments: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 6] = [
+        let Self { reader, queue, awaited, sender } = self;
+        let arguments: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 7] = [
             (&now_ms, Type::INT8),
             (&0_i32, Type::INT4),
             (reader, Type::INT4),
             (queue, Type::TEXT),
+            (awaited, Type::INT8),
             (sender, Type::INT4),
             (&tries, Type::INT4),
         ];
@@ -154,7 +157,12 @@ pub(super) fn send_of<'a>(ask: Ask<'a>, send: &'a Send, accounts: &Accounts) -> 
 }
 
 /// Plain ones of a sender this middleware knows; ANYORDER allows what the plain order gives.
-pub(super) fn reading<'a>(ask: Ask<'a>, select: &Selection, accounts: &Accounts) -> Option<Reading<'a>> {
+pub(super) fn reading<'a>(
+    ask: Ask<'a>,
+    select: &Selection,
+    awaited: Option<i64>,
+    accounts: &Accounts,
+) -> Option<Reading<'a>> {
     if select.not_own || select.broadcast || select.count.is_some() {
         return None;
     }
@@ -163,7 +171,7 @@ pub(super) fn reading<'a>(ask: Ask<'a>, select: &Selection, accounts: &Accounts)
         Some(name) => Some(number(name, ask, accounts)?),
     };
     let queue = select.queue.map(|queue| text(ask, queue));
-    Some(Reading { reader: ask.account.cast_signed(), queue, sender })
+    Some(Reading { reader: ask.account.cast_signed(), queue, awaited, sender })
 }
 
 fn number(name: Span, ask: Ask<'_>, accounts: &Accounts) -> Option<i32> {
@@ -185,7 +193,7 @@ mod tests {
     fn single(operation: &Operation) -> Option<Single<'_>> {
         let mut accounts = Accounts::default();
         accounts.learn(7, b"q");
-        Single::of(Ask { account: 3, operation, bytes: b"qxx" }, &accounts)
+        Single::of(Ask { account: 3, operation, bytes: b"qxx" }, None, &accounts)
     }
 
     #[test]
@@ -194,7 +202,7 @@ mod tests {
         let sent = Single::Send { sender: 3, queue: "q", recipient: 7, body: b"xx" };
         assert_eq!(single(&Operation::Send(send)), Some(sent));
         let select = Selection { sender: Some(QUEUE), ..Selection::default() };
-        let reading = || Reading { reader: 3, queue: None, sender: Some(7) };
+        let reading = || Reading { reader: 3, queue: None, awaited: None, sender: Some(7) };
         assert_eq!(single(&Operation::Peek(select)), Some(Single::Peek(reading())));
         let pop = Pop { select, block_ms: 5, ..Pop::default() };
         assert_eq!(single(&Operation::Pop(pop)), Some(Single::Pop(reading())));

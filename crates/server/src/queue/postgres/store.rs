@@ -18,7 +18,7 @@ use super::link::{Failure, Link, Reach};
 use super::links::Links;
 use super::names::Accounts;
 use super::parked::{self, Called};
-use super::replies::{Replies, queue_named};
+use super::replies::Replies;
 use super::shared::Shared;
 use super::steps::Place;
 use super::strategy::Popping;
@@ -29,7 +29,6 @@ use crate::path::limits;
 use crate::path::waiting_line::WaitingLine;
 use crate::path::worker::{Batch, Store};
 use crate::queue::answer::Answer;
-use crate::queue::faults;
 use crate::queue::rules::{Ask, Flow, News, Outcome};
 use crate::time::Time;
 
@@ -172,29 +171,14 @@ impl Postgres {
             return;
         }
         let since = self.shared.begin(called.iter().any(|(seat, _)| seat.is_some()));
-        self.refuse_gone(&mut called, &mut batch.finished);
         self.call_waiters(&mut called);
         // Those who waited go before those who come now.
         called.sort_by_key(parked::arrival);
         match self.singly {
-            _ if called.is_empty() => {}
             None => self.attempt(called, since, batch),
             Some(_) => called.into_iter().for_each(|one| self.attempt(vec![one], since, batch)),
         }
         self.shared.end(since);
-    }
-
-    /// Pops whose queue was deleted after they were called do not look: there may be another of that name.
-    fn refuse_gone(&self, called: &mut Vec<Called>, finished: &mut Vec<Box<Bundle>>) {
-        let mut parked = self.shared.parked();
-        for (seat, bundle) in called.iter_mut() {
-            let Some(gone) = seat.take_if(|seat| parked.is_gone(seat)) else { continue };
-            refuse_queue(bundle);
-            parked.done(gone);
-        }
-        drop(parked);
-        let done = called.extract_if(.., |(_, bundle)| bundle.is_done());
-        finished.extend(done.map(|(_, bundle)| bundle));
     }
 
     /// Takes along the waiting pops that the batch's SENDs would satisfy.
@@ -349,13 +333,6 @@ fn names(called: &[Called]) -> String {
         text.push_str(" …");
     }
     text
-}
-
-/// The queue that the next request names is not there.
-fn refuse_queue(bundle: &mut Bundle) {
-    let next = bundle.requests.get(bundle.answered).map(|request| &request.operation);
-    let name = next.and_then(queue_named).map_or(&b""[..], |name| name.of(&bundle.bytes));
-    bundle.refuse_one(&faults::no_queue(name));
 }
 
 /// What a SEND that was done makes available; nothing if it is delayed.

@@ -69,11 +69,11 @@ impl PopStrategy {
     /// The statement that pops one message.
     pub(super) const fn statement(self) -> &'static str {
         match self {
-            Self::SkipLocked => "SELECT * FROM posthaste.pop_skip_locked($1, $2, $3, $4, $5, $6)",
-            Self::DeleteRetry => "SELECT * FROM posthaste.pop_delete_retry($1, $2, $3, $4, $5, $6)",
-            Self::ForUpdate => "SELECT * FROM posthaste.pop_for_update($1, $2, $3, $4, $5, $6)",
-            Self::RepeatableRead => "SELECT * FROM posthaste.pop_repeatable_read($1, $2, $3, $4, $5, $6)",
-            Self::MarkUpdate => "SELECT * FROM posthaste.pop_mark_update($1, $2, $3, $4, $5, $6)",
+            Self::SkipLocked => "SELECT * FROM posthaste.pop_skip_locked($1, $2, $3, $4, $5, $6, $7)",
+            Self::DeleteRetry => "SELECT * FROM posthaste.pop_delete_retry($1, $2, $3, $4, $5, $6, $7)",
+            Self::ForUpdate => "SELECT * FROM posthaste.pop_for_update($1, $2, $3, $4, $5, $6, $7)",
+            Self::RepeatableRead => "SELECT * FROM posthaste.pop_repeatable_read($1, $2, $3, $4, $5, $6, $7)",
+            Self::MarkUpdate => "SELECT * FROM posthaste.pop_mark_update($1, $2, $3, $4, $5, $6, $7)",
         }
     }
 }

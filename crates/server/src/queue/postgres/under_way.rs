@@ -1,8 +1,7 @@
 //! Calls under way, and which may go beside which.
 //!
 //! A call in which pops look that have waited goes alone: what another one sends meanwhile would be seen by the pop that looks
-//! last and not by the one that waits longest, and a queue deleted and made again would be taken for the one waited for.
-//! Nobody is kept from beginning for long, though, nor at all by a call that takes long already: it waits for somebody's
+//! last and not by the one that waits longest. Nobody is kept from beginning for long, though, nor at all by a call that takes long already: it waits for somebody's
 //! transaction, perhaps.
 
 use std::collections::BTreeMap;
