@@ -144,7 +144,7 @@ BEGIN
         SELECT name INTO found_name FROM account WHERE id = number;
         IF found_name IS NULL THEN
             RAISE EXCEPTION USING ERRCODE = 'PHNUM', MESSAGE = format(
-                'no account has the number %s any more: the database has gone back to an earlier state, so restart the middleware', number);
+                'no account has the number %s', number);
         END IF;
     END IF;
     RETURN found_name;

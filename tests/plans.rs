@@ -51,12 +51,12 @@ const EXEMPT: [&str; 11] = [
     "WITH gone AS (",
     "SELECT place FROM message_",
     // A middleware learns names; 256 accounts are three pages, which an index would not make fewer.
-    "SELECT id, name FROM posthaste.account WHERE id = ANY(",
+    "SELECT name, id FROM (SELECT) AS always LEFT JOIN posthaste.account ON id = ANY(",
     // The keeper reads the ring from end to end while it is small.
     "SELECT least(min(place), up_to) ",
     // And a piece of it otherwise, and counts which lanes hold something there, some at a time.
     "SELECT min(place)  ",
-    "SELECT queue, sender, recipient, place FROM posthaste.take_census(",
+    "SELECT place, queue, sender, recipient FROM (SELECT) AS always LEFT JOIN posthaste.take_census(",
     "SELECT m.queue_id, m.sender_id, m.recipient_id, min(m.place) FROM message m",
     "ARRAY(\n        SELECT least(",
     // SEND TO * reads the accounts, all of them.

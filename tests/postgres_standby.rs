@@ -11,6 +11,9 @@ mod crew;
 #[path = "support/pair.rs"]
 mod pair;
 
+#[path = "support/pooler.rs"]
+mod pooler;
+
 #[path = "support/postgres.rs"]
 mod postgres;
 
@@ -21,6 +24,7 @@ use std::time::{Duration, Instant};
 use client::{Answer, Client};
 use crew::Crew;
 use pair::{primary, standby_of, url};
+use pooler::Pooler;
 use postgres::Postgres;
 use support::Server;
 
@@ -78,4 +82,78 @@ fn a_promoted_standby_has_everything_and_is_found() {
     }
     crew.is_busy();
     crew.finish(server.addr());
+}
+
+/// A standby that has what is on the primary now, and will get nothing more.
+fn laggard_of(primary: &Postgres) -> Postgres {
+    let standby = Postgres::standby_of(primary, &["hot_standby=on"]);
+    standby.psql("postgres", "ALTER SYSTEM SET primary_conninfo = ''");
+    standby.psql("postgres", "SELECT pg_reload_conf()");
+    let start = Instant::now();
+    while standby.psql("postgres", "SELECT count(*) FROM pg_stat_wal_receiver") != "0" {
+        assert!(start.elapsed() < PATIENCE, "the standby follows still:\n{}", standby.log());
+        sleep(Duration::from_millis(20));
+    }
+    standby
+}
+
+/// What one request is answered, which is no error.
+fn ask(client: &mut Client, request: &str) -> Answer {
+    let answer = client.ask(&request.split(' ').collect::<Vec<_>>()).expect("it runs");
+    assert!(!matches!(answer, Answer::Error(_)), "{request}: {answer:?}");
+    answer
+}
+
+#[test]
+fn who_takes_over_from_an_earlier_state_gives_nobody_what_is_for_another_and_overlooks_nothing() {
+    const SESSIONS: usize = 3;
+    for is_pooled in [false, true] {
+        let mut primary = primary();
+        let database = primary.create_database();
+        primary.psql(&database, "SELECT posthaste.create_queue('q')");
+        let standby = laggard_of(&primary);
+        let pooler = is_pooled.then(|| Pooler::start(&primary, SESSIONS));
+        let direct = url([&primary, &standby], &database);
+        let server = Server::start(&pooler.as_ref().map_or(direct, |pooler| pooler.url(&database)), &[]);
+        let login = |name: &str| Client::login(server.addr(), name).expect("it runs");
+        let (mut ann, mut bob) = (login("ann"), login("bob"));
+        // It learns bob's number, and below which ids there is nothing.
+        let many = format!("SENDMANY q{}", " x".repeat(60));
+        for _ in 0..20 {
+            ask(&mut ann, &many);
+            assert_eq!(ask(&mut bob, "POP QUEUE q COUNT 60").list().len(), 60);
+            ask(&mut ann, "SEND q before TO bob");
+            assert_eq!(ask(&mut bob, "POP QUEUE q").body(), Some("before"));
+        }
+        let number = ask(&mut bob, "LOGIN bob").integer().expect("a number");
+
+        primary.kill9();
+        standby.promote();
+        let eve =
+            format!("SELECT setval('posthaste.account_id', {number}, false); SELECT posthaste.login('eve')");
+        assert!(
+            standby.psql(&database, &eve).ends_with(&number.to_string()),
+            "she has the number that bob had"
+        );
+        if let Some(pooler) = &pooler {
+            pooler.turn_to(&standby, SESSIONS);
+        }
+        let start = Instant::now();
+        while !matches!(ann.ask(&["QCREATE", "probe"]).expect("it runs"), Answer::Integer(_)) {
+            assert!(start.elapsed() < PATIENCE, "the promoted standby is not used");
+            sleep(Duration::from_millis(10));
+        }
+
+        let mut eve = login("eve");
+        ask(&mut ann, "SEND q secret TO bob");
+        assert_eq!(ask(&mut eve, "POP QUEUE q"), Answer::Null, "it is not hers");
+        let secret = ask(&mut bob, "POP QUEUE q");
+        assert_eq!((secret.body(), secret.get("from").and_then(Answer::text)), (Some("secret"), Some("ann")));
+        ask(&mut bob, "SEND q reply TO ann");
+        ask(&mut eve, "SEND q other TO ann");
+        assert_eq!(ask(&mut ann, "POP FROM bob").body(), Some("reply"));
+        assert_eq!(ask(&mut ann, "POP FROM eve").body(), Some("other"));
+        ask(&mut ann, "SEND q anyone");
+        assert_eq!(ask(&mut eve, "POP QUEUE q").body(), Some("anyone"));
+    }
 }

@@ -1,10 +1,14 @@
 //! PgBouncer in transaction mode before a PostgreSQL: each transaction may run in another session of the server.
 
+#![allow(dead_code, reason = "each test program uses its own part of this")]
+
 use std::fs;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::postgres::{Postgres, unprivileged};
 
@@ -34,13 +38,7 @@ impl Pooler {
         let port = free.expect("a free port").port();
         let directory = tempfile::tempdir().expect("a temporary directory");
         let ini = directory.path().join("pgbouncer.ini");
-        let settings = format!(
-            "[databases]\n* = host=127.0.0.1 port={} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
-             listen_port = {port}\nunix_socket_dir =\nauth_type = any\npool_mode = transaction\n\
-             default_pool_size = {size}\nmax_client_conn = 200\n",
-            server.port()
-        );
-        fs::write(&ini, settings).expect("a file");
+        fs::write(&ini, settings(server, port, size)).expect("a file");
         let log = fs::File::create(directory.path().join("log")).expect("a file");
         // It refuses to run as root, and reads its settings as whom it runs.
         let mut command = match unprivileged() {
@@ -72,6 +70,14 @@ impl Pooler {
         Some(pooler)
     }
 
+    /// Has another server, with at most `size` sessions, for what is asked from now on.
+    pub(crate) fn turn_to(&self, server: &Postgres, size: usize) {
+        let ini = self.directory.path().join("pgbouncer.ini");
+        fs::write(ini, settings(server, self.port, size)).expect("a file");
+        let pid = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).expect("a process id");
+        kill_process(pid, Signal::HUP).expect("it runs");
+    }
+
     /// The URL of a database behind it.
     pub(crate) fn url(&self, database: &str) -> String {
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
@@ -81,6 +87,15 @@ impl Pooler {
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
+}
+
+fn settings(server: &Postgres, port: u16, size: usize) -> String {
+    format!(
+        "[databases]\n* = host=127.0.0.1 port={} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
+         listen_port = {port}\nunix_socket_dir =\nauth_type = any\npool_mode = transaction\n\
+         default_pool_size = {size}\nmax_client_conn = 200\nserver_login_retry = 1\n",
+        server.port()
+    )
 }
 
 impl Drop for Pooler {

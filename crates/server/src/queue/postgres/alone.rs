@@ -1,9 +1,11 @@
 //! A batch of one plain request, which has a function of its own: `apply` with its steps and columns costs as much again
 //! as the request. See sql/0015_alone.sql.
 
+use std::time::SystemTime;
+
 use posthaste_wire::operation::{Operation, Pop};
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 
 use super::call::Knowledge;
 use super::census::Excerpt;
@@ -58,10 +60,17 @@ impl<'a> Alone<'a> {
     }
 
     /// Does it. The rows are those of request 0.
-    pub(super) fn ask(&self, link: &mut Link, now_ms: Option<i64>) -> Result<Vec<Row>, Failure> {
+    pub(super) fn ask(
+        &self,
+        link: &mut Link,
+        server: SystemTime,
+        now_ms: Option<i64>,
+    ) -> Result<Vec<Row>, Failure> {
+        let mut ask =
+            |sql: &str, arguments: &[(&(dyn ToSql + Sync), Type)]| link.ask_of(server, sql, arguments, false);
         let now = (&now_ms as _, Type::INT8);
         match self {
-            Self::Send { sender, queue, recipient, body } => link.ask_on(
+            Self::Send { sender, queue, recipient, body } => ask(
                 "SELECT * FROM posthaste.send_alone($1, $2, $3, $4, $5)",
                 &[
                     now,
@@ -75,7 +84,7 @@ impl<'a> Alone<'a> {
                 reading: Reading { reader, queue, awaited, sender },
                 lease_ms,
                 floors: [any, own],
-            } => link.ask_on(
+            } => ask(
                 "SELECT * FROM posthaste.pop_alone($1, $2, $3, $4, $5, $6, $7, $8)",
                 &[
                     now,
@@ -88,7 +97,7 @@ impl<'a> Alone<'a> {
                     (own, Type::INT8),
                 ],
             ),
-            Self::Peek { reading: Reading { reader, queue, sender, .. }, floors: [any, own] } => link.ask_on(
+            Self::Peek { reading: Reading { reader, queue, sender, .. }, floors: [any, own] } => ask(
                 "SELECT * FROM posthaste.peek_alone($1, $2, $3, $4, $5, $6)",
                 &[
                     now,
@@ -99,7 +108,7 @@ impl<'a> Alone<'a> {
                     (own, Type::INT8),
                 ],
             ),
-            Self::Readable { reader, ring_floor, census } => link.ask_on(
+            Self::Readable { reader, ring_floor, census } => ask(
                 "SELECT * FROM posthaste.readable_alone($1, $2, $3, $4, $5, $6, $7)",
                 &[
                     now,
@@ -111,12 +120,8 @@ impl<'a> Alone<'a> {
                     (&census.places, Type::INT8_ARRAY),
                 ],
             ),
-            Self::Create { name } => {
-                link.ask_on("SELECT * FROM posthaste.create_alone($1)", &[(name, Type::TEXT)])
-            }
-            Self::Delete { queue } => {
-                link.ask_on("SELECT * FROM posthaste.delete_alone($1)", &[(queue, Type::TEXT)])
-            }
+            Self::Create { name } => ask("SELECT * FROM posthaste.create_alone($1)", &[(name, Type::TEXT)]),
+            Self::Delete { queue } => ask("SELECT * FROM posthaste.delete_alone($1)", &[(queue, Type::TEXT)]),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! One call for a batch: by the function that fits it, again where that is safe, and what is learned from the answer.
 
-use std::sync::PoisonError;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio_postgres::Row;
@@ -9,6 +9,8 @@ use tokio_postgres::types::Type;
 
 use super::alone::Alone;
 use super::call::{Call, Knowledge};
+use super::era::Era;
+use super::floors::Server;
 use super::link::{Failure, Link};
 use super::parked::{Called, Seat};
 use super::replies::Replies;
@@ -16,51 +18,106 @@ use super::single::Single;
 use super::steps::{Place, Step};
 use super::store::Postgres;
 use crate::path::bundle::Bundle;
-use crate::queue::rules::Ask;
+use crate::queue::rules::{AccountId, Ask};
+
+/// How often one call may meet another server than the one it was meant for.
+const ERAS_MAX: usize = 3;
+
+/// What came of a call, where each request stands in it, and when that was.
+pub(super) struct Asked {
+    pub(super) replies: Replies,
+    pub(super) places: Vec<Place>,
+    pub(super) era: Arc<Era>,
+}
 
 impl Postgres {
     /// Asks for all requests of the bundles that have no answer yet.
-    pub(super) fn call(
-        &self,
-        link: &mut Link,
-        called: &mut [Called],
-    ) -> Result<(Replies, Vec<Place>), Failure> {
+    pub(super) fn call(&self, link: &mut Link, called: &[Called]) -> Result<Asked, Failure> {
         let mut again = true;
         loop {
-            link.ready()?;
-            let server = self.shared.reach.connections_made();
-            if let Some(answered) = self.call_singly(link, called) {
-                return answered;
-            }
-            self.shared.floors().belong_to(server);
-            let outcome = match self.call_alone(link, called, server) {
-                Some(outcome) => outcome,
-                None => self.call_together(link, called, server),
-            };
-            match outcome {
-                Ok((replies, places)) => {
-                    self.learn(link, &replies)?;
-                    return Ok((replies, places));
-                }
+            match self.remembering(link, |link, era| self.call_in(era, link, called)) {
                 Err(Failure::Refused(error)) if again && is_transient(&error) => again = false,
                 Err(Failure::Broken(_)) if again && only_reads(called) => again = false,
                 // It ended before anything was asked.
                 Err(Failure::Unreachable(_)) if again => again = false,
-                Err(failure) => return Err(failure),
+                asked => return asked,
             }
         }
+    }
+
+    /// Does something that goes by what is remembered; again when that was of another server.
+    pub(super) fn remembering<T>(
+        &self,
+        link: &mut Link,
+        act: impl Fn(&mut Link, &Arc<Era>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        for _ in 0..ERAS_MAX {
+            link.ready()?;
+            let era = self.shared.era.or_begin(link)?;
+            match act(link, &era) {
+                Err(Failure::Elsewhere) => {
+                    self.shared.era.end(&era);
+                    // What they wait for may be there already.
+                    self.shared.parked().call_all();
+                }
+                done => return done,
+            }
+        }
+        Err(Failure::Elsewhere)
+    }
+
+    fn call_in(&self, era: &Arc<Era>, link: &mut Link, called: &[Called]) -> Result<Asked, Failure> {
+        let server = Server { started: era.server, made: self.shared.reach.connections_made() };
+        self.meet_again(link, era, called)?;
+        let answered = match self.call_singly(link, called, era) {
+            Some(answered) => answered,
+            None => {
+                self.shared.floors().belong_to(server);
+                match self.call_alone(link, called, era, server) {
+                    Some(answered) => answered,
+                    None => self.call_together(link, called, era, server),
+                }
+            }
+        };
+        let (replies, places) = answered?;
+        self.learn(link, era, &replies)?;
+        Ok(Asked { replies, places, era: Arc::clone(era) })
+    }
+
+    /// Who has logged in when it was another server has his account here too.
+    fn meet_again(&self, link: &mut Link, era: &Era, called: &[Called]) -> Result<(), Failure> {
+        for (_, bundle) in called {
+            if era.accounts().of_session(bundle.account).is_some() {
+                continue;
+            }
+            let Some(name) = self.sessions().name(bundle.account) else { continue };
+            self.log_in_at(link, era, &name)?;
+        }
+        Ok(())
+    }
+
+    /// Makes sure of an account at a server; the number of its sessions.
+    pub(super) fn log_in_at(&self, link: &mut Link, era: &Era, name: &[u8]) -> Result<AccountId, Failure> {
+        let text = String::from_utf8_lossy(name);
+        let log_in = "SELECT posthaste.log_in_as($1)";
+        let rows = link.ask_of(era.server, log_in, &[(&text, Type::TEXT)], false)?;
+        let id = rows.first().map_or(0, |row| row.get::<_, i32>(0)).cast_unsigned();
+        let session = self.sessions().log_in(id, name);
+        era.accounts_mut().log_in(session, id, name);
+        Ok(session)
     }
 
     fn call_together(
         &self,
         link: &mut Link,
         called: &[Called],
-        server: u64,
+        era: &Era,
+        server: Server,
     ) -> Result<(Replies, Vec<Place>), Failure> {
         let bundles: Vec<&Bundle> = called.iter().map(|(_, bundle)| &**bundle).collect();
         let waiting: Vec<Seat> = called.iter().map_while(|(seat, _)| *seat).collect();
-        let call = self.knowing(|known| Call::new(&bundles, &waiting, known, self.shared.now_ms()));
-        let rows = link.ask_on(&self.apply, &call.columns.arguments())?;
+        let call = self.knowing(era, |known| Call::new(&bundles, &waiting, known, self.shared.now_ms()));
+        let rows = link.ask_of(era.server, &self.apply, &call.columns.arguments(), false)?;
         let replies = Replies::new(rows, &call.columns.sends.op, &call.columns.reads.op);
         self.raise_floors(&call, &replies, server);
         Ok((replies, call.places))
@@ -71,11 +128,12 @@ impl Postgres {
         &self,
         link: &mut Link,
         called: &[Called],
-        server: u64,
+        era: &Era,
+        server: Server,
     ) -> Option<Result<(Replies, Vec<Place>), Failure>> {
-        let (ask, awaited, place) = only_request(called).filter(|_| self.singly.is_none())?;
-        let alone = self.knowing(|known| Alone::of(ask, awaited, known))?;
-        let answered = alone.ask(link, self.shared.now_ms()).map(|rows| {
+        let (ask, awaited, place) = only_request(called, era).filter(|_| self.singly.is_none())?;
+        let alone = self.knowing(era, |known| Alone::of(ask, awaited, known))?;
+        let answered = alone.ask(link, era.server, self.shared.now_ms()).map(|rows| {
             let replies = Replies::new(rows, &[0], &[]);
             if let Some(mut floors) = self.shared.floors_of(server) {
                 floors.meet(replies.newest);
@@ -90,29 +148,23 @@ impl Postgres {
         &self,
         link: &mut Link,
         called: &[Called],
+        era: &Era,
     ) -> Option<Result<(Replies, Vec<Place>), Failure>> {
         let popping = self.singly?;
-        let (ask, awaited, place) = only_request(called)?;
-        let single = {
-            let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
-            Single::of(ask, awaited, &accounts)?
-        };
-        let answered = single.ask(link, popping, self.shared.now_ms()).and_then(|rows| {
-            let replies = Replies::new(rows, &[], &[]);
-            self.learn(link, &replies)?;
-            Ok((replies, vec![place]))
-        });
-        Some(answered)
+        let (ask, awaited, place) = only_request(called, era)?;
+        let single = Single::of(ask, awaited, &era.accounts())?;
+        let answered = single.ask(link, era.server, popping, self.shared.now_ms());
+        Some(answered.map(|rows| (Replies::new(rows, &[], &[]), vec![place])))
     }
 
     /// Does something with what this middleware knows.
-    fn knowing<T>(&self, act: impl FnOnce(&Knowledge<'_>) -> T) -> T {
-        let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+    fn knowing<T>(&self, era: &Era, act: impl FnOnce(&Knowledge<'_>) -> T) -> T {
+        let accounts = era.accounts();
         let floors = self.shared.floors();
         act(&Knowledge { accounts: &accounts, floors: &floors })
     }
 
-    fn raise_floors(&self, call: &Call<'_>, replies: &Replies, server: u64) {
+    fn raise_floors(&self, call: &Call<'_>, replies: &Replies, server: Server) {
         let Some(mut floors) = self.shared.floors_of(server) else { return };
         floors.meet(replies.newest);
         for (lane, floor) in &replies.floors {
@@ -124,42 +176,44 @@ impl Postgres {
 
     /// Takes note of the names of accounts met for the first time. What was asked before is done by now, whatever fails
     /// here.
-    fn learn(&self, link: &mut Link, replies: &Replies) -> Result<(), Failure> {
-        let strangers = {
-            let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
-            replies.strangers(&accounts)
-        };
+    fn learn(&self, link: &mut Link, era: &Era, replies: &Replies) -> Result<(), Failure> {
+        let strangers = replies.strangers(&era.accounts());
         if strangers.is_empty() {
             return Ok(());
         }
-        let rows = self.names(link, &strangers).map_err(|failure| Failure::Broken(failure.to_string()))?;
-        let mut accounts = self.accounts.write().unwrap_or_else(PoisonError::into_inner);
+        let rows = names(link, era, &strangers).map_err(|failure| Failure::Broken(failure.to_string()))?;
+        let mut accounts = era.accounts_mut();
         for row in rows {
-            accounts.learn(row.get::<_, i32>(0).cast_unsigned(), row.get::<_, &str>(1).as_bytes());
+            if let Some(name) = row.get::<_, Option<&str>>(0) {
+                accounts.learn(row.get::<_, i32>(1).cast_unsigned(), name.as_bytes());
+            }
         }
         Ok(())
     }
+}
 
-    /// Asked again for a while if the connection breaks: the messages of the answer are taken already.
-    fn names(&self, link: &mut Link, ids: &[i32]) -> Result<Vec<Row>, Failure> {
-        let until = Instant::now() + Duration::from_secs(10);
-        loop {
-            let sql = "SELECT id, name FROM posthaste.account WHERE id = ANY($1)";
-            match link.ask(sql, &[(&ids, Type::INT4_ARRAY)], false) {
-                Err(Failure::Broken(_) | Failure::Unreachable(_)) if Instant::now() < until => {
-                    std::thread::sleep(Duration::from_millis(50));
-                }
-                answered => return answered,
+/// Names of accounts. Asked again for a while if the connection breaks: the messages of the answer are taken already.
+fn names(link: &mut Link, era: &Era, ids: &[i32]) -> Result<Vec<Row>, Failure> {
+    const SQL: &str = "SELECT name, id FROM (SELECT) AS always LEFT JOIN posthaste.account ON id = ANY($1)";
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        let asked =
+            link.ready().and_then(|()| link.ask_of(era.server, SQL, &[(&ids, Type::INT4_ARRAY)], false));
+        match asked {
+            Err(Failure::Broken(_) | Failure::Unreachable(_)) if Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(50));
             }
+            answered => return answered,
         }
     }
 }
 
 /// The request of a batch that has no other, the queue that it has waited for, and where it stands.
-fn only_request(called: &[Called]) -> Option<(Ask<'_>, Option<i64>, Place)> {
+fn only_request<'a>(called: &'a [Called], era: &Era) -> Option<(Ask<'a>, Option<i64>, Place)> {
     let [(seat, bundle)] = called else { return None };
     let [request] = &bundle.requests[bundle.open()] else { return None };
-    let ask = Ask { account: bundle.account, operation: &request.operation, bytes: &bundle.bytes };
+    let account = era.accounts().number(bundle);
+    let ask = Ask { account, operation: &request.operation, bytes: &bundle.bytes };
     let awaited = seat.as_ref().and_then(Seat::queue);
     Some((ask, awaited, Place { bundle: 0, request: bundle.answered, step: Step::Other }))
 }

@@ -71,8 +71,11 @@ impl<'a> Call<'a> {
                 call.places.push(*place);
                 let seat = waiting.get(place.bundle).filter(|_| place.request == bundle.answered);
                 call.awaited = seat.and_then(Seat::queue);
-                let ask =
-                    Ask { account: bundle.account, operation: &request.operation, bytes: &bundle.bytes };
+                let ask = Ask {
+                    account: known.accounts.number(bundle),
+                    operation: &request.operation,
+                    bytes: &bundle.bytes,
+                };
                 call.add(kind, ask, known);
             }
             call.end_step(kind);

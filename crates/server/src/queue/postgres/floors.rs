@@ -5,6 +5,8 @@
 //! before it, until the ring turns. A floor is only a hint: too low is slow, and it is never too high, not even for a
 //! queue made anew under an old name, because ids only grow.
 
+use std::time::SystemTime;
+
 use rustc_hash::FxHashMap;
 
 use super::census::{Census, Excerpt};
@@ -19,6 +21,14 @@ type Reads = (Option<AccountId>, AccountId);
 /// How far a floor may stay behind: fewer dead entries than this are walked faster than a new floor is told.
 const BEHIND_MAX: i64 = 500;
 
+/// Who says so: the server that was started then, asked over this many connections made so far. One that went down and was not
+/// started anew shows in the connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Server {
+    pub(super) started: SystemTime,
+    pub(super) made: u64,
+}
+
 /// What is known of a lane.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(super) struct Floor {
@@ -31,8 +41,7 @@ pub(super) struct Floor {
 /// What this middleware knows.
 #[derive(Default)]
 pub(super) struct Floors {
-    /// The server that said so: how many connections had been made then.
-    server: u64,
+    server: Option<Server>,
     /// The highest place it has met.
     newest: i64,
     /// Of the ring as a whole.
@@ -91,7 +100,7 @@ impl Floors {
         self.newest = self.newest.max(place);
     }
 
-    /// Raises it.
+    /// Raises it, but not above what was met: ids that others drew may come again after a crash.
     pub(super) fn raise(
         &mut self,
         queue: &[u8],
@@ -108,7 +117,7 @@ impl Floors {
         };
         let before = lanes.len();
         let known = lanes.entry((sender, recipient)).or_default();
-        *known = Floor { place: floor.max(known.place), told: self.newest };
+        *known = Floor { place: floor.min(self.newest).max(known.place), told: self.newest };
         self.lanes += lanes.len() - before;
     }
 
@@ -118,14 +127,30 @@ impl Floors {
     }
 
     /// Forgets everything if it was not this server that said so: another may have taken over, and with it an earlier state.
-    pub(super) fn belong_to(&mut self, server: u64) {
-        if self.server != server {
-            *self = Self { server, ..Self::default() };
+    pub(super) fn belong_to(&mut self, server: Server) {
+        if self.server != Some(server) {
+            *self = Self { server: Some(server), ..Self::default() };
         }
     }
 
     /// Whether this server said so.
-    pub(super) fn are_of(&self, server: u64) -> bool {
-        self.server == server
+    pub(super) fn are_of(&self, server: Server) -> bool {
+        self.server == Some(server)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_floor_is_no_higher_than_what_was_met() {
+        let mut floors = Floors::default();
+        floors.meet(10);
+        floors.raise(b"q", None, 0, 20);
+        assert_eq!(floors.of(b"q", None, 0).place, 10, "ids up to 20 were drawn, perhaps for nothing");
+        floors.meet(30);
+        floors.raise(b"q", None, 0, 20);
+        assert_eq!(floors.of(b"q", None, 0).place, 20);
     }
 }

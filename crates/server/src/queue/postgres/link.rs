@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use posthaste_measure::Events;
 use rustc_hash::FxHashMap;
@@ -74,6 +74,8 @@ struct Down {
 pub(super) enum Failure {
     /// It was never asked: nothing happened.
     Unreachable(String),
+    /// Another server answered than the one that was meant: nothing happened.
+    Elsewhere,
     /// The database refused the whole call: nothing happened.
     Refused(tokio_postgres::Error),
     /// The connection broke before the answer came: nobody knows what happened.
@@ -84,6 +86,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreachable(why) | Self::Broken(why) => f.write_str(why),
+            Self::Elsewhere => f.write_str("PostgreSQL was started anew, or another server took over"),
             Self::Refused(error) => match error.as_db_error() {
                 Some(error) => write!(f, "{}", error.message().replace(['\r', '\n'], " ")),
                 None => write!(f, "{error}"),
@@ -305,24 +308,29 @@ impl Link {
         self.ask_this(sql, arguments, keep, false)
     }
 
-    /// The same of the connection that `ready` left, and of no other: what is asked goes by what its server has said.
-    pub(super) fn ask_on(
-        &mut self,
-        sql: &str,
-        arguments: &[(&(dyn ToSql + Sync), Type)],
-    ) -> Result<Vec<Row>, Failure> {
-        self.ask_this(sql, arguments, true, false)
+    /// When the server was started that answers.
+    pub(super) fn server_started(&mut self) -> Result<SystemTime, Failure> {
+        let rows = self.ask("SELECT pg_postmaster_start_time()", &[], false)?;
+        let started = rows.first().map(|row| row.get(0));
+        started.ok_or_else(|| Failure::Unreachable("PostgreSQL does not say when it was started".into()))
     }
 
-    /// Asks one statement in a REPEATABLE READ transaction of its own. Its beginning and end are sent with it, so it is
-    /// one round trip too.
-    pub(super) fn ask_repeatable(
+    /// Asks a `SELECT` of at least one row of the connection that `ready` left, and of no other; and only of the server that was started then, for what
+    /// is asked goes by what that has said. `repeatable`: in a REPEATABLE READ transaction of its own, whose beginning and end are
+    /// sent with it, so it is one round trip too.
+    pub(super) fn ask_of(
         &mut self,
+        server: SystemTime,
         sql: &str,
         arguments: &[(&(dyn ToSql + Sync), Type)],
+        repeatable: bool,
     ) -> Result<Vec<Row>, Failure> {
-        self.ready()?;
-        self.ask_this(sql, arguments, true, true)
+        // A condition that names no column is looked at before there is any row; otherwise there always is one.
+        let sql = format!("{sql} WHERE pg_postmaster_start_time() = ${}", arguments.len() + 1);
+        let mut arguments = arguments.to_vec();
+        arguments.push((&server, Type::TIMESTAMPTZ));
+        let rows = self.ask_this(&sql, &arguments, true, repeatable)?;
+        if rows.is_empty() { Err(Failure::Elsewhere) } else { Ok(rows) }
     }
 
     fn ask_this(

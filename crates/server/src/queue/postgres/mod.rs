@@ -23,6 +23,7 @@ mod url;
 
 mod password;
 
+mod era;
 mod names;
 
 mod floors;

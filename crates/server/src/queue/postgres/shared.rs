@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use super::floors::Floors;
+use super::era::Now;
+use super::floors::{Floors, Server};
 use super::keeper::Done;
 use super::link::Reach;
 use super::parked::Parked;
@@ -18,6 +19,7 @@ pub(super) struct Shared {
     pub(super) parked: Mutex<Parked>,
     /// A call has ended for which others wait.
     pub(super) ended: Condvar,
+    pub(super) era: Now,
     pub(super) floors: Mutex<Floors>,
     pub(super) done: Done,
     pub(super) line: OnceLock<Arc<WaitingLine>>,
@@ -56,11 +58,17 @@ impl Shared {
         self.floors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The server that is asked, if it is known which.
+    pub(super) fn server(&self) -> Option<Server> {
+        let made = self.reach.connections_made();
+        self.era.get().map(|era| Server { started: era.server, made })
+    }
+
     /// The floors, if this server's word still counts: what one says is not true of the next, which may have taken over
     /// from an earlier state.
-    pub(super) fn floors_of(&self, server: u64) -> Option<MutexGuard<'_, Floors>> {
+    pub(super) fn floors_of(&self, server: Server) -> Option<MutexGuard<'_, Floors>> {
         let floors = self.floors();
-        (self.reach.connections_made() == server && floors.are_of(server)).then_some(floors)
+        (self.server() == Some(server) && floors.are_of(server)).then_some(floors)
     }
 
     /// Has a worker come for those who were called.

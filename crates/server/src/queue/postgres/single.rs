@@ -8,6 +8,8 @@
 //! a back-off every strategy is: whoever pauses then holds a worker, but neither a transaction nor a snapshot, which
 //! a pause in the database would keep vacuum from passing.
 
+use std::time::SystemTime;
+
 use posthaste_wire::operation::{Operation, Pop, Recipient, Selection, Send};
 use posthaste_wire::span::Span;
 use tokio_postgres::Row;
@@ -61,13 +63,15 @@ impl<'a> Single<'a> {
     pub(super) fn ask(
         &self,
         link: &mut Link,
+        server: SystemTime,
         popping: Popping,
         now_ms: Option<i64>,
     ) -> Result<Vec<Row>, Failure> {
         let now = (&now_ms as _, Type::INT8);
         let op = (&0_i32 as _, Type::INT4);
         match self {
-            Self::Send { sender, queue, recipient, body } => link.ask(
+            Self::Send { sender, queue, recipient, body } => link.ask_of(
+                server,
                 "SELECT * FROM posthaste.send_single($1, $2, $3, $4, $5, $6)",
                 &[
                     now,
@@ -77,22 +81,27 @@ impl<'a> Single<'a> {
                     (recipient, Type::INT4),
                     (body, Type::BYTEA),
                 ],
-                true,
+                false,
             ),
-            Self::Peek(Reading { reader, queue, sender, .. }) => link.ask(
+            Self::Peek(Reading { reader, queue, sender, .. }) => link.ask_of(
+                server,
                 "SELECT * FROM posthaste.peek_single($1, $2, $3, $4, $5)",
                 &[now, op, (reader, Type::INT4), (queue, Type::TEXT), (sender, Type::INT4)],
-                true,
+                false,
             ),
-            Self::Pop(reading) => reading.pop(link, popping, now_ms),
-            Self::Create => link.ask("SELECT * FROM posthaste.create_single($1)", &[op], true),
-            Self::Delete { queue } => {
-                link.ask("SELECT * FROM posthaste.delete_single($1, $2)", &[op, (queue, Type::TEXT)], true)
-            }
-            Self::Readable { reader } => link.ask(
+            Self::Pop(reading) => reading.pop(link, server, popping, now_ms),
+            Self::Create => link.ask_of(server, "SELECT * FROM posthaste.create_single($1)", &[op], false),
+            Self::Delete { queue } => link.ask_of(
+                server,
+                "SELECT * FROM posthaste.delete_single($1, $2)",
+                &[op, (queue, Type::TEXT)],
+                false,
+            ),
+            Self::Readable { reader } => link.ask_of(
+                server,
                 "SELECT * FROM posthaste.readable_single($1, $2, $3)",
                 &[now, op, (reader, Type::INT4)],
-                true,
+                false,
             ),
         }
     }
@@ -100,11 +109,17 @@ impl<'a> Single<'a> {
 
 impl Reading<'_> {
     /// Pops until there is a message, or none.
-    fn pop(&self, link: &mut Link, popping: Popping, now_ms: Option<i64>) -> Result<Vec<Row>, Failure> {
+    fn pop(
+        &self,
+        link: &mut Link,
+        server: SystemTime,
+        popping: Popping,
+        now_ms: Option<i64>,
+    ) -> Result<Vec<Row>, Failure> {
         let tries = (popping.backoff != Backoff::None).then_some(1_i32);
         let mut losses = 0;
         loop {
-            match self.try_pop(link, popping.strategy, now_ms, tries) {
+            match self.try_pop(link, server, popping.strategy, now_ms, tries) {
                 Ok(rows) if !is_lost(&rows) => return Ok(rows),
                 Ok(_) => {}
                 Err(Failure::Refused(error))
@@ -119,6 +134,7 @@ impl Reading<'_> {
     fn try_pop(
         &self,
         link: &mut Link,
+        server: SystemTime,
         strategy: PopStrategy,
         now_ms: Option<i64>,
         tries: Option<i32>,
@@ -133,10 +149,8 @@ impl Reading<'_> {
             (sender, Type::INT4),
             (&tries, Type::INT4),
         ];
-        match strategy {
-            PopStrategy::RepeatableRead => link.ask_repeatable(strategy.statement(), &arguments),
-            _ => link.ask(strategy.statement(), &arguments, true),
-        }
+        let repeatable = strategy == PopStrategy::RepeatableRead;
+        link.ask_of(server, strategy.statement(), &arguments, repeatable)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use posthaste_measure::{Clock, Events};
@@ -12,15 +12,16 @@ use rustc_hash::FxHashSet;
 use tokio_postgres::types::Type;
 
 use super::address::PostgresAddress;
+use super::asking::Asked;
 use super::columns::ARGUMENTS;
+use super::era::Now;
 use super::keeper::{Done, Keeper};
 use super::link::{Failure, Link, Reach};
 use super::links::Links;
-use super::names::Accounts;
+use super::names::{Accounts, Sessions};
 use super::parked::{self, Called};
 use super::replies::Replies;
 use super::shared::Shared;
-use super::steps::Place;
 use super::strategy::Popping;
 use super::sweeper::{self, Sweeper};
 use super::under_way::Since;
@@ -36,7 +37,7 @@ use crate::time::Time;
 pub struct Postgres {
     pub(super) shared: Arc<Shared>,
     links: Links,
-    pub(super) accounts: RwLock<Accounts>,
+    sessions: Mutex<Sessions>,
     clock: Clock,
     keeper: Option<Keeper>,
     pub(super) sweeper: Sweeper,
@@ -105,13 +106,14 @@ impl Postgres {
                 reach,
                 parked: Mutex::default(),
                 ended: Condvar::new(),
+                era: Now::default(),
                 floors: Mutex::default(),
                 done: Done::default(),
                 line: OnceLock::new(),
                 time,
                 hand,
             }),
-            accounts: RwLock::default(),
+            sessions: Mutex::default(),
             clock,
             keeper: None,
             sweeper: Sweeper::default(),
@@ -154,13 +156,14 @@ impl Postgres {
         }
     }
 
+    /// Makes sure of an account; the number of its sessions.
     fn account_by(&self, name: &[u8]) -> Result<u32, Failure> {
-        let text = String::from_utf8_lossy(name);
-        let log_in = "SELECT posthaste.log_in_as($1)";
-        let rows = self.links.with(|link| link.ask(log_in, &[(&text, Type::TEXT)], false))?;
-        let id = rows.first().map_or(0, |row| row.get::<_, i32>(0)).cast_unsigned();
-        self.accounts.write().unwrap_or_else(PoisonError::into_inner).log_in(id, name);
-        Ok(id)
+        self.links.with(|link| self.remembering(link, |link, era| self.log_in_at(link, era, name)))
+    }
+
+    /// Who is who in sessions.
+    pub(super) fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Executes bundles: each is finished or parked then. Whoever is called by what they did has the next turn, so that no
@@ -187,7 +190,8 @@ impl Postgres {
         if parked.len() == 0 {
             return;
         }
-        let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(era) = self.shared.era.get() else { return };
+        let accounts = era.accounts();
         let requests = called
             .iter()
             .flat_map(|(_, bundle)| bundle.requests[bundle.open()].iter().map(move |one| (bundle, one)));
@@ -200,7 +204,7 @@ impl Postgres {
                 Operation::SendMany { queue, bodies } => (*queue, None, bodies.len()),
                 _ => return None,
             };
-            Some(std::iter::repeat_n((queue.of(&bundle.bytes), bundle.account, recipient), messages))
+            Some(std::iter::repeat_n((queue.of(&bundle.bytes), accounts.number(bundle), recipient), messages))
         });
         let along = parked.called_by(sent.flatten());
         called.extend(along);
@@ -208,11 +212,11 @@ impl Postgres {
 
     /// One call for all bundles; if the database refuses it, the same in halves, down to the one that is to blame.
     pub(super) fn attempt(&self, mut called: Vec<Called>, since: Since, batch: &mut Batch) {
-        match self.links.with(|link| self.call(link, &mut called)) {
-            Ok((replies, places)) => {
+        match self.links.with(|link| self.call(link, &called)) {
+            Ok(asked) => {
                 batch.turn = None;
-                batch.told_ns += replies.statement_ns;
-                self.answer(called, &replies, &places, since, &mut batch.finished);
+                batch.told_ns += asked.replies.statement_ns;
+                self.answer(called, &asked, since, &mut batch.finished);
             }
             Err(Failure::Refused(error)) if sweeper::empty_a_large_queue(&called, &error) => {
                 self.sweep_first(called, sweeper::large_queue(&error), since, batch);
@@ -231,7 +235,7 @@ impl Postgres {
                 }
                 self.shared.floors().forget();
                 let undone = match &failure {
-                    Failure::Unreachable(_) => true,
+                    Failure::Unreachable(_) | Failure::Elsewhere => true,
                     Failure::Refused(error) => !may_be_one_request(error),
                     Failure::Broken(_) => false,
                 };
@@ -260,8 +264,7 @@ impl Postgres {
     fn answer(
         &self,
         called: Vec<Called>,
-        replies: &Replies,
-        places: &[Place],
+        Asked { replies, places, era }: &Asked,
         since: Since,
         finished: &mut Vec<Box<Bundle>>,
     ) {
@@ -269,7 +272,7 @@ impl Postgres {
             places.iter().enumerate().map(|(op, place)| ((place.bundle, place.request), op)).collect();
         let now = self.shared.time.millis();
         let mut parked = self.shared.parked();
-        let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+        let accounts = era.accounts();
         let mut sent_here = Vec::new();
         let (mut taken, mut done) = (FxHashSet::default(), Vec::new());
         for (number, (mut seat, mut bundle)) in called.into_iter().enumerate() {
@@ -284,7 +287,9 @@ impl Postgres {
                     taken.extend(replies.message_ids(op));
                 }
                 let removed = bundle.removed;
+                let account = accounts.number(&bundle);
                 let Some((ask, mut answer)) = bundle.next_ask() else { break };
+                let ask = Ask { account, ..ask };
                 match replies.write(op, ask, removed, &accounts, &mut answer) {
                     Flow::Done(outcome) => {
                         done.extend(seat.take());
@@ -337,7 +342,7 @@ fn names(called: &[Called]) -> String {
 
 /// What a SEND that was done makes available; nothing if it is delayed.
 fn sent(bundle: &Bundle, queue: u64, accounts: &Accounts) -> Option<News> {
-    let available = |recipient| News::Available { queue, sender: bundle.account, recipient };
+    let available = |recipient| News::Available { queue, sender: accounts.number(bundle), recipient };
     match &bundle.requests.get(bundle.answered)?.operation {
         Operation::SendMany { .. } => Some(available(None)),
         Operation::Send(send) if send.delay_ms == 0 => match send.to {
@@ -357,7 +362,9 @@ fn may_be_one_request(error: &tokio_postgres::Error) -> bool {
 
 fn store_fault(failure: &Failure) -> Fault {
     let advice = match failure {
-        Failure::Unreachable(_) | Failure::Refused(_) => "nothing was changed; try again",
+        Failure::Unreachable(_) | Failure::Elsewhere | Failure::Refused(_) => {
+            "nothing was changed; try again"
+        }
         Failure::Broken(_) => "it is unknown whether the request was done",
     };
     Fault::about(Word::Store, format!("{failure}; {advice}").replace(['\r', '\n'], " "))
@@ -406,8 +413,9 @@ impl Store for Postgres {
 
     fn answer(&self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {
         let Operation::Login { account } = ask.operation else { return None };
-        let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
-        accounts.logged_in(account.of(ask.bytes)).map(|id| answer.integer(id.into()))
+        let session = self.sessions().number(account.of(ask.bytes))?;
+        self.shared.era.get()?.accounts().of_session(session)?;
+        Some(answer.integer(session.into()))
     }
 
     fn deadline(&self) -> Option<Instant> {

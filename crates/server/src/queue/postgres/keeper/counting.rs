@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio_postgres::types::{ToSql, Type};
 
 use super::super::census::{Census, Occupied};
+use super::super::floors::Server;
 use super::super::link::Link;
 
 /// Messages that one look reads, and lanes that it looks at again.
@@ -24,8 +25,7 @@ type Lane = (i64, i32, i32);
 /// How far it has come.
 #[derive(Default)]
 pub(super) struct Counting {
-    /// The server that was asked: how many connections had been made then.
-    server: u64,
+    server: Option<Server>,
     /// What stands below this place is counted.
     up_to: i64,
     /// The first place of each lane, or one before it.
@@ -43,22 +43,22 @@ impl Counting {
     pub(super) fn go_on(
         &mut self,
         link: &mut Link,
-        server: u64,
+        server: Server,
         lowest: i64,
         settled: i64,
     ) -> Option<Census> {
         if self.rests_until.is_some_and(|until| Instant::now() < until) {
             return None;
         }
-        if self.server != server || self.rests_until.is_some() {
-            *self = Self { server, ..Self::default() };
+        if self.server != Some(server) || self.rests_until.is_some() {
+            *self = Self { server: Some(server), ..Self::default() };
         }
         if self.up_to <= lowest {
             self.lanes.clear();
             self.up_to = lowest;
         }
-        self.look_again(link)?;
-        self.add(link, settled.min(self.up_to + MESSAGES_MAX))?;
+        self.look_again(link, server)?;
+        self.add(link, server, settled.min(self.up_to + MESSAGES_MAX))?;
         if self.lanes.len() > LANES_MAX {
             self.stop();
             self.rests_until = Some(Instant::now() + REST);
@@ -89,7 +89,7 @@ impl Counting {
     }
 
     /// Where lanes begin now; those that hold nothing any more are left out.
-    fn look_again(&mut self, link: &mut Link) -> Option<()> {
+    fn look_again(&mut self, link: &mut Link, server: Server) -> Option<()> {
         let after = self.seen.map_or(Unbounded, Excluded);
         let some = self.lanes.range((after, Unbounded)).take(AGAIN_MAX);
         let some: Vec<(Lane, i64)> = some.map(|(lane, place)| (*lane, *place)).collect();
@@ -108,7 +108,8 @@ impl Counting {
             (&recipients, Type::INT4_ARRAY),
             (&places, Type::INT8_ARRAY),
         ];
-        let rows = link.ask("SELECT posthaste.first_places($1, $2, $3, $4)", &arguments, true).ok()?;
+        let sql = "SELECT posthaste.first_places($1, $2, $3, $4)";
+        let rows = link.ask_of(server.started, sql, &arguments, false).ok()?;
         let now: Vec<Option<i64>> = rows.first()?.get(0);
         for ((lane, before), place) in some.into_iter().zip(now) {
             self.moves |= place != Some(before);
@@ -121,11 +122,14 @@ impl Counting {
     }
 
     /// Counts what stands below a place.
-    fn add(&mut self, link: &mut Link, to: i64) -> Option<()> {
-        let sql = "SELECT queue, sender, recipient, place FROM posthaste.take_census($1, $2)";
-        let rows = link.ask(sql, &[(&self.up_to, Type::INT8), (&to, Type::INT8)], true).ok()?;
+    fn add(&mut self, link: &mut Link, server: Server, to: i64) -> Option<()> {
+        const SQL: &str = "SELECT place, queue, sender, recipient FROM (SELECT) AS always \
+                           LEFT JOIN posthaste.take_census($1, $2) ON true";
+        let arguments: [(&(dyn ToSql + Sync), Type); 2] = [(&self.up_to, Type::INT8), (&to, Type::INT8)];
+        let rows = link.ask_of(server.started, SQL, &arguments, false).ok()?;
         for row in rows {
-            let (lane, place) = ((row.get(0), row.get(1), row.get(2)), row.get(3));
+            let Some(place) = row.get(0) else { continue };
+            let lane = (row.get(1), row.get(2), row.get(3));
             // Who looked again may have seen what comes after this, before this was committed.
             let first = self.lanes.entry(lane).or_insert(place);
             *first = place.min(*first);

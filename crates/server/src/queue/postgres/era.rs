@@ -1,0 +1,58 @@
+//! What is remembered while one server is asked, and forgotten when it is another one.
+//!
+//! A server that takes over, or is restored, may be in an earlier state: numbers of accounts belong to others there, ids come
+//! again that were used up. A connection made anew would show it, but not behind a transaction pooler. So every call says
+//! when the server was started that it is meant for, which no two have in common, and another one does nothing of it.
+
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::SystemTime;
+
+use super::link::{Failure, Link};
+use super::names::Accounts;
+
+/// One server's time.
+pub(super) struct Era {
+    /// When it was started.
+    pub(super) server: SystemTime,
+    accounts: RwLock<Accounts>,
+}
+
+impl Era {
+    /// Who was met.
+    pub(super) fn accounts(&self) -> RwLockReadGuard<'_, Accounts> {
+        self.accounts.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, to meet others.
+    pub(super) fn accounts_mut(&self) -> RwLockWriteGuard<'_, Accounts> {
+        self.accounts.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The one that it is now.
+#[derive(Default)]
+pub(super) struct Now(RwLock<Option<Arc<Era>>>);
+
+impl Now {
+    /// It, if it has begun.
+    pub(super) fn get(&self) -> Option<Arc<Era>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// It; one begins if there is none.
+    pub(super) fn or_begin(&self, link: &mut Link) -> Result<Arc<Era>, Failure> {
+        if let Some(era) = self.get() {
+            return Ok(era);
+        }
+        let server = link.server_started()?;
+        let mut now = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let begin = || Arc::new(Era { server, accounts: RwLock::default() });
+        Ok(Arc::clone(now.get_or_insert_with(begin)))
+    }
+
+    /// It has ended: another server answered.
+    pub(super) fn end(&self, era: &Arc<Era>) {
+        let mut now = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        now.take_if(|now| Arc::ptr_eq(now, era));
+    }
+}
