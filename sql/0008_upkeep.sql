@@ -35,7 +35,8 @@ COMMENT ON FUNCTION tell_news(bigint, text) IS
 
 -- The ring ---------------------------------------------------------------------------------------------------------
 
-CREATE FUNCTION turn_ring(bytes_min bigint, patience_ms int, piece int, INOUT oldest bigint, OUT said text) LANGUAGE plpgsql
+CREATE FUNCTION turn_ring(bytes_min bigint, patience_ms int, piece int, INOUT oldest bigint, INOUT head text, OUT said text)
+LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET jit = off SET max_parallel_workers_per_gather = 0 SET synchronize_seqscans = off
 SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
 DECLARE
@@ -47,6 +48,9 @@ DECLARE
     current_bytes bigint := pg_relation_size('posthaste.message_' || now_part);
     other_bytes bigint := pg_relation_size('posthaste.' || other);
     oldest_before bigint := oldest;
+    turn text := pg_sequence_last_value('ring_turn');
+    -- What stands before the first row of the last call was removed then; more may have come there since, which waits.
+    start tid := CASE WHEN split_part(head, ' ', 1) = turn THEN split_part(head, ' ', 2) ELSE '(0,0)' END;
     live bigint;
     first_row tid;
     live_bytes bigint;
@@ -60,6 +64,7 @@ BEGIN
         said := 'another middleware turns it';
         RETURN;
     ELSIF other_bytes = 0 THEN
+        head := null;
         IF current_bytes >= bytes_min THEN
             PERFORM nextval('ring_turn');
             UPDATE ring SET since_ms = now_ms();
@@ -68,8 +73,9 @@ BEGIN
         RETURN;
     END IF;
     EXECUTE format('SELECT count(*), (array_agg(row_at))[1], (array_agg(place))[1]
-        FROM (SELECT ctid AS row_at, place FROM %I LIMIT $1) AS l', other)
-        INTO live, first_row, oldest USING countable + 1;
+        FROM (SELECT ctid AS row_at, place FROM %I WHERE ctid >= $2 LIMIT $1) AS l', other)
+        INTO live, first_row, oldest USING countable + 1, start;
+    head := turn || ' ' || first_row;
     -- 300 bytes for a message; of more than can be counted, all pages from the first one's on.
     live_bytes := CASE WHEN live <= countable THEN live * 300 ELSE other_bytes - (first_row::text::point)[0] * 8192 END;
     -- A few stragglers are set aside; a backlog that is being read is waited for, while the other part grows. What nobody
@@ -107,8 +113,8 @@ BEGIN
     END IF;
     said := format('%s %s, %s messages set aside', CASE WHEN oldest IS NULL THEN 'emptied' ELSE 'eased' END, other, moved);
 END $$;
-COMMENT ON FUNCTION turn_ring(bigint, int, int, bigint) IS
-'One half of a turn, to be called every now and then: empties the part of the ring that is not appended to, in pieces of so many messages, once next to nothing is left in it or its first message is the one that it was at the last call (oldest: the answer of that call), waiting for readers of it at most so long; or, when it is empty and the other large enough, appends to it from now on. What a transaction elsewhere holds open does not matter: TRUNCATE gives the space of dead rows and their index entries back at once. Plan: reads the part from the beginning up to 20,000 messages that are left.';
+COMMENT ON FUNCTION turn_ring(bigint, int, int, bigint, text) IS
+'One half of a turn, to be called every now and then: empties the part of the ring that is not appended to, in pieces of so many messages, once next to nothing is left in it or its first message is the one that it was at the last call (oldest, head: the answers of that call), waiting for readers of it at most so long; or, when it is empty and the other large enough, appends to it from now on. What a transaction elsewhere holds open does not matter: TRUNCATE gives the space of dead rows and their index entries back at once. Plan: reads the part up to 20,000 messages that are left, from the first one of the last call on (before version 14 from the beginning).';
 
 CREATE FUNCTION settled_id(patience_ms int) RETURNS bigint LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp AS $$

@@ -154,6 +154,6 @@ COMMENT ON FUNCTION watch_news IS 'Fixed: nobody waits. Plan: no table.';
 CREATE OR REPLACE FUNCTION tell_news(who bigint, news text) RETURNS boolean LANGUAGE sql AS $$ SELECT false $$;
 COMMENT ON FUNCTION tell_news IS 'Fixed: nobody waits. Plan: no table.';
 
-CREATE OR REPLACE FUNCTION turn_ring(bytes_min bigint, patience_ms int, piece int, INOUT oldest bigint, OUT said text)
-LANGUAGE sql AS $$ SELECT null::bigint, null::text $$;
+CREATE OR REPLACE FUNCTION turn_ring(bytes_min bigint, patience_ms int, piece int, INOUT oldest bigint, INOUT head text, OUT said text)
+LANGUAGE sql AS $$ SELECT null::bigint, null::text, null::text $$;
 COMMENT ON FUNCTION turn_ring IS 'Fixed: the ring is empty. Plan: no table.';

@@ -243,7 +243,7 @@ fn a_database_whose_transactions_have_another_isolation_level_is_used_all_the_sa
         postgres.try_psql(&database, "SELECT posthaste.pop_alone(null, 1, 'q', null, null, null, 0, 0)");
     let why = refused.expect_err("this session has the database's setting");
     assert!(why.contains("must be read committed: ALTER ROLE postgres SET"), "{why}");
-    for call in ["upkeep(null, 0, 1000)", "turn_ring(1, 1, 2000, null)", "sweep('q', 0, 0, 0, 0, 20)"] {
+    for call in ["upkeep(null, 0, 1000)", "turn_ring(1, 1, 2000, null, null)", "sweep('q', 0, 0, 0, 0, 20)"] {
         let refused = postgres.try_psql(&database, &format!("SELECT posthaste.{call}"));
         assert!(refused.is_err_and(|why| why.contains("read committed")), "{call}");
     }
@@ -272,7 +272,8 @@ fn a_publication_of_all_tables_keeps_nobody_from_working() {
     let receipt = leased.get("receipt").and_then(Answer::text).expect("a receipt").to_owned();
     assert_eq!(ask(&mut bob, &format!("NACK {receipt}")), Answer::Integer(1));
     assert_eq!(ask(&mut bob, "QDELETE q"), Answer::Integer(251));
-    postgres.psql(&database, "SELECT posthaste.turn_ring(0, 1000, 2000, null) FROM generate_series(1, 4)");
+    postgres
+        .psql(&database, "SELECT posthaste.turn_ring(0, 1000, 2000, null, null) FROM generate_series(1, 4)");
     assert_eq!(postgres.psql(&database, "SELECT since_ms > 0 FROM posthaste.ring"), "t");
 }
 

@@ -359,3 +359,40 @@ fn a_ring_that_cannot_turn_is_read_right_while_others_fill_it() {
     assert!(stuck.calls("queues_since") > 0, "and looked at what came since");
     assert!(!stuck.middleware.log().contains("WARN"), "{}", stuck.middleware.log());
 }
+
+#[test]
+fn a_look_at_the_part_that_empties_reads_nothing_of_what_was_removed_before_the_last_one() {
+    let server = Postgres::start(&["fsync=off", "autovacuum=off"]);
+    let database = server.create_database();
+    let sql = |text: &str| server.psql(&database, &format!("SET search_path = posthaste; {text}"));
+    if &*sql("SHOW server_version_num") < "140000" {
+        return; // it reads all of it
+    }
+    sql("SELECT create_queue('q'), log_in('ann')");
+    sql("INSERT INTO message (ring, id, place, queue_id, sender_id, recipient_id, sent_ms, body)
+        SELECT current_part(), id, place_of(0, id), 1, 1, 0, 0, repeat('x', 300)::bytea FROM generate_series(1, 100000) AS id");
+    assert_eq!(sql("SELECT said FROM turn_ring(0, 1000, 2000, null, null)"), "turned");
+    sql("DELETE FROM message WHERE id <= 99000");
+    let look = |head: &str| format!("turn_ring(1 << 30, 1000, 2000, null, {head})");
+    // All pages that were looked at, in memory or not.
+    let pages = |head: &str| {
+        let plan = sql(&format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM {}", look(head)));
+        let count = |name: &str| -> u64 {
+            let (_, rest) = plan.split_once(name).expect("it counts pages");
+            rest[..rest.find([',', '\n']).expect("a line")].trim().parse().expect("a number")
+        };
+        count("\"Shared Hit Blocks\":") + count("\"Shared Read Blocks\":")
+    };
+    let seen = sql(&format!("SELECT head FROM {}", look("null")));
+    let [whole, rest] = ["null", &format!("'{seen}'")].map(pages);
+    assert!(rest * 4 < whole, "{rest} pages of {whole}");
+    // What comes late, before it, is not overlooked in the end.
+    sql("DELETE FROM message");
+    server.psql(&database, "VACUUM posthaste.message_0, posthaste.message_1");
+    sql("INSERT INTO message (ring, id, place, queue_id, sender_id, recipient_id, sent_ms, body)
+        SELECT 1 - current_part(), 1, place_of(0, 1), 1, 1, 0, 0, 'x'");
+    for head in [&*seen, ""] {
+        sql(&format!("SELECT turn_ring(0, 1000, 2000, null, nullif('{head}', ''))"));
+    }
+    assert_eq!(sql("SELECT count(*) FROM message WHERE ring = 2"), "1");
+}

@@ -300,7 +300,7 @@ fn an_application_s_role_may_call_the_seven_functions_and_nothing_else() {
         "SELECT * FROM posthaste.account",
         "DELETE FROM posthaste.queue",
         "SELECT posthaste.upkeep(null, 0, 1)",
-        "SELECT posthaste.turn_ring(1, 1, 2000, null)",
+        "SELECT posthaste.turn_ring(1, 1, 2000, null, null)",
         "SELECT posthaste.remove_queue(1, 'refuse')",
         "SELECT nextval('posthaste.message_id')",
         "SELECT posthaste.lock_name('q')",

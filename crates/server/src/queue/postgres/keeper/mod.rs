@@ -132,6 +132,7 @@ impl Keeper {
             ticked_whole: Instant::now(),
             turn_at: Instant::now(),
             oldest: None,
+            head: None,
             piece: PIECE_MIN,
             floor: Floor::new(),
             checkpoints: Checkpoints::new(),
@@ -183,6 +184,8 @@ struct Round {
     turn_at: Instant,
     /// The oldest message in the part of the ring that is to be emptied.
     oldest: Option<i64>,
+    /// Where it stands there.
+    head: Option<String>,
     /// How many messages of it are set aside next.
     piece: i32,
     floor: Floor,
@@ -360,21 +363,24 @@ impl Round {
     }
 
     fn turn(&mut self) {
-        let arguments: [(&(dyn ToSql + Sync), Type); 4] = [
+        let arguments: [(&(dyn ToSql + Sync), Type); 5] = [
             (&TURN_BYTES, Type::INT8),
             (&TURN_PATIENCE_MS, Type::INT4),
             (&self.piece, Type::INT4),
             (&self.oldest, Type::INT8),
+            (&self.head, Type::TEXT),
         ];
         let events = &self.shared.reach.events;
         let (began, began_ns) = (Instant::now(), events.now());
-        let turned = self.link.ask("SELECT * FROM posthaste.turn_ring($1, $2, $3, $4)", &arguments, false);
+        let turned =
+            self.link.ask("SELECT * FROM posthaste.turn_ring($1, $2, $3, $4, $5)", &arguments, false);
         let took = began.elapsed();
         if turned.is_err() {
             one_more(&self.shared.done.turn_failures);
         }
         let row = turned.ok().and_then(|rows| rows.into_iter().next());
         self.oldest = row.as_ref().and_then(|row| row.get("oldest"));
+        self.head = row.as_ref().and_then(|row| row.get("head"));
         let said = row.and_then(|row| row.get::<_, Option<String>>("said"));
         let done = said.as_ref().and_then(|said| RING_WORK.iter().find(|work| said.starts_with(work.0)));
         let is_eased = done.is_some_and(|work| work.0 == EASED);
