@@ -37,6 +37,8 @@ pub enum LoadError {
         /// Why.
         source: io::Error,
     },
+    /// Somebody wanted to wait no longer, before the first request.
+    Interrupted,
     /// The run broke off, or broken promises were found; the report says more.
     Failed(String),
     /// The record cannot be begun.
@@ -62,6 +64,9 @@ impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(text) | Self::Failed(text) => f.write_str(text),
+            Self::Interrupted => {
+                f.write_str("interrupted before the first request: there is nothing to report")
+            }
             Self::Record(error) => write!(f, "{error}"),
             Self::Connect { address, source } => {
                 let start = "start the server or give its address with --connect";
@@ -85,7 +90,7 @@ impl fmt::Display for LoadError {
 impl std::error::Error for LoadError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Usage(_) | Self::Failed(_) | Self::SetUp { .. } => None,
+            Self::Usage(_) | Self::Interrupted | Self::Failed(_) | Self::SetUp { .. } => None,
             Self::Record(error) => Some(error),
             Self::Connect { source, .. } | Self::System { source, .. } | Self::Json { source, .. } => {
                 Some(source)

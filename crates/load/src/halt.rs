@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::error::LoadError;
+
 /// Threads look this often whether the run is to end.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
@@ -18,6 +20,14 @@ pub fn interrupt() {
 #[must_use]
 pub fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
+}
+
+/// For what comes before the first request.
+///
+/// # Errors
+/// Somebody has interrupted it: there is nothing to report.
+pub(crate) fn unless_interrupted() -> Result<(), LoadError> {
+    if is_interrupted() { Err(LoadError::Interrupted) } else { Ok(()) }
 }
 
 /// What the threads of a run tell each other.

@@ -16,7 +16,7 @@ use crate::clock::{Clock, Schedule};
 use crate::connection::Connection;
 use crate::dialogue::Dialogue;
 use crate::error::LoadError;
-use crate::halt::Halt;
+use crate::halt::{Halt, LOOK, unless_interrupted};
 use crate::pace::{Arrivals, Hand};
 use crate::probe::Probes;
 use crate::progress::Live;
@@ -61,7 +61,7 @@ pub fn run<B: Bench>(mut bench: B) -> Result<Report<B>, LoadError> {
         recording.announce(&schedule);
         recording.relate(&relations);
     }
-    thread::sleep(Duration::from_nanos(schedule.origin.saturating_sub(clock.now())));
+    wait(schedule.origin, clock)?;
     let halt = Halt::default();
     let stage = Stage { clock, schedule, halt: &halt, recording: recording.as_ref() };
     let start = SystemTime::now();
@@ -108,6 +108,7 @@ fn connect<B: Bench>(bench: &B, ground: &B::Ground) -> Result<Vec<Connection<B::
     let options = bench.options();
     let mut connections = Vec::with_capacity(options.clients as usize);
     for (number, server) in (1..=options.clients).zip(bench.servers().iter().cycle()) {
+        unless_interrupted()?;
         let (stream, dialogue) = bench.connect(ground, number, server)?;
         let stream = stream
             .into_polled()
@@ -132,6 +133,18 @@ fn origin(bench: &RunOptions, clock: Clock) -> Result<u64, LoadError> {
         )));
     }
     Ok(now + nanos(Duration::from_secs_f64(wait_s)))
+}
+
+/// Waits for the first request.
+fn wait(origin: u64, clock: Clock) -> Result<(), LoadError> {
+    loop {
+        unless_interrupted()?;
+        let left = Duration::from_nanos(origin.saturating_sub(clock.now()));
+        if left.is_zero() {
+            return Ok(());
+        }
+        thread::sleep(left.min(LOOK));
+    }
 }
 
 fn schedule(bench: &RunOptions, origin: u64) -> Schedule {

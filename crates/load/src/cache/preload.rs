@@ -8,6 +8,7 @@ use posthaste_wire::memcached::answer::{Answer, answer};
 use crate::address::{Address, BlockingStream};
 use crate::cache::dialogue::Recipe;
 use crate::error::LoadError;
+use crate::halt::unless_interrupted;
 
 /// A batch is sent when it has as many bytes, or as many sets: their answers must find room while it is written.
 const BATCH_BYTES: usize = 256 * 1024;
@@ -24,6 +25,7 @@ pub(crate) fn preload(address: &Address, recipe: &Recipe, seed: u64) -> Result<(
     let (mut out, mut input) = (Vec::with_capacity(2 * BATCH_BYTES), Vec::new());
     let mut numbers = (0..recipe.space.count).peekable();
     while numbers.peek().is_some() {
+        unless_interrupted()?;
         let mut sets = 0;
         while sets < BATCH_SETS
             && out.len() < BATCH_BYTES

@@ -6,6 +6,7 @@ use posthaste_history::History;
 
 use crate::bench::Played;
 use crate::error::LoadError;
+use crate::halt::is_interrupted;
 use crate::queue::QueueBench;
 use crate::queue::check::CheckReport;
 use crate::queue::check::drain::{Audience, Territory, drain};
@@ -49,7 +50,8 @@ impl Leavings {
     }
 }
 
-/// Drains the servers and accounts for every message; None without `--check`.
+/// Drains the servers and accounts for every message; None without `--check`. Whoever interrupts it knows less; whoever
+/// interrupted the run before wants to know what it was worth.
 pub(crate) fn settle(bench: &QueueBench, ground: Ground, leavings: &mut Leavings) -> Option<CheckReport> {
     let ledger = Arc::into_inner(ground.ledger?)?;
     let mut ledger = ledger.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -68,13 +70,17 @@ pub(crate) fn settle(bench: &QueueBench, ground: Ground, leavings: &mut Leavings
     let territory = Territory { shared, own: leavings.queues.iter().copied().collect() };
     let mut inspector = Inspector::new(ground.run, shared, ledger.allows_foreign());
     let (mut drained, mut undrained) = (0, false);
+    let was_interrupted = is_interrupted();
+    let may_go_on = || was_interrupted || !is_interrupted();
     if bench.workload.needs_queues() {
         let mut witnesses = Vec::new();
         let mut audience =
             Audience { inspector: &mut inspector, ledger: &mut ledger, room, witnesses: &mut witnesses };
         for address in &bench.connect {
             let session = Session::connect(address, bench.secret_file.as_ref());
-            match session.and_then(|session| drain(session, accounts(bench), &territory, &mut audience)) {
+            let popped = session
+                .and_then(|session| drain(session, accounts(bench), &territory, &mut audience, &may_go_on));
+            match popped {
                 Ok(popped) => drained += popped,
                 Err(error) => {
                     violations.add(|| {
@@ -84,6 +90,7 @@ pub(crate) fn settle(bench: &QueueBench, ground: Ground, leavings: &mut Leavings
                 }
             }
         }
+        undrained |= !may_go_on();
         inspector.hand_over(&mut ledger);
         if undrained {
             ledger.excuse(u64::MAX);

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::address::Address;
 use crate::error::LoadError;
+use crate::halt::unless_interrupted;
 use crate::queue::check::ledger::{Event, Fate, Ledger};
 use crate::queue::check::witness::{PRELOAD, REQUESTS_MAX, Room, Witness};
 use crate::queue::dialogue::filler;
@@ -136,6 +137,7 @@ fn send_all(session: &mut Session, bench: &QueueBench, ground: &mut Ground) -> R
     let mut sizes = Rng::with_seed(bench.run.seed);
     let mut sender = None;
     while letters.peek().is_some() {
+        unless_interrupted()?;
         let mut asked = Vec::with_capacity(2 * IN_FLIGHT);
         let mut journaled = Vec::new();
         for letter in letters.by_ref().take(IN_FLIGHT) {

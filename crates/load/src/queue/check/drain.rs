@@ -42,7 +42,8 @@ pub(crate) struct Audience<'a> {
     pub(crate) witnesses: &'a mut Vec<Witness>,
 }
 
-/// Pops everything that accounts 1 to `accounts` may read at one server. Returns how many messages there were.
+/// Pops everything that accounts 1 to `accounts` may read at one server, as long as it may go on. Returns how many messages
+/// there were.
 ///
 /// # Errors
 /// The server refuses, or is gone; what is left is then unknown.
@@ -51,15 +52,17 @@ pub(crate) fn drain(
     accounts: Account,
     territory: &Territory,
     audience: &mut Audience<'_>,
+    may_go_on: &dyn Fn() -> bool,
 ) -> Result<u64, LoadError> {
     let mut popped = 0;
-    for reader in 1..=accounts {
+    for reader in (1..=accounts).take_while(|_| may_go_on()) {
         session.log_in(reader)?;
         let client = DRAIN + audience.witnesses.len() as u32;
         let mut witness = audience.room.and_then(|room| Witness::new(room, client, reader));
         for queue in session.call(&["QREADABLE"], |names| queues(&names))? {
             if territory.holds(queue) {
-                popped += drain_queue(&mut session, reader, queue, audience.inspector, witness.as_mut())?;
+                let inspector = &mut *audience.inspector;
+                popped += drain_queue(&mut session, reader, queue, inspector, witness.as_mut(), may_go_on)?;
                 audience.inspector.hand_over(audience.ledger);
             }
         }
@@ -79,11 +82,12 @@ fn drain_queue(
     queue: Queue,
     inspector: &mut Inspector,
     mut witness: Option<&mut Witness>,
+    may_go_on: &dyn Fn() -> bool,
 ) -> Result<u64, LoadError> {
     let request = Request::Read(Read { remove: true, queue: Some(queue), ..Read::default() });
     let ask = Ask { request, step: 0, expect: Expect::Any };
     let mut popped = 0;
-    loop {
+    while may_go_on() {
         let mut numbers = [None; IN_FLIGHT];
         for number in &mut numbers {
             *number = witness.as_mut().and_then(|witness| witness.asks(request, &[]));
@@ -108,7 +112,8 @@ fn drain_queue(
             ended |= outcome != Outcome::Ok;
         }
         if ended {
-            return Ok(popped);
+            break;
         }
     }
+    Ok(popped)
 }

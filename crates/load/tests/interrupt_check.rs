@@ -1,0 +1,43 @@
+//! A check that somebody ends: by itself, for what ends one run of a process ends all.
+
+#[allow(dead_code, reason = "each test program uses its own part of this")]
+mod fake;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::thread::spawn;
+
+use fake::{Mutant, bench, serve};
+use posthaste_load::{interrupt, run};
+
+const PRELOADED: u64 = 20_000;
+
+/// Messages that the server has.
+fn messages(server: &mut TcpStream) -> u64 {
+    server.write_all(b"*1\r\n$5\r\nQLIST\r\n").expect("it runs");
+    let mut heard = String::new();
+    // An array of an array of a name and a number.
+    while heard.lines().count() < 5 || !heard.ends_with('\n') {
+        let mut chunk = [0; 100];
+        let len = server.read(&mut chunk).expect("it answers");
+        heard.push_str(std::str::from_utf8(&chunk[..len]).expect("text"));
+    }
+    heard.trim().rsplit(':').next().and_then(|number| number.parse().ok()).expect("a number")
+}
+
+/// Nobody pops in such a run but who looks for what is lost.
+#[test]
+fn an_interrupted_check_says_what_it_found_until_then() {
+    let address = serve(Mutant::Honest);
+    let mut looking = TcpStream::connect(&address).expect("it listens");
+    spawn(move || {
+        while messages(&mut looking) < PRELOADED {}
+        while messages(&mut looking) == PRELOADED {}
+        interrupt();
+    });
+    let words = "--clients 1 --workload mix:peek=1 --warmup 0s --cooldown 0s --duration 200ms --check";
+    let report = run(bench(&format!("--connect {address} {words} --preload {PRELOADED}"))).expect("a report");
+    assert!(!report.valid && report.violations() == 0, "{report}");
+    let check = report.check.expect("a check");
+    assert!(check.acknowledged == PRELOADED && (1..PRELOADED).contains(&check.drained), "{check}");
+}
