@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 use crate::bench::Bench;
 use crate::error::LoadError;
-use crate::halt::is_interrupted;
+use crate::halt::{is_interrupted, unless_interrupted};
 use crate::report::{Report, Response};
 use crate::run::run;
 use crate::timespan;
@@ -161,24 +161,41 @@ impl<B: Bench> Runner<B> {
     }
 }
 
-/// Searches; the report is of the run at the highest rate that kept the limit, with all trials.
-///
-/// # Errors
-/// A run could not be made, a check found a broken promise, or not even the lowest rate kept the limit.
-pub fn find_max_rate<B: Bench>(bench: &B, limit: Limit) -> Result<Report<B>, LoadError> {
-    let mut trials = Vec::new();
-    let mut best: Option<Report<B>> = None;
-    // Of the lowest rate that failed: the generator's fault, if it was that.
-    let mut stopped = None;
-    let mut runner = Runner::new(bench);
-    let mut attempt = |rate: f64, best: &mut Option<Report<B>>| -> Result<bool, LoadError> {
-        let mut report = runner.run(rate)?;
-        if is_interrupted() {
-            return Err(LoadError::Failed("the search was interrupted".to_owned()));
+/// What a search has found so far.
+struct Search<B: Bench> {
+    runner: Runner<B>,
+    limit: Limit,
+    trials: Vec<Trial>,
+    /// Of the highest rate that kept the limit.
+    best: Option<Report<B>>,
+    /// Of the last rate that did not.
+    failed: Option<Report<B>>,
+    /// Of the lowest rate that failed: the generator's fault, if it was that.
+    stopped: Option<String>,
+}
+
+impl<B: Bench> Search<B> {
+    /// Narrows down to the highest rate, from `first` on. Gives the lowest one that failed.
+    fn narrow(&mut self, first: f64) -> Result<f64, LoadError> {
+        let (mut passes, mut fails) = (0.0, first);
+        while self.attempt(fails)? {
+            passes = fails;
+            fails *= 2.0;
         }
+        while fails > passes * CLOSE_ENOUGH && fails > first / 64.0 {
+            let middle = if passes == 0.0 { fails / 2.0 } else { f64::midpoint(passes, fails) };
+            if self.attempt(middle)? { passes = middle } else { fails = middle }
+        }
+        Ok(fails)
+    }
+
+    /// Whether the limit is kept at this rate.
+    fn attempt(&mut self, rate: f64) -> Result<bool, LoadError> {
+        let limit = self.limit;
+        let mut report = self.runner.run(rate)?;
         // A generator that was late for once says nothing about the server.
-        if !report.valid && limit.is_met(&report.response) {
-            report = runner.run(rate)?;
+        if !report.valid && limit.is_met(&report.response) && !is_interrupted() {
+            report = self.runner.run(rate)?;
         }
         if let Some(why) = backlog(rate, &report) {
             report.valid = false;
@@ -186,7 +203,7 @@ pub fn find_max_rate<B: Bench>(bench: &B, limit: Limit) -> Result<Report<B>, Loa
         }
         let kept = limit.is_kept(&report);
         eprintln!("{}", line(rate, &report, limit, kept));
-        trials.push(Trial {
+        self.trials.push(Trial {
             rate_per_s: rate,
             served_per_s: report.throughput_per_s,
             response_us: limit.of(&report.response),
@@ -195,32 +212,52 @@ pub fn find_max_rate<B: Bench>(bench: &B, limit: Limit) -> Result<Report<B>, Loa
             record: report.options.options().record.clone(),
         });
         if kept {
-            *best = Some(report);
+            self.best = Some(report);
         } else {
             let fault = report.generator.bottleneck && limit.is_met(&report.response);
-            stopped = fault
+            self.stopped = fault
                 .then(|| format!("at {rate:.0} requests per second {}", report.invalid_because.join("; ")));
+            self.failed = Some(report);
         }
+        unless_interrupted()?;
         Ok(kept)
-    };
-    let first = bench.options().total_rate().unwrap_or(FIRST);
-    let (mut passes, mut fails) = (0.0, first);
-    while attempt(fails, &mut best)? {
-        passes = fails;
-        fails *= 2.0;
     }
-    while fails > passes * CLOSE_ENOUGH && fails > first / 64.0 {
-        let middle = if passes == 0.0 { fails / 2.0 } else { f64::midpoint(passes, fails) };
-        if attempt(middle, &mut best)? { passes = middle } else { fails = middle }
+
+    /// The report of the best run, of the last one if none was good and somebody wanted to wait no longer.
+    fn report(self, ended: Result<f64, LoadError>) -> Result<Report<B>, LoadError> {
+        let (report, doubt) = match ended {
+            Err(LoadError::Interrupted) => {
+                let why = "the search was interrupted: a higher rate may keep the limit, too";
+                (self.best.or(self.failed).ok_or(LoadError::Interrupted)?, Some(why.to_owned()))
+            }
+            ended => {
+                let fails = ended?;
+                let not_kept =
+                    || format!("{} was not kept, not even at {fails:.0} requests per second", self.limit);
+                let why = self
+                    .stopped
+                    .map(|why| format!("the load generator ended the search, not the server: {why}"));
+                (self.best.ok_or_else(|| LoadError::Failed(not_kept()))?, why)
+            }
+        };
+        let mut report = Report { search: self.trials, ..report };
+        if let Some(why) = doubt {
+            report.valid = false;
+            report.invalid_because.push(why);
+        }
+        Ok(report)
     }
-    let mut report = best.ok_or_else(|| {
-        LoadError::Failed(format!("{limit} was not kept, not even at {fails:.0} requests per second"))
-    })?;
-    report.search = trials;
-    if let Some(why) = stopped {
-        report.valid = false;
-        report.invalid_because.push(format!("the load generator ended the search, not the server: {why}"));
-    }
+}
+
+/// Searches; the report is of the run at the highest rate that kept the limit, with all trials.
+///
+/// # Errors
+/// A run could not be made, a check found a broken promise, or not even the lowest rate kept the limit.
+pub fn find_max_rate<B: Bench>(bench: &B, limit: Limit) -> Result<Report<B>, LoadError> {
+    let runner = Runner::new(bench);
+    let mut search = Search { runner, limit, trials: Vec::new(), best: None, failed: None, stopped: None };
+    let ended = search.narrow(bench.options().total_rate().unwrap_or(FIRST));
+    let mut report = search.report(ended)?;
     let rate = report.options.options().rate;
     report.options = bench.clone();
     let options = report.options.options_mut();
