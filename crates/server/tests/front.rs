@@ -16,6 +16,7 @@ use posthaste_server::front::limits::{FIRST_REQUEST, LINGER, OUTPUT_BYTES_PAUSE}
 use posthaste_server::front::mailbox::Mailbox;
 use posthaste_server::front::network::{Network, Seat, mailbox};
 use posthaste_server::front::peer::{Life, Peer};
+use posthaste_server::front::quiet::QuietLimits;
 use posthaste_server::front::readiness::Readiness;
 use posthaste_server::front::slots::Slots;
 use posthaste_server::front::tier::Tier;
@@ -267,24 +268,44 @@ fn a_stop_answers_what_was_asked_before_and_ends_every_connection() {
     running.stop();
 }
 
-/// The kernel's own times are hours.
-#[test]
-fn a_client_that_is_gone_without_a_word_is_found_out_in_minutes() {
+/// A client, as it was accepted.
+fn accepted() -> (TcpStream, Socket) {
     let anywhere = ListenAddress::parse("127.0.0.1:0").expect("an address");
     let openings = binder::open(&[anywhere], None, None, false).expect("a free port");
     let [ListenAddress::Tcp(address)] = openings.addresses[..] else { panic!("no address") };
-    let _client = TcpStream::connect(address).expect("it listens");
-    let socket = loop {
+    let client = TcpStream::connect(address).expect("it listens");
+    loop {
         match openings.listeners[0].accept() {
             Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::yield_now(),
-            accepted => break accepted.expect("the client"),
+            accepted => return (client, accepted.expect("the client")),
         }
-    };
+    }
+}
+
+/// The kernel's own times are hours.
+#[test]
+fn a_client_that_is_gone_without_a_word_is_found_out_in_minutes() {
+    let (_client, socket) = accepted();
     let socket = SockRef::from(socket.tcp().expect("it came by TCP"));
     assert!(socket.keepalive().expect("a setting"));
     assert_eq!(socket.tcp_keepalive_time().expect("a setting"), Duration::from_secs(60));
     assert_eq!(socket.tcp_keepalive_interval().expect("a setting"), Duration::from_secs(10));
     assert_eq!(socket.tcp_keepalive_retries().expect("a setting"), 3);
+}
+
+/// The kernel does not ask while it waits for something to be acknowledged, and it takes who takes nothing for gone.
+#[test]
+fn a_client_that_acknowledges_nothing_is_given_up_unless_it_may_take_nothing_for_longer() {
+    let gone = Some(Duration::from_secs(90));
+    for (send, given_up) in [(Some(60), gone), (Some(72), gone), (Some(73), None), (None, None)] {
+        let limits = QuietLimits { send: send.map(Duration::from_secs), idle: None };
+        let (_client, socket) = accepted();
+        let Ok(arrival) = Gate::new(1, false).limiting_quiet(limits).admit(socket) else {
+            panic!("there is room")
+        };
+        let socket = SockRef::from(arrival.socket.tcp().expect("it came by TCP"));
+        assert_eq!(socket.tcp_user_timeout().expect("a setting"), given_up, "{send:?}");
+    }
 }
 
 /// Nobody would take care of it, and whoever is at its other end would wait for good.

@@ -16,7 +16,7 @@ use mio::{Interest, Registry, Token};
 use posthaste_tls::{Acceptor, Tls};
 use socket2::{SockRef, TcpKeepalive};
 
-use super::limits::{KEEPALIVE_COUNT, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL};
+use super::limits::{GONE, KEEPALIVE_COUNT, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL};
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,6 +144,15 @@ impl Drop for Listener {
 pub(crate) fn keep_alive(stream: &impl AsFd) -> io::Result<()> {
     let alive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);
     SockRef::from(stream).set_tcp_keepalive(&alive.with_retries(KEEPALIVE_COUNT))
+}
+
+/// Has it find that out, too, while something that was sent is not acknowledged. A client that takes nothing is taken for one
+/// that is gone.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn give_up_when_gone(stream: &impl AsFd) -> io::Result<()> {
+    SockRef::from(stream).set_tcp_user_timeout(Some(GONE))
 }
 
 /// Makes way for a new socket: what a dead server left is removed, anything else is not ours.

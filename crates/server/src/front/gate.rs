@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::accept::Socket;
+use super::accept::{Socket, give_up_when_gone};
 use super::newcomers::{Newcomers, Place, Reason};
 use super::quiet::{QuietCounts, QuietLimits};
 
@@ -78,6 +78,10 @@ impl Gate {
         if !self.take() {
             self.newcomers.refuse(Reason::Full);
             return Err((socket, Refused::Full));
+        }
+        if let Some(stream) = socket.tcp().filter(|_| self.quiet_limits.end_before_gone()) {
+            // A socket that refuses is broken, which reading tells.
+            let _ = give_up_when_gone(stream);
         }
         let origin = socket.ip();
         match self.newcomers.place(origin, socket.is_handshaking()) {

@@ -41,5 +41,10 @@ pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// See [`KEEPALIVE_IDLE`].
 pub const KEEPALIVE_COUNT: u32 = 3;
 
+/// When nobody has answered these questions, and how long what was sent may be unacknowledged: the kernel asks nothing while it
+/// sends something again and again, which it does for a quarter of an hour.
+pub const GONE: Duration =
+    Duration::from_secs(KEEPALIVE_IDLE.as_secs() + KEEPALIVE_COUNT as u64 * KEEPALIVE_INTERVAL.as_secs());
+
 /// When to accept again after the system had no descriptor or no memory for a connection.
 pub const ACCEPT_AGAIN: Duration = Duration::from_millis(20);

@@ -7,6 +7,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::limits::GONE;
+
 /// Looks in the shorter of the limits: by so much of it may somebody be quiet for longer.
 const LOOKS: u32 = 4;
 
@@ -28,6 +30,12 @@ impl QuietLimits {
     pub fn look_every(&self) -> Option<Duration> {
         let shorter = self.send.into_iter().chain(self.idle).min()?;
         Some((shorter / LOOKS).clamp(LOOK_EVERY.0, LOOK_EVERY.1))
+    }
+
+    /// Whether nobody who takes nothing is still let be when the kernel would take him for gone.
+    #[must_use]
+    pub fn end_before_gone(&self) -> bool {
+        self.send.is_some_and(|limit| limit + limit / LOOKS <= GONE)
     }
 }
 

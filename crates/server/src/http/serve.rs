@@ -29,7 +29,7 @@ use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 
 use super::seats::{Seat, Seats, Taken};
-use crate::front::accept::keep_alive;
+use crate::front::accept::{give_up_when_gone, keep_alive};
 use crate::front::gate::Gate;
 use crate::front::newcomers::Reason;
 
@@ -170,7 +170,7 @@ impl Guest {
 
     async fn receive(self, mut stream: TcpStream, tls: Option<Arc<Acceptor>>, seat: &Arc<Seat>) {
         // A socket that refuses is broken, which reading tells.
-        let _ = keep_alive(&stream);
+        let _ = keep_alive(&stream).and_then(|()| give_up_when_gone(&stream));
         let line = Line::of(&stream).ok();
         let Some(tls) = tls else { return self.converse(impatient(stream, UNREAD), line, seat).await };
         let accept = async {
