@@ -3,6 +3,7 @@
 //! and counts are those of any client, and HTTP needs no way of its own into the store.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use posthaste_wire::encode::{Encoder, Protocol};
 use posthaste_wire::reply::{Passage, Reply, Value, decode};
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::Mutex;
@@ -113,6 +115,12 @@ impl Inside {
         self.stream.write_all(&request).await
     }
 
+    /// Whether its other end is still there: a server that stops hangs up before it stops listening. Nothing is under way.
+    fn is_open(&self) -> bool {
+        let next = SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()]);
+        next.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
     async fn hear(&mut self) -> io::Result<Answer> {
         let mut passage = Passage::default();
         loop {
@@ -167,8 +175,13 @@ impl Idle {
     /// One of this visitor's that may still be used; those of all others that may not are closed.
     fn take(&mut self, who: Option<&Credentials>, now: Instant) -> Option<Inside> {
         self.0.retain(|(_, inside)| now.saturating_duration_since(inside.since) < USED_FOR);
-        let at = self.0.iter().rposition(|(whose, _)| whose.as_ref() == who)?;
-        Some(self.0.remove(at).1)
+        while let Some(at) = self.0.iter().rposition(|(whose, _)| whose.as_ref() == who) {
+            let (_, inside) = self.0.remove(at);
+            if inside.is_open() {
+                return Some(inside);
+            }
+        }
+        None
     }
 
     fn keep(&mut self, who: Option<Credentials>, inside: Inside) {
@@ -268,7 +281,8 @@ mod tests {
         on_a_runtime(async {
             let (mut idle, login) = (Idle::default(), Instant::now());
             let who = Credentials { account: "a".into(), secret: "x".into() };
-            idle.keep(Some(who.clone()), inside(login).0);
+            let (kept, _far) = inside(login);
+            idle.keep(Some(who.clone()), kept);
             for seconds in [0, 10, 20, 29] {
                 let now = login + Duration::from_secs(seconds);
                 assert!(idle.take(None, now).is_none(), "somebody else's");
@@ -276,6 +290,20 @@ mod tests {
                 idle.keep(Some(who.clone()), found);
             }
             assert!(idle.take(Some(&who), login + USED_FOR).is_none(), "he has to log in again");
+            assert!(idle.0.is_empty());
+        });
+    }
+
+    /// What is said over it then may never be read, and nobody could tell.
+    #[test]
+    fn a_connection_of_a_server_that_stops_is_not_used_again() {
+        on_a_runtime(async {
+            let mut idle = Idle::default();
+            let ((kept, _far), (ended, mut stopping)) = (inside(Instant::now()), inside(Instant::now()));
+            idle.keep(None, kept);
+            idle.keep(None, ended);
+            stopping.shutdown().await.expect("it hangs up, and reads on");
+            assert!(idle.take(None, Instant::now()).is_some_and(|inside| inside.is_open()), "the other one");
             assert!(idle.0.is_empty());
         });
     }
