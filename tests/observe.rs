@@ -158,6 +158,8 @@ fn clients_beyond_the_limit_are_counted_on_both_tiers() {
         let (status, metrics) = server.page("/metrics");
         assert!(status == 200 && metrics.contains(full), "{metrics}");
         assert_eq!(server.page("/v1/clients").0, 200);
+        let metrics = server.page("/metrics").1;
+        assert!(metrics.contains("\nposthaste_connections 1\n"), "it counts itself: {metrics}");
     }
 }
 

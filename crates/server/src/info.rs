@@ -57,7 +57,7 @@ fn server(house: &House, text: &mut String) {
 }
 
 fn clients(house: &House, text: &mut String) {
-    line(text, "connected_clients", house.clients.len());
+    line(text, "connected_clients", house.gate.connections_from_outside());
     line(text, "maxclients", house.gate.connections_max());
     line(text, "total_connections_received", house.gate.accepted());
     line(text, "logins_failed", house.logins().map_or(0, |logins| logins.count(LoginEnding::Wrong)));

@@ -161,7 +161,12 @@ impl Server {
 /// The levels that stand in every window.
 fn gauges(house: &Arc<House>) -> impl Fn() -> Vec<(&'static str, u64)> + Send + use<> {
     let house = Arc::clone(house);
-    move || vec![("line_requests", house.line.len() as u64), ("connections", house.clients.len() as u64)]
+    move || {
+        vec![
+            ("line_requests", house.line.len() as u64),
+            ("connections", house.gate.connections_from_outside() as u64),
+        ]
+    }
 }
 
 /// Anybody could come to an open server: then only from this machine.

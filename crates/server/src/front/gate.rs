@@ -112,6 +112,12 @@ impl Gate {
         self.now.load(Ordering::Relaxed) + self.now_inside.load(Ordering::Relaxed)
     }
 
+    /// Connections now from outside, of which there are [`Self::connections_max`] at most.
+    #[must_use]
+    pub fn connections_from_outside(&self) -> usize {
+        self.now.load(Ordering::Relaxed)
+    }
+
     /// Most connections, but for those from inside.
     #[must_use]
     pub fn connections_max(&self) -> usize {
@@ -164,6 +170,7 @@ mod tests {
         assert!(gate.admit(socket()).is_ok(), "the place is free");
         assert!(gate.admit(socket()).is_err());
         assert_eq!((gate.admit_inside(socket(), None).number, gate.connections()), (3, 3));
+        assert_eq!(gate.connections_from_outside(), 1);
         gate.leave(inside.is_inside);
         assert!(gate.admit(socket()).is_err(), "nobody has left who came from outside");
         gate.leave(false);

@@ -15,8 +15,12 @@ fn count(value: &AtomicU64) -> f64 {
 
 static SINGLES: [Single<Hall>; 11] = [
     Single {
-        head: Head::plain("posthaste_connections", Kind::Gauge, "Clients that are connected."),
-        read: |hall| Some(hall.gate.connections() as f64),
+        head: Head::plain(
+            "posthaste_connections",
+            Kind::Gauge,
+            "Clients that are connected, but for those of HTTP.",
+        ),
+        read: |hall| Some(hall.gate.connections_from_outside() as f64),
     },
     Single {
         head: Head::plain(

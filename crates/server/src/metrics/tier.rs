@@ -9,8 +9,12 @@ use crate::house::House;
 
 static SINGLES: [Single<House>; 10] = [
     Single {
-        head: Head::plain("posthaste_connections", Kind::Gauge, "Clients that are connected."),
-        read: |house| Some(house.clients.len() as f64),
+        head: Head::plain(
+            "posthaste_connections",
+            Kind::Gauge,
+            "Clients that are connected, but for those of HTTP.",
+        ),
+        read: |house| Some(house.gate.connections_from_outside() as f64),
     },
     Single {
         head: Head::plain(
