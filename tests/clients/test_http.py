@@ -137,18 +137,18 @@ def test_yes_and_no_are_also_written_as_a_queue_shows_them(web: Tier) -> None:
     _, second = ask(web, "GET", "/v1/queues/second")
     assert (second["strict"], second["forbidself"]) == (1, 0)
     assert ask(web, "POST", "/v1/queues/second/pop", {"not_own": 1, "broadcast": 0})[0] == 200
-    for none in ({"strict": False}, {"maxmsgs": None}):
+    for none in ({"strict": False}, {"strict": None}, {"forbidself": None}, {"maxmsgs": None}):
         assert ask(web, "POST", "/v1/queues", {"name": "second", "strict": True, "maxmsgs": 5})[0] == 201
         assert ask(web, "POST", "/v1/queues", {"name": "second"})[0] == 201
         assert ask(web, "GET", "/v1/queues/second")[1]["maxmsgs"] == 5, "nothing was said of options"
         assert ask(web, "POST", "/v1/queues", {"name": "second", **none})[0] == 201
         _, second = ask(web, "GET", "/v1/queues/second")
         assert (second["strict"], second["maxmsgs"]) == (0, None)
-    wrong: list[object] = [2, -1, "true", None, []]
+    wrong: list[object] = [2, -1, "true", []]
     for neither in wrong:
         status, answer = ask(web, "POST", "/v1/queues", {"name": "third", "strict": neither})
         assert (status, answer["error"]) == (400, "ERR"), neither
-        assert "true, false, 1 or 0" in answer["message"], answer
+        assert "true, false, 1, 0 or null" in answer["message"], answer
 
 
 def test_a_header_that_is_no_text_is_not_taken_for_another(web: Tier) -> None:

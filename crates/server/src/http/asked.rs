@@ -35,7 +35,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// A field that is true or false; 1 or 0 mean the same, for that is how a queue shows its options.
+/// A field that is true or false; 1 or 0 mean the same, for that is how a queue shows its options, and null is no.
 pub(super) fn yes_or_no<'de, D: Deserializer<'de>>(field: D) -> Result<bool, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -43,12 +43,13 @@ pub(super) fn yes_or_no<'de, D: Deserializer<'de>>(field: D) -> Result<bool, D::
         Word(bool),
         Number(i64),
     }
-    match Said::deserialize(field) {
-        Ok(Said::Word(yes)) => Ok(yes),
-        Ok(Said::Number(number @ (0 | 1))) => Ok(number == 1),
-        Ok(Said::Number(other)) => Err(de::Error::invalid_value(Unexpected::Signed(other), &EXPECTED)),
+    match Option::deserialize(field) {
+        Ok(None) => Ok(false),
+        Ok(Some(Said::Word(yes))) => Ok(yes),
+        Ok(Some(Said::Number(number @ (0 | 1)))) => Ok(number == 1),
+        Ok(Some(Said::Number(other))) => Err(de::Error::invalid_value(Unexpected::Signed(other), &EXPECTED)),
         Err(_) => Err(de::Error::custom(format_args!("expected {EXPECTED}"))),
     }
 }
 
-const EXPECTED: &str = "true, false, 1 or 0";
+const EXPECTED: &str = "true, false, 1, 0 or null";
