@@ -63,16 +63,16 @@ impl CpuTime {
         self.user_s + self.system_s
     }
 
-    /// The share of so many seconds that it is; none of none, as of a thread that stood still for all of its window.
+    /// The share of so many seconds that it is.
     #[must_use]
     pub fn share_of(self, seconds: f64) -> f64 {
-        if seconds > 0.0 { self.busy_s() / seconds } else { 0.0 }
+        share(self.busy_s(), seconds)
     }
 
     /// The share of so many seconds in which the thread could not have done more: it was busy, or kept from the processor.
     #[must_use]
     pub fn share_without_rest(self, seconds: f64) -> f64 {
-        Self { user_s: self.user_s + self.waited_s, ..self }.share_of(seconds)
+        share(self.busy_s() + self.waited_s, seconds)
     }
 
     /// Takes over that of another thread.
@@ -81,6 +81,11 @@ impl CpuTime {
         self.system_s += other.system_s;
         self.waited_s += other.waited_s;
     }
+}
+
+/// None of none, as of a thread that stood still for all of its window.
+fn share(part_s: f64, seconds: f64) -> f64 {
+    if seconds > 0.0 { part_s / seconds } else { 0.0 }
 }
 
 fn ticks() -> Option<(f64, f64)> {
