@@ -141,7 +141,7 @@ pub enum ClientReply {
 /// Whether a request that begins with this word is the session's, which may say it before it has logged in.
 #[must_use]
 pub fn is_for_sessions(word: &[u8]) -> bool {
-    table::SESSION_WORDS.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(word))
+    table::is_for_sessions(word)
 }
 
 /// Reads one request: its arguments are the stretches `args` of `bytes`, a body is at most

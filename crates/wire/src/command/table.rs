@@ -16,11 +16,18 @@ pub(super) struct Entry {
     pub arity: i32,
     /// Reads what is behind the name.
     pub parse: fn(&mut Words<'_>) -> Parsed,
+    /// Of a command: sessions answer it, before a login too.
+    is_for_sessions: bool,
 }
 
 /// An entry of the table.
 pub(super) const fn entry(name: &'static str, arity: i32, parse: fn(&mut Words<'_>) -> Parsed) -> Entry {
-    Entry { name, arity, parse }
+    Entry { name, arity, parse, is_for_sessions: false }
+}
+
+/// The same of a command that sessions answer.
+const fn of_sessions(name: &'static str, arity: i32, parse: fn(&mut Words<'_>) -> Parsed) -> Entry {
+    Entry { name, arity, parse, is_for_sessions: true }
 }
 
 static COMMANDS: [Entry; 37] = [
@@ -30,7 +37,7 @@ static COMMANDS: [Entry; 37] = [
     entry("ack", -2, leases::ack),
     entry("sendmany", -3, messages::send_many),
     entry("qreadable", 1, queues::readable),
-    entry("ping", -1, session::ping),
+    of_sessions("ping", -1, session::ping),
     entry("nack", -2, leases::nack),
     entry("extend", 3, leases::extend),
     entry("qcreate", -1, queues::create),
@@ -41,20 +48,20 @@ static COMMANDS: [Entry; 37] = [
     entry("qredrive", -2, queues::redrive),
     entry("qbrowse", -2, queues::browse),
     entry("accounts", 1, queues::accounts),
-    entry("hello", -1, session::hello),
-    entry("auth", -2, session::auth),
-    entry("login", -2, session::login),
-    entry("logout", 1, session::logout),
-    entry("echo", 2, session::echo),
-    entry("select", 2, session::select),
-    entry("client", -2, client::client),
-    entry("command", -1, session::command),
-    entry("info", -1, session::info),
-    entry("config", -2, session::config),
-    entry("time", 1, session::time),
-    entry("reset", 1, session::reset),
-    entry("quit", -1, session::quit),
-    entry("readonly", 1, session::read_only),
+    of_sessions("hello", -1, session::hello),
+    of_sessions("auth", -2, session::auth),
+    of_sessions("login", -2, session::login),
+    of_sessions("logout", 1, session::logout),
+    of_sessions("echo", 2, session::echo),
+    of_sessions("select", 2, session::select),
+    of_sessions("client", -2, client::client),
+    of_sessions("command", -1, session::command),
+    of_sessions("info", -1, session::info),
+    of_sessions("config", -2, session::config),
+    of_sessions("time", 1, session::time),
+    of_sessions("reset", 1, session::reset),
+    of_sessions("quit", -1, session::quit),
+    of_sessions("readonly", 1, session::read_only),
     entry("get", 2, session::get),
     // Asked for often enough by clients of Redis that the refusal should say what to do instead.
     entry("subscribe", -1, |_| Err(no_channels())),
@@ -62,12 +69,6 @@ static COMMANDS: [Entry; 37] = [
     entry("publish", -1, |_| Err(no_channels())),
     entry("multi", -1, |_| Err(wrong("there are no transactions here: SENDMANY is all or none".to_owned()))),
     entry("cluster", -1, |_| Err(wrong("This instance has cluster support disabled".to_owned()))),
-];
-
-/// The commands that sessions answer.
-pub(super) static SESSION_WORDS: [&str; 15] = [
-    "hello", "auth", "login", "logout", "ping", "echo", "select", "client", "command", "info", "config",
-    "time", "reset", "quit", "readonly",
 ];
 
 /// How many entries at the end of the table only refuse.
@@ -85,10 +86,18 @@ fn no_channels() -> Fault {
 pub(super) fn parse(args: &[Span], bytes: &[u8], message_bytes_max: usize) -> Parsed {
     let (name, rest) = args.split_first().ok_or_else(|| wrong("an empty request".to_owned()))?;
     let name = name.of(bytes);
-    let entry = COMMANDS.iter().find(|entry| entry.name.as_bytes().eq_ignore_ascii_case(name));
-    let entry = entry.ok_or_else(|| unknown_command(name))?;
+    let entry = command(name).ok_or_else(|| unknown_command(name))?;
     let mut words = Words::new(entry.name, rest, bytes, message_bytes_max);
     run(entry, &mut words, 1)
+}
+
+/// See [`super::is_for_sessions`].
+pub(super) fn is_for_sessions(word: &[u8]) -> bool {
+    command(word).is_some_and(|entry| entry.is_for_sessions)
+}
+
+fn command(name: &[u8]) -> Option<&'static Entry> {
+    COMMANDS.iter().find(|entry| entry.name.as_bytes().eq_ignore_ascii_case(name))
 }
 
 /// Reads the subcommand that comes next.
