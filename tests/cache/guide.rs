@@ -74,7 +74,7 @@ fn the_guide_shows_what_happens() {
         ("posthaste admin route user:7 ", format!("posthaste admin route user:7 {http}")),
         ("posthaste admin servers", format!("posthaste admin servers {http}")),
         ("posthaste admin server ", format!("posthaste admin server {http}")),
-        ("$(pidof posthaste)", server.pid().to_string()),
+        ("$(pgrep -f 'posthaste cache --config cache.toml')", server.pid().to_string()),
     ];
     guide.blocks("console").into_iter().for_each(|block| run(block, dir.path(), &replaced));
     assert_eq!(Client::to(server.addr()).ask("set user:7 0 0 1\r\nx\r\n"), "STORED\r\n");
