@@ -7,6 +7,8 @@ SHELL := bash
 # Cargo's own variable, so that `make` finds what cargo built.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON := .venv/bin/python
+# The laboratory, which is to try what was built here.
+LAB := POSTHASTE=$(abspath $(TARGET))/release/posthaste .venv/bin/posthaste-lab
 # How long each fuzz target runs.
 SECONDS_PER_TARGET ?= 60
 # How many seeds `make simulate` lives through; SEED=n is one alone, and tells its story.
@@ -29,9 +31,9 @@ help: ## List these targets
 .PHONY: demo
 demo: build lab ## Run a small experiment through the laboratory; leaves demo-report/index.html
 	rm -rf demo-report
-	$(TARGET)/release/posthaste lab run experiments/demo.toml --out demo-report/run
-	OPENBLAS_NUM_THREADS=1 $(TARGET)/release/posthaste lab fit demo-report/run
-	$(TARGET)/release/posthaste lab report demo-report/run --out demo-report
+	$(LAB) run experiments/demo.toml --out demo-report/run
+	OPENBLAS_NUM_THREADS=1 $(LAB) fit demo-report/run
+	$(LAB) report demo-report/run --out demo-report
 
 .PHONY: build
 build: ## Build target/release/posthaste
@@ -62,7 +64,7 @@ test-clients:
 	POSTHASTE=$(abspath $(TARGET))/debug/posthaste $(PYTHON) -m pytest tests/clients
 
 .PHONY: lab
-lab: ## Install the laboratory into .venv (posthaste lab …)
+lab: ## Install the laboratory into .venv (posthaste-lab …)
 	scripts/python-env.sh .venv lab/requirements.txt
 	@# Of the version in the tree: an editable install, which takes nothing from a registry.
 	test -e .venv/bin/posthaste-lab || $(PYTHON) -m pip install --quiet --disable-pip-version-check \
