@@ -1,7 +1,12 @@
 """What packaging repeats of the project agrees with it."""
 
 import re
+import shutil
+import subprocess
 import tomllib
+from pathlib import Path
+
+import pytest
 
 from tier import ROOT
 
@@ -34,3 +39,34 @@ def test_the_services_differ_only_in_what_their_tier_needs() -> None:
     ]
     hardening = [unit[unit.index("AmbientCapabilities=") : unit.index("[Install]")] for unit in units]
     assert hardening[0] == hardening[1]
+
+
+@pytest.mark.parametrize("queue", ["queue.yaml", "queue-embedded.yaml"])
+def test_what_is_to_be_encrypted_is(queue: str, tmp_path: Path) -> None:
+    """Both tiers, whichever store: a patch that finds nothing to change would not say so."""
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not here")
+    deploy = tmp_path / "deploy"
+    shutil.copytree(ROOT / "deploy", deploy)
+    chosen = deploy / "kubernetes" / "kustomization.yaml"
+    chosen.write_text(chosen.read_text("utf-8").replace("- queue.yaml", f"- {queue}"), "utf-8")
+    command: list[str | Path] = ["kubectl", "kustomize", deploy / "kubernetes-tls"]
+    made = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    tiers = [text for text in made.split("\n---\n") if "--listen=" in text]
+    assert len(tiers) == 2
+    for tier in tiers:
+        assert "--tls-cert=" in tier
+        assert "--tls-key=" in tier
+        assert tier.count("scheme: HTTPS") == tier.count("httpGet:") == 3
+
+
+def test_directories_of_the_compose_file_are_made_by_who_starts_it() -> None:
+    """One that Docker makes belongs to another user than the containers run as."""
+    text = (ROOT / "deploy" / "compose" / "compose.yaml").read_text("utf-8")
+    guide = (ROOT / "docs" / "guides" / "install.md").read_text("utf-8")
+    needed = set(re.findall(r"\./(\w+)[:,]", text))
+    assert needed == {"accounts", "figures"}
+    assert f"mkdir -m 700 {' '.join(sorted(needed))}\n" in guide
+    for service in re.findall(r"^  [\w-]+:.*\n(?:    .*\n|\n)+", text, re.M):
+        if "    user:" in service:
+            assert not re.search(r"^ +- \w[\w-]*:/", service, re.M), "a volume that Docker makes"
