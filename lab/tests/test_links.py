@@ -6,6 +6,7 @@ hyphens, other punctuation gone, a number behind those that repeat.
 
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
@@ -100,6 +101,30 @@ def test_every_page_can_be_reached_from_the_index() -> None:
                 ahead += target.rglob("*.md")
     pages = {page for page in tracked() if page.is_relative_to(ROOT / "docs")}
     assert sorted(str(page.relative_to(ROOT)) for page in pages - reached) == []
+
+
+def test_every_link_between_the_pages_of_the_package_leads_somewhere() -> None:
+    """The Debian package brings what its pages link to, in the places that links name."""
+    package = tomllib.loads((ROOT / "Cargo.toml").read_text("utf-8"))["package"]["metadata"]["deb"]
+    doc = "usr/share/doc/posthaste/"
+    brought: set[Path] = set()
+    for source, target, _ in package["assets"]:
+        found = [path for path in ROOT.glob(source) if path.is_file()] if target.startswith(doc) else []
+        # What a pattern found keeps its place below the part of the pattern that is none.
+        kept = source.partition("*")[0].rpartition("/")[0] if "*" in source else str(Path(source).parent)
+        assert not found or Path(target.removeprefix(doc)) == Path(kept), source
+        brought.update(found)
+    folders = {folder for path in brought for folder in path.parents}
+    missing = {
+        f"{page.relative_to(ROOT)}: {link}"
+        for page in brought
+        if page.suffix == ".md"
+        for link in links(page)
+        if not re.match(r"[a-z]+:|#", link)
+        and (page.parent / link.partition("#")[0]).resolve() not in brought | folders
+    }
+    assert sorted(missing) == []
+    assert ROOT / "docs" / "README.md" in brought
 
 
 def test_the_checker_finds_what_is_wrong() -> None:
