@@ -3,17 +3,20 @@
 import json
 import math
 from pathlib import Path
+from typing import cast
 
 import pytest
 from programs import lab
 from simulated import System, write_run
 
+from posthaste_lab.cli.validate import Found
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.experiments.results import read_run
+from posthaste_lab.experiments.results import Run, read_run
 from posthaste_lab.fitting import OutsideTheData, fit_run, model_at, predict, validate, write_model
 from posthaste_lab.fitting.bottleneck import halved
-from posthaste_lab.fitting.model import FittedModel
+from posthaste_lab.fitting.model import FittedModel, Model
 from posthaste_lab.fitting.observations import observations
+from posthaste_lab.fitting.validation import Summary, Validation
 
 CLIENTS = [1, 4, 12, 32, 64]
 CALIBRATED = [1, 12, 64]
@@ -185,6 +188,19 @@ def test_curves_say_what_predict_says(sizes: FittedModel) -> None:
     assert {curve.change.halved for curve in changed} >= {"batch_s", "path_s"}
     store = next(curve for curve in changed if curve.change.halved == "batch_s")
     assert store.points[-1].throughput_per_s.value > measured.points[-1].throughput_per_s.value
+
+
+def test_an_error_that_only_the_interval_excuses_has_not_met_the_target() -> None:
+    """The table says which of the two it was."""
+    run, model = cast("Run", None), cast("Model", None)  # neither is looked at
+    close, wide, far = Summary(0.04, 0.05, 0.05), Summary(0.07, 0.05, 0.09), Summary(0.10, 0.05, 0.09)
+
+    def verdict(throughput: Summary, response: Summary) -> str:
+        return Found(run, "", Validation(model, [], throughput, response)).verdict
+
+    assert verdict(close, close) == "met"
+    assert verdict(wide, close) == verdict(close, wide) == "within the interval only"
+    assert verdict(far, close) == verdict(wide, far) == "missed"
 
 
 def test_a_table_for_the_documents_has_every_combination(tmp_path: Path) -> None:

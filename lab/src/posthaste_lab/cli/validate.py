@@ -34,6 +34,14 @@ class Found:
         """Whether both errors are within their bounds."""
         return self.validation.throughput.kept and self.validation.response.kept
 
+    @property
+    def verdict(self) -> str:
+        """In words: an error that only the measurement's interval excuses has not met the target."""
+        if not self.kept:
+            return "missed"
+        met = self.validation.throughput.met and self.validation.response.met
+        return "met" if met else "within the interval only"
+
 
 def validate(
     directories: Annotated[list[Path], typer.Argument(help="Directories of runs.", metavar="DIR…")],
@@ -137,7 +145,7 @@ def _summary_row(each: Found) -> list[str]:
         _error(found.response),
         _open_error([line.predicted.mm1_response_s / line.response.mean - 1 for line in predicted]),
         _open_error([line.predicted.mmm_response_s / line.response.mean - 1 for line in predicted]),
-        "met" if each.kept else "missed",
+        each.verdict,
     ]
 
 

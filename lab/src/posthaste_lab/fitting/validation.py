@@ -44,16 +44,24 @@ class Line:
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean absolute error over the numbers of clients not fitted to, what it may be, and what it should."""
+    """Mean absolute error over the numbers of clients not fitted to, the target, and what it may be at most.
+
+    That is the target, or the measurement's own interval where it is wider.
+    """
 
     error: float
-    bound: float
     target: float
+    bound: float
 
     @property
     def kept(self) -> bool:
         """Whether it is within the bound."""
         return self.error <= self.bound
+
+    @property
+    def met(self) -> bool:
+        """Whether it is within the target itself."""
+        return self.error <= self.target
 
     @property
     def loose(self) -> bool:
@@ -123,6 +131,6 @@ def _summary(held_out: list[tuple[float, MeanInterval]], target: float) -> Summa
     """The bound is the mean over the points of the target, or of the measurement's own half-width where it is wider."""
     return Summary(
         float(np.mean([abs(error) for error, _ in held_out])),
-        float(np.mean([max(target, measured.half_width / measured.mean) for _, measured in held_out])),
         target,
+        float(np.mean([max(target, measured.half_width / measured.mean) for _, measured in held_out])),
     )
