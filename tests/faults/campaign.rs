@@ -67,19 +67,21 @@ impl Campaign {
 
     fn report(&self) {
         let tally = &self.tally;
+        // Where nothing was judged, as with a cache, which may forget, a 0 would claim what nobody looked at.
+        let judged = |count: u64| if tally.judged == 0 { "–".to_owned() } else { count.to_string() };
         let counts = [
-            self.done,
-            tally.acknowledged,
-            tally.lost,
-            tally.doubled,
-            tally.invented,
-            tally.reordered,
-            tally.wrong_nulls,
-            tally.judged,
-            tally.in_doubt,
-            self.begun.elapsed().as_secs(),
+            self.done.to_string(),
+            tally.acknowledged.to_string(),
+            judged(tally.lost),
+            judged(tally.doubled),
+            tally.invented.to_string(),
+            tally.reordered.to_string(),
+            judged(tally.wrong_nulls),
+            judged(tally.judged),
+            tally.in_doubt.to_string(),
+            self.begun.elapsed().as_secs().to_string(),
         ];
-        let counts = counts.map(|count| count.to_string()).join(" | ");
+        let counts = counts.join(" | ");
         leave(&format!("| {} | {counts} | {} |", self.name, commit()));
     }
 }
