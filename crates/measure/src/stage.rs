@@ -29,6 +29,17 @@ pub struct Stamps {
     pub replied: u64,
 }
 
+impl Stamps {
+    /// The backend kept it until `now` because there was nothing for it yet. That is no work of anybody's, so it is measured as
+    /// if it had come that much later: all stages but that wait stay as they were, and still add up.
+    pub fn resume(&mut self, now: u64) {
+        let waited = now.saturating_sub(self.sent);
+        for stamp in [&mut self.received, &mut self.enqueued, &mut self.dequeued, &mut self.sent] {
+            *stamp += waited;
+        }
+    }
+}
+
 /// The same as a client sees it. All are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientStamps {
@@ -189,6 +200,14 @@ mod tests {
     fn a_request_refused_before_the_line_has_no_waiting_time() {
         let stamps = Stamps { received: 100, enqueued: 110, replied: 130, ..Stamps::default() };
         assert_eq!(Trail::from(stamps).stages(), [10, 0, 0, 0, 20]);
+    }
+
+    #[test]
+    fn a_wait_for_something_to_come_is_in_no_stage() {
+        let mut stamps = Stamps { received: 10, enqueued: 11, dequeued: 13, sent: 13, ..Stamps::default() };
+        stamps.resume(1_000_000);
+        (stamps.answered, stamps.replied) = (1_000_008, 1_000_024);
+        assert_eq!(Trail::from(stamps).stages(), [1, 2, 0, 8, 16]);
     }
 
     proptest! {

@@ -6,10 +6,11 @@ mod support;
 
 use std::sync::Arc;
 
-use posthaste_measure::{Clock, Hand};
+use posthaste_measure::{Clock, Hand, Stamps};
 use posthaste_server::path::bundle::{Address, Bundle, Request};
 use posthaste_server::path::local::Local;
-use posthaste_server::path::worker::{Batch, Store};
+use posthaste_server::path::waiting_line::WaitingLine;
+use posthaste_server::path::worker::{Batch, Store, Worker};
 use posthaste_server::queue::embedded::{Embedded, EmbeddedOptions};
 use posthaste_server::queue::memory::Memory;
 use posthaste_server::queue::rules::Rules;
@@ -24,6 +25,7 @@ const MS: u64 = 1_000_000;
 struct Desk<R: Rules> {
     store: Arc<Local<R>>,
     hand: &'static Hand,
+    clock: Clock,
     clients: u64,
     batch: Batch,
 }
@@ -42,20 +44,25 @@ impl<R: Rules> Desk<R> {
         let hand = Hand::at_zero();
         let clock = Clock::by_hand(hand, 0);
         let store = Local::new(rules, Time::of(clock), clock);
-        Self { store, hand, clients: 0, batch: Batch::default() }
+        Self { store, hand, clock, clients: 0, batch: Batch::default() }
     }
 
     /// Asks, each time on a connection of its own; who is answered what.
     fn ask(&mut self, account: &str, request: &str) -> Vec<(u64, Got)> {
+        let bundle = self.bundle(account, request);
+        self.batch.waiting.push(bundle);
+        self.run()
+    }
+
+    fn bundle(&mut self, account: &str, request: &str) -> Box<Bundle> {
         self.clients += 1;
         let mut bundle = Box::new(Bundle::new(Address { thread: 0, slot: 0, client: self.clients }));
         let (bytes, operation) = parsed(request);
         let kind = operation.kind();
         (bundle.bytes, bundle.protocol) = (bytes, Protocol::Resp3);
         bundle.account = self.store.account(account.as_bytes());
-        bundle.requests.push(Request::new(operation, kind, 0));
-        self.batch.waiting.push(bundle);
-        self.run()
+        bundle.requests.push(Request::new(operation, kind, self.clock.stamp()));
+        bundle
     }
 
     /// Lets time pass until it is so late, and has the store look around; who is answered what.
@@ -151,4 +158,37 @@ fn what_comes_of_age_while_others_are_served_is_given_too() {
     answers.sort_by_key(|(client, _)| *client);
     let got: Vec<&str> = bodies(&answers).into_iter().map(|(_, body)| body).collect();
     assert_eq!(got, ["x", "y"]);
+}
+
+#[test]
+fn the_time_that_a_pop_is_parked_is_in_none_of_its_stages() {
+    let mut desk = Desk::new();
+    let line = Arc::new(WaitingLine::new(desk.clock, 100, Vec::new()));
+    let mut worker = Worker::new(line, Arc::clone(&desk.store) as Arc<dyn Store>, Vec::new(), desk.clock);
+    let mut pops: Vec<Box<Bundle>> =
+        ["POP QUEUE q BLOCK 60000", "POP QUEUE q BLOCK 9000"].map(|pop| desk.bundle("bob", pop)).into();
+    desk.hand.set(2 * MS);
+    pops.iter_mut().for_each(|pop| pop.stamp(|stamps| stamps.enqueued = 2 * MS));
+    desk.hand.set(5 * MS);
+    worker.do_here(&mut pops, 0);
+    assert!(worker.next_done_here().is_none(), "both wait");
+    desk.hand.set(8_000 * MS);
+    let mut sends = vec![desk.bundle("ann", "SEND q x")];
+    worker.do_here(&mut sends, 0);
+    desk.hand.set(10_000 * MS);
+    let mut done: Vec<Box<Bundle>> = std::iter::from_fn(|| worker.next_done_here()).collect();
+    worker.do_here(&mut Vec::new(), 0);
+    done.extend(std::iter::from_fn(|| worker.next_done_here()));
+    done.sort_by_key(|bundle| bundle.address.client);
+    let stamps = |received, enqueued, taken| Stamps {
+        received: received * MS,
+        enqueued: enqueued * MS,
+        dequeued: taken * MS,
+        sent: taken * MS,
+        answered: taken * MS,
+        replied: 0,
+    };
+    let found: Vec<Stamps> = done.iter().map(|bundle| bundle.requests[0].stamps).collect();
+    let sent = Stamps { enqueued: 0, ..stamps(8_000, 0, 8_000) };
+    assert_eq!(found, [stamps(7_995, 7_997, 8_000), stamps(9_995, 9_997, 10_000), sent]);
 }

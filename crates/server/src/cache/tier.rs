@@ -337,7 +337,7 @@ impl<E: Engine> CacheTier<E> {
 
 /// Tells of a request that took too long.
 fn tell_slow(log: &SlowLog, client: Option<&Client>, noted: &Noted) {
-    if log.is_slow(noted.trail.response(), 0) {
+    if log.is_slow(noted.trail.response()) {
         log.tell(Slow {
             peer: client.map(|client| client.peer.name()),
             kind: kind::NAMES.get(usize::from(noted.kind)).copied().unwrap_or_default(),

@@ -255,6 +255,13 @@ impl Bundle {
         matches!(self.requests.last(), Some(Request { operation: Operation::Pop(pop), .. }) if pop.block_ms > 0)
     }
 
+    /// It is taken up at `now`. If it was parked until then, that is not measured.
+    pub fn end_wait(&mut self, now: u64) {
+        if self.requests.first().is_some_and(|request| request.stamps.sent < now) {
+            self.stamp(|stamps| stamps.resume(now));
+        }
+    }
+
     /// Sets one stamp of every request.
     pub fn stamp(&mut self, set: impl Fn(&mut Stamps)) {
         for request in &mut self.requests {

@@ -82,7 +82,7 @@ impl Tier for QueueTier {
         let address = connection.client.address;
         if connection.blocked {
             // Nobody reads the answer: the waiting pop must not take a message any more.
-            self.answered.extend(self.house.store.leave(address));
+            self.answered.extend(self.give_up(address));
         }
         if let Entrance::Closed(authenticator) = &self.house.entrance
             && connection.session.arriving().is_some()
@@ -99,8 +99,9 @@ impl Tier for QueueTier {
     /// The client of a waiting pop is leaving: no message may be given to it.
     fn hung_up(&mut self, slot: usize, connections: &mut Connections<Self>) {
         let Some(connection) = connections.get_mut(slot) else { return };
+        let address = connection.client.address;
         if std::mem::take(&mut connection.blocked)
-            && let Some(bundle) = self.house.store.leave(connection.client.address)
+            && let Some(bundle) = self.give_up(address)
         {
             self.deliver(bundle, connections);
         }
@@ -182,6 +183,13 @@ impl QueueTier {
         let (recorder, worker) = (house.meter.recorder(), house.worker());
         let bench = Bench::default();
         Self { thread, house, bench, recorder, worker, answered: Vec::new(), going_on: Vec::new() }
+    }
+
+    /// A pop that waits gets nothing.
+    fn give_up(&self, address: Address) -> Option<Box<Bundle>> {
+        let mut bundle = self.house.store.leave(address)?;
+        bundle.end_wait(self.house.clock.stamp());
+        Some(bundle)
     }
 
     /// A bundle is back: its answers go out, and the next one may leave.

@@ -3,7 +3,6 @@
 
 use posthaste_measure::{Noted, Trail};
 use posthaste_wire::command::Kind;
-use posthaste_wire::operation::Operation;
 
 use super::bundle::{Bundle, Request, RequestName, ending};
 use crate::clients::Clients;
@@ -33,11 +32,7 @@ fn tell_traced(tracer: &Tracer, bundle: &mut Bundle) {
 
 fn tell_slow_one(log: &SlowLog, clients: &Clients, bundle: &Bundle, place: usize, request: &Request) {
     let trail = Trail::from(request.stamps);
-    let meant_ms = match &request.operation {
-        Operation::Pop(pop) => pop.block_ms,
-        _ => 0,
-    };
-    if !log.is_slow(trail.response(), meant_ms.saturating_mul(1_000_000)) {
+    if !log.is_slow(trail.response()) {
         return;
     }
     let queue = request.operation.queue();
@@ -57,7 +52,7 @@ fn tell_slow_one(log: &SlowLog, clients: &Clients, bundle: &Bundle, place: usize
 
 /// A request that was answered on the spot is over.
 pub(super) fn tell_slow(log: &SlowLog, clients: &Clients, id: RequestName, noted: &Noted) {
-    if log.is_slow(noted.trail.response(), 0) {
+    if log.is_slow(noted.trail.response()) {
         log.tell(Slow {
             kind: Kind::NAMES.get(usize::from(noted.kind)).copied().unwrap_or_default(),
             ending: noted.ending,

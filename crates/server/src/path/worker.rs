@@ -98,6 +98,8 @@ pub struct Worker {
     mailboxes: Vec<Arc<Mailbox>>,
     clock: Clock,
     batch: Batch,
+    /// When the batch was.
+    taken_at: u64,
     post: Vec<Vec<Mail>>,
     here: Vec<Box<Bundle>>,
 }
@@ -112,7 +114,8 @@ impl Worker {
         clock: Clock,
     ) -> Self {
         let post = mailboxes.iter().map(|_| Vec::new()).collect();
-        Self { line, store, mailboxes, clock, batch: Batch::default(), post, here: Vec::new() }
+        let (batch, here) = (Batch::default(), Vec::new());
+        Self { line, store, mailboxes, clock, batch, taken_at: 0, post, here }
     }
 
     /// Works until the line is closed and empty, taking at most `requests` at once.
@@ -165,17 +168,19 @@ impl Worker {
 
     fn stamp(&mut self) {
         self.batch.told_ns = 0;
-        let dequeued = self.clock.stamp();
+        self.taken_at = self.clock.stamp();
         for bundle in &mut self.batch.waiting {
             bundle.stamp(|stamps| {
-                stamps.dequeued = dequeued;
-                stamps.sent = dequeued;
+                stamps.dequeued = self.taken_at;
+                stamps.sent = self.taken_at;
             });
         }
     }
 
     fn send_home(&mut self, here: Option<usize>) {
         for mut bundle in self.batch.finished.drain(..) {
+            // Of an earlier batch are pops that waited for what this one brought.
+            bundle.end_wait(self.taken_at);
             bundle.stamp(|stamps| stamps.answered = self.batch.answered_at);
             bundle.told_ns = self.batch.told_ns;
             let thread = bundle.address.thread;
