@@ -113,6 +113,23 @@ def test_the_queue_tier_is_read_by_prometheus(start: Callable[..., Tier]) -> Non
     assert found["process_open_fds"].samples[0].value > 3
 
 
+def test_what_a_library_tries_when_it_connects_is_no_error(start: Callable[..., Tier]) -> None:
+    """It is refused, and the library goes on without: an alert on errors has nothing to say."""
+    tier = start(*HTTP)
+    client = redis.Redis(port=tier.port, protocol=3)
+    with pytest.raises(redis.ResponseError, match="unknown subcommand"):
+        client.execute_command("CLIENT", "MAINT_NOTIFICATIONS", "ON")
+    with pytest.raises(redis.ResponseError, match="unknown command"):
+        client.execute_command("LPUSH", "q", "x")
+    while True:
+        samples = metrics(tier.http_port)["posthaste_requests"].samples
+        sessions = {s.labels["ending"]: s.value for s in samples if s.labels["kind"] == "session"}
+        if sessions.get("error", 0) > 0:
+            break
+    assert sessions["error"] == 1, "only the command that does not exist"
+    assert sessions["null"] >= 1
+
+
 def test_only_so_many_queues_are_shown(start: Callable[..., Tier]) -> None:
     """Those that hold most; with 0 none."""
     for shown in (2, 0):

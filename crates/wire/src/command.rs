@@ -144,6 +144,14 @@ pub fn is_for_sessions(word: &[u8]) -> bool {
     table::is_for_sessions(word)
 }
 
+/// Whether a request that is refused is a mere offer: a subcommand of CLIENT that we do not have. Libraries make such offers
+/// whenever they connect, and go on without.
+#[must_use]
+pub fn is_offer(args: &[Span], bytes: &[u8]) -> bool {
+    let [word, subcommand, ..] = args else { return false };
+    word.of(bytes).eq_ignore_ascii_case(b"client") && !client::has(subcommand.of(bytes))
+}
+
 /// Reads one request: its arguments are the stretches `args` of `bytes`, a body is at most
 /// `message_bytes_max` bytes long.
 ///

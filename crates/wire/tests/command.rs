@@ -2,7 +2,7 @@
 //! name what is wrong.
 
 use posthaste_wire::command::{
-    COUNT_MAX, ClientReply, Command, DURATION_MAX_MS, KillTarget, Kind, Session, parse,
+    COUNT_MAX, ClientReply, Command, DURATION_MAX_MS, KillTarget, Kind, Session, is_offer, parse,
 };
 use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::{
@@ -402,6 +402,23 @@ fn what_is_not_served_is_a_plain_error_that_says_so() {
     }
     let long = "x".repeat(5000);
     assert!(refusal(&long).len() < 200, "a refusal repeats only the beginning of a long word");
+}
+
+#[test]
+fn what_libraries_try_when_they_connect_is_an_offer() {
+    let is_offer = |line: &str| {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        let (args, bytes) = request(&words);
+        is_offer(&args, &bytes)
+    };
+    for line in ["CLIENT MAINT_NOTIFICATIONS ON", "client capa redirect", "CLIENT TRACKING ON"] {
+        assert!(is_offer(line), "{line}");
+    }
+    for line in
+        ["CLIENT", "CLIENT SETINFO x", "CLIENT KILL ID x", "CONFIG SET a b", "CLUSTER SLOTS", "FOO bar"]
+    {
+        assert!(!is_offer(line), "{line}");
+    }
 }
 
 #[test]

@@ -227,7 +227,9 @@ impl Connection {
                     }
                     Err(fault) => {
                         let fault = self.known_only_inside(fault, args[0].of(input));
-                        self.refuse(&fault, parsing.length_to(end), turn);
+                        let outcome =
+                            if command::is_offer(args, input) { Outcome::Null } else { Outcome::Error };
+                        self.refuse_as(outcome, &fault, parsing.length_to(end), turn);
                     }
                 }
                 parsing.skip_to(end);
@@ -338,6 +340,11 @@ impl Connection {
     /// An error answer, that no station counted, to a request of so many bytes. Whoever wants no answers (CLIENT REPLY)
     /// wants none of these: he would take it for that of another request.
     pub fn refuse(&mut self, fault: &Fault, request_bytes: usize, turn: &mut Turn<'_>) {
+        self.refuse_as(Outcome::Error, fault, request_bytes, turn);
+    }
+
+    /// The same, counted as this.
+    fn refuse_as(&mut self, outcome: Outcome, fault: &Fault, request_bytes: usize, turn: &mut Turn<'_>) {
         let (protocol, is_wanted) = (self.session.protocol, self.session.answers());
         let output = self.output(turn);
         let before = output.len();
@@ -345,7 +352,7 @@ impl Connection {
             Encoder::new(output, protocol).error(fault);
         }
         let bytes = [request_bytes, output.len() - before];
-        turn.answered_at_once(self.last_request(), Kind::Session, Outcome::Error, bytes);
+        turn.answered_at_once(self.last_request(), Kind::Session, outcome, bytes);
     }
 
     /// The name of the request at hand.

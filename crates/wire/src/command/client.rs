@@ -26,6 +26,12 @@ pub(super) fn client(words: &mut Words<'_>) -> Parsed {
     subcommand(words, &SUBCOMMANDS)
 }
 
+/// Whether there is such a subcommand.
+pub(super) fn has(subcommand: &[u8]) -> bool {
+    let is_it = |name: &str| name.as_bytes().eq_ignore_ascii_case(subcommand);
+    SUBCOMMANDS.iter().filter_map(|entry| entry.name.split_once('|')).any(|(_, name)| is_it(name))
+}
+
 fn set_name(words: &mut Words<'_>) -> Parsed {
     let name = words.required()?;
     done(Session::ClientSetName(connection_name(words, name)?))
