@@ -20,7 +20,7 @@ pub enum Word {
     Full,
     /// The waiting line is full; try again.
     Busy,
-    /// The store failed; the outcome is unknown.
+    /// The store failed; the outcome is unknown, unless the text says that nothing was changed.
     Store,
     /// The account may not do this.
     Denied,

@@ -76,7 +76,7 @@ class Busy(Refused):
 
 
 class StoreFailed(Refused):
-    """The store failed: the request may or may not have happened."""
+    """The store failed: the request may or may not have happened, unless the text says that nothing was changed."""
 
     word = "STORE"
 

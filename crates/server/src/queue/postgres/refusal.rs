@@ -54,7 +54,10 @@ impl fmt::Display for ConnectError {
         for (index, (place, reason)) in self.refusals.iter().enumerate() {
             write!(f, "{}PostgreSQL at {place} {reason}", if index == 0 { "" } else { "; " })?;
         }
-        Ok(())
+        match &self.refusals[..] {
+            [(_, Reason::ReadOnly)] => f.write_str(": name the primary, or all servers with commas"),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -84,9 +87,7 @@ impl fmt::Display for Reason {
                 write!(f, "refuses ({said}): raise its max_connections or start fewer programs")
             }
             Self::NotReady(said) => write!(f, "is not ready ({said}): try again in a moment"),
-            Self::ReadOnly => f.write_str(
-                "takes no writes, as a standby does: name the primary, or all servers with commas",
-            ),
+            Self::ReadOnly => f.write_str("takes no writes, as a standby does"),
             Self::Tls(why) => {
                 write!(f, "cannot be talked to encrypted ({why}): check sslmode and certificates")
             }
@@ -155,9 +156,19 @@ mod tests {
             ("b:2".into(), Reason::said(&SqlState::TOO_MANY_CONNECTIONS, "too many clients".into())),
         ]);
         let text = error.to_string();
-        for words in ["a:1", "primary", "b:2", "too many clients", "max_connections"] {
+        for words in ["a:1", "standby", "b:2", "too many clients", "max_connections"] {
             assert!(text.contains(words), "{text}");
         }
         assert_eq!(text.lines().count(), 1);
+    }
+
+    #[test]
+    fn who_named_one_server_is_told_that_there_can_be_several() {
+        let refused = |places: &[&str]| {
+            let refusal = |place: &&str| ((*place).to_owned(), Reason::ReadOnly);
+            ConnectError::new(places.iter().map(refusal).collect()).to_string()
+        };
+        assert!(refused(&["a:1"]).ends_with(": name the primary, or all servers with commas"));
+        assert!(!refused(&["a:1", "b:2"]).contains("commas"));
     }
 }
