@@ -109,6 +109,26 @@ fn a_pop_that_waits_for_a_message_is_measured_without_its_wait() {
 }
 
 #[test]
+fn info_tells_every_figure_once() {
+    let server = Server::start("memory:", &["--window", "10ms"]);
+    let mut client = Client::login(server.addr(), "ann").expect("it runs");
+    let start = Instant::now();
+    let info = loop {
+        let info = client.ask(&["INFO"]).expect("it runs").text().expect("a text").to_owned();
+        if info.contains("window_s:") {
+            break info;
+        }
+        assert!(start.elapsed() < PATIENCE, "no window is over: {info}");
+    };
+    let mut names: Vec<&str> = info.lines().filter_map(|line| Some(line.split_once(':')?.0)).collect();
+    assert!(names.contains(&"line_requests"), "{info}");
+    names.sort_unstable();
+    let many = names.len();
+    names.dedup();
+    assert_eq!(names.len(), many, "{info}");
+}
+
+#[test]
 fn slow_requests_of_the_cache_tier_are_told_too() {
     let server = Server::start_cache(&["--mock", "5", "--slow", "0ms", "--log-format", "json"]);
     let mut socket = TcpStream::connect(server.addr()).expect("it listens");

@@ -1,7 +1,7 @@
 //! The figures as lines of `name:value`, as clients of INFO expect them.
 //!
-//! Rates and percentiles are of the last closed window, counts of the whole life. The text carries no section
-//! head, so that the caller decides where it stands.
+//! Rates and percentiles are of the last closed window, counts of the whole life. Levels are left to the caller, who
+//! knows them as they are now, and decides where the text stands: it carries no section head.
 
 use std::fmt::Write;
 
@@ -28,9 +28,6 @@ impl Meter {
             for (stage, summary) in all.all_spreads() {
                 info.line(&format!("{stage}_p50_us"), format_args!("{:.1}", summary.p50_us));
                 info.line(&format!("{stage}_p99_us"), format_args!("{:.1}", summary.p99_us));
-            }
-            for (gauge, level) in &window.gauges {
-                info.line(gauge, level);
             }
         }
         for total in &totals.kinds {
