@@ -2,6 +2,7 @@
 
 import base64
 import http.client
+import json
 import socket
 import threading
 import time
@@ -249,6 +250,17 @@ def test_a_list_of_thousands_is_whole_and_shows_what_was_changed_here(web: Tier)
     assert ask(web, "DELETE", "/v1/queues/another")[0] == 200
     _, last = ask(web, "GET", "/v1/queues?offset=1499")
     assert (last["total"], [queue["name"] for queue in last["queues"]]) == (1500, ["q1499"])
+
+
+def test_who_is_lost_is_told_what_there_is(web: Tier) -> None:
+    """By words and headers alone: who has a package has no pages."""
+    assert "/v1/" in ask(web, "GET", "/v2")[1]["message"]
+    with closing(http.client.HTTPConnection("127.0.0.1", web.http_port, timeout=120)) as connection:
+        connection.request("PUT", "/v1/queues/q")
+        answer = connection.getresponse()
+        assert answer.status == 405
+        assert {"GET", "DELETE"} <= set(answer.headers["Allow"].split(","))
+        assert "Allow" in json.loads(answer.read())["message"]
 
 
 def test_closed_accounts_are_closed_here_too(start: Callable[..., Tier], accounts_file: Path) -> None:

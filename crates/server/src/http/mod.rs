@@ -134,12 +134,14 @@ pub fn queue_routes(house: Arc<House>) -> Router {
 
 /// The answer to a path that is none.
 pub(crate) fn nothing_here() -> Problem {
-    Problem::nothing("there is nothing here; docs/reference/http.md lists what there is")
+    Problem::nothing(
+        "there is nothing at this path; requests are below /v1/, figures at /metrics, the console for browsers at /",
+    )
 }
 
 /// The answer to a method that a path has not.
 pub(crate) fn not_so() -> Problem {
-    Problem::not_so("this path takes other methods; docs/reference/http.md lists them")
+    Problem::not_so("this path takes other methods, which the header Allow names")
 }
 
 /// The process lives.
