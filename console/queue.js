@@ -58,11 +58,11 @@ function actions(name, at, refresh) {
   const to = h("input", { name: "to", placeholder: "where each came from" });
   return h("div", { class: "row" },
     h("button", { onclick: refresh }, "Refresh"),
-    h("button", { onclick: () => act(`Move the dead letters in ${name} back?`, "Redrive", async () => {
+    h("button", { onclick: () => act(`Move the dead letters that are kept in ${name} back?`, "Redrive", async () => {
       const { moved } = await post(queuePath(name, "/redrive"), to.value ? { to: to.value } : {});
-      at.tell(`${many(moved, "dead letter")} moved back.`);
+      at.tell(moved ? `${many(moved, "dead letter")} moved back.` : `No dead letters are kept in ${name}.`);
       refresh();
-    }, h("label", {}, "To the queue", to)) }, "Redrive dead letters"),
+    }, h("label", {}, "To the queue", to)) }, "Redrive dead letters kept here"),
     h("button", { class: "danger", onclick: () => act(`Remove every message in ${name}? They are gone for good.`, "Purge", async () => {
       const { removed } = await post(queuePath(name, "/purge"), {});
       at.tell(`${many(removed, "message")} removed.`);

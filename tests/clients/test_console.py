@@ -93,6 +93,7 @@ def test_the_console_of_a_queue_tier(start: Callable[..., Tier]) -> None:
         "markup": 0,
         "overflow": [],
         "stages": STAGES,
+        "alarms": 0,
         "fullest": "queue-042",
         "keptFocus": True,
         "sent": f"x-empty: \nx-kind: {HOSTILE}\n<img src=x onerror='document.title=\"owned\"'>",
