@@ -68,8 +68,8 @@ fn reload(server: &Server) {
     };
     match read().and_then(|layout| server.reload(&layout)) {
         Ok(()) => tracing::info!(
-            "pools, routes and certificates are read anew, these for connections that come from now on; other options \
-             wait for the next start"
+            "pools, routes and certificates are read anew; certificates count for connections that come from now on, other \
+             options wait for the next start"
         ),
         Err(error) => tracing::error!("nothing is changed: {error}"),
     }

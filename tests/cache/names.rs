@@ -75,7 +75,7 @@ fn a_replicas_name_leads_elsewhere_and_its_clients_notice_nothing() {
         client.ask("set stale 0 0 3\r\nnew\r\n");
         at_work(&server, false, || {
             names.says("a.test", Says::Hosts(vec![here(2)]));
-            server.wait_for_log(&format!("it is at 127.0.0.2:{} now", old.addr.port()));
+            server.wait_for_log(&format!("server is at 127.0.0.2:{} now", old.addr.port()));
         });
         for _ in 0..4 {
             assert_eq!(client.ask("get stale\r\n"), "VALUE stale 0 3\r\nnew\r\nEND\r\n");
@@ -98,7 +98,7 @@ fn a_shards_name_leads_elsewhere_and_its_clients_see_no_error() {
         let server = router(&names, &[&name], &[&["--writes", "owner"], mode].concat());
         let missed = at_work(&server, true, || {
             names.says("a.test", Says::Hosts(vec![here(2)]));
-            server.wait_for_log(&format!("it is at 127.0.0.2:{} now", old.addr.port()));
+            server.wait_for_log(&format!("server is at 127.0.0.2:{} now", old.addr.port()));
         });
         // Each client has at most what was under way when it moved.
         assert!(missed <= 4 * 8, "{missed}");
@@ -438,7 +438,7 @@ fn of_the_addresses_that_a_name_leads_to_now_the_one_is_taken_where_somebody_is(
     let name = format!("a.test:{}", old.addr.port());
     let server = router(&names, &[&name], &["--writes", "owner"]);
     names.says("a.test", Says::Hosts(vec![here(3), here(2)]));
-    server.wait_for_log(&format!("it is at {} now", new.addr));
+    server.wait_for_log(&format!("server is at {} now", new.addr));
     assert!(server.stop().success());
 }
 

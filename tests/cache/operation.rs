@@ -267,7 +267,7 @@ fn of_each_server_it_is_told_once_whether_it_is_there_and_again_when_that_change
         assert_eq!(server.readiness().0, 503, "it is known before anybody has asked for a key");
         servers[0].restart();
         wait_for_readiness(&server, 200);
-        server.wait_for_log("it takes part again");
+        server.wait_for_log("server takes part again");
         servers[0].kill();
         while server.readiness().0 == 200 {
             Client::to(server.addr()).ask("get a\r\n");
@@ -275,8 +275,9 @@ fn of_each_server_it_is_told_once_whether_it_is_there_and_again_when_that_change
         server.wait_for_log("lost: ");
         server.wait_for_log(&format!("server={}", names[1]));
         let log = server.log();
-        for (name, said) in
-            names.iter().zip([["not there: ", "it takes part again", "lost: "].as_slice(), &["not there: "]])
+        for (name, said) in names
+            .iter()
+            .zip([["not there: ", "server takes part again", "lost: "].as_slice(), &["not there: "]])
         {
             let lines: Vec<&str> =
                 log.lines().filter(|line| line.contains(&format!("server={name}"))).collect();
@@ -354,8 +355,9 @@ fn servers_that_are_there_are_told_of_too() {
     for name in &names {
         let start = Instant::now();
         let is_told = |log: String| {
-            log.lines()
-                .any(|line| line.contains(&format!("server={name}")) && line.contains("it takes connections"))
+            log.lines().any(|line| {
+                line.contains(&format!("server={name}")) && line.contains("server takes connections")
+            })
         };
         while !is_told(server.log()) {
             assert!(start.elapsed() < Duration::from_secs(180), "{}", server.log());

@@ -67,7 +67,7 @@ impl Scene {
 
     /// Has the router connect to memcached anew: it must be lost, and shown everything again before it takes part.
     fn connect_anew(&mut self, trusts: &Authority) {
-        const BACK: &str = "it takes part again";
+        const BACK: &str = "server takes part again";
         let before = self.router.log().matches(BACK).count();
         let mut client = Client::to(self.router.addr(), trusts).expect("the router is trusted");
         self.memcached.kill();

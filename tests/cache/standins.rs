@@ -117,7 +117,7 @@ fn a_server_that_takes_no_connection_is_given_up_when_its_pool_says() {
             let name = door.local_addr().expect("an address").to_string();
             let text = format!("[cache.pools.a]\nservers = [\"{name}\"]\nconnect-timeout = \"200ms\"\n");
             let routed = Routed::start(&text, &[], &[mode, &["--server-timeout", "10m"]].concat());
-            routed.server.wait_for_log("it takes connections");
+            routed.server.wait_for_log("server takes connections");
             let _crowd = crowd(&door);
             let mut client = routed.client();
             // Where it was looked after meanwhile it is away, and nobody tries to connect.

@@ -171,7 +171,7 @@ def test_a_memcached_that_returns_is_taken_back_over_tls(tmp_path: Path, authori
             assert client.set("key", "later", noreply=False)
             servers[0].start_again()
             deadline = time.monotonic() + 120
-            while "it takes part again" not in router.log():
+            while "server takes part again" not in router.log():
                 assert time.monotonic() < deadline, router.log()
                 client.get("key")
             for _ in range(20):

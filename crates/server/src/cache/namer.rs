@@ -167,7 +167,7 @@ impl Rounds {
         prober::empty(server, Some(address.clone())).map_err(|error| error.to_string())?;
         server.health.is_new();
         server.backend.move_to(address.clone());
-        tracing::info!(server = %server.name(), "it is at {address} now; connections move there");
+        tracing::info!(server = %server.name(), "server is at {address} now; connections move there");
         self.hall.tell_retry();
         Ok(())
     }

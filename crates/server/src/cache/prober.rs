@@ -196,7 +196,7 @@ fn run_errand(errand: Errand, server: &Server, hall: &Hall, stop: &AtomicBool) -
         Errand::BringBack => match bring_back(server, hall, stop) {
             Ok(is_back) => {
                 if is_back {
-                    tracing::info!(server = %server.name(), "it takes part again");
+                    tracing::info!(server = %server.name(), "server takes part again");
                 }
                 return Some(is_back);
             }
@@ -228,7 +228,7 @@ fn introduce(server: &Server) {
         Ok(_) => {
             server.health.found();
             server.backend.serves();
-            tracing::info!(server = %server.name(), "it takes connections");
+            tracing::info!(server = %server.name(), "server takes connections");
         }
         Err(error) => {
             if server.health.absent() {

@@ -57,7 +57,7 @@ pub(super) fn receive(servers: &[&Arc<Server>], in_use: &[usize]) {
             && server.health.strange()
         {
             let meaning = server.health.meaning();
-            tracing::warn!(server = %server.name(), "it does not forget what it may hold: {error}; {meaning}");
+            tracing::warn!(server = %server.name(), "server does not forget what it may hold: {error}; {meaning}");
         }
     };
     at_once(servers, |server| one(server));

@@ -108,7 +108,7 @@ async fn set_state(State(hall): Shared, Body(wished): Body<Wished>) -> Result<Js
     let wish: Wish =
         wished.state.parse().map_err(|error: String| Problem::bad(&format!("state: {error}")))?;
     desk::wish(&hall.fleet, &wished.server, wish).map_err(|error| Problem::nothing(&error))?;
-    tracing::info!(server = wished.server, state = wished.state, "its state was set");
+    tracing::info!(server = wished.server, state = wished.state, "server's state was set");
     hall.tell_retry();
     Ok(servers(&hall))
 }
