@@ -29,6 +29,7 @@ mod reload;
 mod renewal;
 mod replicas;
 mod report;
+mod returns;
 mod routes;
 mod shards;
 mod standins;

@@ -1,4 +1,4 @@
-//! Replicas stay alike: under concurrent writes, when one refuses, when one is gone for a while and comes back.
+//! Replicas stay alike: under concurrent writes, when one refuses, when one is gone.
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,30 +9,32 @@ use fastrand::Rng;
 
 use crate::client::{Client, router};
 use crate::memcached::Memcached;
+use crate::returns::wait_for_answer;
 use crate::routes::Routed;
 use crate::standins::wait_until;
 use crate::support::Server;
 
 /// After this a server that was stopped is given up, and none that a busy machine keeps from answering.
-const GIVEN_UP: &str = "5s";
+pub(crate) const GIVEN_UP: &str = "5s";
 
-const MODES: [&[&str]; 2] = [&["--threads", "2"], &["--threads", "2", "--workers", "4", "--eject", "on"]];
+pub(crate) const MODES: [&[&str]; 2] =
+    [&["--threads", "2"], &["--threads", "2", "--workers", "4", "--eject", "on"]];
 
-const DAY_S: u64 = 24 * 3600;
+pub(crate) const DAY_S: u64 = 24 * 3600;
 
 /// An expiry so late that it is written as a date.
-fn in_40_days() -> u64 {
+pub(crate) fn in_40_days() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     now.as_secs() + 40 * DAY_S
 }
 
-fn start<const N: usize>(servers: &[Memcached; N], arguments: &[&str]) -> Server {
+pub(crate) fn start<const N: usize>(servers: &[Memcached; N], arguments: &[&str]) -> Server {
     let names: Vec<String> = servers.iter().map(Memcached::name).collect();
     router(&names.iter().map(String::as_str).collect::<Vec<_>>(), arguments)
 }
 
 /// Waits until so many servers take part.
-fn wait_for_live(client: &mut Client, servers: u64) {
+pub(crate) fn wait_for_live(client: &mut Client, servers: u64) {
     let start = Instant::now();
     while client.stat("", "servers_live") != servers {
         assert!(start.elapsed() < Duration::from_secs(180), "{}", client.ask("stats servers\r\n"));
@@ -221,221 +223,6 @@ fn a_server_that_dies_is_left_out_without_an_error_to_anybody() {
             clients.into_iter().for_each(|client| client.join().expect("no client met an error"));
         });
         assert_eq!(Client::to(server.addr()).stat("", "servers_live"), 2);
-    }
-}
-
-#[test]
-fn a_server_that_was_stopped_serves_nothing_that_it_missed() {
-    for mode in MODES {
-        let servers = Memcached::several::<2>();
-        let server = start(&servers, &[mode, &["--server-timeout", GIVEN_UP]].concat());
-        let mut client = Client::to(server.addr());
-        for round in 0..3 {
-            let keys = 0..50;
-            for key in keys.clone() {
-                assert_eq!(client.ask(&format!("set k{key} 0 0 3\r\nold\r\n")), "STORED\r\n");
-            }
-            wait_for_live(&mut client, 2);
-            servers[1].signal("STOP");
-            // Some of these it gets and does not read before it is given up.
-            for key in keys.clone() {
-                assert_eq!(
-                    client.ask(&format!("set k{key} 0 0 3\r\nnew\r\n")),
-                    "STORED\r\n",
-                    "round {round}"
-                );
-            }
-            wait_for_live(&mut client, 1);
-            servers[1].signal("CONT");
-            wait_for_live(&mut client, 2);
-            for _ in 0..4 {
-                for key in keys.clone() {
-                    let answer = client.ask(&format!("get k{key}\r\n"));
-                    assert!(!answer.contains("old"), "round {round}: k{key} is {answer}");
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn a_server_comes_back_though_it_missed_a_key_that_is_none() {
-    for mode in MODES {
-        let mut servers = Memcached::several::<2>();
-        let router = start(&servers, mode);
-        let mut client = Client::to(router.addr());
-        servers[0].kill();
-        assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
-        wait_for_live(&mut client, 1);
-        let refused = client.ask("md !!!! b\r\nms !!!! 2 b\r\nhi\r\n");
-        assert_eq!(refused.matches("CLIENT_ERROR ").count(), 2, "{refused}");
-        servers[0].restart();
-        wait_for_live(&mut client, 2);
-    }
-}
-
-#[test]
-fn a_server_that_missed_a_flush_or_too_much_is_flushed() {
-    let servers = Memcached::several::<2>();
-    let server = start(&servers, &["--server-timeout", GIVEN_UP]);
-    let mut client = Client::to(server.addr());
-    client.ask("set a 0 0 3\r\nold\r\n");
-    servers[1].signal("STOP");
-    client.ask("flush_all\r\n");
-    wait_for_live(&mut client, 1);
-    servers[1].signal("CONT");
-    wait_for_live(&mut client, 2);
-    assert_eq!(Client::to(servers[1].addr).ask("get a\r\n"), "END\r\n");
-}
-
-/// Waits until a server answers this, asked directly.
-fn wait_for_answer(memcached: &Memcached, request: &str, mut good: impl FnMut(&str) -> bool) {
-    let start = Instant::now();
-    loop {
-        let answer = Client::to(memcached.addr).ask(request);
-        if good(&answer) {
-            return;
-        }
-        assert!(start.elapsed() < Duration::from_secs(180), "{request}: {answer}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
-#[test]
-fn expiries_that_a_server_missed_do_not_keep_a_value_alive_there() {
-    for mode in MODES {
-        let servers = Memcached::several::<2>();
-        let server = start(&servers, &[mode, &["--server-timeout", GIVEN_UP]].concat());
-        let mut client = Client::to(server.addr());
-        for key in ["a", "b", "c", "d"] {
-            assert_eq!(client.ask(&format!("set {key} 0 0 1\r\nx\r\n")), "STORED\r\n");
-        }
-        servers[1].signal("STOP");
-        // Whichever of them it gets and does not read, and whichever comes when it is away.
-        for request in ["gat -1 a b\r\n", "mg c T-1\r\n", "gat -1 d\r\n", "mg d T-1\r\n"] {
-            client.ask(request);
-        }
-        wait_for_live(&mut client, 1);
-        servers[1].signal("CONT");
-        wait_for_live(&mut client, 2);
-        for memcached in &servers {
-            assert_eq!(Client::to(memcached.addr).ask("get a b c d\r\n"), "END\r\n");
-        }
-    }
-}
-
-#[test]
-fn a_server_that_came_back_empty_is_filled_from_the_others_with_what_is_asked_of_it() {
-    for mode in MODES {
-        let mut servers = Memcached::several::<3>();
-        let server = start(&servers, mode);
-        let mut client = Client::to(server.addr());
-        for key in 0..8 {
-            let expiry = if key % 2 == 0 { 1000 } else { in_40_days() };
-            assert_eq!(client.ask(&format!("set k{key} 5 {expiry} 1\r\n{key}\r\n")), "STORED\r\n");
-        }
-        servers[1].kill();
-        // Somebody must meet it to know.
-        while client.stat("", "servers_live") == 3 {
-            client.ask("get k0\r\n");
-        }
-        servers[1].restart();
-        wait_for_live(&mut client, 3);
-        let value = |key: u32| format!("VALUE k{key} 5 1\r\n{key}\r\n");
-        for key in 0..8 {
-            wait_for_answer(&servers[1], &format!("mg k{key} f t\r\n"), |answer| {
-                if key < 4 {
-                    assert_eq!(client.ask(&format!("get k{key}\r\n")), value(key) + "END\r\n");
-                    assert_eq!(client.ask(&format!("mg k{key} v\r\n")), format!("VA 1\r\n{key}\r\n"));
-                } else {
-                    let all: String = (4..8).map(value).collect();
-                    assert_eq!(client.ask("get k4 nowhere k5 k6 k7\r\n"), all + "END\r\n");
-                }
-                let left =
-                    answer.trim_end().strip_prefix("HD f5 t").and_then(|left| left.parse::<u64>().ok());
-                let good = if key % 2 == 0 { 1..=1000 } else { 39 * DAY_S..=40 * DAY_S };
-                left.is_some_and(|left| good.contains(&left))
-            });
-        }
-        assert!(client.stat(" routes", "filled") >= 8);
-    }
-}
-
-#[test]
-fn locks_and_counters_that_nobody_reads_outlive_a_restart_of_one_replica() {
-    let mut servers = Memcached::several::<2>();
-    let server = start(&servers, &[]);
-    let mut client = Client::to(server.addr());
-    let keys = 0..8;
-    for key in keys.clone() {
-        assert_eq!(client.ask(&format!("add lock{key} 0 0 1\r\nx\r\n")), "STORED\r\n");
-        assert_eq!(client.ask(&format!("set n{key} 0 0 2\r\n41\r\n")), "STORED\r\n");
-    }
-    servers[1].kill();
-    while client.stat("", "servers_live") == 2 {
-        client.ask("get nowhere\r\n");
-    }
-    servers[1].restart();
-    wait_for_live(&mut client, 2);
-    // Who finds a lock taken has it brought there.
-    assert_eq!(client.ask("add lock0 0 0 1\r\ny\r\n"), "NOT_STORED\r\n");
-    wait_for_answer(&servers[1], "get lock0\r\n", |answer| answer.contains("\r\nx\r\n"));
-    // Until it counts as warm.
-    let nowhere: String = (0..50).map(|key| format!(" nowhere{key}")).collect();
-    for _ in 0..60 {
-        assert_eq!(client.ask(&format!("get{nowhere}\r\n")), "END\r\n");
-    }
-    for key in keys.clone() {
-        assert_eq!(client.ask(&format!("add lock{key} 0 0 1\r\ny\r\n")), "NOT_STORED\r\n");
-        assert_eq!(client.ask(&format!("incr n{key} 1\r\n")), "42\r\n");
-    }
-    // What was counted on meanwhile is there, when the other one is lost in turn.
-    for key in keys.clone() {
-        wait_for_answer(&servers[1], &format!("get n{key}\r\n"), |answer| answer.contains("\r\n42\r\n"));
-    }
-    servers[0].kill();
-    while client.stat("", "servers_live") == 2 {
-        client.ask("get nowhere\r\n");
-    }
-    assert_eq!(client.ask("add lock0 0 0 1\r\ny\r\n"), "NOT_STORED\r\n");
-    for key in keys {
-        assert_eq!(client.ask(&format!("incr n{key} 1\r\n")), "43\r\n");
-    }
-}
-
-#[test]
-fn a_server_comes_back_though_everybody_goes_on_writing() {
-    for mode in MODES {
-        let mut servers = Memcached::several::<2>();
-        let server = start(&servers, mode);
-        let (addr, stop) = (server.addr(), AtomicBool::new(false));
-        thread::scope(|scope| {
-            for writer in 0..4 {
-                let stop = &stop;
-                scope.spawn(move || {
-                    let mut client = Client::to(addr);
-                    for round in 0..u64::MAX {
-                        let key = |number| format!("k{writer}-{}", (round * 100 + number) % 5000);
-                        let sets = (0..100).map(|number| format!("set {} 0 0 1\r\nx\r\n", key(number)));
-                        client.ask(&sets.collect::<String>());
-                        if stop.load(Ordering::Relaxed) {
-                            return;
-                        }
-                    }
-                });
-            }
-            let mut client = Client::to(addr);
-            servers[1].kill();
-            wait_for_live(&mut client, 1);
-            servers[1].restart();
-            wait_for_live(&mut client, 2);
-            stop.store(true, Ordering::Relaxed);
-        });
-        Client::to(addr).ask("set last 0 0 1\r\nx\r\n");
-        for memcached in &servers {
-            let held = Client::to(memcached.addr).ask("get last\r\n");
-            assert_eq!(held, "VALUE last 0 1\r\nx\r\nEND\r\n");
-        }
     }
 }
 
