@@ -30,7 +30,13 @@ pub(super) fn pairs(url: &str) -> Result<Vec<(String, String)>, String> {
         pairs.push((name.to_owned(), decode(value)?));
     }
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
-        pairs.push(pair(parameter)?);
+        let (name, value) = pair(parameter)?;
+        // As libpq has it: the last one counts, and an empty one is as none.
+        if value.is_empty() {
+            pairs.retain(|(given, _)| *given != name);
+        } else {
+            pairs.push((name, value));
+        }
     }
     Ok(pairs)
 }
@@ -117,6 +123,7 @@ mod tests {
             ("postgres:///x?host=/tmp&port=5433", "dbname=x host=/tmp port=5433"),
             ("postgres://u@%2Frun%2Fpg/x?sslmode=require", "user=u host=/run/pg dbname=x sslmode=require"),
             ("postgres://u:a/b?c:d@db", "user=u password=a/b?c:d host=db"),
+            ("postgres://u@db/x?user=&sslmode=&application_name=y", "host=db dbname=x application_name=y"),
             ("postgres://[fe80::1%25eth0]:5433", "host=fe80::1%eth0 port=5433"),
         ] {
             assert_eq!(shown(url), words, "{url}");
