@@ -11,7 +11,7 @@ use std::thread::Builder;
 use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::Operation;
 use posthaste_wire::span::Span;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 
 use super::link::{Failure, Link};
 use super::parked::Called;
@@ -28,6 +28,10 @@ const LARGE: &str = "PHBIG";
 
 /// Messages of a part. It takes about a tenth of a second, and so long those may wait who use the queue.
 const PART: i32 = 10_000;
+
+/// Where messages of all kinds begin, and where dead letters do, as `sweep` and `letters_after` number the parts of the table.
+const FIRST_OF_ALL: i32 = 0;
+const FIRST_OF_LETTERS: i32 = 2;
 
 /// The thread, and the bundles that wait for it. The next request of each is what empties a queue.
 #[derive(Default)]
@@ -159,26 +163,9 @@ fn redrive_of(bundle: &mut Bundle, shared: &Shared, link: &mut Link, from: Span,
 fn redrive(link: &mut Link, from: &str, to: Option<String>, moved: &mut u64) -> Result<(), Failure> {
     link.connect_spare()?;
     tracing::info!("queue '{from}' holds many dead letters, which start anew some at a time");
-    let (mut part, mut sender, mut recipient, mut place) = (Some(2_i32), 0_i32, 0_i32, 0_i64);
-    while part.is_some() {
-        let rows = link.ask(
-            "SELECT * FROM posthaste.redrive_some($1, $2, $3, $4, $5, $6)",
-            &[
-                (&from, Type::TEXT),
-                (&to, Type::TEXT),
-                (&part, Type::INT4),
-                (&sender, Type::INT4),
-                (&recipient, Type::INT4),
-                (&place, Type::INT8),
-            ],
-            false,
-        )?;
-        let Some(row) = rows.first() else { return Ok(()) };
-        (part, sender, recipient, place) =
-            (row.get("part"), row.get("sender"), row.get("recipient"), row.get("place"));
-        *moved += u64::try_from(row.get::<_, i32>("moved")).unwrap_or(0);
-    }
-    Ok(())
+    let some = "SELECT part, sender, recipient, place, moved AS done \
+                FROM posthaste.redrive_some($1, $2, $3, $4, $5, $6)";
+    in_parts(link, some, [(&from, Type::TEXT), (&to, Type::TEXT)], FIRST_OF_LETTERS, moved)
 }
 
 /// Removes what a queue holds, but for what others are taking, and counts it.
@@ -186,24 +173,36 @@ fn sweep(link: &mut Link, queue: &str, removed: &mut u64) -> Result<(), Failure>
     // That there is no place for one more does not mean that the database is out of reach.
     link.connect_spare()?;
     tracing::info!("queue '{queue}' holds many messages, and is emptied {PART} at a time");
-    let (mut part, mut sender, mut recipient, mut place) = (Some(0_i32), 0_i32, 0_i32, 0_i64);
+    let some = "SELECT part, sender, recipient, place, removed AS done \
+                FROM posthaste.sweep($1, $3, $4, $5, $6, $2)";
+    in_parts(link, some, [(&queue, Type::TEXT), (&PART, Type::INT4)], FIRST_OF_ALL, removed)
+}
+
+/// Has something done to a queue's messages, some in each transaction, from a part of the table on, and counts them. The statement
+/// takes what it is `about`, then where it goes on, and tells where the next one does.
+fn in_parts(
+    link: &mut Link,
+    sql: &str,
+    about: [(&(dyn ToSql + Sync), Type); 2],
+    first: i32,
+    done: &mut u64,
+) -> Result<(), Failure> {
+    let (mut part, mut sender, mut recipient, mut place) = (Some(first), 0_i32, 0_i32, 0_i64);
     while part.is_some() {
-        let rows = link.ask(
-            "SELECT * FROM posthaste.sweep($1, $2, $3, $4, $5, $6)",
-            &[
-                (&queue, Type::TEXT),
-                (&part, Type::INT4),
-                (&sender, Type::INT4),
-                (&recipient, Type::INT4),
-                (&place, Type::INT8),
-                (&PART, Type::INT4),
-            ],
-            false,
-        )?;
+        let [one, other] = about.clone();
+        let arguments: [(&(dyn ToSql + Sync), Type); 6] = [
+            one,
+            other,
+            (&part, Type::INT4),
+            (&sender, Type::INT4),
+            (&recipient, Type::INT4),
+            (&place, Type::INT8),
+        ];
+        let rows = link.ask(sql, &arguments, false)?;
         let Some(row) = rows.first() else { return Ok(()) };
+        *done += u64::try_from(row.get::<_, i32>("done")).unwrap_or(0);
         (part, sender, recipient, place) =
             (row.get("part"), row.get("sender"), row.get("recipient"), row.get("place"));
-        *removed += u64::try_from(row.get::<_, i32>("removed")).unwrap_or(0);
     }
     Ok(())
 }
