@@ -16,7 +16,7 @@ use crate::flags::{AccountCommand, AdminCommand, Reach, ReachCache, RoleFlags, W
 use crate::resp::Client;
 use crate::stdout::say;
 use crate::web::Web;
-use crate::{admin_doctor, admin_store, admin_top};
+use crate::{admin_backup, admin_doctor, admin_store, admin_top};
 
 type Done = Result<(), Box<dyn Error>>;
 
@@ -61,6 +61,7 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
             admin_cache::explain(reach, key, command, file.as_deref())
         }
         AdminCommand::Store { store, older_than, json } => admin_store::run(store, *older_than, *json),
+        AdminCommand::Backup { store, to } => admin_backup::run(store, to),
         AdminCommand::Account(AccountCommand::Add { name, file, roles }) => {
             let grants = grants(roles).map_err(Misuse)?;
             AccountsFile::set(file, name, &secret()?, grants)?;

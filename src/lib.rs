@@ -8,6 +8,7 @@
 #![warn(clippy::print_stdout)]
 
 mod admin;
+mod admin_backup;
 mod admin_cache;
 mod admin_doctor;
 mod admin_doctor_clock;

@@ -208,6 +208,17 @@ pub(crate) enum AdminCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Copies an embedded store, while its server goes on or at rest; run it where the store is
+    #[command(after_help = "Example:
+  posthaste admin backup --store embedded:/var/lib/posthaste --to /backup/posthaste-2026-11-26")]
+    Backup {
+        /// The store: embedded:DIR
+        #[arg(long, value_name = "STORE", default_value = "embedded:./posthaste-data")]
+        store: String,
+        /// A directory for the copy, empty or not there yet
+        #[arg(long, value_name = "DIR")]
+        to: PathBuf,
+    },
     /// Accounts of a closed server, in its accounts file
     #[command(
         subcommand,

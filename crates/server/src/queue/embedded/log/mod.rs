@@ -24,6 +24,7 @@
 
 mod blocks;
 mod closing;
+mod copy;
 pub mod disk;
 mod error;
 mod frame;
@@ -52,6 +53,7 @@ use segment::{FIRST_FRAME, file_name};
 use sweep::{Oldest, Sealed};
 use tail::{Piece, Seal, Tail};
 
+pub use copy::{Copied, CopyError, copy};
 pub use error::{LogError, OpenError};
 pub use recovery::{Replay, Whole};
 pub use sweep::Sweep;

@@ -50,11 +50,11 @@ struct Loaded {
     scan: Scan,
 }
 
-/// How far the replay has come: where the last frame ended.
-struct Reached {
-    segment: u32,
-    end: usize,
-    sequence: u64,
+/// How far a reader has come: where the last frame ended.
+pub(super) struct Whereabouts {
+    pub(super) segment: u32,
+    pub(super) end: usize,
+    pub(super) sequence: u64,
 }
 
 /// Reads the log in `disk`; None when there is none yet.
@@ -130,9 +130,9 @@ fn replay_sealed(
     numbers: &[u32],
     identity: u64,
     replay: &mut Replay<'_>,
-) -> Result<(VecDeque<Sealed>, Option<Reached>), OpenError> {
+) -> Result<(VecDeque<Sealed>, Option<Whereabouts>), OpenError> {
     let mut sealed = VecDeque::with_capacity(numbers.len());
-    let mut reached: Option<Reached> = None;
+    let mut reached: Option<Whereabouts> = None;
     std::thread::scope(|scope| {
         let (loaded_in, loaded_out) = sync_channel(1);
         let (buffers_in, buffers_out) = channel();
@@ -146,7 +146,7 @@ fn replay_sealed(
             };
             check_follows(&**disk, &reached, numbers[0], first)?;
             hand_over(&**disk, &loaded, replay)?;
-            reached = Some(Reached { segment: number, end: loaded.scan.end, sequence: last.sequence });
+            reached = Some(Whereabouts { segment: number, end: loaded.scan.end, sequence: last.sequence });
             sealed.push_back(Sealed::new(&loaded.segment, loaded.scan.end));
             return_buffer(&buffers_in, loaded.bytes);
         }
@@ -191,18 +191,28 @@ fn load(
     let read = segment.file.read_at(&mut bytes, 0);
     let read = read.map_err(|error| LogError::io("read", &disk.path(&file_name(number)), &error))?;
     bytes.truncate(read);
-    let identity = segment::identity(disk, number, &bytes)?;
-    if expected.is_some_and(|expected| expected != identity) {
-        return Err(damaged(disk, number, 0, "it belongs to another log".to_owned()));
-    }
-    let scan = Scan::of(&bytes, number, frame::seed(identity, number));
+    let (identity, scan) = examine(disk, number, expected, &bytes)?;
     Ok(Loaded { segment, identity, bytes, scan })
 }
 
-/// Whether a segment that starts with frame `first` follows what was replayed; the very first frame has number 1.
-fn check_follows(
+/// The log that a segment of these bytes belongs to, and its frames.
+pub(super) fn examine(
     disk: &dyn Disk,
-    reached: &Option<Reached>,
+    number: u32,
+    expected: Option<u64>,
+    bytes: &[u8],
+) -> Result<(u64, Scan), OpenError> {
+    let identity = segment::identity(disk, number, bytes)?;
+    if expected.is_some_and(|expected| expected != identity) {
+        return Err(damaged(disk, number, 0, "it belongs to another log".to_owned()));
+    }
+    Ok((identity, Scan::of(bytes, number, frame::seed(identity, number))))
+}
+
+/// Whether a segment that starts with frame `first` follows what was read; the very first frame has number 1.
+pub(super) fn check_follows(
+    disk: &dyn Disk,
+    reached: &Option<Whereabouts>,
     floor: u32,
     first: u64,
 ) -> Result<(), OpenError> {
@@ -237,6 +247,6 @@ fn hand_over(disk: &dyn Disk, loaded: &Loaded, replay: &mut Replay<'_>) -> Resul
     Ok(())
 }
 
-fn damaged(disk: &dyn Disk, segment: u32, offset: usize, what: String) -> OpenError {
+pub(super) fn damaged(disk: &dyn Disk, segment: u32, offset: usize, what: String) -> OpenError {
     OpenError::Damaged { file: disk.path(&file_name(segment)), offset: offset as u64, what }
 }

@@ -1,5 +1,6 @@
 //! What the log promises, tried on real files and on a simulated disk.
 
+mod copies;
 mod crash;
 mod damage;
 mod promises;

@@ -1,0 +1,225 @@
+//! A copy of a log, while its owner goes on writing it or at rest; needs neither the lock nor the owner.
+//!
+//! A segment that is full stays as it is until it is dropped, and the last frame of a log says which are not. So the full
+//! ones are copied in their order, and then the one that is written to, up to its last whole frame. The copy is the
+//! log as a loss of power would have left it at that moment, with everything in it that was committed before it began.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use super::closing;
+use super::disk::{self, Directory, Disk as _};
+use super::error::{LogError, OpenError};
+use super::frame;
+use super::recovery::{Whereabouts, check_follows, damaged, examine};
+use super::scan::Scan;
+use super::segment::{FIRST_FRAME, PAGE, file_name, file_number};
+
+/// How often a copy is begun anew because what was read was just being written. What is still wrong then is damage.
+const ATTEMPTS: usize = 5;
+
+/// What a copy has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// Files with frames.
+    pub segments: usize,
+    /// Bytes in them.
+    pub bytes: u64,
+}
+
+/// Why there is no copy. What was written of it is removed again.
+#[derive(Debug, PartialEq, Eq)]
+pub enum CopyError {
+    /// There is no log in this directory.
+    Nothing(PathBuf),
+    /// The directory that is to hold the copy holds something already.
+    Occupied(PathBuf),
+    /// The log could not be read, or the copy not be written.
+    Log(OpenError),
+}
+
+impl From<OpenError> for CopyError {
+    fn from(error: OpenError) -> Self {
+        Self::Log(error)
+    }
+}
+
+impl From<LogError> for CopyError {
+    fn from(error: LogError) -> Self {
+        Self::Log(error.into())
+    }
+}
+
+impl fmt::Display for CopyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing(directory) => {
+                write!(f, "{} holds no store: name the directory of a running or stopped one", directory.display())
+            }
+            Self::Occupied(directory) => {
+                write!(f, "{} is not empty: name a directory that is empty or not there yet", directory.display())
+            }
+            Self::Log(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for CopyError {}
+
+/// Copies the log in `from` into the directory `to`, which is made, and makes the copy durable. Every frame is checked on the way.
+///
+/// # Errors
+/// [`CopyError`]; `from` is never changed.
+pub fn copy(from: &Path, to: &Path) -> Result<Copied, CopyError> {
+    let source = Directory(from.to_owned());
+    if numbers(&source)?.is_empty() {
+        return Err(CopyError::Nothing(from.to_owned()));
+    }
+    disk::make_directory(to).map_err(|error| LogError::io("make", to, &error))?;
+    let mut entries = fs::read_dir(to).map_err(|error| LogError::io("list", to, &error))?;
+    if entries.next().is_some() {
+        return Err(CopyError::Occupied(to.to_owned()));
+    }
+    let mut attempts = 1;
+    loop {
+        match attempt(&source, to) {
+            Ok(copied) => return Ok(copied),
+            Err(error) => {
+                clear(to)?;
+                if attempts == ATTEMPTS || matches!(error, OpenError::Log(LogError::Full { .. })) {
+                    return Err(error.into());
+                }
+                attempts += 1;
+            }
+        }
+    }
+}
+
+/// Where a log ends: its last segment with a frame, and the first segment that is needed.
+struct End {
+    newest: u32,
+    identity: u64,
+    floor: u32,
+}
+
+/// A segment in memory.
+struct Read {
+    identity: u64,
+    bytes: Vec<u8>,
+    scan: Scan,
+}
+
+fn attempt(source: &Directory, to: &Path) -> Result<Copied, OpenError> {
+    let mut end = last_written(source)?;
+    let mut copied = Copied { segments: 0, bytes: 0 };
+    let mut reached: Option<Whereabouts> = None;
+    let mut number = end.floor;
+    while number <= end.newest {
+        let segment = match whole(source, number, &end, &reached) {
+            Ok(segment) => segment,
+            Err(error) => {
+                end = last_written(source)?;
+                if end.floor <= number {
+                    return Err(error);
+                }
+                // It was dropped meanwhile, and what was copied so far with it.
+                clear(to)?;
+                (number, copied, reached) = (end.floor, Copied { segments: 0, bytes: 0 }, None);
+                continue;
+            }
+        };
+        let used = segment.scan.end.next_multiple_of(PAGE).min(segment.bytes.len());
+        write(&to.join(file_name(number)), &segment.bytes[..used])?;
+        copied = Copied { segments: copied.segments + 1, bytes: copied.bytes + used as u64 };
+        if let Some(last) = segment.scan.last {
+            reached = Some(Whereabouts { segment: number, end: segment.scan.end, sequence: last.sequence });
+        }
+        number += 1;
+    }
+    if let Some(reached) = reached {
+        // So that a copy that is cut short later is not taken for whole.
+        closing::write(to, reached.sequence).map_err(|error| LogError::io("write", to, &error))?;
+    }
+    File::open(to).and_then(|directory| directory.sync_all()).map_err(|error| LogError::io("sync", to, &error))?;
+    Ok(copied)
+}
+
+/// Whatever is committed before this looks stands in segments up to the newest: those behind it are seen to be empty.
+fn last_written(source: &Directory) -> Result<End, OpenError> {
+    let numbers = numbers(source)?;
+    let mut identity = None;
+    for (index, &number) in numbers.iter().enumerate().rev() {
+        let found = read(source, number, identity)?;
+        refuse_damage(source, number, &found)?;
+        identity = Some(found.identity);
+        if index == 0 || found.scan.last.is_some() {
+            let floor = found.scan.last.map_or(number, |last| last.floor);
+            return Ok(End { newest: number, identity: found.identity, floor });
+        }
+    }
+    Err(LogError::io("list", &source.path(""), &io::ErrorKind::NotFound.into()).into())
+}
+
+/// A segment with all its frames, which follow what was read before.
+fn whole(
+    source: &Directory,
+    number: u32,
+    end: &End,
+    reached: &Option<Whereabouts>,
+) -> Result<Read, OpenError> {
+    let segment = read(source, number, Some(end.identity))?;
+    refuse_damage(source, number, &segment)?;
+    match segment.scan.first {
+        Some(first) => check_follows(source, reached, end.floor, first)?,
+        None if number < end.newest => {
+            return Err(damaged(source, number, FIRST_FRAME, "its first frame is not as it was written".into()));
+        }
+        None => {}
+    }
+    Ok(segment)
+}
+
+/// The numbers of all segment files, in ascending order.
+fn numbers(source: &Directory) -> Result<Vec<u32>, OpenError> {
+    let names = source.list().map_err(|error| LogError::io("list", &source.path(""), &error))?;
+    let mut numbers: Vec<u32> = names.iter().filter_map(|name| file_number(name)).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+fn read(source: &Directory, number: u32, expected: Option<u64>) -> Result<Read, OpenError> {
+    let path = source.path(&file_name(number));
+    let bytes = fs::read(&path).map_err(|error| LogError::io("read", &path, &error))?;
+    let (identity, scan) = examine(source, number, expected, &bytes)?;
+    Ok(Read { identity, bytes, scan })
+}
+
+/// A sound frame behind one that is not shows that this one was sound once.
+fn refuse_damage(source: &Directory, number: u32, segment: &Read) -> Result<(), OpenError> {
+    let Read { identity, bytes, scan } = segment;
+    match scan.later_frame(bytes, number, frame::seed(*identity, number)) {
+        Some(later) => {
+            let what = format!("a frame is not as it was written, but a later one at offset {later} is sound");
+            Err(damaged(source, number, scan.end, what))
+        }
+        None => Ok(()),
+    }
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), OpenError> {
+    let written = OpenOptions::new().write(true).create_new(true).open(path).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    written.map_err(|error| LogError::io("write", path, &error).into())
+}
+
+/// Removes what an attempt has written.
+fn clear(to: &Path) -> Result<(), OpenError> {
+    let removed = fs::read_dir(to).and_then(|mut entries| {
+        entries.try_for_each(|entry| entry.and_then(|entry| fs::remove_file(entry.path())))
+    });
+    removed.map_err(|error| LogError::io("clear", to, &error).into())
+}

@@ -1,0 +1,146 @@
+//! Copies: of a log at rest, and of one that is written, swept and recycled meanwhile.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::thread;
+
+use tempfile::tempdir;
+
+use super::super::segment::{FIRST_FRAME, file_name};
+use super::super::{Copied, CopyError, copy};
+use super::*;
+
+fn number_of(record: &[u8]) -> u64 {
+    record.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// What the owner of a log has promised so far.
+#[derive(Default)]
+struct Promises {
+    /// The last record that is committed.
+    committed: AtomicU64,
+    /// The first record that still lives.
+    lives_from: AtomicU64,
+    stop: AtomicBool,
+}
+
+/// Appends numbered records and drops the oldest segment whenever there are more than four, until told to stop; the last segment.
+fn keep_writing(directory: &Path, promises: &Promises) -> u32 {
+    let (mut log, _) = open(directory).unwrap();
+    let mut first_of_segment = Vec::new();
+    let mut number = 0_u64;
+    while !promises.stop.load(SeqCst) {
+        number += 1;
+        let mut record = vec![7; 400];
+        record[..8].copy_from_slice(&number.to_le_bytes());
+        log.reserve(416, Purpose::Add).unwrap();
+        let at = log.append(&record);
+        if first_of_segment.last().is_none_or(|(segment, _)| *segment != at.segment) {
+            first_of_segment.push((at.segment, number));
+        }
+        while log.segments() > 4 {
+            let Some(oldest) = log.oldest() else { break };
+            log.drop_oldest().unwrap();
+            let (_, next) = first_of_segment.iter().find(|(segment, _)| *segment > oldest).unwrap();
+            promises.lives_from.store(*next, SeqCst);
+        }
+        commit(&mut log).unwrap();
+        promises.committed.store(number, SeqCst);
+    }
+    first_of_segment.last().unwrap().0
+}
+
+#[test]
+fn a_copy_beside_its_owner_has_what_was_committed_before_it_began() {
+    let directory = tempdir().unwrap();
+    let promises = Promises::default();
+    let segments = thread::scope(|scope| {
+        let owner = scope.spawn(|| keep_writing(directory.path(), &promises));
+        while promises.committed.load(SeqCst) < 300 {
+            thread::yield_now();
+        }
+        for _ in 0..40 {
+            let there = promises.committed.load(SeqCst);
+            let place = tempdir().unwrap();
+            copy(directory.path(), place.path()).unwrap();
+            let lives_from = promises.lives_from.load(SeqCst);
+            let (_, records) = open(place.path()).unwrap();
+            let numbers: Vec<u64> = records.iter().map(|(_, record)| number_of(record)).collect();
+            assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
+            assert!(numbers[0] <= lives_from.max(1), "{} lives, {} is the first", lives_from, numbers[0]);
+            assert!(*numbers.last().unwrap() >= there, "{there} was committed, {numbers:?}");
+        }
+        promises.stop.store(true, SeqCst);
+        owner.join().unwrap()
+    });
+    assert!(segments > 40, "only {segments} segments were written meanwhile");
+}
+
+#[test]
+fn a_copy_opens_as_the_log_does_and_has_no_unused_space() {
+    let (directory, place) = (tempdir().unwrap(), tempdir().unwrap());
+    let (mut log, _) = open(directory.path()).unwrap();
+    let written = fill(&mut log, 60, 1000);
+    let segments = log.segments();
+    drop(log);
+    let to = place.path().join("deep/in/there");
+    let copied = copy(directory.path(), &to).unwrap();
+    assert_eq!(copied, Copied { segments, bytes: copied.bytes });
+    assert!(copied.bytes < segments as u64 * SMALL.segment_bytes, "{copied:?}");
+    let (mut log, records) = open(&to).unwrap();
+    assert_eq!(records, written);
+    let next = fill(&mut log, 30, 1000);
+    drop(log);
+    assert_eq!(open(&to).unwrap().1, [written, next].concat(), "it can be written on");
+}
+
+#[test]
+fn a_log_without_a_record_can_be_copied() {
+    let (directory, place) = (tempdir().unwrap(), tempdir().unwrap());
+    drop(open(directory.path()).unwrap());
+    copy(directory.path(), place.path()).unwrap();
+    assert_eq!(open(place.path()).unwrap().1, []);
+}
+
+#[test]
+fn a_copy_that_lost_its_end_is_refused() {
+    let (directory, place) = (tempdir().unwrap(), tempdir().unwrap());
+    let (mut log, _) = open(directory.path()).unwrap();
+    let last = fill(&mut log, 60, 1000).last().unwrap().0;
+    copy(directory.path(), place.path()).unwrap();
+    fs::remove_file(place.path().join(file_name(last.segment))).unwrap();
+    assert!(matches!(open(place.path()), Err(OpenError::Damaged { .. })));
+}
+
+#[test]
+fn nothing_is_copied_from_nowhere_nor_over_something() {
+    let (directory, place) = (tempdir().unwrap(), tempdir().unwrap());
+    let empty = directory.path().to_owned();
+    assert_eq!(copy(&empty, place.path()), Err(CopyError::Nothing(empty.clone())));
+    drop(open(directory.path()).unwrap());
+    fs::write(place.path().join("notes"), "mine").unwrap();
+    assert_eq!(copy(&empty, place.path()), Err(CopyError::Occupied(place.path().to_owned())));
+    assert_eq!(fs::read_to_string(place.path().join("notes")).unwrap(), "mine");
+}
+
+/// The first frame of the first segment that is needed, of one between, and of the one that is being written.
+#[test]
+fn damage_is_reported_and_leaves_no_half_copy() {
+    let (directory, place) = (tempdir().unwrap(), tempdir().unwrap());
+    let (mut log, _) = open(directory.path()).unwrap();
+    let last = fill(&mut log, 60, 1000).last().unwrap().0;
+    log.drop_oldest().unwrap();
+    commit(&mut log).unwrap();
+    for segment in [2, 4, last.segment] {
+        let file = directory.path().join(file_name(segment));
+        let sound = fs::read(&file).unwrap();
+        let mut broken = sound.clone();
+        broken[FIRST_FRAME + 100] ^= 4;
+        fs::write(&file, &broken).unwrap();
+        let copied = copy(directory.path(), place.path());
+        assert!(matches!(copied, Err(CopyError::Log(OpenError::Damaged { .. }))), "{segment}: {copied:?}");
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+        fs::write(&file, &sound).unwrap();
+    }
+    copy(directory.path(), place.path()).unwrap();
+}
