@@ -128,6 +128,12 @@ CREATE TABLE ring (
 ALTER TABLE ring REPLICA IDENTITY FULL;
 INSERT INTO ring VALUES (0);
 
+-- Below which place nothing of the ring is left, as middlewares find out now and then. In a table: in a dump a sequence may be newer than
+-- the rows beside it. Each finding is a further row, and the highest is true, so that dead rows are not walked.
+CREATE TABLE ring_floor (
+    place bigint PRIMARY KEY
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+
 -- Answers given again to a repeated request: DEDUP of SEND, REQID of POP.
 CREATE TABLE remembered_send (
     account_id int NOT NULL,

@@ -21,6 +21,12 @@ $$;
 COMMENT ON FUNCTION after(bigint, bigint) IS
 'When so much time is over that begins at a millisecond, of which some has passed already: without one more it would end early.';
 
+CREATE FUNCTION noted_floor() RETURNS bigint LANGUAGE sql STABLE AS $$
+    SELECT coalesce((SELECT place FROM ring_floor ORDER BY place DESC LIMIT 1), 0)
+$$;
+COMMENT ON FUNCTION noted_floor() IS
+'A floor of all lanes, for who brings none along. While somebody keeps the ring from turning, all that is gone stands below it. Plan: ring_floor_pkey, backwards.';
+
 CREATE FUNCTION queue_lane(at_ms bigint, recipient int, queue bigint, from_place bigint, want bigint)
 RETURNS TABLE (part smallint, tid tid, place bigint, m message) LANGUAGE sql STABLE AS $$
     (SELECT 0::smallint, ctid, place, message_0::message FROM message_0
@@ -89,7 +95,11 @@ COMMENT ON FUNCTION sender_lane(bigint, int, int, bigint, bigint) IS
 -- index that serves, over a range of one queue, since of a queue that is given exactly the order would say nothing.
 
 CREATE FUNCTION stored(queue bigint) RETURNS SETOF message LANGUAGE sql STABLE AS $$
-    (SELECT * FROM message WHERE queue_id >= queue AND queue_id <= queue AND due_ms IS NULL
+    (SELECT * FROM message WHERE ring IN (0, 1) AND queue_id >= queue AND queue_id <= queue AND due_ms IS NULL
+            AND place >= noted_floor()
+        ORDER BY queue_id, sender_id, recipient_id, place)
+    UNION ALL
+    (SELECT * FROM message WHERE ring = 2 AND queue_id >= queue AND queue_id <= queue AND due_ms IS NULL
         ORDER BY queue_id, sender_id, recipient_id, place)
     UNION ALL
     (SELECT * FROM message WHERE ring = 2 AND queue_id >= queue AND queue_id <= queue AND due_ms IS NOT NULL

@@ -172,6 +172,18 @@ END $$;
 COMMENT ON FUNCTION queue_awaited(text, bigint) IS
 'The same for a POP, which may have waited for a queue: null when that is not there any more, whatever has its name now. Plan: queue_name_key.';
 
+CREATE FUNCTION wait_for_queue(queue_name text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE patience text := current_setting('lock_timeout');
+BEGIN
+    PERFORM set_config('lock_timeout', '1s', true);
+    PERFORM FROM queue WHERE name = queue_name FOR NO KEY UPDATE;
+    PERFORM set_config('lock_timeout', patience, true);
+EXCEPTION WHEN lock_not_available THEN
+    RAISE EXCEPTION USING ERRCODE = 'PHKPT', MESSAGE = format('somebody keeps queue %L locked', queue_name), DETAIL = queue_name;
+END $$;
+COMMENT ON FUNCTION wait_for_queue(text) IS
+'Waits for the row of a queue that is not to be had at once, longer than a batch takes and not as long as an application''s transaction may; then fails with PHKPT, and the queue''s name as DETAIL. Plan: queue_name_key.';
+
 CREATE FUNCTION queue_names(numbers bigint[]) RETURNS SETOF answer LANGUAGE sql STABLE AS $$
     SELECT null::int, 'n'::"char", null::bigint, id, null::int, null::int, null::bigint, null::int, null::bigint, null::bigint,
         null::bigint, name, null::text, null::text, null::bytea, null::bytea, null::bigint[]
@@ -242,39 +254,50 @@ COMMENT ON FUNCTION list_queues(int, bigint, bigint, bigint) IS
 
 CREATE FUNCTION heads(at_ms bigint, reader int, queue bigint, sender int, not_own boolean, broadcast boolean, want bigint)
 RETURNS TABLE (part smallint, tid tid, place bigint, m message) LANGUAGE plpgsql AS $$
-DECLARE own int := CASE WHEN NOT broadcast THEN reader END;
+DECLARE
+    own int := CASE WHEN NOT broadcast THEN reader END;
+    from_place bigint := noted_floor();
 BEGIN
     IF not_own AND sender = reader THEN
         RETURN;
     ELSIF queue IS NULL THEN
         RETURN QUERY SELECT * FROM (
-            SELECT * FROM sender_lane(at_ms, 0, sender, 0, want)
-            UNION ALL SELECT * FROM sender_lane(at_ms, own, sender, 0, want)) AS l ORDER BY l.place LIMIT want;
+            SELECT * FROM sender_lane(at_ms, 0, sender, from_place, want)
+            UNION ALL SELECT * FROM sender_lane(at_ms, own, sender, from_place, want)) AS l ORDER BY l.place LIMIT want;
     ELSIF sender IS NOT NULL THEN
         RETURN QUERY SELECT * FROM (
-            SELECT * FROM both_lane(at_ms, 0, queue, sender, 0, want)
-            UNION ALL SELECT * FROM both_lane(at_ms, own, queue, sender, 0, want)) AS l ORDER BY l.place LIMIT want;
+            SELECT * FROM both_lane(at_ms, 0, queue, sender, from_place, want)
+            UNION ALL SELECT * FROM both_lane(at_ms, own, queue, sender, from_place, want)) AS l ORDER BY l.place LIMIT want;
     ELSIF not_own THEN
         RETURN QUERY WITH RECURSIVE hop(sender) AS (
-            (SELECT sender_id FROM message WHERE queue_id >= queue AND queue_id <= queue AND due_ms IS NULL
-                ORDER BY queue_id, sender_id LIMIT 1)
+            SELECT least(
+                (SELECT sender_id FROM message WHERE ring IN (0, 1) AND queue_id >= queue AND queue_id <= queue AND due_ms IS NULL
+                        AND message.place >= from_place
+                    ORDER BY queue_id, sender_id LIMIT 1),
+                (SELECT sender_id FROM message WHERE ring = 2 AND queue_id >= queue AND queue_id <= queue AND due_ms IS NULL
+                    ORDER BY queue_id, sender_id LIMIT 1))
             UNION ALL
-            SELECT (SELECT sender_id FROM message
-                WHERE (queue_id, sender_id) > (queue, hop.sender) AND queue_id <= queue AND due_ms IS NULL
-                ORDER BY queue_id, sender_id LIMIT 1) FROM hop WHERE hop.sender IS NOT NULL
+            SELECT least(
+                (SELECT sender_id FROM message
+                    WHERE ring IN (0, 1) AND (queue_id, sender_id) > (queue, hop.sender) AND queue_id <= queue AND due_ms IS NULL
+                        AND message.place >= from_place
+                    ORDER BY queue_id, sender_id LIMIT 1),
+                (SELECT sender_id FROM message
+                    WHERE ring = 2 AND (queue_id, sender_id) > (queue, hop.sender) AND queue_id <= queue AND due_ms IS NULL
+                    ORDER BY queue_id, sender_id LIMIT 1)) FROM hop WHERE hop.sender IS NOT NULL
         )
         SELECT l.* FROM hop, LATERAL (
-            SELECT * FROM both_lane(at_ms, 0, queue, hop.sender, 0, want)
-            UNION ALL SELECT * FROM both_lane(at_ms, own, queue, hop.sender, 0, want)) AS l
+            SELECT * FROM both_lane(at_ms, 0, queue, hop.sender, from_place, want)
+            UNION ALL SELECT * FROM both_lane(at_ms, own, queue, hop.sender, from_place, want)) AS l
         WHERE hop.sender <> reader ORDER BY l.place LIMIT want;
     ELSE
         RETURN QUERY SELECT * FROM (
-            SELECT * FROM queue_lane(at_ms, 0, queue, 0, want)
-            UNION ALL SELECT * FROM queue_lane(at_ms, own, queue, 0, want)) AS l ORDER BY l.place LIMIT want;
+            SELECT * FROM queue_lane(at_ms, 0, queue, from_place, want)
+            UNION ALL SELECT * FROM queue_lane(at_ms, own, queue, from_place, want)) AS l ORDER BY l.place LIMIT want;
     END IF;
 END $$;
 COMMENT ON FUNCTION heads(bigint, int, bigint, int, boolean, boolean, bigint) IS
-'The first messages that a reader may have, without floors. Two lanes (for anyone, for me); NOTOWN two for each other sender of the queue. Plan: the lanes''; the senders one seek each in message_by_both.';
+'The first messages that a reader may have. Two lanes (for anyone, for me); NOTOWN two for each other sender of the queue. Plan: as noted_floor; the lanes''; the senders one seek each in message_by_both, in each part.';
 
 CREATE FUNCTION peek_one(op int, at_ms bigint, reader int, queue bigint, sender int, not_own boolean, broadcast boolean,
     want bigint) RETURNS SETOF answer LANGUAGE plpgsql AS $$
@@ -348,8 +371,20 @@ DECLARE
     enough boolean := false;
     was_counted boolean;
     again answer;
+    is_ours boolean := true;
+    -- Up to where everything was locked or taken, of what is for anyone and of what is for this reader. The former is told to others
+    -- who look in the same place, where the caller has opened such a note: queue, sender, place.
+    note text[] := string_to_array(nullif(current_setting('posthaste.passed', true), ''), ' ');
+    place_here constant text[] := ARRAY[coalesce(queue, 0)::text, coalesce(sender, -1)::text];
+    passed_any bigint := CASE WHEN note[1:2] = place_here THEN note[3]::bigint ELSE -1 END;
+    passed_own bigint := -1;
 BEGIN
     IF request_key IS NOT NULL THEN
+        -- A queue's row is locked by whoever pops there; of all queues none is. Whoever looks before the lock is had may not see what
+        -- its holder has just remembered.
+        IF queue IS NULL THEN
+            is_ours := pg_try_advisory_xact_lock(hashtextextended(encode(request_key, 'hex'), reader));
+        END IF;
         SELECT r.messages, r.queue_names, r.counted INTO given, names, was_counted FROM remembered_pop r
             WHERE r.account_id = reader AND r.queue_id = coalesce(queue, 0) AND r.key = request_key AND r.ends_ms > at_ms;
         IF FOUND THEN
@@ -362,8 +397,7 @@ BEGIN
         END IF;
         given := '{}';
         names := '{}';
-        -- A queue's row is locked by whoever pops there; of all queues none is.
-        IF queue IS NULL AND NOT pg_try_advisory_xact_lock(hashtextextended(encode(request_key, 'hex'), reader)) THEN
+        IF NOT is_ours THEN
             RETURN NEXT refused(op, 'under_way');
             RETURN;
         END IF;
@@ -373,12 +407,18 @@ BEGIN
     LOOP
         wanted := want - cardinality(given) + 2 * seen;
         seen := 0;
-        FOR head IN SELECT h.part, h.tid, answer_bytes(h.m) AS size
+        FOR head IN SELECT h.part, h.tid, h.place, (h.m).recipient_id = 0 AS for_anyone, answer_bytes(h.m) AS size
             FROM heads(at_ms, reader, queue, sender, not_own, broadcast, wanted) h ORDER BY h.place
         LOOP
             seen := seen + 1;
+            CONTINUE WHEN head.place <= CASE WHEN head.for_anyone THEN passed_any ELSE passed_own END;
             enough := cardinality(given) = want OR cardinality(given) > 0 AND bytes + head.size > answer_bytes_max();
             EXIT WHEN enough;
+            IF head.for_anyone THEN
+                passed_any := head.place;
+            ELSE
+                passed_own := head.place;
+            END IF;
             m := take(at_ms, reader, head.part, head.tid, lease_ms);
             CONTINUE WHEN m.id IS NULL;
             SELECT q.name INTO name FROM posthaste.queue q WHERE q.id = m.queue_id;
@@ -389,6 +429,9 @@ BEGIN
         END LOOP;
         EXIT WHEN enough OR cardinality(given) = want OR seen < wanted;
     END LOOP;
+    IF note IS NOT NULL AND NOT not_own THEN
+        PERFORM set_config('posthaste.passed', concat_ws(' ', place_here[1], place_here[2], passed_any), true);
+    END IF;
     IF cardinality(given) = 0 THEN
         RETURN NEXT nothing(op, queue, sender);
     ELSIF request_key IS NOT NULL THEN

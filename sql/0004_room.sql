@@ -64,8 +64,8 @@ DECLARE
     -- Settings of a middleware's transaction, in which no client has a say.
     -- The queue that was looked at last in this transaction, what may still be sent to it, and the number of its room.
     known bigint[] := string_to_array(nullif(current_setting('posthaste.room', true), ''), ' ');
-    -- The queue that this step has counted and found full; 0: none; nothing: it may have room again at any time.
-    counted text := current_setting('posthaste.full', true);
+    -- The queues that were counted since something left any: to count them again would find no more room.
+    counted text[] := string_to_array(current_setting('posthaste.full', true), ' ');
     kept room;
     held bigint;
     refused answer;
@@ -81,8 +81,8 @@ BEGIN
                 INTO kept.messages, kept.bytes FROM taken t;
         END IF;
     END IF;
-    IF (kept.queue_id IS NULL OR kept.messages < messages OR kept.bytes < bytes)
-        AND (known[1] = q.id AND counted = q.id::text) IS NOT TRUE THEN
+    IF kept.queue_id IS NULL
+        OR (kept.messages < messages OR kept.bytes < bytes) AND (q.id::text = ANY(counted)) IS NOT TRUE THEN
         -- Before the count, so that what arrives in between is taken from the room twice rather than never.
         DELETE FROM room_taken t WHERE t.queue_id = q.id;
         SELECT coalesce(q.messages_max - s.messages, 9223372036854775807), coalesce(q.bytes_max - s.bytes, 9223372036854775807),
@@ -90,9 +90,7 @@ BEGIN
         IF kept.number IS NULL AND held >= room_from() THEN
             kept.number := 1;
         END IF;
-        IF counted <> '' THEN
-            PERFORM set_config('posthaste.full', q.id::text, true);
-        END IF;
+        PERFORM set_config('posthaste.full', concat_ws(' ', VARIADIC counted || q.id::text), true);
     END IF;
     IF kept.messages < messages THEN
         refused := refused(op, 'full_messages', q.messages_max);

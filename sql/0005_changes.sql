@@ -222,10 +222,15 @@ COMMENT ON FUNCTION remove_rows(int, tid[]) IS
 'Removes rows that are locked. Plan: Tid Scan, even where a table looks empty when this is planned.';
 
 CREATE FUNCTION is_empty(queue bigint, newest bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE from_place bigint := noted_floor();
 BEGIN
     -- Ranges and orders as in `stored`, and ids in a form that no index offers.
     RETURN (SELECT queue_id FROM message
-            WHERE queue_id >= queue AND queue_id <= queue AND due_ms IS NULL AND id + 0 <= newest
+            WHERE ring IN (0, 1) AND queue_id >= queue AND queue_id <= queue AND due_ms IS NULL AND id + 0 <= newest
+                AND place >= from_place
+            ORDER BY queue_id, sender_id, recipient_id, place LIMIT 1) IS NULL
+        AND (SELECT queue_id FROM message
+            WHERE ring = 2 AND queue_id >= queue AND queue_id <= queue AND due_ms IS NULL AND id + 0 <= newest
             ORDER BY queue_id, sender_id, recipient_id, place LIMIT 1) IS NULL
         AND (SELECT queue_id FROM message
             WHERE ring = 2 AND queue_id >= queue AND queue_id <= queue AND due_ms IS NOT NULL AND id + 0 <= newest
@@ -362,6 +367,8 @@ BEGIN
         IF part = first_part THEN
             PERFORM refuse_as_large(from_queue);
         END IF;
+        -- To have a letter start anew takes as long as to remove five messages.
+        PERFORM count_removal(from_queue, 5 * cardinality(letters));
         FOR told IN SELECT * FROM redrive_letters(letters, to_queue) LOOP
             IF told.kind = 'i' THEN
                 moved := moved + told.number;

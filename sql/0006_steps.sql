@@ -31,8 +31,6 @@ DECLARE
     asked record;
     q queue;
 BEGIN
-    -- Nothing is taken from a queue within this step, so one that has been counted and is full stays so.
-    PERFORM set_config('posthaste.full', '0', true);
     FOR asked IN SELECT u.op, u.queue, u.sender, u.recipient, u.delay, u.ttl, u.priority, u.header,
             array_agg(u.body ORDER BY u.at) AS bodies
         FROM unnest(ops, queues, senders, recipients, delays, ttls, priorities, headers, bodies)
@@ -50,7 +48,6 @@ BEGIN
                 asked.priority, null);
         END IF;
     END LOOP;
-    PERFORM set_config('posthaste.full', '', true);
 END $$;
 COMMENT ON FUNCTION send_step_guarded(bigint, smallint, bigint[], int[], int[], int[], int[], bigint[], bigint[], int[], bytea[], bytea[]) IS
 'The same where a queue of the batch has limits or rules of its own. Plan: queue_pkey and account_pkey for each; as send_one, send_all.';

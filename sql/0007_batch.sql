@@ -170,6 +170,7 @@ DECLARE
     -- Of each SEND: the message's id, and its queue while the message is to be stored.
     s_id bigint[] := array_fill(null::bigint, ARRAY[cardinality(s_op)]);
     s_home bigint[] := s_id;
+    none constant bigint[] := s_id;
     to_store int := 0;
     chosen candidates;
     dealt hands;
@@ -195,7 +196,11 @@ BEGIN
     END IF;
     -- One that is deleted while we wait for its lock is not found.
     FOREACH f IN ARRAY to_lock LOOP
-        SELECT q.id, q.guarded INTO found_id, found_guarded FROM queue q WHERE q.name = names[f] FOR NO KEY UPDATE;
+        SELECT q.id, q.guarded INTO found_id, found_guarded FROM queue q WHERE q.name = names[f] FOR NO KEY UPDATE SKIP LOCKED;
+        IF found_id IS NULL AND queue_named(names[f]) IS NOT NULL THEN
+            PERFORM wait_for_queue(names[f]);
+            SELECT q.id, q.guarded INTO found_id, found_guarded FROM queue q WHERE q.name = names[f] FOR NO KEY UPDATE;
+        END IF;
         ids[f] := found_id;
         guarded := guarded OR coalesce(found_guarded, false);
     END LOOP;
@@ -210,6 +215,11 @@ BEGIN
     END IF;
     part := current_part();
     high := newest_id();
+    -- A middleware that knows of no floor yet.
+    IF ring_floor = 0 THEN
+        ring_floor := noted_floor();
+        l_floor := ARRAY(SELECT greatest(u.place, ring_floor) FROM unnest(l_floor) WITH ORDINALITY AS u(place, lane) ORDER BY u.lane);
+    END IF;
 
     FOR s IN 1..cardinality(step_kinds) LOOP
         kind := step_kinds[s];
@@ -217,6 +227,10 @@ BEGIN
         t := step_last[s];
         lf := step_lane_first[s];
         lt := step_lane_last[s];
+        -- A queue that was found full may have room again.
+        IF guarded AND kind IN ('p', 'b', 'f', 'P', 'B', 'F', 'q', 'a', 'd') THEN
+            PERFORM set_config('posthaste.full', '', true);
+        END IF;
         CASE kind
         WHEN 's' THEN
             IF guarded THEN
@@ -237,6 +251,7 @@ BEGIN
             IF to_store > 0 THEN
                 PERFORM store_step(f, t, at_ms, part, s_id, s_home, s_sender, s_recipient, s_delay, s_ttl, s_priority,
                     s_headers, s_body);
+                s_home := none;
                 to_store := 0;
             END IF;
         WHEN 'p', 'b', 'f', 'P', 'B', 'F' THEN
@@ -287,13 +302,21 @@ BEGIN
             IF chosen.homes IS NOT NULL THEN
                 RETURN QUERY SELECT * FROM queue_names(chosen.homes);
             END IF;
-            -- What somebody else took in between is made up for, one request at a time.
+            -- What somebody else took in between is made up for, one request at a time, from what this batch has sent too.
             IF dealt.lost IS NOT NULL THEN
+                IF to_store > 0 THEN
+                    PERFORM store_step(1, cardinality(s_op), at_ms, part, s_id, s_home, s_sender, s_recipient, s_delay, s_ttl,
+                        s_priority, s_headers, s_body);
+                    s_home := none;
+                    to_store := 0;
+                END IF;
+                PERFORM set_config('posthaste.passed', '0', true);
                 RETURN QUERY SELECT w.* FROM (
                     SELECT u.taker, count(*) AS missing FROM unnest(dealt.places, dealt.takers) AS u(place, taker)
                     WHERE u.place = ANY(dealt.lost) GROUP BY u.taker
                 ) AS x, LATERAL pop_one(r_op[x.taker], at_ms, r_reader[x.taker], ids[r_queue[x.taker]], r_sender[x.taker], false,
                     false, x.missing, r_lease[x.taker]) AS w;
+                PERFORM set_config('posthaste.passed', '', true);
             END IF;
         WHEN 'q', 'g' THEN
             IF r_queue[f] <> 0 AND (ids[r_queue[f]] IS NULL OR r_awaited[f] <> ids[r_queue[f]]) THEN
@@ -351,6 +374,9 @@ BEGIN
             END LOOP;
         WHEN 'o' THEN
             FOR i IN f..t LOOP
+                IF guarded AND o_kind[i] IN ('p', 'n', 'u', 'v', 'c') THEN
+                    PERFORM set_config('posthaste.full', '', true);
+                END IF;
                 RETURN QUERY SELECT * FROM one(at_ms, part, o_op[i], o_kind[i], o_account[i], names[o_queue[i]], ids[o_queue[i]],
                     names[o_other[i]], ids[o_other[i]], o_who[i], o_key[i], o_headers[i], o_body[i], o_a[i], o_b[i], o_c[i],
                     o_d[i], o_flags[i]);

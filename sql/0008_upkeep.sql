@@ -14,6 +14,20 @@ END $$;
 COMMENT ON FUNCTION upkeep(bigint, bigint, int) IS
 'Lets time pass, for at most so many messages of each kind. What was due before from_ms is taken to be done with: its index entries, which a transaction held open elsewhere keeps from being removed, are not walked again. Plan: as tick.';
 
+CREATE FUNCTION free_queues(queue_names text[]) RETURNS SETOF text LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp AS $$
+DECLARE queue_name text;
+BEGIN
+    FOREACH queue_name IN ARRAY queue_names LOOP
+        PERFORM FROM queue WHERE name = queue_name FOR NO KEY UPDATE SKIP LOCKED;
+        IF FOUND OR queue_named(queue_name) IS NULL THEN
+            RETURN NEXT queue_name;
+        END IF;
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION free_queues(text[]) IS
+'Those of these queues whose rows nobody keeps locked, and those that are not there. Plan: queue_name_key.';
+
 CREATE FUNCTION watch_news(who bigint, keep_ms bigint) RETURNS void LANGUAGE sql
 SET search_path = posthaste, pg_temp AS $$
     DELETE FROM watch WHERE until_ms <= now_ms();
@@ -131,6 +145,20 @@ COMMENT ON FUNCTION settled_id(int) IS
 CREATE FUNCTION long_ring_bytes() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 1::bigint << 20 $$;
 COMMENT ON FUNCTION long_ring_bytes() IS 'A ring of more is not read from end to end, and its index by place is worth its upkeep.';
 
+CREATE FUNCTION note_floor(found_place bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    -- Fewer messages than this are walked for less than it costs to write.
+    worth constant bigint := 1000;
+    before bigint := noted_floor();
+BEGIN
+    IF found_place >= before + worth THEN
+        INSERT INTO ring_floor VALUES (found_place) ON CONFLICT DO NOTHING;
+        DELETE FROM ring_floor WHERE place >= before AND place < found_place;
+    END IF;
+END $$;
+COMMENT ON FUNCTION note_floor(bigint) IS
+'Writes a floor down for who brings none along, in place of the one before. Plan: ring_floor_pkey.';
+
 CREATE FUNCTION lowest_place(settled bigint, known bigint, patience_ms int, OUT lowest bigint, OUT up_to bigint, OUT is_long boolean)
 LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off SET max_parallel_workers_per_gather = 0
@@ -162,6 +190,7 @@ BEGIN
         width := 2 * width;
     END LOOP;
     lowest := least(coalesce(lowest, known), up_to);
+    PERFORM note_floor(lowest);
 END $$;
 COMMENT ON FUNCTION lowest_place(bigint, bigint, int) IS
 'A place below which nothing of the ring is left, nor will be, from a known one on; looks no longer than so many ms, or a little more. up_to: the place that is settled; is_long: whether the ring is, and can be read by place. Called after settled_id, in another transaction. Plan: reads a short ring from end to end; of a long one message_0_by_place, message_1_by_place, for some messages at a time.';

@@ -107,7 +107,8 @@ CREATE FUNCTION readable_single(given_ms bigint, op int, reader int) RETURNS SET
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 BEGIN
-    RETURN QUERY SELECT * FROM readable_step(coalesce(given_ms, now_ms()), ARRAY[op], ARRAY[reader], 0, 0, '{}', '{}', '{}');
+    RETURN QUERY SELECT * FROM readable_step(coalesce(given_ms, now_ms()), ARRAY[op], ARRAY[reader], noted_floor(), 0, '{}', '{}',
+        '{}');
     RETURN NEXT took();
 END $$;
 COMMENT ON FUNCTION readable_single(bigint, int, int) IS 'QREADABLE. Plan: as readable_step.';

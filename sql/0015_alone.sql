@@ -110,7 +110,11 @@ BEGIN
     IF pg_advisory_xact_lock_shared(hashtext('posthaste.append'), 0) IS NULL THEN
         RETURN;
     END IF;
-    SELECT id, guarded INTO home, is_guarded FROM queue WHERE name = queue_name FOR NO KEY UPDATE;
+    SELECT id, guarded INTO home, is_guarded FROM queue WHERE name = queue_name FOR NO KEY UPDATE SKIP LOCKED;
+    IF home IS NULL THEN
+        PERFORM wait_for_queue(queue_name);
+        SELECT id, guarded INTO home, is_guarded FROM queue WHERE name = queue_name FOR NO KEY UPDATE;
+    END IF;
     at_ms := coalesce(given_ms, now_ms());
     IF is_guarded THEN
         RETURN QUERY SELECT a.* FROM queue q, LATERAL send_one(0, at_ms, current_part(), sender, q, content,
@@ -144,7 +148,11 @@ BEGIN
         IF pg_advisory_xact_lock_shared(hashtext('posthaste.append'), 0) IS NULL THEN
             RETURN;
         END IF;
-        SELECT id INTO home FROM queue WHERE name = queue_name AND id = coalesce(awaited, id) FOR NO KEY UPDATE;
+        SELECT id INTO home FROM queue WHERE name = queue_name AND id = coalesce(awaited, id) FOR NO KEY UPDATE SKIP LOCKED;
+        IF home IS NULL THEN
+            PERFORM wait_for_queue(queue_name);
+            SELECT id INTO home FROM queue WHERE name = queue_name AND id = coalesce(awaited, id) FOR NO KEY UPDATE;
+        END IF;
         IF home IS NULL THEN
             RETURN NEXT refused(0, 'no_queue');
             RETURN NEXT took();
@@ -153,6 +161,10 @@ BEGIN
     END IF;
     -- Once the queue is not waited for any more: a lease counts from when it is given.
     at_ms := coalesce(given_ms, now_ms());
+    IF any_floor = 0 THEN
+        any_floor := noted_floor();
+        own_floor := greatest(own_floor, any_floor);
+    END IF;
     RETURN NEXT take_first(0, at_ms, reader, home, sender, lease_ms, any_floor, own_floor);
     RETURN NEXT took();
 END $$;
@@ -167,6 +179,10 @@ DECLARE home bigint := queue_named(queue_name);
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         PERFORM refuse_isolation();
+    END IF;
+    IF any_floor = 0 THEN
+        any_floor := noted_floor();
+        own_floor := greatest(own_floor, any_floor);
     END IF;
     IF home IS NULL AND queue_name IS NOT NULL THEN
         RETURN NEXT refused(0, 'no_queue');
@@ -206,7 +222,11 @@ BEGIN
     IF pg_advisory_xact_lock_shared(hashtext('posthaste.append'), 0) IS NULL THEN
         RETURN;
     END IF;
-    SELECT id INTO home FROM queue WHERE name = queue_name FOR NO KEY UPDATE;
+    SELECT id INTO home FROM queue WHERE name = queue_name FOR NO KEY UPDATE SKIP LOCKED;
+    IF home IS NULL THEN
+        PERFORM wait_for_queue(queue_name);
+        SELECT id INTO home FROM queue WHERE name = queue_name FOR NO KEY UPDATE;
+    END IF;
     IF home IS NULL THEN
         RETURN NEXT refused(0, 'no_queue');
         RETURN NEXT took();
@@ -230,6 +250,9 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off 
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         PERFORM refuse_isolation();
+    END IF;
+    IF ring_floor = 0 THEN
+        ring_floor := noted_floor();
     END IF;
     RETURN QUERY SELECT * FROM readable_step(coalesce(given_ms, now_ms()), ARRAY[0], ARRAY[reader], ring_floor, census_place,
         census_recipients, census_queues, census_places);

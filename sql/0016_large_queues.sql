@@ -18,6 +18,19 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION refuse_as_large(bigint) IS 'Fails with PHBIG, and the queue''s name as DETAIL. Plan: queue_pkey.';
 
+CREATE FUNCTION count_removal(queue bigint, messages bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    -- Of this transaction, which a middleware began.
+    so_far bigint := coalesce(nullif(current_setting('posthaste.removed', true), ''), '0')::bigint + messages;
+BEGIN
+    IF so_far > emptied_at_once() THEN
+        PERFORM refuse_as_large(queue);
+    END IF;
+    PERFORM set_config('posthaste.removed', so_far::text, true);
+END $$;
+COMMENT ON FUNCTION count_removal(bigint, bigint) IS
+'So many messages are going to be removed from a queue: fails if those are too many, together with what this transaction has removed from others. Plan: as refuse_as_large.';
+
 CREATE FUNCTION refuse_large(queue bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE held bigint;
 BEGIN
@@ -28,12 +41,10 @@ BEGIN
         + (SELECT count(*) FROM (
             SELECT FROM message WHERE ring = 2 AND queue_id >= queue AND queue_id <= queue AND due_ms IS NOT NULL
             ORDER BY queue_id, id LIMIT emptied_at_once() + 1) AS due);
-    IF held > emptied_at_once() THEN
-        PERFORM refuse_as_large(queue);
-    END IF;
+    PERFORM count_removal(queue, held);
 END $$;
 COMMENT ON FUNCTION refuse_large(bigint) IS
-'Fails where a queue is large. Plan: message_by_both on each part; message_aside_by_queue_due; as refuse_as_large.';
+'Fails where a queue is large, or as much has been removed by this transaction as it may. Plan: message_by_both on each part; message_aside_by_queue_due; as refuse_as_large.';
 
 CREATE FUNCTION sweep(queue_name text, INOUT part int, INOUT sender int, INOUT recipient int, INOUT place bigint, most int,
     OUT removed int) LANGUAGE plpgsql

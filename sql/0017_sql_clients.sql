@@ -253,7 +253,7 @@ BEGIN
     RETURN removed;
 END $$;
 COMMENT ON FUNCTION delete_queue(text) IS
-'Removes a queue; how many messages went with it. PHBSY while somebody else''s transaction sends to it or takes from it. Who uses the queue meanwhile waits for the end of the transaction, so do not leave it open. Plan: queue_name_key; as remove_queue.';
+'Removes a queue; how many messages went with it. PHBSY while somebody else''s transaction sends to it or takes from it. Who uses the queue meanwhile waits for the end of the transaction, through a middleware for 30 s, so do not leave it open. Plan: queue_name_key; as remove_queue.';
 
 CREATE FUNCTION send(sender text, queue text, body bytea, recipient text DEFAULT null) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER
@@ -397,7 +397,7 @@ BEGIN
     PERFORM check_isolation();
     PERFORM check_name('reader', reader);
     RETURN QUERY SELECT q.name FROM queue q
-        WHERE q.id = ANY(ARRAY(SELECT w.queue FROM queues_with(now_ms(), ARRAY[0, number_of(reader)], 0, '{0, 1, 2}') AS w))
+        WHERE q.id = ANY(ARRAY(SELECT w.queue FROM queues_with(now_ms(), ARRAY[0, number_of(reader)], noted_floor(), '{0, 1, 2}') AS w))
         ORDER BY q.id;
 END $$;
 COMMENT ON FUNCTION readable(text) IS

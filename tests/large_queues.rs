@@ -244,6 +244,35 @@ fn two_large_queues_are_emptied_by_one_batch() {
     assert_eq!(clients[2].answer().expect("an answer"), Answer::Integer(40_000));
 }
 
+/// None of them is large, but together they are.
+#[test]
+fn a_pipeline_that_empties_many_queues_is_done_in_parts() {
+    let place = Place::new(&[]);
+    let mut ann = place.client(0, "ann");
+    let queues = ["a", "b", "c", "d"];
+    for queue in queues {
+        ask(&mut ann, &["QCREATE", queue]);
+        place.fill(queue, MANY / 2);
+    }
+    place.sql(
+        "CREATE TABLE removed (transaction xid8, messages bigint);
+         CREATE FUNCTION note_removed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             INSERT INTO public.removed SELECT pg_current_xact_id(), count(*) FROM gone;
+             RETURN null;
+         END $$;
+         CREATE TRIGGER removed AFTER DELETE ON posthaste.message REFERENCING OLD TABLE AS gone
+             FOR EACH STATEMENT EXECUTE FUNCTION note_removed()",
+    );
+    let removals = [["QPURGE", "a"], ["QDELETE", "b"], ["QDELETE", "c"], ["QPURGE", "d"]];
+    let answers = ask_together(&mut ann, &removals.each_ref().map(|words| &words[..]));
+    assert_eq!(answers, [(); 4].map(|()| Answer::Integer(MANY / 2)));
+    let by_transaction = "SELECT sum(messages) AS messages FROM removed GROUP BY transaction";
+    let at_once = place.sql(&format!("SELECT max(messages), sum(messages) FROM ({by_transaction}) AS each"));
+    let (most, all) = at_once.split_once('|').expect("two numbers");
+    assert_eq!(all, (4 * MANY / 2).to_string());
+    assert!(most.parse::<i64>().expect("a number") <= 50_000, "{most} in one transaction");
+}
+
 /// Messages of a transaction that does not end are neither removed nor waited for, and what was removed is said.
 #[test]
 fn what_somebody_holds_keeps_a_large_queue_from_being_emptied_but_for_that() {

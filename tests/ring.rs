@@ -253,6 +253,48 @@ fn a_large_stock_in_a_ring_that_cannot_turn_is_counted_piece_by_piece() {
     assert!(!stuck.middleware.log().contains("WARN"), "{}", stuck.middleware.log());
 }
 
+/// Whoever brings no floor along, because it has just connected, or looks by the rules, or is an SQL client, walks what is left and
+/// not what is gone.
+#[test]
+fn a_ring_that_cannot_turn_is_walked_by_nobody() {
+    const WALKED_MAX: i64 = 20_000;
+    let mut stuck = Stuck::new();
+    let start = Instant::now();
+    while stuck.sql("SELECT count(*) FROM posthaste.ring_floor") == "0" {
+        assert!(start.elapsed() < PATIENCE, "no floor is written down");
+        stuck.pass();
+    }
+    let newcomer = Server::start(&stuck.server.url(&stuck.database), &[]);
+    let walked = "SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname IN ('message_0', 'message_1')";
+    let told = |stuck: &mut Stuck| {
+        stuck.told_calls("apply");
+        stuck.sql(walked).parse::<i64>().expect("a number")
+    };
+    let before = told(&mut stuck);
+    // A pass of its own reads some thousands.
+    let passing = told(&mut stuck) - before;
+    let before = told(&mut stuck);
+    let mut new = Client::login(newcomer.addr(), "reader").expect("a login");
+    for words in [
+        &["PEEK", "QUEUE", "passing"][..],
+        &["POP", "QUEUE", "passing"],
+        &["POP", "QUEUE", "passing", "REQID", "k"],
+        &["POP", "QUEUE", "passing", "NOTOWN"],
+        &["POP", "FROM", "reader"],
+        &["PEEK", "QUEUE", "passing", "COUNT", "100"],
+    ] {
+        assert!(matches!(new.ask(words).expect("it runs"), Answer::Null | Answer::List(_)), "{words:?}");
+    }
+    assert_eq!(new.ask(&["QINFO", "passing"]).expect("it runs").get("messages"), Some(&Answer::Integer(0)));
+    assert!(matches!(new.ask(&["QLIST"]).expect("it runs"), Answer::List(_)));
+    assert_eq!(stuck.sql("SELECT count(*) FROM posthaste.pop('reader', 'passing')"), "0");
+    assert_eq!(stuck.sql("SELECT count(*) FROM posthaste.readable('reader')"), "0");
+    assert_eq!(new.ask(&["QDELETE", "passing"]).expect("it runs").integer(), Some(0));
+    new.ask(&["QCREATE", "passing"]).expect("it runs");
+    let read = told(&mut stuck) - before;
+    assert!(read - passing < WALKED_MAX, "{read} entries were read, {passing} by one pass alone");
+}
+
 /// A vacuum keeps the index by place from being summarized, so all that came since it began would be read for every question.
 #[test]
 fn a_ring_that_cannot_turn_is_not_read_by_place_while_it_is_vacuumed() {

@@ -111,6 +111,26 @@ fn room_in_the_middle_of_a_pipeline_is_used() {
     assert!(matches!(answer(), Answer::Text(_)));
 }
 
+/// SENDs with keys go one by one, and those to several queues in turn.
+#[test]
+fn a_full_queue_is_counted_once_until_something_leaves_it() {
+    let mut place = Place::new(&["MAXMSGS", "300"]);
+    place.fills_up();
+    let sends = "SELECT count(*) FROM generate_series(1, 10) AS n, posthaste.queue AS q, LATERAL posthaste.one(posthaste.now_ms(), \
+        posthaste.current_part(), 0, 's', 1, q.name, q.id, null, null, null, ('key ' || n)::bytea, null, 'x'::bytea, 0, null, 0, \
+        null, 0)";
+    place.ask(&["QCREATE", "p", "MAXMSGS", "300"]);
+    place.sql(
+        "INSERT INTO posthaste.message (ring, id, place, queue_id, sender_id, recipient_id, sent_ms, body)
+         SELECT 0, id, id, (SELECT id FROM posthaste.queue WHERE name = 'p'), 1, 0, 0, 'x'
+         FROM (SELECT nextval('posthaste.message_id') AS id FROM generate_series(1, 300)) AS new",
+    );
+    let counted = "SELECT calls FROM pg_stat_xact_user_functions WHERE funcname = 'stock'";
+    let set = "SET track_functions = 'all'; SET search_path = posthaste";
+    let calls = place.sql(&format!("{set}; BEGIN; {sends}; {counted}; ROLLBACK"));
+    assert_eq!(calls.lines().collect::<Vec<_>>(), ["20", "2"], "refusals, and counts of two queues");
+}
+
 #[test]
 fn what_comes_beside_the_batches_takes_its_room() {
     let mut place = Place::new(&["MAXMSGS", "300"]);

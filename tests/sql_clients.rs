@@ -206,6 +206,57 @@ fn a_pop_that_is_repeated_while_it_is_being_done_is_told_so_and_then_gets_the_sa
     assert!(again.body() == Some("2"), "{again:?}");
 }
 
+/// Whoever looked first, and then took the key's lock, could overlook what its holder noted in between.
+#[test]
+fn who_repeats_a_pop_of_all_queues_has_the_lock_of_its_key_before_it_looks() {
+    let place = Place::new();
+    let server = place.middleware(&[]);
+    let mut bob = login(&server, "bob");
+    ask(&mut bob, &["QCREATE", "q"]);
+    ask(&mut bob, &["SEND", "q", "1"]);
+    let mut slow = Session::open(shared(), &place.database, "postgres");
+    slow.run("BEGIN; LOCK TABLE posthaste.remembered_pop IN ACCESS EXCLUSIVE MODE");
+    bob.send(&["POP", "FROM", "bob", "REQID", "k"]).expect("it runs");
+    let locks = "SELECT count(*) FROM pg_locks WHERE pid IN (SELECT pid FROM pg_locks WHERE NOT granted) AND";
+    while place.as_owner(&format!("{locks} NOT granted")) == "0" {
+        sleep(Duration::from_millis(10));
+    }
+    let its_key = format!("{locks} locktype = 'advisory' AND objsubid = 1 AND granted");
+    assert_eq!(place.as_owner(&its_key), "1", "it waits to look, and has the lock");
+    slow.run("COMMIT");
+    assert_eq!(bob.answer().expect("it runs").body(), Some("1"));
+}
+
+/// What stands first is taken by a transaction that has not ended, so the pop has to look further: at what its own connection has
+/// just sent.
+#[test]
+fn a_pop_finds_what_was_sent_before_it_behind_what_somebody_has_taken() {
+    let place = Place::new();
+    let (server, mut app) = (place.middleware(&[]), place.app());
+    let mut bob = login(&server, "bob");
+    ask(&mut bob, &["QCREATE", "q"]);
+    ask(&mut bob, &["SEND", "q", "1"]);
+    app.run("BEGIN");
+    assert_eq!(app.run(&brief("pop('app', 'q')")), "1|bob||1");
+    let pipeline: [&[&str]; 6] = [
+        &["SEND", "q", "2"],
+        &["SEND", "q", "3"],
+        &["POP", "QUEUE", "q"],
+        &["SEND", "q", "4"],
+        &["POP", "QUEUE", "q"],
+        &["PEEK", "QUEUE", "q"],
+    ];
+    let mut bytes = Vec::new();
+    for words in pipeline {
+        bytes.extend(format!("{}\r\n", words.join(" ")).bytes());
+    }
+    bob.write(&bytes).expect("it runs");
+    let answers: Vec<Answer> = pipeline.iter().map(|_| bob.answer().expect("an answer")).collect();
+    assert_eq!([2, 4].map(|at| answers[at].body()), [Some("2"), Some("3")]);
+    app.run("ROLLBACK");
+    assert_eq!([(); 3].map(|()| pop(&mut bob)), [Some("1".to_owned()), Some("4".to_owned()), None], "each is stored once");
+}
+
 #[test]
 fn messages_come_in_the_order_of_their_ids_whoever_sent_them() {
     let place = Place::new();

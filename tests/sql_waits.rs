@@ -22,6 +22,9 @@ use place::{BLOCK, Place, ask, login, pop};
 use postgres::shared;
 use session::Session;
 
+/// How long a middleware waits for the database.
+const GIVEN_UP: Duration = Duration::from_secs(30);
+
 #[test]
 fn whoever_waits_for_a_transaction_keeps_nobody_else_waiting() {
     let place = Place::new();
@@ -37,6 +40,64 @@ fn whoever_waits_for_a_transaction_keeps_nobody_else_waiting() {
     assert_eq!(ask(&mut ann, &["PING"]).text(), Some("PONG"));
     app.run("COMMIT");
     assert!(bob.answer().expect("it runs").is_error("NOQUEUE"));
+}
+
+/// More connections than a middleware has workers ask for a queue whose row a transaction keeps; others are served all the while.
+#[test]
+fn a_transaction_that_is_left_open_keeps_only_those_waiting_who_ask_for_its_queue() {
+    const THOSE: usize = 12;
+    let place = Place::new();
+    let (server, mut app) = (place.middleware(&[]), place.app());
+    let mut bob = login(&server, "bob");
+    for (end, answered) in [("ROLLBACK", "sent"), ("COMMIT", "NOQUEUE")] {
+        for queue in ["q", "other"] {
+            ask(&mut bob, &["QCREATE", queue]);
+        }
+        app.run("BEGIN; SELECT posthaste.delete_queue('q')");
+        let mut those: Vec<_> = (0..THOSE).map(|_| login(&server, "ann")).collect();
+        for one in &mut those {
+            // What stands before it in its pipeline is done, and what stands behind it is done after it.
+            for words in [&["SEND", "other", "x"][..], &["SEND", "q", "y"], &["POP", "QUEUE", "other"]] {
+                one.send(words).expect("sent");
+            }
+            assert!(one.answer().expect("it runs").integer().is_some());
+        }
+        let begun = Instant::now();
+        for _ in 0..50 {
+            assert!(ask(&mut bob, &["SEND", "other", "z", "TO", "bob"]).integer().is_some());
+            assert_eq!(ask(&mut bob, &["POP", "QUEUE", "other", "FROM", "bob"]).body(), Some("z"));
+        }
+        assert!(begun.elapsed() < GIVEN_UP, "{:?}", begun.elapsed());
+        app.run(end);
+        for one in &mut those {
+            let answer = one.answer().expect("it runs");
+            match answered {
+                "sent" => assert!(answer.integer().is_some(), "{answer:?}"),
+                word => assert!(answer.is_error(word), "{answer:?}"),
+            }
+            assert_eq!(one.answer().expect("it runs").body(), Some("x"));
+        }
+    }
+    assert!(server.log().contains("somebody keeps the row of queue 'q' locked"), "{}", server.log());
+}
+
+#[test]
+fn who_asks_for_a_queue_that_stays_locked_is_told_so_in_the_end() {
+    let place = Place::new();
+    let (server, mut app) = (place.middleware(&[]), place.app());
+    let mut bob = login(&server, "bob");
+    ask(&mut bob, &["QCREATE", "q"]);
+    // One waits for a message and goes on with that, whatever others are told.
+    let mut ann = login(&server, "ann");
+    ann.send(BLOCK).expect("sent");
+    wait_until_blocked(server.addr(), 1);
+    app.run("BEGIN; SELECT posthaste.delete_queue('q')");
+    let answer = ask(&mut bob, &["SEND", "q", "x"]);
+    let Answer::Error(text) = &answer else { panic!("{answer:?}") };
+    assert!(text.starts_with("STORE ") && text.contains("queue 'q'") && text.contains("nothing was changed"), "{text}");
+    app.run("ROLLBACK");
+    assert!(ask(&mut bob, &["SEND", "q", "y"]).integer().is_some());
+    assert_eq!(ann.answer().expect("an answer").body(), Some("y"));
 }
 
 #[test]
@@ -193,6 +254,31 @@ fn a_transaction_that_takes_many_messages_does_not_slow_down_those_who_pass_them
     assert_eq!(pop(&mut bob), None);
     app.run("ROLLBACK");
     assert_eq!(pop(&mut bob).as_deref(), Some("0"));
+}
+
+/// In one batch, each of several pops need not try again what another one has just found taken.
+#[test]
+fn pops_of_one_batch_learn_from_each_other_what_is_taken() {
+    const TAKEN: usize = 2000;
+    const POPS: usize = 64;
+    let place = Place::new();
+    let (server, mut app) = (place.middleware(&[]), place.app());
+    let mut bob = login(&server, "bob");
+    ask(&mut bob, &["QCREATE", "q"]);
+    place.as_owner(&format!("SELECT count(posthaste.send('app', 'q', n::text)) FROM generate_series(1, {TAKEN}) n"));
+    app.run(&format!(
+        "BEGIN; SELECT count(*) FROM (SELECT posthaste.pop('app', 'q') FROM generate_series(1, {TAKEN})) AS taken"
+    ));
+    let pops = format!(
+        "SELECT count(*) FROM generate_series(1, {POPS}) AS n, LATERAL posthaste.pop_one(n, posthaste.now_ms(), n, \
+         (SELECT id FROM posthaste.queue), null, false, false, 1, null) AS a WHERE a.kind = 'e'"
+    );
+    let tried = "SELECT calls FROM pg_stat_xact_user_functions WHERE funcname = 'take'";
+    let said = place.as_owner(&format!(
+        "SET track_functions = 'all'; SET search_path = posthaste; BEGIN; SET LOCAL posthaste.passed = '0'; {pops}; {tried}; ROLLBACK"
+    ));
+    let said: Vec<usize> = said.lines().map(|line| line.parse().expect("a number")).collect();
+    assert_eq!(said, [POPS, TAKEN], "pops that found nothing, and messages that were tried");
 }
 
 /// A POP that comes too late for a message may lock the row that the winner's lease made of it, until it commits.

@@ -12,14 +12,15 @@ use rustc_hash::FxHashMap;
 use super::census::{Census, Excerpt};
 use crate::queue::rules::AccountId;
 
-/// Lanes above which the oldest knowledge is dropped: all of it, for it comes back by itself.
+/// Lanes above which those are forgotten of which the ring's floor says as much, as of those of queues that are gone; and all of them
+/// if that leaves more than half: they come back by themselves.
 const LANES_MAX: usize = 100_000;
 
 /// Who sent what a lane holds (None: anyone) and who may read it (0: anyone).
 type Reads = (Option<AccountId>, AccountId);
 
 /// How far a floor may stay behind: fewer dead entries than this are walked faster than a new floor is told.
-const BEHIND_MAX: i64 = 500;
+const BEHIND_MAX: i64 = 100;
 
 /// Who says so: the server that was started then, asked over this many connections made so far. One that went down and was not
 /// started anew shows in the connections.
@@ -109,7 +110,7 @@ impl Floors {
         floor: i64,
     ) {
         if self.lanes >= LANES_MAX {
-            self.forget();
+            self.clear_lanes();
         }
         let lanes = match self.queues.get_mut(queue) {
             Some(lanes) => lanes,
@@ -119,6 +120,20 @@ impl Floors {
         let known = lanes.entry((sender, recipient)).or_default();
         *known = Floor { place: floor.min(self.newest).max(known.place), told: self.newest };
         self.lanes += lanes.len() - before;
+    }
+
+    /// Makes room for other lanes. What is known of the ring stays: without it whoever reads walks all that is gone.
+    fn clear_lanes(&mut self) {
+        let ring = self.ring;
+        self.queues.retain(|_, lanes| {
+            lanes.retain(|_, floor| floor.place > ring);
+            !lanes.is_empty()
+        });
+        self.lanes = self.queues.values().map(FxHashMap::len).sum();
+        if self.lanes > LANES_MAX / 2 {
+            self.queues.clear();
+            self.lanes = 0;
+        }
     }
 
     /// Forgets everything.
@@ -152,5 +167,24 @@ mod tests {
         floors.meet(30);
         floors.raise(b"q", None, 0, 20);
         assert_eq!(floors.of(b"q", None, 0).place, 20);
+    }
+
+    #[test]
+    fn many_lanes_do_not_make_it_forget_the_ring() {
+        let mut floors = Floors::default();
+        floors.meet(1_000_000);
+        floors.raise_ring(500);
+        floors.raise(b"hot", None, 0, 900);
+        for number in 0..3 * LANES_MAX {
+            floors.raise(number.to_string().as_bytes(), None, 0, 400);
+            assert!(floors.lanes <= LANES_MAX);
+        }
+        assert_eq!(floors.of(b"hot", None, 0).place, 900, "what is more than the ring's is kept");
+        for number in 0..2 * LANES_MAX {
+            floors.raise(number.to_string().as_bytes(), None, 0, 600);
+            assert!(floors.lanes <= LANES_MAX);
+        }
+        assert_eq!(floors.ring(), 500);
+        assert_eq!(floors.of(b"hot", None, 0).place, 500, "that was too many");
     }
 }

@@ -23,7 +23,7 @@ use super::migrations::{self, MigrateError};
 use crate::queue::EVENT_SOURCE;
 
 /// A database that has not answered for so long is given up: whoever waits is told so.
-const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
 /// How long it may take to tell the server that an answer is not waited for any more, and then until what was asked has ended.
 const CANCEL_WITHIN: Duration = Duration::from_secs(2);
@@ -78,6 +78,8 @@ pub(super) enum Failure {
     Elsewhere,
     /// The database refused the whole call: nothing happened.
     Refused(tokio_postgres::Error),
+    /// The database was told to stop, because it took too long, and did: nothing happened.
+    Stopped,
     /// The connection broke before the answer came: nobody knows what happened.
     Broken(String),
 }
@@ -87,6 +89,9 @@ impl fmt::Display for Failure {
         match self {
             Self::Unreachable(why) | Self::Broken(why) => f.write_str(why),
             Self::Elsewhere => f.write_str("PostgreSQL was started anew, or another server took over"),
+            Self::Stopped => {
+                write!(f, "PostgreSQL has not answered for {} seconds and was told to stop", ANSWER_WITHIN.as_secs())
+            }
             Self::Refused(error) => match error.as_db_error() {
                 Some(error) => write!(f, "{}", error.message().replace(['\r', '\n'], " ")),
                 None => write!(f, "{error}"),
@@ -382,6 +387,7 @@ impl Link {
             Err(ended) => {
                 self.hang_up();
                 match ended {
+                    Ok(Err(error)) if error.code() == Some(&SqlState::QUERY_CANCELED) => Err(Failure::Stopped),
                     Ok(Err(error)) if is_refusal(&error) => Err(Failure::Refused(error)),
                     // An answer that comes now is not believed: whoever waits for a standby at the commit is cancelled too.
                     _ => Err(Failure::Broken(format!(

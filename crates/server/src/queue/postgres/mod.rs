@@ -47,6 +47,8 @@ mod parked;
 
 mod keeper;
 
+mod kept;
+
 pub mod strategy;
 
 mod single;

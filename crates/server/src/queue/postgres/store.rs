@@ -16,6 +16,7 @@ use super::asking::Asked;
 use super::columns::ARGUMENTS;
 use super::era::Now;
 use super::keeper::{Done, Keeper};
+use super::kept::{self, Kept};
 use super::link::{Failure, Link, Reach};
 use super::links::Links;
 use super::names::{Accounts, Sessions};
@@ -41,6 +42,8 @@ pub struct Postgres {
     clock: Clock,
     keeper: Option<Keeper>,
     pub(super) sweeper: Sweeper,
+    /// Queues whose rows somebody keeps locked.
+    pub(super) kept: Kept,
     pub(super) apply: String,
     /// Every request for itself, with pops done like this.
     pub(super) singly: Option<Popping>,
@@ -117,6 +120,7 @@ impl Postgres {
             clock,
             keeper: None,
             sweeper: Sweeper::default(),
+            kept: Kept::default(),
             singly: None,
             apply: format!("SELECT * FROM posthaste.apply({})", places.join(", ")),
         })
@@ -170,6 +174,7 @@ impl Postgres {
     /// answer waits for it.
     fn execute(&self, mut called: Vec<Called>, batch: &mut Batch) {
         self.log_in(&mut called, &mut batch.finished);
+        called = self.leave_out(called, batch);
         if called.is_empty() {
             return;
         }
@@ -228,35 +233,41 @@ impl Postgres {
                 self.attempt(called, since, batch);
                 self.attempt(second, since, batch);
             }
-            Err(failure) => {
-                let fault = store_fault(&failure);
-                if !matches!(failure, Failure::Unreachable(_)) {
-                    tracing::warn!(requests = names(&called), "{failure}");
-                }
-                self.shared.floors().forget();
-                let undone = match &failure {
-                    Failure::Unreachable(_) | Failure::Elsewhere => true,
-                    Failure::Refused(error) => !may_be_one_request(error),
-                    Failure::Broken(_) => false,
-                };
-                for (seat, mut bundle) in called {
-                    if let Some(seat) = seat.filter(|_| undone) {
-                        // Nothing of it happened, so it goes on waiting; its client need not know.
-                        let Some(left) = self.shared.parked().put_back(seat, bundle) else { continue };
-                        bundle = left;
-                        bundle.answer_empty();
-                    } else if let Some(seat) = seat {
-                        self.shared.parked().done(seat);
-                    }
-                    if bundle.removed > 0 {
-                        bundle.refuse_one(&sweeper::not_all(&failure, bundle.removed));
-                    }
-                    while !bundle.is_done() {
-                        bundle.refuse_one(&fault);
-                    }
-                    batch.finished.push(bundle);
-                }
+            Err(Failure::Refused(error)) if kept::is_asked_for(&called, &error) => {
+                self.wait_apart(called, kept::kept_queue(&error), since, batch);
             }
+            Err(failure) => self.give_up(called, &failure, batch),
+        }
+    }
+
+    /// Answers with an error what cannot be asked, or has not been answered; pops of which nothing happened go on waiting.
+    pub(super) fn give_up(&self, called: Vec<Called>, failure: &Failure, batch: &mut Batch) {
+        let fault = store_fault(failure);
+        if !matches!(failure, Failure::Unreachable(_)) {
+            tracing::warn!(requests = names(&called), "{failure}");
+        }
+        self.shared.floors().forget();
+        let undone = match failure {
+            Failure::Unreachable(_) | Failure::Elsewhere | Failure::Stopped => true,
+            Failure::Refused(error) => !may_be_one_request(error),
+            Failure::Broken(_) => false,
+        };
+        for (seat, mut bundle) in called {
+            if let Some(seat) = seat.filter(|_| undone) {
+                // Its client need not know.
+                let Some(left) = self.shared.parked().put_back(seat, bundle) else { continue };
+                bundle = left;
+                bundle.answer_empty();
+            } else if let Some(seat) = seat {
+                self.shared.parked().done(seat);
+            }
+            if bundle.removed > 0 {
+                bundle.refuse_one(&sweeper::not_all(failure, bundle.removed));
+            }
+            while !bundle.is_done() {
+                bundle.refuse_one(&fault);
+            }
+            batch.finished.push(bundle);
         }
     }
 
@@ -362,7 +373,7 @@ fn may_be_one_request(error: &tokio_postgres::Error) -> bool {
 
 fn store_fault(failure: &Failure) -> Fault {
     let advice = match failure {
-        Failure::Unreachable(_) | Failure::Elsewhere | Failure::Refused(_) => {
+        Failure::Unreachable(_) | Failure::Elsewhere | Failure::Stopped | Failure::Refused(_) => {
             "nothing was changed; try again"
         }
         Failure::Broken(_) => "it is unknown whether the request was done",

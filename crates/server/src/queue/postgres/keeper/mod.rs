@@ -43,6 +43,8 @@ const WATCH_AGAIN: Duration = Duration::from_secs(5);
 const TURN: Duration = Duration::from_millis(250);
 const TURN_AGAIN: Duration = Duration::from_secs(1);
 const TURN_REST: u32 = 10;
+/// While somebody reads it and does not end, as a dump does: all others wait for as long as this is tried.
+const TURN_AGAIN_MAX: Duration = Duration::from_secs(8);
 
 /// Bytes of the ring's current part above which it turns, and how long its readers are waited for.
 const TURN_BYTES: i64 = 2 << 20;
@@ -56,6 +58,7 @@ const PIECE_MAX: i32 = 2000;
 /// What the database says that it did to the ring, by the first word; and as an event.
 const TURNED: &str = "turned";
 const EASED: &str = "eased";
+const READ: &str = "somebody reads";
 const RING_WORK: [(&str, &str); 3] =
     [(TURNED, "ring turned"), ("emptied", "ring emptied"), (EASED, "ring eased")];
 
@@ -131,6 +134,7 @@ impl Keeper {
             tick_from_ms: 0,
             ticked_whole: Instant::now(),
             turn_at: Instant::now(),
+            turn_again: TURN_AGAIN,
             oldest: None,
             head: None,
             piece: PIECE_MIN,
@@ -182,6 +186,8 @@ struct Round {
     tick_from_ms: i64,
     ticked_whole: Instant,
     turn_at: Instant,
+    /// How long it is left alone when it cannot be turned.
+    turn_again: Duration,
     /// The oldest message in the part of the ring that is to be emptied.
     oldest: Option<i64>,
     /// Where it stands there.
@@ -386,7 +392,9 @@ impl Round {
         let is_eased = done.is_some_and(|work| work.0 == EASED);
         self.piece = if is_eased { PIECE_MAX.min(2 * self.piece) } else { PIECE_MIN };
         let is_done = said.is_none() || done.is_some();
-        self.turn_at = Instant::now() + if is_done { TURN } else { TURN_AGAIN.max(took * TURN_REST) };
+        let is_read = said.as_ref().is_some_and(|said| said.starts_with(READ));
+        self.turn_again = if is_read { TURN_AGAIN_MAX.min(2 * self.turn_again) } else { TURN_AGAIN };
+        self.turn_at = Instant::now() + if is_done { TURN } else { self.turn_again.max(took * TURN_REST) };
         if let Some((word, kind)) = done {
             events.since(began_ns, EVENT_SOURCE, *kind);
             if *word == TURNED {

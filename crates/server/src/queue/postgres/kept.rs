@@ -1,0 +1,208 @@
+//! Queues whose rows somebody keeps locked: an application that has called `delete_queue` in a transaction it left open, say. Who
+//! asks something of such a queue waits apart, so that the others go on.
+//!
+//! The database refuses a batch that would wait for such a row longer than a batch takes. Then the queue is kept here, with whoever asks
+//! for it, and a thread looks again and again whether its row is free; then they are asked again. One that has waited for as long
+//! as a middleware waits for an answer is refused.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Builder};
+use std::time::{Duration, Instant};
+
+use posthaste_wire::fault::{Fault, Word};
+use posthaste_wire::operation::{Operation, QueueOptions};
+use tokio_postgres::types::Type;
+
+use super::link::{ANSWER_WITHIN, Failure, Link};
+use super::parked::Called;
+use super::replies::queue_named;
+use super::shared::Shared;
+use super::store::Postgres;
+use super::under_way::Since;
+use crate::path::bundle::Bundle;
+use crate::path::worker::Batch;
+use crate::queue::EVENT_SOURCE;
+
+/// What `wait_for_queue` fails with.
+const KEPT: &str = "PHKPT";
+
+/// How long nobody looks whether a row is free.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// The queues, with who waits for each.
+#[derive(Default)]
+pub(super) struct Kept {
+    line: Arc<Mutex<Line>>,
+    /// Whether there are any: nearly always there are none, and then no lock is taken.
+    any: Arc<AtomicBool>,
+}
+
+#[derive(Default)]
+struct Line {
+    queues: Vec<Box<str>>,
+    waiting: Vec<Waiting>,
+    /// Whether the thread is there.
+    works: bool,
+}
+
+struct Waiting {
+    /// Its next request is of this queue.
+    bundle: Box<Bundle>,
+    queue: Box<str>,
+    since: Instant,
+}
+
+impl Postgres {
+    /// Nothing was done, because somebody keeps the row of this queue: whoever asks for it waits apart, and the others are asked
+    /// again.
+    pub(super) fn wait_apart(&self, called: Vec<Called>, queue: &str, since: Since, batch: &mut Batch) {
+        if let Err(error) = self.kept.keep(&self.shared, queue) {
+            let why = format!("nobody can look after queue '{queue}', whose row somebody keeps locked: {error}");
+            return self.give_up(called, &Failure::Unreachable(why), batch);
+        }
+        let others = self.leave_out(called, batch);
+        if !others.is_empty() {
+            self.attempt(others, since, batch);
+        }
+    }
+
+    /// Has those wait whose next request is of a queue that somebody keeps, and holds others back from such a request.
+    pub(super) fn leave_out(&self, called: Vec<Called>, batch: &mut Batch) -> Vec<Called> {
+        if !self.kept.any.load(Ordering::Acquire) {
+            return called;
+        }
+        let mut line = lock(&self.kept.line);
+        let mut others = Vec::new();
+        for (seat, mut bundle) in called {
+            let first = line.queues.iter().filter_map(|queue| Some((place_of(&bundle, queue)?, queue))).min();
+            match (first, seat) {
+                (None, _) => others.push((seat, bundle)),
+                (Some((place, _)), _) if place > bundle.answered => {
+                    bundle.held_back = Some(place);
+                    others.push((seat, bundle));
+                }
+                // It goes on waiting for a message; when the row is free all are called.
+                (Some(_), Some(seat)) => {
+                    let Some(mut left) = self.shared.parked().put_back(seat, bundle) else { continue };
+                    left.answer_empty();
+                    batch.finished.push(left);
+                }
+                (Some((_, queue)), None) => {
+                    let queue = queue.clone();
+                    line.waiting.push(Waiting { bundle, queue, since: Instant::now() });
+                }
+            }
+        }
+        others
+    }
+}
+
+impl Kept {
+    /// Whoever asks for this queue waits from now on, until its row is free.
+    fn keep(&self, shared: &Arc<Shared>, queue: &str) -> io::Result<()> {
+        let mut line = lock(&self.line);
+        if line.queues.iter().any(|kept| **kept == *queue) {
+            return Ok(());
+        }
+        tracing::warn!("somebody keeps the row of queue '{queue}' locked: requests for it wait; see posthaste admin store");
+        if !line.works {
+            let (of_thread, any, shared) = (Arc::clone(&self.line), Arc::clone(&self.any), Arc::clone(shared));
+            let link = Link::new(Arc::clone(&shared.reach), None)?;
+            Builder::new().name("kept-queues".into()).spawn(move || run(&of_thread, &any, &shared, link))?;
+            line.works = true;
+        }
+        line.queues.push(queue.into());
+        self.any.store(true, Ordering::Release);
+        Ok(())
+    }
+}
+
+fn lock(line: &Mutex<Line>) -> MutexGuard<'_, Line> {
+    line.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Looks which queues are free, until none is kept.
+fn run(line: &Mutex<Line>, any: &AtomicBool, shared: &Shared, mut link: Link) {
+    let events = &shared.reach.events;
+    let begun = events.now();
+    loop {
+        thread::sleep(LOOK_EVERY);
+        let queues = lock(line).queues.clone();
+        // Where that cannot be found out, whoever asks next finds out why.
+        let free = free(&mut link, &queues).unwrap_or_else(|_| queues.iter().map(|queue| queue.to_string()).collect());
+        let mut line = lock(line);
+        line.queues.retain(|queue| !free.iter().any(|free| **free == **queue));
+        let is_over = |waiting: &mut Waiting| {
+            waiting.since.elapsed() > ANSWER_WITHIN || free.iter().any(|free| **free == *waiting.queue)
+        };
+        let over: Vec<Waiting> = line.waiting.extract_if(.., is_over).collect();
+        let is_last = line.queues.is_empty();
+        if is_last {
+            any.store(false, Ordering::Release);
+            line.works = false;
+        }
+        drop(line);
+        if !over.is_empty() || !free.is_empty() {
+            let mut parked = shared.parked();
+            for Waiting { mut bundle, queue, since } in over {
+                if since.elapsed() > ANSWER_WITHIN {
+                    bundle.refuse_one(&given_up(&queue));
+                }
+                parked.go_on(bundle);
+            }
+            if !free.is_empty() {
+                parked.call_all();
+            }
+            drop(parked);
+            shared.nudge();
+        }
+        if is_last {
+            return events.since(begun, EVENT_SOURCE, "a queue's row kept locked");
+        }
+    }
+}
+
+/// Those of the queues whose rows nobody keeps, or that are gone.
+fn free(link: &mut Link, queues: &[Box<str>]) -> Result<Vec<String>, Failure> {
+    let names: Vec<&str> = queues.iter().map(|queue| &**queue).collect();
+    let rows = link.ask("SELECT posthaste.free_queues($1)", &[(&names, Type::TEXT_ARRAY)], false)?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
+}
+
+/// The queue whose row somebody keeps, by the database's refusal; empty: that was refused for something else.
+pub(super) fn kept_queue(error: &tokio_postgres::Error) -> &str {
+    let refused = error.as_db_error().filter(|error| error.code().code() == KEPT);
+    refused.and_then(|error| error.detail()).unwrap_or_default()
+}
+
+/// Whether the call was refused because one of these bundles wants a row that somebody keeps.
+pub(super) fn is_asked_for(called: &[Called], error: &tokio_postgres::Error) -> bool {
+    let queue = kept_queue(error);
+    !queue.is_empty() && called.iter().any(|(_, bundle)| place_of(bundle, queue).is_some())
+}
+
+/// Where in this turn of a bundle the row of this queue is first wanted.
+fn place_of(bundle: &Bundle, queue: &str) -> Option<usize> {
+    bundle.open().find(|&place| wants_row(&bundle.requests[place].operation, &bundle.bytes, queue.as_bytes()))
+}
+
+fn wants_row(operation: &Operation, bytes: &[u8], queue: &[u8]) -> bool {
+    use Operation::{Browse, CreateQueue, Peek, QueueInfo, Redrive};
+    let other = match operation {
+        Peek(_) | QueueInfo { .. } | Browse { .. } => return false,
+        Redrive { to, .. } => *to,
+        CreateQueue { options: Some(QueueOptions { dead_letter: Some(dead), .. }), .. } => Some(dead.queue),
+        _ => None,
+    };
+    queue_named(operation).into_iter().chain(other).any(|name| name.of(bytes) == queue)
+}
+
+fn given_up(queue: &str) -> Fault {
+    let text = format!(
+        "somebody's transaction has kept queue '{queue}' locked for {} seconds; nothing was changed; posthaste admin store names it",
+        ANSWER_WITHIN.as_secs()
+    );
+    Fault::about(Word::Store, text)
+}
