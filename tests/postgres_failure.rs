@@ -299,42 +299,39 @@ fn connections_are_cut_in_mid_transaction() {
     crew.finish(server.addr());
 }
 
+/// A server that lets in so many, nobody kept back.
+fn with_few_connections(most: usize) -> Postgres {
+    Postgres::start(&[&format!("max_connections={most}"), "superuser_reserved_connections=0"])
+}
+
+/// Ends all connections and has other programs take so many, before a middleware of this database comes back.
+fn take_connections(postgres: &Postgres, database: &str, number: usize) -> Vec<Session> {
+    // The middleware is kept out until the others are in.
+    let allow = |yes: bool| format!("ALTER DATABASE {database} WITH ALLOW_CONNECTIONS {yes}");
+    postgres.psql("postgres", &allow(false));
+    let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname IS NOT NULL AND pid <> pg_backend_pid()";
+    postgres.psql("postgres", sql);
+    let mut others: Vec<Session> =
+        (0..number).map(|_| Session::open(postgres, "postgres", "postgres")).collect();
+    others.iter_mut().for_each(|other| assert_eq!(other.run("SELECT 1"), "1"));
+    assert_eq!(others[0].run(&allow(true)), "");
+    others
+}
+
 #[test]
 fn other_programs_take_all_connections_and_leave_again() {
     const MOST: usize = 12;
-    let most = format!("max_connections={MOST}");
-    let mut postgres = Postgres::start(&[&most, "superuser_reserved_connections=0"]);
+    let mut postgres = with_few_connections(MOST);
     let database = postgres.create_database();
     let server = Server::start_with_http(&postgres.url(&database), &[]);
     let others = RefCell::new(Vec::new());
-    let take_all = |postgres: &mut Postgres| {
-        // The middleware is kept out until the others are in.
-        let allow = |yes: bool| format!("ALTER DATABASE {database} WITH ALLOW_CONNECTIONS {yes}");
-        postgres.psql("postgres", &allow(false));
-        let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname IS NOT NULL AND pid <> pg_backend_pid()";
-        postgres.psql("postgres", sql);
-        let mut others = others.borrow_mut();
-        others.extend((0..MOST).map(|_| Session::open(postgres, "postgres", "postgres")));
-        others.iter_mut().for_each(|other| assert_eq!(other.run("SELECT 1"), "1"));
-        assert_eq!(others[0].run(&allow(true)), "");
-    };
+    let take_all =
+        |postgres: &mut Postgres| others.borrow_mut().extend(take_connections(postgres, &database, MOST));
     outage(&mut postgres, &server, "max_connections", take_all, |_| others.borrow_mut().clear());
 }
 
-/// While one connection works, those who cannot have their own share it.
-#[test]
-fn a_worker_without_a_connection_of_its_own_waits_for_another_s() {
-    const MOST: usize = 12;
-    let most = format!("max_connections={MOST}");
-    let postgres = Postgres::start(&[&most, "superuser_reserved_connections=0"]);
-    let database = postgres.create_database();
-    let server = Server::start_with_http(&postgres.url(&database), &["--batch", "1", "--workers", "8"]);
-    ask(server.addr(), &["QCREATE", "q"]);
-    let count = "SELECT count(*) FROM pg_stat_activity WHERE datname IS NOT NULL AND pid <> pg_backend_pid()";
-    let ours: usize = postgres.psql("postgres", count).parse().expect("a number");
-    let mut others: Vec<Session> =
-        (ours..MOST).map(|_| Session::open(&postgres, "postgres", "postgres")).collect();
-    others.iter_mut().for_each(|other| assert_eq!(other.run("SELECT 1"), "1"));
+/// Clients that together keep so many workers busy as have a connection or want one; everybody is served.
+fn all_are_served(server: &Server) {
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
@@ -346,8 +343,58 @@ fn a_worker_without_a_connection_of_its_own_waits_for_another_s() {
             });
         }
     });
-    is_ready(&server).expect("the database can be reached");
+    is_ready(server).expect("the database can be reached");
+}
+
+/// While one connection works, those who cannot have their own share it.
+#[test]
+fn a_worker_without_a_connection_of_its_own_waits_for_another_s() {
+    const MOST: usize = 12;
+    let postgres = with_few_connections(MOST);
+    let database = postgres.create_database();
+    let server = Server::start_with_http(&postgres.url(&database), &["--batch", "1", "--workers", "8"]);
+    ask(server.addr(), &["QCREATE", "q"]);
+    let count = "SELECT count(*) FROM pg_stat_activity WHERE datname IS NOT NULL AND pid <> pg_backend_pid()";
+    let ours: usize = postgres.psql("postgres", count).parse().expect("a number");
+    let mut others: Vec<Session> =
+        (ours..MOST).map(|_| Session::open(&postgres, "postgres", "postgres")).collect();
+    others.iter_mut().for_each(|other| assert_eq!(other.run("SELECT 1"), "1"));
+    all_are_served(&server);
     server.wait_for_log("the connections that work are shared");
+}
+
+#[test]
+fn a_worker_whose_connection_has_ended_waits_for_another_s() {
+    const MOST: usize = 12;
+    /// The keeper's, and one for all workers.
+    const LEFT: usize = 2;
+    let postgres = with_few_connections(MOST);
+    let database = postgres.create_database();
+    let server = Server::start_with_http(&postgres.url(&database), &["--batch", "1", "--workers", "8"]);
+    ask(server.addr(), &["QCREATE", "q"]);
+    soon("several workers are connected", || {
+        all_are_served(&server);
+        match info(&server, "links_idle") {
+            Some(2..) => Ok(()),
+            idle => Err(format!("{idle:?}")),
+        }
+    });
+    let _others = take_connections(&postgres, &database, MOST - LEFT);
+    is_back(&server);
+    let ticks = info(&server, "keeper_ticks");
+    soon("the keeper is connected", || match info(&server, "keeper_ticks") {
+        now if now > ticks => Ok(()),
+        now => Err(format!("{now:?}")),
+    });
+    all_are_served(&server);
+    server.wait_for_log("the connections that work are shared");
+}
+
+/// A figure of INFO.
+fn info(server: &Server, name: &str) -> Option<u64> {
+    let text = ask(server.addr(), &["INFO"]);
+    let found = text.text()?.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    found.and_then(|value| value.parse().ok())
 }
 
 #[test]

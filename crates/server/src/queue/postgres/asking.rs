@@ -32,10 +32,12 @@ pub(super) struct Asked {
 
 impl Postgres {
     /// Asks for all requests of the bundles that have no answer yet.
-    pub(super) fn call(&self, link: &mut Link, called: &[Called]) -> Result<Asked, Failure> {
+    pub(super) fn call(&self, called: &[Called]) -> Result<Asked, Failure> {
+        let call = |link: &mut Link| self.remembering(link, |link, era| self.call_in(era, link, called));
         let mut again = true;
         loop {
-            match self.remembering(link, |link, era| self.call_in(era, link, called)) {
+            // Another connection may be there when one has broken.
+            match self.links.with(call) {
                 Err(Failure::Refused(error)) if again && is_transient(&error) => again = false,
                 Err(Failure::Broken(_)) if again && only_reads(called) => again = false,
                 // It ended before anything was asked.
@@ -52,7 +54,6 @@ impl Postgres {
         act: impl Fn(&mut Link, &Arc<Era>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         for _ in 0..ERAS_MAX {
-            link.ready()?;
             let era = self.shared.era.or_begin(link)?;
             match act(link, &era) {
                 Err(Failure::Elsewhere) => {

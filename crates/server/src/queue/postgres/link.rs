@@ -216,12 +216,9 @@ impl Link {
 
     /// Connects unless it is connected.
     pub(super) fn ready(&mut self) -> Result<(), Failure> {
-        self.catch_up();
-        if self.client.as_ref().is_some_and(|client| !client.is_closed()) {
+        if self.is_open() {
             return Ok(());
         }
-        self.client = None;
-        self.statements.clear();
         if let Some(why) = self.reach.too_early() {
             return Err(Failure::Unreachable(why));
         }
@@ -239,7 +236,15 @@ impl Link {
         self.connect().map_err(Failure::Unreachable)
     }
 
+    /// Whether it is connected, as far as can be known without asking the server.
+    pub(super) fn is_open(&self) -> bool {
+        self.catch_up();
+        self.client.as_ref().is_some_and(|client| !client.is_closed())
+    }
+
     fn connect(&mut self) -> Result<(), String> {
+        self.client = None;
+        self.statements.clear();
         let notices = self.notices.clone();
         let (client, conversation) = self.runtime.block_on(async {
             let (client, connection) =
@@ -320,7 +325,7 @@ impl Link {
         started.ok_or_else(|| Failure::Unreachable("PostgreSQL does not say when it was started".into()))
     }
 
-    /// Asks a `SELECT` of at least one row of the connection that `ready` left, and of no other; and only of the server that was started then, for what
+    /// Asks a `SELECT` of at least one row of the connection that there is, and of no other; and only of the server that was started then, for what
     /// is asked goes by what that has said. `repeatable`: in a REPEATABLE READ transaction of its own, whose beginning and end are
     /// sent with it, so it is one round trip too.
     pub(super) fn ask_of(

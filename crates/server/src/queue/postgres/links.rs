@@ -1,7 +1,9 @@
 //! The connections that a store's workers share: the one used last goes first, for its session is warm, and one more is
 //! made when all are in use.
 //!
-//! A server that lets no more in is no outage while others of ours work: a worker then waits for one of those.
+//! A server that lets no more in is no outage while others of ours work: a worker then waits for one of those. So does one whose
+//! own has ended meanwhile. Only where none works it is everybody's trouble that none can be had, and one worker finds that out
+//! for all.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -24,9 +26,21 @@ pub(super) struct Links {
 #[derive(Default)]
 struct State {
     idle: Vec<Link>,
+    /// How many are in use: all of them worked when they were taken.
     used: usize,
+    /// None works, and somebody tries whether one can be had: the others wait for what comes of it.
+    tries: bool,
     /// Until then no further connection is tried.
     more_at: Option<Instant>,
+}
+
+impl State {
+    /// The connection used last of those that work.
+    fn take_open(&mut self) -> Option<Link> {
+        let at = self.idle.iter().rposition(Link::is_open)?;
+        self.used += 1;
+        Some(self.idle.remove(at))
+    }
 }
 
 impl Links {
@@ -36,7 +50,7 @@ impl Links {
         Self { reach, state: Mutex::new(state), returned: Condvar::new(), waited: AtomicU64::new(0) }
     }
 
-    /// Has `work` use a connection.
+    /// Has `work` use a connection that works.
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut Link) -> Result<T, Failure>) -> Result<T, Failure> {
         let mut link = self.take()?;
         let outcome = work(&mut link);
@@ -60,28 +74,34 @@ impl Links {
     fn take(&self) -> Result<Link, Failure> {
         let mut state = self.state();
         loop {
-            if let Some(link) = state.idle.pop() {
-                state.used += 1;
+            if let Some(link) = state.take_open() {
                 return Ok(link);
             }
             let alone = state.used == 0;
-            let wait =
-                state.more_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
-            if !alone && !wait.is_zero() {
+            let wait = match state.more_at {
+                _ if state.tries => MORE_AFTER,
+                Some(at) if !alone => at.saturating_duration_since(Instant::now()),
+                _ => Duration::ZERO,
+            };
+            if !wait.is_zero() {
                 self.waited.fetch_add(1, Ordering::Relaxed);
                 state = self.returned.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             }
-            state.used += 1;
+            let ended = state.idle.pop();
+            state.tries = alone;
             drop(state);
-            match self.one_more(alone) {
-                Ok(link) => return Ok(link),
+            let (link, connected) = self.one_more(ended, alone);
+            state = self.state();
+            state.idle.extend(link);
+            if alone {
+                state.tries = false;
+                self.returned.notify_all();
+            }
+            match connected {
+                Ok(()) => {}
+                Err(failure) if alone => return Err(failure),
                 Err(failure) => {
-                    state = self.state();
-                    state.used -= 1;
-                    if alone {
-                        return Err(failure);
-                    }
                     tracing::warn!("{failure}; the connections that work are shared");
                     state.more_at = Some(Instant::now() + MORE_AFTER);
                 }
@@ -89,14 +109,17 @@ impl Links {
         }
     }
 
-    /// A new one. Who is alone connects when he uses it, which is then everybody's trouble.
-    fn one_more(&self, alone: bool) -> Result<Link, Failure> {
-        let mut link = Link::new(Arc::clone(&self.reach), None)
-            .map_err(|error| Failure::Unreachable(format!("another connection cannot be made: {error}")))?;
-        if !alone {
-            link.connect_spare()?;
-        }
-        Ok(link)
+    /// Makes one that has ended again, or a new one. That it cannot be had is everybody's trouble if none works.
+    fn one_more(&self, ended: Option<Link>, alone: bool) -> (Option<Link>, Result<(), Failure>) {
+        let mut link = match ended.map_or_else(|| Link::new(Arc::clone(&self.reach), None), Ok) {
+            Ok(link) => link,
+            Err(error) => {
+                let why = format!("another connection cannot be made: {error}");
+                return (None, Err(Failure::Unreachable(why)));
+            }
+        };
+        let connected = if alone { link.ready() } else { link.connect_spare() };
+        (Some(link), connected)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -37,7 +37,7 @@ use crate::time::Time;
 /// A store in a database.
 pub struct Postgres {
     pub(super) shared: Arc<Shared>,
-    links: Links,
+    pub(super) links: Links,
     sessions: Mutex<Sessions>,
     clock: Clock,
     keeper: Option<Keeper>,
@@ -217,7 +217,7 @@ impl Postgres {
 
     /// One call for all bundles; if the database refuses it, the same in halves, down to the one that is to blame.
     pub(super) fn attempt(&self, mut called: Vec<Called>, since: Since, batch: &mut Batch) {
-        match self.links.with(|link| self.call(link, &called)) {
+        match self.call(&called) {
             Ok(asked) => {
                 batch.turn = None;
                 batch.told_ns += asked.replies.statement_ns;
