@@ -347,9 +347,17 @@ fn the_password_may_stand_in_the_environment_or_the_password_file() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let file = dir.path().join("pgpass");
     fs::write(&file, format!("localhost:{}:*:app:sesame\n", server.port())).expect("a file");
-    let by_file = || migrate(&["--store", &url]).env("PGPASSFILE", &file).output().expect("the program runs");
+    // An empty password is none, as libpq has it.
+    let by_file = || {
+        let mut migrate = migrate(&["--store", &url]);
+        migrate.env("PGPASSWORD", "").env("PGPASSFILE", &file).output().expect("the program runs")
+    };
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("its mode");
     assert_eq!(done(&by_file()), "up to date\n");
+    let mut by_home = migrate(&["--store", &url]);
+    by_home.env("HOME", dir.path()).env("PGPASSFILE", "");
+    fs::copy(&file, dir.path().join(".pgpass")).expect("a copy, with its mode");
+    assert_eq!(done(&by_home.output().expect("the program runs")), "up to date\n");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("its mode");
     assert!(refusal(&by_file()).0.contains("wants a password"));
 }

@@ -1,6 +1,8 @@
 //! The password of a URL that has none: from `PGPASSWORD`, else from the password file, where libpq looks, too.
+//! A variable that is empty is as none, there as here.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -18,7 +20,7 @@ struct Wanted<'a> {
 
 /// Finds it. Asked at every connect, so a changed password needs no restart.
 pub(super) fn find(place: &Place, database: Option<&str>, user: Option<&str>) -> Option<String> {
-    if let Ok(password) = env::var("PGPASSWORD") {
+    if let Some(password) = said(env::var_os("PGPASSWORD")).and_then(|password| password.into_string().ok()) {
         return Some(password);
     }
     let me = env::var("USER").unwrap_or_default();
@@ -30,7 +32,12 @@ pub(super) fn find(place: &Place, database: Option<&str>, user: Option<&str>) ->
 
 fn path() -> Option<PathBuf> {
     let home = || env::home_dir().map(|home| home.join(".pgpass"));
-    env::var_os("PGPASSFILE").map(PathBuf::from).or_else(home)
+    said(env::var_os("PGPASSFILE")).map(PathBuf::from).or_else(home)
+}
+
+/// What a variable says.
+fn said(variable: Option<OsString>) -> Option<OsString> {
+    variable.filter(|value| !value.is_empty())
 }
 
 /// The file's text, unless others could read it: then it is no secret, and libpq does not use it either.
@@ -71,7 +78,14 @@ fn fields(line: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Wanted, in_lines};
+    use super::{Wanted, in_lines, said};
+
+    #[test]
+    fn an_empty_variable_is_as_none() {
+        assert_eq!(said(Some("sesame".into())), Some("sesame".into()));
+        assert_eq!(said(Some("".into())), None);
+        assert_eq!(said(None), None);
+    }
 
     #[test]
     fn the_first_line_that_fits_has_it() {
