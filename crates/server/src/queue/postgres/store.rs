@@ -34,6 +34,10 @@ use crate::queue::answer::Answer;
 use crate::queue::rules::{Ask, Flow, News, Outcome};
 use crate::time::Time;
 
+/// Bytes of the requests in one call, unless a single client's are more: PostgreSQL closes a connection that sends it 1 GiB in one
+/// message. Far less than that, for a call of this size takes so long that one more is nothing beside it.
+const CALL_BYTES_MAX: usize = 64 << 20;
+
 /// A store in a database.
 pub struct Postgres {
     pub(super) shared: Arc<Shared>,
@@ -175,12 +179,18 @@ impl Postgres {
     fn execute(&self, mut called: Vec<Called>, batch: &mut Batch) {
         self.log_in(&mut called, &mut batch.finished);
         called = self.leave_out(called, batch);
-        if called.is_empty() {
-            return;
+        // Those who waited go before those who come now.
+        called.sort_by_key(parked::arrival);
+        while !called.is_empty() {
+            let others = called.split_off(fitting(&called));
+            self.execute_together(std::mem::replace(&mut called, others), batch);
         }
+    }
+
+    /// The same for as many as fit into one call.
+    fn execute_together(&self, mut called: Vec<Called>, batch: &mut Batch) {
         let since = self.shared.begin(called.iter().any(|(seat, _)| seat.is_some()));
         self.call_waiters(&mut called);
-        // Those who waited go before those who come now.
         called.sort_by_key(parked::arrival);
         match self.singly {
             None => self.attempt(called, since, batch),
@@ -338,6 +348,16 @@ impl Postgres {
         }
         done.into_iter().for_each(|seat| parked.done(seat));
     }
+}
+
+/// How many of these, from the first on, fit into one call; one does in any case.
+fn fitting(called: &[Called]) -> usize {
+    let mut bytes = 0;
+    let is_beyond = |(_, bundle): &Called| {
+        bytes += bundle.open_bytes();
+        bytes > CALL_BYTES_MAX
+    };
+    called.iter().position(is_beyond).map_or(called.len(), |first| first.max(1))
 }
 
 /// The requests that were asked, for the log: the first of each bundle, and not all of many.
