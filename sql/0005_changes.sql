@@ -401,31 +401,48 @@ COMMENT ON FUNCTION browse(int, bigint, bigint, bigint) IS
 
 -- Time -------------------------------------------------------------------------------------------------------------
 
+CREATE FUNCTION come_back(those tid[]) RETURNS SETOF answer LANGUAGE plpgsql
+SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
+BEGIN
+    RETURN QUERY WITH back AS (
+            UPDATE message SET due_ms = null, holder_id = null, receipt = null WHERE ring = 2 AND ctid = ANY(those)
+            RETURNING queue_id, sender_id, recipient_id)
+        SELECT (available(lane.queue_id, lane.sender_id, lane.recipient_id)).* FROM (SELECT DISTINCT * FROM back) AS lane;
+END $$;
+COMMENT ON FUNCTION come_back(tid[]) IS
+'Leased and delayed messages that are locked can be read from now on; the news of it, once for each lane. Plan: a Tid Scan.';
+
 CREATE FUNCTION tick(at_ms bigint, from_ms bigint, most int) RETURNS SETOF answer LANGUAGE plpgsql AS $$
 DECLARE
+    due record;
     m message;
     seen int := 0;
+    those tid[] := '{}';
     -- What is due before this is done with, so the next tick may begin here.
     done_ms bigint := at_ms;
     over tid[];
     forgotten bigint;
 BEGIN
-    FOR m IN SELECT * FROM message WHERE ring = 2 AND due_ms BETWEEN from_ms AND at_ms ORDER BY due_ms LIMIT most
-        FOR UPDATE SKIP LOCKED
+    -- Nearly all come back as they are, and do so together: one by one thousands that are due at once would be late.
+    FOR due IN SELECT ctid AS tid, id, due_ms, holder_id, deliveries, expires_ms,
+            (SELECT q.dead_after FROM queue q WHERE q.id = message.queue_id) AS dead_after
+        FROM message WHERE ring = 2 AND due_ms BETWEEN from_ms AND at_ms ORDER BY due_ms LIMIT most FOR UPDATE SKIP LOCKED
     LOOP
         seen := seen + 1;
         IF seen = most THEN
-            done_ms := m.due_ms;
+            -- There may be more of the same moment.
+            done_ms := least(due.due_ms, at_ms - 1);
         END IF;
-        IF m.holder_id IS NOT NULL THEN
-            RETURN QUERY SELECT * FROM give_back(m, m.due_ms, 0, 'lease ran out');
-        ELSIF m.expires_ms <= m.due_ms THEN
-            DELETE FROM message WHERE ring = 2 AND id = m.id;
+        IF due.expires_ms <= due.due_ms OR due.holder_id IS NOT NULL AND due.deliveries >= due.dead_after THEN
+            SELECT * INTO m FROM message WHERE ring = 2 AND id = due.id;
+            RETURN QUERY SELECT * FROM give_back(m, due.due_ms, 0, 'lease ran out');
         ELSE
-            UPDATE message SET due_ms = null WHERE ring = 2 AND id = m.id;
-            RETURN NEXT available(m.queue_id, m.sender_id, m.recipient_id);
+            those := those || due.tid;
         END IF;
     END LOOP;
+    IF those <> '{}' THEN
+        RETURN QUERY SELECT * FROM come_back(those);
+    END IF;
     FOR p IN 0..2 LOOP
         over := ARRAY(SELECT ctid FROM message WHERE ring = p AND expires_ms BETWEEN from_ms AND at_ms AND due_ms IS NULL
             ORDER BY expires_ms LIMIT most FOR UPDATE SKIP LOCKED);
@@ -447,8 +464,8 @@ BEGIN
         done_ms := from_ms;
     END IF;
     PERFORM forget_room_beside(most);
-    RETURN NEXT ROW(null, 't', done_ms, null, null, null, null, null, null, null, null, null, null, null, null, null,
+    RETURN NEXT ROW(null, 't', done_ms, null, null, null, null, null, null, null, at_ms, null, null, null, null, null,
         null)::answer;
 END $$;
 COMMENT ON FUNCTION tick(bigint, bigint, int) IS
-'Lets time pass: delays and leases run out, messages expire, keys are forgotten, and room that was noted for transactions which are over; what became available is answered. Waits for nobody. Plan: message_aside_by_due, message_by_expiry, the indexes by end; as forget_room_beside.';
+'Lets time pass: delays and leases run out, messages expire, keys are forgotten, and room that was noted for transactions which are over; what became available is answered, and up to when it is done: before at_ms, answered as due_ms, when there may be more. Waits for nobody. Plan: message_aside_by_due, queue_pkey for each, message_by_expiry, the indexes by end; as forget_room_beside.';

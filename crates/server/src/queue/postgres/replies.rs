@@ -52,10 +52,29 @@ pub(super) struct Replies {
     pub(super) floors: Vec<(usize, i64)>,
     /// What waiting pops want to know.
     pub(super) news: Vec<News>,
-    /// Up to when, in milliseconds since 1970, a tick is done with what was due.
-    pub(super) ticked: Option<i64>,
+    /// What a tick has done.
+    pub(super) ticked: Option<Ticked>,
     /// What the database says that the statement took, in nanoseconds, without the commit; 0: it does not say.
     pub(super) statement_ns: u64,
+}
+
+/// Up to when a tick is done with what was due, and when it was asked, in milliseconds since 1970.
+#[derive(Clone, Copy)]
+pub(super) struct Ticked {
+    pub(super) done_ms: i64,
+    at_ms: i64,
+}
+
+impl Ticked {
+    fn of(row: &Row) -> Option<Self> {
+        let number = |at| row.get::<_, Option<i64>>(at);
+        Some(Self { done_ms: number(column::NUMBER)?, at_ms: number(column::DUE)? })
+    }
+
+    /// Whether there may be more than one tick does.
+    pub(super) fn is_behind(self) -> bool {
+        self.done_ms < self.at_ms
+    }
 }
 
 /// A message that was sent; None: the queue does not exist.
@@ -112,7 +131,7 @@ impl Replies {
                     replies.for_anyone.insert(unsigned(row, column::NUMBER), number);
                 }
                 b'z' => replies.statement_ns = unsigned(row, column::NUMBER),
-                b't' => replies.ticked = row.get(column::NUMBER),
+                b't' => replies.ticked = Ticked::of(row),
                 b'l' => replies.floors.extend(op.zip(row.get::<_, Option<i64>>(column::NUMBER))),
                 b'v' => replies.news.push(News::Available {
                     queue: unsigned(row, column::QUEUE),

@@ -17,7 +17,7 @@ use tokio_postgres::types::{ToSql, Type};
 use self::checkpoints::Checkpoints;
 use self::floor::Floor;
 use super::link::{Failure, Link};
-use super::replies::Replies;
+use super::replies::{Replies, Ticked};
 use super::shared::Shared;
 use crate::queue::EVENT_SOURCE;
 use crate::queue::rules::News;
@@ -133,6 +133,7 @@ impl Keeper {
             ticked: Instant::now(),
             tick_from_ms: 0,
             ticked_whole: Instant::now(),
+            is_behind: false,
             turn_at: Instant::now(),
             turn_again: TURN_AGAIN,
             oldest: None,
@@ -185,6 +186,8 @@ struct Round {
     /// Where the next tick begins, and when one last began at the beginning.
     tick_from_ms: i64,
     ticked_whole: Instant,
+    /// The last tick did as much as one does: the next one follows at once, though after whatever else is due.
+    is_behind: bool,
     turn_at: Instant,
     /// How long it is left alone when it cannot be turned.
     turn_again: Duration,
@@ -217,7 +220,7 @@ impl Round {
             self.introduce();
         }
         self.hear();
-        if self.ticked.elapsed() >= TICK {
+        if self.is_behind || self.ticked.elapsed() >= TICK {
             self.ticked = Instant::now();
             self.tick();
         }
@@ -258,18 +261,18 @@ impl Round {
         self.link.ask(sql, &[], false)
     }
 
-    /// Waits a moment for notifications and passes them on.
+    /// Waits a moment for notifications, unless there is something to do, and passes them on.
     fn hear(&mut self) {
         let notices = &mut self.notices;
         let mut heard = Vec::new();
-        self.link.listen(async {
-            if let Ok(Some(first)) = tokio::time::timeout(TELL, notices.recv()).await {
-                heard.push(first);
-                while let Ok(more) = notices.try_recv() {
-                    heard.push(more);
-                }
-            }
-        });
+        if !self.is_behind {
+            self.link.listen(async {
+                heard.extend(tokio::time::timeout(TELL, notices.recv()).await.ok().flatten());
+            });
+        }
+        while let Ok(more) = notices.try_recv() {
+            heard.push(more);
+        }
         let mine = self.me.to_string();
         for notice in heard {
             let (who, news) = notice.split_once(' ').unwrap_or(("0", "*"));
@@ -321,6 +324,7 @@ impl Round {
         let asked = self.link.ask("SELECT * FROM posthaste.upkeep($1, $2, 1000)", &arguments, true);
         let Ok(rows) = asked else {
             self.tick_from_ms = 0; // it may be another server, with another clock
+            self.is_behind = false;
             return;
         };
         self.shared.reach.works();
@@ -328,7 +332,8 @@ impl Round {
         one_more(&done.ticks);
         done.ticked_ms.store(self.shared.time.millis(), Ordering::Relaxed);
         let replies = Replies::new(rows, &[], &[]);
-        self.tick_from_ms = replies.ticked.map_or(0, |done| done - TICK_BEHIND_MS);
+        self.tick_from_ms = replies.ticked.map_or(0, |ticked| ticked.done_ms - TICK_BEHIND_MS);
+        self.is_behind = replies.ticked.is_some_and(Ticked::is_behind);
         self.pass_on(&replies.news);
         let mut outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner);
         outbox.extend(replies.news.iter().filter_map(piece));

@@ -1,0 +1,104 @@
+//! Timers over PostgreSQL: what ends together comes back together, however much it is.
+
+#[path = "support/client.rs"]
+mod client;
+#[path = "support/postgres.rs"]
+mod postgres;
+#[path = "support/session.rs"]
+mod session;
+#[path = "support/mod.rs"]
+mod support;
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use client::{Answer, Client};
+use postgres::{Postgres, shared};
+use session::Session;
+use support::Server;
+
+/// Messages that a tick of the keeper gives back at most, and how many are due here at once.
+const TICK: usize = 1000;
+const LEASES: usize = 10 * TICK;
+
+/// The pauses between so many ticks, if each came when it is due.
+const PAUSES: Duration = Duration::from_millis(9 * 50);
+
+/// How often that is tried. Machines that are shared stand still at times.
+const TRIES: usize = 10;
+
+/// Leases of account 1 in queue 1 that end at this time.
+fn lease(postgres: &Postgres, database: &str, leases: usize, due: &str) {
+    postgres.psql(
+        database,
+        &format!(
+            "INSERT INTO posthaste.message (ring, id, place, queue_id, sender_id, recipient_id, due_ms, holder_id, receipt,
+                deliveries, sent_ms, body)
+            SELECT 2, n, posthaste.place_of(0, n), 1, 1, 0, due, 1, n, 1, 0, 'x'
+            FROM (SELECT {due} AS due) AS one, generate_series(1, {leases}) AS n"
+        ),
+    );
+}
+
+#[test]
+fn thousands_of_leases_that_end_together_come_back_without_a_pause() {
+    let postgres = shared();
+    let database = postgres.create_database();
+    let server = Server::start(&postgres.url(&database), &[]);
+    let mut client = Client::login(server.addr(), "ann").expect("it runs");
+    assert_eq!(client.ask(&["QCREATE", "q"]).expect("an answer"), Answer::Integer(1));
+    let alone = postgres.create_database();
+    let mut session = Session::open(postgres, &database, "postgres");
+    let mut by_hand = Session::open(postgres, &alone, "postgres");
+    let mut is_without_pauses = || {
+        lease(postgres, &database, LEASES, "posthaste.now_ms() + 1000");
+        let late = late(&mut session);
+        let purged = client.ask(&["QPURGE", "q"]).expect("an answer");
+        assert_eq!(purged.integer(), i64::try_from(LEASES).ok());
+        lease(postgres, &alone, LEASES, "1000::bigint");
+        let work = work(&mut by_hand);
+        println!("late {late:?}, of which {work:?} are work");
+        late < work + PAUSES / 2
+    };
+    assert!((0..TRIES).any(|_| is_without_pauses()), "they come back with pauses");
+}
+
+/// How late the last of the leases has ended.
+fn late(session: &mut Session) -> Duration {
+    let due_ms = number(&session.run("SELECT max(due_ms) FROM posthaste.message"));
+    loop {
+        let seen = session.run("SELECT count(due_ms), posthaste.now_ms() FROM posthaste.message");
+        match seen.split_once('|') {
+            Some(("0", now)) => return Duration::from_millis(number(now) - due_ms),
+            seen => assert!(seen.is_some(), "{seen:?}"),
+        }
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// How long as many leases keep somebody busy who does nothing else.
+fn work(session: &mut Session) -> Duration {
+    let begun = Instant::now();
+    while session.run("SELECT number FROM posthaste.upkeep(1000, 0, 1000) WHERE kind = 't'") != "1000" {}
+    let work = begun.elapsed();
+    session.run("DELETE FROM posthaste.message");
+    work
+}
+
+fn number(text: &str) -> u64 {
+    text.parse().unwrap_or_else(|_| panic!("{text} is a number"))
+}
+
+#[test]
+fn a_tick_says_when_there_may_be_more_than_it_does() {
+    let postgres = shared();
+    let database = postgres.create_database();
+    let sql = |sql: &str| postgres.psql(&database, sql);
+    sql("SELECT posthaste.login('ann'), posthaste.create_queue('q')");
+    lease(postgres, &database, 25, "1000::bigint");
+    for (done, left) in [(999, 15), (999, 5), (1000, 0)] {
+        let ticked = sql("SELECT kind, number, due_ms FROM posthaste.upkeep(1000, 0, 10)");
+        assert_eq!(ticked, format!("v||\nt|{done}|1000"), "one piece of news, and how far it is");
+        assert_eq!(sql("SELECT count(due_ms) FROM posthaste.message"), left.to_string());
+    }
+}
