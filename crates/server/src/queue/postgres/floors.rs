@@ -20,7 +20,7 @@ const LANES_MAX: usize = 100_000;
 type Reads = (Option<AccountId>, AccountId);
 
 /// How far a floor may stay behind: fewer dead entries than this are walked faster than a new floor is told.
-const BEHIND_MAX: i64 = 100;
+const BEHIND_MAX: i64 = 500;
 
 /// Who says so: the server that was started then, asked over this many connections made so far. One that went down and was not
 /// started anew shows in the connections.
