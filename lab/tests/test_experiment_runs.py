@@ -309,6 +309,33 @@ def test_what_tiers_counted_is_not_added_up_where_loads_share_them() -> None:
     assert "tier_counted_per_s" not in together([one, same, other]).row
 
 
+@pytest.mark.parametrize(("longest_s", "apart_s", "common"), [(10, 0.4, 9.6), (1, 0.2, 0.8), (0.35, 0.05, 0.3)])
+def test_loads_that_start_one_after_the_other_measure_together(longest_s: float, apart_s: float, common: float) -> None:
+    """A twentieth apart, or what starting programs takes: what is of all of them is what counts."""
+    one, other = load_figures("a"), load_figures("a")
+    both = together([replace(one, measured=(0.0, longest_s)), replace(other, measured=(apart_s, longest_s + apart_s))])
+    assert both.measured is not None
+    assert both.measured[1] - both.measured[0] == pytest.approx(common)
+    assert both.row["throughput_per_s"] == 120.0
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        ([(0, 10), (30, 40)], "load-1 and load-2 measured at different times: all loads together 0.00 s of the 10"),
+        ([(5, 15), (0, 10)], "load-1 and load-2 measured at different times: all loads together 5.00 s of the 10.00 s"),
+        ([(0, 10), (0.1, 10.1), (0, 3)], "load-1 and load-3 measured at different times: all loads together 2.90 s of"),
+        ([(0, 0.3), (0.3, 0.6)], "load-1 and load-2 measured at different times: all loads together 0.00 s of the 0.3"),
+    ],
+    ids=["disjoint", "half", "one shorter", "disjoint and short"],
+)
+def test_loads_that_measured_at_different_times_are_no_sum(times: list[tuple[float, float]], said: str) -> None:
+    """One that had more to prepare began when the other had ended: what they add up to was never there."""
+    loads = [replace(load_figures("a"), name=f"load-{n}", measured=each) for n, each in enumerate(times, start=1)]
+    with pytest.raises(ValueError, match=said):
+        together(loads)
+
+
 def test_a_load_that_was_served_nothing_has_no_response_times() -> None:
     """Zeros would be measurements, and make those of the loads beside it shorter."""
     none, some = load_figures("a", served=0), load_figures("a")
@@ -346,6 +373,16 @@ def test_levels_stand_in_tables_beside_a_figure_of_their_name(tmp_path: Path) ->
         with (tmp_path / name).open(newline="") as lines:
             (row,) = csv.DictReader(lines)
         assert row["clients"] == "8"
+
+
+def test_a_trial_whose_loads_measured_at_different_times_fails(tmp_path: Path) -> None:
+    """It says which they were, and what to do."""
+    text = SMALL.replace("check = true", "").replace("levels = [2, 8]", "levels = [2]").split("[[claims]]")[0]
+    late = '[parts.late]\nkind = "bench queue"\nconnect = "{tier}"\npreload = 50000\n\n[factors.clients]'
+    path = write(tmp_path, text.replace("[factors.clients]", late).replace("repetitions = 2", "repetitions = 1"))
+    said = lab("run", path, "--out", tmp_path / "out", code=1).stderr
+    assert "trial 001-r1: load and late measured at different times" in said or "late and load measured at" in said
+    assert "have them prepare the same (preload, dataset, clients)" in said
 
 
 def test_loads_beside_each_other_draw_for_themselves_and_share_no_account(tmp_path: Path) -> None:

@@ -19,6 +19,10 @@ Row = dict[str, Any]
 PERCENTILES = ("p50", "p90", "p99", "p99.9")
 TRAFFIC = ("sent_bytes_per_s", "received_bytes_per_s", "request_bytes_mean", "answer_bytes_mean")
 STAGES = ("parse", "waiting", "dispatch", "service", "reply")
+# Rates add up only where they were measured at the same time: all loads must share so much of each one's measured time.
+SHARE_OF_ALL = 0.95
+# But programs are started one after the other, and that may take as long, however short a trial is.
+STARTED_APART_S = 0.25
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,7 @@ class LoadFigures:
     kinds: dict[str, Row]
     measured: tuple[float, float] | None
     servers: frozenset[str] = frozenset()
+    name: str = "a load"
 
 
 def read_summary(reader: str, path: Path) -> LoadFigures:
@@ -130,17 +135,36 @@ READERS: dict[str, Callable[[dict[str, Any]], LoadFigures]] = {"bench": _bench, 
 def together(loads: list[LoadFigures]) -> LoadFigures:
     """Several loads at once as one: rates and counts add up, means are weighted by what was served.
 
-    Percentiles of several loads are not those of the whole, so they are left out.
+    Percentiles of several loads are not those of the whole, so they are left out. Raises ValueError for loads that
+    measured at different times, since no sum of theirs was ever there.
     """
     if len(loads) == 1:
         return loads[0]
     kinds = sorted({kind for load in loads for kind in load.kinds})
-    times = [load.measured for load in loads if load.measured]
     return LoadFigures(
         _joined([load.row for load in loads]) | _counted_together(loads),
         {kind: _joined([load.kinds[kind] for load in loads if kind in load.kinds]) for kind in kinds},
-        (max(begin for begin, _ in times), min(end for _, end in times)) if times else None,
+        _measured_by_all(loads),
     )
+
+
+def _measured_by_all(loads: list[LoadFigures]) -> tuple[float, float] | None:
+    """The time in which all of them measured; None where nobody says when."""
+    times = [(*load.measured, load.name) for load in loads if load.measured]
+    if not times:
+        return None
+    begin, _, last = max(times)
+    end, first = min((end, name) for _, end, name in times)
+    own_begin, own_end, longest = max(times, key=lambda each: each[1] - each[0])
+    own_s, common_s = own_end - own_begin, max(end - begin, 0.0)
+    if not common_s or own_s - common_s > max((1 - SHARE_OF_ALL) * own_s, STARTED_APART_S):
+        other = last if begin - own_begin > own_end - end else first
+        raise ValueError(
+            f"{longest} and {other} measured at different times: all loads together {common_s:.2f} s of the "
+            f"{own_s:.2f} s of {longest}; have them prepare the same (preload, dataset, clients), or make run.duration "
+            "longer"
+        )
+    return begin, end
 
 
 def _counted_together(loads: list[LoadFigures]) -> Row:

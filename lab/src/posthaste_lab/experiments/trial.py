@@ -8,7 +8,7 @@ import csv
 import json
 import time
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +131,10 @@ def _fetch(parts: Parts) -> None:
 
 
 def _sum_up(parts: Parts) -> tuple[Row, dict[str, Row], tuple[float, float] | None]:
-    loads = together([_summary(load) for load in parts.instances if load.kind.summary])
+    try:
+        loads = together([_summary(load) for load in parts.instances if load.kind.summary])
+    except ValueError as error:
+        raise RunFailed(str(error)) from None
     tiers = [each.keep / "record" for each in parts.instances if each.kind.role == "server"]
     records = [record for record in tiers if (record / "windows.csv").exists()]
     stages = read_stages(records, None if loads.measured is None else Instants(loads.measured))
@@ -147,7 +150,7 @@ def _sum_up(parts: Parts) -> tuple[Row, dict[str, Row], tuple[float, float] | No
 def _summary(load: Instance) -> LoadFigures:
     path = load.keep / "summary.json"
     try:
-        return read_summary(load.kind.summary or "", path)
+        return replace(read_summary(load.kind.summary or "", path), name=load.keep.name)
     except (OSError, ValueError, KeyError) as error:
         raise RunFailed(f"{load.keep.name} left no summary that can be read in {path}: {error!r}") from None
 
