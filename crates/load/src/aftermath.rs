@@ -169,6 +169,7 @@ pub(crate) fn report<B: Bench>(
         valid: invalid_because.is_empty(),
         invalid_because,
         search: Vec::new(),
+        broken_off: false,
         check: settled.check,
         options: bench,
     }

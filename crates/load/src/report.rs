@@ -69,6 +69,9 @@ pub struct Report<B: Bench> {
     pub invalid_because: Vec<String>,
     /// Of a search for the highest rate: every run it made.
     pub search: Vec<crate::search::Trial>,
+    /// Whether that search came to no end of its own, since a run could not be made or a promise was broken.
+    #[serde(skip)]
+    pub broken_off: bool,
     /// What `--check` found.
     pub check: Option<B::Check>,
 }
@@ -325,7 +328,8 @@ impl<B: Bench> Report<B> {
                 self.violations()
             ));
         }
-        if self.connections_lost > 0 || self.unanswered > 0 || self.counts == Counts::default() {
+        let fruitless = self.connections_lost > 0 || self.unanswered > 0 || self.counts == Counts::default();
+        if fruitless || self.broken_off {
             return failed(self.invalid_because.join("; "));
         }
         Ok(())

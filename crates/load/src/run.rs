@@ -82,7 +82,7 @@ pub fn run<B: Bench>(mut bench: B) -> Result<Report<B>, LoadError> {
 }
 
 /// Finds out before the run, not after it, that its summary has no place.
-fn try_summary(path: &Path) -> Result<(), LoadError> {
+pub(crate) fn try_summary(path: &Path) -> Result<(), LoadError> {
     let file = OpenOptions::new().create(true).append(true).open(path);
     file.map(drop).map_err(|source| LoadError::Json { path: path.to_owned(), source })
 }

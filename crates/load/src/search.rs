@@ -11,7 +11,7 @@ use crate::bench::Bench;
 use crate::error::LoadError;
 use crate::halt::{is_interrupted, unless_interrupted};
 use crate::report::{Report, Response};
-use crate::run::run;
+use crate::run::{run, try_summary};
 use crate::timespan;
 
 /// Where the search begins when no rate is given, requests per second.
@@ -143,17 +143,13 @@ impl<B: Bench> Runner<B> {
         Self { bench, record, made: 0 }
     }
 
-    /// Runs at this rate. A broken promise ends the search, whether the run is of further use or not.
+    /// Runs at this rate.
     fn run(&mut self, rate: f64) -> Result<Report<B>, LoadError> {
         self.made += 1;
         let options = self.bench.options_mut();
         options.rate = Some(rate);
         options.record = self.record.as_ref().map(|dir| dir.join(self.made.to_string()));
         let report = run(self.bench.clone())?;
-        if report.violations() > 0 {
-            eprintln!("{report}");
-            report.verdict()?;
-        }
         self.bench.prepared_before();
         // It was for the first request of all.
         self.bench.options_mut().start_at = None;
@@ -192,25 +188,18 @@ impl<B: Bench> Search<B> {
     /// Whether the limit is kept at this rate.
     fn attempt(&mut self, rate: f64) -> Result<bool, LoadError> {
         let limit = self.limit;
-        let mut report = self.runner.run(rate)?;
+        let mut report = self.run(rate)?;
         // A generator that was late for once says nothing about the server.
         if !report.valid && limit.is_met(&report.response) && !is_interrupted() {
-            report = self.runner.run(rate)?;
+            self.note(rate, &report, false);
+            report = self.run(rate)?;
         }
         if let Some(why) = backlog(rate, &report) {
             report.valid = false;
             report.invalid_because.push(why);
         }
         let kept = limit.is_kept(&report);
-        eprintln!("{}", line(rate, &report, limit, kept));
-        self.trials.push(Trial {
-            rate_per_s: rate,
-            served_per_s: report.throughput_per_s,
-            response_us: limit.of(&report.response),
-            kept,
-            invalid_because: report.invalid_because.clone(),
-            record: report.options.options().record.clone(),
-        });
+        self.note(rate, &report, kept);
         if kept {
             self.best = Some(report);
         } else {
@@ -223,24 +212,59 @@ impl<B: Bench> Search<B> {
         Ok(kept)
     }
 
-    /// The report of the best run, of the last one if none was good and somebody wanted to wait no longer.
+    /// Runs at this rate. A broken promise ends the search, whether the run is of further use or not.
+    fn run(&mut self, rate: f64) -> Result<Report<B>, LoadError> {
+        let mut report = self.runner.run(rate)?;
+        if report.violations() > 0
+            && let Err(broken) = report.verdict()
+        {
+            eprintln!("{report}");
+            report.invalid_because.push(broken.to_string());
+            self.note(rate, &report, false);
+            return Err(broken);
+        }
+        Ok(report)
+    }
+
+    /// Tells of a run, at once and in the report.
+    fn note(&mut self, rate: f64, report: &Report<B>, kept: bool) {
+        eprintln!("{}", line(rate, report, self.limit, kept));
+        self.trials.push(Trial {
+            rate_per_s: rate,
+            served_per_s: report.throughput_per_s,
+            response_us: self.limit.of(&report.response),
+            kept,
+            invalid_because: report.invalid_because.clone(),
+            record: report.options.options().record.clone(),
+        });
+    }
+
+    /// The report of the best run, also where the search came to no end; of the last one if none was good and somebody wanted
+    /// to wait no longer.
     fn report(self, ended: Result<f64, LoadError>) -> Result<Report<B>, LoadError> {
-        let (report, doubt) = match ended {
-            Err(LoadError::Interrupted) => {
+        let broken_off = matches!(&ended, Err(error) if !matches!(error, LoadError::Interrupted));
+        let (report, doubt) = match (ended, self.best) {
+            (Ok(_), Some(best)) => {
+                let doubt =
+                    |why: String| format!("the load generator ended the search, not the server: {why}");
+                (best, self.stopped.map(doubt))
+            }
+            (Ok(fails), None) => {
+                let limit = self.limit;
+                let why = format!("{limit} was not kept, not even at {fails:.0} requests per second");
+                return Err(LoadError::Failed(why));
+            }
+            (Err(LoadError::Interrupted), best) => {
                 let why = "the search was interrupted: a higher rate may keep the limit, too";
-                (self.best.or(self.failed).ok_or(LoadError::Interrupted)?, Some(why.to_owned()))
+                (best.or(self.failed).ok_or(LoadError::Interrupted)?, Some(why.to_owned()))
             }
-            ended => {
-                let fails = ended?;
-                let not_kept =
-                    || format!("{} was not kept, not even at {fails:.0} requests per second", self.limit);
-                let why = self
-                    .stopped
-                    .map(|why| format!("the load generator ended the search, not the server: {why}"));
-                (self.best.ok_or_else(|| LoadError::Failed(not_kept()))?, why)
+            (Err(error), Some(best)) => {
+                let why = format!("the search broke off, and a higher rate may keep the limit, too: {error}");
+                (best, Some(why))
             }
+            (Err(error), None) => return Err(error),
         };
-        let mut report = Report { search: self.trials, ..report };
+        let mut report = Report { search: self.trials, broken_off, ..report };
         if let Some(why) = doubt {
             report.valid = false;
             report.invalid_because.push(why);
@@ -251,9 +275,14 @@ impl<B: Bench> Search<B> {
 
 /// Searches; the report is of the run at the highest rate that kept the limit, with all trials.
 ///
+/// Where a later run could not be made, or a check found a broken promise, that stands in the report, which is not valid, and
+/// in its verdict.
+///
 /// # Errors
-/// A run could not be made, a check found a broken promise, or not even the lowest rate kept the limit.
+/// The same before any rate kept the limit, or not even the lowest one did.
 pub fn find_max_rate<B: Bench>(bench: &B, limit: Limit) -> Result<Report<B>, LoadError> {
+    bench.validate()?;
+    bench.options().json.as_deref().map_or(Ok(()), try_summary)?;
     let runner = Runner::new(bench);
     let mut search = Search { runner, limit, trials: Vec::new(), best: None, failed: None, stopped: None };
     let ended = search.narrow(bench.options().total_rate().unwrap_or(FIRST));
