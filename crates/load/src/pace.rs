@@ -147,8 +147,7 @@ impl Arrivals {
             }
             Spacing::Poisson => {
                 let gap = between * hand.clients as f64 / hand.clients() as f64;
-                let mut rng =
-                    Rng::with_seed(seed ^ (hand.thread as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                let mut rng = rng_of_thread(seed, hand.thread);
                 Self { origin: 0.0, next: exponential(&mut rng, gap), stream: Stream::Poisson { gap, rng } }
             }
         }
@@ -182,6 +181,12 @@ impl Arrivals {
     }
 }
 
+/// What a thread draws from under a seed: arrivals of an open loop, think times of a closed one. Golden-ratio steps keep the
+/// streams of neighboring threads and seeds apart, and repetitions have neighboring seeds.
+pub(crate) fn rng_of_thread(seed: u64, thread: usize) -> Rng {
+    Rng::with_seed(seed ^ (thread as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
 /// The part of a gap by which a seed moves arrivals: golden-ratio steps keep those of neighboring seeds well apart.
 fn phase(seed: u64) -> f64 {
     seed.wrapping_sub(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) as f64 / 2_f64.powi(64)
@@ -194,6 +199,8 @@ fn exponential(rng: &mut Rng, mean: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     fn first(mut arrivals: Arrivals, count: usize) -> Vec<u64> {
@@ -260,6 +267,18 @@ mod tests {
         assert_eq!(of(0, 5), of(0, 5));
         assert_ne!(of(0, 5), of(1, 5));
         assert_ne!(of(0, 5), of(0, 6));
+    }
+
+    #[test]
+    fn threads_and_seeds_share_no_think_times() {
+        let think: Think = "exponential:10ms".parse().expect("a time");
+        let drawn = |(seed, thread)| -> Vec<u64> {
+            let mut rng = rng_of_thread(seed, thread);
+            (0..100).map(|_| think.draw(&mut rng)).collect()
+        };
+        let all = (1..=8).flat_map(|seed| (0..8).map(move |thread| (seed, thread)));
+        assert_eq!(all.map(drawn).collect::<HashSet<_>>().len(), 64);
+        assert_eq!(drawn((2, 0)), drawn((2, 0)));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::connection::Connection;
 use crate::dialogue::Dialogue;
 use crate::error::LoadError;
 use crate::halt::{Halt, LOOK, unless_interrupted};
-use crate::pace::{Arrivals, Hand};
+use crate::pace::{Arrivals, Hand, rng_of_thread};
 use crate::probe::Probes;
 use crate::progress::Live;
 use crate::recording::Recording;
@@ -212,8 +212,8 @@ fn drive<B: Bench>(
                 Arrivals::new(rate, options.arrivals, Hand { thread, threads, clients }, options.seed)
             })
             .map(|arrivals| arrivals.from(schedule.origin));
-        let seed = options.seed.wrapping_add(thread as u64);
-        workers.push(Worker::new(floor, share, instruments, arrivals, seed)?);
+        let thoughts = rng_of_thread(options.seed, thread);
+        workers.push(Worker::new(floor, share, instruments, arrivals, thoughts)?);
     }
     let pipeline = options.pipeline as usize;
     thread::scope(|scope| {

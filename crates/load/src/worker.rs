@@ -138,7 +138,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         connections: Vec<Connection<D>>,
         instruments: Instruments<D>,
         arrivals: Option<Arrivals>,
-        seed: u64,
+        thoughts: Rng,
     ) -> Result<Self, LoadError> {
         let poll =
             Poll::new().map_err(|source| LoadError::System { what: "create a readiness loop", source })?;
@@ -151,7 +151,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             instruments,
             scratch: vec![0; SCRATCH_BYTES],
             thinkers: BinaryHeap::new(),
-            thoughts: Rng::with_seed(seed),
+            thoughts,
             thought: Thought::default(),
             arrivals,
             turn: 0,
@@ -497,7 +497,8 @@ mod tests {
         let halt = Halt::default();
         let floor = Floor { clock: Clock::start(), schedule, think, behind_max: 1, halt: &halt, live: None };
         let instruments = Instruments { tally: Tally::new(window, 1, false), shared: (), watch: None };
-        let mut worker = Worker::new(floor, vec![connection], instruments, None, 1).expect("a worker");
+        let mut worker =
+            Worker::new(floor, vec![connection], instruments, None, Rng::with_seed(1)).expect("a worker");
 
         worker.send(0, 2, 0, 0);
         assert!(drain(&mut server) > 0, "the socket took the beginning");
