@@ -5,10 +5,12 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from programs import SMALL, lab, lab_command, left_running, program, run_through
 from posthaste_lab.experiments.figures import READERS, LoadFigures, read_summary, together
 from posthaste_lab.experiments.hosts import this_machine
 from posthaste_lab.experiments.journal import Journal
+from posthaste_lab.experiments.postgresql import trusted
 from posthaste_lab.experiments.problems import RunFailed
 from posthaste_lab.experiments.process import Process
 
@@ -266,6 +269,51 @@ def test_over_a_postgresql_of_its_own_and_beside_memcached(tmp_path: Path, scrat
     held = json.loads((out / "trials" / "001-r1" / "trial.json").read_text("utf-8"))
     assert "synchronous_commit=off" in held["commands"]["database"]
     assert "memcached" in held["commands"]["other"]
+
+
+def own_address() -> str:
+    """An address of this machine that is no loopback; skips where it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way, suppress(OSError):
+        way.connect(("198.51.100.1", 9))  # nothing is sent
+        address = str(way.getsockname()[0])
+        if not address.startswith("127."):
+            return address
+    pytest.skip("this machine has no address but loopback")
+
+
+def test_a_postgresql_takes_connections_from_the_machines_of_the_experiment(tmp_path: Path, scratch: Path) -> None:
+    """By the address that hosts.toml gives; of itself it knows loopback only. And from nobody else."""
+    text = """
+        title = "A store"
+        question = "Is it reached?"
+        hypothesis = "It is."
+        [run]
+        duration = "300ms"
+        repetitions = 1
+        [parts.database]
+        kind = "postgresql"
+        [parts.schema]
+        kind = "migrate"
+        store = "{database}"
+        [parts.load]
+        kind = "bench store"
+        store = "{database}"
+        connections = 2
+        batch = 16
+    """
+    hosts, out = tmp_path / "hosts.toml", tmp_path / "out"
+    hosts.write_text(f'[local]\naddress = "{own_address()}"\n')
+    run_through(write(tmp_path, text), out, "--scratch", scratch, "--hosts", hosts)
+    (row,) = table(out / "trials.csv")
+    assert float(row["throughput_per_s"]) > 0
+    local = replace(this_machine(program()), address=own_address())
+    assert trusted(local) == [f"host all all {own_address()}/32 trust"]
+
+
+def test_an_address_that_leads_nowhere_is_named() -> None:
+    """Before a server is started for nothing."""
+    with pytest.raises(RunFailed, match=r"the address of local, mars\.\.invalid, leads nowhere"):
+        trusted(replace(this_machine(program()), address="mars..invalid"))
 
 
 def test_a_program_that_ignores_its_stop_is_ended_all_the_same(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from posthaste_lab.experiments.description import Experiment
-from posthaste_lab.experiments.hosts import Host, run
+from posthaste_lab.experiments.hosts import Host, hosts_of, run
 from posthaste_lab.experiments.kinds import find_program, kinds, version_of
 from posthaste_lab.experiments.problems import RunFailed
 
@@ -30,7 +30,7 @@ PASSING = ("load average at the start",)
 
 def environment(experiment: Experiment, hosts: dict[str, Host], posthaste: Path) -> dict[str, Any]:
     """Everything, as `plan.json` keeps it."""
-    used = {"local"} | {place.host for place in experiment.placement.values()}
+    used = hosts_of(experiment, hosts)
     used_kinds = [kinds()[part.kind] for part in experiment.parts.values()]
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -43,8 +43,8 @@ def environment(experiment: Experiment, hosts: dict[str, Host], posthaste: Path)
         "laboratory": version("posthaste-lab"),
         "python": platform.python_version(),
         "libraries": {name: version(name) for name in LIBRARIES},
-        "sha256": {name: _sha256(host) for name, host in hosts.items() if name in used},
-        "hosts": {name: machine(host) for name, host in hosts.items() if name in used},
+        "sha256": {name: _sha256(host) for name, host in used.items()},
+        "hosts": {name: machine(host) for name, host in used.items()},
     }
 
 

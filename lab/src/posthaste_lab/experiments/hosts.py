@@ -20,7 +20,7 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from posthaste_lab.experiments.description import Strict
+from posthaste_lab.experiments.description import Experiment, Strict
 from posthaste_lab.experiments.problems import BadExperiment, RunFailed
 
 # Without asking anybody anything, and giving up on a machine that does not answer.
@@ -193,6 +193,12 @@ def load_hosts(path: Path | None, local: Local) -> dict[str, Host]:
             posthaste, options = Path(table.posthaste), tuple(table.options)
             hosts[name] = Remote(name, table.address, posthaste, table.scratch, table.ssh, options)
     return hosts
+
+
+def hosts_of(experiment: Experiment, hosts: dict[str, Host]) -> dict[str, Host]:
+    """Those that its parts run on; this machine is one of them, since it looks after them."""
+    used = {"local"} | {place.host for place in experiment.placement.values()}
+    return {name: host for name, host in hosts.items() if name in used}
 
 
 @cache

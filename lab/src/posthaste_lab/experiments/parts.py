@@ -12,7 +12,7 @@ from pathlib import Path
 
 from posthaste_lab.experiments import postgresql
 from posthaste_lab.experiments.description import Experiment, Link, Value
-from posthaste_lab.experiments.hosts import Host, unprivileged_user
+from posthaste_lab.experiments.hosts import Host, hosts_of, unprivileged_user
 from posthaste_lab.experiments.kinds import BENCH_QUEUE, POSTGRESQL, Kind, find_program, kinds, known_options
 from posthaste_lab.experiments.links import Shaper
 from posthaste_lab.experiments.problems import RunFailed
@@ -114,7 +114,9 @@ class Parts:
         name, kind, host = instance.keep.name, instance.kind, instance.host
         if kind.name == POSTGRESQL:
             settings = {option: self._filled(value, instance, 0) for option, value in instance.options.items()}
-            process, instance.address = postgresql.start(name, host, settings, instance.directory, instance.keep)
+            clients = hosts_of(self.experiment, self.hosts).values()
+            started = postgresql.start(name, host, settings, instance.directory, instance.keep, clients)
+            process, instance.address = started
             instance.process = process
             stack.callback(process.stop)
             self._link(instance)

@@ -5,11 +5,15 @@ for each trial, since a table that an earlier trial has left full of dead rows w
 """
 
 import re
+import socket
+from collections.abc import Iterable
+from ipaddress import ip_network
 from pathlib import Path
 
 from posthaste_lab.experiments.description import Value
 from posthaste_lab.experiments.hosts import Host, run, unprivileged_user
 from posthaste_lab.experiments.kinds import postgresql_programs
+from posthaste_lab.experiments.problems import RunFailed
 from posthaste_lab.experiments.process import Process
 
 READY_S = 60
@@ -23,8 +27,10 @@ EVENT = re.compile(
 ELAPSED = re.compile(r"elapsed: ([\d.]+) s")
 
 
-def start(name: str, host: Host, settings: dict[str, Value], directory: str, logs: Path) -> tuple[Process, str]:
-    """Start a server and make its database. Answers the process and the URL."""
+def start(
+    name: str, host: Host, settings: dict[str, Value], directory: str, logs: Path, clients: Iterable[Host]
+) -> tuple[Process, str]:
+    """Start a server and make its database, for parts on the machines `clients`. Answers the process and the URL."""
     programs, user = postgresql_programs(), unprivileged_user(host)
     data, port = f"{directory}/data", host.free_port()
     as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"] if user else []
@@ -32,6 +38,8 @@ def start(name: str, host: Host, settings: dict[str, Value], directory: str, log
         run(host, ["chown", user, directory])
     initdb = [str(programs / "initdb"), "--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8"]
     run(host, [*as_user, *initdb, "--locale=C", "--pgdata", data])
+    append = ["sh", "-c", 'file=$0; printf "%s\\n" "$@" >> "$file"', f"{data}/pg_hba.conf"]
+    run(host, [*as_user, *append, *(line for client in clients for line in trusted(client))])
     given = LOGGED | {setting: str(value) for setting, value in settings.items()}
     command = [*as_user, str(programs / "postgres"), "-D", data, "-p", str(port), "-k", directory, "-h", "*"]
     if host.name == "local":
@@ -41,6 +49,15 @@ def start(name: str, host: Host, settings: dict[str, Value], directory: str, log
     process.wait_ready("database system is ready to accept connections", "", READY_S)
     run(host, [*as_user, str(programs / "createdb"), "-h", directory, "-p", str(port), "-U", "postgres", DATABASE])
     return process, f"postgres://postgres@{host.address}:{port}/{DATABASE}"
+
+
+def trusted(client: Host) -> list[str]:
+    """Lines of pg_hba.conf that let in who comes from a machine, and nobody else. initdb lets in loopback only."""
+    try:
+        found = socket.getaddrinfo(client.address, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise RunFailed(f"the address of {client.name}, {client.address}, leads nowhere: {error}") from None
+    return [f"host all all {ip_network(address)} trust" for address in sorted({str(each[4][0]) for each in found})]
 
 
 def events(log: Path, origin_unix_s: float, source: str) -> list[tuple[float, float, str, str]]:
