@@ -11,6 +11,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from posthaste_lab.cli import main
+from posthaste_lab.experiments.hosts import Host, this_machine
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,6 +60,11 @@ def program() -> Path:
     named = os.environ.get("POSTHASTE")
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     return Path(named) if named else target / "debug" / "posthaste"
+
+
+def here() -> dict[str, Host]:
+    """The only machine of an experiment, with the program under test."""
+    return {"local": this_machine(program())}
 
 
 def write(directory: Path, text: str = SMALL) -> Path:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from programs import ROOT, lab, program, run_through
+from programs import ROOT, here, lab, run_through
 
 from posthaste_lab.experiments import load
 from posthaste_lab.experiments.kinds import check_parts
@@ -57,8 +57,8 @@ def test_the_reference_shows_a_file_that_runs(tmp_path: Path) -> None:
     path = tmp_path / "size.toml"
     path.write_text(text, "utf-8")
     experiment = load(path)
-    assert check_parts(experiment, program()) == []
-    assert check_parts(experiment.quickly(), program()) == []
+    assert check_parts(experiment, here()) == []
+    assert check_parts(experiment.quickly(), here()) == []
 
 
 def test_the_reference_names_every_key_of_the_file() -> None:

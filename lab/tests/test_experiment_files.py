@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from programs import ROOT, SMALL, lab, program, write
+from programs import ROOT, SMALL, here, lab, write
 
 from posthaste_lab.experiments import BadExperiment, load, make_plan
 from posthaste_lab.experiments.description import Acceptance
@@ -99,7 +99,7 @@ def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
 def test_options_are_checked_against_the_programs_themselves(tmp_path: Path) -> None:
     """A misspelled option costs a sentence, not an hour; a part must start before others can name it."""
     broken = SMALL.replace('connect = "{tier}"', 'connect = "{tear}"\nmesage-bytes = 5')
-    found = check_parts(load(write(tmp_path, broken)), program())
+    found = check_parts(load(write(tmp_path, broken)), here())
     assert found == [
         "parts.load.connect = '{tear}': {tear} is no part that starts before this one",
         "parts.load.mesage-bytes: bench queue has no such option; did you mean message-bytes?",
@@ -110,9 +110,9 @@ def test_a_load_that_checks_has_its_queues_to_itself(tmp_path: Path) -> None:
     """The program would refuse it in every trial; so would that be if a factor sets how many there are."""
     said = ["parts.load.check = True: needs its queues to itself, and there are 2 of it"]
     several = SMALL.replace("check = true", "check = true\ninstances = 2")
-    assert check_parts(load(write(tmp_path, several)), program()) == said
+    assert check_parts(load(write(tmp_path, several)), here()) == said
     varied = SMALL.replace("[[claims]]", '[factors.loads]\nlevels = [1, 2]\nsets = "load.instances"\n[[claims]]')
-    assert check_parts(load(write(tmp_path, varied)), program()) == said
+    assert check_parts(load(write(tmp_path, varied)), here()) == said
 
 
 def test_a_file_without_a_load_measures_nothing(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_file_without_a_load_measures_nothing(tmp_path: Path) -> None:
     tier_only = SMALL.replace('kind = "bench queue"', 'kind = "queue"').replace(
         'connect = "{tier}"\ncheck = true\n', ""
     )
-    assert check_parts(load(write(tmp_path, tier_only.replace("load.clients", "load.batch"))), program()) == [
+    assert check_parts(load(write(tmp_path, tier_only.replace("load.clients", "load.batch"))), here()) == [
         "parts: none of tier, load is a load, so nothing would be measured"
     ]
 
@@ -160,7 +160,7 @@ levels = ["plain", "large"]
 [[claims]]""",
     )
     experiment = load(write(tmp_path, text))
-    assert check_parts(experiment, program()) == []
+    assert check_parts(experiment, here()) == []
     last = max(make_plan(experiment).trials, key=lambda trial: trial.cell)
     assert last.levels == {"clients": 8, "setup": "large"}
     options = options_of(experiment, last)
@@ -191,7 +191,7 @@ def test_a_fraction_runs_its_share_and_tells_its_aliases(tmp_path: Path) -> None
 def test_the_experiments_that_come_along_are_sound(path: Path) -> None:
     """In both versions, options included; a dry run of each shows its trials and runs nothing."""
     experiment = load(path)
-    assert check_parts(experiment, program()) == []
-    assert check_parts(experiment.quickly(), program()) == []
+    assert check_parts(experiment, here()) == []
+    assert check_parts(experiment.quickly(), here()) == []
     # Figures of trials decide each of them, but where it is about the model: then `validate` does.
     assert bool(experiment.claims) != ("posthaste-lab validate says" in experiment.hypothesis)

@@ -2,18 +2,22 @@
 
 import json
 import os
+import shlex
 import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from programs import SMALL, lab, left_running, program, run_through, write
+from programs import SMALL, here, lab, left_running, program, run_through, write
 
-from posthaste_lab.experiments import BadExperiment
-from posthaste_lab.experiments.hosts import load_hosts, run, this_machine
+from posthaste_lab.experiments import BadExperiment, load
+from posthaste_lab.experiments.hosts import Local, load_hosts, run, this_machine
+from posthaste_lab.experiments.kinds import check_parts, find_program
+from posthaste_lab.experiments.problems import RunFailed
 
 SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin")
 
@@ -87,6 +91,37 @@ def test_arguments_arrive_as_they_were_meant(hosts: Path) -> None:
     other = load_hosts(hosts, this_machine(program()))["other"]
     words = ["a b", "it's", '"', "$HOME", "*", ""]
     assert run(other, ["printf", "%s\\n", *words]).split("\n")[:-1] == words
+
+
+@dataclass(frozen=True)
+class Elsewhere(Local):
+    """Our machine with other programs on its PATH, through one more shell, as ssh has it."""
+
+    path: str
+
+    def command(self, arguments: list[str]) -> list[str]:
+        """There."""
+        return ["/usr/bin/env", f"PATH={self.path}", "/bin/sh", "-c", shlex.join(arguments)]
+
+
+def elsewhere(path: str) -> Elsewhere:
+    """It is called `other`."""
+    return Elsewhere("other", "127.0.0.1", program(), "/tmp", path)  # noqa: S108
+
+
+def test_programs_are_looked_for_where_their_part_is(tmp_path: Path) -> None:
+    """And so are their options: another machine may be the only one that has them."""
+    (tmp_path / "sh").symlink_to("/bin/sh")
+    with pytest.raises(RunFailed, match="memcached is not on other: install it"):
+        find_program("memcached", elsewhere(str(tmp_path)))
+    (tmp_path / "memcached").write_text("#!/bin/sh\necho --listen --of-its-own\n")
+    (tmp_path / "memcached").chmod(0o755)
+    other = elsewhere(f"{tmp_path}:/usr/bin:/bin")
+    assert find_program("memcached", other) == str(tmp_path / "memcached")
+    text = SMALL.replace("[parts.load]", '[parts.store]\nkind = "memcached"\nof-its-own = 1\nport = 2\n\n[parts.load]')
+    experiment = load(write(tmp_path, text + '\n[placement]\nstore = { host = "other" }\n'))
+    found = check_parts(experiment, here() | {"other": other})
+    assert found == ["parts.store.port: memcached has no such option"]
 
 
 def test_an_unknown_host_is_named_before_anything_starts(tmp_path: Path) -> None:

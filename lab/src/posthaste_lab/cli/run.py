@@ -43,7 +43,7 @@ def run(
     described = described.quickly() if quick else described
     local = this_machine(find_posthaste(posthaste), scratch)
     machines = load_hosts(hosts, local)
-    problems = check_parts(described, local.posthaste) + [
+    problems = check_parts(described, machines) + [
         f"placement.{part}.host = {place.host!r}: is none of {', '.join(machines)} (see --hosts)"
         for part, place in described.placement.items()
         if place.host not in machines

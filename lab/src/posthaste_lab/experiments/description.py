@@ -257,6 +257,11 @@ class Experiment(Strict):
         head, tail = self.run.trim.cut(self.run.duration)
         return head, self.run.duration - head - tail, tail
 
+    def host_of(self, part: str) -> str:
+        """The name of the machine that a part runs on."""
+        place = self.placement.get(part)
+        return "local" if place is None else place.host
+
     def quickly(self) -> "Experiment":
         """The same question, asked in a hurry: what `[quick]` says takes the place of `[run]` and of levels."""
         if self.quick is None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from posthaste_lab.experiments.description import Experiment
 from posthaste_lab.experiments.hosts import Host, hosts_of, run
-from posthaste_lab.experiments.kinds import find_program, kinds, version_of
+from posthaste_lab.experiments.kinds import kinds, version_of
 from posthaste_lab.experiments.problems import RunFailed
 
 LIBRARIES = ("numpy", "scipy", "polars", "matplotlib", "statsmodels")
@@ -31,14 +31,10 @@ PASSING = ("load average at the start",)
 def environment(experiment: Experiment, hosts: dict[str, Host], posthaste: Path) -> dict[str, Any]:
     """Everything, as `plan.json` keeps it."""
     used = hosts_of(experiment, hosts)
-    used_kinds = [kinds()[part.kind] for part in experiment.parts.values()]
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
-        "programs": {
-            kind.program: version_of(kind.name, find_program(kind.program, posthaste))
-            for kind in {kind.program: kind for kind in used_kinds}.values()
-        },
+        "programs": _versions(experiment, hosts),
         "posthaste": str(posthaste),
         "laboratory": version("posthaste-lab"),
         "python": platform.python_version(),
@@ -46,6 +42,16 @@ def environment(experiment: Experiment, hosts: dict[str, Host], posthaste: Path)
         "sha256": {name: _sha256(host) for name, host in used.items()},
         "hosts": {name: machine(host) for name, host in used.items()},
     }
+
+
+def _versions(experiment: Experiment, hosts: dict[str, Host]) -> dict[str, str]:
+    """Of each program, as it is where the first part runs that needs it; `_sha256` tells what differs from there."""
+    versions: dict[str, str] = {}
+    for name, part in experiment.parts.items():
+        program = kinds()[part.kind].program
+        if program not in versions:
+            versions[program] = version_of(part.kind, hosts[experiment.host_of(name)])
+    return versions
 
 
 def machine(host: Host) -> dict[str, str]:

@@ -1,22 +1,23 @@
 """Kinds of programs, as `kinds.toml` describes them, and what each program says about its own options.
 
 A part's options are checked against the program's own --help before anything starts, so a misspelled option costs a
-sentence and not an hour, and a program that learns an option needs no change here.
+sentence and not an hour, and a program that learns an option needs no change here. The program asked is the one on the
+part's machine: another machine may have another version of it, or be the only one that has it.
 """
 
 import difflib
 import re
-import shutil
 import subprocess
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from posthaste_lab.experiments.description import LINKS, Experiment, Value
+from posthaste_lab.experiments.hosts import Host, run
 from posthaste_lab.experiments.problems import RunFailed
 
 Role = Literal["server", "step", "load"]
@@ -25,6 +26,13 @@ BENCH_QUEUE = "bench queue"
 OWN_PLACEHOLDERS = {
     "address", "host", "port", "dir", "record", "summary", "duration", "head", "tail", "window", "seed", "user"
 }  # fmt: skip
+# The directory of the newest version of the distribution's packages, else of the one on PATH; nothing where none is.
+FIND_POSTGRESQL = """
+found=$(ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null | sort -t / -k 5n | tail -n 1)
+found=${found:-$(command -v initdb)} && dirname "$(readlink -f "$found")" || true
+"""
+# How a shell, or ssh, ends when it could not run what it was asked to.
+NOT_RUN = (126, 127, 255)
 
 
 class Kind(BaseModel):
@@ -52,58 +60,64 @@ def kinds() -> dict[str, Kind]:
     return {name: Kind.model_validate({"name": name, **table}) for name, table in tables.items()}
 
 
-def find_program(name: str, posthaste: Path) -> str:
-    """Where a program is. Raises RunFailed when it is not here."""
+def find_program(name: str, host: Host) -> str:
+    """Where a program is on a machine. Raises RunFailed when it is not there."""
     if name == "posthaste":
-        return str(posthaste)
+        return str(host.posthaste)
     if name == "postgres":
-        return str(postgresql_programs() / "postgres")
-    found = shutil.which(name)
-    if found is None:
-        raise RunFailed(f"{name} is not here: install it from the distribution's packages")
+        return f"{postgresql_programs(host)}/postgres"
+    found = run(host, ["sh", "-c", 'command -v "$0" || true', name]).strip()
+    if not found:
+        raise RunFailed(f"{name} is not on {host.name}: install it from the distribution's packages")
     return found
 
 
-def postgresql_programs() -> Path:
-    """The directory of PostgreSQL's programs: the newest version here. Raises RunFailed when there is none."""
-    versions = sorted(
-        Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(re.sub(r"\D", "", path.parts[4]) or 0)
-    )
-    if versions:
-        return versions[-1].parent
-    found = shutil.which("initdb")
-    if found is None:
-        raise RunFailed("PostgreSQL's initdb is not here: install postgresql from the distribution's packages")
-    return Path(found).resolve().parent
+@cache
+def postgresql_programs(host: Host) -> str:
+    """The directory of PostgreSQL's programs on a machine. Raises RunFailed when there is none."""
+    found = run(host, ["sh", "-c", FIND_POSTGRESQL]).strip()
+    if not found:
+        raise RunFailed(
+            f"PostgreSQL's initdb is not on {host.name}: install postgresql from the distribution's packages"
+        )
+    return found
 
 
 @cache
-def known_options(kind: str, program: str) -> frozenset[str]:
+def known_options(kind: str, host: Host) -> frozenset[str]:
     """Options that the program of a kind says it has, without dashes; none when it has no such command."""
+    program = find_program(kinds()[kind].program, host)
     if kind == POSTGRESQL:
-        said = _output(program, "--describe-config")
+        said = _output(host, program, "--describe-config")
         return frozenset(line.split("\t", 1)[0] for line in said.splitlines())
-    return frozenset(re.findall(r"--([a-z][a-z0-9-]*)", _output(program, *kinds()[kind].help)))
+    return frozenset(re.findall(r"--([a-z][a-z0-9-]*)", _output(host, program, *kinds()[kind].help)))
 
 
 @cache
-def version_of(kind: str, program: str) -> str:
+def version_of(kind: str, host: Host) -> str:
     """What the program of a kind says when it is asked for its version."""
-    said = _output(program, *kinds()[kind].version).strip()
+    said = _output(host, find_program(kinds()[kind].program, host), *kinds()[kind].version).strip()
     return said.splitlines()[0] if said else "unknown"
 
 
 @cache
-def _output(*command: str) -> str:
+def _output(host: Host, *command: str) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
+        done = subprocess.run(  # noqa: S603
+            host.command(list(command)), capture_output=True, text=True, timeout=60, check=False
+        )
     except OSError as error:
         raise RunFailed(f"{command[0]} cannot be run: {error.strerror}") from None
+    if done.returncode in NOT_RUN:
+        raise RunFailed(f"{command[0]} cannot be run on {host.name}: {done.stderr.strip()}")
     return "" if done.returncode else done.stdout or done.stderr
 
 
-def check_parts(experiment: Experiment, posthaste: Path) -> list[str]:
-    """Problems with the parts: unknown kinds, options the programs lack, placeholders that stand for nothing."""
+def check_parts(experiment: Experiment, hosts: Mapping[str, Host]) -> list[str]:
+    """Problems with the parts: unknown kinds, options the programs lack, placeholders that stand for nothing.
+
+    A part on a machine that nobody named, which is a problem of its own, is checked as if it were on this one.
+    """
     problems: list[str] = []
     settings: dict[str, dict[str, list[Value]]] = {
         name: {option: [value] for option, value in part.options.items()} for name, part in experiment.parts.items()
@@ -129,7 +143,8 @@ def check_parts(experiment: Experiment, posthaste: Path) -> list[str]:
         if kind is None:
             problems.append(f"parts.{name}.kind = {part.kind!r}: is none of {', '.join(kinds())}")
         else:
-            problems += _option_problems(name, kind, settings[name], before, posthaste)
+            host = hosts.get(experiment.host_of(name), hosts["local"])
+            problems += _option_problems(name, kind, settings[name], before, host)
         before.append(name)
     roles = [kinds()[part.kind].role for part in experiment.parts.values() if part.kind in kinds()]
     if "load" not in roles:
@@ -138,9 +153,9 @@ def check_parts(experiment: Experiment, posthaste: Path) -> list[str]:
 
 
 def _option_problems(
-    part: str, kind: Kind, settings: dict[str, list[Value]], before: list[str], posthaste: Path
+    part: str, kind: Kind, settings: dict[str, list[Value]], before: list[str], host: Host
 ) -> list[str]:
-    known = known_options(kind.name, find_program(kind.program, posthaste))
+    known = known_options(kind.name, host)
     if not known:
         arguments = " ".join([kind.program, *kind.arguments])
         return [f"parts.{part}.kind = {kind.name!r}: this program has no such command ({arguments})"]

@@ -90,8 +90,7 @@ class Parts:
                 raise RunFailed(process.epitaph("during the trial"))
 
     def _lay_out(self, stack: ExitStack, part: str, number: int, count: int, options: dict[str, Value]) -> Instance:
-        place = self.experiment.placement.get(part)
-        host = self.hosts[place.host if place else "local"]
+        host = self.hosts[self.experiment.host_of(part)]
         directory = host.make_directory()
         stack.callback(host.remove_directory, directory)
         name = part if count == 1 else f"{part}-{number + 1}"
@@ -139,9 +138,9 @@ class Parts:
 
     def _command(self, instance: Instance, port: int) -> list[str]:
         kind, place = instance.kind, self.experiment.placement.get(instance.part)
-        program = find_program(kind.program, instance.host.posthaste)
+        program = find_program(kind.program, instance.host)
         options: dict[str, Value] = {
-            option: value for option, value in kind.defaults.items() if self._known(instance, option, program)
+            option: value for option, value in kind.defaults.items() if self._known(instance, option)
         }
         options |= instance.options
         command = ["taskset", "-c", place.cpus] if place is not None and place.cpus else []
@@ -150,11 +149,10 @@ class Parts:
             command += _arguments(option, self._filled(value, instance, port))
         return command
 
-    def _known(self, instance: Instance, option: str, program: str) -> bool:
+    def _known(self, instance: Instance, option: str) -> bool:
         if option == "user":
             return unprivileged_user(instance.host) is not None
-        optional = option in instance.kind.optional
-        return not optional or instance.host.name != "local" or option in known_options(instance.kind.name, program)
+        return option not in instance.kind.optional or option in known_options(instance.kind.name, instance.host)
 
     def _filled(self, value: Value, instance: Instance, port: int) -> Value:
         """A value with its placeholders filled."""

@@ -31,23 +31,23 @@ def start(
     name: str, host: Host, settings: dict[str, Value], directory: str, logs: Path, clients: Iterable[Host]
 ) -> tuple[Process, str]:
     """Start a server and make its database, for parts on the machines `clients`. Answers the process and the URL."""
-    programs, user = postgresql_programs(), unprivileged_user(host)
+    programs, user = postgresql_programs(host), unprivileged_user(host)
     data, port = f"{directory}/data", host.free_port()
     as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"] if user else []
     if user:
         run(host, ["chown", user, directory])
-    initdb = [str(programs / "initdb"), "--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8"]
+    initdb = [f"{programs}/initdb", "--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8"]
     run(host, [*as_user, *initdb, "--locale=C", "--pgdata", data])
     append = ["sh", "-c", 'file=$0; printf "%s\\n" "$@" >> "$file"', f"{data}/pg_hba.conf"]
     run(host, [*as_user, *append, *(line for client in clients for line in trusted(client))])
     given = LOGGED | {setting: str(value) for setting, value in settings.items()}
-    command = [*as_user, str(programs / "postgres"), "-D", data, "-p", str(port), "-k", directory, "-h", "*"]
+    command = [*as_user, f"{programs}/postgres", "-D", data, "-p", str(port), "-k", directory, "-h", "*"]
     if host.name == "local":
         command[-1] = host.address
     command += [argument for setting, value in given.items() for argument in ("-c", f"{setting}={value}")]
     process = Process(name, host, command, directory, logs, signal="INT")
     process.wait_ready("database system is ready to accept connections", "", READY_S)
-    run(host, [*as_user, str(programs / "createdb"), "-h", directory, "-p", str(port), "-U", "postgres", DATABASE])
+    run(host, [*as_user, f"{programs}/createdb", "-h", directory, "-p", str(port), "-U", "postgres", DATABASE])
     return process, f"postgres://postgres@{host.address}:{port}/{DATABASE}"
 
 
