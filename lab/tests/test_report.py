@@ -107,6 +107,16 @@ def test_a_link_bounds_what_a_tier_can_serve(run: Run) -> None:
     assert f"the link bears {digits(float(fullest['most_per_s']), 3)} such requests" in section.paragraphs[0]
 
 
+def test_a_link_to_a_part_with_a_hyphen_in_its_name_is_one(run: Run) -> None:
+    """As all names of parts that an experiment may have."""
+    parts = run.experiment.parts
+    load = parts["load"].model_copy(update={"connect": "{the-tier}"})
+    named = run.experiment.model_copy(update={"parts": {"the-tier": parts["tier"], "load": load}})
+    link = {"part": "the-tier", "bandwidth": "8mbit", "delay_s": 0.0, "delay_by": None}
+    result = replace(run.finished[0], links=(link,))
+    assert link_bits_per_s(replace(run, experiment=named), result) == 8e6
+
+
 def test_a_design_of_two_levels_is_analyzed_as_such(run: Run) -> None:
     """Effects as `factorial.analyze` has them of the same rows, repetitions as blocks, in the unit of the table."""
     found = {row["effect"]: row for row in table(run, "effects")}

@@ -26,6 +26,8 @@ BENCH_QUEUE = "bench queue"
 OWN_PLACEHOLDERS = {
     "address", "host", "port", "dir", "record", "summary", "duration", "head", "tail", "window", "seed", "user"
 }  # fmt: skip
+# What stands for an address or a path in an option's value.
+PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_-]*)\}")
 # The directory of the newest version of the distribution's packages, else of the one on PATH; nothing where none is.
 FIND_POSTGRESQL = """
 found=$(ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null | sort -t / -k 5n | tail -n 1)
@@ -167,7 +169,7 @@ def _option_problems(
             problems.append(f"parts.{part}.{option}: {kind.name} has no such option{hint}")
         for value in values:
             for each in value if isinstance(value, list) else [value]:
-                unknown = set(re.findall(r"\{([a-z][a-z0-9_-]*)\}", str(each))) - OWN_PLACEHOLDERS - set(before)
+                unknown = set(PLACEHOLDER.findall(str(each))) - OWN_PLACEHOLDERS - set(before)
                 if unknown:
                     problems.append(
                         f"parts.{part}.{option} = {each!r}: {{{min(unknown)}}} is no part that starts before this one"

@@ -4,7 +4,6 @@ A part with several instances is several processes. Whatever names a part in ano
 addresses of all its instances; an option whose value is a list is given several times, as the programs expect.
 """
 
-import re
 import shlex
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -13,7 +12,15 @@ from pathlib import Path
 from posthaste_lab.experiments import postgresql
 from posthaste_lab.experiments.description import Experiment, Link, Value
 from posthaste_lab.experiments.hosts import Host, hosts_of, unprivileged_user
-from posthaste_lab.experiments.kinds import BENCH_QUEUE, POSTGRESQL, Kind, find_program, kinds, known_options
+from posthaste_lab.experiments.kinds import (
+    BENCH_QUEUE,
+    PLACEHOLDER,
+    POSTGRESQL,
+    Kind,
+    find_program,
+    kinds,
+    known_options,
+)
 from posthaste_lab.experiments.links import Shaper
 from posthaste_lab.experiments.problems import RunFailed
 from posthaste_lab.experiments.process import Process
@@ -175,12 +182,10 @@ class Parts:
             "seed": str(instance.seed),
             "user": unprivileged_user(instance.host) or "",
         }
-        whole = re.fullmatch(r"\{([a-z][a-z0-9_-]*)\}", value)
+        whole = PLACEHOLDER.fullmatch(value)
         if whole and whole[1] not in own:
             return self._addresses(whole[1])
-        return re.sub(
-            r"\{([a-z][a-z0-9_-]*)\}", lambda m: own.get(m[1]) or ",".join(map(str, self._addresses(m[1]))), value
-        )
+        return PLACEHOLDER.sub(lambda m: own.get(m[1]) or ",".join(map(str, self._addresses(m[1]))), value)
 
     def _addresses(self, part: str) -> list[bool | int | float | str]:
         return [instance.address for instance in self.instances if instance.part == part]

@@ -1,9 +1,9 @@
 """What the network carries: how long requests and answers are, and how many of them a link can bear."""
 
 import math
-import re
 from dataclasses import dataclass
 
+from posthaste_lab.experiments.kinds import PLACEHOLDER
 from posthaste_lab.experiments.links import bits_per_s
 from posthaste_lab.experiments.plan import Trial, options_of
 from posthaste_lab.experiments.results import Result, Run, spoken_levels
@@ -58,7 +58,7 @@ def _load(run: Run, cell: Cell) -> Load | None:
 def link_bits_per_s(run: Run, result: Result) -> float | None:
     """What the links to the part that the loads ask can carry in each direction; None where they are as loopback."""
     parts = run.experiment.parts.values()
-    asked = {name for part in parts for name in re.findall(r"{(\w+)}", str(part.options.get("connect", "")))}
+    asked = {name for part in parts for name in PLACEHOLDER.findall(str(part.options.get("connect", "")))}
     rates = [link["bandwidth"] for link in result.links if link["part"] in asked and link["bandwidth"]]
     if len(rates) != 1 or len(asked) != 1:
         return None
