@@ -20,6 +20,7 @@ def problems(tmp_path: Path, old: str, new: str) -> list[str]:
 
 
 SECOND = '[factors.size]\nlevels = [1, 2]\nsets = "load.message-bytes"\n'
+THIRD = '[factors.workers]\nlevels = [1, 2]\nsets = "tier.workers"\n'
 THIRTEEN = "".join(f'[factors.f{n}]\nlevels = [1, 2]\nsets = "tier.option-{n}"\n' for n in range(12))
 
 
@@ -73,6 +74,11 @@ THIRTEEN = "".join(f'[factors.f{n}]\nlevels = [1, 2]\nsets = "tier.option-{n}"\n
         ("[quick]", '[[accept]]\nfigure = "errors"\n[quick]', "accept.0: needs at_least or at_most"),
         ("[quick]", "[placement]\nserver = {}\n[quick]", "placement.server: is none of the parts tier, load"),
         ("[quick]", '[design]\ngenerators = ["D=ABC"]\n[quick]', "design.generators = "),
+        (
+            "[factors.clients]",
+            f'[design]\ngenerators = ["D=ABC"]\n{SECOND}{THIRD}[factors.clients]',
+            "design.generators: D is none of the 3 factors, nor the letter of one",
+        ),
     ],
 )
 def test_what_is_wrong_is_named_with_its_value(tmp_path: Path, old: str, new: str, said: str) -> None:

@@ -17,7 +17,7 @@ from posthaste_lab.experiments.names import name_problems
 from posthaste_lab.experiments.problems import BadExperiment
 from posthaste_lab.experiments.spans import seconds
 from posthaste_lab.factorial import design
-from posthaste_lab.factorial.words import LETTERS
+from posthaste_lab.factorial.words import with_generated
 
 LINKS = "links"
 Level = bool | int | float | str
@@ -372,11 +372,14 @@ def _design_problems(experiment: Experiment) -> list[str]:
     more = [name for name, factor in experiment.factors.items() if len(factor.levels) != 2]
     if more:
         return [f"design: a fraction is of factors with two levels, and {more[0]} has another number"]
+    factors, generators = list(experiment.factors), experiment.design.generators
     try:
-        design(list(LETTERS[: len(experiment.factors)]), generators=experiment.design.generators)
+        further = with_generated(factors, generators)[len(factors) :]
+        design(factors, generators=generators)
     except ValueError as error:
         return [f"design.{error}"]
-    return []
+    said = f"is none of the {len(factors)} factors, nor the letter of one"
+    return [f"design.generators: {name} {said}" for name in further]
 
 
 def _claim_problems(experiment: Experiment) -> list[str]:
