@@ -502,6 +502,20 @@ def test_the_curve_by_the_law_is_seen_where_it_agrees(run: Run) -> None:
         assert law.get_zorder() > max(line.get_zorder() for line in axis.get_lines() if line is not law)
 
 
+def test_an_open_loop_has_no_line_of_a_closed_system() -> None:
+    """Its rate is set, so it would lie anywhere, and say that somebody waited for another who did not."""
+
+    def labels(*, open_loop: bool) -> list[str]:
+        line = [
+            Cell(n, {"n": n}, (invented(n, 1, throughput_per_s=100.0 * n, response_mean_s=0.01, population=n, **kind),))
+            for n, kind in ((1, {}), (2, {"open_loop": open_loop}))
+        ]
+        return [str(drawn.get_label()) for drawn in load_chart({"": line}, "n", "n").axes[0].lines]
+
+    assert "if nobody waited for another" in labels(open_loop=False)
+    assert "if nobody waited for another" not in labels(open_loop=True)
+
+
 def test_the_curve_by_the_law_is_a_mean_over_trials() -> None:
     """Else it would leave the points wherever trials differ, with no figure wrong."""
     trials = [

@@ -127,7 +127,12 @@ def _scale(axis: Axes, series: Series, name: str, factor: float) -> None:
 
 
 def _light_load(axis: Axes, cells: list[Cell], x: str) -> None:
-    """What throughput would be if nobody ever waited: N over the time at the lightest load."""
+    """What throughput would be if nobody ever waited: N over the time at the lightest load.
+
+    Of a closed system: in an open one requests come by the clock, however long those before them take.
+    """
+    if any(result.figures.get("open_loop") for cell in cells for result in cell.results):
+        return
     first = cells[0]
     response, population = first.figure("response_mean_s"), first.figure("population")
     if response is None or population is None or response.mean <= 0:
