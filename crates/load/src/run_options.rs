@@ -12,11 +12,14 @@ use crate::search::Limit;
 use crate::timespan;
 use crate::tls::TlsOptions;
 
+/// Most clients: as many connections as some sixteen addresses can have to one server.
+pub(crate) const CLIENTS_MAX: u32 = 1_000_000;
+
 /// How much load, for how long, at what pace.
 #[derive(Args, Clone, Debug, Serialize)]
 pub struct RunOptions {
     /// Clients, each with a connection of its own
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = value_parser!(u32).range(1..=i64::from(CLIENTS_MAX)))]
     pub clients: u32,
 
     /// Threads that drive the clients

@@ -204,7 +204,7 @@ impl MemtierOptions {
         bench.keys_per_get = self.multi_key_get;
         if let Some(last) = self.key_maximum {
             let first = bench.key_minimum;
-            bench.keys = last.checked_sub(first).map(|others| others + 1).ok_or_else(|| {
+            bench.keys = last.checked_sub(first).map(|others| others.saturating_add(1)).ok_or_else(|| {
                 LoadError::Usage(format!("--key-maximum {last} is below --key-minimum {first}"))
             })?;
         }
@@ -298,8 +298,11 @@ mod tests {
             ("-o out.txt", "--json"),
             ("--print-percentiles 50,99.99", "latency.hlog"),
             ("--key-minimum 5 --key-maximum 4", "below"),
+            ("-c 1000000 -t 1000", "1000000 is the most in all"),
+            ("--key-maximum 18446744073709551615", "1000000000000 keys are the most"),
+            ("--key-maximum 1000000000000", "1000000000000 keys are the most"),
         ] {
-            let refusal = parse(words).expect_err(words);
+            let refusal = parse(words).and_then(|bench| bench.validate()).expect_err(words);
             assert!(refusal.is_usage() && refusal.to_string().contains(about), "{words}: {refusal}");
         }
     }

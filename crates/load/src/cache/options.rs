@@ -9,10 +9,13 @@ use crate::cache::keys::{KEY_BYTES_MAX, KeyDistribution, KeySpace};
 use crate::cache::memtier::MemtierOptions;
 use crate::error::LoadError;
 use crate::numbers::Numbers;
-use crate::run_options::RunOptions;
+use crate::run_options::{CLIENTS_MAX, RunOptions};
 
 /// Largest value that can be asked for; servers keep 1 MiB unless told otherwise.
 const VALUE_BYTES_MAX: u32 = 128 << 20;
+
+/// Most keys; with the largest first number their numbers have 13 digits.
+const KEYS_MAX: u64 = 1_000_000_000_000;
 
 /// Most keys of one get.
 const MULTIGET_MAX: u32 = 100_000;
@@ -56,11 +59,11 @@ pub struct CacheBench {
     pub value_bytes: Numbers,
 
     /// How many keys there are
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = value_parser!(u64).range(1..=1_000_000_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = value_parser!(u64).range(1..=KEYS_MAX))]
     pub keys: u64,
 
     /// The number of the first key
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = value_parser!(u64).range(..=1_000_000_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = value_parser!(u64).range(..=KEYS_MAX))]
     pub key_minimum: u64,
 
     /// What every key begins with, before its number
@@ -111,6 +114,18 @@ impl CacheBench {
     /// The first contradiction, with what to do.
     pub fn validate(&self) -> Result<(), LoadError> {
         let usage = |text: String| Err(LoadError::Usage(text));
+        let (clients, keys) = (self.run.clients, self.keys);
+        // Where memtier's names were used, these are products and differences, which no option bounds by itself.
+        if clients > CLIENTS_MAX {
+            return usage(format!(
+                "--clients {clients} is too much, and -c counts those of each thread; {CLIENTS_MAX} is the most in all"
+            ));
+        }
+        if keys > KEYS_MAX {
+            return usage(format!(
+                "--keys {keys} is too much, or --key-maximum; {KEYS_MAX} keys are the most"
+            ));
+        }
         let (key, bytes) = (self.space().longest(), self.value_bytes.max());
         if key > KEY_BYTES_MAX {
             return usage(format!(
