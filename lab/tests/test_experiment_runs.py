@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from programs import SMALL, lab, lab_command, left_running, program, run_through, write
 
+from posthaste_lab.experiments.environment import differences
 from posthaste_lab.experiments.figures import READERS, LoadFigures, read_summary, together
 from posthaste_lab.experiments.hosts import this_machine
 from posthaste_lab.experiments.journal import Journal
@@ -149,6 +150,18 @@ def test_a_run_does_not_go_on_with_another_program_or_disk(finished: Path, tmp_p
     assert len(said) == 2
     assert f"posthaste on local (SHA-256) was {'0' * 64} and is " in said[0]
     assert "disk of the stores of local was /dev/other and is " in said[1]
+
+
+def test_a_machine_that_was_started_anew_is_the_same_machine(finished: Path) -> None:
+    """Its kernel has some kB more or less for itself; with half of its memory it is another."""
+    held = json.loads((finished / "plan.json").read_text("utf-8"))["environment"]
+    memory = int(held["hosts"]["local"]["memory"].removesuffix(" kB"))
+
+    def found(now: int) -> list[str]:
+        return differences(held, held | {"hosts": {"local": held["hosts"]["local"] | {"memory": f"{now} kB"}}})
+
+    assert found(memory) == found(memory - 16) == found(memory + 16) == []
+    assert found(memory // 2) == [f"memory of local was {memory} kB and is {memory // 2} kB"]
 
 
 def test_a_trial_that_fails_is_told_and_not_repeated_unasked(tmp_path: Path, scratch: Path) -> None:

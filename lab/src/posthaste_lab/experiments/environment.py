@@ -1,7 +1,9 @@
 """What a figure depends on and nobody varies: machine, system, versions. Written down with every run."""
 
+import math
 import os
 import platform
+import re
 import sys
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -14,12 +16,14 @@ from posthaste_lab.experiments.kinds import kinds, version_of
 from posthaste_lab.experiments.problems import RunFailed
 
 LIBRARIES = ("numpy", "scipy", "polars", "matplotlib", "statsmodels")
+# A kernel keeps some kB more or less of the memory for itself at each start; another machine differs by more.
+MEMORY, MEMORY_WITHIN = "memory", 0.01
 # What can be asked of every machine with a POSIX shell; a line of an answer each, empty where it does not tell.
 QUESTIONS = {
     "system": "uname -srm",
     "cpu": "sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1",
     "cores": "nproc",
-    "memory": "sed -n 's/^MemTotal: *//p' /proc/meminfo",
+    MEMORY: "sed -n 's/^MemTotal: *//p' /proc/meminfo",
     "cpu governor": "cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor 2>/dev/null",
     "load average at the start": "cut -d ' ' -f 1-3 /proc/loadavg",
     "distribution": "sed -n 's/^PRETTY_NAME=\"\\(.*\\)\"/\\1/p' /etc/os-release",
@@ -81,8 +85,15 @@ def differences(held: dict[str, Any], now: dict[str, Any]) -> list[str]:
     return [
         f"{name} was {before[name]} and is {after[name]}"
         for name in before
-        if name in after and before[name] != after[name]
+        if name in after and not _same(name, before[name], after[name])
     ]
+
+
+def _same(name: str, before: str, after: str) -> bool:
+    sizes = [float(found[1]) for said in (before, after) if (found := re.fullmatch(r"(\d+) kB", said))]
+    if name.startswith(f"{MEMORY} of ") and len(sizes) == 2:
+        return math.isclose(*sizes, rel_tol=MEMORY_WITHIN)
+    return before == after
 
 
 def _facts(around: dict[str, Any]) -> dict[str, str]:
