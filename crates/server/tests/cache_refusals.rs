@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use posthaste_measure::Ending;
-use posthaste_server::cache::layout::{Fallback, Layout, Seat, Source};
+use posthaste_server::cache::layout::{Fallback, Layout, RoutePlan, Seat, Source};
 use posthaste_server::cache::missed::Before;
 use posthaste_server::cache::router::Asked;
 use posthaste_server::cache::rules::{Answer, GetErrors, Rules};
@@ -154,7 +154,34 @@ fn a_get_whose_server_is_gone_is_a_miss_where_the_file_says_so() {
             scene.ask(request);
             assert_eq!(scene.answered(), answer, "{request:?}, {get_errors:?}");
         }
+        // Of the gets, as the client was told.
+        let misses = if get_errors == GetErrors::Told { 0 } else { 4 };
+        assert_eq!(scene.fleet.misses.load(Ordering::Relaxed), misses, "{get_errors:?}");
     }
+}
+
+#[test]
+fn only_keys_that_were_looked_up_and_are_nowhere_count_as_misses() {
+    let counted = |scene: &Scene| {
+        let (hits, misses) = (&scene.fleet.hits, &scene.fleet.misses);
+        [hits, misses].map(|count| count.load(Ordering::Relaxed))
+    };
+    let mut layout = two_pools(1);
+    layout.routes.push(RoutePlan { prefix: b"b".to_vec(), pool: 1, ..RoutePlan::default() });
+    let mut scene = Scene::new(&layout);
+    scene.ask("get a1 a2 b1 b2\r\n");
+    scene.exchange(0, "get a1 a2\r\n", "VALUE a1 0 1\r\nx\r\nEND\r\n");
+    assert_eq!(scene.sent(1), "get b1 b2\r\n");
+    scene.router.lose(1, None);
+    assert!(scene.answered().contains("SERVER_ERROR server 127.0.0.1:2 does not answer"));
+    assert_eq!(counted(&scene), [1, 0], "the other server may have b1 and b2");
+    // A client that leaves has nothing more looked up for it.
+    let keys: String = (0..300).map(|number| format!(" a{number}")).collect();
+    scene.ask(&format!("get{keys}\r\n"));
+    scene.sent(0);
+    scene.router.leave(0);
+    scene.router.feed(0, b"END\r\n").expect("an answer");
+    assert_eq!((counted(&scene), scene.sent(0)), ([1, 256], String::new()));
 }
 
 #[test]

@@ -331,16 +331,9 @@ impl Router {
                 took,
             );
         }
-        let (keys, hits) = (exchange.keys.len() as u32, exchange.gather.hits());
-        // Mostly one of them is none, and threads meet here.
-        if hits > 0 {
-            self.fleet.hits.fetch_add(u64::from(hits), Ordering::Relaxed);
-        }
-        if keys > hits {
-            self.fleet.misses.fetch_add(u64::from(keys - hits), Ordering::Relaxed);
-        }
+        self.count_keys(id);
         let exchange = self.exchange(id);
-        exchange.ending = Some(match (exchange.error.is_empty(), hits) {
+        exchange.ending = Some(match (exchange.error.is_empty(), exchange.gather.hits()) {
             (false, _) => Ending::Error,
             (true, 0) => Ending::Null,
             _ => Ending::Ok,
@@ -350,6 +343,20 @@ impl Router {
         self.exchange(id).error = error;
         self.finish(id);
         false
+    }
+
+    /// Counts what a get found and what it did not. A client that left had not all of its keys looked up; and where one server did not
+    /// answer, nobody knows what is missed.
+    fn count_keys(&self, id: u32) {
+        let exchange = &self.exchanges[id as usize];
+        let (asked, hits) = (exchange.gather.assigned() as u64, u64::from(exchange.gather.hits()));
+        // Mostly one of them is none, and threads meet here.
+        if hits > 0 {
+            self.fleet.hits.fetch_add(hits, Ordering::Relaxed);
+        }
+        if asked > hits && exchange.error.is_empty() {
+            self.fleet.misses.fetch_add(asked - hits, Ordering::Relaxed);
+        }
     }
 
     /// Answers the error that was noted, if one was, and is done.
