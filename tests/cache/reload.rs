@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::client::Client;
 use crate::memcached::Memcached;
 use crate::routes::{Routed, held};
 use crate::standins::{live, wait_until};
@@ -66,6 +67,27 @@ fn other_servers_take_over_while_clients_are_at_work_and_nobody_notices() {
 }
 
 #[test]
+fn a_server_that_is_in_no_file_any_more_has_no_connection_left() {
+    for mode in [&[][..], &["--workers", "1"]] {
+        let servers = Memcached::several::<3>();
+        // Of them one is ours.
+        let connections = |server: &Memcached| Client::to(server.addr).stat("", "curr_connections");
+        let alone = [0, 1].map(|server| connections(&servers[server]));
+        let routed = Routed::start(FIRST, &servers, mode);
+        let mut client = routed.client();
+        assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+        (0..2).for_each(|server| assert!(connections(&servers[server]) > alone[server]));
+        routed.rewrite(SECOND, &servers);
+        reload(&routed, DONE);
+        // A worker closes what it does not need when it is asked for something.
+        assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+        for server in 0..2 {
+            wait_until("the connections are closed", || connections(&servers[server]) == alone[server]);
+        }
+    }
+}
+
+#[test]
 fn what_another_pool_took_is_deleted_there_after_the_file_was_read_again_too() {
     const SPARED: &str = r#"
 [cache.pools.a]
@@ -119,7 +141,7 @@ fn a_file_that_is_wrong_changes_nothing_and_says_where_it_is_wrong() {
 fn without_a_file_the_signal_changes_nothing_either() {
     let servers = Memcached::several::<1>();
     let server = crate::client::router(&[&servers[0].name()], &[]);
-    let mut client = crate::client::Client::to(server.addr());
+    let mut client = Client::to(server.addr());
     server.signal("HUP");
     let start = Instant::now();
     while client.stat("", "routes_loaded") < 2 {

@@ -117,15 +117,17 @@ impl Pipelined {
         }
     }
 
-    /// A server that is away is waited for until nobody uses it, and one that has moved is somewhere else: connections on which
-    /// nothing is under way are closed.
+    /// A server that is away is waited for until nobody uses it, one that has moved is somewhere else, and one that no pool names any
+    /// more will not be asked again: connections on which nothing is under way are closed.
     fn close_unused(&mut self, registry: &Registry) {
         for server in 0..self.links.len() {
             let is_unused = self.links[server].is_open() && self.router.expected(server) == 0;
             let its = &self.router.servers()[server];
             if is_unused && its.health.is_away() {
                 self.lose(server, &"nobody uses it", registry);
-            } else if is_unused && self.links[server].is_outdated(&its.backend) {
+            } else if is_unused
+                && (self.links[server].is_outdated(&its.backend) || !self.router.names(server))
+            {
                 drop(self.links[server].close(registry));
                 self.router.let_go(server);
             }

@@ -131,7 +131,7 @@ impl Table {
         (all().min().unwrap_or_default(), all().max().unwrap_or_default())
     }
 
-    /// The slots of the servers that some pool names.
+    /// The slots of the servers that some pool names, ascending.
     #[must_use]
     pub fn in_use(&self) -> &[usize] {
         &self.in_use

@@ -108,11 +108,12 @@ impl Worker {
     }
 
     /// Closes connections to servers that somebody has lost since (most likely they are dead, and would be lost again) or that
-    /// have moved, and those that wait as long as another file said.
+    /// have moved, those that wait as long as another file said, and those to servers that no pool names any more.
     fn close_outdated(&mut self) {
-        for (server, link) in self.router.servers().iter().zip(&mut self.links) {
+        for (slot, (server, link)) in self.router.servers().iter().zip(&mut self.links).enumerate() {
             link.take_if(|link| {
-                link.lost_before != server.health.connections_lost()
+                !self.router.names(slot)
+                    || link.lost_before != server.health.connections_lost()
                     || link.moves != server.backend.moves()
                     || link.patience != server.patience.get()
             });

@@ -208,6 +208,12 @@ impl Router {
         &self.servers
     }
 
+    /// Whether a pool of the present table has a server.
+    #[must_use]
+    pub fn names(&self, server: usize) -> bool {
+        self.table().in_use().binary_search(&server).is_ok()
+    }
+
     /// The table that new requests go by.
     fn table(&self) -> &Table {
         &self.tables[usize::from(self.current)].table
