@@ -15,7 +15,7 @@ use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::layout::{Fallback, Layout, PoolPlan, RoutePlan, Seat, Source};
 use posthaste_server::cache::missed::Before;
 use posthaste_server::cache::router::{Asked, Router};
-use posthaste_server::cache::rules::{Reads, Rules, Writes};
+use posthaste_server::cache::rules::{ReadRepair, Reads, Rules, Writes};
 use posthaste_server::cache::standing::Wish;
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
 use proptest::prelude::*;
@@ -43,6 +43,19 @@ fn two_pools(source: Option<Source>, fallbacks: Vec<Fallback>) -> Layout {
         name: "second".to_owned(),
         seats: vec![Seat::of(NAMES[2])],
         rules,
+        ..PoolPlan::default()
+    });
+    layout
+}
+
+/// One server that has every key, or all of them; whatever one misses is looked for on another.
+fn one_that_grows(servers: usize) -> Layout {
+    let rules = Rules { read_repair: ReadRepair::Always, ..Rules::default() };
+    let mut layout = Layout::of_one_pool(NAMES[..servers].iter().map(|name| Seat::of(name)).collect(), rules);
+    // The others are known, and asked for nothing.
+    layout.pools.push(PoolPlan {
+        name: "others".to_owned(),
+        seats: NAMES[1..].iter().map(|name| Seat::of(name)).collect(),
         ..PoolPlan::default()
     });
     layout
@@ -133,6 +146,73 @@ fn a_value_that_is_too_large_waits_until_its_key_is_filled() {
     assert_eq!(router.feed(0, b"HD\r\n"), Ok(4));
     assert_eq!(ask(&mut router, "set k 0 0 999\r\n"), Asked::Taken);
     assert_eq!([0, 1].map(|server| sent(&mut router, server)), ["delete k\r\n", "delete k\r\n"]);
+}
+
+/// Two routers of one fleet.
+fn pair(layout: &Layout) -> (Arc<Fleet>, [Router; 2]) {
+    let fleet = Arc::new(Fleet::new(layout, true).expect("addresses"));
+    let routers = [0, 1].map(|who| {
+        let mut router = Router::new(Arc::clone(&fleet), who);
+        router.enter(0, u64::from(who));
+        router
+    });
+    (fleet, routers)
+}
+
+#[test]
+fn nothing_is_brought_to_a_new_pool_while_a_write_by_the_routes_before_it_is_under_way() {
+    let mut layout = two_pools(None, Vec::new());
+    layout.routes[0].pool = 1;
+    let (fleet, [mut old, mut new]) = pair(&layout);
+    assert_eq!(ask(&mut old, "set k 0 0 1\r\n2\r\n"), Asked::Taken);
+    assert_eq!(sent(&mut old, 2), "set k 0 0 1\r\n2\r\n");
+    (layout.pools[0].source, layout.routes[0].pool) = (Some(Source::Old(1)), 0);
+    fleet.load(&layout).expect("it is good");
+    new.take_up();
+    let home = fleet.table().pools[0].owner(b"k").slot;
+    // Missed in the new pool, and found in the old.
+    let look_up = |new: &mut Router, said: &str| {
+        assert_eq!(ask(new, "get k\r\n"), Asked::Taken);
+        assert_eq!(sent(new, home), "get k\r\n");
+        new.feed(home, b"END\r\n").expect("an answer");
+        assert_eq!(sent(new, 2), "get k\r\n");
+        new.feed(2, said.as_bytes()).expect("an answer");
+        sent(new, 2)
+    };
+    let (before, after) = ("VALUE k 0 1\r\n1\r\nEND\r\n", "VALUE k 0 1\r\n2\r\nEND\r\n");
+    assert_eq!(look_up(&mut new, before), "", "it may be replaced before it is there");
+    old.take_up();
+    assert_eq!(
+        look_up(&mut new, before),
+        "",
+        "a thread that knows the new routes may have it under way still"
+    );
+    assert_eq!(ask(&mut new, "set k 0 0 1\r\n3\r\n"), Asked::Later);
+    old.feed(2, b"STORED\r\n").expect("an answer");
+    assert!(old.claim_released, "others have waited for it");
+    assert_eq!(look_up(&mut new, after), "mg k v f t c\r\n");
+}
+
+#[test]
+fn a_pool_that_gets_a_second_server_is_written_to_when_nobody_writes_to_one_alone_any_more() {
+    let (fleet, [mut one, mut other]) = pair(&one_that_grows(1));
+    assert_eq!(ask(&mut one, "set k 0 0 1\r\n1\r\n"), Asked::Taken);
+    assert_eq!(sent(&mut one, 0), "set k 0 0 1\r\n1\r\n");
+    fleet.load(&one_that_grows(2)).expect("it is good");
+    other.take_up();
+    assert_eq!(ask(&mut other, "set k 0 0 1\r\n2\r\n"), Asked::Later);
+    one.feed(0, b"STORED\r\n").expect("an answer");
+    assert_eq!(ask(&mut other, "set k 0 0 1\r\n2\r\n"), Asked::Later, "it may begin another one");
+    one.take_up();
+    assert_eq!(ask(&mut other, "set k 0 0 1\r\n2\r\n"), Asked::Taken);
+    // Who rests does not come to a table, and begins nothing before it has.
+    one.rest();
+    fleet.load(&one_that_grows(3)).expect("it is good");
+    other.take_up();
+    assert_eq!(ask(&mut other, "set l 0 0 1\r\n2\r\n"), Asked::Taken);
+    one.take_up();
+    assert_eq!(ask(&mut one, "set m 0 0 1\r\n2\r\n"), Asked::Taken);
+    assert_eq!(sent(&mut one, 2), "set m 0 0 1\r\n2\r\n");
 }
 
 #[test]
@@ -272,6 +352,33 @@ proptest! {
         before.iter().for_each(|event| world.happen(&Event::from_bytes(*event)));
         world.load(&layout);
         tell(&mut world, after.to_vec(), true);
+    }
+
+    #[test]
+    fn a_pool_that_gets_more_servers_while_one_thread_does_not_know_it_is_of_one_mind(
+        thread in 0..2_usize,
+        story in stories(),
+        at: [u8; 2],
+        with_losses: bool,
+    ) {
+        let mut world = World::new(&one_that_grows(1), true);
+        let [from, to] = at.map(|at| usize::from(at).min(story.len()));
+        for (number, bytes) in story.iter().enumerate() {
+            if number == from.min(to) {
+                world.put_in_force(&one_that_grows(3));
+                world.take_up(thread);
+            }
+            if number == from.max(to) {
+                world.take_up(1 - thread);
+            }
+            let event = Event::from_bytes(*bytes);
+            // What is late at a single server may still be done, and nobody who writes to it alone waits for that.
+            if with_losses && number >= from.max(to) || !event.is_loss() {
+                world.happen(&event);
+            }
+        }
+        (0..2).for_each(|thread| world.take_up(thread));
+        world.finish();
     }
 
     #[test]

@@ -20,6 +20,7 @@ use super::chronicle::Chronicle;
 use super::claims::Claims;
 use super::directory::Directory;
 use super::groups::{Finds, expanded, groups};
+use super::handover::Handover;
 use super::health::{Health, Watch};
 use super::latency::Latency;
 use super::layout::Layout;
@@ -103,6 +104,8 @@ pub struct Fleet {
     pub watch: Arc<Watch>,
     /// Who writes which key.
     pub claims: Claims,
+    /// Which tables keys are written by.
+    pub handover: Handover,
     /// Keys that gets found.
     pub hits: AtomicU64,
     /// Keys asked for and not found.
@@ -149,6 +152,7 @@ impl Fleet {
         let fleet = Self {
             watch: Arc::default(),
             claims: Claims::default(),
+            handover: Handover::default(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             about: OnceLock::new(),
@@ -258,7 +262,7 @@ impl Fleet {
         let table = self.table();
         receive(&strangers(&servers, layout, known, &table), table.in_use());
         *lock(&self.table) = Arc::new(Table::new(layout, servers.clone(), &mut lock(&self.strays)));
-        self.generation.fetch_add(1, Ordering::Release);
+        self.generation.fetch_add(1, Ordering::SeqCst);
         self.watch.wake();
         Ok(())
     }
@@ -322,10 +326,11 @@ impl Fleet {
         Arc::clone(&lock(&self.table))
     }
 
-    /// Grows with every table.
+    /// The number of the table in force, which grows with every table. In one order with what routers say of those that they
+    /// go by.
     #[must_use]
     pub fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Acquire)
+        self.generation.load(Ordering::SeqCst)
     }
 
     /// A `flush_all` was asked for that is due then, in seconds of Unix; it takes the place of the one before.

@@ -22,6 +22,8 @@ pub mod fleet; // servers, and the table in force
 
 mod reception; // servers that come
 
+pub mod handover; // from one table to the next
+
 pub mod table; // routes: which pool, which servers
 
 pub mod renaming; // keys that servers know by other names

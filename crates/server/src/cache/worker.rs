@@ -52,6 +52,7 @@ impl Worker {
     pub fn new(number: usize, hall: Arc<Hall>) -> Self {
         let mut router = Router::new(Arc::clone(&hall.fleet), number as u16);
         router.enter(CLIENT, 0);
+        router.rest();
         let (links, inputs) = (Vec::new(), Vec::new());
         Self { hall, router, links, inputs, buffer: vec![0; limits::READ_BYTES] }
     }
@@ -62,15 +63,12 @@ impl Worker {
         while let Some(mut task) = hall.line.take() {
             task.stamps.dequeued = hall.clock.stamp();
             self.execute(&mut task);
+            self.router.rest();
             hall.mailboxes[task.thread].post(Mail::Answered(task));
         }
     }
 
     fn execute(&mut self, task: &mut Task) {
-        self.router.take_up();
-        self.links.resize_with(self.router.servers().len(), || None);
-        self.inputs.resize_with(self.router.servers().len(), Vec::new);
-        self.close_outdated();
         self.ask(task);
         while self.router.answers.is_waiting(CLIENT) || self.is_under_way() {
             for server in 0..self.links.len() {
@@ -107,6 +105,14 @@ impl Worker {
         }
     }
 
+    /// Goes by the table in force from now on.
+    fn take_up(&mut self) {
+        self.router.take_up();
+        self.links.resize_with(self.router.servers().len(), || None);
+        self.inputs.resize_with(self.router.servers().len(), Vec::new);
+        self.close_outdated();
+    }
+
     /// Closes connections to servers that somebody has lost since (most likely they are dead, and would be lost again) or that
     /// have moved, those that wait as long as another file said, and those to servers that no pool names any more.
     fn close_outdated(&mut self) {
@@ -120,10 +126,11 @@ impl Worker {
         }
     }
 
-    /// Gives the request to the router, when the claim it needs is free.
+    /// Gives the request to the router, when the claim it needs is free: by the table that is in force by then.
     fn ask(&mut self, task: &Task) {
         let Task { request, bytes, stamps, .. } = task;
         loop {
+            self.take_up();
             self.router.now = self.hall.clock.now();
             let asked = if task.is_too_large {
                 self.router.refuse_too_large(CLIENT, request, bytes, stamps.received)

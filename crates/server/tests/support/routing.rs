@@ -46,6 +46,12 @@ pub(crate) fn one_pool(rules: &Rules) -> Layout {
     Layout::of_one_pool(NAMES.map(Seat::of).into(), rules.clone())
 }
 
+/// Whether every server that the first pool has holds every key that is asked for.
+fn is_replicated(layout: &Layout) -> bool {
+    let pool = &layout.pools[0];
+    pool.rules.writes == Writes::All && pool.source.is_none() && pool.fallbacks.is_empty()
+}
+
 /// What a client asks.
 #[derive(Clone, Debug)]
 enum Ask {
@@ -261,14 +267,13 @@ impl World {
         for client in 0..CLIENTS {
             routers[client % THREADS].enter(client, client as u64);
         }
-        let is_replicated = layout.pools.len() == 1 && layout.pools[0].rules.writes == Writes::All;
         Self {
             fleet,
             routers,
             servers: Default::default(),
             clients: Default::default(),
             history: History::default(),
-            is_replicated,
+            is_replicated: is_replicated(layout),
             next: 0,
             errors: 0,
         }
@@ -313,11 +318,21 @@ impl World {
         (0..CLIENTS).for_each(|client| self.listen(client));
     }
 
-    /// Another table is in force.
+    /// Another table is in force, and all know it.
     pub(crate) fn load(&mut self, layout: &Layout) {
+        self.put_in_force(layout);
+        (0..THREADS).for_each(|thread| self.take_up(thread));
+    }
+
+    /// Another table is in force, and nobody knows it yet.
+    pub(crate) fn put_in_force(&mut self, layout: &Layout) {
         self.fleet.load(layout).expect("addresses");
-        self.routers.iter_mut().for_each(Router::take_up);
-        self.is_replicated = false;
+        self.is_replicated &= is_replicated(layout);
+    }
+
+    /// A thread goes by the table in force.
+    pub(crate) fn take_up(&mut self, thread: usize) {
+        self.routers[thread % THREADS].take_up();
     }
 
     /// A client is gone, and another takes its place.

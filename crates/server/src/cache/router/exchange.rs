@@ -129,6 +129,8 @@ pub(super) struct Exchange {
     pub(super) reads: u32,
     pub(super) last_read: u64,
     pub(super) claim: Option<Claim>,
+    /// It writes a key, and claims nothing for it.
+    pub(super) is_unclaimed: bool,
     /// Of a get: its keys.
     pub(super) keys: Vec<Span>,
     /// Of a get: whom each share is asked of.

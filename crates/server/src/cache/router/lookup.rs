@@ -227,6 +227,7 @@ impl Router {
         if exchange.pending > 0 || !self.may_fill_from(id, decider) {
             return;
         }
+        let exchange = &self.exchanges[id as usize];
         let (key, aim) = (request.key.of(&exchange.bytes).to_vec(), exchange.aim);
         if let Some(claim) = self.exchange(id).claim.take() {
             self.fetch(fetched(&key, request.base64), &key, aim, decider, missed_by, claim);
@@ -234,10 +235,11 @@ impl Router {
     }
 
     /// Whether one more value may be on its way, from this server.
-    fn may_fill_from(&self, id: u32, server: usize) -> bool {
+    fn may_fill_from(&mut self, id: u32, server: usize) -> bool {
         let may_ask = !self.is_crowded(server) && !self.servers[server].health.is_away();
-        // By another table writes may reach who missed it without the claim.
-        may_ask && self.fills < limits::FILLS_MAX && self.exchanges[id as usize].table == self.current
+        // By another table writes may go past the claim.
+        let is_current = self.exchanges[id as usize].table == self.current && self.is_handed_over();
+        may_ask && self.fills < limits::FILLS_MAX && is_current
     }
 
     /// Fetches a claimed key from `server` for who missed it.

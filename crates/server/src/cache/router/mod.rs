@@ -11,6 +11,7 @@
 //! | file | has |
 //! | --- | --- |
 //! | `exchange.rs` | one request under way |
+//! | `tables.rs` | by which tables requests go |
 //! | `taking.rs` | a request as it comes: answered here, or put on its route |
 //! | `reads.rs`, `writes.rs` | which servers a request goes to, and in what steps |
 //! | `expiry.rs` | how long what a request stores may live |
@@ -25,7 +26,7 @@
 //! | `overdue.rs` | what takes too long |
 //! | `resent.rs` | what never left |
 //!
-//! Requests go by the [`Table`] that was in force when they came, to their end; the next ones go by the next.
+//! Requests go by the table that was in force when they came, to their end; the next ones go by the next.
 
 mod agree;
 mod exchange;
@@ -40,6 +41,7 @@ mod reads;
 mod replies;
 mod resent;
 mod shadow;
+mod tables;
 mod taking;
 mod writes;
 
@@ -50,14 +52,16 @@ use posthaste_wire::memcached::request::Request;
 
 use super::answers::Answers;
 use super::fleet::{Fleet, Server};
+use super::handover::Party;
 use super::kind;
 use super::limits;
-use super::table::{Route, Table};
+use super::table::Route;
 use exchange::{Exchange, NOBODY, Plan};
 use expiry::Most;
-use lane::{ASIDE, Lane};
+use lane::Lane;
 pub use replies::Broken;
 pub use shadow::shadows_key;
+use tables::InUse;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,18 +95,17 @@ pub struct Finished {
     pub server_reads: u32,
 }
 
-/// A table, and how many exchanges go by it.
-#[derive(Default)]
-struct InUse {
-    table: Arc<Table>,
-    exchanges: usize,
-}
-
 /// The router.
 pub struct Router {
     fleet: Arc<Fleet>,
     who: u16,
     generation: u64,
+    /// What the other routers are told of the tables we write by.
+    party: Party,
+    /// The last table of which it is known that all have come to it.
+    handed_over: u64,
+    /// It goes by no table until the next is taken up.
+    rests: bool,
     /// By slot.
     servers: Vec<Arc<Server>>,
     tables: Vec<InUse>,
@@ -147,10 +150,14 @@ impl Router {
     /// A router for one thread; `who` tells the threads of a fleet apart.
     #[must_use]
     pub fn new(fleet: Arc<Fleet>, who: u16) -> Self {
+        let party = fleet.handover.join();
         let mut router = Self {
             fleet,
             who,
             generation: 0,
+            party,
+            handed_over: 0,
+            rests: true,
             servers: Vec::new(),
             tables: Vec::new(),
             current: 0,
@@ -179,49 +186,10 @@ impl Router {
         router
     }
 
-    /// Takes up the table in force, if it is a new one. Requests under way go on by theirs.
-    pub fn take_up(&mut self) {
-        let generation = self.fleet.generation();
-        if generation == self.generation {
-            return;
-        }
-        self.generation = generation;
-        let table = self.fleet.table();
-        self.servers.clone_from(&table.servers);
-        self.lanes.resize_with(self.servers.len(), Lane::default);
-        self.share_of_server.resize(self.servers.len(), ASIDE);
-        let unused = self.tables.iter().position(|used| used.exchanges == 0);
-        let place = unused.unwrap_or(self.tables.len());
-        if unused.is_none() {
-            self.tables.push(InUse::default());
-        }
-        for unused in self.tables.iter_mut().filter(|used| used.exchanges == 0) {
-            unused.table = Arc::default();
-        }
-        self.tables[place].table = table;
-        self.current = place as u16;
-    }
-
     /// The servers, by slot.
     #[must_use]
     pub fn servers(&self) -> &[Arc<Server>] {
         &self.servers
-    }
-
-    /// Whether a pool of the present table has a server.
-    #[must_use]
-    pub fn names(&self, server: usize) -> bool {
-        self.table().in_use().binary_search(&server).is_ok()
-    }
-
-    /// The table that new requests go by.
-    fn table(&self) -> &Table {
-        &self.tables[usize::from(self.current)].table
-    }
-
-    /// The table that an exchange goes by.
-    fn table_of(&self, id: u32) -> &Table {
-        &self.tables[usize::from(self.exchanges[id as usize].table)].table
     }
 
     /// A client is there, in this slot.
@@ -374,6 +342,9 @@ impl Router {
             // Of our own exchanges only fills have claims.
             self.fills -= usize::from(is_own);
             self.claim_released |= self.fleet.claims.release(claim);
+        }
+        if std::mem::take(&mut self.exchange(id).is_unclaimed) {
+            self.end_unclaimed(id);
         }
         self.conclude(id);
         if is_nobodys {

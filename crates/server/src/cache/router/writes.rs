@@ -104,7 +104,7 @@ impl Router {
     ) -> Option<(Claim, Aim)> {
         let is_held_up =
             self.is_any_crowded() && plain_key(request, input, |key| self.leads_to_crowded(route, key));
-        if is_held_up || self.fleet.are_writes_paused() {
+        if is_held_up || self.fleet.are_writes_paused() || !self.is_handed_over() {
             return None;
         }
         let claim = self.fleet.claims.claim(plain_key(request, input, hash), self.who, alone)?;
@@ -181,6 +181,9 @@ impl Router {
     /// The decider has created the key of an `mg`: the other copies do, whatever they held. Not while somebody writes the key, for
     /// then all of them get that.
     pub(super) fn create_elsewhere(&mut self, id: u32, decider: usize) {
+        if !self.is_handed_over() {
+            return;
+        }
         let exchange = &self.exchanges[id as usize];
         let Some(request) = exchange.request else { return };
         let hash = plain_key(&request, &exchange.bytes, hash);
@@ -231,7 +234,8 @@ impl Router {
         let id = self.begin(client, request, &input[..request.line.len as usize], received);
         let exchange = self.exchange(id);
         exchange.aim = Aim { route: route as u16, pool: pool as u16, expiry_s: None };
-        (exchange.plan, exchange.tries) = (Plan::Relay, usize::MAX);
+        (exchange.plan, exchange.tries, exchange.is_unclaimed) = (Plan::Relay, usize::MAX, true);
+        self.tables[usize::from(self.current)].unclaimed += 1;
         self.line_up(id);
         if !self.is_full(owner) && self.receives(id, owner) {
             let shape = command(request, input, None, &mut self.lanes[owner].output);

@@ -1,0 +1,71 @@
+//! Whether a table is the only one by which keys are written.
+//!
+//! What concerns several servers is claimed, and a claim holds whatever table a request goes by. A write to the only server that is
+//! to hold a key claims nothing, which keeps it cheap. By the next table that key may have more copies, or be looked for in a second
+//! pool, and a write of which nobody knows could leave them different. So who goes by a new table neither writes to several servers nor brings
+//! values from one to another until all routers have come to it and are done with such writes by earlier ones: a turn of each
+//! thread and a round trip later.
+//!
+//! Each router says which is the oldest table by which it may write so, and looks at what the others say only until all have come. To
+//! count these writes where every thread sees it would cost each of them as much as a claim.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// What a router says that goes by no table now.
+const NONE: u64 = u64::MAX;
+
+/// What all routers of a fleet say.
+#[derive(Default)]
+pub struct Handover(Mutex<Vec<Weak<AtomicU64>>>);
+
+/// What one of them says, as long as it is there.
+pub struct Party(Arc<AtomicU64>);
+
+impl Handover {
+    /// For one more router, which goes by no table yet.
+    #[must_use]
+    pub fn join(&self) -> Party {
+        let party = Arc::new(AtomicU64::new(NONE));
+        let mut all = self.all();
+        all.retain(|other| other.strong_count() > 0);
+        all.push(Arc::downgrade(&party));
+        Party(party)
+    }
+
+    /// Whether all have come to the table of this number, or to a later one.
+    #[must_use]
+    pub fn is_done(&self, table: u64) -> bool {
+        let has_come = |party: Arc<AtomicU64>| party.load(Ordering::SeqCst) >= table;
+        self.all().iter().filter_map(Weak::upgrade).all(has_come)
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<Weak<AtomicU64>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Party {
+    /// The oldest table by which this router may write without a claim; None: it does not by any. Whoever says that it goes by one
+    /// must look afterwards whether there is a newer one, and then go by that: who put it in force may have looked before.
+    pub fn say(&self, oldest: Option<u64>) {
+        self.0.store(oldest.unwrap_or(NONE), Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_alone_when_all_have_come_to_it_that_are_there() {
+        let handover = Handover::default();
+        let (one, other, idle) = (handover.join(), handover.join(), handover.join());
+        idle.say(None);
+        one.say(Some(2));
+        other.say(Some(1));
+        assert!(handover.is_done(1) && !handover.is_done(2));
+        drop(other);
+        assert!(handover.is_done(2) && !handover.is_done(3));
+    }
+}
