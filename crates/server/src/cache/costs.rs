@@ -2,7 +2,8 @@
 //!
 //! For each number of keys the mean time with the servers is kept for both ways, as a moving mean over some 16
 //! requests. The cheaper way is taken; one request in 32 goes the other way, so that the figures stay true when the
-//! load changes. Threads write the same figures without locks: a lost update is one sample in a mean.
+//! load changes. A get whose keys go by several routes takes as long as the slowest of them: it goes the cheaper way and is no
+//! figure. Threads write the same figures without locks: a lost update is one sample in a mean.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,13 +43,31 @@ impl Default for Costs {
     }
 }
 
+impl Row {
+    /// The mean times, whole and split.
+    fn means_ns(&self) -> [u64; 2] {
+        [0, 1].map(|way| self.mean_ns[way].load(Ordering::Relaxed))
+    }
+
+    /// The way that costs less, as far as is known.
+    fn better(&self) -> Way {
+        let [whole, split] = self.means_ns();
+        if split != 0 && (whole == 0 || split < whole) { Way::Split } else { Way::Whole }
+    }
+}
+
 impl Costs {
+    /// The way that costs less for so many keys, as far as is known: for requests whose time teaches nothing.
+    #[must_use]
+    pub fn better(&self, keys: usize) -> Way {
+        self.0[keys.min(KEYS_MAX)].better()
+    }
+
     /// The way for so many keys.
     #[must_use]
     pub fn choose(&self, keys: usize) -> Way {
         let row = &self.0[keys.min(KEYS_MAX)];
-        let [whole, split] = [0, 1].map(|way| row.mean_ns[way].load(Ordering::Relaxed));
-        let better = if split != 0 && (whole == 0 || split < whole) { Way::Split } else { Way::Whole };
+        let better = row.better();
         let other = if better == Way::Split { Way::Whole } else { Way::Split };
         let asked = row.asked.fetch_add(1, Ordering::Relaxed);
         let is_unknown = row.mean_ns[other as usize].load(Ordering::Relaxed) == 0;
@@ -67,8 +86,8 @@ impl Costs {
     pub fn describe(&self, named: &str, text: &mut String) {
         for (keys, row) in self.0.iter().enumerate().filter(|(_, row)| row.asked.load(Ordering::Relaxed) > 0)
         {
-            let [whole, split] = [0, 1].map(|way| row.mean_ns[way].load(Ordering::Relaxed));
-            let choice = if split != 0 && (whole == 0 || split < whole) { "split" } else { "whole" };
+            let [whole, split] = row.means_ns();
+            let choice = if row.better() == Way::Split { "split" } else { "whole" };
             let us = |ns: u64| ns as f64 / 1000.0;
             let _ = write!(
                 text,
@@ -100,6 +119,7 @@ mod tests {
         let costs = Costs::default();
         assert!(splits(&costs, 12, 320, 900, 500) > 300);
         assert!(splits(&costs, 2, 320, 100, 300) < 20);
+        assert_eq!([2, 12, 13].map(|keys| costs.better(keys)), [Way::Whole, Way::Split, Way::Whole]);
         splits(&costs, 12, 3200, 100, 500);
         assert!(splits(&costs, 12, 320, 100, 500) < 20);
         let mut text = String::new();

@@ -142,6 +142,8 @@ pub(super) struct Exchange {
     pub(super) falls_through: bool,
     /// Of a meta get: it is being looked up there. Of a fetch: for whom.
     pub(super) missed_by: Option<MissedBy>,
+    /// Of a get: one route takes all its keys.
+    pub(super) is_on_one_route: bool,
     /// Of a multi-get whose way was chosen by its cost.
     pub(super) way: Option<Way>,
     /// Of a write: how many servers are to hold the key, and the first that was asked.

@@ -25,11 +25,15 @@ impl Router {
         if is_held_up || touches && self.fleet.are_writes_paused() {
             return Asked::Later;
         }
-        if let Err(refusal) = self.check_keys(request, input) {
-            self.say(client, refusal, received);
-            return Asked::Taken;
-        }
+        let is_on_one_route = match self.check_keys(request, input) {
+            Ok(is_on_one_route) => is_on_one_route,
+            Err(refusal) => {
+                self.say(client, refusal, received);
+                return Asked::Taken;
+            }
+        };
         let id = self.begin(client, request, &input[..request.line.len as usize], received);
+        self.exchange(id).is_on_one_route = is_on_one_route;
         self.exchange(id).keys.extend(request.key_spans(input));
         self.line_up(id);
         self.ask_step(id);
@@ -49,15 +53,18 @@ impl Router {
         })
     }
 
-    /// Refuses a get with a key that no route takes now, before any key is asked for.
-    fn check_keys(&self, request: &Request, input: &[u8]) -> Result<(), &'static [u8]> {
+    /// Whether one route takes all keys of a get. One with a key that no route takes now is refused, before any key is asked for.
+    fn check_keys(&self, request: &Request, input: &[u8]) -> Result<bool, &'static [u8]> {
         let table = self.table();
         if table.only_route().is_some_and(|route| table.routes[route].takes_all()) {
-            return Ok(());
+            return Ok(true);
         }
+        let (mut first, mut is_on_one_route) = (None, true);
         for span in request.key_spans(input) {
             let key = span.of(input);
-            let route = &table.routes[table.route(request.verb, key).ok_or(NO_ROUTE)?];
+            let route = table.route(request.verb, key).ok_or(NO_ROUTE)?;
+            is_on_one_route &= *first.get_or_insert(route) == route;
+            let route = &table.routes[route];
             if !route.renaming.allows(key.len()) {
                 return Err(BAD_FORMAT);
             }
@@ -66,7 +73,7 @@ impl Router {
                 return Err(TOO_MANY);
             }
         }
-        Ok(())
+        Ok(is_on_one_route)
     }
 
     /// Asks for the next keys of a get.
@@ -217,14 +224,17 @@ impl Router {
         }
     }
 
+    /// Whether so many keys are shared out. All steps of a get go one way: its time tells what that costs.
     fn splits(&mut self, id: u32, pool: usize, keys: usize) -> bool {
-        let pool = &self.table_of(id).pools[pool];
+        let (exchange, pool) = (&self.exchanges[id as usize], &self.table_of(id).pools[pool]);
         match pool.rules.multiget {
             _ if pool.members.len() == 1 => false,
             Multiget::Whole => false,
             Multiget::Split => true,
+            // Its time is that of all its routes and tells of none.
+            Multiget::Auto if !exchange.is_on_one_route => pool.costs.better(keys) == Way::Split,
             Multiget::Auto => {
-                let way = pool.costs.choose(keys);
+                let way = exchange.way.unwrap_or_else(|| pool.costs.choose(keys));
                 self.exchange(id).way = Some(way);
                 way == Way::Split
             }

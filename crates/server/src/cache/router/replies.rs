@@ -322,15 +322,7 @@ impl Router {
             self.ask_step(id);
             return true;
         }
-        if let (Some(way), 1.., true) = (exchange.way, exchange.stamps.sent, exchange.error.is_empty()) {
-            let took = self.now.saturating_sub(exchange.stamps.sent);
-            let pool = exchange.shares.first().map_or(0, |share| usize::from(share.pool));
-            self.tables[usize::from(exchange.table)].table.pools[pool].costs.note(
-                exchange.keys.len(),
-                way,
-                took,
-            );
-        }
+        self.note_cost(id);
         self.count_keys(id);
         let exchange = self.exchange(id);
         exchange.ending = Some(match (exchange.error.is_empty(), exchange.gather.hits()) {
@@ -343,6 +335,16 @@ impl Router {
         self.exchange(id).error = error;
         self.finish(id);
         false
+    }
+
+    /// Notes what a get took whose way was chosen by its cost, if all of it was asked and answered.
+    fn note_cost(&self, id: u32) {
+        let exchange = &self.exchanges[id as usize];
+        let is_whole = exchange.gather.assigned() == exchange.keys.len() && exchange.error.is_empty();
+        let (Some(way), sent @ 1.., true) = (exchange.way, exchange.stamps.sent, is_whole) else { return };
+        let Some(route) = self.route_of(id) else { return };
+        let costs = &self.table_of(id).pools[route.pool].costs;
+        costs.note(exchange.keys.len(), way, self.now.saturating_sub(sent));
     }
 
     /// Counts what a get found and what it did not. A client that left had not all of its keys looked up; and where one server did not
