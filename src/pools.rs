@@ -16,11 +16,11 @@ use posthaste_server::cache::layout::{DEFAULT_POOL, Fallback, Layout, PoolPlan, 
 use posthaste_server::cache::patience::Patience;
 use posthaste_server::cache::placement::Hash;
 use posthaste_server::cache::pool::LONGEST_EXPIRY_S;
-use posthaste_server::cache::rules::{Answer, Rules, Writes};
+use posthaste_server::cache::rules::Rules;
 
 use self::routes::routes;
 pub(crate) use self::rules::SALT_BYTES_MAX;
-use self::rules::rules;
+use self::rules::{check_answer, rules};
 use crate::flags::some_time;
 use crate::placed::{Fields, Placed, Wrong, parse};
 
@@ -113,6 +113,9 @@ pub(crate) fn layout(
         layout.pools[numbers[*name]] = pool(name, &fields, &numbers, defaults, names)?;
     }
     check_sources(&layout, &tables)?;
+    for (name, _, table) in &tables {
+        check_answer(&layout, &layout.pools[numbers[*name]], &Fields::of(table, &POOL_FIELDS)?)?;
+    }
     if let Some(routes) = routes {
         layout.routes = self::routes(routes, &numbers, layout.routes)?;
     }
@@ -221,9 +224,7 @@ fn pool(
         }
     }
     let name = name.to_owned();
-    let plan = PoolPlan { name, seats, rules, fallbacks, failover_limit, source, deletes_to, patience };
-    check_answer(&plan, fields)?;
-    Ok(plan)
+    Ok(PoolPlan { name, seats, rules, fallbacks, failover_limit, source, deletes_to, patience })
 }
 
 /// How long servers are waited for, and for how much at once. A pool that says how long they may take to answer says so of
@@ -331,23 +332,6 @@ fn seat(value: &Placed<'_>, hash: Hash) -> Result<Seat, Wrong> {
     })
 }
 
-fn check_answer(plan: &PoolPlan, fields: &Fields<'_, '_>) -> Result<(), Wrong> {
-    let is_copied = plan.rules.writes == Writes::All || matches!(plan.source, Some(Source::Below(_)));
-    let what = match plan.rules.answer {
-        Answer::All => return Ok(()),
-        _ if !is_copied => {
-            "answer: with writes = \"owner\" one server has the key, and its answer is the answer".into()
-        }
-        // Of a group nobody knows how many servers it will have.
-        Answer::Count(_) if plan.seats.iter().any(|seat| Group::of(&seat.address).is_some()) => return Ok(()),
-        Answer::Count(count) if plan.source.is_none() && count > plan.seats.len() => {
-            format!("answer: {count} cannot answer where {} are", plan.seats.len())
-        }
-        _ => return Ok(()),
-    };
-    Err(Wrong::new(fields.place("answer"), what))
-}
-
 /// A pool below has none below it, so that the way down ends; and no pool is its own source.
 fn check_sources(layout: &Layout, tables: &[(&str, usize, &Placed<'_>)]) -> Result<(), Wrong> {
     for (name, at, _) in tables {
@@ -370,7 +354,7 @@ fn check_sources(layout: &Layout, tables: &[(&str, usize, &Placed<'_>)]) -> Resu
 #[cfg(test)]
 mod tests {
     use posthaste_server::cache::layout::{LimitPlan, ShadowPlan};
-    use posthaste_server::cache::rules::{GetErrors, KeyPart, ReadRepair, Reads};
+    use posthaste_server::cache::rules::{Answer, GetErrors, KeyPart, ReadRepair, Reads, Writes};
 
     use super::*;
 
@@ -471,6 +455,23 @@ limit = 1000
         let two = format!("{one}[cache.pools.b]\nservers = [\"127.0.0.1:2\"]\n");
         assert!(read(&two, &[]).unwrap_err().contains("[[cache.routes]]"));
         assert_eq!(read(&two, &["127.0.0.1:9"]).unwrap().routes[0].pool, 0);
+    }
+
+    #[test]
+    fn as_many_can_answer_as_hold_a_key() {
+        let two = "servers = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\n";
+        for (source, writes, holding) in
+            [("below", "all", 4), ("below", "owner", 3), ("warm-from", "all", 2), ("warm-from", "owner", 2)]
+        {
+            for answer in [holding, holding + 1] {
+                let text = format!(
+                    "[cache.pools.default]\n{two}{source} = \"b\"\nanswer = \"{answer}\"\n[cache.pools.b]\n{two}writes = \"{writes}\"\n"
+                );
+                let told = read(&text, &[]).err();
+                let words = format!("cache.toml:4: answer: {answer} cannot answer where {holding} are");
+                assert_eq!(told, (answer > holding).then_some(words), "{text}");
+            }
+        }
     }
 
     /// The line is the one that `▸` stands before.

@@ -1,5 +1,7 @@
 //! The rules of a pool: what its fields say, else the defaults, as far as these make sense together.
 
+use posthaste_server::cache::groups::Group;
+use posthaste_server::cache::layout::{Layout, PoolPlan, Source};
 use posthaste_server::cache::rules::{Answer, KeyPart, ReadRepair, Reads, Rules, Writes};
 
 use crate::placed::{Fields, Wrong};
@@ -70,6 +72,37 @@ fn salt(fields: &Fields<'_, '_>) -> Result<Vec<u8>, Wrong> {
             let what = format!("hash-salt: write what is put behind keys, at most {SALT_BYTES_MAX} bytes");
             Err(Wrong::new(fields.place("hash-salt"), what))
         }
+    }
+}
+
+/// When all pools are known: whether as many servers hold a key of this one as are to answer.
+pub(super) fn check_answer(layout: &Layout, plan: &PoolPlan, fields: &Fields<'_, '_>) -> Result<(), Wrong> {
+    let below = match plan.source {
+        Some(Source::Below(below)) => Some(&layout.pools[below]),
+        _ => None,
+    };
+    let what = match plan.rules.answer {
+        Answer::All => return Ok(()),
+        _ if plan.rules.writes == Writes::Owner && below.is_none() => {
+            "answer: with writes = \"owner\" one server has the key, and its answer is the answer".into()
+        }
+        Answer::Count(count) => match copies(plan).zip(below.map_or(Some(0), copies)) {
+            Some((own, below)) if count > own + below => {
+                format!("answer: {count} cannot answer where {} are", own + below)
+            }
+            _ => return Ok(()),
+        },
+        _ => return Ok(()),
+    };
+    Err(Wrong::new(fields.place("answer"), what))
+}
+
+/// How many servers of a pool hold a key. None: of a group nobody knows how many servers it will have.
+fn copies(plan: &PoolPlan) -> Option<usize> {
+    match plan.rules.writes {
+        Writes::Owner => Some(1),
+        Writes::All if plan.seats.iter().any(|seat| Group::of(&seat.address).is_some()) => None,
+        Writes::All => Some(plan.seats.len()),
     }
 }
 
