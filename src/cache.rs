@@ -127,8 +127,7 @@ pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
                 .into(),
         );
     }
-    let servers: usize = layout.pools.iter().map(|pool| pool.seats.len()).sum();
-    match (servers, flags.mock.0) {
+    match (servers(&layout)?, flags.mock.0) {
         (0, None) => {
             Err("name the memcached servers: --server HOST:PORT, once for each (or --mock, for none)".into())
         }
@@ -136,6 +135,13 @@ pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
         (SERVERS_MAX.., None) => Err(format!("--server: at most {} are served", SERVERS_MAX - 1)),
         _ => Ok(layout),
     }
+}
+
+/// How many servers there are; one that stands in several pools is one.
+fn servers(layout: &Layout) -> Result<usize, String> {
+    let seats = layout.pools.iter().flat_map(|pool| &pool.seats);
+    let names = seats.map(|seat| Backend::named(&seat.address)).collect::<Result<HashSet<_>, _>>()?;
+    Ok(names.len())
 }
 
 /// Who is asked where servers are.

@@ -149,6 +149,31 @@ fn a_file_can_be_checked_without_starting_anything() {
 }
 
 #[test]
+fn a_server_that_stands_in_several_pools_is_one_of_those_that_are_served() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("cache.toml");
+    let check = |servers: u16| {
+        let seats: Vec<String> = (1..=servers).map(|port| format!("\"127.0.0.1:{port}\"")).collect();
+        let pool = |name: &str, more: &str| {
+            format!("[cache.pools.{name}]\nservers = [{}]\nwrites = \"owner\"\n{more}", seats.join(", "))
+        };
+        let pools = [
+            pool("default", "failover = [\"again\", \"once-more\"]\n"),
+            pool("again", "hash = \"rendezvous\"\n"),
+            pool("once-more", "hash = \"jump\"\n"),
+        ];
+        std::fs::write(&path, pools.concat()).expect("a file");
+        posthaste(&["cache", "--check", path.to_str().expect("a path")])
+    };
+    for (servers, is_good) in [(334, true), (999, true), (1000, false)] {
+        let checked = check(servers);
+        let said = String::from_utf8_lossy(&checked.stderr);
+        assert_eq!(checked.status.success(), is_good, "{servers}: {said}");
+        assert!(is_good || said.contains("at most 999 are served"), "{said}");
+    }
+}
+
+#[test]
 fn it_says_what_it_is_and_what_its_servers_did() {
     let servers = Memcached::several::<2>();
     let names = [servers[0].name(), servers[1].name()];

@@ -60,7 +60,8 @@ pub const LINE_BYTES_MAX: usize = 1024 * 1024;
 /// Buffers and the like that a thread keeps for reuse.
 pub const SPARE_MAX: usize = 1024;
 
-/// Servers of a pool: their numbers stand in 16 bits, and so do shares of a multi-get that moves from one to another.
+/// Servers that a program sees in its life are fewer: their numbers stand in 16 bits, and so do shares of a multi-get that moves
+/// from one to another.
 pub const SERVERS_MAX: usize = 1000;
 
 // A client that pauses must be able to have its answers to one step of small values.
