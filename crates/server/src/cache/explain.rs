@@ -68,7 +68,7 @@ pub fn explain(table: &Table, command: &str, key: &str) -> Result<Explanation, S
 fn describe(table: &Table, route: &Route, verb: Verb, key: &str, explanation: &mut Explanation) {
     let reads = Verbs::named("reads").is_ok_and(|reads| reads.has(verb));
     let own = &table.pools[route.pool];
-    let stand_in = table.stand_in(route.pool, key.as_bytes(), reads);
+    let stand_in = table.stand_in(route.pool, key.as_bytes(), reads && !asks_decider(verb));
     let pool = stand_in.map_or(route.pool, |other| other.pool);
     explanation.pool = Some(table.pools[pool].name.clone());
     let mut say = |sentence: String| explanation.sentences.push(sentence);
@@ -96,22 +96,27 @@ fn describe(table: &Table, route: &Route, verb: Verb, key: &str, explanation: &m
     let (servers, sentence) = asked(table, pool, verb, reads, key.as_bytes());
     say(sentence);
     explanation.servers = servers;
-    explanation.sentences.extend(beside(table, route, reads, key));
+    explanation.sentences.extend(beside(table, route, verb, key));
     let elsewhere: Vec<&str> = own.deletes_to.iter().map(|other| &*table.pools[*other].name).collect();
     if verb.is_delete() && !elsewhere.is_empty() {
         explanation.sentences.push(format!("it is deleted in pool {} too", elsewhere.join(", in pool ")));
     }
 }
 
+/// Whether a read is for the server that decides, and for no other. (Of an `mg` that depends on its flags.)
+fn asks_decider(verb: Verb) -> bool {
+    matches!(verb, Verb::Gets | Verb::Gats | Verb::MetaDebug)
+}
+
 /// The servers that a pool asks for a key, and why those.
 fn asked(table: &Table, pool: usize, verb: Verb, reads: bool, key: &[u8]) -> (Vec<String>, String) {
-    use Verb::{Add, Append, Cas, Decr, Gats, Gets, Incr, MetaArithmetic, Prepend, Replace};
+    use Verb::{Add, Append, Cas, Decr, Incr, MetaArithmetic, Prepend, Replace};
     let (taking, mut servers) = (&table.pools[pool], Vec::new());
     let show = |server: &Server| format!("{} ({})", server.name(), server.health.state());
     let decider = show(table.decider(pool, key));
-    if reads && matches!(verb, Gets | Gats) {
-        let sentence =
-            format!("it is read from the server that decides, whose tokens alone are good: {decider}");
+    if asks_decider(verb) {
+        let why = if verb == Verb::MetaDebug { "" } else { ", whose tokens alone are good" };
+        let sentence = format!("it is read from the server that decides{why}: {decider}");
         return (vec![decider], sentence);
     }
     if reads && taking.is_replicated() && !taking.reads_owner() {
@@ -149,16 +154,20 @@ fn asked(table: &Table, pool: usize, verb: Verb, reads: bool, key: &[u8]) -> (Ve
 }
 
 /// What happens beside the answer.
-fn beside(table: &Table, route: &Route, reads: bool, key: &str) -> Vec<String> {
+fn beside(table: &Table, route: &Route, verb: Verb, key: &str) -> Vec<String> {
     let own = &table.pools[route.pool];
     let name = |pool: usize| &table.pools[pool].name;
     let mut sentences = Vec::new();
-    match (own.source, reads) {
-        (Some(source), true) => {
+    match (own.source, verb) {
+        (Some(source), Verb::Get | Verb::Gat | Verb::MetaGet) => {
             sentences
                 .push(format!("a miss is looked up in pool {}, and filled from there", name(source.pool())));
         }
-        (Some(Source::Old(old)), false) => sentences.push(format!("it is deleted in pool {}", name(old))),
+        // It leaves the old value as it is.
+        (_, Verb::Touch) => {}
+        (Some(Source::Old(old)), _) if !asks_decider(verb) => {
+            sentences.push(format!("it is deleted in pool {}", name(old)))
+        }
         _ => {}
     }
     let others: Vec<&str> = own.stand_ins.iter().map(|other| name(other.pool).as_str()).collect();
@@ -181,7 +190,7 @@ fn beside(table: &Table, route: &Route, reads: bool, key: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::super::fleet::Fleet;
-    use super::super::layout::{Layout, Seat};
+    use super::super::layout::{Fallback, Layout, PoolPlan, Seat};
     use super::super::rules::Rules;
     use super::super::standing::Wish;
     use super::*;
@@ -202,5 +211,48 @@ mod tests {
         assert!(said(&table, "incr").contains("decides, and then all are told"));
         assert_eq!(explain(&table, "gets", "key").unwrap().servers.len(), 1);
         assert!(explain(&table, "fetch", "key").is_err());
+    }
+
+    /// Three replicas, and a second pool of one server.
+    fn with_second() -> Layout {
+        let seats = (1..=3).map(|port| Seat::of(&format!("127.0.0.1:{port}"))).collect();
+        let mut layout = Layout::of_one_pool(seats, Rules::default());
+        let second = vec![Seat::of("127.0.0.1:4")];
+        layout.pools.push(PoolPlan { name: "second".into(), seats: second, ..PoolPlan::default() });
+        layout
+    }
+
+    #[test]
+    fn what_only_one_server_can_answer_is_asked_of_it_and_looked_up_nowhere() {
+        for source in [Source::Below(1), Source::Old(1)] {
+            let mut layout = with_second();
+            layout.pools[0].source = Some(source);
+            let table = Fleet::new(&layout, true).unwrap().table();
+            for command in ["get", "gat", "mg"] {
+                assert!(said(&table, command).contains("a miss is looked up in pool second"), "{command}");
+            }
+            for command in ["gets", "gats", "me"] {
+                let said = said(&table, command);
+                assert!(said.contains("the server that decides") && !said.contains("pool second"), "{said}");
+                assert_eq!(explain(&table, command, "key").unwrap().servers.len(), 1);
+            }
+            let deletes = ["set", "touch"].map(|command| said(&table, command).contains("it is deleted in"));
+            assert_eq!(deletes, [source == Source::Old(1), false]);
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_to_be_spared_still_decides() {
+        let mut layout = with_second();
+        layout.pools[0].fallbacks = vec![Fallback { pool: 1, expiry: None }];
+        let table = Fleet::new(&layout, true).unwrap().table();
+        (0..3).for_each(|server| table.servers[server].health.wish(Wish::Drain));
+        for command in ["gets", "gats", "me"] {
+            assert_eq!(
+                explain(&table, command, "key").unwrap().pool.as_deref(),
+                Some("default"),
+                "{command}"
+            );
+        }
     }
 }
