@@ -19,6 +19,21 @@ from markdown_it.token import Token
 
 ROOT = Path(__file__).parents[2]
 INDEX = ROOT / "docs" / "README.md"
+MAP = ROOT / "ARCHITECTURE.md"
+
+CHAPTERS = {
+    "front": "The front, which both tiers have",
+    "path": "The path, in the order of its files",
+    "http": "HTTP",
+    "queue": "Stores",
+    "queue/embedded": "The embedded store",
+    "queue/embedded/log": "The embedded store",
+    "queue/postgres": "The store in PostgreSQL",
+    "cache": "The cache tier",
+    "cache/router": "The cache tier",
+}
+"""Folders of the server whose files each have their words in the architecture, and in which chapter. Folders that lie
+beside these are named as a whole, or file by file as well."""
 
 
 def tracked() -> list[Path]:
@@ -125,6 +140,37 @@ def test_every_link_between_the_pages_of_the_package_leads_somewhere() -> None:
     }
     assert sorted(missing) == []
     assert ROOT / "docs" / "README.md" in brought
+
+
+def chapters() -> dict[str, str]:
+    """The chapters of the architecture by their titles."""
+    parts = re.split(r"^## (.+)$", MAP.read_text("utf-8"), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def unmapped(source: Path, told: dict[str, str]) -> bool:
+    """Whether the architecture does not say what this file of the server does."""
+    folder = source.parent.as_posix()
+    if folder in CHAPTERS:
+        names = [source.name]
+        text = told[CHAPTERS[folder]]
+    else:
+        names = [source.name, f"{source.parent.name}/"]
+        text = "".join(told.values())
+    return not any(re.search(rf"`(\w+/)*{re.escape(name)}`", text) for name in names)
+
+
+def test_the_architecture_says_where_everything_of_the_server_is() -> None:
+    """Each file by its name, or its folder; what `mod.rs` and `lib.rs` hold is said of the whole."""
+    below = ROOT / "crates" / "server" / "src"
+    files = [file.relative_to(below) for file in below.rglob("*.rs")]
+    product = [
+        file for file in files if file.name not in {"mod.rs", "lib.rs", "tests.rs"} and "tests" not in file.parts
+    ]
+    told = chapters()
+    assert len(product) > 200
+    assert [str(file) for file in sorted(product) if unmapped(file, told)] == []
+    assert unmapped(Path("http/no_such_file.rs"), told)
 
 
 def test_the_checker_finds_what_is_wrong() -> None:
