@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use client::Client;
 use news::wait_until_blocked;
+use posthaste_server::accounts::AccountsFile;
 use serde_json::Value as Json;
 use support::Server;
 
@@ -275,5 +276,45 @@ fn who_cannot_be_reached_is_said_in_one_line() {
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.lines().count() == 1 && said.contains("cannot reach http://127.0.0.1:1"), "{said}");
+    }
+}
+
+/// What the system calls the threads of a process; the first one has the program's name.
+fn threads(pid: u32) -> Vec<String> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
+    // One that has just ended has no name any more.
+    let names = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok());
+    let mut names: Vec<String> = names.map(|name| name.trim_end().to_owned()).collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn every_thread_says_by_its_name_what_it_is_for() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let [store, record, accounts] = ["store", "record", "accounts"].map(|name| dir.path().join(name));
+    AccountsFile::set(&accounts, "ann", "secret", None).expect("it can be written");
+    let [record, accounts] = [record, accounts].map(|path| path.display().to_string());
+    let mut arguments = vec!["--threads", "1", "--workers", "1", "--slow", "1s", "--record-requests"];
+    arguments.extend(["--accounts", &accounts, "--record", &record, "--traces", "http://127.0.0.1:1"]);
+    let server = Server::start_with_http(&format!("embedded:{}", store.display()), &arguments);
+    let wanted = [
+        "authenticator",
+        "collector",
+        "http",
+        "log-prepare",
+        "network-0",
+        "posthaste",
+        "requests",
+        "roll",
+        "slow-log",
+        "traces",
+        "worker-0",
+    ];
+    // Each gives itself its name when it comes to run.
+    let start = Instant::now();
+    while threads(server.pid()) != wanted {
+        assert!(start.elapsed() < PATIENCE, "{:?}", threads(server.pid()));
+        sleep(Duration::from_millis(2));
     }
 }

@@ -9,10 +9,12 @@
 mod waiting;
 
 use std::collections::HashMap;
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use self::waiting::{Check, Suspect, Waiting};
@@ -110,8 +112,10 @@ pub struct Authenticator {
 
 impl Authenticator {
     /// Starts it.
-    #[must_use]
-    pub fn start(accounts: AccountsFile, mailboxes: Vec<Arc<Mailbox>>) -> Self {
+    ///
+    /// # Errors
+    /// The system's, when it gives no thread.
+    pub fn start(accounts: AccountsFile, mailboxes: Vec<Arc<Mailbox>>) -> io::Result<Self> {
         let (desk, told) = channel();
         let logins = Arc::new(Logins::default());
         let there = Desk {
@@ -121,8 +125,8 @@ impl Authenticator {
             memory: Memory::default(),
             waiting: Waiting::default(),
         };
-        std::thread::spawn(move || there.work(&told));
-        Self { desk, logins }
+        Builder::new().name("authenticator".into()).spawn(move || there.work(&told))?;
+        Ok(Self { desk, logins })
     }
 
     /// Asks for a verdict, which comes by mail.

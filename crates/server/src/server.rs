@@ -191,7 +191,7 @@ fn furnish(
     let clock = prepared.meter.clock();
     let entrance = match accounts {
         None => Entrance::Open(store.account(b"default")),
-        Some(accounts) => Entrance::Closed(Authenticator::start(accounts, mailboxes.clone())),
+        Some(accounts) => Entrance::Closed(Authenticator::start(accounts, mailboxes.clone())?),
     };
     let tracer = options.traces.as_deref().map(|url| Tracer::start(url, clock)).transpose()?;
     Ok(House {

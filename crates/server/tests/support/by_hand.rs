@@ -209,7 +209,9 @@ impl Tier {
 
     /// Only these accounts may. Their secrets are checked on a thread of its own, whose verdicts come when they come.
     pub(crate) fn closed(accounts: AccountsFile) -> Self {
-        Self::behind(|_, mailboxes| Entrance::Closed(Authenticator::start(accounts, mailboxes.to_vec())))
+        Self::behind(|_, mailboxes| {
+            Entrance::Closed(Authenticator::start(accounts, mailboxes.to_vec()).expect("a thread"))
+        })
     }
 
     fn behind(entrance: impl FnOnce(&dyn Store, &[Arc<Mailbox>]) -> Entrance) -> Self {
