@@ -123,7 +123,7 @@ pub(crate) enum AdminCommand {
     Redrive {
         /// The dead-letter queue
         from: String,
-        /// Another queue than the one each came from
+        /// Move all of them to this queue [default: each to the one it came from]
         to: Option<String>,
         #[command(flatten)]
         reach: Reach,
@@ -132,12 +132,12 @@ pub(crate) enum AdminCommand {
     Top(TopFlags),
     /// Looks a tier over, and what is behind it, and says what to do; exit code 1 when something must be done
     Doctor(DoctorFlags),
-    /// How much the log of a tier tells, or is to tell from now on
+    /// Shows the least severe messages that a running tier logs, or sets them
     #[command(after_help = "Examples:
   posthaste admin log-level
   posthaste admin log-level debug --http 127.0.0.1:7481")]
     LogLevel {
-        /// Have it tell so much: error, warn, info or debug
+        /// The least severe messages to log from now on
         #[arg(value_parser = log_level())]
         level: Option<LogLevel>,
         #[command(flatten)]
@@ -201,7 +201,7 @@ pub(crate) enum AdminCommand {
         // Text, not an address: an error of the flags would repeat the value, password included.
         #[arg(long, value_name = "URL")]
         store: String,
-        /// Transactions that have been open for less are no finding
+        /// Report only transactions that have been open for at least this long
         #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
         older_than: Duration,
         /// JSON instead of tables

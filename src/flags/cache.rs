@@ -47,7 +47,7 @@ pub(crate) struct CacheFlags {
     /// all: to every server, they are replicas; owner: to the key's owner, they share the keys
     #[arg(long, value_name = "all|owner", default_value_t)]
     pub(crate) writes: Writes,
-    /// round-robin, random, nearest (fewest requests under way), two-choices (the better one of two) or owner [default: round-robin; owner with --writes owner]
+    /// Which replica a read goes to: round-robin, random, nearest (fewest requests under way), two-choices (the better one of two) or owner [default: round-robin; owner with --writes owner]
     #[arg(long, value_name = "RULE")]
     pub(crate) reads: Option<Reads>,
     /// Several keys from replicas: whole (one server), split (evenly over all) or auto (what costs less, as measured)
@@ -58,8 +58,8 @@ pub(crate) struct CacheFlags {
     /// mcrouter-weighted, mcrouter-rendezvous, mcrouter-weighted-rendezvous, mcrouter-crc32, mcrouter-shard
     #[arg(long, value_name = "RULE", default_value_t)]
     pub(crate) hash: Hash,
-    /// on: a server that is lost is left out until it is well again; off: it stays in every answer, as an error; either way it
-    /// then serves nothing that it missed [default: on; off with --workers N]
+    /// on: a server that is lost is left out until it is well again; off: requests that would ask it get an error until then;
+    /// either way it then serves nothing that it missed [default: on; off with --workers N]
     #[arg(long, value_name = "on|off")]
     pub(crate) eject: Option<Switch>,
     /// pipelined: network threads share connections to servers among their clients; N: so many workers, each with
@@ -69,7 +69,7 @@ pub(crate) struct CacheFlags {
     /// on: flush_all reaches every server; off: it is refused
     #[arg(long, value_name = "on|off", default_value = "on")]
     pub(crate) flush_all: Switch,
-    /// Fixed answers with values of so many bytes, and no servers
+    /// Use no servers: answer with fixed values of this many bytes
     #[arg(long, value_name = "BYTES|off", num_args = 0..=1, default_value = "off", default_missing_value = "1024", value_parser = mock)]
     pub(crate) mock: Mock,
     /// How long a server may take to answer
@@ -81,19 +81,19 @@ pub(crate) struct CacheFlags {
     /// How long a request may take altogether [default: ten times --server-timeout]
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     pub(crate) request_timeout: Option<Duration>,
-    /// Where this router stands: servers that a file says to be of the same zone are read before others
+    /// Zone of this router: servers to which a configuration gives the same zone are read before others
     #[arg(long, value_name = "NAME")]
     pub(crate) zone: Option<String>,
-    /// With workers: most requests waiting; beyond it a request gets an error
+    /// With workers: maximum number of requests that wait; beyond it a request gets an error
     #[arg(long, value_name = "REQUESTS", default_value = "65536", value_parser = at_least_one)]
     pub(crate) line_limit: usize,
     /// Largest value in bytes; larger ones are refused as memcached refuses them
     #[arg(long, value_name = "BYTES", default_value = "1048576")]
     pub(crate) max_value: usize,
-    /// Most requests in a second from one address, of several keys each one; beyond it they get errors [default: as many as they like]
+    /// Maximum number of requests per second from one address, each key of a multi-get counted; beyond it they get errors [default: no limit]
     #[arg(long, value_name = "REQUESTS", value_parser = requests_per_second)]
     pub(crate) client_limit: Option<u32>,
-    /// Bytes held for clients altogether: beyond it the client that holds most is cut
+    /// Maximum bytes held for all clients together; beyond it the client that holds most is disconnected
     #[arg(long, value_name = "BYTES", default_value = "1073741824", value_parser = at_least_one)]
     pub(crate) memory_limit: usize,
     #[command(flatten)]
@@ -122,7 +122,7 @@ pub(crate) struct ServerTlsFlags {
     /// The certificate shown to servers that ask for one
     #[arg(long, value_name = "FILE")]
     pub(crate) server_tls_cert: Option<PathBuf>,
-    /// Its private key
+    /// Private key of --server-tls-cert
     #[arg(long, value_name = "FILE")]
     pub(crate) server_tls_key: Option<PathBuf>,
 }

@@ -61,7 +61,7 @@ pub(crate) struct DoctorFlags {
     pub(crate) store: Option<String>,
     #[command(flatten)]
     pub(crate) server_tls: ServerTlsFlags,
-    /// Transactions that have been open for less are no finding
+    /// Report only transactions that have been open for at least this long
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(crate) older_than: Duration,
     /// JSON instead of lines

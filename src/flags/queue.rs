@@ -36,8 +36,8 @@ pub(crate) struct QueueFlags {
     /// Concurrent workers [default: 8 on PostgreSQL, each with a connection of its own; otherwise 1]
     #[arg(long, value_parser = threads)]
     pub(crate) workers: Option<usize>,
-    /// Most requests a worker takes from the line at once; 1 = one request, one commit [default: 256; 1 with
-    /// --pop-strategy]
+    /// Maximum number of requests a worker takes from the waiting line at once; 1: each has a commit of its own
+    /// [default: 256; 1 with --pop-strategy]
     #[arg(long, value_parser = at_least_one)]
     pub(crate) batch: Option<usize>,
     #[command(flatten)]
@@ -45,14 +45,14 @@ pub(crate) struct QueueFlags {
     /// Largest message body in bytes, 512 MiB at most; larger ones get TOOBIG
     #[arg(long, value_name = "BYTES", default_value = "65536", value_parser = body_bytes)]
     pub(crate) max_message: usize,
-    /// Most requests waiting; beyond it a request gets BUSY
+    /// Maximum number of requests that wait; beyond it a request gets BUSY
     #[arg(long, value_name = "REQUESTS", default_value = "65536", value_parser = at_least_one)]
     pub(crate) line_limit: usize,
     /// Request kinds that wait in a line of their own and go first, for example peek,readable
     #[arg(long, value_name = "KINDS", value_delimiter = ',', value_parser = kind)]
     pub(crate) priority_line: Vec<Kind>,
-    /// Bytes of memory for what an embedded store knows of its messages, or a memory: store holds, bodies included; beyond
-    /// it SEND gets FULL
+    /// Maximum bytes of memory for messages (of the embedded store what is known of them, of memory: their bodies too);
+    /// beyond it SEND gets FULL
     #[arg(long, value_name = "BYTES")]
     pub(crate) memory_limit: Option<u64>,
     /// How many queues stand in /metrics, those with most messages; 0: none, which saves a QLIST at every scrape

@@ -13,7 +13,7 @@ use super::{at_least_one, duration, log_level, some_time, threads};
 /// How clients come to a tier, beside its addresses.
 #[derive(Args, Debug)]
 pub(crate) struct FrontFlags {
-    /// Let another process listen on the same addresses, so that a restart can begin before the end
+    /// Bind with SO_REUSEPORT, so that a new process can start before the old one has stopped
     #[arg(long)]
     pub(crate) reuse_port: bool,
     #[command(flatten)]
@@ -21,13 +21,13 @@ pub(crate) struct FrontFlags {
     /// Network threads [default: number of cores]
     #[arg(long, value_parser = threads)]
     pub(crate) threads: Option<usize>,
-    /// Most client connections
+    /// Maximum number of client connections
     #[arg(long, value_name = "N", default_value = "20000", value_parser = at_least_one)]
     pub(crate) max_clients: usize,
-    /// How long a client may take nothing of the answers that are ready for it; then it is cut
+    /// Disconnect a client that reads none of its pending answers for this long
     #[arg(long, value_name = "TIME|off", default_value = "60s", value_parser = time_or_off)]
     pub(crate) send_timeout: TimeLimit,
-    /// How long a client may ask nothing and wait for nothing; then it is cut
+    /// Disconnect a client that asks nothing and waits for nothing for this long
     #[arg(long, value_name = "TIME|off", default_value = "off", value_parser = time_or_off)]
     pub(crate) idle_timeout: TimeLimit,
 }
@@ -46,13 +46,13 @@ pub(super) fn time_or_off(text: &str) -> Result<TimeLimit, String> {
 /// What a tier encrypts its connections with.
 #[derive(Args, Debug)]
 pub(crate) struct TlsFlags {
-    /// Speak TLS over TCP, HTTP included: this certificate and those that lead to its authority, in PEM form
+    /// Speak TLS over TCP, HTTP included, with the certificate in this file and its chain, in PEM form
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_cert: Option<PathBuf>,
-    /// Its private key, in PEM form
+    /// Private key of --tls-cert, in PEM form
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Take only clients with a certificate of these authorities
+    /// Accept only clients with a certificate of one of these authorities, in PEM form
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
 }
@@ -60,13 +60,13 @@ pub(crate) struct TlsFlags {
 /// How a tier runs, and what it tells of itself.
 #[derive(Args, Debug)]
 pub(crate) struct RunFlags {
-    /// Tell in the log of requests that take longer, with their stages
+    /// Log requests that take longer than this, with their stages
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) slow: Option<Duration>,
     /// Aggregation window of the measurements
     #[arg(long, default_value = "1s", value_parser = some_time)]
     pub(crate) window: Duration,
-    /// Leave a record (run.json, windows.csv, latency.hlog, system.csv) in this directory, which holds none yet
+    /// Write a record (run.json, windows.csv, latency.hlog, system.csv) to this directory, which must hold none yet
     #[arg(long, value_name = "DIR")]
     pub(crate) record: Option<PathBuf>,
     /// Record every single request too, with its six stamps (requests.parquet)
@@ -78,7 +78,7 @@ pub(crate) struct RunFlags {
     /// Form of the log on stderr
     #[arg(long, value_name = "FORM", default_value = "text")]
     pub(crate) log_format: LogFormat,
-    /// What the log tells at least: errors, warnings too, what happens too, or every attempt too
+    /// Least severe messages to log; debug adds every attempt
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = log_level())]
     pub(crate) log_level: LogLevel,
 }

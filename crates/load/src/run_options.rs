@@ -93,7 +93,7 @@ pub struct RunOptions {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// Leave a record in this directory, which holds none yet: windows, histograms, the system, the summary
+    /// Write a record to this directory, which must hold none yet: windows, histograms, the system, the summary
     ///
     /// With --find-max-rate there is one for each run, in DIR/1, DIR/2 and so on.
     #[arg(long, value_name = "DIR")]

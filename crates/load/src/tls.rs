@@ -26,7 +26,7 @@ pub struct TlsOptions {
     #[arg(long, alias = "cert", value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
 
-    /// Its private key
+    /// Private key of --tls-cert
     #[arg(long, alias = "key", value_name = "FILE")]
     #[serde(skip)]
     pub tls_key: Option<PathBuf>,
