@@ -20,6 +20,9 @@ pub(crate) const WITH_FILE: [&str; 2] = ["queue", "cache"];
 pub(crate) const NOT_IN_FILE: [&str; 6] = ["config", "check", "import", "pool", "help", "version"];
 /// What stands behind an option that has no default.
 const NO_DEFAULT: &str = "# no default";
+/// What stands behind one whose default depends on something else: its help says on what, in brackets.
+const SEE_ABOVE: &str = "# default: see above";
+const IN_BRACKETS: &str = "[default:";
 
 /// `posthaste completions`.
 pub(crate) fn completions(flags: &CompletionsFlags) -> Done {
@@ -161,11 +164,14 @@ fn file(program: &Command) -> String {
         let _ = write!(text, "\n[{name}]\n");
         for arg in command.get_arguments().filter(|arg| is_told(arg)) {
             let Some(long) = arg.get_long().filter(|long| !NOT_IN_FILE.contains(long)) else { continue };
-            for line in wrapped(&help(arg)) {
+            let help = help(arg);
+            for line in wrapped(&help) {
                 let _ = writeln!(text, "# {line}");
             }
             let _ = match as_toml(arg) {
                 Some(value) => writeln!(text, "#{long} = {value}\n"),
+                // No value that is written here would be the default.
+                None if help.contains(IN_BRACKETS) => writeln!(text, "#{long} = {SEE_ABOVE}\n"),
                 None => {
                     let value = arg.get_value_names().unwrap_or_default().join(" ");
                     writeln!(text, "#{long} = \"{value}\" {NO_DEFAULT}\n")
@@ -227,13 +233,15 @@ mod tests {
         matches.subcommand().map(|(_, matches)| matches.clone()).expect("a command")
     }
 
-    /// Takes the `#` from the lines of options, with or without those that have no default.
+    /// Takes the `#` from the lines of options, with or without those whose value a reader has to write.
     fn uncommented(all: bool) -> String {
         let file = file(&commands());
         let is_option = |line: &&str| line.starts_with('#') && !line.starts_with("# ");
         let lines = file.lines().filter(|line| !line.starts_with("# "));
-        let chosen = lines.filter(|line| all || !(is_option(line) && line.ends_with(NO_DEFAULT)));
-        chosen.map(|line| line.trim_start_matches('#').to_owned() + "\n").collect()
+        let to_write = |line: &&str| line.ends_with(NO_DEFAULT) || line.ends_with(SEE_ABOVE);
+        let chosen = lines.filter(|line| all || !(is_option(line) && to_write(line)));
+        let written = |line: &str| line.replace(SEE_ABOVE, "\"written\"");
+        chosen.map(|line| written(line.trim_start_matches('#')) + "\n").collect()
     }
 
     #[test]
@@ -260,6 +268,17 @@ mod tests {
                 assert!(table[command].get(long).is_some(), "{command} {long}");
             }
         }
+    }
+
+    #[test]
+    fn a_default_that_depends_is_not_said_to_be_none() {
+        let file = file(&commands());
+        for option in ["threads", "workers", "batch", "request-timeout"] {
+            assert!(file.contains(&format!("\n#{option} = {SEE_ABOVE}\n")), "{option} in {file}");
+        }
+        assert!(file.contains(&format!("\n#tls-cert = \"FILE\" {NO_DEFAULT}\n")), "{file}");
+        let is_told_wrong = |option: &str| option.contains(IN_BRACKETS) && option.ends_with(NO_DEFAULT);
+        assert!(!file.split("\n\n").any(is_told_wrong), "{file}");
     }
 
     #[test]
