@@ -25,7 +25,7 @@ use crate::report::Report;
 use crate::run_options::RunOptions;
 use crate::tally::{Tally, Window};
 use crate::timespan::nanos;
-use crate::worker::{Floor, GRACE, Harvest, Worker};
+use crate::worker::{GRACE, Harvest, RunContext, Worker};
 
 /// A client whose requests of so many seconds are due and not sent will not catch up. It is as long as servers wait for their
 /// database.
@@ -198,7 +198,7 @@ fn drive<B: Bench>(
     let live = std::io::stderr().is_terminal().then(|| Live::new(<B::Dialogue as Dialogue>::NULLS));
     let Stage { clock, schedule, halt, recording } = *stage;
     let behind_max = behind_max(options);
-    let floor = Floor { clock, schedule, think: options.think, behind_max, halt, live: live.as_ref() };
+    let context = RunContext { clock, schedule, think: options.think, behind_max, halt, live: live.as_ref() };
     let mut workers = Vec::new();
     let shares = deal(connections, options.threads as usize);
     let (threads, clients) = (shares.len(), options.clients as usize);
@@ -213,7 +213,7 @@ fn drive<B: Bench>(
             })
             .map(|arrivals| arrivals.from(schedule.origin));
         let thoughts = rng_of_thread(options.seed, thread);
-        workers.push(Worker::new(floor, share, instruments, arrivals, thoughts)?);
+        workers.push(Worker::new(context, share, instruments, arrivals, thoughts)?);
     }
     let pipeline = options.pipeline as usize;
     thread::scope(|scope| {

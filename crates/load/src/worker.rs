@@ -37,7 +37,7 @@ pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
 /// What all threads of a run share.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Floor<'a> {
+pub(crate) struct RunContext<'a> {
     /// The run's clock.
     pub(crate) clock: Clock,
     /// When it changes.
@@ -54,7 +54,7 @@ pub(crate) struct Floor<'a> {
 
 /// One thread with its clients.
 pub(crate) struct Worker<'a, D: Dialogue> {
-    floor: Floor<'a>,
+    context: RunContext<'a>,
     poll: Poll,
     connections: Vec<Connection<D>>,
     instruments: Instruments<D>,
@@ -134,7 +134,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
     /// # Errors
     /// The operating system has no more descriptors or memory for the loop.
     pub(crate) fn new(
-        floor: Floor<'a>,
+        context: RunContext<'a>,
         connections: Vec<Connection<D>>,
         instruments: Instruments<D>,
         arrivals: Option<Arrivals>,
@@ -145,7 +145,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         let alarm = Alarm::new(poll.registry())
             .map_err(|source| LoadError::System { what: "create a timer", source })?;
         let mut worker = Self {
-            floor,
+            context,
             poll,
             connections,
             instruments,
@@ -161,7 +161,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             behind: 0,
             waiting: 0,
             stage: Stage::WarmUp,
-            next_live: if floor.live.is_some() { 0 } else { u64::MAX },
+            next_live: if context.live.is_some() { 0 } else { u64::MAX },
             turn_max: 0,
             start: Mark::default(),
             end: Mark::default(),
@@ -181,12 +181,12 @@ impl<'a, D: Dialogue> Worker<'a, D> {
     pub(crate) fn run(mut self, pipeline: usize) -> Result<Harvest<D>, LoadError> {
         let mut events = Events::with_capacity(EVENTS_MAX);
         // What is measured may begin with the first requests.
-        self.advance(self.floor.clock.now());
+        self.advance(self.context.clock.now());
         self.begin(pipeline);
         loop {
-            let now = self.floor.clock.now();
+            let now = self.context.clock.now();
             self.heed(now);
-            if self.advance(now) || now >= self.floor.schedule.give_up {
+            if self.advance(now) || now >= self.context.schedule.give_up {
                 return Ok(self.harvest());
             }
             let patience =
@@ -196,7 +196,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             {
                 return Err(LoadError::System { what: "wait for answers", source });
             }
-            let woke = self.floor.clock.now();
+            let woke = self.context.clock.now();
             for event in &events {
                 let Token(i) = event.token();
                 if event.token() == ALARM {
@@ -215,7 +215,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
                 return Ok(self.harvest());
             }
             if self.stage == Stage::Measure {
-                self.turn_max = self.turn_max.max(self.floor.clock.now() - woke);
+                self.turn_max = self.turn_max.max(self.context.clock.now() - woke);
             }
         }
     }
@@ -223,7 +223,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
     /// Whether requests wait for answers and none has come for so long that a timed run would have ended by now. One that
     /// ends when all is answered has no other end. To be asked after whatever had come was read.
     fn is_forsaken(&self, now: u64) -> bool {
-        self.floor.schedule.stop == u64::MAX
+        self.context.schedule.stop == u64::MAX
             && now.saturating_sub(self.stirred) >= nanos(GRACE)
             && self.connections.iter().any(|one| one.broken.is_none() && one.client.is_asking())
     }
@@ -231,15 +231,15 @@ impl<'a, D: Dialogue> Worker<'a, D> {
     /// First requests: each client's at once and in one write, as all that follow; or spread over the think time so
     /// that the clients do not march in step.
     fn begin(&mut self, pipeline: usize) {
-        let now = self.floor.clock.now();
+        let now = self.context.clock.now();
         if self.arrivals.is_some() {
             return;
         }
-        if self.floor.think.is_none() {
+        if self.context.think.is_none() {
             (0..self.connections.len()).for_each(|i| self.send(i, pipeline, now, now));
             return;
         }
-        let think = nanos(self.floor.think.mean);
+        let think = nanos(self.context.think.mean);
         let slots = (self.connections.len() * pipeline) as u64;
         for turn in 0..slots {
             let client = turn as usize % self.connections.len();
@@ -252,7 +252,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
     /// How long the loop may wait before it has something to do by itself. Wakes are timed by the alarm; the rest may be
     /// a millisecond late.
     fn patience(&mut self, now: u64) -> io::Result<Duration> {
-        let schedule = &self.floor.schedule;
+        let schedule = &self.context.schedule;
         let change = match self.stage {
             Stage::WarmUp => schedule.window.start,
             Stage::Measure => schedule.window.end,
@@ -273,8 +273,8 @@ impl<'a, D: Dialogue> Worker<'a, D> {
 
     /// When the run is to end before its time, that is now.
     fn heed(&mut self, now: u64) {
-        let schedule = &mut self.floor.schedule;
-        if self.floor.halt.is_called() && schedule.stop > now {
+        let schedule = &mut self.context.schedule;
+        if self.context.halt.is_called() && schedule.stop > now {
             schedule.window.start = schedule.window.start.min(now);
             schedule.window.end = schedule.window.end.min(now);
             (schedule.stop, schedule.give_up) = (now, now.saturating_add(nanos(GRACE)));
@@ -284,7 +284,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
 
     /// Moves to the stage that `now` lies in; says whether every client is done.
     fn advance(&mut self, now: u64) -> bool {
-        let schedule = self.floor.schedule;
+        let schedule = self.context.schedule;
         if self.stage == Stage::WarmUp && now >= schedule.window.start {
             self.stage = Stage::Measure;
             self.start = Mark { now, cpu: CpuReading::of_this_thread() };
@@ -300,7 +300,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             self.stop(now);
         }
         if now >= self.next_live
-            && let (Some(live), Some(figures)) = (self.floor.live, &mut self.instruments.tally.live)
+            && let (Some(live), Some(figures)) = (self.context.live, &mut self.instruments.tally.live)
         {
             live.take(figures);
             self.next_live = now + Live::PERIOD_NANOS;
@@ -327,14 +327,14 @@ impl<'a, D: Dialogue> Worker<'a, D> {
     fn serve(&mut self, i: usize) {
         let mut now = 0;
         let connection = &mut self.connections[i];
-        let answers = connection.read(&mut self.scratch, self.floor.clock, &mut now, &mut self.instruments);
+        let answers = connection.read(&mut self.scratch, self.context.clock, &mut now, &mut self.instruments);
         if let Some(watch) = self.instruments.watch.as_ref().filter(|_| answers > 0) {
             now = watch.last();
         }
         self.stirred = self.stirred.max(now);
-        if !self.floor.think.is_none() && self.stage < Stage::Finish {
+        if !self.context.think.is_none() && self.stage < Stage::Finish {
             for _ in 0..answers {
-                let pause = self.floor.think.draw(&mut self.thoughts);
+                let pause = self.context.think.draw(&mut self.thoughts);
                 if self.stage == Stage::Measure {
                     self.thought.add(pause);
                 }
@@ -364,8 +364,8 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             let i = self.next_in_turn();
             self.connections[i].client.arrival(at);
             self.send(i, 1, at, now);
-            if self.connections[i].client.behind() > self.floor.behind_max {
-                self.floor.halt.overrun();
+            if self.connections[i].client.behind() > self.context.behind_max {
+                self.context.halt.overrun();
                 break;
             }
         }
@@ -412,7 +412,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         }
         self.end_turn();
         if self.stage == Stage::Measure {
-            self.end = Mark { now: self.floor.clock.now(), cpu: CpuReading::of_this_thread() };
+            self.end = Mark { now: self.context.clock.now(), cpu: CpuReading::of_this_thread() };
         }
         let mut reasons = self.connections.iter().filter_map(|c| c.broken.as_ref());
         let broken = reasons.next().map(|first| (1 + reasons.count(), first.clone()));
@@ -495,10 +495,11 @@ mod tests {
         let schedule = Schedule { origin: 0, window, stop: u64::MAX, give_up: u64::MAX };
         let think = Think { mean: Duration::from_secs(3600), exponential: false };
         let halt = Halt::default();
-        let floor = Floor { clock: Clock::start(), schedule, think, behind_max: 1, halt: &halt, live: None };
+        let context =
+            RunContext { clock: Clock::start(), schedule, think, behind_max: 1, halt: &halt, live: None };
         let instruments = Instruments { tally: Tally::new(window, 1, false), shared: (), watch: None };
         let mut worker =
-            Worker::new(floor, vec![connection], instruments, None, Rng::with_seed(1)).expect("a worker");
+            Worker::new(context, vec![connection], instruments, None, Rng::with_seed(1)).expect("a worker");
 
         worker.send(0, 2, 0, 0);
         assert!(drain(&mut server) > 0, "the socket took the beginning");

@@ -14,7 +14,7 @@ use posthaste_server::front::connections::Connections;
 use posthaste_server::front::gate::{Gate, Refused};
 use posthaste_server::front::limits::{FIRST_REQUEST, LINGER, OUTPUT_BYTES_PAUSE};
 use posthaste_server::front::mailbox::Mailbox;
-use posthaste_server::front::network::{Network, Seat, mailbox};
+use posthaste_server::front::network::{Network, ThreadSetup, mailbox};
 use posthaste_server::front::peer::{Life, Peer};
 use posthaste_server::front::quiet::QuietLimits;
 use posthaste_server::front::readiness::Readiness;
@@ -121,9 +121,15 @@ fn start(threads: usize, clients: usize) -> Running {
     let mut listeners = openings.listeners;
     let run = |(thread, poll): (usize, Poll)| {
         let listeners = std::mem::take(&mut listeners);
-        let seat =
-            Seat { thread, poll, listeners, mailboxes: mailboxes.clone(), gate: Arc::clone(&gate), clock };
-        let network = Network::new(seat, Echo { thread, touched: Slots::default() }).expect("it listens");
+        let setup = ThreadSetup {
+            thread,
+            poll,
+            listeners,
+            mailboxes: mailboxes.clone(),
+            gate: Arc::clone(&gate),
+            clock,
+        };
+        let network = Network::new(setup, Echo { thread, touched: Slots::default() }).expect("it listens");
         std::thread::spawn(move || network.run())
     };
     let threads = polls.into_iter().enumerate().map(run).collect();
@@ -377,7 +383,7 @@ fn by_hand(hand: &'static Hand) -> (Network<Echo>, Arc<Mailbox<()>>, Held) {
     let poll = Poll::new().expect("events");
     let clock = Clock::by_hand(hand, 0);
     let (gate, mailboxes) = (Arc::new(Gate::new(1, false)), vec![mailbox(&poll).expect("a waker")]);
-    let seat = Seat {
+    let setup = ThreadSetup {
         thread: 0,
         poll,
         listeners: Vec::new(),
@@ -385,7 +391,8 @@ fn by_hand(hand: &'static Hand) -> (Network<Echo>, Arc<Mailbox<()>>, Held) {
         gate: Arc::clone(&gate),
         clock,
     };
-    let network = Network::new(seat, Echo { thread: 0, touched: Slots::default() }).expect("nothing listens");
+    let network =
+        Network::new(setup, Echo { thread: 0, touched: Slots::default() }).expect("nothing listens");
     let client = Held::default();
     let Ok(arrival) = gate.admit(Socket::Wire(Box::new(client.clone()))) else { panic!("there is room") };
     let [mailbox] = &mailboxes[..] else { panic!("one thread has one") };

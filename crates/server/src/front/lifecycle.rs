@@ -21,7 +21,7 @@ use super::accept::{ListenAddress, Listener};
 use super::binder::{self, ListenError, Openings};
 use super::gate::Gate;
 use super::mailbox::Mailbox;
-use super::network::{self, Network, Seat};
+use super::network::{self, Network, ThreadSetup};
 use super::quiet::QuietLimits;
 use super::tier::Tier;
 use crate::collector::Collector;
@@ -183,8 +183,8 @@ impl<M: Send + 'static> Prepared<M> {
         for (thread, poll) in polls.into_iter().enumerate() {
             let listeners = std::mem::take(&mut listeners);
             let (mailboxes, gate, clock) = (mailboxes.clone(), Arc::clone(&gate), meter.clock());
-            let seat = Seat { thread, poll, listeners, mailboxes, gate, clock };
-            let network = Network::new(seat, tier(thread))?;
+            let setup = ThreadSetup { thread, poll, listeners, mailboxes, gate, clock };
+            let network = Network::new(setup, tier(thread))?;
             networks.push(Builder::new().name(format!("network-{thread}")).spawn(move || run(network))?);
         }
         let collector = Collector::start(Arc::clone(&meter), gauges, record)?;

@@ -28,8 +28,8 @@ const FIRST_LISTENER: usize = usize::MAX / 2;
 /// Tokens of the tier's own sockets begin here; connections have those below.
 pub const FIRST_OF_TIER: usize = usize::MAX / 4;
 
-/// Where a network thread stands among those of its tier.
-pub struct Seat<M> {
+/// What a network thread begins with.
+pub struct ThreadSetup<M> {
     /// Its number, from 0.
     pub thread: usize,
     /// What tells it of events.
@@ -68,12 +68,12 @@ pub fn mailbox<M>(poll: &Poll) -> io::Result<Arc<Mailbox<M>>> {
 }
 
 impl<T: Tier> Network<T> {
-    /// The network thread of this seat.
+    /// The network thread that begins with this.
     ///
     /// # Errors
     /// The system's.
-    pub fn new(seat: Seat<T::Mail>, tier: T) -> io::Result<Self> {
-        let Seat { thread, poll, mut listeners, mailboxes, gate, clock } = seat;
+    pub fn new(setup: ThreadSetup<T::Mail>, tier: T) -> io::Result<Self> {
+        let ThreadSetup { thread, poll, mut listeners, mailboxes, gate, clock } = setup;
         for (i, listener) in listeners.iter_mut().enumerate() {
             listener.register(poll.registry(), Token(FIRST_LISTENER + i))?;
         }

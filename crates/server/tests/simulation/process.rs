@@ -9,7 +9,7 @@ use mio::Poll;
 use posthaste_measure::{Clock, Meter, Scheme};
 use posthaste_server::clients::Clients;
 use posthaste_server::front::gate::Gate;
-use posthaste_server::front::network::{self, Network, Seat};
+use posthaste_server::front::network::{self, Network, ThreadSetup};
 use posthaste_server::front::readiness::Readiness;
 use posthaste_server::house::{Entrance, House};
 use posthaste_server::path::tier::QueueTier;
@@ -120,8 +120,8 @@ impl Process {
         house.store.attach(&house.line);
         let seat = |(thread, poll)| {
             let (mailboxes, gate) = (mailboxes.clone(), Arc::clone(&gate));
-            let seat = Seat { thread, poll, listeners: Vec::new(), mailboxes, gate, clock };
-            Network::new(seat, QueueTier::new(thread, Arc::clone(&house))).map(NetworkSeat::new)
+            let setup = ThreadSetup { thread, poll, listeners: Vec::new(), mailboxes, gate, clock };
+            Network::new(setup, QueueTier::new(thread, Arc::clone(&house))).map(NetworkSeat::new)
         };
         let networks = polls.into_iter().enumerate().map(seat).collect::<io::Result<Vec<_>>>()?;
         let workers = (0..plan.workers).map(|_| WorkerSeat::new(house.worker())).collect();

@@ -18,7 +18,7 @@ use posthaste_server::authenticator::Authenticator;
 use posthaste_server::clients::Clients;
 use posthaste_server::front::accept::Socket;
 use posthaste_server::front::gate::Gate;
-use posthaste_server::front::network::{Network, Seat, mailbox};
+use posthaste_server::front::network::{Network, ThreadSetup, mailbox};
 use posthaste_server::house::{Entrance, House};
 use posthaste_server::path::bundle::Bundle;
 use posthaste_server::path::local::Local;
@@ -161,8 +161,9 @@ impl Thread {
             slow: None,
             tracer: None,
         });
-        let seat = Seat { thread: 0, poll, listeners: Vec::new(), mailboxes, gate, clock };
-        let network = Network::new(seat, QueueTier::new(0, Arc::clone(&house))).expect("nothing to register");
+        let setup = ThreadSetup { thread: 0, poll, listeners: Vec::new(), mailboxes, gate, clock };
+        let network =
+            Network::new(setup, QueueTier::new(0, Arc::clone(&house))).expect("nothing to register");
         let worker = house.worker();
         Self { house, worker, network, events: Events::with_capacity(64), batch: bounds.batch }
     }

@@ -22,7 +22,7 @@ use posthaste_server::cache::tier::CacheTier;
 use posthaste_server::cache::worker::Reads;
 use posthaste_server::front::accept::Socket;
 use posthaste_server::front::gate::Gate;
-use posthaste_server::front::network::{Network, Seat, mailbox};
+use posthaste_server::front::network::{Network, ThreadSetup, mailbox};
 use posthaste_wire::memcached::decode::Limits;
 
 /// Largest value.
@@ -64,8 +64,8 @@ impl Thread {
             slow: None,
         });
         let tier = CacheTier::new(Arc::clone(&hall), Pipelined::new(0, Arc::clone(&hall)));
-        let seat = Seat { thread: 0, poll, listeners: Vec::new(), mailboxes, gate, clock };
-        let network = Network::new(seat, tier).expect("nothing to register");
+        let setup = ThreadSetup { thread: 0, poll, listeners: Vec::new(), mailboxes, gate, clock };
+        let network = Network::new(setup, tier).expect("nothing to register");
         Self { hall, network, events: Events::with_capacity(64) }
     }
 
