@@ -7,7 +7,7 @@ use mio::event::Event;
 use posthaste_wire::memcached::request::Request;
 
 use super::answers::Answers;
-use super::line::Task;
+use super::line::Parcel;
 use super::router::{Asked, Finished};
 
 /// A client of a network thread.
@@ -49,7 +49,7 @@ pub trait Engine {
     fn note(&mut self, server: usize, event: &Event);
 
     /// A worker has answered.
-    fn take_back(&mut self, task: Box<Task>, is_there: bool);
+    fn take_back(&mut self, parcel: Box<Parcel>, is_there: bool);
 
     /// Sends what was asked.
     fn send(&mut self, registry: &Registry);

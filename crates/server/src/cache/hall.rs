@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::client_limit::ClientLimits;
 use super::fleet::Fleet;
-use super::line::{Line, Task};
+use super::line::{Line, Parcel};
 use super::worker::Reads;
 use crate::front::gate::Gate;
 use crate::front::mailbox::Mailbox;
@@ -24,7 +24,7 @@ const DELETES: &[&str] = &["delete", "meta_delete"];
 /// Something for a network thread.
 pub enum Mail {
     /// A request that a worker has answered.
-    Answered(Box<Task>),
+    Answered(Box<Parcel>),
     /// Look again: a claim that somebody waits for was released, a server's state was set, or routes are new.
     Retry,
     /// Tell of the `most` clients whose ids come next after this one.

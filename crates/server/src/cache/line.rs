@@ -13,7 +13,7 @@ use posthaste_wire::memcached::request::Request;
 use super::limits;
 
 /// One request on its way to a worker and back.
-pub struct Task {
+pub struct Parcel {
     /// Its network thread.
     pub thread: usize,
     /// Its client's slot there, and its client's number.
@@ -38,7 +38,7 @@ pub struct Task {
     pub server_reads: u32,
 }
 
-impl Task {
+impl Parcel {
     /// For this request, with everything else still to be filled in.
     #[must_use]
     pub fn new(request: Request) -> Self {
@@ -72,13 +72,13 @@ pub struct Line {
     state: Mutex<State>,
     arrival: Condvar,
     release: Condvar,
-    tasks_max: usize,
+    parcels_max: usize,
     bytes_max: usize,
 }
 
 #[derive(Default)]
 struct State {
-    tasks: VecDeque<Box<Task>>,
+    parcels: VecDeque<Box<Parcel>>,
     /// Bytes of those requests.
     bytes: usize,
     closed: bool,
@@ -87,35 +87,35 @@ struct State {
 impl Line {
     /// A line for at most so many requests of so many bytes altogether.
     #[must_use]
-    pub fn new(tasks_max: usize, bytes_max: usize) -> Self {
+    pub fn new(parcels_max: usize, bytes_max: usize) -> Self {
         let (arrival, release) = (Condvar::new(), Condvar::new());
-        Self { state: Mutex::default(), arrival, release, tasks_max, bytes_max }
+        Self { state: Mutex::default(), arrival, release, parcels_max, bytes_max }
     }
 
-    /// Lines up the requests of one turn; those that find the line full stay in `tasks`.
-    pub fn push_all(&self, tasks: &mut Vec<Box<Task>>) {
+    /// Lines up the requests of one turn; those that find the line full stay in `parcels`.
+    pub fn push_all(&self, parcels: &mut Vec<Box<Parcel>>) {
         let mut state = self.lock();
         let mut taken = 0;
-        while let Some(task) = tasks.get(taken)
-            && state.tasks.len() + taken < self.tasks_max
-            && state.bytes + task.bytes.len() <= self.bytes_max
+        while let Some(parcel) = parcels.get(taken)
+            && state.parcels.len() + taken < self.parcels_max
+            && state.bytes + parcel.bytes.len() <= self.bytes_max
         {
-            state.bytes += task.bytes.len();
+            state.bytes += parcel.bytes.len();
             taken += 1;
         }
-        state.tasks.extend(tasks.drain(..taken));
+        state.parcels.extend(parcels.drain(..taken));
         drop(state);
         (0..taken).for_each(|_| self.arrival.notify_one());
     }
 
     /// The next request; waits for one. None: the line is closed.
     #[must_use]
-    pub fn take(&self) -> Option<Box<Task>> {
-        let waits = |state: &mut State| state.tasks.is_empty() && !state.closed;
+    pub fn take(&self) -> Option<Box<Parcel>> {
+        let waits = |state: &mut State| state.parcels.is_empty() && !state.closed;
         let mut state = self.arrival.wait_while(self.lock(), waits).unwrap_or_else(PoisonError::into_inner);
-        let task = state.tasks.pop_front()?;
-        state.bytes -= task.bytes.len();
-        Some(task)
+        let parcel = state.parcels.pop_front()?;
+        state.bytes -= parcel.bytes.len();
+        Some(parcel)
     }
 
     /// For a worker that wants a claim: waits until one is released, but not long, as it may have just been.
@@ -142,7 +142,7 @@ impl Line {
     /// Requests that wait now.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.lock().tasks.len()
+        self.lock().parcels.len()
     }
 
     /// Whether nothing waits.
@@ -162,17 +162,17 @@ mod tests {
 
     use super::*;
 
-    fn tasks(bytes: [usize; 3]) -> Vec<Box<Task>> {
+    fn parcels(bytes: [usize; 3]) -> Vec<Box<Parcel>> {
         let limits = Limits { value_bytes: 100, line_bytes: 100 };
         let Decoded::Request(request, _) = decode(b"mn\r\n", &limits) else { panic!("it is one") };
-        let task = |bytes| Box::new(Task { bytes: vec![0; bytes], ..Task::new(request) });
-        bytes.map(task).into()
+        let parcel = |bytes| Box::new(Parcel { bytes: vec![0; bytes], ..Parcel::new(request) });
+        bytes.map(parcel).into()
     }
 
     #[test]
     fn a_line_is_full_of_requests_or_of_what_they_say() {
         for (line, left) in [(Line::new(2, 100), 1), (Line::new(9, 29), 1), (Line::new(9, 20), 1)] {
-            let mut asked = tasks([10, 10, 10]);
+            let mut asked = parcels([10, 10, 10]);
             line.push_all(&mut asked);
             assert_eq!(asked.len(), left);
             while !line.is_empty() {

@@ -14,7 +14,7 @@ use posthaste_wire::memcached::request::Request;
 use super::answers::Answers;
 use super::engine::{Asker, Engine};
 use super::hall::Hall;
-use super::line::Task;
+use super::line::Parcel;
 use super::link::{self, Link};
 use super::router::{Asked, Finished, Router};
 use crate::front::network::FIRST_OF_TIER;
@@ -201,7 +201,7 @@ impl Engine for Pipelined {
         }
     }
 
-    fn take_back(&mut self, _: Box<Task>, _: bool) {}
+    fn take_back(&mut self, _: Box<Parcel>, _: bool) {}
 
     fn send(&mut self, registry: &Registry) {
         for (server, error) in std::mem::take(&mut self.broken) {

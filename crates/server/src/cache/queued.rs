@@ -15,7 +15,7 @@ use super::engine::{Asker, Engine};
 use super::hall::Hall;
 use super::kind;
 use super::limits;
-use super::line::Task;
+use super::line::Parcel;
 use super::router::{Asked, Finished};
 
 /// A network thread's way to the line.
@@ -24,9 +24,9 @@ pub struct Queued {
     thread: usize,
     answers: Answers,
     now: u64,
-    outgoing: Vec<Box<Task>>,
+    outgoing: Vec<Box<Parcel>>,
     finished: Vec<Finished>,
-    spare: Vec<Box<Task>>,
+    spare: Vec<Box<Parcel>>,
     under_way: usize,
 }
 
@@ -47,14 +47,14 @@ impl Queued {
     }
 
     fn hand_on(&mut self, asker: Asker, request: &Request, bytes: &[u8], is_too_large: bool) -> Asked {
-        let mut task = self.spare.pop().unwrap_or_else(|| Box::new(Task::new(*request)));
-        task.thread = self.thread;
-        task.client = (asker.slot, asker.number);
-        (task.request, task.is_too_large) = (*request, is_too_large);
-        task.bytes.extend_from_slice(bytes);
-        task.kind = kind::kind(request);
-        task.stamps = Stamps { received: self.now, ..Stamps::default() };
-        self.outgoing.push(task);
+        let mut parcel = self.spare.pop().unwrap_or_else(|| Box::new(Parcel::new(*request)));
+        parcel.thread = self.thread;
+        parcel.client = (asker.slot, asker.number);
+        (parcel.request, parcel.is_too_large) = (*request, is_too_large);
+        parcel.bytes.extend_from_slice(bytes);
+        parcel.kind = kind::kind(request);
+        parcel.stamps = Stamps { received: self.now, ..Stamps::default() };
+        self.outgoing.push(parcel);
         self.under_way += 1;
         self.answers.fence(asker.slot, true);
         Asked::Taken
@@ -109,26 +109,26 @@ impl Engine for Queued {
 
     fn note(&mut self, _: usize, _: &Event) {}
 
-    fn take_back(&mut self, mut task: Box<Task>, is_there: bool) {
+    fn take_back(&mut self, mut parcel: Box<Parcel>, is_there: bool) {
         self.under_way -= 1;
-        let (slot, client) = task.client;
+        let (slot, client) = parcel.client;
         if is_there {
-            self.answers.write(slot, &task.answer);
+            self.answers.write(slot, &parcel.answer);
             self.answers.fence(slot, false);
         }
         self.finished.push(Finished {
-            kind: task.kind,
-            ending: task.ending,
-            stamps: task.stamps,
+            kind: parcel.kind,
+            ending: parcel.ending,
+            stamps: parcel.stamps,
             slot: is_there.then_some(slot),
             client,
-            request_bytes: task.bytes.len() as u32,
-            answer_bytes: task.answer.len() as u32,
-            server_reads: task.server_reads,
+            request_bytes: parcel.bytes.len() as u32,
+            answer_bytes: parcel.answer.len() as u32,
+            server_reads: parcel.server_reads,
         });
         if self.spare.len() < limits::SPARE_MAX {
-            task.reset();
-            self.spare.push(task);
+            parcel.reset();
+            self.spare.push(parcel);
         }
     }
 
@@ -137,14 +137,14 @@ impl Engine for Queued {
             return;
         }
         let enqueued = self.hall.clock.stamp();
-        self.outgoing.iter_mut().for_each(|task| task.stamps.enqueued = enqueued);
+        self.outgoing.iter_mut().for_each(|parcel| parcel.stamps.enqueued = enqueued);
         self.hall.line.push_all(&mut self.outgoing);
-        for mut task in std::mem::take(&mut self.outgoing) {
-            if task.request.noreply.is_none() {
-                task.answer.extend_from_slice(b"SERVER_ERROR the waiting line is full\r\n");
+        for mut parcel in std::mem::take(&mut self.outgoing) {
+            if parcel.request.noreply.is_none() {
+                parcel.answer.extend_from_slice(b"SERVER_ERROR the waiting line is full\r\n");
             }
-            task.ending = Ending::Error;
-            self.take_back(task, true);
+            parcel.ending = Ending::Error;
+            self.take_back(parcel, true);
         }
     }
 

@@ -73,10 +73,10 @@ impl<E: Engine> Tier for CacheTier<E> {
 
     fn receive(&mut self, mail: Mail, connections: &mut Connections<Self>) {
         match mail {
-            Mail::Answered(task) => {
-                let (slot, number) = task.client;
-                let (is_there, is_cut) = (connections.find(slot, number).is_some(), task.is_cut);
-                self.engine.take_back(task, is_there);
+            Mail::Answered(parcel) => {
+                let (slot, number) = parcel.client;
+                let (is_there, is_cut) = (connections.find(slot, number).is_some(), parcel.is_cut);
+                self.engine.take_back(parcel, is_there);
                 if is_there && is_cut {
                     self.cut_one(slot, connections);
                 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use super::backend::Dialed;
 use super::hall::{Hall, Mail};
 use super::limits;
-use super::line::Task;
+use super::line::Parcel;
 use super::link;
 use super::patience::Patience;
 use super::pipelined::{LATE, UNENDING};
@@ -60,16 +60,16 @@ impl Worker {
     /// Works until the line is closed.
     pub fn run(mut self) {
         let hall = Arc::clone(&self.hall);
-        while let Some(mut task) = hall.line.take() {
-            task.stamps.dequeued = hall.clock.stamp();
-            self.execute(&mut task);
+        while let Some(mut parcel) = hall.line.take() {
+            parcel.stamps.dequeued = hall.clock.stamp();
+            self.execute(&mut parcel);
             self.router.rest();
-            hall.mailboxes[task.thread].post(Mail::Answered(task));
+            hall.mailboxes[parcel.thread].post(Mail::Answered(parcel));
         }
     }
 
-    fn execute(&mut self, task: &mut Task) {
-        self.ask(task);
+    fn execute(&mut self, parcel: &mut Parcel) {
+        self.ask(parcel);
         while self.router.answers.is_waiting(CLIENT) || self.is_under_way() {
             for server in 0..self.links.len() {
                 if !self.router.unsent(server).is_empty()
@@ -85,23 +85,23 @@ impl Worker {
                     for late in self.router.give_up_overdue() {
                         self.lose(late, &UNENDING);
                     }
-                    self.cut_if_large(task);
+                    self.cut_if_large(parcel);
                 }
             }
-            self.drain_output(task);
+            self.drain_output(parcel);
             self.router.resume();
         }
-        self.drain_output(task);
+        self.drain_output(parcel);
         for server in 0..self.links.len() {
             self.router.let_go(server);
         }
         if std::mem::take(&mut self.router.claim_released) {
             self.hall.tell_retry();
         }
-        // The line's stamps are the task's; those between, the router's.
+        // The line's stamps are the parcel's; those between, the router's.
         for done in self.router.finished.drain(..) {
-            (task.ending, task.server_reads) = (done.ending, done.server_reads);
-            (task.stamps.sent, task.stamps.answered) = (done.stamps.sent, done.stamps.answered);
+            (parcel.ending, parcel.server_reads) = (done.ending, done.server_reads);
+            (parcel.stamps.sent, parcel.stamps.answered) = (done.stamps.sent, done.stamps.answered);
         }
     }
 
@@ -127,12 +127,12 @@ impl Worker {
     }
 
     /// Gives the request to the router, when the claim it needs is free: by the table that is in force by then.
-    fn ask(&mut self, task: &Task) {
-        let Task { request, bytes, stamps, .. } = task;
+    fn ask(&mut self, parcel: &Parcel) {
+        let Parcel { request, bytes, stamps, .. } = parcel;
         loop {
             self.take_up();
             self.router.now = self.hall.clock.now();
-            let asked = if task.is_too_large {
+            let asked = if parcel.is_too_large {
                 self.router.refuse_too_large(CLIENT, request, bytes, stamps.received)
             } else {
                 self.router.ask(CLIENT, request, bytes, stamps.received)
@@ -149,19 +149,19 @@ impl Worker {
     }
 
     /// Nobody is given an answer that is too large to be held. What is still to come of it is read for nobody.
-    fn cut_if_large(&mut self, task: &mut Task) {
-        if task.answer.len() + self.router.answers.held_for(CLIENT) > limits::OUTPUT_BYTES_MAX {
-            (task.answer, task.is_cut) = (Vec::new(), true);
+    fn cut_if_large(&mut self, parcel: &mut Parcel) {
+        if parcel.answer.len() + self.router.answers.held_for(CLIENT) > limits::OUTPUT_BYTES_MAX {
+            (parcel.answer, parcel.is_cut) = (Vec::new(), true);
             self.router.leave(CLIENT);
             self.router.enter(CLIENT, 0);
         }
     }
 
     /// Takes over what the router has for the client.
-    fn drain_output(&mut self, task: &mut Task) {
+    fn drain_output(&mut self, parcel: &mut Parcel) {
         let output = self.router.answers.unwritten(CLIENT);
         let bytes = output.len();
-        task.answer.extend_from_slice(output);
+        parcel.answer.extend_from_slice(output);
         self.router.answers.written(CLIENT, bytes);
         let touched = self.router.answers.touched();
         let list = touched.take();

@@ -54,7 +54,8 @@ struct State {
     stop: bool,
 }
 
-enum Task {
+/// What is to be done next, and with which file.
+enum Chore {
     Create,
     Recycle(u32),
     Delete(u32),
@@ -160,7 +161,7 @@ impl Preparer {
             return;
         }
         let mut state = self.shared.lock();
-        while state.has_task(&self.shared.pattern) {
+        while state.has_chore(&self.shared.pattern) {
             state = self.shared.work(state);
         }
     }
@@ -185,7 +186,7 @@ impl Shared {
     fn run(&self) {
         let mut state = self.lock();
         while !state.stop {
-            state = if state.has_task(&self.pattern) {
+            state = if state.has_chore(&self.pattern) {
                 self.work(state)
             } else {
                 self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
@@ -193,14 +194,14 @@ impl Shared {
         }
     }
 
-    /// Does one task without holding the lock meanwhile. Only one thread ever works.
+    /// Does one chore without holding the lock meanwhile. Only one thread ever works.
     fn work<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let Some(task) = state.next_task(&self.pattern) else {
+        let Some(chore) = state.next_chore(&self.pattern) else {
             return state;
         };
         let number = state.next;
         drop(state);
-        let done = self.perform(task, number);
+        let done = self.perform(chore, number);
         state = self.lock();
         match done {
             Ok(Some(segment)) => {
@@ -218,11 +219,11 @@ impl Shared {
         state
     }
 
-    fn perform(&self, task: Task, number: u32) -> Result<Option<Segment>, LogError> {
+    fn perform(&self, chore: Chore, number: u32) -> Result<Option<Segment>, LogError> {
         let Pattern { identity, capacity, .. } = self.pattern;
-        match task {
-            Task::Create => Segment::create(&*self.disk, identity, number, capacity).map(Some),
-            Task::Recycle(from) => {
+        match chore {
+            Chore::Create => Segment::create(&*self.disk, identity, number, capacity).map(Some),
+            Chore::Recycle(from) => {
                 let reused = Segment::recycle(&*self.disk, identity, from, number, capacity).or_else(|_| {
                     // Nobody would come back to a file that cannot be reused, whichever of its names it has by now; its space
                     // may be what another one needs.
@@ -233,7 +234,7 @@ impl Shared {
                 });
                 reused.map(Some)
             }
-            Task::Delete(number) => {
+            Chore::Delete(number) => {
                 let name = file_name(number);
                 let removed = self.disk.remove(&name).and_then(|()| self.disk.sync());
                 removed.map_err(|error| LogError::io("delete", &self.disk.path(&name), &error))?;
@@ -244,17 +245,17 @@ impl Shared {
 }
 
 impl State {
-    fn has_task(&self, pattern: &Pattern) -> bool {
+    fn has_chore(&self, pattern: &Pattern) -> bool {
         self.failure.is_none() && (self.ready.len() < READY || self.retired.len() > pattern.kept)
     }
 
-    fn next_task(&mut self, pattern: &Pattern) -> Option<Task> {
-        if !self.has_task(pattern) {
+    fn next_chore(&mut self, pattern: &Pattern) -> Option<Chore> {
+        if !self.has_chore(pattern) {
             return None;
         }
         if self.ready.len() < READY {
-            return Some(self.retired.pop().map_or(Task::Create, Task::Recycle));
+            return Some(self.retired.pop().map_or(Chore::Create, Chore::Recycle));
         }
-        self.retired.pop().map(Task::Delete)
+        self.retired.pop().map(Chore::Delete)
     }
 }
