@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::hall::{Card, Hall, Mail};
 use crate::front::mailbox::Mailbox;
-use crate::http::{self, Guest, Listing, Path, Problem, Query};
+use crate::http::{self, Listing, Path, Problem, Query, SameOrigin};
 use crate::info::VERSION;
 
 /// Clients shown at once, unless asked otherwise, and at most: a network thread looks each of them up.
@@ -35,7 +35,7 @@ pub(super) fn routes(hall: &Arc<Hall>, is_local: bool) -> Routes {
 }
 
 /// What the tier is and how it is.
-async fn status(_: Guest, State(hall): State<Arc<Hall>>) -> Json<Value> {
+async fn status(_: SameOrigin, State(hall): State<Arc<Hall>>) -> Json<Value> {
     let trouble =
         (hall.is_ready() == Some(false)).then_some("no server answers: see the log, and whether they run");
     let table = hall.fleet.table();
@@ -52,7 +52,11 @@ async fn status(_: Guest, State(hall): State<Arc<Hall>>) -> Json<Value> {
 }
 
 /// Who is connected, by id.
-async fn clients(_: Guest, State(hall): State<Arc<Hall>>, Query(listing): Query<Listing>) -> Json<Value> {
+async fn clients(
+    _: SameOrigin,
+    State(hall): State<Arc<Hall>>,
+    Query(listing): Query<Listing>,
+) -> Json<Value> {
     let most = listing.limit.unwrap_or(PAGE).min(PAGE_MAX);
     let told = ask_all(&hall, |answer| Mail::List { after: listing.after, most, answer }).await;
     let mut cards: Vec<Card> = told.into_iter().flatten().collect();
@@ -72,7 +76,7 @@ async fn clients(_: Guest, State(hall): State<Arc<Hall>>, Query(listing): Query<
 }
 
 /// `DELETE /v1/clients/{id}`.
-async fn close_client(_: Guest, State(hall): State<Arc<Hall>>, Path(id): Path<u64>) -> Json<Value> {
+async fn close_client(_: SameOrigin, State(hall): State<Arc<Hall>>, Path(id): Path<u64>) -> Json<Value> {
     let closed = ask_all(&hall, |answer| Mail::Close { id, answer }).await;
     Json(json!({ "closed": closed.into_iter().filter(|closed| *closed).count() }))
 }

@@ -18,7 +18,7 @@ use super::explain::{Explanation, explain};
 use super::hall::Hall;
 use super::standing::Wish;
 use crate::http::metrics::page;
-use crate::http::{self, Back, Body, Problem, Query};
+use crate::http::{self, Body, LastWindows, Problem, Query};
 use crate::metrics::router;
 
 /// When to look again whether it is known if a server is there.
@@ -35,10 +35,10 @@ pub fn routes(hall: &Arc<Hall>, is_local: bool) -> Routes {
         .route("/readyz", get(async move || ready(&for_ready).await))
         .route("/metrics", get(async move || page(router::page(&for_figures))))
         .merge(
-            office(hall)
+            json_routes(hall)
                 .route(
                     "/v1/windows",
-                    get(async move |Query(back): Query<Back>| http::windows_of(&meter, &back)),
+                    get(async move |Query(wanted): Query<LastWindows>| http::windows_of(&meter, &wanted)),
                 )
                 .route_layer(from_fn(move |request: Request, next: Next| async move {
                     http::refuse_foreign_pages(request.method(), request.headers(), is_local)?;
@@ -50,7 +50,7 @@ pub fn routes(hall: &Arc<Hall>, is_local: bool) -> Routes {
 }
 
 /// Servers, pools and routes.
-fn office(hall: &Arc<Hall>) -> Routes {
+fn json_routes(hall: &Arc<Hall>) -> Routes {
     Routes::new()
         .route("/v1/servers", get(async |State(hall): Shared| servers(&hall)))
         .route("/v1/servers/state", post(set_state))

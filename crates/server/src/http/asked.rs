@@ -1,12 +1,20 @@
 //! What a request's path, query and body say, understood; what cannot be is a [`Problem`], as every error over HTTP is.
 
-use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{FromRequestParts, Path as AxumPath, Query as AxumQuery};
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts, Path as AxumPath, Query as AxumQuery, Request};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
 use serde::de::{DeserializeOwned, Deserializer, Unexpected};
 use serde::{Deserialize, de};
+use tokio::time::timeout;
 
 use super::problem::Problem;
+
+/// How long a body may take to come.
+const BODY: Duration = Duration::from_secs(60);
 
 /// A part of the path.
 pub(crate) struct Path<T>(pub(crate) T);
@@ -32,6 +40,29 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
         query
             .map(|AxumQuery(query)| Self(query))
             .map_err(|rejection: QueryRejection| Problem::bad(&rejection.body_text()))
+    }
+}
+
+/// A body in JSON; no body at all is an empty object.
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let length = request.headers().get("content-length").map(|length| length.as_bytes() == b"0");
+        if length.unwrap_or(!request.headers().contains_key("transfer-encoding")) {
+            return serde_json::from_str("{}").map(Self).map_err(|error| Problem::bad(&error.to_string()));
+        }
+        let Ok(body) = timeout(BODY, Json::from_request(request, state)).await else {
+            return Err(Problem::bad("the body takes too long"));
+        };
+        body.map(|Json(body)| Self(body)).map_err(|rejection: JsonRejection| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                Problem::too_big("the request has more bytes than any message needs")
+            }
+            _ => Problem::bad(&rejection.body_text()),
+        })
     }
 }
 

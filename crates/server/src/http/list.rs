@@ -14,8 +14,8 @@ use posthaste_wire::reply::Value;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
-use super::office::Visitor;
 use super::problem::Problem;
+use super::visitor::Visitor;
 use super::words::Words;
 
 /// Queues of which a list costs next to nothing, so that it is never an old one.

@@ -3,8 +3,9 @@
 use axum::Json;
 use serde::{Deserialize, Serialize};
 
-use super::office::{Body, Visitor};
+use super::asked::Body;
 use super::problem::Problem;
+use super::visitor::Visitor;
 use crate::log_level::{LogLevel, log_level, set_log_level};
 
 /// What is told, and taken.

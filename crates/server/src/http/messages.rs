@@ -10,12 +10,12 @@ use posthaste_wire::reply::Value;
 use serde::Deserialize;
 use serde_json::{Value as JsonValue, json};
 
-use super::asked::{Path, Query, yes_or_no};
+use super::asked::{Body, Path, Query, yes_or_no};
 use super::inside::Answer;
 use super::json::json as to_json;
-use super::office::{Body, Visitor};
 use super::problem::Problem;
 use super::queues::counted;
+use super::visitor::Visitor;
 use super::words::Words;
 use crate::queue::bounds::ANSWER_BYTES;
 
@@ -298,13 +298,13 @@ pub(super) async fn ack(visitor: Visitor, Body(done): Body<Done>) -> Result<Json
 /// Given back.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Back {
+pub(super) struct NackBody {
     id: Handle,
     delay_ms: Option<u64>,
 }
 
 /// `POST /v1/queues/{name}/nack`.
-pub(super) async fn nack(visitor: Visitor, Body(back): Body<Back>) -> Result<Json<JsonValue>, Problem> {
+pub(super) async fn nack(visitor: Visitor, Body(back): Body<NackBody>) -> Result<Json<JsonValue>, Problem> {
     let words = Words::of(&["NACK"]).push(back.id.to_string()).option("DELAY", back.delay_ms);
     counted(&visitor, words, "returned").await
 }

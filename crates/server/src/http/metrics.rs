@@ -6,7 +6,7 @@ use axum::http::header;
 use axum::response::IntoResponse;
 use tokio::time::timeout;
 
-use super::office::Visitor;
+use super::visitor::Visitor;
 use super::words::Words;
 use crate::metrics::{Page, queues, tier};
 

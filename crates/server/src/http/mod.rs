@@ -11,11 +11,11 @@ mod list;
 pub(crate) mod log;
 mod messages;
 pub(crate) mod metrics;
-mod office;
 mod problem;
 mod queues;
 mod seats;
 mod serve;
+mod state;
 mod visitor;
 mod words;
 
@@ -36,13 +36,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-pub(crate) use self::asked::{Path, Query};
+pub(crate) use self::asked::{Body, Path, Query};
 pub(crate) use self::console::{file as console_file, page as console_page};
-pub(crate) use self::office::Body;
-use self::office::{Office, Visitor};
 pub(crate) use self::problem::Problem;
 pub use self::serve::converse;
-pub(crate) use self::visitor::{Guest, refuse_foreign_pages};
+use self::state::QueueState;
+use self::visitor::Visitor;
+pub(crate) use self::visitor::{SameOrigin, refuse_foreign_pages};
 use self::words::Words;
 use crate::front::gate::Gate;
 use crate::front::lifecycle::wait_for;
@@ -129,7 +129,7 @@ pub fn queue_routes(house: Arc<House>) -> Router {
         .fallback(async || nothing_here())
         .method_not_allowed_fallback(async || not_so())
         .layer(DefaultBodyLimit::max(body_max))
-        .with_state(Office::new(house))
+        .with_state(QueueState::new(house))
 }
 
 /// The answer to a path that is none.
@@ -150,8 +150,8 @@ pub async fn alive() -> &'static str {
 }
 
 /// Ready means that the store accepts changes; if not, the store says why.
-async fn ready(State(office): State<Arc<Office>>) -> (StatusCode, String) {
-    match office.house.store.trouble() {
+async fn ready(State(state): State<Arc<QueueState>>) -> (StatusCode, String) {
+    match state.house.store.trouble() {
         None => (StatusCode::OK, "ready\n".into()),
         Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     }
@@ -177,19 +177,19 @@ async fn status(visitor: Visitor) -> Json<Value> {
 /// Which windows.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Back {
+pub(crate) struct LastWindows {
     last: Option<usize>,
 }
 
 /// The windows of the last 15 minutes, or only so many of them.
-async fn windows(visitor: Visitor, Query(back): Query<Back>) -> Json<Value> {
-    windows_of(&visitor.house().meter, &back)
+async fn windows(visitor: Visitor, Query(wanted): Query<LastWindows>) -> Json<Value> {
+    windows_of(&visitor.house().meter, &wanted)
 }
 
 /// The windows of any tier.
-pub(crate) fn windows_of(meter: &Meter, back: &Back) -> Json<Value> {
+pub(crate) fn windows_of(meter: &Meter, wanted: &LastWindows) -> Json<Value> {
     let windows = meter.windows();
-    let first = windows.len().saturating_sub(back.last.unwrap_or(usize::MAX));
+    let first = windows.len().saturating_sub(wanted.last.unwrap_or(usize::MAX));
     Json(windows[first..].iter().map(|window| json!(**window)).collect())
 }
 

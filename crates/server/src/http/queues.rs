@@ -6,11 +6,11 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value as JsonValue, json};
 
-use super::asked::{Path, Query, yes_or_no};
+use super::asked::{Body, Path, Query, yes_or_no};
 use super::json::json as to_json;
 use super::list::{Page, Sort, cut};
-use super::office::{Body, Visitor};
 use super::problem::Problem;
+use super::visitor::Visitor;
 use super::words::Words;
 
 /// Queues on a page, unless asked otherwise, and at most.

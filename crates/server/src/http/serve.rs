@@ -69,12 +69,12 @@ const SPEAK_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nCont
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin(pub(crate) IpAddr);
 
-/// By which it is known that a client has hung up, whatever it has sent before. hyper looks for the end of what comes only
+/// By which it is known that a client hangs up, whatever it has sent before. hyper looks for the end of what comes only
 /// while nothing of it waits to be understood, and a pop that waits must not depend on that.
 #[derive(Clone, Debug)]
-pub(super) struct Line(Arc<OwnedFd>);
+pub(super) struct HangUp(Arc<OwnedFd>);
 
-impl Line {
+impl HangUp {
     fn of(stream: &TcpStream) -> io::Result<Self> {
         stream.as_fd().try_clone_to_owned().map(|socket| Self(Arc::new(socket)))
     }
@@ -83,7 +83,7 @@ impl Line {
     ///
     /// # Errors
     /// The system has no events for this.
-    pub(super) async fn hung_up(&self) -> io::Result<()> {
+    pub(super) async fn came(&self) -> io::Result<()> {
         // The same socket once more, with events of its own: what arrives is hyper's to read.
         let socket = TcpStream::from_std(self.0.try_clone()?.into())?;
         while !socket.ready(Interest::READABLE).await?.is_read_closed() {
@@ -123,13 +123,9 @@ pub(super) async fn serve(
             gate.newcomers.refuse(Reason::Address);
             continue;
         };
-        let guest = Guest {
-            origin: Origin(from),
-            gate: Arc::clone(gate),
-            routes: routes.clone(),
-            stop: stop.clone(),
-        };
-        tokio::spawn(guest.stay(stream, tls.clone(), Arc::new(seat)));
+        let peer =
+            Peer { origin: Origin(from), gate: Arc::clone(gate), routes: routes.clone(), stop: stop.clone() };
+        tokio::spawn(peer.stay(stream, tls.clone(), Arc::new(seat)));
     }
     seats.empty().await;
     Ok(())
@@ -147,14 +143,14 @@ async fn seat(seats: &Arc<Seats>, from: IpAddr) -> Option<Seat> {
 }
 
 /// One connection's client.
-struct Guest {
+struct Peer {
     origin: Origin,
     gate: Arc<Gate>,
     routes: Router,
     stop: watch::Receiver<()>,
 }
 
-impl Guest {
+impl Peer {
     /// Serves him until he goes, or somebody else has his seat.
     async fn stay(self, stream: TcpStream, tls: Option<Arc<Acceptor>>, seat: Arc<Seat>) {
         let gate = Arc::clone(&self.gate);
@@ -171,8 +167,8 @@ impl Guest {
     async fn receive(self, mut stream: TcpStream, tls: Option<Arc<Acceptor>>, seat: &Arc<Seat>) {
         // A socket that refuses is broken, which reading tells.
         let _ = keep_alive(&stream).and_then(|()| give_up_when_gone(&stream));
-        let line = Line::of(&stream).ok();
-        let Some(tls) = tls else { return self.converse(impatient(stream, UNREAD), line, seat).await };
+        let hang_up = HangUp::of(&stream).ok();
+        let Some(tls) = tls else { return self.converse(impatient(stream, UNREAD), hang_up, seat).await };
         let accept = async {
             let mut first = [0];
             if stream.peek(&mut first).await? > 0 && first[0] != TLS_HANDSHAKE {
@@ -185,7 +181,7 @@ impl Guest {
             TlsAcceptor::from(tls.config()).accept(impatient(stream, UNREAD)).await.map(Some)
         };
         match timeout(HANDSHAKE, accept).await {
-            Ok(Ok(Some(stream))) => self.converse(stream, line, seat).await,
+            Ok(Ok(Some(stream))) => self.converse(stream, hang_up, seat).await,
             Ok(Ok(None)) => {
                 self.gate.newcomers.refuse(Reason::Handshake);
             }
@@ -199,12 +195,12 @@ impl Guest {
         }
     }
 
-    async fn converse<S>(self, stream: S, line: Option<Line>, seat: &Arc<Seat>)
+    async fn converse<S>(self, stream: S, hang_up: Option<HangUp>, seat: &Arc<Seat>)
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let (seat, stop) = (Some(Arc::clone(seat)), self.stop.clone());
-        if let Some(stream) = talk(stream, self.origin, line, seat, self.routes, stop).await {
+        if let Some(stream) = talk(stream, self.origin, hang_up, seat, self.routes, stop).await {
             part(stream, self.stop).await;
         }
     }
@@ -243,11 +239,11 @@ pub async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     talk(stream, Origin(origin), None, None, routes, stop).await
 }
 
-/// The same, with the line by which it is known that the client has hung up, and the seat that he has.
+/// The same, with what tells that the client hangs up, and the client's seat.
 async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     origin: Origin,
-    line: Option<Line>,
+    hang_up: Option<HangUp>,
     seat: Option<Arc<Seat>>,
     routes: Router,
     mut stop: watch::Receiver<()>,
@@ -255,8 +251,8 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
     let routes = TowerToHyperService::new(routes);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(origin);
-        if let Some(line) = &line {
-            request.extensions_mut().insert(line.clone());
+        if let Some(hang_up) = &hang_up {
+            request.extensions_mut().insert(hang_up.clone());
         }
         let (answer, seat) = (routes.call(request.map(Body::new)), seat.clone());
         Box::pin(async move {

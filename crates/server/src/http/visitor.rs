@@ -5,7 +5,9 @@
 //! while accounts are open, the server must have been asked for by a name that only this machine has, or a page could
 //! reach it under a name of its own (DNS rebinding).
 
+use std::future::pending;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -13,7 +15,90 @@ use axum::http::{HeaderMap, Method, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use super::inside::Answer;
+use super::list::Lists;
 use super::problem::Problem;
+use super::serve::{HangUp, Origin};
+use super::state::QueueState;
+use super::words::Words;
+use crate::house::House;
+
+/// A number that no client has.
+const NOBODY: &str = "9223372036854775807";
+
+/// Who asks. What they may do is decided where every client's request is.
+pub(super) struct Visitor {
+    state: Arc<QueueState>,
+    who: Option<Credentials>,
+    origin: Option<IpAddr>,
+    hang_up: Option<HangUp>,
+}
+
+impl Visitor {
+    /// Asks the server as this visitor.
+    ///
+    /// # Errors
+    /// What the server refused.
+    pub(super) async fn ask(&self, words: Words) -> Result<Answer, Problem> {
+        self.ask_unless(words, pending()).await
+    }
+
+    /// The same of a request that may wait for long: it waits no more when the visitor has hung up.
+    ///
+    /// # Errors
+    /// What the server refused.
+    pub(super) async fn ask_while_there(&self, words: Words) -> Result<Answer, Problem> {
+        let gone = async {
+            // Who cannot be watched counts as there.
+            match &self.hang_up {
+                Some(hang_up) if hang_up.came().await.is_ok() => {}
+                _ => pending().await,
+            }
+        };
+        self.ask_unless(words, gone).await
+    }
+
+    async fn ask_unless(&self, words: Words, gone: impl Future<Output = ()>) -> Result<Answer, Problem> {
+        self.state.pool.ask(self.who.as_ref(), self.origin, &words.as_slices(), gone).await
+    }
+
+    /// The server, for what is answered without asking it.
+    pub(super) fn house(&self) -> &House {
+        &self.state.house
+    }
+
+    /// Lists of queues, kept for whoever asks.
+    pub(super) fn lists(&self) -> &Lists {
+        &self.state.lists
+    }
+
+    /// Refuses whoever may not look at all queues and clients.
+    ///
+    /// # Errors
+    /// A role is missing.
+    pub(super) async fn must_administer(&self) -> Result<&House, Problem> {
+        // It is only asked whether this visitor may.
+        self.ask(Words::of(&["CLIENT", "KILL", "ID", NOBODY])).await?;
+        Ok(self.house())
+    }
+}
+
+/// Whoever has no account here is refused at once: nothing is read of a stranger's body.
+impl FromRequestParts<Arc<QueueState>> for Visitor {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &Arc<QueueState>) -> Result<Self, Problem> {
+        refuse_foreign_pages(&parts.method, &parts.headers, state.is_open())?;
+        let origin = parts.extensions.get().map(|Origin(ip)| *ip);
+        let who = Credentials::of(&parts.headers)?;
+        if !state.is_open() {
+            let nobody = || Problem::unknown("log in with Authorization: Basic, or Bearer ACCOUNT:SECRET");
+            state.pool.admit(who.as_ref().ok_or_else(nobody)?, origin).await?;
+        }
+        let hang_up = parts.extensions.get().cloned();
+        Ok(Self { state: Arc::clone(state), who, origin, hang_up })
+    }
+}
 
 /// An account and its secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -46,10 +131,10 @@ impl Credentials {
     }
 }
 
-/// Who asks a tier that has no accounts: anybody but somebody else's page.
-pub(crate) struct Guest;
+/// Who asks a tier that has no accounts: anybody but a page of another origin.
+pub(crate) struct SameOrigin;
 
-impl<S: Sync> FromRequestParts<S> for Guest {
+impl<S: Sync> FromRequestParts<S> for SameOrigin {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
