@@ -47,7 +47,7 @@ pub(super) fn read(text: &str) -> Result<Json, String> {
             },
         }
     }
-    Err("it ends too early".into())
+    Err("the YAML ends in the middle of a table".into())
 }
 
 #[cfg(test)]

@@ -72,3 +72,18 @@ fn a_list_that_is_too_long_is_not_even_asked_for() {
     assert_eq!(heard[0].0, 400);
     assert!(String::from_utf8_lossy(&heard[0].1).contains("at most 16383"), "{heard:?}");
 }
+
+#[test]
+fn a_refusal_says_what_to_ask_instead() {
+    let (runtime, mut tier) = (runtime(), Tier::new());
+    for (path, status, words) in [
+        ("/v1/queues/q/messages?peek=1&after=3", 400, "peek is 1 or left out: count and from go with peek=1"),
+        ("/v1/queues/q/messages?peek=2", 400, "peek is 1 or left out"),
+        // Nothing is logged by this test.
+        ("/v1/log-level", 404, "so there is no level to set"),
+    ] {
+        let heard = answers(&ask(&runtime, &mut tier, &[get(path).as_bytes()]));
+        assert_eq!(heard[0].0, status, "{path}");
+        assert!(String::from_utf8_lossy(&heard[0].1).contains(words), "{path}: {heard:?}");
+    }
+}

@@ -50,12 +50,21 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        Self::within(BODY, request, state).await
+    }
+}
+
+impl<T: DeserializeOwned> Body<T> {
+    async fn within<S: Send + Sync>(limit: Duration, request: Request, state: &S) -> Result<Self, Problem> {
         let length = request.headers().get("content-length").map(|length| length.as_bytes() == b"0");
         if length.unwrap_or(!request.headers().contains_key("transfer-encoding")) {
             return serde_json::from_str("{}").map(Self).map_err(|error| Problem::bad(&error.to_string()));
         }
-        let Ok(body) = timeout(BODY, Json::from_request(request, state)).await else {
-            return Err(Problem::bad("the body takes too long"));
+        let Ok(body) = timeout(limit, Json::from_request(request, state)).await else {
+            return Err(Problem::late(&format!(
+                "the body did not arrive within {} s; send it faster or in a smaller request",
+                limit.as_secs_f64()
+            )));
         };
         body.map(|Json(body)| Self(body)).map_err(|rejection: JsonRejection| match rejection.status() {
             StatusCode::PAYLOAD_TOO_LARGE => {
@@ -84,3 +93,42 @@ pub(super) fn yes_or_no<'de, D: Deserializer<'de>>(field: D) -> Result<bool, D::
 }
 
 const EXPECTED: &str = "true, false, 1, 0 or null";
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use axum::Router;
+    use axum::routing::post;
+    use serde_json::Value;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::http::serve::converse;
+
+    #[tokio::test]
+    async fn who_sends_no_body_is_told_for_how_long_it_was_waited_for() {
+        const HEAD: &[u8] =
+            b"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 9\r\nConnection: close\r\n\r\n";
+        let take = async |request: Request| {
+            let body: Result<Body<Value>, _> = Body::within(Duration::from_millis(10), request, &()).await;
+            body.map(|Body(body)| Json(body))
+        };
+        let (mut client, stream) = duplex(4096);
+        let (_stop, stopped) = watch::channel(());
+        let talking = async {
+            let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
+            drop(converse(stream, from, Router::new().route("/", post(take)), stopped).await);
+        };
+        let asking = async {
+            client.write_all(HEAD).await.expect("there is room");
+            let mut heard = String::new();
+            client.read_to_string(&mut heard).await.expect("an answer");
+            heard
+        };
+        let ((), heard) = tokio::join!(talking, asking);
+        assert!(heard.starts_with("HTTP/1.1 408 "), "{heard}");
+        assert!(heard.contains("within 0.01 s; send it faster"), "{heard}");
+    }
+}

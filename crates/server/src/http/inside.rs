@@ -71,7 +71,7 @@ impl Inside {
         // The visitor's place was taken where HTTP accepted him; where he is matters if his secret is wrong.
         let arrival = house.gate.admit_inside(socket, origin);
         if !adopted(house, thread, arrival) {
-            return Err(Problem::busy("the server stops"));
+            return Err(Problem::busy("the server is stopping; nothing was done, ask again when it is back"));
         }
         let stream = UnixStream::from_std(ours).map_err(broken)?;
         let mut inside = Self { stream, input: Vec::new(), since: Instant::now() };

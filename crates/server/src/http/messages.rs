@@ -153,7 +153,9 @@ pub(super) async fn look(
             let words = words.option("COUNT", Some(count.unwrap_or(1)));
             Ok(messages(&visitor.ask(words).await?))
         }
-        _ => Err(Problem::bad("with peek=1 there are from and count; without it after, count, from and to")),
+        _ => Err(Problem::bad(
+            "peek is 1 or left out: count and from go with peek=1, after and to only without it",
+        )),
     }
 }
 

@@ -41,6 +41,11 @@ impl Problem {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "ERR", message)
     }
 
+    /// It has not come in time.
+    pub(super) fn late(message: &str) -> Self {
+        Self::new(StatusCode::REQUEST_TIMEOUT, "ERR", message)
+    }
+
     /// It has more bytes than are taken.
     pub(super) fn too_big(message: &str) -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "TOOBIG", message)
