@@ -73,7 +73,7 @@ fn is_in_trouble(server: &Server, words: &str) -> Result<(), String> {
 }
 
 /// The service is there again, for requests and for whoever asks whether it is.
-fn is_back(server: &Server) {
+fn wait_until_back(server: &Server) {
     soon("requests are answered again", || match ask(server.addr(), &["QCREATE", "probe"]) {
         Answer::Integer(_) => Ok(()),
         answer => Err(format!("{answer:?}")),
@@ -130,7 +130,7 @@ fn outage(
         crew.notices();
         requests_get_store(server);
         end(postgres);
-        is_back(server);
+        wait_until_back(server);
         let got_through = gets_what_is_sent(server.addr(), pop);
         crew.is_busy();
         crew.finish(server.addr());
@@ -184,7 +184,7 @@ fn a_restarted_database_is_found_again() {
             crew.is_busy();
             postgres.stop(how);
             postgres.start_again();
-            is_back(&server);
+            wait_until_back(&server);
         }
         let got_through = gets_what_is_sent(server.addr(), pop);
         crew.finish(server.addr());
@@ -249,7 +249,7 @@ fn backends_are_terminated_again_and_again() {
             let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'posthaste'";
             assert_ne!(postgres.psql("postgres", sql), "0", "nobody was connected");
         }
-        is_back(&server);
+        wait_until_back(&server);
         let got_through = gets_what_is_sent(server.addr(), pop);
         crew.finish(server.addr());
         got_through
@@ -295,7 +295,7 @@ fn connections_are_cut_in_mid_transaction() {
         wire.cut();
         cuts += 1;
     }
-    is_back(&server);
+    wait_until_back(&server);
     crew.finish(server.addr());
 }
 
@@ -447,7 +447,7 @@ fn a_frozen_database_is_waited_for() {
         // Where the machine itself stands still for longer, the request and the pop are given up: then again.
         let in_time = frozen.elapsed() < WAITED_FOR;
         assert!(!in_time || waits && answer.integer().is_some(), "waits: {waits}, {answer:?}");
-        is_back(&server);
+        wait_until_back(&server);
         let got_through = gets_what_is_sent(addr, pop);
         assert!(!in_time || got_through, "the pop was given up");
         crew.is_busy();
@@ -499,7 +499,7 @@ fn what_a_database_does_after_it_was_given_up_does_no_harm() {
         "before,late" => Ok(()),
         bodies => Err(bodies.to_owned()),
     });
-    is_back(&server);
+    wait_until_back(&server);
     let again = send_once(&server, "late");
     assert!(again.integer().is_some(), "{again:?}");
     assert_eq!(bodies(&postgres, &database), "before,late");
@@ -523,7 +523,7 @@ fn a_request_that_was_given_up_may_be_done_after_its_repetition() {
     });
     assert_eq!(bodies(&postgres, &database), "before,late");
     assert_eq!(send_once(&server, "late"), again);
-    is_back(&server);
+    wait_until_back(&server);
 }
 
 /// Whoever was not answered must not find later that his message is gone.

@@ -46,7 +46,7 @@ impl Chronicle {
     }
 
     /// It takes part again.
-    pub fn is_back(&mut self) {
+    pub fn came_back(&mut self) {
         if let Some(since_ns) = self.away_since_ns.take() {
             self.events.since(since_ns, self.server.clone(), "away");
         }

@@ -249,7 +249,7 @@ impl Health {
     }
 
     /// It has nothing, where others have.
-    pub fn is_new(&self) {
+    pub fn came_empty(&self) {
         self.comes(self.next_coming());
     }
 
@@ -323,10 +323,10 @@ impl Health {
             return first;
         }
         self.found();
-        self.is_new();
+        self.came_empty();
         self.away.store(false, Ordering::Release);
         self.left_out.store(false, Ordering::Release);
-        journal.chronicle.is_back();
+        journal.chronicle.came_back();
         Before::Nothing
     }
 

@@ -137,7 +137,7 @@ impl Rounds {
                 // Who brings it back tries again and again, and does not say so.
                 self.tell(
                     server.name().to_owned(),
-                    format!("{} stays away: {}", server.name(), prober::is_there(other)),
+                    format!("{} stays away: {}", server.name(), prober::why_taken(other)),
                 );
             }
         }
@@ -162,10 +162,10 @@ impl Rounds {
 
     fn move_to(&self, server: &Server, address: &ListenAddress) -> Result<(), String> {
         if let Some(other) = self.hall.fleet.table().neighbour(server, address) {
-            return Err(prober::is_there(other));
+            return Err(prober::why_taken(other));
         }
         prober::empty(server, Some(address.clone())).map_err(|error| error.to_string())?;
-        server.health.is_new();
+        server.health.came_empty();
         server.backend.move_to(address.clone());
         tracing::info!(server = %server.name(), "server is at {address} now; connections move there");
         self.hall.tell_retry();

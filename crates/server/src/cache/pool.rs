@@ -447,7 +447,7 @@ mod tests {
         let fleet = fleet(3, Rules { writes: Writes::Owner, ..Rules::default() });
         let table = fleet.table();
         let pool = &table.pools[0];
-        table.servers[pool.home(b"any")].health.is_new();
+        table.servers[pool.home(b"any")].health.came_empty();
         assert_eq!(pool.owner(b"any").slot, pool.home(b"any"));
     }
 

@@ -262,7 +262,7 @@ fn look_after(server: &Server, hall: &Hall) {
 fn bring_back(server: &Server, hall: &Hall, stop: &AtomicBool) -> io::Result<bool> {
     let (address, table) = (server.backend.address().map_err(io::Error::other)?, hall.fleet.table());
     if let Some(other) = table.neighbour(server, &address).filter(|other| !other.health.is_away()) {
-        return Err(io::Error::other(is_there(other)));
+        return Err(io::Error::other(why_taken(other)));
     }
     let mut link = BufReader::new(server.backend.dial_at(address, OWN)?);
     ask(&mut link, b"version\r\n", 1, |said| said.starts_with(b"VERSION"))?;
@@ -314,7 +314,7 @@ fn bring_back(server: &Server, hall: &Hall, stop: &AtomicBool) -> io::Result<boo
 }
 
 /// Why a server does not go to an address.
-pub(super) fn is_there(other: &Server) -> String {
+pub(super) fn why_taken(other: &Server) -> String {
     format!("{} of the same pool is there; have the names lead to two servers, or name one", other.name())
 }
 

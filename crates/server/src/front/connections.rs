@@ -334,7 +334,7 @@ impl<T: Tier> Connections<T> {
         let mut quiet = Vec::new();
         for (slot, connection) in &mut self.slab {
             let is_settled = tier.is_settled(slot, connection);
-            let why = connection.as_mut().is_quiet(limits, is_settled, self.now_ns);
+            let why = connection.as_mut().quiet_reason(limits, is_settled, self.now_ns);
             quiet.extend(why.map(|why| (slot, why)));
         }
         for (slot, why) in quiet {

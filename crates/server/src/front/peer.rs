@@ -121,7 +121,12 @@ impl Peer {
     }
 
     /// Why it is to be closed, if it has been quiet for too long. `is_settled`: it waits for nothing.
-    pub(super) fn is_quiet(&mut self, limits: QuietLimits, is_settled: bool, now_ns: u64) -> Option<Quiet> {
+    pub(super) fn quiet_reason(
+        &mut self,
+        limits: QuietLimits,
+        is_settled: bool,
+        now_ns: u64,
+    ) -> Option<Quiet> {
         if limits.send.is_some_and(|limit| self.taking.stands(limit, now_ns)) {
             return Some(Quiet::Send);
         }

@@ -129,14 +129,14 @@ impl Room {
 
 impl Seat {
     /// Something is being answered from now on.
-    pub(super) fn is_asked(&self) {
+    pub(super) fn begin_answer(&self) {
         if let Some(number) = self.idle().take() {
             self.seats.room().idle.remove(&number);
         }
     }
 
     /// It has been answered.
-    pub(super) fn is_answered(&self) {
+    pub(super) fn end_answer(&self) {
         *self.idle() = Some(self.seats.room().add_idle(self.holder, &self.leave));
         self.seats.changed.notify_one();
     }
@@ -183,8 +183,8 @@ mod tests {
     fn who_has_been_idle_longest_gives_way() {
         let seats = Seats::new(3, 2);
         let [first, second, third] = [1, 1, 2].map(|last| seats.take(from(last)).expect("there is room"));
-        first.is_asked();
-        first.is_answered();
+        first.begin_answer();
+        first.end_answer();
         let fourth = seats.take(from(3)).expect("somebody gives way");
         assert_eq!([&first, &second, &third, &fourth].map(is_lost), [false, true, false, false]);
         drop(second);
@@ -203,11 +203,11 @@ mod tests {
     fn who_is_being_answered_keeps_his_seat() {
         let seats = Seats::new(2, 1);
         let [first, second] = [1, 2].map(|last| seats.take(from(last)).expect("there is room"));
-        first.is_asked();
-        second.is_asked();
+        first.begin_answer();
+        second.begin_answer();
         assert_eq!(seats.take(from(1)).err(), Some(Taken::OfOne));
         assert_eq!(seats.take(from(3)).err(), Some(Taken::All));
-        first.is_answered();
+        first.end_answer();
         let _third = seats.take(from(3)).expect("he has been answered");
         assert_eq!([&first, &second].map(is_lost), [true, false]);
     }
@@ -217,7 +217,7 @@ mod tests {
         let seats = Seats::new(2, 2);
         let idle = seats.take(from(1)).expect("there is room");
         let asked = seats.take(from(1)).expect("there is room");
-        asked.is_asked();
+        asked.begin_answer();
         drop((idle, asked));
         let room = seats.room();
         assert!(room.taken == 0 && room.of_one.is_empty() && room.idle.is_empty(), "{room:?}");

@@ -256,9 +256,9 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
         }
         let (answer, seat) = (routes.call(request.map(Body::new)), seat.clone());
         Box::pin(async move {
-            seat.as_deref().inspect(|seat| seat.is_asked());
+            seat.as_deref().inspect(|seat| seat.begin_answer());
             let answer = answer.await.unwrap_or_else(|never| match never {});
-            seat.as_deref().inspect(|seat| seat.is_answered());
+            seat.as_deref().inspect(|seat| seat.end_answer());
             Ok::<_, Infallible>(answer)
         })
     });

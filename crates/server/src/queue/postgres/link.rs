@@ -151,7 +151,7 @@ impl Reach {
     pub(super) fn works(&self) {
         let mut state = self.state();
         if let Some(down) = state.down.take_if(|down| down.again + TRY_AGAIN_MAX < Instant::now()) {
-            self.is_back(&down);
+            self.came_back(&down);
         }
     }
 
@@ -161,7 +161,7 @@ impl Reach {
             Ok(()) => {
                 state.made += 1;
                 if let Some(down) = state.down.take() {
-                    self.is_back(&down);
+                    self.came_back(&down);
                 }
             }
             Err(why) => {
@@ -179,7 +179,7 @@ impl Reach {
         }
     }
 
-    fn is_back(&self, down: &Down) {
+    fn came_back(&self, down: &Down) {
         tracing::info!("PostgreSQL can be reached again");
         self.events.since(down.since_ns, EVENT_SOURCE, "PostgreSQL out of reach");
     }

@@ -233,7 +233,7 @@ impl Postgres {
                 batch.told_ns += asked.replies.statement_ns;
                 self.answer(called, &asked, since, &mut batch.finished);
             }
-            Err(Failure::Refused(error)) if sweeper::empty_a_large_queue(&called, &error) => {
+            Err(Failure::Refused(error)) if sweeper::was_refused_as_large(&called, &error) => {
                 self.sweep_first(called, sweeper::large_queue(&error), since, batch);
             }
             Err(Failure::Refused(error)) if called.len() > 1 && may_be_one_request(&error) => {

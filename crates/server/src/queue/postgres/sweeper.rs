@@ -52,7 +52,7 @@ impl Postgres {
     pub(super) fn sweep_first(&self, called: Vec<Called>, queue: &str, since: Since, batch: &mut Batch) {
         let mut others = Vec::new();
         for (seat, mut bundle) in called {
-            match place_in(&bundle, queue) {
+            match first_in_parts(&bundle, queue) {
                 // Pops that waited come last in their bundles, so this one has no seat.
                 Some(place) if place == bundle.answered => {
                     if bundle.found_nothing {
@@ -214,19 +214,19 @@ pub(super) fn large_queue(error: &tokio_postgres::Error) -> &str {
 }
 
 /// Whether the call was refused because one of these bundles empties a large queue, or moves its letters.
-pub(super) fn empty_a_large_queue(called: &[Called], error: &tokio_postgres::Error) -> bool {
+pub(super) fn was_refused_as_large(called: &[Called], error: &tokio_postgres::Error) -> bool {
     let queue = large_queue(error);
-    called.iter().any(|(_, bundle)| place_in(bundle, queue).is_some())
+    called.iter().any(|(_, bundle)| first_in_parts(bundle, queue).is_some())
 }
 
 /// Where in this turn of a bundle that queue is first emptied, or its letters moved.
-fn place_in(bundle: &Bundle, queue: &str) -> Option<usize> {
-    let empties = |operation: &Operation| {
+fn first_in_parts(bundle: &Bundle, queue: &str) -> Option<usize> {
+    let goes_in_parts = |operation: &Operation| {
         use Operation::{DeleteQueue, PurgeQueue, Redrive};
         matches!(operation, PurgeQueue { .. } | DeleteQueue { .. } | Redrive { .. })
             && queue_named(operation).is_some_and(|name| name.of(&bundle.bytes) == queue.as_bytes())
     };
-    bundle.open().find(|&place| empties(&bundle.requests[place].operation))
+    bundle.open().find(|&place| goes_in_parts(&bundle.requests[place].operation))
 }
 
 /// The queue that a bundle's next request names.
