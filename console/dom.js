@@ -69,8 +69,8 @@ export function renew(place, children) {
   if (from) [...place.querySelectorAll(from.tagName)].find((element) => label(element) === name)?.focus();
 }
 
-// Whether somebody is at it: a button is held down, text of it is selected, or a question is open, after which he is to be
-// where he was.
+// Whether somebody is at it: a button is held down, text of it is selected, or a question is open, after which they are to be
+// where they were.
 export function isInUse(place) {
   const selection = getSelection();
   return place.querySelector(":active") !== null || document.querySelector("dialog[open]") !== null

@@ -55,7 +55,7 @@ const LIMITS = [
   ["Most bytes", "maxbytes", { min: 1, placeholder: "no limit" }],
   ["Time to live in ms", "ttl_ms", { min: 1, placeholder: "for good" }],
 ];
-const SWITCHES = [["Nobody may send to himself", "forbidself"], ["Recipients must have logged in", "strict"]];
+const SWITCHES = [["Nobody may send to themselves", "forbidself"], ["Recipients must have logged in", "strict"]];
 
 // To the server an existing name is a wish to replace its options, which nobody has here: the form does not show them.
 async function exists(name) {

@@ -78,7 +78,7 @@ CREATE TABLE message (
     body bytea NOT NULL
 ) PARTITION BY LIST (ring);
 
--- Truncated, not vacuumed. While somebody keeps a part from being truncated he keeps its dead rows too, as a rule; and a vacuum keeps
+-- Truncated, not vacuumed. Whoever keeps a part from being truncated keeps its dead rows too, as a rule; and a vacuum keeps
 -- the index by place from being summarized for as long as it takes.
 CREATE TABLE message_0 PARTITION OF message FOR VALUES IN (0) WITH (
     autovacuum_enabled = false, toast.autovacuum_enabled = false, toast_tuple_target = 4096

@@ -91,7 +91,7 @@ COMMENT ON FUNCTION sender_lane(bigint, int, int, bigint, bigint) IS
 'Messages from one sender to one recipient (0: to anyone), of all queues. Plan: message_by_sender on each part.';
 
 -- Whoever plans for a small table, or for one in which few queues hold everything, takes whatever index is smallest, for what
--- he looks for must turn up soon; and the plan stays when the table grows. So what has no order of its own asks for that of the one
+-- is looked for must turn up soon; and the plan stays when the table grows. So what has no order of its own asks for that of the one
 -- index that serves, over a range of one queue, since of a queue that is given exactly the order would say nothing.
 
 CREATE FUNCTION stored(queue bigint) RETURNS SETOF message LANGUAGE sql STABLE AS $$

@@ -2,7 +2,7 @@
 --
 -- MAXMSGS and MAXBYTES ask how much a queue holds, and the database knows that only by counting. A kept count would have to be
 -- changed by whoever adds or takes a message: a row that all of them wait for, open transactions of SQL clients included.
--- So what is kept is a bound that only senders move. When a queue is counted, the room it has left is written down; whoever sends takes his part
+-- So what is kept is a bound that only senders move. When a queue is counted, the room it has left is written down; whoever sends takes a part
 -- of it, and whoever takes messages says nothing. The true room is never smaller than the one written down. While that
 -- suffices nothing is counted; when it does not, the queue is counted anew, so a refusal is always exact. A queue that
 -- holds half of what it may is counted once in half of what it may.

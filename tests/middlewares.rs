@@ -145,7 +145,7 @@ fn a_pop_waits_no_longer_than_it_said() {
     let mut bob = two.bob();
     let mut wait = || {
         let start = Instant::now();
-        // Longer than it takes until everybody looks for himself: the wait must not begin anew with that.
+        // Longer than it takes until all look for themselves: the wait must not begin anew with that.
         assert_eq!(ask(&mut bob, "POP QUEUE q BLOCK 2500"), Answer::Null);
         let time = start.elapsed();
         assert!(time >= Duration::from_millis(2_450), "{time:?}");

@@ -526,7 +526,7 @@ fn a_request_that_was_given_up_may_be_done_after_its_repetition() {
     wait_until_back(&server);
 }
 
-/// Whoever was not answered must not find later that his message is gone.
+/// Whoever was not answered must not find later that their message is gone.
 #[test]
 fn a_call_that_is_given_up_takes_nothing_when_its_queue_is_free_again() {
     let postgres = Postgres::start(&[]);

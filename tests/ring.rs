@@ -329,7 +329,7 @@ fn a_ring_that_cannot_turn_is_not_read_by_place_while_it_is_vacuumed() {
     assert!(!stuck.middleware.log().contains("WARN"), "{}", stuck.middleware.log());
 }
 
-/// Queues of the one who looks, and how often he does something.
+/// Queues of the one who looks, and how often something is done with them.
 const OWN: usize = 12;
 const DEEDS: usize = 3000;
 

@@ -112,7 +112,7 @@ fn a_blocked_pop_is_woken_by_the_commit_and_not_before() {
         app.run(&format!("BEGIN; SELECT posthaste.{send}"));
         let (committed, popped) = thread::scope(|scope| {
             let popper = scope.spawn(|| (bob.answer().expect("an answer"), Instant::now()));
-            sleep(Duration::from_millis(1300)); // longer than it takes everybody to look for himself
+            sleep(Duration::from_millis(1300)); // longer than it takes all to look for themselves
             let committed = Instant::now();
             app.run("COMMIT");
             (committed, popper.join().expect("no panic"))

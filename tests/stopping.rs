@@ -116,7 +116,7 @@ fn a_waiting_pop_is_answered_with_null_when_the_server_stops() {
     assert_eq!(client.answer().expect("an answer"), Answer::Null);
 }
 
-/// Who has just come may still ask when the stop begins, but not wait: else the stop would wait with him.
+/// Who has just come may still ask when the stop begins, but not wait: else the stop would wait with them.
 #[test]
 fn a_pop_of_somebody_who_has_just_come_does_not_hold_up_the_stop() {
     let server = Server::start("memory:", &["--drain", "300s"]);

@@ -328,7 +328,7 @@ def test_a_system_of_ratios_is_told_from_a_system_of_sums() -> None:
     assert "additive" not in e.advice
     logged = factorial.analyze(factorial.design(2), ratios, transform="log")
     assert logged.variation["A"] + logged.variation["B"] > 0.99
-    # 10^0.03 times as Jain's decimal logarithm has it: his mean is 0.03, and effects -0.97 and -0.97.
+    # 10^0.03 times as Jain's decimal logarithm has it: the mean there is 0.03, and effects -0.97 and -0.97.
     assert logged.effects["I"] / math.log(10) == pytest.approx(0.03, abs=0.01)
     assert logged.effects["A"] / math.log(10) == pytest.approx(-0.97, abs=0.01)
     assert logged.multipliers["A"] == approx(math.exp(2 * logged.effects["A"]))

@@ -163,7 +163,7 @@ def test_laws_hold_for_machines(machines: int, crew: int, failure: float, repair
     assert model.throughput == pytest.approx(failure * model.mean_up)
     assert model.mean_response == pytest.approx(1 / repair + model.mean_wait)
     assert model.availability == pytest.approx(model.mean_up / machines)
-    if machines > 1:  # who breaks sees the others as they would be without him
+    if machines > 1:  # one that breaks sees the others as they would be without it
         others = queueing.machine_repair(machines - 1, crew, failure, repair)
         assert model.p_wait == pytest.approx(sum(others.prob_jobs(n) for n in range(crew, machines)), abs=1e-9)
     station = Station("crew", 1 / repair, "multi", crew)

@@ -18,7 +18,7 @@
 --     needs all of them, and fails when one is down.
 --
 -- Every function has a search_path of its own: they act for their owner, who may reach the databases, and what a caller's
--- schema has under the name of a function or an operator must not be run for him.
+-- schema has under the name of a function or an operator must not be run for the owner.
 
 BEGIN;
 

@@ -178,8 +178,8 @@ impl Side {
         End::Marker
     }
 
-    /// What was heard, and how it ended. Whoever waits for more is told that none comes, and hangs up: then he has done what he
-    /// was asked, before anything else is asked.
+    /// What was heard, and how it ended. Whoever waits for more is told that none comes, and hangs up: then they have done what they
+    /// were asked, before anything else is asked.
     fn finish(&mut self, end: End) -> Vec<u8> {
         let heard = std::mem::take(&mut self.heard);
         match end {

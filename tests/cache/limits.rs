@@ -1,4 +1,4 @@
-//! Nobody can make the router hold more than it should, and who tries harms only himself.
+//! Nobody can make the router hold more than it should, and who tries harms nobody else.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};

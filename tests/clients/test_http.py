@@ -299,7 +299,7 @@ def test_pages_of_others_change_nothing(web: Tier) -> None:
 
 @pytest.mark.parametrize("behind", [b"", b"\r\n", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"])
 def test_a_pop_that_is_not_waited_for_takes_nothing(web: Tier, behind: bytes) -> None:
-    """Who hangs up while his pop waits leaves the next message to others, whatever he has sent behind it."""
+    """Who hangs up while a pop waits leaves the next message to others, whatever was sent behind it."""
     ask(web, "POST", "/v1/queues", {"name": "q"})
     body = b'{"block_ms": 60000}'
     head = "POST /v1/queues/q/pop HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

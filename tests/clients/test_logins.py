@@ -1,4 +1,4 @@
-"""Who may log in, what he may do, and how long a stranger is listened to: by RESP and by HTTP."""
+"""Who may log in, what they may do, and how long a stranger is listened to: by RESP and by HTTP."""
 
 import base64
 import http.client
@@ -162,7 +162,7 @@ def test_a_role_that_is_none_is_refused_with_its_word(tmp_path: Path) -> None:
 
 
 def test_wrong_secrets_are_counted_and_slow_down_only_who_gives_them(roles: Tier) -> None:
-    """Each one waits longer; somebody else does not wait for him."""
+    """Each one waits longer; somebody else does not wait for them."""
     begin = time.monotonic()
     for _ in range(5):
         with closing(client(roles, "sender", "wrong")) as guesser, pytest.raises(redis.RedisError):
@@ -189,7 +189,7 @@ def test_wrong_secrets_over_http_are_counted_by_where_they_come_from(roles: Tier
 
 
 def test_who_gives_wrong_secrets_keeps_nobody_from_the_list_of_queues(roles: Tier) -> None:
-    """His pauses are his own: all of them together are a minute and more."""
+    """Their pauses are their own: all of them together are a minute and more."""
     guess = b"GET /v1/queues HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer sender:wrong\r\n\r\n"
     guesses = [socket.create_connection(("127.0.0.1", roles.http_port), 20) for _ in range(20)]
     try:
@@ -208,7 +208,7 @@ def test_who_gives_wrong_secrets_keeps_nobody_from_the_list_of_queues(roles: Tie
 def test_strangers_have_so_many_places_of_one_address(
     start: Callable[..., Tier], accounts_file: Path
 ) -> None:
-    """A quarter of all; who logs in gives his place back before he knows that he is in."""
+    """A quarter of all; who logs in gives the place back before they know that they are in."""
     tier = start("--accounts", str(accounts_file), "--max-clients", "40")
     strangers = [socket.create_connection(("127.0.0.1", tier.port), 20) for _ in range(10)]
     try:
@@ -245,7 +245,7 @@ def ask_health(connection: socket.socket) -> bytes:
 
 
 def test_http_answers_health_checks_whatever_silent_connections_there_are(start: Callable[..., Tier]) -> None:
-    """Who comes has the place of the longest silent one: of his own address when that has its half."""
+    """Who comes has the place of the longest silent one: of the same address when that has its half."""
     tier = start("--http", "127.0.0.1:0")
     address = ("127.0.0.1", tier.http_port)
     with ExitStack() as stack:

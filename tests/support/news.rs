@@ -1,4 +1,4 @@
-//! Whether who waits is woken by news, and not because he looks for himself.
+//! Whether who waits is woken by news, and not because they look for themselves.
 
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::client::Client;
 
-/// Half of the second after which everybody looks for himself, so that it must have been news.
+/// Half of the second after which all look for themselves, so that it must have been news.
 const TOLD_WITHIN: Duration = Duration::from_millis(500);
 
 /// How long anything is waited for that comes by itself. Machines that are shared stand still at times.
@@ -30,8 +30,8 @@ pub(crate) fn wait_until_blocked(server: SocketAddr, pops: usize) {
     }
 }
 
-/// Does something eleven times; how long after it somebody was woken each time. By news, in nine of them: without it he
-/// looks for himself, a second after he did for the time before. On a busy machine anything may have to wait for a
+/// Does something eleven times; how long after it somebody was woken each time. By news, in nine of them: without it they
+/// look for themselves, a second after the time before. On a busy machine anything may have to wait for a
 /// processor, so there are ten tries.
 pub(crate) fn is_told(mut woken_after: impl FnMut() -> Duration) -> bool {
     (0..10).any(|_| {

@@ -94,7 +94,7 @@ fn messages_that_were_sent_together_are_there_together() {
 }
 
 #[test]
-fn a_message_is_away_only_with_its_last_holder_and_until_he_gives_it_back() {
+fn a_message_is_away_only_with_its_last_holder_and_until_it_is_given_back() {
     // The lease of the pop would last until after the drain, and so would that of the first delivery.
     let long = 2_000;
     let leased = |tale: Tale, deliveries, times| {
@@ -229,7 +229,7 @@ fn what_comes_back_is_what_was_sent() {
 }
 
 #[test]
-fn nobody_is_shown_what_he_did_not_ask_for() {
+fn nobody_is_shown_what_they_did_not_ask_for() {
     let sent = |queue: &'static str, sender: &'static str, to: Option<&'static str>| {
         let mut tale = Tale::new();
         let send = |journal: &mut Journal| {

@@ -314,7 +314,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             connection.client.stop();
         }
         if self.arrivals.take().is_some() {
-            // Who waits for an arrival has nothing in flight whose answer would send him on.
+            // Who waits for an arrival has nothing in flight whose answer would send it on.
             (0..self.connections.len()).for_each(|i| self.send(i, usize::MAX, now, now));
         }
         for Reverse((_, i)) in std::mem::take(&mut self.thinkers) {

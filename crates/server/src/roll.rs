@@ -1,5 +1,5 @@
-//! Who stands in the accounts file is known to the store, whether he has logged in or not: `TO *` reaches him, and ACCOUNTS
-//! shows him.
+//! Who stands in the accounts file is known to the store, whether they have logged in or not: `TO *` reaches them, and ACCOUNTS
+//! shows them.
 //!
 //! The file is looked at on a thread of its own. The authenticator reads it too, but only when somebody logs in, and who logs
 //! in is not to wait until a store that cannot be reached has taken note of others. Who was taken out of the file stays

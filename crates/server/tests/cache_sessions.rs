@@ -1,4 +1,4 @@
-//! Sessions with the cache tier over its real network thread, in one thread: each client gets what he would get alone.
+//! Sessions with the cache tier over its real network thread, in one thread: each client gets what it would get alone.
 
 #[path = "support/cache_by_hand.rs"]
 mod cache_by_hand;
@@ -60,7 +60,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn each_gets_what_he_would_get_alone(
+    fn each_gets_what_it_would_get_alone(
         layout in 0..LAYOUTS, story in prop::collection::vec(events(), 1..40)
     ) {
         tell(&mut World::new(layout), &story.concat());

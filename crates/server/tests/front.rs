@@ -195,7 +195,7 @@ fn who_has_said_everything_is_answered_and_let_go() {
 }
 
 #[test]
-fn who_does_not_read_is_not_read_and_gets_everything_when_he_does() {
+fn who_does_not_read_is_not_read_and_gets_everything_later() {
     const MOST: usize = 256 << 20;
     let running = start(1, 10);
     let mut client = running.connect();

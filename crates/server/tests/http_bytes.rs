@@ -59,7 +59,7 @@ fn who_sends_half_a_request_is_let_go() {
     assert_eq!(
         answers(&ask(&runtime, &mut tier, &[wait.as_bytes()])).len(),
         1,
-        "the pop waits, and ends with him"
+        "the pop waits, and ends with its client"
     );
 }
 

@@ -1,4 +1,4 @@
-//! A store of this process behind the path: nobody goes on waiting while there is a message for him.
+//! A store of this process behind the path: nobody goes on waiting while there is a message for them.
 //!
 //! The clock is driven by hand, and each batch is run by hand, so that messages become available together.
 

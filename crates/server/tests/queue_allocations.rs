@@ -27,7 +27,7 @@ const REQUESTS: usize = 1024;
 /// Messages that wait while the queue is deep.
 const DEEP: usize = 1000;
 
-/// What a client asks next, given the receipt of what he was handed last.
+/// What a client asks next, given the receipt of what it was handed last.
 type Next = fn(&mut Vec<u8>, Option<&str>);
 
 /// Requests asked in turn by every client, and what further ones allocate on a durable store: at most so many, in hundredths.

@@ -46,7 +46,7 @@ fn turn_as_long_as_it_answers(tier: &mut Tier) {
 }
 
 #[test]
-fn who_does_not_read_is_held_few_answers_before_he_has_logged_in() {
+fn who_does_not_read_is_held_few_answers_before_a_login() {
     const ASKED: &[u8] = b"COMMAND DOCS\r\n";
     let mut tier = closed_tier();
     let mut client = tier.connect().expect("a place");

@@ -69,7 +69,7 @@ impl Acceptor {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
     }
 
-    /// What is in force, for whoever brings a stream of his own.
+    /// What is in force, for whoever brings a stream of their own.
     #[must_use]
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))

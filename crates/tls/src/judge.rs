@@ -9,7 +9,7 @@ use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
 use crate::connector::Check;
 
-/// Who judges, by what he was told to trust.
+/// Who judges, by what they were told to trust.
 #[derive(Debug)]
 pub(crate) struct Judge {
     pub(crate) check: Check,

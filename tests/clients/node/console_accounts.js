@@ -14,7 +14,7 @@ await withConsole(async ({ open, look, seen }) => {
   seen.errors = seen.errors.filter((error) => !error.includes("401")); // before the browser has shown who it is
   await look(page, "queue-accounts-closed");
 
-  // Who answers a question is afterwards where he was, however long he thinks about it.
+  // Who answers a question is afterwards where they were, however long they think about it.
   await page.getByRole("link", { name: "Clients" }).click();
   const close = page.getByRole("button", { name: /^Close / }).first();
   await close.press("Enter");

@@ -272,7 +272,7 @@ impl Store {
         if remove && !self.strikes(Mutant::Twice, "twice") {
             let taken = self.messages.remove(&id);
             if self.mutant == Mutant::Stale && taken.as_ref().is_some_and(|message| message.to.is_none()) {
-                // Who took it has the answer before he peeks; anyone else's PEEK may be under way already.
+                // Who took it has the answer before they peek; anyone else's PEEK may be under way already.
                 let ghost = taken.map(|message| (id, message, Some(account.to_owned())));
                 self.strikes(Mutant::Stale, "stale").then(|| self.ghost = ghost);
             }

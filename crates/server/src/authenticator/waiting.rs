@@ -1,7 +1,7 @@
 //! The secrets that wait to be checked: each address has a line of its own, and the lines take turns.
 //!
 //! A check takes tens of milliseconds, so in a single line whoever asks for hundreds would keep everybody else out for as
-//! long as his own take. When there is no room the last of the longest line gives way: it is never those who ask for little.
+//! long as their own take. When there is no room the last of the longest line gives way: it is never those who ask for little.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_free_is_passed_over_and_keeps_his_turn() {
+    fn who_is_not_free_is_passed_over_and_keeps_the_turn() {
         let mut waiting = Waiting::default();
         for check in [check(10, 1), check(11, 1), check(20, 2), check(21, 2)] {
             assert!(waiting.push(check).is_none());
@@ -136,7 +136,7 @@ mod tests {
         let displaced = waiting.push(check(most, 3)).map(|check| check.address.client);
         assert_eq!(displaced, Some(most - 1), "for a newcomer");
         let displaced = waiting.push(check(most + 2, 2)).map(|check| check.address.client);
-        assert_eq!(displaced, Some(most + 2), "not for himself");
+        assert_eq!(displaced, Some(most + 2), "not for its own sake");
         assert_eq!(waiting.suspects().count(), CHECKS_MAX);
     }
 

@@ -39,7 +39,7 @@ impl ClientLimits {
         let per_second = self.per_second?;
         let mut limits = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
         if limits.len() >= ADDRESSES_KEPT {
-            // Whoever has his limit whole loses nothing when it is made anew.
+            // Whoever has a whole limit loses nothing when it is made anew.
             limits.retain(|_, limit| Arc::strong_count(limit) > 1 || !limit.is_whole(now_ns));
         }
         let plan = LimitPlan { per_second, burst: per_second };

@@ -259,7 +259,7 @@ impl<T: Tier> Connections<T> {
     /// Writes to a connection what there is for it; one that has everything and asks no more is let go.
     fn write_one(&mut self, tier: &mut T, slot: usize) {
         let Some(connection) = self.slab.get_mut(slot) else { return };
-        // Who reads that he is in may send the next at once.
+        // A client that reads that it is in may send the next at once.
         let is_admitted = tier.is_admitted(connection);
         connection.as_mut().welcome(is_admitted);
         if connection.as_ref().life != Life::Over {
@@ -358,7 +358,7 @@ impl<T: Tier> Connections<T> {
     }
 
     /// Reads what is there already and nothing more, as soon as each may ask; what was asked is answered. Who has just come
-    /// may still ask what he came for.
+    /// may still ask what they came for.
     pub(super) fn stop(&mut self, tier: &mut T) {
         let spared_until = self.clock.instant() + FIRST_REQUEST;
         let slots: Vec<usize> = self.slab.iter().map(|(slot, _)| slot).collect();

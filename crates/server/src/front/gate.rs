@@ -30,7 +30,7 @@ pub struct Arrival {
 pub enum Refused {
     /// As many are connected as may be.
     Full,
-    /// His address has as many newcomers as it may have.
+    /// Their address has as many newcomers as it may have.
     Crowded,
 }
 
@@ -41,7 +41,7 @@ pub struct Gate {
     now: AtomicUsize,
     now_inside: AtomicUsize,
     ever: AtomicU64,
-    /// Who has come and not yet shown who he is.
+    /// Who has come and not yet shown who they are.
     pub newcomers: Newcomers,
     /// How long clients may be quiet.
     pub quiet_limits: QuietLimits,
@@ -93,7 +93,7 @@ impl Gate {
         }
     }
 
-    /// Lets in a client inside this process that speaks for somebody at `origin`, whose place was taken where he came in.
+    /// Lets in a client inside this process that speaks for somebody at `origin`, whose place was taken where they came in.
     #[must_use]
     pub fn admit_inside(&self, socket: Socket, origin: Option<IpAddr>) -> Arrival {
         self.now_inside.fetch_add(1, Ordering::Relaxed);

@@ -138,7 +138,7 @@ pub struct Prepared<M> {
 }
 
 impl<M: Send + 'static> Prepared<M> {
-    /// Listens, and begins to measure; the record has what is left at `events`. `must_log_in`: whoever comes is a newcomer until he has logged in.
+    /// Listens, and begins to measure; the record has what is left at `events`. `must_log_in`: whoever comes is a newcomer until they have logged in.
     ///
     /// # Errors
     /// What stands in the way.

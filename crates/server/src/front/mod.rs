@@ -18,7 +18,7 @@ pub mod binder; // how a tier comes to its listening sockets
 
 pub mod gate; // who is let in
 
-pub mod newcomers; // who has not shown yet who he is
+pub mod newcomers; // who has not shown yet who they are
 
 pub mod quiet; // who does nothing for too long
 

@@ -1,7 +1,7 @@
 //! Those who have not shown yet who they are: how many of them one address may send, how long they have, and what
 //! became of them.
 //!
-//! Whoever must log in or shake hands is a newcomer until he has. What he may send is bounded where it is parsed; here
+//! Whoever must log in or shake hands is a newcomer until that is done. What newcomers may send is bounded where it is parsed; here
 //! are time and number, so that nobody takes the places of those who would log in. Addresses of version 6 count by
 //! their first 64 bits, for a single machine usually owns all addresses that share them.
 
@@ -49,7 +49,7 @@ impl Places {
         Arc::new(Self { most, taken: Mutex::default() })
     }
 
-    /// A place for somebody from there; None: he has enough.
+    /// A place for somebody from there; None: that address has enough.
     #[must_use]
     pub fn take(self: &Arc<Self>, from: IpAddr) -> Option<Place> {
         let holder = holder(from);
@@ -177,10 +177,10 @@ impl Newcomers {
         }
     }
 
-    /// The place of somebody who comes from there; None: he needs none.
+    /// The place of somebody who comes from there; None: they need none.
     ///
     /// # Errors
-    /// His address has enough newcomers.
+    /// Their address has enough newcomers.
     pub fn place(&self, origin: Option<IpAddr>, is_handshaking: bool) -> Result<Option<Place>, Refused> {
         let is_newcomer = self.must_log_in || is_handshaking;
         match origin.filter(|_| is_newcomer).map(|from| self.places.take(from)) {

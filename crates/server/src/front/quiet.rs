@@ -1,4 +1,4 @@
-//! Clients that keep a connection and do nothing with it: who takes nothing of the answers that are ready for him, and, where that
+//! Clients that keep a connection and do nothing with it: who takes nothing of the answers that are ready for them, and, where that
 //! is wished, who asks nothing.
 //!
 //! Nobody keeps a time for each write: a thread looks at all of its clients now and then, and sees whether one who is written to
@@ -32,7 +32,7 @@ impl QuietLimits {
         Some((shorter / LOOKS).clamp(LOOK_EVERY.0, LOOK_EVERY.1))
     }
 
-    /// Whether nobody who takes nothing is still let be when the kernel would take him for gone.
+    /// Whether nobody who takes nothing is still let be when the kernel would take them for gone.
     #[must_use]
     pub fn end_before_gone(&self) -> bool {
         self.send.is_some_and(|limit| limit + limit / LOOKS <= GONE)

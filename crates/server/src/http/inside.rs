@@ -68,7 +68,7 @@ impl Inside {
         theirs.set_nonblocking(true).map_err(broken)?;
         ours.set_nonblocking(true).map_err(broken)?;
         let socket = Socket::Unix(mio::net::UnixStream::from_std(theirs));
-        // The visitor's place was taken where HTTP accepted him; where he is matters if his secret is wrong.
+        // The visitor's place was taken where HTTP accepted them; where they are matters if their secret is wrong.
         let arrival = house.gate.admit_inside(socket, origin);
         if !adopted(house, thread, arrival) {
             return Err(Problem::busy("the server is stopping; nothing was done, ask again when it is back"));
@@ -199,8 +199,8 @@ impl Pool {
         Self { house, idle: Mutex::default(), next_thread: AtomicUsize::new(0) }
     }
 
-    /// Asks one request as a visitor. Whoever gives up waiting takes the connection with him, so a pop that waits ends, and so it
-    /// does when `gone` tells that he has left.
+    /// Asks one request as a visitor. Whoever gives up waiting takes the connection along, so a pop that waits ends, and so it
+    /// does when `gone` tells that the visitor has left.
     ///
     /// # Errors
     /// A wrong secret; what the server refused, or that it stops: BUSY as long as nothing was asked, STORE when only the answer
@@ -220,7 +220,7 @@ impl Pool {
         answer
     }
 
-    /// Has a visitor log in, unless a connection of his waits already.
+    /// Has a visitor log in, unless a connection of theirs waits already.
     ///
     /// # Errors
     /// A wrong secret.
@@ -289,7 +289,7 @@ mod tests {
                 let found = idle.take(Some(&who), now).expect("it may be used");
                 idle.keep(Some(who.clone()), found);
             }
-            assert!(idle.take(Some(&who), login + USED_FOR).is_none(), "he has to log in again");
+            assert!(idle.take(Some(&who), login + USED_FOR).is_none(), "who comes later has to log in again");
             assert!(idle.0.is_empty());
         });
     }

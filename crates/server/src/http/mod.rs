@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stop_waits_for_who_reads_his_answer() {
+    fn a_stop_waits_for_who_reads_an_answer() {
         // More than sockets hold.
         let body: Arc<[u8]> = vec![b'x'; 64 << 20].into();
         let told = Arc::clone(&body);

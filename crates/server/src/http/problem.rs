@@ -26,7 +26,7 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, "DENIED", message)
     }
 
-    /// Somebody must say who he is.
+    /// Whoever asks must say who they are.
     pub(super) fn unknown(message: &str) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "NOAUTH", message)
     }
@@ -83,8 +83,8 @@ impl Problem {
         Some(Self { status, word: word.into(), message: message.into(), inside: true })
     }
 
-    /// The same where somebody has logged in before: the account that is unknown is another one, to which he writes. A
-    /// browser that is told 401 would ask for his.
+    /// The same where somebody has logged in before: the account that is unknown is another one, which is written to. A
+    /// browser that is told 401 would ask for the visitor's own.
     pub(super) fn once_inside(mut self) -> Self {
         if self.word == "NOACCOUNT" {
             self.status = StatusCode::NOT_FOUND;

@@ -1,9 +1,9 @@
 //! Who is connected: so many at once, so many of one address, and who gives way when there is no room.
 //!
 //! A connection on which nothing is being answered is idle, however much of a request has come. Where there is no room, the
-//! one that has been idle longest gives its seat to the newcomer: one of his own address when that has all it may have. So
+//! one that has been idle longest gives its seat to the newcomer: one of the same address when that has all it may have. So
 //! those who open connections and ask nothing lose them to each other, and who asks at once is answered. Nobody is turned
-//! away while others are being answered: he waits until one of them is.
+//! away while others are being answered: who comes waits until one of them is.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -41,7 +41,7 @@ struct Idle {
 /// Who comes finds no room, and nobody who could give way.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// All seats of his address.
+    /// All seats of that address.
     OfOne,
     /// All seats.
     All,
@@ -188,7 +188,7 @@ mod tests {
         let fourth = seats.take(from(3)).expect("somebody gives way");
         assert_eq!([&first, &second, &third, &fourth].map(is_lost), [false, true, false, false]);
         drop(second);
-        assert_eq!(seats.room().taken, 3, "his seat was given back once");
+        assert_eq!(seats.room().taken, 3, "its seat was given back once");
     }
 
     #[test]
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_being_answered_keeps_his_seat() {
+    fn who_is_being_answered_keeps_the_seat() {
         let seats = Seats::new(2, 1);
         let [first, second] = [1, 2].map(|last| seats.take(from(last)).expect("there is room"));
         first.begin_answer();
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(seats.take(from(1)).err(), Some(Taken::OfOne));
         assert_eq!(seats.take(from(3)).err(), Some(Taken::All));
         first.end_answer();
-        let _third = seats.take(from(3)).expect("he has been answered");
+        let _third = seats.take(from(3)).expect("the first one has been answered");
         assert_eq!([&first, &second].map(is_lost), [true, false]);
     }
 

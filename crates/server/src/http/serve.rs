@@ -131,7 +131,7 @@ pub(super) async fn serve(
     Ok(())
 }
 
-/// A seat for somebody from there, as soon as somebody can give way; None: his address has enough that are being answered.
+/// A seat for somebody from there, as soon as somebody can give way; None: that address has enough that are being answered.
 async fn seat(seats: &Arc<Seats>, from: IpAddr) -> Option<Seat> {
     loop {
         match seats.take(from) {
@@ -151,11 +151,11 @@ struct Peer {
 }
 
 impl Peer {
-    /// Serves him until he goes, or somebody else has his seat.
+    /// Serves it until it goes, or somebody else has its seat.
     async fn stay(self, stream: TcpStream, tls: Option<Arc<Acceptor>>, seat: Arc<Seat>) {
         let gate = Arc::clone(&self.gate);
         tokio::select! {
-            // First, so that nothing is begun by who has lost his seat.
+            // First, so that nothing is begun for one that has lost its seat.
             biased;
             () = seat.lost() => {
                 gate.newcomers.refuse(Reason::Address);
@@ -206,8 +206,8 @@ impl Peer {
     }
 }
 
-/// Closes a connection in such a way that its last answer arrives. Who is answered before all that he sends was read, as with
-/// a body that is far too large, reads the answer when he has sent it all; were the connection closed before, what is unread
+/// Closes a connection in such a way that its last answer arrives. A client that is answered before all it sends was read, as with
+/// a body that is far too large, reads the answer when it has sent it all; were the connection closed before, what is unread
 /// would make a reset of it, which overtakes the answer.
 async fn part<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, mut stop: watch::Receiver<()>) {
     let rest = async {
@@ -228,7 +228,7 @@ fn impatient<S: AsyncRead + AsyncWrite>(stream: S, limit: Duration) -> Pin<Box<T
     Box::pin(stream)
 }
 
-/// One connection, over any stream: answers what its client at `origin` asks, until he goes or `stop` changes or is dropped.
+/// One connection, over any stream: answers what its client at `origin` asks, until it goes or `stop` changes or is dropped.
 /// The stream, to be closed, unless the conversation broke off.
 pub async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,

@@ -338,7 +338,7 @@ impl Connection {
     }
 
     /// An error answer, that no station counted, to a request of so many bytes. Whoever wants no answers (CLIENT REPLY)
-    /// wants none of these: he would take it for that of another request.
+    /// wants none of these, and would take it for that of another request.
     pub fn refuse(&mut self, fault: &Fault, request_bytes: usize, turn: &mut Turn<'_>) {
         self.refuse_as(Outcome::Error, fault, request_bytes, turn);
     }

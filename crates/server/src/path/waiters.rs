@@ -2,7 +2,7 @@
 //!
 //! A blocked pop is parked here with its bundle. News of a message finds the longest waiting pop it suits by
 //! looking at three lists at most (by queue, by sender, by both; for this reader or for anyone), never by walking
-//! all that wait: whoever stands in such a list takes the message, unless it is his own and he wants none of those.
+//! all that wait: whoever stands in such a list takes the message, unless it is their own and they want none of those.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -64,7 +64,7 @@ pub(super) fn tell_slow(log: &SlowLog, clients: &Clients, id: RequestName, noted
     }
 }
 
-/// Whose request it was, as far as he is still here.
+/// Whose request it was, as far as they are still here.
 fn about(clients: &Clients, id: RequestName) -> Slow {
     let client = clients.get(id.client);
     Slow {

@@ -385,7 +385,7 @@ impl Connection {
         minutes.was_carried(self.number, &asked.bytes, answer) || minutes.was_spoken(&asked.bytes, answer)
     }
 
-    /// Who waits for a message is not told that there is none before his time is over.
+    /// Who waits for a message is not told that there is none before their time is over.
     fn check_wait(&self, world: &World, asked: &Asked, is_empty: bool) {
         let Note::Pop { block_ms, .. } = asked.note else { return };
         if is_empty && self.manner != Manner::HalfClosed && !wire::lock(&self.line).is_excused {

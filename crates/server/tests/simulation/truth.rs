@@ -321,7 +321,7 @@ impl Truth {
         self.is_refused || self.has_failed || world().has_disk_trouble()
     }
 
-    /// Nobody is told that there is nothing, because his time is over, while there is something.
+    /// Nobody is told that there is nothing, because their time is over, while there is something.
     pub(crate) fn end_waits(&mut self) {
         if std::mem::replace(&mut self.has_ended_waits, true) || self.has_failed {
             return;
@@ -346,7 +346,7 @@ impl Truth {
         }
     }
 
-    /// Somebody who has waited longer than he asked to, at this time.
+    /// Somebody who has waited longer than they asked to, at this time.
     pub(crate) fn overdue(&self, now: Millis) -> Option<String> {
         let overdue = self.parked.iter().find(|parked| parked.until + 2 < now)?;
         Some(format!("{:?} should have ended at {}, and it is {now}", overdue.select, overdue.until))

@@ -168,7 +168,7 @@ impl Thread {
         Self { house, worker, network, events: Events::with_capacity(64), batch: bounds.batch }
     }
 
-    /// A client, if there is a place for him.
+    /// A client, if there is a place for it.
     pub(crate) fn connect(&self) -> Option<UnixStream> {
         let (ours, theirs) = UnixStream::pair().expect("two sockets");
         for end in [&ours, &theirs] {
@@ -224,7 +224,7 @@ impl Tier {
         Self { house: Arc::clone(&thread.house), store, thread, taken: Vec::new() }
     }
 
-    /// A client, if there is a place for him.
+    /// A client, if there is a place for it.
     pub(crate) fn connect(&self) -> Option<UnixStream> {
         self.thread.connect()
     }

@@ -1,5 +1,5 @@
 //! Sessions of clients with the cache tier, who may send anything, and servers that do as memcached does, but always answer the
-//! same to the same: what a client gets is what he would get alone, however his bytes and the servers' are cut and whatever
+//! same to the same: what a client gets is what it would get alone, however its bytes and the servers' are cut and whatever
 //! others ask meanwhile.
 //!
 //! A story is bytes: they are sent over the connection at hand, but for [`ESCAPE`], after which a byte says what happens.

@@ -5,7 +5,7 @@
 //!
 //! What is checked of every story: each request has one answer, in its client's order, with nothing that belongs to
 //! another. Where every server holds every key: nobody reads what was overwritten or deleted
-//! before he asked, and in the end no server holds a value that another does not agree with.
+//! before they asked, and in the end no server holds a value that another does not agree with.
 
 #![allow(dead_code, reason = "each program uses its own part of this")]
 

@@ -228,7 +228,7 @@ pub(crate) fn tell(tier: &mut Tier, story: &[u8]) {
     let someone_waits = tier.waiting() > 0;
     for (client, expected) in clients.iter().zip(&expected) {
         let answers = client.answers(are_cut).len();
-        // Whoever sends no more does not wait either: he gets nothing instead.
+        // Whoever sends no more does not wait either, and gets nothing instead.
         let may_wait = someone_waits && expected.may_wait && !client.is_half;
         let is_exact = !are_cut && !may_wait;
         assert!(answers <= expected.answers, "{answers} answers to {}", expected.answers);

@@ -2,7 +2,7 @@
 
 Importance (the share of variation) and significance (an interval without zero) are different things, so both are
 always there; without repetitions there is no error to judge by, and it says so. Jain (1991), chapters 17 to 19;
-numbers of his examples are in the tests, formulas are held against statsmodels.
+numbers of the examples there are in the tests, formulas are held against statsmodels.
 
 Repetitions of all cells in turn are blocks: what one of them does to all its runs alike is taken out of the error of
 effects (Montgomery, Design and Analysis of Experiments, section 7.2). Of the mean it is all the error there is.

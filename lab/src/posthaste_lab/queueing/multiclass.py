@@ -119,7 +119,7 @@ def _arguments(
 
 
 def _exact(work: FloatArray, people: tuple[int, ...], think: FloatArray, queueing: FloatArray) -> FloatArray:
-    """The arrival theorem, over every mix: a customer finds the queues of the mix without him."""
+    """The arrival theorem, over every mix: a customer finds the queues of the mix without itself."""
     mixes = math.prod(n + 1 for n in people)
     if mixes * work.shape[1] > MIXES_MAX:
         raise BadArgument("populations", people, f'are {mixes} mixes, too many for "exact"; use method="schweitzer"')
@@ -139,7 +139,7 @@ def _exact(work: FloatArray, people: tuple[int, ...], think: FloatArray, queuein
 
 
 def _schweitzer(work: FloatArray, people: tuple[int, ...], think: FloatArray, queueing: FloatArray) -> FloatArray:
-    """A customer finds his own class shortened by one part in N, the others whole; iterated until it stays."""
+    """A customer finds its own class shortened by one part in N, the others whole; iterated until it stays."""
     n = np.array(people, dtype=np.float64)[:, None]
     shorter = np.divide(n - 1, n, out=np.zeros_like(n), where=n > 0)
     lengths = np.where(work > 0, n / work.shape[1], 0.0)

@@ -85,7 +85,7 @@ impl Postgres {
         Ok(Asked { replies, places, era: Arc::clone(era) })
     }
 
-    /// Who has logged in when it was another server has his account here too.
+    /// Who has logged in when it was another server has the account here too.
     fn meet_again(&self, link: &mut Link, era: &Era, called: &[Called]) -> Result<(), Failure> {
         for (_, bundle) in called {
             if era.accounts().of_session(bundle.account).is_some() {

@@ -62,7 +62,7 @@ pub(super) struct Excerpt {
 }
 
 impl Excerpt {
-    /// Adds what concerns a reader, himself or as anyone. `floor`: below it nothing is left in any lane, which was perhaps seen after
+    /// Adds what concerns a reader, by name or as anyone. `floor`: below it nothing is left in any lane, which was perhaps seen after
     /// the census.
     pub(super) fn add(&mut self, census: &Census, floor: i64, reader: AccountId) {
         if census.up_to == 0 {

@@ -31,7 +31,7 @@ impl Accounts {
         self.by_id.get(&id).map(|name| &**name)
     }
 
-    /// The number of who has this one in his session; None: he was not met here yet.
+    /// The number of the account that has this one in its sessions; None: it was not met here yet.
     pub(super) fn of_session(&self, number: AccountId) -> Option<AccountId> {
         self.of_sessions.get(&number).copied()
     }

@@ -12,7 +12,7 @@
 //! that name.
 //!
 //! First come, first served: while a pop is away, because it was called, nobody who came later is called in its stead. What
-//! would have called him is left to it, and calls again when it is back.
+//! would have called them is left to it, and calls again when it is back.
 
 #[cfg(test)]
 mod tests;

@@ -31,7 +31,7 @@ const TELL: Duration = Duration::from_millis(10);
 const TICK_BEHIND_MS: i64 = 10_000;
 const TICK_WHOLE: Duration = Duration::from_secs(60);
 
-/// How often everybody who waits looks for himself, in case news was lost.
+/// How often all who wait look for themselves, in case news was lost.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// For how long this middleware asks to be told, and how often it says so.
@@ -349,7 +349,7 @@ impl Round {
         let text = if words.len() > NEWS_MAX { "*".to_owned() } else { words.join(";") };
         let arguments: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
             [(&self.me, Type::INT8), (&text, Type::TEXT)];
-        // Who is not told looks for himself before long.
+        // Those who are not told look for themselves before long.
         if self.link.ask("SELECT posthaste.tell_news($1, $2)", &arguments, true).is_ok() {
             one_more(&self.shared.done.news_told);
         }
