@@ -171,6 +171,34 @@ fn a_redrive_that_a_crash_cuts_short_has_moved_some_and_lost_none() {
 }
 
 #[test]
+fn a_login_is_answered_at_once_unless_a_crash_could_make_the_account_unknown() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let world = &mut World::new(open(home.path()));
+    world.ask("a", "QCREATE q");
+    world.ask("a", "SEND q x TO b");
+    execute(world, "a", "SEND q x DELAY 10");
+    world.now += 100;
+    assert_eq!(shown(world, "a", "LOGIN a"), Some(Got::Integer(1)), "whatever others do, and what is due");
+    assert_eq!(shown(world, "a", "LOGIN b"), None, "it has a number, and is not known");
+    for name in ["b", "c"] {
+        world.store.account(name.as_bytes());
+    }
+    let unknown = |world: &mut World<Embedded>, when| {
+        for login in ["LOGIN b", "LOGIN c"] {
+            assert_eq!(shown(world, "a", login), None, "{login}: {when}");
+        }
+    };
+    unknown(world, "not sealed");
+    let mut commit = world.store.seal().expect("something to write");
+    unknown(world, "sealed, not synced");
+    let result = commit.sync();
+    world.store.committed(commit, &result);
+    for (login, id) in [("LOGIN a", 1), ("LOGIN b", 2), ("LOGIN c", 3)] {
+        assert_eq!(shown(world, "a", login), Some(Got::Integer(id)), "{login}");
+    }
+}
+
+#[test]
 fn whatever_has_come_of_age_is_seen_by_the_first_request() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let mut world = World::new(open(home.path()));
@@ -420,6 +448,7 @@ fn after_a_failed_sync_nothing_changes_and_the_durable_is_still_shown() {
     world.ask("a", "QCREATE r");
     world.send("a", "q durable");
     execute(world, "a", "SEND r doubtful");
+    world.store.account(b"doubtful");
     let commit = world.store.seal().expect("something to write");
     let broken = Fault::new(Word::Store, "cannot sync the log: input/output error");
     let told = heard(|| world.store.committed(commit, &Err(broken.clone())));
@@ -434,6 +463,8 @@ fn after_a_failed_sync_nothing_changes_and_the_durable_is_still_shown() {
         assert_eq!(shown(world, "a", request), None, "{request}: not on the spot");
         assert_eq!(execute(world, "a", request).word(), "STORE", "{request}: nobody knows");
     }
+    assert_eq!(shown(world, "a", "LOGIN a"), Some(Got::Integer(1)), "who is known may come and look");
+    assert_eq!(shown(world, "a", "LOGIN doubtful"), None, "nobody knows");
     assert!(world.store.seal().is_none());
     assert_eq!(world.store.deadline(), None);
 }

@@ -14,6 +14,9 @@ impl Stock {
     pub(super) fn apply(&mut self, effect: &Effect<'_>, home: Home) -> Option<News> {
         match effect {
             Effect::Account { id, known, name } => {
+                if *known && self.accounts.known(name).is_none() {
+                    self.lanes.changes.note_known(*id);
+                }
                 let before = self.accounts.set(*id, name, *known, home);
                 self.rehome(before, home);
             }

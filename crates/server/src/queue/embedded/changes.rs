@@ -7,10 +7,12 @@
 //!
 //! What becomes of a message that nobody can read, one that is leased perhaps, concerns its readers from the moment when
 //! they could have read it: when its lease would have been over, or will be.
+//!
+//! Of an account it is noted that it became known, for its number may have been given out long before.
 
 use std::hash::Hash;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::message::Message;
 use crate::queue::rules::{AccountId, Millis, QueueId};
@@ -34,6 +36,8 @@ struct Notes {
     senders: FxHashMap<AccountId, Millis>,
     /// Whom it is for, where a queue may be one that they can read from only before it or only afterwards.
     recipients: FxHashMap<AccountId, Millis>,
+    /// Accounts that became known.
+    known: FxHashSet<AccountId>,
     /// A queue's messages went, whoever sent them and whomever they are for.
     emptied: bool,
     /// A queue went.
@@ -55,6 +59,11 @@ impl Changes {
     /// For this recipient there is something to read in one queue more, or less.
     pub(super) fn note_recipient(&mut self, recipient: AccountId) {
         note(&mut self.open.recipients, recipient, 0);
+    }
+
+    /// This account becomes known.
+    pub(super) fn note_known(&mut self, account: AccountId) {
+        self.open.known.insert(account);
     }
 
     /// A queue's messages go.
@@ -93,6 +102,11 @@ impl Changes {
         self.all(|notes| !notes.emptied && spare(&notes.recipients, recipient, now))
     }
 
+    /// Whether this account would be known after a crash too, if it is.
+    pub(super) fn spare_account(&self, account: AccountId) -> bool {
+        self.all(|notes| !notes.known.contains(&account))
+    }
+
     /// Whether no queue goes.
     pub(super) fn spare_names(&self) -> bool {
         self.all(|notes| !notes.gone)
@@ -111,6 +125,8 @@ impl Notes {
             accounts.clear();
             accounts.shrink_to(NOTES_KEPT);
         }
+        self.known.clear();
+        self.known.shrink_to(NOTES_KEPT);
         (self.emptied, self.gone) = (false, false);
     }
 }

@@ -16,6 +16,12 @@ impl Embedded {
         Ok(answer.integer(self.log_in(name).into()))
     }
 
+    /// The name's number, if a crash cannot make it unknown.
+    pub(super) fn durably_known(&self, name: &[u8]) -> Option<AccountId> {
+        let known = self.stock.accounts.known(name);
+        known.filter(|id| self.stock.lanes.changes.spare_account(*id))
+    }
+
     pub(super) fn list_accounts(&mut self, answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
         let accounts = &self.stock.accounts;
         answer.array(accounts.all_known().count());

@@ -84,8 +84,9 @@ impl Embedded {
             Operation::Browse { queue, after, count } if settled => {
                 self.browse(text(ask, *queue), *after, *count, answer).map(Some)
             }
-            Operation::Login { account } if settled => {
-                let known = self.stock.accounts.known(text(ask, *account));
+            // Whatever is under way or has failed: without a login nobody could ask what is wrong.
+            Operation::Login { account } => {
+                let known = self.durably_known(text(ask, *account));
                 Ok(known.map(|id| answer.integer(id.into())))
             }
             _ => Ok(None),

@@ -1,0 +1,140 @@
+//! A closed tier whose disk has failed: whoever has an account still gets in, reads what is durable, and is told what is wrong,
+//! over HTTP too. Nobody has logged in there before.
+
+#[path = "support/by_hand.rs"]
+mod by_hand;
+#[path = "support/cache_by_hand.rs"]
+mod cache_by_hand;
+#[path = "support/pages.rs"]
+mod pages;
+
+#[path = "."]
+mod disk {
+    pub(crate) use posthaste_server::queue::embedded::log::disk::{Disk, DiskFile, Handle};
+
+    #[path = "../src/queue/embedded/log/tests/simulated.rs"]
+    #[allow(dead_code, reason = "the log's own tests use more of it")]
+    mod simulated;
+
+    /// One that can fail.
+    pub(crate) struct FailingDisk(simulated::SimulatedDisk);
+
+    impl FailingDisk {
+        pub(crate) fn new() -> Self {
+            Self(simulated::SimulatedDisk::new())
+        }
+
+        /// From now on nothing can be written to it.
+        pub(crate) fn fail(&self) {
+            self.0.cut_after(0);
+        }
+
+        pub(crate) fn in_use(&self) -> std::sync::Arc<dyn Disk> {
+            std::sync::Arc::new(self.0.clone())
+        }
+    }
+}
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::net::UnixStream;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use by_hand::{Bounds, Thread};
+use disk::FailingDisk;
+use pages::{Serves, answers, hear, runtime};
+use posthaste_measure::Clock;
+use posthaste_server::accounts::AccountsFile;
+use posthaste_server::authenticator::Authenticator;
+use posthaste_server::house::Entrance;
+use posthaste_server::http::{converse, queue_routes};
+use posthaste_server::path::local::Local;
+use posthaste_server::queue::embedded::{Embedded, EmbeddedOptions};
+use posthaste_server::time::Time;
+use tokio::io::DuplexStream;
+use tokio::sync::watch;
+
+/// Of the account `alice`, with that as its secret too.
+fn closed_tier(disk: &FailingDisk) -> Thread {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("accounts.txt");
+    AccountsFile::set(&file, "alice", "alice", None).expect("it can be written");
+    let accounts = AccountsFile::open(&file).expect("accounts");
+    let options = EmbeddedOptions { segment_bytes: 1 << 16, ..EmbeddedOptions::default() };
+    let store = Embedded::open_on(disk.in_use(), options).unwrap_or_else(|error| panic!("{error}"));
+    let clock = Clock::start();
+    let store = Local::new(store, Time::of(clock), clock);
+    let bounds = Bounds { connections: 4, bundle: 8, line: 20, batch: 16 };
+    let entrance =
+        |mailboxes: &[Arc<_>]| Entrance::Closed(Authenticator::start(accounts, mailboxes.to_vec()));
+    Thread::before(store, clock, &bounds, entrance)
+}
+
+impl Serves for Thread {
+    fn converse(
+        &self,
+        theirs: DuplexStream,
+        stopped: watch::Receiver<()>,
+    ) -> Pin<Box<dyn Future<Output = ()>>> {
+        let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let conversation = converse(theirs, here, queue_routes(Arc::clone(&self.house)), stopped);
+        Box::pin(async { drop(conversation.await) })
+    }
+
+    fn turn_all(&mut self) {
+        self.turn();
+        self.work();
+    }
+
+    fn asked(&self) -> u64 {
+        self.house.clients.find(|_| true).iter().map(|client| client.requests.load(Ordering::Relaxed)).sum()
+    }
+
+    fn leave_nothing(&mut self) {}
+}
+
+/// Says a line and hears what comes.
+fn ask(tier: &mut Thread, client: &mut UnixStream, line: &str) -> String {
+    client.write_all(format!("{line}\r\n").as_bytes()).expect("it is taken");
+    let mut heard = Vec::new();
+    while heard.is_empty() {
+        tier.turn_all();
+        match client.read_to_end(&mut heard) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            ended => panic!("the connection ends: {ended:?}"),
+        }
+    }
+    String::from_utf8(heard).expect("text")
+}
+
+#[test]
+fn who_is_known_comes_in_reads_what_is_durable_and_is_told_what_is_wrong() {
+    let (disk, runtime) = (FailingDisk::new(), runtime());
+    let mut tier = closed_tier(&disk);
+    let mut before = tier.connect().expect("a place");
+    for (line, answer) in [("LOGIN alice alice", ":1"), ("QCREATE q", ":1"), ("SEND q durable", ":1")] {
+        assert_eq!(ask(&mut tier, &mut before, line), format!("{answer}\r\n"), "{line}");
+    }
+    disk.fail();
+    assert!(ask(&mut tier, &mut before, "SEND q doubtful").starts_with("-STORE "));
+
+    let mut after = tier.connect().expect("a place");
+    assert_eq!(ask(&mut tier, &mut after, "LOGIN alice alice"), ":1\r\n");
+    assert!(ask(&mut tier, &mut after, "PEEK QUEUE q").contains("durable"));
+    let mut page = |path: &str| {
+        let head = format!(
+            "GET {path} HTTP/1.1\r\nHost: queue.example\r\nAuthorization: Bearer alice:alice\r\n\
+            Connection: close\r\n\r\n"
+        );
+        let (status, body) = answers(&hear(&runtime, &mut tier, head.as_bytes())).remove(0);
+        (status, String::from_utf8(body).expect("text"))
+    };
+    let (status, metrics) = page("/metrics");
+    assert_eq!(status, 200, "{metrics}");
+    assert!(metrics.contains("\nposthaste_ready 0\n"), "{metrics}");
+    let (status, told) = page("/v1/status");
+    assert!(status == 200 && told.contains("\"ready\":false"), "{told}");
+    assert_eq!(page("/v1/clients").0, 200);
+}
