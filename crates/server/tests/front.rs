@@ -1,4 +1,5 @@
-//! The front alone, with the smallest tier there can be: it says every line again, and `quit` ends the connection.
+//! The front alone, with the smallest tier there can be: it says every line again, and `quit` ends the connection. Behind `wait`
+//! nothing more is taken, until news comes by mail.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
@@ -31,6 +32,7 @@ struct Echo {
 struct Guest {
     peer: Peer,
     output: Vec<u8>,
+    waits: bool,
 }
 
 impl AsRef<Peer> for Guest {
@@ -54,15 +56,25 @@ impl Tier for Echo {
     }
 
     fn enter(&mut self, _: usize, peer: Peer, _: Option<IpAddr>) -> Guest {
-        Guest { peer, output: Vec::new() }
+        Guest { peer, output: Vec::new(), waits: false }
     }
 
     fn leave(&mut self, _: usize, _: &Guest) {}
 
-    fn receive(&mut self, (): (), _: &mut Connections<Self>) {}
+    /// Whoever waits gets it.
+    fn receive(&mut self, (): (), connections: &mut Connections<Self>) {
+        let slots: Vec<usize> = connections.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            let guest = connections.get_mut(slot).expect("it is there");
+            if std::mem::take(&mut guest.waits) {
+                guest.output.extend_from_slice(b"news\n");
+                self.touched.add(slot);
+            }
+        }
+    }
 
     fn may_ask(&self, _: usize, guest: &Guest) -> bool {
-        guest.output.len() < OUTPUT_BYTES_PAUSE
+        !guest.waits && guest.output.len() < OUTPUT_BYTES_PAUSE
     }
 
     fn take(&mut self, slot: usize, guest: &mut Guest, input: &[u8]) -> usize {
@@ -75,8 +87,13 @@ impl Tier for Echo {
             let line = &input[at..=at + end];
             at += end + 1;
             guest.peer.requests += 1;
-            if line == b"quit\n" {
-                guest.peer.close();
+            match line {
+                b"quit\n" => guest.peer.close(),
+                b"wait\n" => {
+                    guest.waits = true;
+                    continue;
+                }
+                _ => {}
             }
             guest.output.extend_from_slice(self.thread.to_string().as_bytes());
             guest.output.extend_from_slice(line);
@@ -97,7 +114,7 @@ impl Tier for Echo {
     }
 
     fn is_settled(&self, _: usize, guest: &Guest) -> bool {
-        guest.output.is_empty()
+        !guest.waits && guest.output.is_empty()
     }
 
     fn finish(&mut self, _: &mut Connections<Self>) {}
@@ -380,9 +397,14 @@ impl Write for Held {
 
 /// A network thread that is turned by hand, its mailbox, and its only client.
 fn by_hand(hand: &'static Hand) -> (Network<Echo>, Arc<Mailbox<()>>, Held) {
+    by_hand_behind(hand, Gate::new(1, false))
+}
+
+/// The same behind this gate.
+fn by_hand_behind(hand: &'static Hand, gate: Gate) -> (Network<Echo>, Arc<Mailbox<()>>, Held) {
     let poll = Poll::new().expect("events");
     let clock = Clock::by_hand(hand, 0);
-    let (gate, mailboxes) = (Arc::new(Gate::new(1, false)), vec![mailbox(&poll).expect("a waker")]);
+    let (gate, mailboxes) = (Arc::new(gate), vec![mailbox(&poll).expect("a waker")]);
     let setup = ThreadSetup {
         thread: 0,
         poll,
@@ -443,4 +465,33 @@ fn whom_a_stop_spared_for_its_first_request_gets_the_answer_however_slowly_it_re
     hand.set(hand.now() + u64::try_from(LINGER.as_nanos()).expect("short"));
     network.turn_by_hand(&[]);
     assert!(network.is_over(), "and then it is let go");
+}
+
+/// At this time of the hand; whether the client is still there at the end of the turn.
+fn turn_at(network: &mut Network<Echo>, hand: &Hand, ms: u64) -> bool {
+    hand.set(ms * 1_000_000);
+    network.turn_by_hand(&[(0, Readiness { is_readable: true, ..Readiness::default() })]);
+    !network.connections().is_empty()
+}
+
+#[test]
+fn who_waited_for_long_is_not_idle_when_the_answer_comes() {
+    let limits = QuietLimits { send: None, idle: Some(Duration::from_secs(1)) };
+    // Looks are a quarter of that apart.
+    let hand = Hand::at_zero();
+    let (mut network, mailbox, client) = by_hand_behind(hand, Gate::new(1, false).limiting_quiet(limits));
+    client.talk().room = usize::MAX;
+    client.talk().sent = b"wait\nwait\nhello\n".to_vec();
+    for ms in [0, 2_000, 4_900] {
+        assert!(turn_at(&mut network, hand, ms), "it waits, at {ms} ms");
+    }
+    mailbox.post(());
+    assert!(turn_at(&mut network, hand, 5_200), "it has got something, and waits again");
+    assert!(turn_at(&mut network, hand, 7_000));
+    mailbox.post(());
+    for ms in [7_300, 7_301, 8_200] {
+        assert!(turn_at(&mut network, hand, ms), "it may take its time, at {ms} ms");
+    }
+    assert_eq!(client.talk().heard, b"news\nnews\n0hello\n");
+    assert!(!turn_at(&mut network, hand, 8_600), "it asks nothing, and waits for nothing");
 }

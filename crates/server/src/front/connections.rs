@@ -262,11 +262,15 @@ impl<T: Tier> Connections<T> {
         // A client that reads that it is in may send the next at once.
         let is_admitted = tier.is_admitted(connection);
         connection.as_mut().welcome(is_admitted);
+        let taken_bytes = connection.as_ref().taken_bytes();
         if connection.as_ref().life != Life::Over {
             tier.write(slot, connection);
         }
         let (may_ask, is_settled) = (tier.may_ask(slot, connection), tier.is_settled(slot, connection));
         let peer = connection.as_mut();
+        if peer.taken_bytes() != taken_bytes {
+            peer.quiet_since_ns = self.now_ns;
+        }
         if ends(peer, self.is_stopping, self.now_ns) && !peer.holds_requests {
             peer.close();
         }
@@ -401,7 +405,7 @@ fn read(peer: &mut Peer, buffer: &mut [u8], gate: &Gate, now_ns: u64) -> usize {
         0
     });
     if n > 0 {
-        peer.heard_ns = now_ns;
+        peer.note_heard(now_ns);
     }
     let is_all = n < buffer.len();
     peer.owed_bytes = if is_all { 0 } else { peer.owed_bytes.saturating_sub(n) };

@@ -35,6 +35,8 @@ pub struct Peer {
     pub connected_ns: u64,
     /// When it was last read from.
     pub heard_ns: u64,
+    /// Since when it has asked nothing and waited for nothing, as far as it was seen.
+    pub(super) quiet_since_ns: u64,
     /// Requests read from it.
     pub requests: u64,
     /// Where it is in its life.
@@ -68,6 +70,7 @@ impl Peer {
             number,
             connected_ns: now_ns,
             heard_ns: now_ns,
+            quiet_since_ns: now_ns,
             requests: 0,
             life: Life::Open,
             holds_requests: false,
@@ -102,6 +105,16 @@ impl Peer {
         self.hung_up || self.is_done || self.socket.has_ended()
     }
 
+    /// It was read from.
+    pub(super) fn note_heard(&mut self, now_ns: u64) {
+        (self.heard_ns, self.quiet_since_ns) = (now_ns, now_ns);
+    }
+
+    /// Bytes that were written to it ever.
+    pub(super) fn taken_bytes(&self) -> u64 {
+        self.taking.taken()
+    }
+
     /// Writes as much of `output` as the peer takes; how many bytes that was.
     pub fn write(&mut self, output: &[u8]) -> usize {
         let mut written = 0;
@@ -120,7 +133,8 @@ impl Peer {
         written
     }
 
-    /// Why it is to be closed, if it has been quiet for too long. `is_settled`: it waits for nothing.
+    /// Why it is to be closed, if it has been quiet for too long. `is_settled`: everything is answered and written. Whoever waits
+    /// for an answer is not idle, and may take their time once they have it.
     pub(super) fn quiet_reason(
         &mut self,
         limits: QuietLimits,
@@ -130,8 +144,11 @@ impl Peer {
         if limits.send.is_some_and(|limit| self.taking.stands(limit, now_ns)) {
             return Some(Quiet::Send);
         }
-        let may_be_idle = self.life == Life::Open && is_settled && !self.is_inside;
-        let is_idle = limits.idle.is_some_and(|limit| is_over(self.heard_ns, limit, now_ns));
+        if !is_settled || self.holds_requests {
+            self.quiet_since_ns = now_ns;
+        }
+        let may_be_idle = self.life == Life::Open && !self.is_inside;
+        let is_idle = limits.idle.is_some_and(|limit| is_over(self.quiet_since_ns, limit, now_ns));
         (may_be_idle && is_idle).then_some(Quiet::Idle)
     }
 

@@ -97,6 +97,12 @@ impl Taking {
         self.is_behind = is_behind;
     }
 
+    /// Bytes that it took ever.
+    #[must_use]
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
     /// Looks at it now. Whether it has taken nothing for so long.
     pub fn stands(&mut self, limit: Duration, now_ns: u64) -> bool {
         match self.stands_since {
