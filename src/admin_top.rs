@@ -54,15 +54,16 @@ fn look(web: &Web, rows: usize, all: bool) -> Result<Snapshot, Box<dyn Error>> {
     if !all {
         return Ok(now);
     }
-    let listed = web.json(&format!("/v1/queues?sort=messages&descending=true&limit={}", rows.max(1)))?;
-    match listed {
-        Some(queues) => {
-            now.queues = Some(queues);
-            now.clients = web.json("/v1/clients")?;
-            now.status = web.json("/v1/status")?;
-        }
-        None => now.figures = Some(web.figures()?),
+    let status = web.json("/v1/status")?.unwrap_or_default();
+    if status["tier"] == "cache" {
+        now.figures = Some(web.figures()?);
+        return Ok(now);
     }
+    let queues = web.json(&format!("/v1/queues?sort=messages&descending=true&limit={}", rows.max(1)));
+    // A store in trouble may have nothing to show. What troubles it stands above.
+    now.queues = if status["ready"] == false { queues.unwrap_or_default() } else { queues? };
+    now.clients = web.json("/v1/clients")?;
+    now.status = Some(status);
     Ok(now)
 }
 

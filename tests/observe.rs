@@ -11,10 +11,10 @@ mod news;
 #[path = "support/postgres.rs"]
 mod postgres;
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Output, Stdio};
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use client::Client;
@@ -226,14 +226,44 @@ fn top_on_a_terminal_shows_queues_and_clients() {
     while !server.page("/v1/windows").1.contains("\"send\"") {
         assert!(start.elapsed() < PATIENCE, "no window");
     }
-    // script(1) gives it a terminal.
-    let program = env!("CARGO_BIN_EXE_posthaste");
-    let line = format!("{program} admin top --http {} --every 10ms --count 2", server.http());
-    let output = Command::new("script").args(["-qec", &line, "/dev/null"]).output().expect("script runs");
-    let said = text(&output.stdout);
+    let said = top_on_a_terminal(server.http());
     for words in ["posthaste queue", "memory:", "orders", "clients", "ann", "\x1b[J"] {
         assert!(said.contains(words), "{words} in {said}");
     }
+}
+
+/// Two looks at it. script(1) gives a terminal.
+fn top_on_a_terminal(http: SocketAddr) -> String {
+    let program = env!("CARGO_BIN_EXE_posthaste");
+    let line = format!("{program} admin top --http {http} --every 10ms --count 2");
+    let output = Command::new("script").args(["-qec", &line, "/dev/null"]).output().expect("script runs");
+    text(&output.stdout)
+}
+
+/// As after a failed sync: nobody knows which queues there are, and the reason is what people look for.
+#[test]
+fn top_shows_what_troubles_a_store_that_shows_no_queues() {
+    const STATUS: &str = r#"{"tier": "queue", "ready": false, "trouble": "the store failed", "store": "x:"}"#;
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let http = listener.local_addr().expect("it listens");
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.expect("a connection"));
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                stream.read_line(&mut head).expect("a request");
+            }
+            let (status, body) = match head.split(['?', ' ']).nth(1) {
+                Some("/v1/status") => (200, STATUS),
+                Some("/v1/queues") => (503, r#"{"message": "nobody knows"}"#),
+                _ => (200, "[]"),
+            };
+            let answer = format!("HTTP/1.1 {status} so\r\nConnection: close\r\n\r\n{body}");
+            stream.get_mut().write_all(answer.as_bytes()).expect("it is read");
+        }
+    });
+    let said = top_on_a_terminal(http);
+    assert!(said.contains("x:") && said.contains("the store failed"), "{said}");
 }
 
 #[test]

@@ -459,7 +459,7 @@ fn after_a_failed_sync_nothing_changes_and_the_durable_is_still_shown() {
     assert_eq!(execute(world, "a", "SEND q more").word(), "STORE");
     assert_eq!(execute(world, "a", "PEEK QUEUE q").text("body"), "durable");
     assert_eq!(execute(world, "a", "PEEK QUEUE r").word(), "STORE", "nobody knows");
-    for request in ["QBROWSE r", "ACCOUNTS"] {
+    for request in ["QLIST", "QINFO r", "QBROWSE r", "ACCOUNTS"] {
         assert_eq!(shown(world, "a", request), None, "{request}: not on the spot");
         assert_eq!(execute(world, "a", request).word(), "STORE", "{request}: nobody knows");
     }

@@ -123,6 +123,9 @@ fn who_is_known_comes_in_reads_what_is_durable_and_is_told_what_is_wrong() {
     let mut after = tier.connect().expect("a place");
     assert_eq!(ask(&mut tier, &mut after, "LOGIN alice alice"), ":1\r\n");
     assert!(ask(&mut tier, &mut after, "PEEK QUEUE q").contains("durable"));
+    for line in ["QLIST", "QINFO q"] {
+        assert!(ask(&mut tier, &mut after, line).starts_with("-STORE "), "{line}: nobody knows");
+    }
     let mut page = |path: &str| {
         let head = format!(
             "GET {path} HTTP/1.1\r\nHost: queue.example\r\nAuthorization: Bearer alice:alice\r\n\
@@ -134,6 +137,7 @@ fn who_is_known_comes_in_reads_what_is_durable_and_is_told_what_is_wrong() {
     let (status, metrics) = page("/metrics");
     assert_eq!(status, 200, "{metrics}");
     assert!(metrics.contains("\nposthaste_ready 0\n"), "{metrics}");
+    assert!(!metrics.contains("posthaste_queue_messages{"), "nobody knows: {metrics}");
     let (status, told) = page("/v1/status");
     assert!(status == 200 && told.contains("\"ready\":false"), "{told}");
     assert_eq!(page("/v1/clients").0, 200);

@@ -38,6 +38,9 @@ impl Embedded {
         answer: &mut Answer<'_>,
         news: &mut Vec<News>,
     ) -> Result<Flow, Fault> {
+        if shows_memory(ask.operation) {
+            self.is_sound()?;
+        }
         let outcome = match ask.operation {
             Operation::Send(send) => self.send(ask, send, answer, news),
             Operation::SendMany { queue, bodies } => self.send_many(ask, *queue, bodies, answer, news),
@@ -56,13 +59,9 @@ impl Embedded {
             Operation::QueueInfo { queue } => self.queue_info(text(ask, *queue), answer),
             Operation::Peek(_) | Operation::Readable => self.show_latest(ask, answer),
             Operation::Browse { queue, after, count } => {
-                self.is_sound()?;
                 self.browse(text(ask, *queue), *after, *count, answer)
             }
-            Operation::Accounts => {
-                self.is_sound()?;
-                self.list_accounts(answer)
-            }
+            Operation::Accounts => self.list_accounts(answer),
         };
         outcome.map(Flow::Done)
     }
@@ -121,6 +120,17 @@ impl Embedded {
     fn queue_name(&self, id: QueueId) -> Arc<[u8]> {
         self.stock.queues.get(id).map(|queue| Arc::clone(&queue.name)).unwrap_or_default()
     }
+}
+
+/// Whether a request shows what memory holds, durable or not.
+fn shows_memory(operation: &Operation) -> bool {
+    matches!(
+        operation,
+        Operation::ListQueues { .. }
+            | Operation::QueueInfo { .. }
+            | Operation::Browse { .. }
+            | Operation::Accounts
+    )
 }
 
 /// The bytes a span of the request names.
