@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
@@ -22,6 +22,8 @@ use std::time::{Duration, SystemTime};
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use argon2::{Algorithm, Argon2, MIN_SALT_LEN, Params, Version};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::retry_on_intr;
 use tempfile::NamedTempFile;
 
 use crate::grants::Grants;
@@ -160,9 +162,11 @@ impl AccountsFile {
     /// A sentence that says what could not be done.
     pub fn set(path: &Path, name: &str, secret: &str, grants: Option<Grants>) -> Result<(), String> {
         check_name(name)?;
+        let hash = hash(secret)?; // which takes long, so nobody is to wait for it
+        let _turn = turn(path)?;
         let mut accounts = if path.exists() { Self::open(path)?.accounts } else { Accounts::default() };
         let before = accounts.entries.remove(name).and_then(|entry| entry.grants);
-        let entry = Entry { hash: hash(secret)?, grants: grants.map(Arc::new).or(before) };
+        let entry = Entry { hash, grants: grants.map(Arc::new).or(before) };
         accounts.entries.insert(name.to_owned(), entry);
         write(path, &accounts).map_err(|error| format!("cannot write {}: {error}", path.display()))
     }
@@ -172,6 +176,7 @@ impl AccountsFile {
     /// # Errors
     /// A sentence that says what could not be done.
     pub fn remove(path: &Path, name: &str) -> Result<bool, String> {
+        let _turn = turn(path)?;
         let mut accounts = Self::open(path)?.accounts;
         let found = accounts.entries.remove(name).is_some();
         write(path, &accounts).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
@@ -260,11 +265,24 @@ fn check(hash: &PasswordHash) -> Result<(), String> {
     Ok(())
 }
 
+/// Until it is dropped whoever else changes an accounts file of this directory waits: of two who read the file before either
+/// wrote it, one would undo what the other did. The file itself cannot be locked, for each of them puts another in its place.
+fn turn(path: &Path) -> Result<File, String> {
+    let dir =
+        File::open(directory(path)).map_err(|error| format!("cannot change {}: {error}", path.display()))?;
+    // Some file systems have no locks of directories, NFS for one: there people have to take turns themselves.
+    let _ = retry_on_intr(|| flock(&dir, FlockOperation::LockExclusive));
+    Ok(dir)
+}
+
+fn directory(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Replaces the file. Its server may be another user than whoever changes accounts, and must go on reading it.
 fn write(path: &Path, accounts: &Accounts) -> io::Result<()> {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Made anew under a name that nobody can have prepared, and for its owner alone.
-    let mut file = NamedTempFile::new_in(dir)?;
+    let mut file = NamedTempFile::new_in(directory(path))?;
     write!(file, "{accounts}")?;
     if path.exists() {
         let before = fs::metadata(path)?;
@@ -326,6 +344,29 @@ mod tests {
         assert_eq!(of(&after), of(&before));
         assert_eq!(fs::read_to_string(&victim).expect("read"), "");
         assert_eq!(fs::read_dir(dir.path()).expect("listed").count(), 3, "nothing is left beside it");
+    }
+
+    /// As when a script adds many.
+    #[test]
+    fn of_changes_at_once_none_is_lost_and_none_undone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("accounts.txt");
+        for number in 0..4 {
+            AccountsFile::set(&path, &format!("old{number}"), "x", None).expect("set");
+        }
+        std::thread::scope(|scope| {
+            for number in 0..16 {
+                let path = &path;
+                scope.spawn(move || match number % 4 {
+                    0 => assert_eq!(AccountsFile::remove(path, &format!("old{}", number / 4)), Ok(true)),
+                    _ => AccountsFile::set(path, &format!("new{number}"), "x", None).expect("set"),
+                });
+            }
+        });
+        let file = AccountsFile::open(&path).expect("read");
+        let names: Vec<_> = file.names().map(String::from_utf8_lossy).collect();
+        assert!(names.len() == 12 && names.iter().all(|name| name.starts_with("new")), "{names:?}");
+        assert_eq!(fs::read_dir(dir.path()).expect("listed").count(), 1, "nothing is left beside it");
     }
 
     #[test]
