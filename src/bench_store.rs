@@ -205,7 +205,7 @@ impl<R: Rules> Driver<R> {
             pop: Operation::Pop(Pop { select, ..Pop::default() }),
             answers: Vec::new(),
         };
-        driver.account = driver.store.account(b"bench");
+        driver.account = driver.store.account(b"bench")?;
         let create = Operation::CreateQueue { name: Some(queue), options: None };
         driver.batch(std::slice::from_ref(&create))?;
         Ok(driver)

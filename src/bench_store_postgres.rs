@@ -209,15 +209,17 @@ impl<'a> Driver<'a> {
         flags: &BenchStoreFlags,
     ) -> Result<Self, Failed> {
         u32::try_from(flags.message_bytes)?;
-        let clients = (0..batch).map(|number| {
+        let client = |number| {
             let name = format!("bench-{thread}-{number}").into_bytes();
             // Pairs are whole at any batch size: neighbours do different halves.
-            Client { account: store.account(&name), name, done: number, own: SHARED.to_vec() }
-        });
+            let account = store.account(&name)?;
+            Ok(Client { account, name, done: number, own: SHARED.to_vec() })
+        };
+        let clients = (0..batch).map(client).collect::<Result<_, Failed>>()?;
         Ok(Self {
             store,
             workload: flags.workload,
-            clients: clients.collect(),
+            clients,
             body: vec![b'x'; flags.message_bytes],
             batch: Batch::default(),
             spare: Vec::new(),

@@ -76,8 +76,8 @@ impl Database {
 
     fn bundle(&mut self, account: &str, request: &str) -> Box<Bundle> {
         let store = &self.store;
-        let account =
-            *self.accounts.entry(account.to_owned()).or_insert_with(|| store.account(account.as_bytes()));
+        let number = || store.account(account.as_bytes()).expect("it waits for the database");
+        let account = *self.accounts.entry(account.to_owned()).or_insert_with(number);
         let (bytes, operation) = parsed(&self.receipts.filled_in(request));
         let mut bundle = Box::new(Bundle::new(ADDRESS));
         bundle.reset(ADDRESS, account, Protocol::Resp3, 0);

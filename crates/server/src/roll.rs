@@ -48,11 +48,14 @@ impl Roll {
     }
 }
 
-/// Tells the store of those it was not told of.
+/// Tells the store of those it was not told of. Whom it cannot take note of, on a full disk, it is told of again with the next
+/// look: he may log in all the same as soon as there is space.
 fn enter(file: &AccountsFile, known: &mut HashSet<Vec<u8>>, store: &Arc<dyn Store>) {
     for name in file.names() {
         if !known.contains(name) {
-            store.account(name);
+            if store.account(name).is_err() {
+                return;
+            }
             known.insert(name.to_vec());
         }
     }

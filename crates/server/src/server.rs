@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use posthaste_measure::{Clock, Scheme};
 use posthaste_wire::command::Kind;
+use posthaste_wire::fault::Fault;
 
 use crate::accounts::AccountsFile;
 use crate::authenticator::Authenticator;
@@ -69,6 +70,8 @@ pub enum StartError {
     Store(OpenError),
     /// The accounts file cannot be used.
     Accounts(String),
+    /// The store cannot take note of the account of who does not log in.
+    Default(Fault),
     /// What any tier needs is not to be had.
     Front(lifecycle::StartError),
 }
@@ -83,6 +86,7 @@ impl fmt::Display for StartError {
             ),
             Self::Store(error) => write!(f, "{error}"),
             Self::Accounts(error) => f.write_str(error),
+            Self::Default(fault) => write!(f, "the account default cannot be made: {}", fault.text),
             Self::Front(error) => write!(f, "{error}"),
         }
     }
@@ -186,11 +190,11 @@ fn furnish(
     store: Arc<dyn Store>,
     accounts: Option<AccountsFile>,
     prepared: &Prepared<Mail>,
-) -> io::Result<House> {
+) -> Result<House, StartError> {
     let mailboxes: Vec<Arc<Mailbox>> = prepared.mailboxes.clone();
     let clock = prepared.meter.clock();
     let entrance = match accounts {
-        None => Entrance::Open(store.account(b"default")),
+        None => Entrance::Open(store.account(b"default").map_err(StartError::Default)?),
         Some(accounts) => Entrance::Closed(Authenticator::start(accounts, mailboxes.clone())?),
     };
     let tracer = options.traces.as_deref().map(|url| Tracer::start(url, clock)).transpose()?;

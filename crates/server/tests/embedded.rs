@@ -181,7 +181,7 @@ fn a_login_is_answered_at_once_unless_a_crash_could_make_the_account_unknown() {
     assert_eq!(shown(world, "a", "LOGIN a"), Some(Got::Integer(1)), "whatever others do, and what is due");
     assert_eq!(shown(world, "a", "LOGIN b"), None, "it has a number, and is not known");
     for name in ["b", "c"] {
-        world.store.account(name.as_bytes());
+        world.store.account(name.as_bytes()).expect("there is room");
     }
     let unknown = |world: &mut World<Embedded>, when| {
         for login in ["LOGIN b", "LOGIN c"] {
@@ -448,7 +448,7 @@ fn after_a_failed_sync_nothing_changes_and_the_durable_is_still_shown() {
     world.ask("a", "QCREATE r");
     world.send("a", "q durable");
     execute(world, "a", "SEND r doubtful");
-    world.store.account(b"doubtful");
+    world.store.account(b"doubtful").expect("there is room");
     let commit = world.store.seal().expect("something to write");
     let broken = Fault::new(Word::Store, "cannot sync the log: input/output error");
     let told = heard(|| world.store.committed(commit, &Err(broken.clone())));

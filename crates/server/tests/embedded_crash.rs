@@ -120,7 +120,7 @@ impl<'a> Life<'a> {
             handles: vec!["1".to_owned()],
         };
         for name in ACCOUNTS {
-            life.store().account(name.as_bytes());
+            life.store().account(name.as_bytes()).expect("there is room");
         }
         for queue in ["a", "b"] {
             life.ask(1, &format!("QCREATE {queue}")).expect("a new queue");
@@ -288,7 +288,7 @@ fn sorted(news: &[News]) -> Vec<String> {
 fn truth() -> Memory {
     let mut memory = Memory::new(SEED);
     for name in ACCOUNTS {
-        memory.account(name.as_bytes());
+        memory.account(name.as_bytes()).expect("it holds any");
     }
     memory
 }

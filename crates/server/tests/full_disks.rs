@@ -177,6 +177,34 @@ fn what_is_too_large_for_the_disk_is_refused_alone() {
     assert_eq!(world.bodies("b", "q").len(), 3);
 }
 
+/// A store whose disk turns out full when a commit is written is of no use until it is opened again.
+#[test]
+fn a_name_without_space_is_refused_until_there_is_some() {
+    let disk = small_disk();
+    let world = &mut World::new(open(&disk));
+    for queue in ["keep", "bulk", "q"] {
+        world.ask("a", &format!("QCREATE {queue}"));
+    }
+    fill(world);
+    exhaust(world);
+    // As when they come into the accounts file one after the other.
+    let mut noted = Vec::new();
+    let refused = (0..10_000).find_map(|number| {
+        let name = format!("newcomer {number}");
+        let account = world.store.account(name.as_bytes());
+        world.wait(0);
+        noted.extend(account.is_ok().then(|| name.clone()));
+        account.err().map(|fault| (name, fault))
+    });
+    let (name, fault) = refused.expect("there is always space for more");
+    assert!(fault.text.starts_with("the disk has no space"), "{fault}");
+    let known = noted.last().map_or("a", String::as_str);
+    assert!(world.store.account(known.as_bytes()).is_ok(), "whoever is known needs none");
+    world.ask("a", "QPURGE bulk");
+    flows(world);
+    assert!(world.store.account(name.as_bytes()).is_ok(), "there is space now");
+}
+
 #[test]
 fn a_lease_whose_end_finds_no_space_holds_up_nothing_else() {
     let disk = small_disk();

@@ -224,7 +224,7 @@ impl Rules for Defective {
         self.store.committed(commit, result);
     }
 
-    fn account(&mut self, name: &[u8]) -> AccountId {
+    fn account(&mut self, name: &[u8]) -> Result<AccountId, Fault> {
         self.store.account(name)
     }
 

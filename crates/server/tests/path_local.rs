@@ -60,7 +60,7 @@ impl<R: Rules> Desk<R> {
         let (bytes, operation) = parsed(request);
         let kind = operation.kind();
         (bundle.bytes, bundle.protocol) = (bytes, Protocol::Resp3);
-        bundle.account = self.store.account(account.as_bytes());
+        bundle.account = self.store.account(account.as_bytes()).expect("there is room");
         bundle.requests.push(Request::new(operation, kind, self.clock.stamp()));
         bundle
     }

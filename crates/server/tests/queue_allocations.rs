@@ -83,7 +83,7 @@ struct Tier {
 
 impl Tier {
     fn new(store: Arc<dyn Store>, clock: Clock, clients: usize) -> Self {
-        let account = store.account(b"default");
+        let account = store.account(b"default").expect("there is room");
         let bounds = Bounds { connections: clients, bundle: 256, line: 10_000, batch: 256 };
         let thread = Thread::before(store, clock, &bounds, |_| Entrance::Open(account));
         let connect = |_| {

@@ -22,7 +22,7 @@ fn lived() -> Vec<u8> {
 /// A life with every kind of record.
 fn live(directory: &Path) {
     let mut store = open(directory).expect("a new store");
-    assert_eq!(store.account(b"default"), ACCOUNT);
+    assert_eq!(store.account(b"default"), Ok(ACCOUNT));
     for (now, request) in [
         (1, "QCREATE q MAXMSGS 5 TTL 100000"),
         (2, "QCREATE dead"),

@@ -127,7 +127,7 @@ impl<R: Rules> Store for Local<R> {
         self.waiters().forget(address);
     }
 
-    fn account(&self, name: &[u8]) -> u32 {
+    fn account(&self, name: &[u8]) -> Result<u32, Fault> {
         self.rules().account(name)
     }
 

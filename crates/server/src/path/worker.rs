@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use posthaste_measure::Clock;
+use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::Operation;
 
 use super::bundle::{Address, Bundle};
@@ -37,7 +38,10 @@ pub trait Store: Send + Sync {
     fn forget(&self, address: Address);
 
     /// The number of an account, made when the name is new.
-    fn account(&self, name: &[u8]) -> u32;
+    ///
+    /// # Errors
+    /// The name is new, and the store cannot take note of it now. Nothing was changed.
+    fn account(&self, name: &[u8]) -> Result<u32, Fault>;
 
     /// The line that workers of this store wait at, for a store that has news between batches.
     fn attach(&self, _line: &Arc<WaitingLine>) {}

@@ -114,7 +114,9 @@ impl Memory {
             Operation::Ack { handles } => Ok(self.ack(ask.account, handles)),
             Operation::Nack { handle, delay_ms } => Ok(self.nack(ask.account, *handle, *delay_ms, news)),
             Operation::Extend { handle, lease_ms } => Ok(self.extend(ask.account, *handle, *lease_ms, news)),
-            Operation::Login { account } => Ok(Reply::Integer(self.account(text(ask, *account)).into())),
+            Operation::Login { account } => {
+                Ok(Reply::Integer(self.accounts.log_in(text(ask, *account)).into()))
+            }
             Operation::CreateQueue { name, options } => self.create_queue(ask, *name, options.as_ref()),
             Operation::DeleteQueue { queue } => self.delete_queue(text(ask, *queue), news),
             Operation::PurgeQueue { queue } => self.purge_queue(text(ask, *queue)),
@@ -186,8 +188,8 @@ impl Rules for Memory {
         match commit {}
     }
 
-    fn account(&mut self, name: &[u8]) -> AccountId {
-        self.accounts.log_in(name)
+    fn account(&mut self, name: &[u8]) -> Result<AccountId, Fault> {
+        Ok(self.accounts.log_in(name))
     }
 
     fn figures(&self) -> Vec<(&'static str, u64)> {

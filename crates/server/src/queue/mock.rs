@@ -114,8 +114,8 @@ impl Rules for Mock {
         match commit {}
     }
 
-    fn account(&mut self, _name: &[u8]) -> AccountId {
-        1
+    fn account(&mut self, _name: &[u8]) -> Result<AccountId, Fault> {
+        Ok(1)
     }
 
     fn figures(&self) -> Vec<(&'static str, u64)> {

@@ -155,7 +155,10 @@ pub trait Rules: Send {
 
     /// The account's number, made when the name is new; used for accounts the program itself knows
     /// (`default`, those of the accounts file). Durable with the next commit.
-    fn account(&mut self, name: &[u8]) -> AccountId;
+    ///
+    /// # Errors
+    /// `STORE`: the name is new and cannot be recorded now. Nothing was changed.
+    fn account(&mut self, name: &[u8]) -> Result<AccountId, Fault>;
 
     /// Figures for INFO and the record: name (with its unit) and value.
     fn figures(&self) -> Vec<(&'static str, u64)>;

@@ -148,7 +148,7 @@ mod tests {
     fn answered(store: &mut Memory, protocol: Protocol, requests: &[&[&str]]) -> Bundle {
         let mut bundle = Bundle::new(Address { thread: 0, slot: 0, client: 1 });
         bundle.protocol = protocol;
-        bundle.account = store.account(b"ann");
+        bundle.account = store.account(b"ann").expect("it holds any");
         for words in requests {
             bundle.bytes.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
             for word in *words {

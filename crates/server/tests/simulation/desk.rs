@@ -13,6 +13,7 @@ use posthaste_server::path::worker::{Batch, Store};
 use posthaste_server::queue::answer::Answer;
 use posthaste_server::queue::rules::{Ask, Outcome};
 use posthaste_wire::decode::Decoded;
+use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::Operation;
 
 use super::mutants::Mutant;
@@ -216,7 +217,7 @@ impl Store for Desk {
         self.store.forget(address);
     }
 
-    fn account(&self, name: &[u8]) -> u32 {
+    fn account(&self, name: &[u8]) -> Result<u32, Fault> {
         self.store.account(name)
     }
 

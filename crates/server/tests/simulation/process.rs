@@ -99,7 +99,7 @@ impl Process {
             line.gather(Duration::from_nanos(plan.gather_ns));
         }
         let house = Arc::new(House {
-            entrance: Entrance::Open(store.account(b"default")),
+            entrance: Entrance::Open(store.account(b"default").map_err(io::Error::other)?),
             store,
             line,
             meter: Meter::new(scheme, Duration::from_secs(1), clock, None),

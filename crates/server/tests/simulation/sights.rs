@@ -24,7 +24,7 @@ const REPEATED: [&str; 6] = [
 
 /// All that can be seen of a store that is of no use afterwards, now and later.
 pub(super) fn sights<R: Rules>(store: &mut R, now: Millis) -> Vec<String> {
-    store.account(b"default");
+    store.account(b"default").expect("it is known, or there is room");
     let mut sights = Vec::new();
     for later in LATER_MS {
         let now = now + later;

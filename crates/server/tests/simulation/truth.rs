@@ -200,7 +200,7 @@ impl Truth {
 
     /// An account was made sure of.
     pub(crate) fn account(&mut self, name: &[u8], id: AccountId, receipts: u64) {
-        assert_eq!(self.store.account(name), id, "the number of {}", String::from_utf8_lossy(name));
+        assert_eq!(self.store.account(name), Ok(id), "the number of {}", String::from_utf8_lossy(name));
         self.note(Event::Account(name.to_vec()), receipts);
     }
 
@@ -410,7 +410,7 @@ impl Truth {
             match event {
                 Event::Time => store.tick(*now, &mut Vec::new()),
                 Event::Account(name) => {
-                    store.account(name);
+                    store.account(name).expect("it holds any");
                 }
                 Event::Ask { account, bytes, operation } => {
                     let ask = Ask { account: *account, operation, bytes };

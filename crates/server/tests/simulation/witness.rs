@@ -135,11 +135,11 @@ impl<R: Rules> Rules for Witness<R> {
         self.truth().commit(result.is_ok());
     }
 
-    fn account(&mut self, name: &[u8]) -> AccountId {
-        let id = self.store.account(name);
+    fn account(&mut self, name: &[u8]) -> Result<AccountId, Fault> {
+        let id = self.store.account(name)?;
         let receipts = (self.receipts)(&self.store);
         self.truth().account(name, id, receipts);
-        id
+        Ok(id)
     }
 
     fn figures(&self) -> Vec<(&'static str, u64)> {

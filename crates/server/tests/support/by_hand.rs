@@ -101,7 +101,7 @@ impl Rules for Standing {
         self.with(|store, _| store.committed(commit, result));
     }
 
-    fn account(&mut self, name: &[u8]) -> AccountId {
+    fn account(&mut self, name: &[u8]) -> Result<AccountId, Fault> {
         self.with(|store, _| store.account(name))
     }
 
@@ -205,7 +205,7 @@ pub(crate) struct Tier {
 impl Tier {
     /// Anybody may come.
     pub(crate) fn new() -> Self {
-        Self::behind(|store, _| Entrance::Open(store.account(b"default")))
+        Self::behind(|store, _| Entrance::Open(store.account(b"default").expect("it holds any")))
     }
 
     /// Only these accounts may. Their secrets are checked on a thread of its own, whose verdicts come when they come.
@@ -285,6 +285,6 @@ impl Tier {
         assert_eq!(self.waiting(), 0, "nobody waits who is not there");
         assert!(self.house.line.is_empty(), "nor does anything in the line");
         self.store.empty();
-        self.house.store.account(b"default");
+        self.house.store.account(b"default").expect("it holds any");
     }
 }

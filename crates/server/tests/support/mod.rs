@@ -132,7 +132,7 @@ impl<S: Rules> World<S> {
         if let Some(id) = self.accounts.get(account) {
             return *id;
         }
-        let id = self.store.account(account.as_bytes());
+        let id = self.store.account(account.as_bytes()).expect("there is room");
         self.commit();
         self.accounts.insert(account.to_owned(), id);
         id

@@ -250,7 +250,7 @@ pub(crate) fn check(directory: &Path, files: &Files) {
         }
     };
     let (now, later) = (1_000_000, 1_000_000_000_000);
-    let account = store.account(b"fuzz");
+    let account = store.account(b"fuzz").expect("there is room");
     for (request, expected) in [
         ("QLIST", "*"),
         ("ACCOUNTS", "*"),

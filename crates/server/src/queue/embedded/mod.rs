@@ -354,10 +354,11 @@ impl Rules for Embedded {
         self.log.committed(frame, &result);
     }
 
-    fn account(&mut self, name: &[u8]) -> AccountId {
-        // Without space the name still gets its number; it is durable once there is some.
-        let _ = self.ensure(REQUEST_BYTES, Purpose::Remove);
-        self.log_in(name)
+    fn account(&mut self, name: &[u8]) -> Result<AccountId, Fault> {
+        if self.stock.accounts.known(name).is_none() {
+            self.ensure(REQUEST_BYTES, Purpose::Remove)?;
+        }
+        Ok(self.log_in(name))
     }
 
     fn figures(&self) -> Vec<(&'static str, u64)> {

@@ -473,10 +473,11 @@ impl Store for Postgres {
         self.shared.parked().forget(address);
     }
 
-    fn account(&self, name: &[u8]) -> u32 {
+    /// Waits for the database.
+    fn account(&self, name: &[u8]) -> Result<u32, Fault> {
         loop {
             match self.account_by(name) {
-                Ok(id) => return id,
+                Ok(id) => return Ok(id),
                 Err(failure) => {
                     tracing::warn!("{failure}; an account cannot be made, trying again");
                     std::thread::sleep(std::time::Duration::from_secs(1));
