@@ -63,6 +63,18 @@ fn who_sends_half_a_request_is_let_go() {
     );
 }
 
+/// Nor are they among those that are connected.
+#[test]
+fn visitors_are_not_counted_among_clients_that_ever_connected() {
+    let (runtime, mut tier) = (runtime(), Tier::new());
+    for path in ["/v1/queues", "/metrics", "/v1/clients"] {
+        assert_eq!(answers(&ask(&runtime, &mut tier, &[get(path).as_bytes()]))[0].0, 200, "{path}");
+    }
+    let page = answers(&ask(&runtime, &mut tier, &[get("/metrics").as_bytes()])).remove(0).1;
+    let page = String::from_utf8(page).expect("text");
+    assert!(page.contains("\nposthaste_connections_total 0\n"), "{page}");
+}
+
 #[test]
 fn a_list_that_is_too_long_is_not_even_asked_for() {
     let (runtime, mut tier) = (runtime(), Tier::new());

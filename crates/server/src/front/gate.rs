@@ -40,7 +40,9 @@ pub struct Gate {
     most: usize,
     now: AtomicUsize,
     now_inside: AtomicUsize,
-    ever: AtomicU64,
+    /// Numbers given out.
+    numbers: AtomicU64,
+    ever_from_outside: AtomicU64,
     /// Who has come and not yet shown who they are.
     pub newcomers: Newcomers,
     /// How long clients may be quiet.
@@ -57,7 +59,8 @@ impl Gate {
             most,
             now: AtomicUsize::new(0),
             now_inside: AtomicUsize::new(0),
-            ever: AtomicU64::new(0),
+            numbers: AtomicU64::new(0),
+            ever_from_outside: AtomicU64::new(0),
             newcomers: Newcomers::new(most, must_log_in),
             quiet_limits: QuietLimits::default(),
             quiet: QuietCounts::default(),
@@ -85,7 +88,10 @@ impl Gate {
         }
         let origin = socket.ip();
         match self.newcomers.place(origin, socket.is_handshaking()) {
-            Ok(place) => Ok(Arrival { socket, number: self.number(), origin, place, is_inside: false }),
+            Ok(place) => {
+                self.ever_from_outside.fetch_add(1, Ordering::Relaxed);
+                Ok(Arrival { socket, number: self.number(), origin, place, is_inside: false })
+            }
             Err(refused) => {
                 self.leave(false);
                 Err((socket, refused))
@@ -124,10 +130,10 @@ impl Gate {
         self.most
     }
 
-    /// Connections ever.
+    /// Connections from outside ever.
     #[must_use]
     pub fn accepted(&self) -> u64 {
-        self.ever.load(Ordering::Relaxed)
+        self.ever_from_outside.load(Ordering::Relaxed)
     }
 
     fn take(&self) -> bool {
@@ -139,7 +145,7 @@ impl Gate {
     }
 
     fn number(&self) -> u64 {
-        self.ever.fetch_add(1, Ordering::Relaxed) + 1
+        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
 
@@ -170,7 +176,7 @@ mod tests {
         assert!(gate.admit(socket()).is_ok(), "the place is free");
         assert!(gate.admit(socket()).is_err());
         assert_eq!((gate.admit_inside(socket(), None).number, gate.connections()), (3, 3));
-        assert_eq!(gate.connections_from_outside(), 1);
+        assert_eq!((gate.connections_from_outside(), gate.accepted()), (1, 1));
         gate.leave(inside.is_inside);
         assert!(gate.admit(socket()).is_err(), "nobody has left who came from outside");
         gate.leave(false);

@@ -25,7 +25,11 @@ static SINGLES: [Single<House>; 10] = [
         read: |house| Some(house.gate.connections_max() as f64),
     },
     Single {
-        head: Head::plain("posthaste_connections_total", Kind::Counter, "Clients that ever connected."),
+        head: Head::plain(
+            "posthaste_connections_total",
+            Kind::Counter,
+            "Clients that ever connected, but for those of HTTP.",
+        ),
         read: |house| Some(house.gate.accepted() as f64),
     },
     Single {
