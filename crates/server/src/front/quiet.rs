@@ -32,6 +32,13 @@ impl QuietLimits {
         Some((shorter / LOOKS).clamp(LOOK_EVERY.0, LOOK_EVERY.1))
     }
 
+    /// The limit for who asks nothing in whole seconds, as clients of Redis are told it; 0: there is none. They see to it that they
+    /// ask sooner, so it is never more than the limit but where that is less than a second.
+    #[must_use]
+    pub fn idle_s(&self) -> u64 {
+        self.idle.map_or(0, |limit| limit.as_secs().max(1))
+    }
+
     /// Whether nobody who takes nothing is still let be when the kernel would take them for gone.
     #[must_use]
     pub fn end_before_gone(&self) -> bool {
@@ -146,6 +153,14 @@ mod tests {
         assert!(!taking.stands(LIMIT, 1_000) && !taking.stands(LIMIT, 9_000));
         taking.note(0, true);
         assert!(!taking.stands(LIMIT, 10_000), "its time begins anew");
+    }
+
+    #[test]
+    fn clients_are_told_of_a_limit_that_they_can_keep() {
+        for (ms, seconds) in [(None, 0), (Some(300), 1), (Some(1_000), 1), (Some(59_999), 59)] {
+            let limits = QuietLimits { idle: ms.map(Duration::from_millis), ..QuietLimits::default() };
+            assert_eq!(limits.idle_s(), seconds, "{ms:?}");
+        }
     }
 
     #[test]

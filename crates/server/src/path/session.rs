@@ -353,7 +353,7 @@ impl Session {
             ("maxclients", house.gate.connections_max().to_string()),
             ("proto-max-bulk-len", house.message_bytes_max.to_string()),
             ("save", String::new()),
-            ("timeout", "0".to_owned()),
+            ("timeout", house.gate.quiet_limits.idle_s().to_string()),
         ];
         let chosen = |name: &str| patterns.iter().any(|pattern| fits(pattern.as_bytes(), name.as_bytes()));
         let settings: Vec<_> = settings.iter().filter(|(name, _)| chosen(name)).collect();
