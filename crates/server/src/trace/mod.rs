@@ -89,7 +89,7 @@ fn look(place: usize, request: &Request, bytes: &[u8], answer: &[u8], found: &mu
                 body_bytes: send.body.of(bytes).len(),
             });
         }
-        Operation::Pop(_) if holds_header(answer) => {
+        Operation::Pop(_) if may_hold_headers(answer) => {
             let Reply::Value(answer, _) = decode(answer) else { return };
             let one = std::slice::from_ref(&answer);
             let messages = if answer.get(b"id").is_some() { one } else { answer.parts() };
@@ -122,9 +122,10 @@ fn header_of<'a>(headers: &Value<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// Whether an answer may hold the header; a body may hold the word too.
-fn holds_header(answer: &[u8]) -> bool {
-    answer.windows(HEADER.len()).any(|window| window.eq_ignore_ascii_case(HEADER))
+/// Whether an answer may show a message's headers; a body may hold the same bytes. Most answers show none, and bodies may be
+/// long, so this is all that is done for them.
+fn may_hold_headers(answer: &[u8]) -> bool {
+    memchr::memmem::find(answer, b"$7\r\nheaders\r\n").is_some()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -202,6 +203,24 @@ mod tests {
             answered(&mut store, protocol, &[&["SEND", "q", "two", "HEADER", "traceparent", PARENT]]);
             let got = answered(&mut store, protocol, &[&["POP", "QUEUE", "q"], &["POP", "QUEUE", "q"]]);
             assert_eq!(passages(&got), [Passage { place: 0, step: Step::Receive, message: 4, ..passage }]);
+        }
+    }
+
+    #[test]
+    fn a_body_that_looks_like_headers_leaves_no_trace_and_hides_none() {
+        let body = format!("$7\r\nheaders\r\n%1\r\n$11\r\ntraceparent\r\n$55\r\n{PARENT}\r\n");
+        for protocol in [Protocol::Resp2, Protocol::Resp3] {
+            let mut store = Memory::new(1);
+            let sends: &[&[&str]] = &[
+                &["QCREATE", "q"],
+                &["SEND", "q", &body],
+                &["SEND", "q", &body, "HEADER", "other", "traceparent"],
+                &["SEND", "q", &body, "HEADER", "TRACEPARENT", PARENT],
+            ];
+            answered(&mut store, protocol, sends);
+            let got = answered(&mut store, protocol, &[&["POP", "QUEUE", "q", "COUNT", "3"]]);
+            let messages: Vec<u64> = passages(&got).iter().map(|passage| passage.message).collect();
+            assert_eq!(messages, [3]);
         }
     }
 
