@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
+use posthaste_wire::command::DURATION_MAX_MS;
 use serde::Serializer;
+
+/// The longest time, ten years, as in requests: what is reckoned with it stays far from where clocks end.
+const LONGEST: Duration = Duration::from_millis(DURATION_MAX_MS);
 
 /// Reads a number with its unit: `us`, `ms`, `s`, `m` or `h`; `0` needs none. Also as reports write times: `1.5µs`, `7ns`.
 ///
@@ -23,8 +27,11 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     };
     let plain = number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     match number.parse::<f64>() {
-        Ok(value) if plain => Duration::try_from_secs_f64(value * seconds_each)
-            .map_err(|_| format!("'{text}' is too long a time")),
+        Ok(value) if plain => {
+            let span = Duration::try_from_secs_f64(value * seconds_each).ok();
+            let is_too_long = || format!("'{text}' is too long a time: at most ten years, 87600h");
+            span.filter(|span| *span <= LONGEST).ok_or_else(is_too_long)
+        }
         _ => Err(format!("'{text}' is not a time; write a number and a unit, as in 500ms or 60s")),
     }
 }
@@ -65,6 +72,7 @@ mod tests {
             ("1.5s", 1500),
             ("0", 0),
             ("0ms", 0),
+            ("87600h", 315_360_000_000),
         ] {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
         }
@@ -89,6 +97,7 @@ mod tests {
             "infs",
             "nans",
             "1e3s",
+            "87600.1h",
             "99999999999999999999h",
         ] {
             let refusal = parse(text).expect_err(text);
