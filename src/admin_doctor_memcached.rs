@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use posthaste_load::address::Address;
 use posthaste_load::tls::advice;
+use posthaste_server::cache::dialect;
 use posthaste_tls::{Connector, Trust};
 
 use crate::admin_doctor_rules::Finding;
@@ -86,6 +87,14 @@ fn on(name: &str, stats: &Stats, here_s: u64) -> Vec<Finding> {
         );
         findings.push(Finding::problem("clock", text));
     }
+    if let Some(version) = stats.get("version").filter(|version| dialect::is_old(version)) {
+        let text = format!(
+            "{name} is memcached {version}, which has not the meta commands of today: they are refused for its keys, and \
+             values are brought neither there nor from there; {} or later has them",
+            dialect::FIRST
+        );
+        findings.push(Finding::problem("version", text));
+    }
     if let Some(refused) = number("rejected_connections").filter(|refused| *refused > 0) {
         let text = format!("{name} has refused {refused} connections: raise its limit (memcached -c)");
         findings.push(Finding::problem("server", text));
@@ -130,9 +139,12 @@ mod tests {
     #[test]
     fn each_finding_has_its_remedy() {
         assert_eq!(on("a", &with("time", "1001"), 1000), []);
-        for (stat, value, words) in
-            [("time", "990", "10 s off"), ("rejected_connections", "4", "-c"), ("evictions", "7", "-m")]
-        {
+        for (stat, value, words) in [
+            ("time", "990", "10 s off"),
+            ("version", "1.6.9", "1.6.10"),
+            ("rejected_connections", "4", "-c"),
+            ("evictions", "7", "-m"),
+        ] {
             let findings = on("a", &with(stat, value), 1000);
             assert!(findings.len() == 1 && findings[0].text.contains(words), "{findings:?}");
         }

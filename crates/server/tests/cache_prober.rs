@@ -29,7 +29,12 @@ fn door() -> TcpListener {
 }
 
 /// Answers every line as a memcached would that has nothing, after `heard` was told of it.
-fn serve(door: TcpListener, mut heard: impl FnMut(&str) + Send + 'static) {
+fn serve(door: TcpListener, heard: impl FnMut(&str) + Send + 'static) {
+    serve_as("1.6.18", door, heard);
+}
+
+/// The same, of another version.
+fn serve_as(version: &'static str, door: TcpListener, mut heard: impl FnMut(&str) + Send + 'static) {
     thread::spawn(move || {
         for stream in door.incoming().flatten() {
             let mut lines = BufReader::new(stream.try_clone().expect("a second handle"));
@@ -37,9 +42,9 @@ fn serve(door: TcpListener, mut heard: impl FnMut(&str) + Send + 'static) {
             while lines.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
                 heard(&line);
                 let answer = match line.split_whitespace().next() {
-                    Some("version") => "VERSION 1\r\n",
-                    Some("flush_all") => "OK\r\n",
-                    _ => "NOT_FOUND\r\n",
+                    Some("version") => format!("VERSION {version}\r\n"),
+                    Some("flush_all") => "OK\r\n".to_owned(),
+                    _ => "NOT_FOUND\r\n".to_owned(),
                 };
                 // The prober may have seen enough.
                 let _ = stream.write_all(answer.as_bytes());
@@ -148,4 +153,21 @@ fn a_server_of_no_file_is_asked_nothing() {
     wait_until("it is back", || !servers[1].health.is_away());
     prober.stop();
     assert!(left.accept().is_err() && servers[0].health.is_away());
+}
+
+#[test]
+fn a_server_is_asked_for_its_version_when_it_is_new_and_when_it_comes_back() {
+    let (todays, old, lost) = (door(), door(), door());
+    let hall = hall(&[&todays, &old, &lost]);
+    let servers = hall.fleet.table().servers.clone();
+    assert!(servers[2].health.lose(Vec::new(), None));
+    // Others were in their place before.
+    assert!([0, 2].iter().all(|server| servers[*server].dialect.note(b"VERSION 1.5.22\r\n")));
+    serve(todays, |_| {});
+    serve_as("1.6.9", old, |_| {});
+    serve(lost, |_| {});
+    let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
+    let are_old = || [0, 1, 2].map(|server: usize| servers[server].dialect.is_old());
+    wait_until("they have told", || are_old() == [false, true, false]);
+    prober.stop();
 }

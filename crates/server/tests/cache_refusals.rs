@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use posthaste_measure::Ending;
-use posthaste_server::cache::layout::{Fallback, Layout, RoutePlan, Seat, Source};
+use posthaste_server::cache::layout::{Fallback, Layout, RoutePlan, Seat, ShadowPlan, Source};
 use posthaste_server::cache::missed::Before;
-use posthaste_server::cache::router::Asked;
+use posthaste_server::cache::router::{Asked, Broken};
 use posthaste_server::cache::rules::{Answer, GetErrors, Rules};
 use steps::{Scene, two_pools};
 
@@ -229,4 +229,105 @@ fn where_nobody_has_a_key_the_last_says_so_though_one_refused() {
     scene.exchange(0, "delete k\r\n", "NOT_FOUND\r\n");
     scene.exchange(1, "delete k\r\n", "SERVER_ERROR busy\r\n");
     assert_eq!(scene.answered(), "NOT_FOUND\r\n");
+}
+
+/// A pool of one server, and a second one that is asked for what it misses.
+fn warmed() -> Layout {
+    let mut layout = two_pools(1);
+    layout.pools[0].source = Some(Source::Old(1));
+    layout
+}
+
+/// The second pool has a key that the first one misses.
+fn find(scene: &mut Scene) {
+    scene.ask("get k\r\n");
+    scene.exchange(0, "get k\r\n", "END\r\n");
+    scene.exchange(1, "get k\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n");
+}
+
+#[test]
+fn what_a_server_says_to_data_that_it_took_for_commands_is_nobodys_answer() {
+    let mut scene = Scene::new(&warmed());
+    find(&mut scene);
+    scene.exchange(1, "mg k v f t c\r\n", "VA 1 f0 t-1 c7\r\nx\r\n");
+    scene.router.enter(1, 2);
+    assert_eq!(scene.try_ask_as(1, "incr n 1\r\n"), Asked::Taken);
+    assert_eq!(scene.sent(0), "ms k 1 F0 ME\r\nx\r\nincr n 1\r\n");
+    assert_eq!(scene.router.feed(0, b"CLIENT_ERROR invalid flag\r\nERROR\r\n2\r\n"), Err(Broken));
+    scene.router.lose(0, None);
+    let answer = String::from_utf8_lossy(scene.router.answers.unwritten(1));
+    assert_eq!(answer, "SERVER_ERROR server 127.0.0.1:1 does not answer\r\n");
+}
+
+#[test]
+fn who_has_not_told_its_version_and_refuses_an_ms_may_have_taken_its_data_for_commands() {
+    let said = b"CLIENT_ERROR bad token in command line format\r\n";
+    let layout = replicas(1);
+    for (mut scene, taken) in [(Scene::new(&layout), Ok(said.len())), (Scene::untold(&layout), Err(Broken))] {
+        scene.ask("ms k 2 Fx\r\nmn\r\n");
+        scene.sent(0);
+        assert_eq!(scene.router.feed(0, said), taken);
+    }
+}
+
+#[test]
+fn nothing_is_brought_to_a_server_or_from_one_that_may_not_understand_how() {
+    for versions in [
+        [Some("1.6.9"), Some("1.6.10")],
+        [Some("1.6.10"), Some("1.5.6")],
+        [None, Some("1.6.10")],
+        [Some("1.6.10"), None],
+    ] {
+        let mut scene = Scene::untold(&warmed());
+        for (server, version) in versions.into_iter().enumerate() {
+            version.into_iter().for_each(|version| scene.tell_version(server, version));
+        }
+        find(&mut scene);
+        assert_eq!([scene.sent(0), scene.sent(1)], [const { String::new() }; 2], "{versions:?}");
+        assert_eq!(scene.answered(), "VALUE k 0 1\r\nx\r\nEND\r\n");
+    }
+}
+
+const TOO_OLD: &str =
+    "SERVER_ERROR meta commands need memcached 1.6.10 or later, and a server of this key is older\r\n";
+
+#[test]
+fn a_server_that_is_old_gets_no_meta_commands() {
+    let mut layout = two_pools(1);
+    layout.routes[0].shadow = Some(ShadowPlan { pool: 1, share: 1.0 });
+    layout.routes.push(RoutePlan { prefix: b"n:".to_vec(), pool: 1, ..RoutePlan::default() });
+    let mut scene = Scene::new(&layout);
+    scene.tell_version(1, "1.5.6");
+    for request in
+        ["ms n:k 2\r\nhi\r\n", "ms n:k 2 q\r\nhi\r\n", "mg n:k v\r\n", "ma n:k\r\n", "md bjpr b\r\n"]
+    {
+        scene.ask(request);
+        assert_eq!((scene.answered(), scene.sent(1)), (TOO_OLD.to_owned(), String::new()), "{request:?}");
+    }
+    // As a shadow neither, and what it understands it gets.
+    for (request, answer, shadowed) in
+        [("mg k v\r\n", "EN\r\n", ""), ("delete k\r\n", "DELETED\r\n", "delete k\r\n")]
+    {
+        scene.ask(request);
+        scene.exchange(0, request, answer);
+        assert_eq!((scene.answered(), scene.sent(1)), (answer.to_owned(), shadowed.to_owned()));
+    }
+    // What it lacks besides takes no data with it.
+    scene.router.feed(1, b"NOT_FOUND\r\n").expect("an answer");
+    scene.ask("gat 5 n:k\r\n");
+    scene.exchange(1, "gat 5 n:k\r\n", "ERROR\r\n");
+    assert_eq!(scene.answered(), "ERROR\r\n");
+}
+
+#[test]
+fn a_meta_command_that_never_left_goes_to_nobody_who_would_not_understand_it() {
+    for (version, sent) in [("1.6.18", "ms k 2 T10\r\nhi\r\n"), ("1.6.9", "")] {
+        let mut layout = two_pools(1);
+        layout.pools[0].fallbacks.push(Fallback { pool: 1, expiry: Some(Duration::from_secs(10)) });
+        let mut scene = Scene::new(&layout);
+        scene.tell_version(1, version);
+        scene.ask("ms k 2\r\nhi\r\n");
+        scene.router.lose(0, None);
+        assert_eq!(scene.sent(1), sent, "{version}");
+    }
 }

@@ -101,6 +101,9 @@ fn a_server_does_not_come_back_while_a_thread_has_an_older_write_for_it() {
 /// A router of its own with one client, over these servers.
 fn alone(layout: &Layout) -> (Arc<Fleet>, Router) {
     let fleet = Arc::new(Fleet::new(layout, true).expect("addresses"));
+    for server in &fleet.table().servers {
+        server.dialect.note(b"VERSION 1.6.18\r\n");
+    }
     let mut router = Router::new(Arc::clone(&fleet), 0);
     router.enter(0, 0);
     (fleet, router)

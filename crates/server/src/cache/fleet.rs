@@ -18,6 +18,7 @@ use posthaste_tls::{Check, Connector, Trust};
 use super::backend::Backend;
 use super::chronicle::Chronicle;
 use super::claims::Claims;
+use super::dialect::Dialect;
 use super::directory::Directory;
 use super::groups::{Finds, expanded, groups};
 use super::handover::Handover;
@@ -52,6 +53,8 @@ pub struct Server {
     pub patience: SharedPatience,
     /// Whether it takes part.
     pub health: Health,
+    /// Which meta commands it understands.
+    pub dialect: Dialect,
     /// What was done with it.
     pub counts: ServerCounts,
 }
@@ -118,6 +121,8 @@ pub struct Fleet {
     pub pauses: AtomicUsize,
     /// When the `flush_all` that was asked for last is due, in seconds of Unix; 0: at once.
     flush_due_s: AtomicU64,
+    /// How many of the servers are of before the meta commands of today.
+    olds: Arc<AtomicUsize>,
     ejects: bool,
     trust: Trust,
     events: Events,
@@ -160,6 +165,7 @@ impl Fleet {
             began_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             pauses: AtomicUsize::new(0),
             flush_due_s: AtomicU64::new(0),
+            olds: Arc::default(),
             ejects,
             trust,
             events,
@@ -291,8 +297,8 @@ impl Fleet {
                 let chronicle = Chronicle::new(&backend.name, self.events.clone());
                 let health = Health::new(self.ejects, Arc::clone(&self.watch), chronicle);
                 let (slot, counts) = (grown.len(), ServerCounts::default());
-                let patience = SharedPatience::default();
-                grown.push(Arc::new(Server { slot, backend, patience, health, counts }));
+                let (patience, dialect) = (SharedPatience::default(), Dialect::new(Arc::clone(&self.olds)));
+                grown.push(Arc::new(Server { slot, backend, patience, health, dialect, counts }));
             }
         }
         if grown.len() >= SERVERS_MAX {
@@ -349,6 +355,12 @@ impl Fleet {
     #[must_use]
     pub fn are_writes_paused(&self) -> bool {
         self.pauses.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether a server is of before the meta commands of today.
+    #[must_use]
+    pub fn has_olds(&self) -> bool {
+        self.olds.load(Ordering::Acquire) > 0
     }
 
     /// Whether servers that are lost leave.

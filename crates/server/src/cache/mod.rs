@@ -101,6 +101,8 @@ pub mod worker;
 
 pub mod backend; // where a server is
 
+pub mod dialect; // which meta commands it understands
+
 pub mod prober; // brings servers back
 
 mod namer; // looks names up again

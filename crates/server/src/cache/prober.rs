@@ -2,8 +2,8 @@
 //! recovers is asked once and not by everybody.
 //!
 //! A server that is new is connected to, so that the log and readiness can say at once whether it is there. So is one that was asked
-//! nothing for a while, or closed an idle connection: it may have gone unnoticed. It is only connected to: one that is slow
-//! while nobody needs it is not lost.
+//! nothing for a while, or closed an idle connection: it may have gone unnoticed. It is asked for its version too, but need not
+//! answer: one that is slow while nobody needs it is not lost.
 //!
 //! It asks each server that is away again and again, less and less often, at random moments. When the server answers,
 //! what was given up to it is read to its end, what it missed is deleted on it, and then it takes part again.
@@ -20,6 +20,7 @@ use socket2::{SockRef, Socket};
 
 use super::backend::Dialed;
 use super::deletion;
+use super::dialect;
 use super::fleet::Server;
 use super::hall::Hall;
 use super::missed::{Before, Missed};
@@ -215,7 +216,7 @@ fn jittered(wait: Duration) -> Duration {
     wait + wait.mul_f64(0.05 + 0.45 * fastrand::f64())
 }
 
-/// Looks whether a new server takes connections, and asks it nothing.
+/// Looks whether a new server takes connections, and asks it for its version alone.
 fn introduce(server: &Server) {
     let mut dialed = server.backend.dial(OWN);
     for _ in 1..server.backend.addresses() {
@@ -225,10 +226,11 @@ fn introduce(server: &Server) {
         }
     }
     match dialed {
-        Ok(_) => {
+        Ok(link) => {
             server.health.found();
             server.backend.serves();
             tracing::info!(server = %server.name(), "server takes connections");
+            ask_version(server, link);
         }
         Err(error) => {
             if server.health.absent() {
@@ -240,7 +242,11 @@ fn introduce(server: &Server) {
 
 /// Looks whether a server is there that may have gone unnoticed.
 fn look_after(server: &Server, hall: &Hall) {
-    let Err(error) = server.backend.dial(OWN) else { return };
+    let error = match server.backend.dial(OWN) {
+        // Another one may have taken its place while nothing was asked.
+        Ok(link) => return ask_version(server, link),
+        Err(error) => error,
+    };
     // What we lack ourselves (descriptors, ports) says nothing of it.
     let is_gone = matches!(
         error.kind(),
@@ -258,6 +264,28 @@ fn look_after(server: &Server, hall: &Hall) {
     }
 }
 
+/// Asks a server which memcached it is. It is not lost if it does not say, and is asked again when it is looked after.
+fn ask_version(server: &Server, link: Dialed) {
+    if let Err(error) = ask(&mut BufReader::new(link), b"version\r\n", 1, |said| tells_version(server, said))
+    {
+        tracing::debug!(server = %server.name(), "it does not tell its version: {error}");
+    }
+}
+
+/// Whether this is a version, which is taken note of.
+fn tells_version(server: &Server, said: &[u8]) -> bool {
+    if server.dialect.note(said) {
+        tracing::warn!(
+            server = %server.name(),
+            "it tells {}, which is before {}: meta commands for its keys are refused, and values are brought neither \
+             there nor from there",
+            String::from_utf8_lossy(said).trim(),
+            dialect::FIRST
+        );
+    }
+    said.starts_with(b"VERSION")
+}
+
 /// Asks a server, makes it forget what it missed, and lets it take part. False: threads still use it.
 fn bring_back(server: &Server, hall: &Hall, stop: &AtomicBool) -> io::Result<bool> {
     let (address, table) = (server.backend.address().map_err(io::Error::other)?, hall.fleet.table());
@@ -265,7 +293,7 @@ fn bring_back(server: &Server, hall: &Hall, stop: &AtomicBool) -> io::Result<boo
         return Err(io::Error::other(why_taken(other)));
     }
     let mut link = BufReader::new(server.backend.dial_at(address, OWN)?);
-    ask(&mut link, b"version\r\n", 1, |said| said.starts_with(b"VERSION"))?;
+    ask(&mut link, b"version\r\n", 1, |said| tells_version(server, said))?;
     if !server.health.is_away() {
         server.health.found();
         return Ok(true);
@@ -339,7 +367,9 @@ pub(super) fn empty(server: &Server, address: Option<ListenAddress>) -> io::Resu
         Some(address) => server.backend.dial_at(address, OWN),
         None => server.backend.dial(OWN),
     };
-    ask(&mut BufReader::new(dialed?), b"flush_all\r\n", 1, |said| said.starts_with(b"OK"))
+    let mut link = BufReader::new(dialed?);
+    ask(&mut link, b"flush_all\r\n", 1, |said| said.starts_with(b"OK"))?;
+    ask(&mut link, b"version\r\n", 1, |said| tells_version(server, said))
 }
 
 /// Has a server forget everything once more, when clients wanted it: it may have missed that, and the one just asked for took its place.

@@ -49,8 +49,12 @@ impl Thread {
         let poll = Poll::new().expect("events");
         let mailboxes = vec![mailbox(&poll).expect("a waker")];
         let gate = Arc::new(Gate::new(CLIENTS, false));
+        let fleet = Arc::new(Fleet::new(&layout.clone().with_patience(PATIENCE), false).expect("addresses"));
+        for server in &fleet.table().servers {
+            server.dialect.note(b"VERSION 1.6.18\r\n");
+        }
         let hall = Arc::new(Hall {
-            fleet: Arc::new(Fleet::new(&layout.clone().with_patience(PATIENCE), false).expect("addresses")),
+            fleet,
             line: Line::new(0, 0),
             meter: Meter::new(Scheme::tier(kind::NAMES, None), Duration::from_secs(1), clock, None),
             clock,

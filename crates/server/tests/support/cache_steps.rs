@@ -34,10 +34,21 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) fn new(layout: &Layout) -> Self {
+        let scene = Self::untold(layout);
+        (0..scene.router.servers().len()).for_each(|server| scene.tell_version(server, "1.6.18"));
+        scene
+    }
+
+    /// With servers that have not told their versions.
+    pub(crate) fn untold(layout: &Layout) -> Self {
         let fleet = Arc::new(Fleet::new(layout, true).expect("addresses"));
         let mut router = Router::new(Arc::clone(&fleet), 0);
         router.enter(0, 1);
         Self { fleet, router }
+    }
+
+    pub(crate) fn tell_version(&self, server: usize, version: &str) {
+        self.router.servers()[server].dialect.note(format!("VERSION {version}\r\n").as_bytes());
     }
 
     pub(crate) fn ask(&mut self, text: &str) {
@@ -45,8 +56,13 @@ impl Scene {
     }
 
     pub(crate) fn try_ask(&mut self, text: &str) -> Asked {
+        self.try_ask_as(0, text)
+    }
+
+    /// Another client, who is there, asks.
+    pub(crate) fn try_ask_as(&mut self, client: usize, text: &str) -> Asked {
         let Decoded::Request(request, end) = decode(text.as_bytes(), &LIMITS) else { panic!("{text:?}") };
-        self.router.ask(0, &request, &text.as_bytes()[..end], self.router.now)
+        self.router.ask(client, &request, &text.as_bytes()[..end], self.router.now)
     }
 
     /// What the client is answered, and it is.

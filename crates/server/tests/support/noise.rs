@@ -129,6 +129,9 @@ pub(crate) fn make(data: &[u8]) {
 impl Noise {
     fn new(layout: Layout, ejects: bool) -> Self {
         let fleet = Arc::new(Fleet::new(&layout, ejects).expect("addresses"));
+        for server in &fleet.table().servers {
+            server.dialect.note(b"VERSION 1.6.18\r\n");
+        }
         let mut router = Router::new(Arc::clone(&fleet), 0);
         (0..CLIENTS).for_each(|client| router.enter(client, 0));
         let (clients, said) = (Default::default(), Default::default());

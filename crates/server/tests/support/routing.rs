@@ -263,6 +263,9 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(layout: &Layout, ejects: bool) -> Self {
         let fleet = Arc::new(Fleet::new(layout, ejects).expect("addresses"));
+        for server in &fleet.table().servers {
+            server.dialect.note(b"VERSION 1.6.18\r\n");
+        }
         let mut routers = [0, 1].map(|who| Router::new(Arc::clone(&fleet), who));
         for client in 0..CLIENTS {
             routers[client % THREADS].enter(client, client as u64);

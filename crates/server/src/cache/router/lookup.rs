@@ -22,6 +22,7 @@ use super::{Router, follow};
 use crate::cache::claims::Claim;
 use crate::cache::limits;
 use crate::cache::pool::plain_key;
+use crate::cache::table::Table;
 
 impl Router {
     /// Whether a get of this pool's keys goes on in a second one with what it misses.
@@ -188,10 +189,11 @@ impl Router {
         if let MissedBy::Replica(replica) = missed_by {
             self.servers[usize::from(replica)].health.lacked_key();
         }
-        if !self.may_fill_from(id, server) {
+        let request = fetched(key, base64);
+        let is_for_nobody = || self.receivers(self.table_of(id), aim, missed_by, &request, key).is_empty();
+        if !self.may_fill_from(id, server) || is_for_nobody() {
             return;
         }
-        let request = fetched(key, base64);
         if let Some(claim) =
             plain_key(&request, key, |key| self.fleet.claims.claim(hash(key), self.who, true))
         {
@@ -224,7 +226,8 @@ impl Router {
         let (Some(decider), Some(lacks)) = (exchange.replies.first(), lacks) else { return };
         let Some(request) = exchange.request.filter(|request| !request.verb.is_delete()) else { return };
         let (decider, missed_by) = (usize::from(decider.server), MissedBy::Replica(lacks.server));
-        if exchange.pending > 0 || !self.may_fill_from(id, decider) {
+        let understands = self.servers[usize::from(lacks.server)].dialect.is_todays();
+        if exchange.pending > 0 || !understands || !self.may_fill_from(id, decider) {
             return;
         }
         let exchange = &self.exchanges[id as usize];
@@ -236,10 +239,35 @@ impl Router {
 
     /// Whether one more value may be on its way, from this server.
     fn may_fill_from(&mut self, id: u32, server: usize) -> bool {
-        let may_ask = !self.is_crowded(server) && !self.servers[server].health.is_away();
+        let its = &self.servers[server];
+        let may_ask = !self.is_crowded(server) && !its.health.is_away() && its.dialect.is_todays();
         // By another table writes may go past the claim.
         let is_current = self.exchanges[id as usize].table == self.current && self.is_handed_over();
         may_ask && self.fills < limits::FILLS_MAX && is_current
+    }
+
+    /// Who gets a value that was missed: those that are there, and understand how it is brought.
+    fn receivers(
+        &self,
+        table: &Table,
+        aim: Aim,
+        missed_by: MissedBy,
+        request: &Request,
+        bytes: &[u8],
+    ) -> Vec<usize> {
+        let pool = &table.pools[usize::from(aim.pool)];
+        let mut servers = match missed_by {
+            MissedBy::Replica(replica) => vec![usize::from(replica)],
+            MissedBy::Pool if pool.is_replicated() => {
+                pool.members.iter().map(|member| member.server.slot).collect()
+            }
+            MissedBy::Pool => vec![plain_key(request, bytes, |key| pool.owner(key).slot)],
+        };
+        servers.retain(|server| {
+            let its = &self.servers[*server];
+            !its.health.is_away() && its.dialect.is_todays()
+        });
+        servers
     }
 
     /// Fetches a claimed key from `server` for who missed it.
@@ -274,22 +302,10 @@ impl Router {
             self.exchange(id).plan = Plan::Clean;
             return;
         }
-        let Some(request) = exchange.request else { return };
+        let (Some(request), Some(missed_by)) = (exchange.request, exchange.missed_by) else { return };
         let table = self.table_of(id);
-        let pool = &table.pools[usize::from(exchange.aim.pool)];
-        let mut servers = Vec::new();
-        if let Some(MissedBy::Replica(replica)) = exchange.missed_by {
-            servers.push(usize::from(replica));
-        } else if pool.is_replicated() {
-            servers.extend(pool.members.iter().map(|member| member.server.slot));
-        } else {
-            plain_key(&request, &exchange.bytes, |key| servers.push(pool.owner(key).slot));
-        }
-        pool.counts.filled.fetch_add(1, Ordering::Relaxed);
-        for server in servers {
-            if self.servers[server].health.is_away() {
-                continue;
-            }
+        table.pools[usize::from(exchange.aim.pool)].counts.filled.fetch_add(1, Ordering::Relaxed);
+        for server in self.receivers(table, exchange.aim, missed_by, &request, &exchange.bytes) {
             let output = &mut self.lanes[server].output;
             let base64: &[u8] = if request.base64 { b" b" } else { b"" };
             let key = &self.exchanges[id as usize].bytes;

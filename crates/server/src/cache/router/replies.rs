@@ -50,6 +50,9 @@ impl Router {
     }
 
     fn take_piece(&mut self, server: usize, piece: Piece, bytes: &[u8]) -> Result<(), Broken> {
+        if self.is_out_of_step(server, bytes) {
+            return Err(Broken);
+        }
         let expected = self.next_expected(server, piece, bytes)?;
         let is_value = matches!(piece, Piece::Value { .. });
         let is_aside = expected.part == ASIDE;
@@ -99,6 +102,20 @@ impl Router {
             self.complete(server, expected);
         }
         Ok(())
+    }
+
+    /// Whether a server may have taken data for commands: what it says next would be answers to those. All that it is asked it
+    /// knows, but for one that is old, which may lack commands that have no data.
+    fn is_out_of_step(&self, server: usize, bytes: &[u8]) -> bool {
+        let is_unknown = bytes == b"ERROR\r\n";
+        if !is_unknown && !bytes.starts_with(b"CLIENT_ERROR") {
+            return false;
+        }
+        let dialect = &self.servers[server].dialect;
+        let expected = self.lanes[server].expected.front();
+        let request = expected.and_then(|expected| self.exchanges[expected.exchange as usize].request);
+        let is_foreign = request.is_some_and(|request| request.verb == Verb::MetaSet) && !dialect.is_todays();
+        is_foreign || is_unknown && !dialect.is_old()
     }
 
     /// The first reply to come from a server has come.

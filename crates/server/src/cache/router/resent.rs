@@ -52,6 +52,9 @@ impl Router {
             return false;
         }
         let (decides, route) = (decides(&request, command), usize::from(exchange.aim.route));
+        if self.is_foreign(route, &request, command) {
+            return false;
+        }
         let (claim, aim) = if exchange.claim.is_some() {
             (None, self.aim(route, &request, command))
         } else {

@@ -22,7 +22,9 @@ impl Router {
     /// Repeats a request with one key, if its route says so.
     pub(super) fn shadow(&mut self, route: usize, request: &Request, input: &[u8]) {
         let is_write = writes::is_write(request);
-        for server in plain_key(request, input, |key| self.shadows(route, key, is_write)) {
+        let mut servers = plain_key(request, input, |key| self.shadows(route, key, is_write));
+        servers.retain(|server| !request.verb.is_meta() || !self.servers[*server].dialect.is_old());
+        for server in servers {
             let shape = writes::command(request, input, None, &mut self.lanes[server].output);
             self.expect_aside(server, shape);
         }

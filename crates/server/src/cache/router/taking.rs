@@ -25,6 +25,10 @@ pub(super) const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n"
 /// What is answered beyond a route's limit.
 pub(super) const TOO_MANY: &[u8] = b"SERVER_ERROR too many requests: the limit of this route is reached\r\n";
 
+/// What is answered to a meta command for whose key there is a server that would not understand it.
+const TOO_OLD: &[u8] =
+    b"SERVER_ERROR meta commands need memcached 1.6.10 or later, and a server of this key is older\r\n";
+
 /// Puts a request of a client on a route.
 type Put = fn(&mut Router, usize, usize, &Request, &[u8], u64) -> Asked;
 
@@ -115,6 +119,9 @@ impl Router {
         input: &[u8],
         received: u64,
     ) -> Asked {
+        if self.is_foreign(route, request, input) {
+            return self.refuse(client, request, TOO_OLD, received);
+        }
         let asked = match request.verb {
             Verb::MetaGet | Verb::MetaDebug => self.meta_get(client, route, request, input, received),
             _ => self.write(client, route, request, input, received),
@@ -124,6 +131,15 @@ impl Router {
             self.shadow(route, request, input);
         }
         asked
+    }
+
+    /// Whether a request may lead to a server that would not understand it.
+    pub(super) fn is_foreign(&self, route: usize, request: &Request, input: &[u8]) -> bool {
+        if !request.verb.is_meta() || !self.fleet.has_olds() {
+            return false;
+        }
+        let (table, is_old) = (self.table(), |server: usize| self.servers[server].dialect.is_old());
+        plain_key(request, input, |key| table.leads_to(table.routes[route].pool, key, is_old))
     }
 
     /// Answers what of so many bytes is no request in its turn with these words, or none.

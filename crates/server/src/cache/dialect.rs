@@ -1,0 +1,104 @@
+//! Which meta commands a server understands, by the version that it tells.
+//!
+//! Before 1.6.10 memcached had others, or none: `ms` told the length of its data by a flag. As it is written today it is
+//! refused there, and what was to be its data is taken for commands, whose answers nobody expects. So a server that is older
+//! gets no meta commands, and no server is brought a value before it has told its version.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+/// The first memcached with the meta commands of today.
+pub const FIRST: &str = "1.6.10";
+const FIRST_NUMBERS: [u32; 3] = [1, 6, 10];
+
+/// This router tells its own version, with its name behind it.
+const OURS: &str = "-posthaste";
+
+/// What a server speaks, kept as a number: it has not told yet; what was spoken before; what is spoken today.
+const UNTOLD: u8 = 0;
+const OLD: u8 = 1;
+const TODAYS: u8 = 2;
+
+/// What one server speaks.
+#[derive(Debug, Default)]
+pub struct Dialect {
+    spoken: AtomicU8,
+    /// How many servers of the fleet are old.
+    olds: Arc<AtomicUsize>,
+}
+
+impl Dialect {
+    /// Of a server that has told nothing yet; `olds` counts all of its fleet that are old.
+    #[must_use]
+    pub fn new(olds: Arc<AtomicUsize>) -> Self {
+        Self { spoken: AtomicU8::new(UNTOLD), olds }
+    }
+
+    /// Takes note of what it answered to `version`: another one may have taken its place since it was last asked. True: it is
+    /// old, and that is news.
+    pub fn note(&self, answer: &[u8]) -> bool {
+        let Some(version) = answer.strip_prefix(b"VERSION ") else { return false };
+        let is_old = is_old(&String::from_utf8_lossy(version));
+        let was_old = self.spoken.swap(if is_old { OLD } else { TODAYS }, Ordering::AcqRel) == OLD;
+        if is_old && !was_old {
+            self.olds.fetch_add(1, Ordering::AcqRel);
+        } else if was_old && !is_old {
+            self.olds.fetch_sub(1, Ordering::AcqRel);
+        }
+        is_old && !was_old
+    }
+
+    /// It is known to speak what was spoken before.
+    #[must_use]
+    pub fn is_old(&self) -> bool {
+        self.spoken.load(Ordering::Acquire) == OLD
+    }
+
+    /// It is known to speak what is spoken today.
+    #[must_use]
+    pub fn is_todays(&self) -> bool {
+        self.spoken.load(Ordering::Acquire) == TODAYS
+    }
+}
+
+/// Whether a memcached that tells this version has not the meta commands of today. What else tells one is taken at its word.
+#[must_use]
+pub fn is_old(version: &str) -> bool {
+    let word = version.split_whitespace().next().unwrap_or_default();
+    let mut parts = word.splitn(3, '.').map(|part| {
+        let digits = part.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(part.len());
+        part[..digits].parse().ok()
+    });
+    let numbers: [Option<u32>; 3] = std::array::from_fn(|_| parts.next().flatten());
+    let [Some(major), Some(minor), Some(patch)] = numbers else { return false };
+    [major, minor, patch] < FIRST_NUMBERS && !word.ends_with(OURS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_before_the_first_is_old() {
+        for old in ["1.4.5", "1.4.25 Ubuntu", "1.5.22_5_gabc", "1.6.0", "1.6.9\r\n", "1.6.9-beta1"] {
+            assert!(is_old(old), "{old:?}");
+        }
+        let ours = concat!(env!("CARGO_PKG_VERSION"), "-posthaste");
+        for todays in
+            [FIRST, "1.6.18\r\n", "1.6.10-rc1", "1.7.0", "1.10.1", "2.0.0", ours, "37.0.0 mcrouter", "1", ""]
+        {
+            assert!(!is_old(todays), "{todays:?}");
+        }
+    }
+
+    #[test]
+    fn that_a_server_is_old_is_news_once_and_ends_when_another_takes_its_place() {
+        let olds = Arc::new(AtomicUsize::new(0));
+        let dialect = Dialect::new(Arc::clone(&olds));
+        assert!(!dialect.note(b"ERROR\r\n") && !dialect.is_todays() && !dialect.is_old());
+        assert!(dialect.note(b"VERSION 1.5.6\r\n") && !dialect.note(b"VERSION 1.5.6\r\n"));
+        assert_eq!((dialect.is_old(), olds.load(Ordering::Relaxed)), (true, 1));
+        assert!(!dialect.note(b"VERSION 1.6.18\r\n") && dialect.is_todays());
+        assert_eq!(olds.load(Ordering::Relaxed), 0);
+    }
+}
