@@ -5,7 +5,8 @@ mod steps;
 
 use std::time::Duration;
 
-use posthaste_server::cache::layout::{Fallback, Source};
+use posthaste_server::cache::layout::{Fallback, PoolPlan, Seat, Source};
+use posthaste_server::cache::missed::Missed;
 use steps::{Scene, two_pools};
 
 const SECOND: u64 = 1_000_000_000;
@@ -35,6 +36,31 @@ fn what_was_given_a_longer_life_where_another_pool_stood_in_is_deleted_there_all
         scene.ask("set k 0 0 1\r\ny\r\n");
         assert_eq!(scene.sent(0), "set k 0 0 1\r\ny\r\n");
         assert_eq!(scene.sent(1), "delete k\r\n", "{longer:?}");
+    }
+}
+
+#[test]
+fn what_the_first_pool_took_that_stood_in_is_forgotten_when_another_one_takes_what_comes_next() {
+    for (next, answer) in [("set k 0 0 2\r\nv2\r\n", "STORED\r\n"), ("delete k\r\n", "NOT_FOUND\r\n")] {
+        let mut layout = two_pools(1);
+        layout.pools.push(PoolPlan {
+            name: "third".to_owned(),
+            seats: vec![Seat::of("127.0.0.1:3")],
+            ..PoolPlan::default()
+        });
+        layout.pools[0].fallbacks = [1, 2].map(|pool| Fallback { pool, expiry: None }).to_vec();
+        let mut scene = Scene::new(&layout);
+        scene.take_out(0);
+        scene.ask("set k 0 0 2\r\nv1\r\n");
+        scene.exchange(1, "set k 0 0 2\r\nv1\r\n", "STORED\r\n");
+        scene.take_out(1);
+        scene.ask(next);
+        scene.exchange(2, next, answer);
+        let missed = Missed { key: b"k".to_vec(), base64: false };
+        assert_eq!(scene.take_back(1), [missed], "{next:?}");
+        // And the other way round.
+        scene.ask("set k 0 0 2\r\nv3\r\n");
+        assert_eq!([scene.sent(1), scene.sent(2)], ["set k 0 0 2\r\nv3\r\n", "delete k\r\n"]);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::layout::{Layout, PoolPlan, Seat};
-use posthaste_server::cache::missed::Before;
+use posthaste_server::cache::missed::{Before, Missed};
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::Rules;
 use posthaste_server::cache::standing::Wish;
@@ -89,12 +89,19 @@ impl Scene {
         self.fleet.table().servers[server].health.wish(Wish::Down);
     }
 
-    /// A server that was taken out comes back, without the keys that it missed.
-    pub(crate) fn take_back(&mut self, server: usize) {
+    /// A server that was taken out comes back, without the keys that it missed: these.
+    pub(crate) fn take_back(&mut self, server: usize) -> Vec<Missed> {
         self.router.let_go(server);
         let table = self.fleet.table();
         let health = &table.servers[server].health;
         health.wish(Wish::Up);
-        while !matches!(health.before(), Before::Nothing) {}
+        let mut missed = Vec::new();
+        loop {
+            match health.before() {
+                Before::Nothing => return missed,
+                Before::Delete(keys) => missed.extend(keys),
+                _ => {}
+            }
+        }
     }
 }

@@ -293,10 +293,11 @@ impl Router {
             |router, server| router.delete(id, server),
             |router, request, servers| {
                 let (table, exchange) = (router.table_of(id), &router.exchanges[id as usize]);
-                let pool = usize::from(exchange.aim.pool);
+                // Who takes it may stand in: then others may that did so before, and come back with what they took.
+                let home = table.routes[usize::from(exchange.aim.route)].pool;
                 plain_key(request, &exchange.bytes, |key| {
-                    table.each_stray(pool, key, router.now, &mut |server| servers.push(server.slot));
-                    retain_others(table, pool, key, servers);
+                    table.each_stray(home, key, router.now, &mut |server| servers.push(server.slot));
+                    retain_others(table, usize::from(exchange.aim.pool), key, servers);
                 });
             },
         );
