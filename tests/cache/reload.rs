@@ -88,6 +88,31 @@ fn a_server_that_is_in_no_file_any_more_has_no_connection_left() {
 }
 
 #[test]
+fn a_replica_that_a_file_adds_decides_nothing_and_nobody_misses_what_it_lacks() {
+    for mode in [&[][..], &["--workers", "2", "--eject", "on"]] {
+        let servers = Memcached::several::<3>();
+        let routed = Routed::start(FIRST, &servers, mode);
+        let mut client = routed.client();
+        // A third of them are at home on the new one.
+        let keys = 0..40;
+        for key in keys.clone() {
+            let sets = format!("set n{key} 0 0 1\r\n5\r\nset lock{key} 0 0 1\r\nx\r\n");
+            assert_eq!(client.ask(&sets), "STORED\r\nSTORED\r\n");
+        }
+        routed.rewrite("[cache.pools.a]\nservers = [\"$0\", \"$1\", \"$2\"]\n", &servers);
+        reload(&routed, DONE);
+        for key in keys {
+            assert_eq!(client.ask(&format!("incr n{key} 1\r\n")), "6\r\n", "{mode:?}");
+            assert_eq!(client.ask(&format!("add lock{key} 0 0 1\r\ny\r\n")), "NOT_STORED\r\n", "{mode:?}");
+            for _ in 0..3 {
+                let got = client.ask(&format!("get n{key} lock{key}\r\n"));
+                assert_eq!(got, format!("VALUE n{key} 0 1\r\n6\r\nVALUE lock{key} 0 1\r\nx\r\nEND\r\n"));
+            }
+        }
+    }
+}
+
+#[test]
 fn what_another_pool_took_is_deleted_there_after_the_file_was_read_again_too() {
     const SPARED: &str = r#"
 [cache.pools.a]

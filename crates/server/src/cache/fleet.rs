@@ -27,7 +27,7 @@ use super::latency::Latency;
 use super::layout::Layout;
 use super::limits::SERVERS_MAX;
 use super::patience::{Patience, SharedPatience};
-use super::reception::{at_once, receive, strangers};
+use super::reception::{at_once, note_newcomers, receive, strangers};
 use super::table::{Strays, Table};
 
 /// What was done with one server.
@@ -266,6 +266,7 @@ impl Fleet {
         }
         *servers = grown;
         let table = self.table();
+        note_newcomers(&servers, layout, &table);
         receive(&strangers(&servers, layout, known, &table), table.in_use());
         *lock(&self.table) = Arc::new(Table::new(layout, servers.clone(), &mut lock(&self.strays)));
         self.generation.fetch_add(1, Ordering::SeqCst);
@@ -444,6 +445,24 @@ mod tests {
         assert_eq!(slots(&fleet), [("127.0.0.1:2".to_owned(), 1)]);
         assert!(!fleet.table().servers[1].health.is_live(), "what was wished of it holds");
         assert_eq!(fleet.generation(), 3);
+    }
+
+    #[test]
+    fn who_comes_into_a_pool_has_less_than_those_who_are_there_and_in_a_new_pool_all_have_as_much() {
+        let fleet = Fleet::new(&layout(&["127.0.0.1:1", "127.0.0.1:2"]), true).unwrap();
+        let mut grown = layout(&["127.0.0.1:3", "127.0.0.1:1", "127.0.0.1:2"]);
+        grown.pools.extend(layout(&["127.0.0.1:4"]).pools);
+        grown.pools[1].name = "new".into();
+        fleet.load(&grown).unwrap();
+        let table = fleet.table();
+        let have_less = || table.servers.iter().map(|server| server.health.is_cold()).collect::<Vec<_>>();
+        assert_eq!(have_less(), [false, false, true, false]);
+        assert!((0..100).all(|key| table.pools[0].owner(format!("k{key}").as_bytes()).slot != 2));
+        // It stays, and so does what it was found to be.
+        fleet.load(&grown).unwrap();
+        table.servers[2].health.missed_keys(u32::MAX);
+        fleet.load(&grown).unwrap();
+        assert_eq!(have_less(), [false; 4]);
     }
 
     #[test]

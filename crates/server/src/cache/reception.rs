@@ -1,5 +1,5 @@
-//! How servers are received that come into a pool whose group had others before: they may have been one of it earlier, and
-//! missed what was written since.
+//! How servers are received that come into a pool which had others before: they have less than those. Where the pool has them by
+//! a group they may have been one of it earlier, and missed what was written since.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use std::thread;
 use super::fleet::Server;
 use super::layout::{Layout, Seat};
 use super::prober;
+use super::rules::Writes;
 use super::table::Table;
 
 /// Servers that are looked up, or made to forget, at the same time, each by a thread.
@@ -21,20 +22,36 @@ pub(super) fn strangers<'a>(
     known: &HashSet<String>,
     table: &Table,
 ) -> Vec<&'a Arc<Server>> {
-    let is_in = |server: &Server, pool: &str| {
-        let its = table.pools.iter().filter(|its| its.name == pool).flat_map(|its| &its.members);
-        its.into_iter().any(|member| member.server.slot == server.slot)
-    };
     let is_strange = |server: &&Arc<Server>| {
         layout.pools.iter().any(|pool| {
             let joins = |seat: &Seat| {
                 seat.group.as_ref().is_some_and(|group| known.contains(group))
                     && server.backend.is_named(&seat.address)
             };
-            pool.seats.iter().any(joins) && !is_in(server, &pool.name)
+            pool.seats.iter().any(joins) && !is_in(server, &pool.name, table)
         })
     };
     servers.iter().filter(is_strange).collect()
+}
+
+fn is_in(server: &Server, pool: &str, table: &Table) -> bool {
+    let its = table.pools.iter().filter(|its| its.name == pool).flat_map(|its| &its.members);
+    its.into_iter().any(|member| member.server.slot == server.slot)
+}
+
+/// Replicas that come into a pool of this layout which had others by the table in force still decide nothing before those, and what
+/// they miss is looked for there. What they hold they keep.
+pub(super) fn note_newcomers(servers: &[Arc<Server>], layout: &Layout, table: &Table) {
+    let comes = |server: &&Arc<Server>| {
+        layout.pools.iter().filter(|pool| pool.rules.writes == Writes::All).any(|pool| {
+            let is_known = table.pools.iter().any(|known| known.name == pool.name);
+            let has_it = pool.seats.iter().any(|seat| server.backend.is_named(&seat.address));
+            is_known && has_it && !is_in(server, &pool.name, table)
+        })
+    };
+    let newcomers: Vec<&Arc<Server>> = servers.iter().filter(comes).collect();
+    let coming = newcomers.first().map_or(0, |server| server.health.next_coming());
+    newcomers.iter().for_each(|server| server.health.comes(coming));
 }
 
 /// Has servers forget what they hold, several at once; those that do not are away until they have. Whatever one was sent before it
