@@ -66,6 +66,21 @@ fn a_gutter_takes_what_a_lost_server_cannot_and_for_a_short_time() {
     }
 }
 
+#[test]
+fn a_shard_that_is_spared_is_read_where_it_is_written_though_another_pool_could_stand_in() {
+    for mode in MODES {
+        let servers = Memcached::several::<2>();
+        let routed = Routed::start(GUTTER, &servers, mode);
+        let mut client = routed.client();
+        assert_eq!(client.ask("set k 0 0 3\r\nold\r\n"), "STORED\r\n");
+        assert!(routed.admin(&["server", &servers[0].name(), "drain"]).status.success());
+        assert_eq!(client.ask("get k\r\nmg k v\r\n"), "VALUE k 0 3\r\nold\r\nEND\r\nVA 3\r\nold\r\n");
+        assert_eq!(client.ask("set k 0 0 3\r\nnew\r\n"), "STORED\r\n");
+        assert_eq!(client.ask("get k\r\n"), "VALUE k 0 3\r\nnew\r\nEND\r\n");
+        assert_eq!(held(&servers[1], "k"), None);
+    }
+}
+
 const HURRIED: &str = r#"
 [cache]
 server-timeout = "10m"

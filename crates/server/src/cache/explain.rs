@@ -68,7 +68,7 @@ pub fn explain(table: &Table, command: &str, key: &str) -> Result<Explanation, S
 fn describe(table: &Table, route: &Route, verb: Verb, key: &str, explanation: &mut Explanation) {
     let reads = Verbs::named("reads").is_ok_and(|reads| reads.has(verb));
     let own = &table.pools[route.pool];
-    let stand_in = table.stand_in(route.pool, key.as_bytes(), reads && !asks_decider(verb));
+    let stand_in = table.stand_in(route.pool, key.as_bytes());
     let pool = stand_in.map_or(route.pool, |other| other.pool);
     explanation.pool = Some(table.pools[pool].name.clone());
     let mut say = |sentence: String| explanation.sentences.push(sentence);

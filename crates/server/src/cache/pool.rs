@@ -259,15 +259,13 @@ impl Pool {
         readable.clone().find(|server| !server.health.is_cold()).or_else(|| readable.next())
     }
 
-    /// Whether somebody here can take a key now.
+    /// Whether somebody here can take a key now. One that is spared can: what is written to it must be read there.
     #[must_use]
-    pub fn can_take(&self, key: &[u8], reads: bool) -> bool {
-        let health =
-            |server: &Server| if reads { server.health.is_readable() } else { server.health.is_live() };
+    pub fn can_take(&self, key: &[u8]) -> bool {
         if self.is_replicated() {
-            return self.members.iter().any(|member| health(&member.server));
+            return self.members.iter().any(|member| member.server.health.is_live());
         }
-        health(&self.members[self.home(key)].server)
+        self.members[self.home(key)].server.health.is_live()
     }
 
     /// Whether one more request in this second may go to another pool.

@@ -181,7 +181,7 @@ impl Table {
     /// The pool that takes a key of this pool now: itself, or another one that stands in for it.
     #[must_use]
     pub fn taker(&self, pool: usize, key: &[u8], reads: bool, now: u64) -> Taker {
-        match self.stand_in(pool, key, reads) {
+        match self.stand_in(pool, key) {
             Some(other) if self.pools[pool].may_fail_over(now) => {
                 if !reads {
                     other.note(now);
@@ -203,12 +203,12 @@ impl Table {
 
     /// The pool that stands in for this one now, if one does for this key.
     #[must_use]
-    pub fn stand_in(&self, pool: usize, key: &[u8], reads: bool) -> Option<&StandIn> {
+    pub fn stand_in(&self, pool: usize, key: &[u8]) -> Option<&StandIn> {
         let own = &self.pools[pool];
-        if own.stand_ins.is_empty() || own.can_take(key, reads) {
+        if own.stand_ins.is_empty() || own.can_take(key) {
             return None;
         }
-        own.stand_ins.iter().find(|other| self.pools[other.pool].can_take(key, reads))
+        own.stand_ins.iter().find(|other| self.pools[other.pool].can_take(key))
     }
 
     /// Calls `each` with every server that is to hold a key of this pool.
@@ -248,7 +248,7 @@ impl Table {
     pub fn leads_to(&self, pool: usize, key: &[u8], is_so: impl Fn(usize) -> bool) -> bool {
         let own = &self.pools[pool];
         let behind = own.source.map(Source::pool);
-        let standing_in = own.stand_ins.iter().map(|other| other.pool).filter(|_| !own.can_take(key, true));
+        let standing_in = own.stand_ins.iter().map(|other| other.pool).filter(|_| !own.can_take(key));
         let mut pools = [pool].into_iter().chain(behind).chain(standing_in).map(|pool| &self.pools[pool]);
         pools.any(|pool| match pool.is_replicated() {
             true => pool.members.iter().any(|member| is_so(member.server.slot)),
@@ -416,6 +416,18 @@ mod tests {
         assert_eq!(strays(&table, 11_000_000_000), [0; 0], "it has expired there");
         table.servers[2].health.wish(Wish::Down);
         assert_eq!(table.taker(0, b"key", true, 3), own, "nobody is there: the error is its own");
+    }
+
+    #[test]
+    fn who_is_spared_keeps_its_keys() {
+        let table = with_stand_in(None);
+        table.pools[0].owner(b"key").health.wish(Wish::Drain);
+        for reads in [true, false] {
+            assert_eq!(table.taker(0, b"key", reads, 0), Taker { pool: 0, expiry_s: None });
+        }
+        table.servers[2].health.wish(Wish::Drain);
+        table.pools[0].owner(b"key").health.wish(Wish::Down);
+        assert_eq!(table.taker(0, b"key", true, 0), table.taker(0, b"key", false, 0));
     }
 
     #[test]

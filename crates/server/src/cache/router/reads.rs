@@ -137,7 +137,7 @@ impl Router {
         let first_share = self.exchanges[id as usize].shares.len();
         let own = &self.table_of(id).pools[pool];
         let free = !needs_decider(verb) && !own.reads_owner();
-        if free && own.can_take(b"", true) {
+        if free && own.readers().next().is_some() {
             self.assign_freely(id, route, pool, places);
         } else {
             self.assign_to_owners(id, route, pool, places, verb);

@@ -82,7 +82,7 @@ impl Router {
         let pool = usize::from(exchange.aim.pool);
         let home = table.routes[usize::from(exchange.aim.route)].pool;
         plain_key(request, command, |key| {
-            let has_stand_in = || table.stand_in(home, key, false).is_some();
+            let has_stand_in = || table.stand_in(home, key).is_some();
             match exchange.plan {
                 Plan::Relay => has_stand_in(),
                 Plan::Decide => has_stand_in() || table.decider(pool, key).health.is_live(),

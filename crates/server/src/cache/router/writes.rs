@@ -32,7 +32,7 @@ impl Router {
         received: u64,
     ) -> Asked {
         let (table, pool) = (self.table(), self.table().routes[route].pool);
-        let stands_in = plain_key(request, input, |key| table.stand_in(pool, key, false).is_some());
+        let stands_in = plain_key(request, input, |key| table.stand_in(pool, key).is_some());
         if !stands_in && table.is_simple(pool, self.now) {
             return self.write_to_one(client, route, request, input, received);
         }
