@@ -129,6 +129,7 @@ pool = "a"
         let mut client = routed.client();
         servers[0].kill();
         wait_until("the loss is noticed", || client.ask("set k 0 0 3\r\nold\r\n") == "STORED\r\n");
+        assert_eq!(client.ask("set between 0 0 3\r\nold\r\n"), "STORED\r\n");
         assert_eq!(held(&servers[1], "k").as_deref(), Some("old"));
         servers[0].restart();
         live(&mut client, 2);
@@ -136,7 +137,11 @@ pool = "a"
         for text in [SPARED, &unspared, SPARED] {
             routed.rewrite(text, &servers);
             reload(&routed, DONE);
+            if text == unspared {
+                assert_eq!(client.ask("set between 0 0 3\r\nnew\r\n"), "STORED\r\n");
+            }
         }
+        assert_eq!(held(&servers[1], "between"), None);
         assert_eq!(client.ask("set k 0 0 3\r\nnew\r\n"), "STORED\r\n");
         assert_eq!((held(&servers[0], "k").as_deref(), held(&servers[1], "k")), (Some("new"), None));
     }

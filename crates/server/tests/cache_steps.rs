@@ -65,6 +65,26 @@ fn what_the_first_pool_took_that_stood_in_is_forgotten_when_another_one_takes_wh
 }
 
 #[test]
+fn what_was_taken_by_a_pool_that_no_longer_stands_in_is_deleted_there_all_the_same() {
+    let mut layout = two_pools(1);
+    layout.pools[0].fallbacks.push(Fallback { pool: 1, expiry: None });
+    let mut scene = Scene::new(&layout);
+    scene.take_out(0);
+    scene.ask("set k 0 0 1\r\nx\r\n");
+    scene.exchange(1, "set k 0 0 1\r\nx\r\n", "STORED\r\n");
+    scene.take_back(0);
+    layout.pools[0].fallbacks.clear();
+    scene.fleet.load(&layout).expect("it is good");
+    scene.router.take_up();
+    scene.ask("set k 0 0 1\r\ny\r\n");
+    assert_eq!([scene.sent(0), scene.sent(1)], ["set k 0 0 1\r\ny\r\n", "delete k\r\n"]);
+    scene.router.feed(0, b"STORED\r\n").expect("an answer");
+    scene.take_out(0);
+    scene.ask("get k\r\n");
+    assert_eq!(scene.sent(1), "", "it stands in no longer");
+}
+
+#[test]
 fn where_another_pool_stands_in_no_replica_of_it_keeps_a_key_for_longer_than_it_may() {
     let mut scene = spared(2);
     scene.take_out(0);

@@ -86,6 +86,8 @@ pub struct Pool {
     pub costs: Costs,
     /// Other pools that stand in for it.
     pub stand_ins: Vec<StandIn>,
+    /// Those that did so by an earlier file alone.
+    former: Vec<StandIn>,
     /// Most requests in a second that they do so for.
     pub failover_limit: Option<u32>,
     /// Where it looks for what it does not have.
@@ -133,6 +135,7 @@ impl Pool {
             rules: plan.rules.clone(),
             costs: Costs::default(),
             stand_ins: plan.fallbacks.iter().map(stand_in).collect(),
+            former: Vec::new(),
             failover_limit: plan.failover_limit,
             source: plan.source,
             deletes_to: plan.deletes_to.clone(),
@@ -142,6 +145,20 @@ impl Pool {
             failovers: AtomicU64::new(0),
             members,
         }
+    }
+
+    /// Another pool stood in for this one by an earlier file, if not by this one.
+    pub(super) fn note_former(&mut self, pool: usize, holds_until: Arc<AtomicU64>) {
+        let is_known = self.stand_ins.iter().any(|other| other.pool == pool);
+        // What is behind this one gets every write, or has it deleted, in any case.
+        if !is_known && self.source.map(Source::pool) != Some(pool) {
+            self.former.push(StandIn { pool, expiry_s: None, holds_until });
+        }
+    }
+
+    /// Pools that may hold what they took for this one, by this file or by an earlier one.
+    pub fn strays(&self, now: u64) -> impl Iterator<Item = &StandIn> {
+        self.stand_ins.iter().chain(&self.former).filter(move |other| other.may_hold(now))
     }
 
     /// Whether every server is to hold every key.

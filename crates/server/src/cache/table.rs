@@ -114,7 +114,13 @@ impl Table {
                 Arc::clone(strays.entry(names).or_default())
             })
         };
-        let pools: Vec<Pool> = layout.pools.iter().map(&mut pool).collect();
+        let mut pools: Vec<Pool> = layout.pools.iter().map(&mut pool).collect();
+        let place = |name: &String| layout.pools.iter().position(|plan| plan.name == *name);
+        for ((home, other), holds_until) in strays.iter() {
+            if let (Some(home), Some(other)) = (place(home), place(other)) {
+                pools[home].note_former(other, Arc::clone(holds_until));
+            }
+        }
         let mut in_use: Vec<usize> =
             pools.iter().flat_map(|pool| &pool.members).map(|member| member.server.slot).collect();
         in_use.sort_unstable();
@@ -231,7 +237,7 @@ impl Table {
         if let Some(Source::Old(old)) = own.source {
             self.each_copy(old, key, each);
         }
-        for other in own.stand_ins.iter().filter(|other| other.may_hold(now)) {
+        for other in own.strays(now) {
             self.each_copy(other.pool, key, each);
         }
     }
@@ -270,10 +276,7 @@ impl Table {
     #[must_use]
     pub fn is_simple(&self, pool: usize, now: u64) -> bool {
         let own = &self.pools[pool];
-        !own.is_replicated()
-            && !own.may_grow()
-            && own.source.is_none()
-            && !own.stand_ins.iter().any(|other| other.may_hold(now))
+        !own.is_replicated() && !own.may_grow() && own.source.is_none() && own.strays(now).next().is_none()
     }
 
     /// Whether several servers hold a key.
