@@ -106,9 +106,15 @@ fn a_server_on_a_copy_has_what_was_acknowledged_before_and_nothing_that_was_take
                 let mut client = Client::login(copy.addr(), name).expect("the copy runs");
                 let numbers = drain(&mut client, "kept");
                 assert!(numbers.len() as u64 >= there[at], "{name}: {} of {}", numbers.len(), there[at]);
-                assert!(numbers.iter().zip(1..).all(|(number, wanted)| *number == wanted), "{name}: {numbers:?}");
+                assert!(
+                    numbers.iter().zip(1..).all(|(number, wanted)| *number == wanted),
+                    "{name}: {numbers:?}"
+                );
                 let under_way = drain(&mut client, "busy");
-                assert!(under_way.len() <= 1 && under_way.iter().all(|number| *number > taken[at]), "{under_way:?}");
+                assert!(
+                    under_way.len() <= 1 && under_way.iter().all(|number| *number > taken[at]),
+                    "{under_way:?}"
+                );
             }
             copy.stop();
         }

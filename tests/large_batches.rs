@@ -26,7 +26,7 @@ fn a_batch_that_is_too_large_for_one_call_is_several() {
     let database = server.create_database();
     let address = server.url(&database).parse().expect("a URL");
     let store = Postgres::open_by_hand(&address, Arc::default(), Clock::start()).expect("a store");
-    let account = store.account(b"ann");
+    let account = store.account(b"ann").expect("an account");
     assert_eq!(ask_at_once(&store, account, &["QCREATE q".to_owned()]), [Got::Integer(1)]);
     for (body, calls) in [(1, 1), (LARGE, 2)] {
         let request = format!("SEND q {}", "x".repeat(body));

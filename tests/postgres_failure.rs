@@ -380,7 +380,7 @@ fn a_worker_whose_connection_has_ended_waits_for_another_s() {
         }
     });
     let _others = take_connections(&postgres, &database, MOST - LEFT);
-    is_back(&server);
+    wait_until_back(&server);
     let ticks = info(&server, "keeper_ticks");
     soon("the keeper is connected", || match info(&server, "keeper_ticks") {
         now if now > ticks => Ok(()),

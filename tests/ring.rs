@@ -265,7 +265,8 @@ fn a_ring_that_cannot_turn_is_walked_by_nobody() {
         stuck.pass();
     }
     let newcomer = Server::start(&stuck.server.url(&stuck.database), &[]);
-    let walked = "SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname IN ('message_0', 'message_1')";
+    let walked =
+        "SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname IN ('message_0', 'message_1')";
     let told = |stuck: &mut Stuck| {
         stuck.told_calls("apply");
         stuck.sql(walked).parse::<i64>().expect("a number")

@@ -254,7 +254,11 @@ fn a_pop_finds_what_was_sent_before_it_behind_what_somebody_has_taken() {
     let answers: Vec<Answer> = pipeline.iter().map(|_| bob.answer().expect("an answer")).collect();
     assert_eq!([2, 4].map(|at| answers[at].body()), [Some("2"), Some("3")]);
     app.run("ROLLBACK");
-    assert_eq!([(); 3].map(|()| pop(&mut bob)), [Some("1".to_owned()), Some("4".to_owned()), None], "each is stored once");
+    assert_eq!(
+        [(); 3].map(|()| pop(&mut bob)),
+        [Some("1".to_owned()), Some("4".to_owned()), None],
+        "each is stored once"
+    );
 }
 
 #[test]

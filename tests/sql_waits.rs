@@ -94,7 +94,10 @@ fn who_asks_for_a_queue_that_stays_locked_is_told_so_in_the_end() {
     app.run("BEGIN; SELECT posthaste.delete_queue('q')");
     let answer = ask(&mut bob, &["SEND", "q", "x"]);
     let Answer::Error(text) = &answer else { panic!("{answer:?}") };
-    assert!(text.starts_with("STORE ") && text.contains("queue 'q'") && text.contains("nothing was changed"), "{text}");
+    assert!(
+        text.starts_with("STORE ") && text.contains("queue 'q'") && text.contains("nothing was changed"),
+        "{text}"
+    );
     app.run("ROLLBACK");
     assert!(ask(&mut bob, &["SEND", "q", "y"]).integer().is_some());
     assert_eq!(ann.answer().expect("an answer").body(), Some("y"));
@@ -265,7 +268,9 @@ fn pops_of_one_batch_learn_from_each_other_what_is_taken() {
     let (server, mut app) = (place.middleware(&[]), place.app());
     let mut bob = login(&server, "bob");
     ask(&mut bob, &["QCREATE", "q"]);
-    place.as_owner(&format!("SELECT count(posthaste.send('app', 'q', n::text)) FROM generate_series(1, {TAKEN}) n"));
+    place.as_owner(&format!(
+        "SELECT count(posthaste.send('app', 'q', n::text)) FROM generate_series(1, {TAKEN}) n"
+    ));
     app.run(&format!(
         "BEGIN; SELECT count(*) FROM (SELECT posthaste.pop('app', 'q') FROM generate_series(1, {TAKEN})) AS taken"
     ));

@@ -154,6 +154,9 @@ fn a_value_that_is_too_large_waits_until_its_key_is_filled() {
 /// Two routers of one fleet.
 fn pair(layout: &Layout) -> (Arc<Fleet>, [Router; 2]) {
     let fleet = Arc::new(Fleet::new(layout, true).expect("addresses"));
+    for server in &fleet.table().servers {
+        server.dialect.note(b"VERSION 1.6.18\r\n");
+    }
     let routers = [0, 1].map(|who| {
         let mut router = Router::new(Arc::clone(&fleet), who);
         router.enter(0, u64::from(who));

@@ -67,8 +67,9 @@ fn closed_tier(disk: &FailingDisk) -> Thread {
     let clock = Clock::start();
     let store = Local::new(store, Time::of(clock), clock);
     let bounds = Bounds { connections: 4, bundle: 8, line: 20, batch: 16 };
-    let entrance =
-        |mailboxes: &[Arc<_>]| Entrance::Closed(Authenticator::start(accounts, mailboxes.to_vec()));
+    let entrance = |mailboxes: &[Arc<_>]| {
+        Entrance::Closed(Authenticator::start(accounts, mailboxes.to_vec()).expect("a thread"))
+    };
     Thread::before(store, clock, &bounds, entrance)
 }
 

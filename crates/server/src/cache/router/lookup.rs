@@ -189,9 +189,11 @@ impl Router {
         if let MissedBy::Replica(replica) = missed_by {
             self.servers[usize::from(replica)].health.lacked_key();
         }
+        if !self.may_fill_from(id, server) {
+            return;
+        }
         let request = fetched(key, base64);
-        let is_for_nobody = || self.receivers(self.table_of(id), aim, missed_by, &request, key).is_empty();
-        if !self.may_fill_from(id, server) || is_for_nobody() {
+        if self.receivers(self.table_of(id), aim, missed_by, &request, key).is_empty() {
             return;
         }
         if let Some(claim) =

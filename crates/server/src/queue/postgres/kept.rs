@@ -59,7 +59,8 @@ impl Postgres {
     /// again.
     pub(super) fn wait_apart(&self, called: Vec<Called>, queue: &str, since: Since, batch: &mut Batch) {
         if let Err(error) = self.kept.keep(&self.shared, queue) {
-            let why = format!("nobody can look after queue '{queue}', whose row somebody keeps locked: {error}");
+            let why =
+                format!("nobody can look after queue '{queue}', whose row somebody keeps locked: {error}");
             return self.give_up(called, &Failure::Unreachable(why), batch);
         }
         let others = self.leave_out(called, batch);
@@ -106,9 +107,12 @@ impl Kept {
         if line.queues.iter().any(|kept| **kept == *queue) {
             return Ok(());
         }
-        tracing::warn!("somebody keeps the row of queue '{queue}' locked: requests for it wait; see posthaste admin store");
+        tracing::warn!(
+            "somebody keeps the row of queue '{queue}' locked: requests for it wait; see posthaste admin store"
+        );
         if !line.works {
-            let (of_thread, any, shared) = (Arc::clone(&self.line), Arc::clone(&self.any), Arc::clone(shared));
+            let (of_thread, any, shared) =
+                (Arc::clone(&self.line), Arc::clone(&self.any), Arc::clone(shared));
             let link = Link::new(Arc::clone(&shared.reach), None)?;
             Builder::new().name("kept-queues".into()).spawn(move || run(&of_thread, &any, &shared, link))?;
             line.works = true;
@@ -131,7 +135,8 @@ fn run(line: &Mutex<Line>, any: &AtomicBool, shared: &Shared, mut link: Link) {
         thread::sleep(LOOK_EVERY);
         let queues = lock(line).queues.clone();
         // Where that cannot be found out, whoever asks next finds out why.
-        let free = free(&mut link, &queues).unwrap_or_else(|_| queues.iter().map(|queue| queue.to_string()).collect());
+        let free = free(&mut link, &queues)
+            .unwrap_or_else(|_| queues.iter().map(|queue| queue.to_string()).collect());
         let mut line = lock(line);
         line.queues.retain(|queue| !free.iter().any(|free| **free == **queue));
         let is_over = |waiting: &mut Waiting| {
@@ -166,6 +171,10 @@ fn run(line: &Mutex<Line>, any: &AtomicBool, shared: &Shared, mut link: Link) {
 
 /// Those of the queues whose rows nobody keeps, or that are gone.
 fn free(link: &mut Link, queues: &[Box<str>]) -> Result<Vec<String>, Failure> {
+    // That there is no place for one more does not mean that the database is out of reach.
+    if !link.is_open() {
+        link.connect_spare()?;
+    }
     let names: Vec<&str> = queues.iter().map(|queue| &**queue).collect();
     let rows = link.ask("SELECT posthaste.free_queues($1)", &[(&names, Type::TEXT_ARRAY)], false)?;
     Ok(rows.iter().map(|row| row.get(0)).collect())

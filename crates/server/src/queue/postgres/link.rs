@@ -90,7 +90,11 @@ impl fmt::Display for Failure {
             Self::Unreachable(why) | Self::Broken(why) => f.write_str(why),
             Self::Elsewhere => f.write_str("PostgreSQL was started anew, or another server took over"),
             Self::Stopped => {
-                write!(f, "PostgreSQL has not answered for {} seconds and was told to stop", ANSWER_WITHIN.as_secs())
+                write!(
+                    f,
+                    "PostgreSQL has not answered for {} seconds and was told to stop",
+                    ANSWER_WITHIN.as_secs()
+                )
             }
             Self::Refused(error) => match error.as_db_error() {
                 Some(error) => write!(f, "{}", error.message().replace(['\r', '\n'], " ")),
@@ -392,7 +396,9 @@ impl Link {
             Err(ended) => {
                 self.hang_up();
                 match ended {
-                    Ok(Err(error)) if error.code() == Some(&SqlState::QUERY_CANCELED) => Err(Failure::Stopped),
+                    Ok(Err(error)) if error.code() == Some(&SqlState::QUERY_CANCELED) => {
+                        Err(Failure::Stopped)
+                    }
                     Ok(Err(error)) if is_refusal(&error) => Err(Failure::Refused(error)),
                     // An answer that comes now is not believed: whoever waits for a standby at the commit is cancelled too.
                     _ => Err(Failure::Broken(format!(

@@ -56,10 +56,18 @@ impl fmt::Display for CopyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nothing(directory) => {
-                write!(f, "{} holds no store: name the directory of a running or stopped one", directory.display())
+                write!(
+                    f,
+                    "{} holds no store: name the directory of a running or stopped one",
+                    directory.display()
+                )
             }
             Self::Occupied(directory) => {
-                write!(f, "{} is not empty: name a directory that is empty or not there yet", directory.display())
+                write!(
+                    f,
+                    "{} is not empty: name a directory that is empty or not there yet",
+                    directory.display()
+                )
             }
             Self::Log(error) => error.fmt(f),
         }
@@ -142,7 +150,9 @@ fn attempt(source: &Directory, to: &Path) -> Result<Copied, OpenError> {
         // So that a copy that is cut short later is not taken for whole.
         closing::write(to, reached.sequence).map_err(|error| LogError::io("write", to, &error))?;
     }
-    File::open(to).and_then(|directory| directory.sync_all()).map_err(|error| LogError::io("sync", to, &error))?;
+    File::open(to)
+        .and_then(|directory| directory.sync_all())
+        .map_err(|error| LogError::io("sync", to, &error))?;
     Ok(copied)
 }
 
@@ -174,7 +184,12 @@ fn whole(
     match segment.scan.first {
         Some(first) => check_follows(source, reached, end.floor, first)?,
         None if number < end.newest => {
-            return Err(damaged(source, number, FIRST_FRAME, "its first frame is not as it was written".into()));
+            return Err(damaged(
+                source,
+                number,
+                FIRST_FRAME,
+                "its first frame is not as it was written".into(),
+            ));
         }
         None => {}
     }
@@ -201,7 +216,8 @@ fn refuse_damage(source: &Directory, number: u32, segment: &Read) -> Result<(), 
     let Read { identity, bytes, scan } = segment;
     match scan.later_frame(bytes, number, frame::seed(*identity, number)) {
         Some(later) => {
-            let what = format!("a frame is not as it was written, but a later one at offset {later} is sound");
+            let what =
+                format!("a frame is not as it was written, but a later one at offset {later} is sound");
             Err(damaged(source, number, scan.end, what))
         }
         None => Ok(()),
