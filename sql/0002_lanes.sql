@@ -21,9 +21,11 @@ $$;
 COMMENT ON FUNCTION after(bigint, bigint) IS
 'When so much time is over that begins at a millisecond, of which some has passed already: without one more it would end early.';
 
-CREATE FUNCTION noted_floor() RETURNS bigint LANGUAGE sql STABLE AS $$
-    SELECT coalesce((SELECT place FROM ring_floor ORDER BY place DESC LIMIT 1), 0)
-$$;
+CREATE FUNCTION noted_floor() RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    -- PL/pgSQL, whose plan is kept: one in SQL would be planned anew in each transaction.
+    RETURN coalesce((SELECT place FROM ring_floor ORDER BY place DESC LIMIT 1), 0);
+END $$;
 COMMENT ON FUNCTION noted_floor() IS
 'A floor of all lanes, for who brings none along. While somebody keeps the ring from turning, all that is gone stands below it. Plan: ring_floor_pkey, backwards.';
 
