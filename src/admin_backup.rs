@@ -27,8 +27,9 @@ pub(crate) fn run(store: &str, to: &Path) -> Result<(), Box<dyn Error>> {
     let begun = Instant::now();
     let copied = log::copy(&from, to)?;
     say(&format!(
-        "copied {} files, {:.1} MB, in {:.1} s; to use the copy: posthaste queue --store embedded:{}\n",
+        "copied {} file{}, {:.1} MB, in {:.1} s; to use the copy: posthaste queue --store embedded:{}\n",
         copied.segments,
+        if copied.segments == 1 { "" } else { "s" },
         copied.bytes as f64 / 1e6,
         begun.elapsed().as_secs_f64(),
         to.display()
