@@ -36,7 +36,6 @@ mod disk {
 }
 
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -44,12 +43,11 @@ use std::sync::atomic::Ordering;
 
 use by_hand::{Bounds, Thread};
 use disk::FailingDisk;
-use pages::{Serves, answers, hear, runtime};
+use pages::{Serves, answers, hear, queue_pages, runtime};
 use posthaste_measure::Clock;
 use posthaste_server::accounts::AccountsFile;
 use posthaste_server::authenticator::Authenticator;
 use posthaste_server::house::Entrance;
-use posthaste_server::http::{converse, queue_routes};
 use posthaste_server::path::local::Local;
 use posthaste_server::queue::embedded::{Embedded, EmbeddedOptions};
 use posthaste_server::time::Time;
@@ -79,9 +77,7 @@ impl Serves for Thread {
         theirs: DuplexStream,
         stopped: watch::Receiver<()>,
     ) -> Pin<Box<dyn Future<Output = ()>>> {
-        let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let conversation = converse(theirs, here, queue_routes(Arc::clone(&self.house)), stopped);
-        Box::pin(async { drop(conversation.await) })
+        queue_pages(&self.house, theirs, stopped)
     }
 
     fn turn_all(&mut self) {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use posthaste_server::cache::http_routes;
+use posthaste_server::house::House;
 use posthaste_server::http::{converse, queue_routes};
 use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadBuf};
 use tokio::runtime::{Builder, Runtime};
@@ -47,14 +48,23 @@ pub(crate) trait Serves {
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
+/// A connection to the pages of a queue tier.
+pub(crate) fn queue_pages(
+    house: &Arc<House>,
+    theirs: DuplexStream,
+    stopped: watch::Receiver<()>,
+) -> Pin<Box<dyn Future<Output = ()>>> {
+    let conversation = converse(theirs, HERE, queue_routes(Arc::clone(house)), stopped);
+    Box::pin(async { drop(conversation.await) })
+}
+
 impl Serves for Tier {
     fn converse(
         &self,
         theirs: DuplexStream,
         stopped: watch::Receiver<()>,
     ) -> Pin<Box<dyn Future<Output = ()>>> {
-        let conversation = converse(theirs, HERE, queue_routes(Arc::clone(&self.house)), stopped);
-        Box::pin(async { drop(conversation.await) })
+        queue_pages(&self.house, theirs, stopped)
     }
 
     fn turn_all(&mut self) {
