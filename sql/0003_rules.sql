@@ -64,6 +64,12 @@ CREATE FUNCTION answer_bytes_max() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ S
 COMMENT ON FUNCTION answer_bytes_max() IS
 'An answer of several messages ends before the one whose body and headers would take it beyond this; the first always fits.';
 
+CREATE FUNCTION are_too_many(copies int, content bytea, content_headers bytea) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT copies > 1 AND copies * (octet_length(content)::bigint + coalesce(octet_length(content_headers), 0) + 96) > 67108864
+$$;
+COMMENT ON FUNCTION are_too_many(int, bytea, bytea) IS
+'Whether copies of a message are more than one SEND may write, 64 MiB with 96 bytes for what a row holds beside headers and body: everybody who uses the queue waits for them.';
+
 CREATE FUNCTION answer_bytes(m message) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT octet_length(m.body)::bigint + coalesce(octet_length(m.headers), 0)
 $$;
@@ -154,10 +160,32 @@ COMMENT ON FUNCTION recipient_named(int) IS
 
 -- Queues -----------------------------------------------------------------------------------------------------------
 
-CREATE FUNCTION lock_name(queue text) RETURNS void LANGUAGE sql AS $$
-    SELECT pg_advisory_xact_lock(hashtext('posthaste.queue'), hashtext(queue))
+CREATE FUNCTION refuse_locked(queue_name text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'PHLCK', MESSAGE = format('somebody keeps queue %L locked', queue_name), DETAIL = queue_name;
+END $$;
+COMMENT ON FUNCTION refuse_locked(text) IS 'Fails with PHLCK, and the queue''s name as DETAIL.';
+
+CREATE FUNCTION try_lock_name(queue text) RETURNS boolean LANGUAGE sql AS $$
+    SELECT pg_try_advisory_xact_lock(hashtext('posthaste.queue'), hashtext(queue))
 $$;
-COMMENT ON FUNCTION lock_name(text) IS 'Whoever makes a queue holds the lock of its name, so nobody waits in an index.';
+COMMENT ON FUNCTION try_lock_name(text) IS 'Whoever makes a queue holds the lock of its name, so nobody waits in an index.';
+
+CREATE FUNCTION lock_name(queue text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE patience text := current_setting('lock_timeout');
+BEGIN
+    IF NOT try_lock_name(queue) THEN
+        BEGIN
+            PERFORM set_config('lock_timeout', '1s', true);
+            PERFORM pg_advisory_xact_lock(hashtext('posthaste.queue'), hashtext(queue));
+            PERFORM set_config('lock_timeout', patience, true);
+        EXCEPTION WHEN lock_not_available THEN
+            PERFORM refuse_locked(queue);
+        END;
+    END IF;
+END $$;
+COMMENT ON FUNCTION lock_name(text) IS
+'Waits for that, longer than a batch takes and not as long as an application''s transaction may; then fails as refuse_locked. Plan: no table.';
 
 CREATE FUNCTION queue_named(queue_name text) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -179,10 +207,10 @@ BEGIN
     PERFORM FROM queue WHERE name = queue_name FOR NO KEY UPDATE;
     PERFORM set_config('lock_timeout', patience, true);
 EXCEPTION WHEN lock_not_available THEN
-    RAISE EXCEPTION USING ERRCODE = 'PHKPT', MESSAGE = format('somebody keeps queue %L locked', queue_name), DETAIL = queue_name;
+    PERFORM refuse_locked(queue_name);
 END $$;
 COMMENT ON FUNCTION wait_for_queue(text) IS
-'Waits for the row of a queue that is not to be had at once, longer than a batch takes and not as long as an application''s transaction may; then fails with PHKPT, and the queue''s name as DETAIL. Plan: queue_name_key.';
+'Waits for the row of a queue that is locked, longer than a batch takes and not as long as an application''s transaction may; then fails as refuse_locked. Plan: queue_name_key.';
 
 CREATE FUNCTION queue_names(numbers bigint[]) RETURNS SETOF answer LANGUAGE sql STABLE AS $$
     SELECT null::int, 'n'::"char", null::bigint, id, null::int, null::int, null::bigint, null::int, null::bigint, null::bigint,

@@ -52,7 +52,9 @@ BEGIN
     IF recipient = '*' THEN
         SELECT coalesce(array_agg(id ORDER BY id), '{}') INTO copies FROM account WHERE known AND id <> sender;
     END IF;
-    refused := refusal(op, q, sender, recipient, cardinality(copies), cardinality(copies)::bigint * octet_length(content));
+    refused := CASE WHEN are_too_many(cardinality(copies), content, content_headers)
+        THEN refused(op, 'full_copies', cardinality(copies))
+        ELSE refusal(op, q, sender, recipient, cardinality(copies), cardinality(copies)::bigint * octet_length(content)) END;
     IF refused.kind IS NOT NULL THEN
         RETURN NEXT refused;
         RETURN;
@@ -165,7 +167,7 @@ DECLARE
     leased bigint;
 BEGIN
     IF if_large = 'refuse' THEN
-        PERFORM refuse_large(queue);
+        PERFORM refuse_if_large(queue);
     END IF;
     LOOP
         -- Nobody waits for messages that are ready, so they may be held while others end.
@@ -365,7 +367,7 @@ BEGIN
     FOR first_part IN 2..3 LOOP
         SELECT l.part, l.letters INTO part, letters FROM letters_after(from_queue, first_part, 0, 0, 0) AS l;
         IF part = first_part THEN
-            PERFORM refuse_as_large(from_queue);
+            PERFORM refuse_large(from_queue);
         END IF;
         -- To have a letter start anew takes as long as to remove five messages.
         PERFORM count_removal(from_queue, 5 * cardinality(letters));

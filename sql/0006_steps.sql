@@ -175,21 +175,44 @@ END $$;
 COMMENT ON FUNCTION deal(candidates, int, int, int, int, bigint[], int[], int[]) IS
 'Each of requests f to t in turn gets the oldest of what is for anyone and what is for it.';
 
+CREATE FUNCTION exceeds_answer(dealt hands, sent bigint[], sent_headers bytea[], sent_bodies bytea[]) RETURNS boolean
+LANGUAGE plpgsql SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM unnest(dealt.places, dealt.takers) AS u(place, taker) JOIN (
+            SELECT m.place, answer_bytes(m) AS bytes FROM message m WHERE m.ring = 0 AND m.ctid = ANY(dealt.tids_0)
+            UNION ALL
+            SELECT m.place, answer_bytes(m) FROM message m WHERE m.ring = 1 AND m.ctid = ANY(dealt.tids_1)
+            UNION ALL
+            SELECT m.place, answer_bytes(m) FROM message m WHERE m.ring = 2 AND m.ctid = ANY(dealt.tids_2)
+            UNION ALL
+            SELECT f.place, octet_length(sent_bodies[x.send])::bigint + coalesce(octet_length(sent_headers[x.send]), 0)
+                FROM unnest(dealt.fresh) AS f(place), array_position(sent, id_at(f.place)) AS x(send)
+        ) AS size ON size.place = u.place
+        GROUP BY u.taker HAVING count(*) > 1 AND sum(size.bytes) > answer_bytes_max());
+END $$;
+COMMENT ON FUNCTION exceeds_answer(hands, bigint[], bytea[], bytea[]) IS
+'Whether somebody was dealt more than fits into an answer. Plan: Tid Scans, which read lengths and no bodies.';
+
 CREATE FUNCTION hold(dealt hands, chosen candidates) RETURNS hands LANGUAGE plpgsql
 SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
 DECLARE
     tids tid[];
     mine tid[];
+    places bigint[];
 BEGIN
     FOR p IN 0..2 LOOP
         tids := CASE p WHEN 0 THEN dealt.tids_0 WHEN 1 THEN dealt.tids_1 ELSE dealt.tids_2 END;
         CONTINUE WHEN tids IS NULL;
-        mine := ARRAY(SELECT ctid FROM message WHERE ring = p AND ctid = ANY(tids) AND due_ms IS NULL
-            FOR UPDATE SKIP LOCKED);
-        CONTINUE WHEN cardinality(mine) = cardinality(tids);
-        dealt.lost := dealt.lost || ARRAY(
-            SELECT c.place FROM unnest(chosen.places, chosen.tids, chosen.parts) AS c(place, tid, part)
-            WHERE c.part = p AND c.tid = ANY(tids) AND c.tid <> ALL(mine));
+        -- By place: a row that was changed since it was chosen has another ctid.
+        SELECT coalesce(array_agg(m.ctid), '{}'), coalesce(array_agg(m.place), '{}') INTO mine, places FROM (
+            SELECT ctid, message.place FROM message WHERE ring = p AND ctid = ANY(tids) AND due_ms IS NULL
+            FOR UPDATE SKIP LOCKED) AS m;
+        IF cardinality(mine) < cardinality(tids) THEN
+            dealt.lost := dealt.lost || ARRAY(
+                SELECT c.place FROM unnest(chosen.places, chosen.tids, chosen.parts) AS c(place, tid, part)
+                WHERE c.part = p AND c.tid = ANY(tids) AND c.place <> ALL(places));
+        END IF;
         CASE p
         WHEN 0 THEN dealt.tids_0 := mine;
         WHEN 1 THEN dealt.tids_1 := mine;
@@ -249,6 +272,25 @@ END $$;
 COMMENT ON FUNCTION lend_step(bigint, hands, int[], bigint[]) IS
 'Hands out what is held until ACK or until the lease ends; it is kept aside. Plan: Tid Scans.';
 
+CREATE FUNCTION pop_by_rules(at_ms bigint, takers int[], missing bigint[], ids bigint[], ops int[], queues int[], readers int[],
+    senders int[], leases bigint[]) RETURNS SETOF answer LANGUAGE plpgsql AS $$
+DECLARE i int;
+BEGIN
+    PERFORM set_config('posthaste.passed', '0', true);
+    FOR n IN 1..cardinality(takers) LOOP
+        i := takers[n];
+        IF missing[n] = 0 OR queues[i] <> 0 AND ids[queues[i]] IS NULL THEN
+            RETURN NEXT refused(ops[i], 'no_queue');
+        ELSE
+            RETURN QUERY SELECT * FROM pop_one(ops[i], at_ms, readers[i], ids[queues[i]], senders[i], false, false, missing[n],
+                leases[i]);
+        END IF;
+    END LOOP;
+    PERFORM set_config('posthaste.passed', '', true);
+END $$;
+COMMENT ON FUNCTION pop_by_rules(bigint, int[], bigint[], bigint[], int[], int[], int[], int[], bigint[]) IS
+'These POPs of a step one after the other, each as many messages as it misses; none: it waited for a queue that is gone. Plan: as pop_one.';
+
 CREATE FUNCTION lane_floors(c candidates, high bigint, f int, t int, ids bigint[], queues int[], floors bigint[])
 RETURNS SETOF answer LANGUAGE plpgsql AS $$
 BEGIN
@@ -263,43 +305,42 @@ COMMENT ON FUNCTION lane_floors(candidates, bigint, int, int, bigint[], int[], b
 'Floors of lanes f to t: the ring has nothing left below a lane''s first candidate, or below the newest id.';
 
 CREATE FUNCTION peek_by_queue(at_ms bigint, ids bigint[], f int, t int, ops int[], queues int[], readers int[],
-    wants bigint[], first_lane int, floors bigint[], any_lanes int[], own_lanes int[]) RETURNS SETOF answer
+    first_lane int, floors bigint[], any_lanes int[], own_lanes int[]) RETURNS SETOF answer
 LANGUAGE sql STABLE AS $$
     SELECT (shown(ops[r.i], h.m, null)).* FROM generate_series(f, t) AS r(i), LATERAL (
         SELECT * FROM (
-            SELECT * FROM queue_lane(at_ms, 0, ids[queues[r.i]], floors[first_lane - 1 + any_lanes[r.i]], wants[r.i])
+            SELECT * FROM queue_lane(at_ms, 0, ids[queues[r.i]], floors[first_lane - 1 + any_lanes[r.i]], 1)
             UNION ALL
-            SELECT * FROM queue_lane(at_ms, readers[r.i], ids[queues[r.i]], floors[first_lane - 1 + own_lanes[r.i]], wants[r.i])
-        ) AS l ORDER BY l.place LIMIT wants[r.i]) AS h
+            SELECT * FROM queue_lane(at_ms, readers[r.i], ids[queues[r.i]], floors[first_lane - 1 + own_lanes[r.i]], 1)
+        ) AS l ORDER BY l.place LIMIT 1) AS h
 $$;
-COMMENT ON FUNCTION peek_by_queue(bigint, bigint[], int, int, int[], int[], int[], bigint[], int, bigint[], int[], int[]) IS
-'PEEKs f to t; a request without a row found nothing. Inlined. Plan: message_by_queue.';
+COMMENT ON FUNCTION peek_by_queue(bigint, bigint[], int, int, int[], int[], int[], int, bigint[], int[], int[]) IS
+'PEEKs f to t, each of one message; a request without a row found nothing. Inlined. Plan: message_by_queue.';
 
 CREATE FUNCTION peek_by_both(at_ms bigint, ids bigint[], f int, t int, ops int[], queues int[], readers int[], senders int[],
-    wants bigint[], first_lane int, floors bigint[], any_lanes int[], own_lanes int[]) RETURNS SETOF answer
+    first_lane int, floors bigint[], any_lanes int[], own_lanes int[]) RETURNS SETOF answer
 LANGUAGE sql STABLE AS $$
     SELECT (shown(ops[r.i], h.m, null)).* FROM generate_series(f, t) AS r(i), LATERAL (
         SELECT * FROM (
-            SELECT * FROM both_lane(at_ms, 0, ids[queues[r.i]], senders[r.i], floors[first_lane - 1 + any_lanes[r.i]], wants[r.i])
+            SELECT * FROM both_lane(at_ms, 0, ids[queues[r.i]], senders[r.i], floors[first_lane - 1 + any_lanes[r.i]], 1)
             UNION ALL
-            SELECT * FROM both_lane(at_ms, readers[r.i], ids[queues[r.i]], senders[r.i], floors[first_lane - 1 + own_lanes[r.i]],
-                wants[r.i])
-        ) AS l ORDER BY l.place LIMIT wants[r.i]) AS h
+            SELECT * FROM both_lane(at_ms, readers[r.i], ids[queues[r.i]], senders[r.i], floors[first_lane - 1 + own_lanes[r.i]], 1)
+        ) AS l ORDER BY l.place LIMIT 1) AS h
 $$;
-COMMENT ON FUNCTION peek_by_both(bigint, bigint[], int, int, int[], int[], int[], int[], bigint[], int, bigint[], int[], int[]) IS
+COMMENT ON FUNCTION peek_by_both(bigint, bigint[], int, int, int[], int[], int[], int[], int, bigint[], int[], int[]) IS
 'The same by queue and sender. Plan: message_by_both.';
 
-CREATE FUNCTION peek_by_sender(at_ms bigint, f int, t int, ops int[], readers int[], senders int[], wants bigint[],
+CREATE FUNCTION peek_by_sender(at_ms bigint, f int, t int, ops int[], readers int[], senders int[],
     first_lane int, floors bigint[], any_lanes int[], own_lanes int[]) RETURNS SETOF answer LANGUAGE sql STABLE AS $$
     SELECT (shown(ops[r.i], h.m, (SELECT name FROM queue WHERE id = (h.m).queue_id))).*
     FROM generate_series(f, t) AS r(i), LATERAL (
         SELECT * FROM (
-            SELECT * FROM sender_lane(at_ms, 0, senders[r.i], floors[first_lane - 1 + any_lanes[r.i]], wants[r.i])
+            SELECT * FROM sender_lane(at_ms, 0, senders[r.i], floors[first_lane - 1 + any_lanes[r.i]], 1)
             UNION ALL
-            SELECT * FROM sender_lane(at_ms, readers[r.i], senders[r.i], floors[first_lane - 1 + own_lanes[r.i]], wants[r.i])
-        ) AS l ORDER BY l.place LIMIT wants[r.i]) AS h
+            SELECT * FROM sender_lane(at_ms, readers[r.i], senders[r.i], floors[first_lane - 1 + own_lanes[r.i]], 1)
+        ) AS l ORDER BY l.place LIMIT 1) AS h
 $$;
-COMMENT ON FUNCTION peek_by_sender(bigint, int, int, int[], int[], int[], bigint[], int, bigint[], int[], int[]) IS
+COMMENT ON FUNCTION peek_by_sender(bigint, int, int, int[], int[], int[], int, bigint[], int[], int[]) IS
 'The same by sender alone. Plan: message_by_sender, queue_pkey.';
 
 CREATE FUNCTION ack_step(at_ms bigint, ops int[], accounts int[], messages bigint[], receipts bigint[]) RETURNS SETOF answer

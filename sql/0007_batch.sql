@@ -57,7 +57,7 @@ BEGIN
         END IF;
         IF kind = 'p' THEN
             RETURN QUERY SELECT * FROM pop_one(op, at_ms, account, q.id, sender, flags & 1 <> 0, flags & 2 <> 0, a, b, key,
-                flags & 16 <> 0);
+                flags & 4 <> 0);
         ELSE
             RETURN QUERY SELECT * FROM peek_one(op, at_ms, account, q.id, sender, flags & 1 <> 0, flags & 2 <> 0, a);
         END IF;
@@ -88,7 +88,7 @@ BEGIN
         IF other_name IS NOT NULL THEN
             PERFORM add_queue(other_name);
         END IF;
-        IF flags & 8 <> 0 THEN
+        IF flags & 4 <> 0 THEN
             UPDATE queue SET messages_max = a, bytes_max = b, ttl_ms = c, dead_letter = other_name,
                 dead_after = d, forbid_self = flags & 1 <> 0, only_known = flags & 2 <> 0 WHERE id = number;
             PERFORM set_config('posthaste.room', '', true); -- it was counted for other limits
@@ -174,6 +174,9 @@ DECLARE
     to_store int := 0;
     chosen candidates;
     dealt hands;
+    -- POPs that are done by the rules, and how many messages each still wants.
+    again int[];
+    missing bigint[];
     place bigint;
     removed bigint;
 BEGIN
@@ -270,53 +273,61 @@ BEGIN
                 END IF;
             END LOOP;
             dealt := deal(chosen, lf, lt - lf + 1, f, t, r_want, r_any, r_own);
-            IF dealt.empty IS NOT NULL THEN
-                FOREACH f IN ARRAY dealt.empty LOOP
-                    IF r_queue[f] <> 0 AND (ids[r_queue[f]] IS NULL OR r_awaited[f] <> ids[r_queue[f]]) THEN
-                        RETURN NEXT refused(r_op[f], 'no_queue');
-                    ELSE
-                        RETURN NEXT nothing(r_op[f], ids[r_queue[f]], r_sender[f]);
-                    END IF;
-                END LOOP;
-            END IF;
-            CONTINUE WHEN dealt.places = '{}';
-            RETURN NEXT ROW(null, 'd', null, null, null, null, null, null, null, null, null, null, null, null, null, null,
-                dealt.places || dealt.takers::bigint[])::answer;
-            IF dealt.fresh IS NOT NULL THEN
-                FOREACH place IN ARRAY dealt.fresh LOOP
-                    f := array_position(s_id, id_at(place));
-                    RETURN NEXT ROW(null, 'm', s_id[f], s_home[f], s_sender[f], s_recipient[f], at_ms, 1, place, null, null,
-                        CASE WHEN lower(kind::text) = 'f' THEN names[s_queue[f]] END, null, null, s_headers[f], s_body[f],
-                        null)::answer;
-                    s_home[f] := null;
-                    to_store := to_store - 1;
-                END LOOP;
-            END IF;
-            CONTINUE WHEN cardinality(dealt.places) = coalesce(cardinality(dealt.fresh), 0);
-            dealt := hold(dealt, chosen);
-            IF kind IN ('P', 'B', 'F') THEN
-                RETURN QUERY SELECT * FROM lend_step(at_ms, dealt, r_reader, r_lease);
+            again := null;
+            IF cardinality(dealt.places) > t - f + 1 - coalesce(cardinality(dealt.empty), 0)
+                AND exceeds_answer(dealt, s_id, s_headers, s_body)
+            THEN
+                again := ARRAY(SELECT generate_series(f, t));
+                missing := r_want[f:t];
             ELSE
-                RETURN QUERY SELECT * FROM take_step(dealt);
+                IF dealt.empty IS NOT NULL THEN
+                    FOREACH f IN ARRAY dealt.empty LOOP
+                        IF r_queue[f] <> 0 AND (ids[r_queue[f]] IS NULL OR r_awaited[f] <> ids[r_queue[f]]) THEN
+                            RETURN NEXT refused(r_op[f], 'no_queue');
+                        ELSE
+                            RETURN NEXT nothing(r_op[f], ids[r_queue[f]], r_sender[f]);
+                        END IF;
+                    END LOOP;
+                END IF;
+                CONTINUE WHEN dealt.places = '{}';
+                RETURN NEXT ROW(null, 'd', null, null, null, null, null, null, null, null, null, null, null, null, null, null,
+                    dealt.places || dealt.takers::bigint[])::answer;
+                IF dealt.fresh IS NOT NULL THEN
+                    FOREACH place IN ARRAY dealt.fresh LOOP
+                        f := array_position(s_id, id_at(place));
+                        RETURN NEXT ROW(null, 'm', s_id[f], s_home[f], s_sender[f], s_recipient[f], at_ms, 1, place, null, null,
+                            CASE WHEN lower(kind::text) = 'f' THEN names[s_queue[f]] END, null, null, s_headers[f], s_body[f],
+                            null)::answer;
+                        s_home[f] := null;
+                        to_store := to_store - 1;
+                    END LOOP;
+                END IF;
+                CONTINUE WHEN cardinality(dealt.places) = coalesce(cardinality(dealt.fresh), 0);
+                dealt := hold(dealt, chosen);
+                IF kind IN ('P', 'B', 'F') THEN
+                    RETURN QUERY SELECT * FROM lend_step(at_ms, dealt, r_reader, r_lease);
+                ELSE
+                    RETURN QUERY SELECT * FROM take_step(dealt);
+                END IF;
+                IF chosen.homes IS NOT NULL THEN
+                    RETURN QUERY SELECT * FROM queue_names(chosen.homes);
+                END IF;
+                IF dealt.lost IS NOT NULL THEN
+                    SELECT array_agg(l.taker), array_agg(l.messages) INTO again, missing FROM (
+                        SELECT u.taker, count(*) AS messages FROM unnest(dealt.places, dealt.takers) AS u(place, taker)
+                        WHERE u.place = ANY(dealt.lost) GROUP BY u.taker ORDER BY u.taker) AS l;
+                END IF;
             END IF;
-            IF chosen.homes IS NOT NULL THEN
-                RETURN QUERY SELECT * FROM queue_names(chosen.homes);
-            END IF;
-            -- What somebody else took in between is made up for, one request at a time, from what this batch has sent too.
-            IF dealt.lost IS NOT NULL THEN
+            -- One request at a time, from what this batch has sent too: where an answer has no room for all that is wanted, and to
+            -- make up for what somebody else took in between.
+            IF again IS NOT NULL THEN
                 IF to_store > 0 THEN
                     PERFORM store_step(1, cardinality(s_op), at_ms, part, s_id, s_home, s_sender, s_recipient, s_delay, s_ttl,
                         s_priority, s_headers, s_body);
                     s_home := none;
                     to_store := 0;
                 END IF;
-                PERFORM set_config('posthaste.passed', '0', true);
-                RETURN QUERY SELECT w.* FROM (
-                    SELECT u.taker, count(*) AS missing FROM unnest(dealt.places, dealt.takers) AS u(place, taker)
-                    WHERE u.place = ANY(dealt.lost) GROUP BY u.taker
-                ) AS x, LATERAL pop_one(r_op[x.taker], at_ms, r_reader[x.taker], ids[r_queue[x.taker]], r_sender[x.taker], false,
-                    false, x.missing, r_lease[x.taker]) AS w;
-                PERFORM set_config('posthaste.passed', '', true);
+                RETURN QUERY SELECT * FROM pop_by_rules(at_ms, again, missing, ids, r_op, r_queue, r_reader, r_sender, r_lease);
             END IF;
         WHEN 'q', 'g' THEN
             IF r_queue[f] <> 0 AND (ids[r_queue[f]] IS NULL OR r_awaited[f] <> ids[r_queue[f]]) THEN
@@ -338,14 +349,13 @@ BEGIN
             END IF;
             CASE kind
             WHEN 'k' THEN
-                RETURN QUERY SELECT * FROM peek_by_queue(at_ms, ids, f, t, r_op, r_queue, r_reader, r_want, lf, l_floor,
-                    r_any, r_own);
-            WHEN 'j' THEN
-                RETURN QUERY SELECT * FROM peek_by_both(at_ms, ids, f, t, r_op, r_queue, r_reader, r_sender, r_want, lf,
-                    l_floor, r_any, r_own);
-            WHEN 'h' THEN
-                RETURN QUERY SELECT * FROM peek_by_sender(at_ms, f, t, r_op, r_reader, r_sender, r_want, lf, l_floor, r_any,
+                RETURN QUERY SELECT * FROM peek_by_queue(at_ms, ids, f, t, r_op, r_queue, r_reader, lf, l_floor, r_any,
                     r_own);
+            WHEN 'j' THEN
+                RETURN QUERY SELECT * FROM peek_by_both(at_ms, ids, f, t, r_op, r_queue, r_reader, r_sender, lf, l_floor,
+                    r_any, r_own);
+            WHEN 'h' THEN
+                RETURN QUERY SELECT * FROM peek_by_sender(at_ms, f, t, r_op, r_reader, r_sender, lf, l_floor, r_any, r_own);
             END CASE;
         WHEN 'a' THEN
             RETURN QUERY SELECT * FROM ack_step(at_ms, a_op[f:t], a_account[f:t], a_message[f:t], a_receipt[f:t]);

@@ -15,18 +15,32 @@ COMMENT ON FUNCTION upkeep(bigint, bigint, int) IS
 'Lets time pass, for at most so many messages of each kind. What was due before from_ms is taken to be done with: its index entries, which a transaction held open elsewhere keeps from being removed, are not walked again. Plan: as tick.';
 
 CREATE FUNCTION free_queues(queue_names text[]) RETURNS SETOF text LANGUAGE plpgsql
-SET search_path = posthaste, pg_temp AS $$
-DECLARE queue_name text;
+SET search_path = posthaste, pg_temp SET lock_timeout = '1s' AS $$
+DECLARE
+    queue_name text;
+    none boolean := true;
 BEGIN
     FOREACH queue_name IN ARRAY queue_names LOOP
+        CONTINUE WHEN NOT try_lock_name(queue_name);
         PERFORM FROM queue WHERE name = queue_name FOR NO KEY UPDATE SKIP LOCKED;
         IF FOUND OR queue_named(queue_name) IS NULL THEN
+            none := false;
             RETURN NEXT queue_name;
         END IF;
     END LOOP;
+    IF none THEN
+        -- Where batches of others take turns a row is free for no time, and whoever does not wait in line has none.
+        queue_name := queue_names[1 + floor(random() * cardinality(queue_names))];
+        BEGIN
+            PERFORM lock_name(queue_name);
+            PERFORM FROM queue WHERE name = queue_name FOR NO KEY UPDATE;
+            RETURN NEXT queue_name;
+        EXCEPTION WHEN lock_not_available OR SQLSTATE 'PHLCK' THEN
+        END;
+    END IF;
 END $$;
 COMMENT ON FUNCTION free_queues(text[]) IS
-'Those of these queues whose rows nobody keeps locked, and those that are not there. Plan: queue_name_key.';
+'Those of these queues whose names and rows nobody keeps locked, and those that are not there; if all are locked, one is waited for. Plan: queue_name_key.';
 
 CREATE FUNCTION watch_news(who bigint, keep_ms bigint) RETURNS void LANGUAGE sql
 SET search_path = posthaste, pg_temp AS $$

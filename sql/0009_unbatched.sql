@@ -13,7 +13,7 @@
 
 SET LOCAL search_path = posthaste;
 
-CREATE FUNCTION send_single(given_ms bigint, op int, sender int, queue_name text, recipient int, content bytea)
+CREATE FUNCTION send_unbatched(given_ms bigint, op int, sender int, queue_name text, recipient int, content bytea)
 RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
@@ -40,10 +40,10 @@ BEGIN
         null, null, null, null, null, null, null, null, null, null, null, null, null)::answer;
     RETURN NEXT took();
 END $$;
-COMMENT ON FUNCTION send_single(bigint, int, int, text, int, bytea) IS
+COMMENT ON FUNCTION send_unbatched(bigint, int, int, text, int, bytea) IS
 'SEND without options, kept aside; recipient 0: anyone. Plan: queue_name_key, one INSERT; stock() where the queue has limits, which requests side by side may overshoot.';
 
-CREATE FUNCTION peek_single(given_ms bigint, op int, reader int, queue_name text, sender int) RETURNS SETOF answer
+CREATE FUNCTION peek_unbatched(given_ms bigint, op int, reader int, queue_name text, sender int) RETURNS SETOF answer
 LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
@@ -58,18 +58,18 @@ BEGIN
     END IF;
     RETURN NEXT took();
 END $$;
-COMMENT ON FUNCTION peek_single(bigint, int, int, text, int) IS
+COMMENT ON FUNCTION peek_unbatched(bigint, int, int, text, int) IS
 'PEEK of one message; null for no queue or no sender named. Plan: queue_name_key; as heads.';
 
-CREATE FUNCTION create_single(op int) RETURNS SETOF answer LANGUAGE plpgsql
+CREATE FUNCTION create_unbatched(op int) RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 BEGIN
     RETURN NEXT numbered(op, add_queue(null));
     RETURN NEXT took();
 END $$;
-COMMENT ON FUNCTION create_single(int) IS 'QCREATE without a name. Plan: as add_queue.';
+COMMENT ON FUNCTION create_unbatched(int) IS 'QCREATE without a name. Plan: as add_queue.';
 
-CREATE FUNCTION delete_single(op int, queue_name text) RETURNS SETOF answer LANGUAGE plpgsql
+CREATE FUNCTION delete_unbatched(op int, queue_name text) RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE
@@ -84,7 +84,7 @@ BEGIN
         RETURN;
     END IF;
     IF NOT is_empty(queue, newest_id()) THEN
-        PERFORM refuse_large(queue);
+        PERFORM refuse_if_large(queue);
     END IF;
     -- A message may change its state between two statements, and is met by the next round then.
     WHILE NOT is_empty(queue, newest_id()) LOOP
@@ -100,10 +100,10 @@ BEGIN
     RETURN NEXT gone(queue);
     RETURN NEXT took();
 END $$;
-COMMENT ON FUNCTION delete_single(int, text) IS
+COMMENT ON FUNCTION delete_unbatched(int, text) IS
 'QDELETE that waits for those who are sending to the queue or taking from it. Plan: queue_name_key, message_by_both, message_aside_by_queue_due.';
 
-CREATE FUNCTION readable_single(given_ms bigint, op int, reader int) RETURNS SETOF answer LANGUAGE plpgsql
+CREATE FUNCTION readable_unbatched(given_ms bigint, op int, reader int) RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 BEGIN
@@ -111,7 +111,7 @@ BEGIN
         '{}');
     RETURN NEXT took();
 END $$;
-COMMENT ON FUNCTION readable_single(bigint, int, int) IS 'QREADABLE. Plan: as readable_step.';
+COMMENT ON FUNCTION readable_unbatched(bigint, int, int) IS 'QREADABLE. Plan: as readable_step.';
 
 -- What the strategies share ----------------------------------------------------------------------------------------
 

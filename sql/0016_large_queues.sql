@@ -11,12 +11,12 @@ CREATE FUNCTION emptied_at_once() RETURNS int LANGUAGE sql IMMUTABLE AS $$ SELEC
 COMMENT ON FUNCTION emptied_at_once() IS
 'A queue that holds more messages than this is large. To remove so many takes about half a second.';
 
-CREATE FUNCTION refuse_as_large(queue bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION refuse_large(queue bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = 'PHBIG', MESSAGE = 'the queue holds too many messages for one transaction',
-        DETAIL = (SELECT q.name FROM posthaste.queue q WHERE q.id = refuse_as_large.queue);
+        DETAIL = (SELECT q.name FROM posthaste.queue q WHERE q.id = refuse_large.queue);
 END $$;
-COMMENT ON FUNCTION refuse_as_large(bigint) IS 'Fails with PHBIG, and the queue''s name as DETAIL. Plan: queue_pkey.';
+COMMENT ON FUNCTION refuse_large(bigint) IS 'Fails with PHBIG, and the queue''s name as DETAIL. Plan: queue_pkey.';
 
 CREATE FUNCTION count_removal(queue bigint, messages bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -24,14 +24,14 @@ DECLARE
     so_far bigint := coalesce(nullif(current_setting('posthaste.removed', true), ''), '0')::bigint + messages;
 BEGIN
     IF so_far > emptied_at_once() THEN
-        PERFORM refuse_as_large(queue);
+        PERFORM refuse_large(queue);
     END IF;
     PERFORM set_config('posthaste.removed', so_far::text, true);
 END $$;
 COMMENT ON FUNCTION count_removal(bigint, bigint) IS
-'So many messages are going to be removed from a queue: fails if those are too many, together with what this transaction has removed from others. Plan: as refuse_as_large.';
+'So many messages are going to be removed from a queue: fails if those are too many, together with what this transaction has removed from others. Plan: as refuse_large.';
 
-CREATE FUNCTION refuse_large(queue bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION refuse_if_large(queue bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE held bigint;
 BEGIN
     -- Ranges and orders as in `stored`.
@@ -43,8 +43,8 @@ BEGIN
             ORDER BY queue_id, id LIMIT emptied_at_once() + 1) AS due);
     PERFORM count_removal(queue, held);
 END $$;
-COMMENT ON FUNCTION refuse_large(bigint) IS
-'Fails where a queue is large, or as much has been removed by this transaction as it may. Plan: message_by_both on each part; message_aside_by_queue_due; as refuse_as_large.';
+COMMENT ON FUNCTION refuse_if_large(bigint) IS
+'Fails where a queue is large, or as much has been removed by this transaction as it may. Plan: message_by_both on each part; message_aside_by_queue_due; as refuse_large.';
 
 CREATE FUNCTION sweep(queue_name text, INOUT part int, INOUT sender int, INOUT recipient int, INOUT place bigint, most int,
     OUT removed int) LANGUAGE plpgsql

@@ -64,6 +64,8 @@ BEGIN
     WHEN 'full_bytes' THEN
         PERFORM refuse('PHFUL', format('queue ''%s'' may hold %s body bytes (MAXBYTES)', queue, a.number),
             'Read some or raise the limit.');
+    WHEN 'full_copies' THEN
+        PERFORM refuse('PHFUL', format('%s copies of this message are more than 67108864 bytes', a.number), 'Send a shorter one.');
     WHEN 'in_use' THEN
         PERFORM refuse('PHBSY', format('a transaction that uses queue ''%s'' has not ended', queue), 'Try again.');
     END CASE;
@@ -213,7 +215,7 @@ BEGIN
     END IF;
     -- Asked for again and again rather than waited for: who does not wait is part of no deadlock.
     FOR attempt IN 1..200 LOOP
-        IF pg_try_advisory_xact_lock(hashtext('posthaste.queue'), hashtext(name)) THEN
+        IF try_lock_name(name) THEN
             RETURN add_queue(name);
         END IF;
         PERFORM pg_sleep(0.005);
@@ -282,7 +284,9 @@ BEGIN
         copies := ARRAY(SELECT id FROM account WHERE known AND id <> from_id ORDER BY id);
     END IF;
     -- The rules know no newcomers, so whether one sends to itself is seen here.
-    IF q.forbid_self AND recipient = sender THEN
+    IF are_too_many(cardinality(copies), body, null) THEN
+        refused := refused(null, 'full_copies', cardinality(copies));
+    ELSIF q.forbid_self AND recipient = sender THEN
         refused := refused(null, 'forbidden_self');
     ELSIF q.guarded THEN
         refused := refusal_beside(null, q, from_id, recipient, cardinality(copies),

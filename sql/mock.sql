@@ -102,25 +102,25 @@ CREATE OR REPLACE FUNCTION readable_alone(given_ms bigint, reader int, ring_floo
 LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_readable(0) $$;
 COMMENT ON FUNCTION readable_alone IS 'Fixed: a queue named 1. Plan: no table.';
 
-CREATE OR REPLACE FUNCTION send_single(given_ms bigint, op int, sender int, queue_name text, recipient int, content bytea) RETURNS SETOF answer
+CREATE OR REPLACE FUNCTION send_unbatched(given_ms bigint, op int, sender int, queue_name text, recipient int, content bytea) RETURNS SETOF answer
 LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_number(op) $$;
-COMMENT ON FUNCTION send_single IS 'Fixed: the number 1. Plan: no table.';
+COMMENT ON FUNCTION send_unbatched IS 'Fixed: the number 1. Plan: no table.';
 
-CREATE OR REPLACE FUNCTION peek_single(given_ms bigint, op int, reader int, queue_name text, sender int) RETURNS SETOF answer
+CREATE OR REPLACE FUNCTION peek_unbatched(given_ms bigint, op int, reader int, queue_name text, sender int) RETURNS SETOF answer
 LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(op) $$;
-COMMENT ON FUNCTION peek_single IS 'Fixed: message 1. Plan: no table.';
+COMMENT ON FUNCTION peek_unbatched IS 'Fixed: message 1. Plan: no table.';
 
-CREATE OR REPLACE FUNCTION create_single(op int) RETURNS SETOF answer
+CREATE OR REPLACE FUNCTION create_unbatched(op int) RETURNS SETOF answer
 LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_number(op) $$;
-COMMENT ON FUNCTION create_single IS 'Fixed: the number 1. Plan: no table.';
+COMMENT ON FUNCTION create_unbatched IS 'Fixed: the number 1. Plan: no table.';
 
-CREATE OR REPLACE FUNCTION delete_single(op int, queue_name text) RETURNS SETOF answer
+CREATE OR REPLACE FUNCTION delete_unbatched(op int, queue_name text) RETURNS SETOF answer
 LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_number(op) $$;
-COMMENT ON FUNCTION delete_single IS 'Fixed: the number 1. Plan: no table.';
+COMMENT ON FUNCTION delete_unbatched IS 'Fixed: the number 1. Plan: no table.';
 
-CREATE OR REPLACE FUNCTION readable_single(given_ms bigint, op int, reader int) RETURNS SETOF answer
+CREATE OR REPLACE FUNCTION readable_unbatched(given_ms bigint, op int, reader int) RETURNS SETOF answer
 LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_readable(op) $$;
-COMMENT ON FUNCTION readable_single IS 'Fixed: a queue named 1. Plan: no table.';
+COMMENT ON FUNCTION readable_unbatched IS 'Fixed: a queue named 1. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION pop_delete_retry(given_ms bigint, op int, reader int, queue_name text, awaited bigint, sender int, tries int)
 RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(op) $$;

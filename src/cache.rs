@@ -132,7 +132,7 @@ pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
             Err("name the memcached servers: --server HOST:PORT, once for each (or --mock, for none)".into())
         }
         (1.., Some(_)) => Err("--mock answers without servers: leave out --server, or --mock".into()),
-        (SERVERS_MAX.., None) => Err(format!("--server: at most {} are served", SERVERS_MAX - 1)),
+        (named, None) if named > SERVERS_MAX => Err(format!("--server: at most {SERVERS_MAX} are served")),
         _ => Ok(layout),
     }
 }

@@ -8,18 +8,7 @@
 #![warn(clippy::print_stdout)]
 
 mod admin;
-mod admin_backup;
-mod admin_cache;
-mod admin_doctor;
-mod admin_doctor_clock;
-mod admin_doctor_memcached;
-mod admin_doctor_rules;
-mod admin_store;
-mod admin_top;
-mod admin_top_frame;
 mod bench;
-mod bench_store;
-mod bench_store_postgres;
 mod cache;
 mod config;
 mod environment;
@@ -62,7 +51,7 @@ pub fn main() -> ExitCode {
         Program::Bench(Bench::Queue(flags)) => bench::run(*flags),
         Program::Bench(Bench::Cache(flags)) => bench::run_cache(*flags),
         Program::Bench(Bench::Merge(flags)) => bench::merge(&flags),
-        Program::Bench(Bench::Store(flags)) => bench_store::run(&flags),
+        Program::Bench(Bench::Store(flags)) => bench::store::run(&flags),
         Program::Admin(Admin { command }) => admin::run(&command),
         Program::Migrate(flags) => migrate::run(&flags),
         Program::Lab(flags) => lab::run(&flags),

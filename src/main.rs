@@ -1,4 +1,4 @@
-//! See the library of the same name.
+//! The binary: calls `posthaste::main`.
 
 use std::process::ExitCode;
 

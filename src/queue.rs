@@ -59,7 +59,7 @@ fn options(flags: &QueueFlags) -> Result<Options, String> {
         accounts: (flags.accounts != "open").then(|| PathBuf::from(&flags.accounts)),
         workers: workers(flags, &store),
         batch: batch(flags),
-        singly: popping(&flags.popping, &store, batch(flags))?,
+        unbatched: popping(&flags.popping, &store, batch(flags))?,
         message_bytes_max: flags.max_message,
         line_requests_max: flags.line_limit,
         priority_kinds: flags.priority_line.clone(),

@@ -309,7 +309,7 @@ fn what_is_for_an_account_that_is_not_there_is_not_given_to_anyone() {
         )
     };
     for call in
-        ["send_alone(null, 1, 'q', 4711, 'x')", "send_single(null, 0, 1, 'q', 4711, 'x')", &step("4711")]
+        ["send_alone(null, 1, 'q', 4711, 'x')", "send_unbatched(null, 0, 1, 'q', 4711, 'x')", &step("4711")]
     {
         // As the functions call each other.
         let refused = postgres.try_psql(&database, &format!("SET search_path = posthaste; SELECT {call}"));

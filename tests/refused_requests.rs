@@ -31,12 +31,12 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// Clients whose requests go together: no power of two, so that halves differ.
 const CLIENTS: usize = 7;
 
-/// Stands for whatever a database may have against one row and no other.
+/// Stands for whatever a database may have against one row and no other: a damaged page, say.
 const REFUSES_POISON: &str = "
     CREATE FUNCTION refuse_poison() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
         IF NEW.body = convert_to('poison', 'UTF8') THEN
-            RAISE EXCEPTION 'poison is not stored';
+            RAISE EXCEPTION USING ERRCODE = 'data_corrupted', MESSAGE = 'poison is not stored';
         END IF;
         RETURN NEW;
     END $$;
@@ -62,8 +62,17 @@ impl Place {
         Self { postgres, database, server }
     }
 
-    /// Has clients ask while the worker waits for a lock, so that all they ask is one batch; what each of them was answered.
+    /// Has clients ask in one batch; what each of them was answered.
     fn in_one_batch(&self, pipelines: &[Vec<Vec<String>>]) -> Vec<Vec<Answer>> {
+        let mut clients = self.ask_in_one_batch(pipelines);
+        let answers = clients.iter_mut().zip(pipelines);
+        answers
+            .map(|(client, asked)| asked.iter().map(|_| client.answer().expect("it runs")).collect())
+            .collect()
+    }
+
+    /// Has clients ask while the worker waits for a lock, so that all they ask is one batch.
+    fn ask_in_one_batch(&self, pipelines: &[Vec<Vec<String>>]) -> Vec<Client> {
         let mut holder = Session::open(&self.postgres, &self.database, "postgres");
         let lock = "BEGIN; SELECT name FROM posthaste.queue WHERE name = 'held' FOR UPDATE";
         assert_eq!(holder.run(lock), "held");
@@ -71,7 +80,7 @@ impl Place {
         held.send(&["SEND", "held", "x"]).expect("it runs");
         self.wait_until(&self.waits_for_a_lock(), "1");
         let mut asked = 0;
-        let mut clients: Vec<Client> = pipelines
+        let clients = pipelines
             .iter()
             .map(|requests| {
                 let mut client = connect(self.server.addr());
@@ -86,10 +95,7 @@ impl Place {
             .collect();
         assert_eq!(holder.run("COMMIT"), "");
         assert!(held.answer().expect("it runs").integer().is_some());
-        let answers = clients.iter_mut().zip(pipelines);
-        answers
-            .map(|(client, asked)| asked.iter().map(|_| client.answer().expect("it runs")).collect())
-            .collect()
+        clients
     }
 
     /// How many sessions wait for a lock.
@@ -232,4 +238,28 @@ fn what_its_own_connection_asked_with_it_is_not_done_and_is_told_so() {
     let sent = ask(&mut connect(place.server.addr()), &["SEND", "waiting", "at last"]);
     assert!(sent.integer().is_some(), "{sent:?}");
     assert_eq!(waiting.answer().expect("it runs").body(), Some("at last"));
+}
+
+#[test]
+fn a_queue_that_is_kept_locked_holds_up_its_batch_once() {
+    let place = Place::new();
+    let mut holder = Session::open(&place.postgres, &place.database, "postgres");
+    assert_eq!(
+        holder.run("BEGIN; SELECT name FROM posthaste.queue WHERE name = 'waiting' FOR UPDATE"),
+        "waiting"
+    );
+    let is_kept = |number: usize| number % 3 == 1;
+    let request = |number| if is_kept(number) { "SEND|waiting|x" } else { "SEND|q|x" };
+    let pipelines: Vec<_> = (0..CLIENTS).map(|number| vec![words(request(number))]).collect();
+    let mut clients = place.ask_in_one_batch(&pipelines);
+    let mut answer = |number: usize| clients[number].answer().expect("it runs").integer();
+    for number in (0..CLIENTS).filter(|number| !is_kept(*number)) {
+        assert!(answer(number).is_some(), "{number}");
+    }
+    let waits = place.postgres.log().matches("somebody keeps queue 'waiting' locked").count();
+    assert_eq!(waits, 1, "each takes a second, in which nobody of the batch is answered");
+    holder.run("COMMIT");
+    for number in (0..CLIENTS).filter(|number| is_kept(*number)) {
+        assert!(answer(number).is_some(), "{number}");
+    }
 }

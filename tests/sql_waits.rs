@@ -81,6 +81,32 @@ fn a_transaction_that_is_left_open_keeps_only_those_waiting_who_ask_for_its_queu
     assert!(server.log().contains("somebody keeps the row of queue 'q' locked"), "{}", server.log());
 }
 
+/// More connections than a middleware has workers make a queue that a transaction is making.
+#[test]
+fn a_transaction_that_makes_a_queue_keeps_only_those_waiting_who_make_it_too() {
+    const THOSE: usize = 12;
+    let place = Place::new();
+    let (server, mut app) = (place.middleware(&[]), place.app());
+    let mut bob = login(&server, "bob");
+    ask(&mut bob, &["QCREATE", "other"]);
+    for end in ["ROLLBACK", "COMMIT"] {
+        let id = app.run("BEGIN; SELECT posthaste.create_queue('q')");
+        let mut those: Vec<_> = (0..THOSE).map(|_| login(&server, "ann")).collect();
+        those.iter_mut().for_each(|one| one.send(&["QCREATE", "q"]).expect("sent"));
+        let begun = Instant::now();
+        for _ in 0..50 {
+            assert!(ask(&mut bob, &["SEND", "other", "z"]).integer().is_some());
+        }
+        assert!(begun.elapsed() < GIVEN_UP, "{:?}", begun.elapsed());
+        app.run(end);
+        for one in &mut those {
+            let made = one.answer().expect("it runs").integer().expect("a number");
+            assert_eq!(made.to_string() == id, end == "COMMIT");
+        }
+        ask(&mut bob, &["QDELETE", "q"]);
+    }
+}
+
 #[test]
 fn who_asks_for_a_queue_that_stays_locked_is_told_so_in_the_end() {
     let place = Place::new();

@@ -1,5 +1,11 @@
 //! `posthaste admin`: the management console on the command line.
 
+mod backup;
+mod cache;
+mod doctor;
+mod store;
+mod top;
+
 use std::error::Error;
 use std::io::{IsTerminal as _, Read as _, stdin};
 
@@ -10,13 +16,11 @@ use posthaste_server::http::json::json;
 use posthaste_server::log_level::LogLevel;
 use serde_json::{Map, Value as Json, json};
 
-use crate::admin_cache;
 use crate::config::Misuse;
 use crate::flags::{AccountCommand, AdminCommand, Reach, ReachCache, RoleFlags, WebReach};
 use crate::resp::Client;
 use crate::stdout::say;
 use crate::web::Web;
-use crate::{admin_backup, admin_doctor, admin_store, admin_top};
 
 type Done = Result<(), Box<dyn Error>>;
 
@@ -32,12 +36,12 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
         AdminCommand::Accounts { reach } => rows(reach, &["ACCOUNTS"]),
         AdminCommand::Clients { kill: None, http: None, reach } => clients(reach),
         AdminCommand::Clients { kill: None, http: Some(http), reach } => {
-            list(reach, admin_cache::clients(&of_cache(http, reach))?)
+            list(reach, cache::clients(&of_cache(http, reach))?)
         }
         AdminCommand::Clients { kill: Some(id), http, reach } => {
             let closed = match http {
                 None => number(reach, &["CLIENT", "KILL", "ID", &id.to_string()])?,
-                Some(http) => admin_cache::close_client(&of_cache(http, reach), *id)?,
+                Some(http) => cache::close_client(&of_cache(http, reach), *id)?,
             };
             match closed {
                 0 => Err(format!("no client has the id {id}; see posthaste admin clients").into()),
@@ -50,18 +54,18 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
             let words: Vec<&str> = ["QREDRIVE", from].into_iter().chain(to.as_deref()).collect();
             count(reach, &words, "moved")
         }
-        AdminCommand::Top(flags) => admin_top::run(flags),
-        AdminCommand::Doctor(flags) => admin_doctor::run(flags),
+        AdminCommand::Top(flags) => top::run(flags),
+        AdminCommand::Doctor(flags) => doctor::run(flags),
         AdminCommand::LogLevel { level, reach } => log_level(*level, reach),
-        AdminCommand::Servers { reach } => admin_cache::rows(reach, "/v1/servers"),
-        AdminCommand::Server { name, state, reach } => admin_cache::set_state(reach, name, state),
-        AdminCommand::Pools { reach } => admin_cache::rows(reach, "/v1/pools"),
-        AdminCommand::Routes { reach } => admin_cache::rows(reach, "/v1/routes"),
+        AdminCommand::Servers { reach } => cache::rows(reach, "/v1/servers"),
+        AdminCommand::Server { name, state, reach } => cache::set_state(reach, name, state),
+        AdminCommand::Pools { reach } => cache::rows(reach, "/v1/pools"),
+        AdminCommand::Routes { reach } => cache::rows(reach, "/v1/routes"),
         AdminCommand::Route { key, command, file, reach } => {
-            admin_cache::explain(reach, key, command, file.as_deref())
+            cache::explain(reach, key, command, file.as_deref())
         }
-        AdminCommand::Store { store, older_than, json } => admin_store::run(store, *older_than, *json),
-        AdminCommand::Backup { store, to } => admin_backup::run(store, to),
+        AdminCommand::Store { store, older_than, json } => store::run(store, *older_than, *json),
+        AdminCommand::Backup { store, to } => backup::run(store, to),
         AdminCommand::Account(AccountCommand::Add { name, file, roles }) => {
             let grants = grants(roles).map_err(Misuse)?;
             AccountsFile::set(file, name, &secret()?, grants)?;
@@ -83,7 +87,7 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
 fn log_level(level: Option<LogLevel>, reach: &WebReach) -> Done {
     let told = level.map(|level| json!({ "log_level": level }));
     let answer = Web::new(reach)?.exchange("/v1/log-level", told.as_ref())?;
-    let level = answer["log_level"].as_str().ok_or("this is no answer of a tier")?;
+    let level = answer["log_level"].as_str().ok_or("this is not the answer of a Posthaste tier")?;
     say(&format!("{level}\n"))
 }
 

@@ -1,5 +1,8 @@
 //! `posthaste bench queue`, `cache` and `merge`: hands over to the load generator and turns its verdict into an exit code.
 
+pub(crate) mod store;
+mod store_postgres;
+
 use std::error::Error;
 use std::fs;
 use std::thread;

@@ -22,10 +22,11 @@ use posthaste_wire::operation::{Operation, Pop, Selection, Send};
 use posthaste_wire::span::Span;
 use serde::Serialize;
 
+use super::store_postgres;
 use crate::config::Misuse;
 use crate::flags::{BenchStoreFlags, StoreWorkload};
+use crate::queue;
 use crate::stdout::say;
-use crate::{bench_store_postgres, queue};
 
 /// Bytes that the log adds to a message: used for the plain file beside it.
 const RECORD_OVERHEAD_BYTES: usize = 56;
@@ -56,8 +57,8 @@ struct Report {
 pub(crate) fn run(flags: &BenchStoreFlags) -> Result<(), Box<dyn Error>> {
     let json = flags.json.as_deref().map(create).transpose()?;
     let choice: StoreChoice = flags.store.parse().map_err(|error| Misuse(format!("--store: {error}")))?;
-    let singly = queue::popping(&flags.popping, &choice, flags.batch.iter().copied().max().unwrap_or(1));
-    let singly = singly.map_err(Misuse)?;
+    let unbatched = queue::popping(&flags.popping, &choice, flags.batch.iter().copied().max().unwrap_or(1));
+    let unbatched = unbatched.map_err(Misuse)?;
     if !matches!(choice, StoreChoice::Postgres(_)) {
         refuse_what_needs_a_database(flags).map_err(Misuse)?;
     }
@@ -79,7 +80,7 @@ pub(crate) fn run(flags: &BenchStoreFlags) -> Result<(), Box<dyn Error>> {
             report
         }
         StoreChoice::Postgres(address) => {
-            let ran = bench_store_postgres::run(flags, address, singly, json);
+            let ran = store_postgres::run(flags, address, unbatched, json);
             return ran.map_err(|error| error as Box<dyn Error>);
         }
     };

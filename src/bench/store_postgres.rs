@@ -24,7 +24,7 @@ use posthaste_wire::operation::{Operation, Pop, Recipient, Selection, Send};
 use posthaste_wire::span::Span;
 use serde::Serialize;
 
-use crate::bench_store::{heading, median, p99};
+use super::store::{heading, median, p99};
 use crate::flags::{BenchStoreFlags, StoreWorkload};
 use crate::stdout::say;
 
@@ -72,10 +72,10 @@ type Failed = Box<dyn Error + std::marker::Send + Sync>;
 pub(crate) fn run(
     flags: &BenchStoreFlags,
     address: &PostgresAddress,
-    singly: Option<Popping>,
+    unbatched: Option<Popping>,
     json: Option<File>,
 ) -> Result<(), Failed> {
-    let store = Postgres::open(address, singly, Time::start(), Clock::start(), Events::default())?;
+    let store = Postgres::open(address, unbatched, Time::start(), Clock::start(), Events::default())?;
     let mut first = Driver::new(&store, 0, 1, flags)?;
     let queues = first.ask(&[(Operation::ListQueues { after: 0 }, Vec::new())])?;
     if queues.first().is_none_or(|answer| answer != b"*0\r\n") {
@@ -95,7 +95,7 @@ pub(crate) fn run(
     }
     let report = Report {
         store: address.to_string(),
-        pop_strategy: singly.map(|popping| popping.strategy.to_string()),
+        pop_strategy: unbatched.map(|popping| popping.strategy.to_string()),
         message_bytes: flags.message_bytes,
         preload: flags.preload,
         preload_s,

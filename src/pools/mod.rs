@@ -212,7 +212,7 @@ fn pool(
     if failover_limit.is_some() && fallbacks.is_empty() {
         return Err(Wrong::new(
             fields.place("failover-limit"),
-            "failover-limit: nobody stands in for this pool",
+            "failover-limit: it limits failover or gutter, and this pool has neither",
         ));
     }
     let patience = patience(fields, defaults.patience)?;
@@ -529,7 +529,10 @@ limit = 1000
             ("[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n▸deletes-to = [\"a\"]\n", "pool a itself"),
             ("[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n▸depth-limit = 0\n", "depth-limit: "),
             ("[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n▸gutter-expiry = \"5s\"\n", "name the pool"),
-            ("[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n▸failover-limit = 5\n", "nobody stands in"),
+            (
+                "[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n▸failover-limit = 5\n",
+                "limits failover or gutter",
+            ),
             ("▸[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\nbelow = \"a\"\n", "its own source"),
             (
                 "[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\ngutter = \"b\"\n▸below = \"b\"\n[cache.pools.b]\nservers = [\"127.0.0.1:2\"]\n",

@@ -46,7 +46,7 @@ pub struct Options {
     /// Most requests a worker takes at once, at least 1.
     pub batch: usize,
     /// On PostgreSQL: every request for itself, with pops done like this; `batch` is 1 then.
-    pub singly: Option<Popping>,
+    pub unbatched: Option<Popping>,
     /// Largest body in bytes.
     pub message_bytes_max: usize,
     /// Most requests that wait.
@@ -72,7 +72,7 @@ pub enum StartError {
     Accounts(String),
     /// The store cannot take note of the account of who does not log in.
     Default(Fault),
-    /// What any tier needs is not to be had.
+    /// What any tier needs is not available.
     Front(lifecycle::StartError),
 }
 
@@ -125,7 +125,8 @@ impl Server {
         let accounts = accounts.map_err(StartError::Accounts)?;
         let tls = lifecycle::encryption(&options.front, SPEAK_TLS)?;
         let events = options.front.events(clock);
-        let store = options.store.open(options.memory_limit, options.singly, Time::of(clock), clock, &events);
+        let store =
+            options.store.open(options.memory_limit, options.unbatched, Time::of(clock), clock, &events);
         let store = store.map_err(StartError::Store)?;
         let roll = options.accounts.as_deref().map(|path| Roll::keep(path, &store)).transpose();
         let roll = roll.map_err(StartError::Accounts)?;

@@ -126,7 +126,7 @@ fn numbers_are_digits_within_their_range() {
         format!("POP QUEUE q LEASE {year10} BLOCK {year10} COUNT {COUNT_MAX}"),
         "POP QUEUE q LEASE 1 BLOCK 0 COUNT 1".to_owned(),
         "QBROWSE q AFTER 9223372036854775807 COUNT 10000".to_owned(),
-        "QCREATE q DEADLETTER d AFTER 4294967295".to_owned(),
+        "QCREATE q DEADLETTER d AFTER 2147483647".to_owned(),
     ];
     for line in &good {
         assert!(read(line).is_ok(), "{line}");
@@ -148,7 +148,7 @@ fn numbers_are_digits_within_their_range() {
         ("QCREATE q MAXMSGS 0", "MAXMSGS", "1 to 9223372036854775807"),
         ("QCREATE q MAXBYTES 9223372036854775808", "MAXBYTES", "1 to 9223372036854775807"),
         ("QCREATE q TTL 0", "TTL", "1 to 315360000000"),
-        ("QCREATE q DEADLETTER d AFTER 0", "AFTER", "1 to 4294967295"),
+        ("QCREATE q DEADLETTER d AFTER 0", "AFTER", "1 to 2147483647"),
     ];
     for (line, option, range) in bad {
         let text = refusal(line);

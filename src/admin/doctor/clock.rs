@@ -6,7 +6,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::admin_doctor_rules::Finding;
+use super::rules::Finding;
 
 /// What is known of this machine's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]

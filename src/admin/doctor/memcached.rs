@@ -10,7 +10,7 @@ use posthaste_load::tls::advice;
 use posthaste_server::cache::dialect;
 use posthaste_tls::{Connector, Trust};
 
-use crate::admin_doctor_rules::Finding;
+use super::rules::Finding;
 
 /// A server's clock may be so many seconds off: what expires does so by it.
 const CLOCK_S: u64 = 2;

@@ -1,7 +1,11 @@
 //! `posthaste admin doctor`: looks a tier over, and says of everything that is not as it should be what to do.
 //!
 //! It asks what anybody may ask: the tier its metrics, the database its statistics, memcached its `stats`, this machine
-//! about its clock. What follows from figures is decided in [`crate::admin_doctor_rules`], without asking anybody.
+//! about its clock. What follows from figures is decided in [`rules`], without asking anybody.
+
+mod clock;
+mod memcached;
+mod rules;
 
 use std::error::Error;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,9 +16,7 @@ use posthaste_server::queue::postgres::examine::examine;
 use posthaste_server::queue::postgres::report::report_on;
 use serde_json::json;
 
-use crate::admin_doctor_clock as clock;
-use crate::admin_doctor_memcached as memcached;
-use crate::admin_doctor_rules::{Finding, on_cache, on_database, on_queue, on_tier};
+use self::rules::{Finding, on_cache, on_database, on_queue, on_tier};
 use crate::cache::server_tls;
 use crate::config::Misuse;
 use crate::flags::DoctorFlags;

@@ -1,6 +1,8 @@
 //! `posthaste admin top`: what a tier does right now, again and again. On a terminal a page that stays where it is; elsewhere one
 //! line for each window, fit to be kept or cut into columns.
 
+mod frame;
+
 use std::error::Error;
 use std::io::{IsTerminal as _, Write as _, stdout};
 use std::thread::sleep;
@@ -8,7 +10,7 @@ use std::thread::sleep;
 use rustix::termios::tcgetwinsize;
 use serde_json::Value as Json;
 
-use crate::admin_top_frame::{HEADING, Snapshot, frame, line};
+use self::frame::{HEADING, Snapshot, frame, line};
 use crate::flags::TopFlags;
 use crate::web::Web;
 

@@ -84,7 +84,7 @@ pub(crate) fn settle(bench: &QueueBench, ground: Ground, leavings: &mut Leavings
                 Ok(popped) => drained += popped,
                 Err(error) => {
                     violations.add(|| {
-                        format!("what is left cannot be popped, so nobody knows what is lost: {error}")
+                        format!("remaining messages cannot be popped, so losses are unknown: {error}")
                     });
                     undrained = true;
                 }

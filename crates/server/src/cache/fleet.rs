@@ -302,10 +302,9 @@ impl Fleet {
                 grown.push(Arc::new(Server { slot, backend, patience, health, dialect, counts }));
             }
         }
-        if grown.len() >= SERVERS_MAX {
+        if grown.len() > SERVERS_MAX {
             return Err(format!(
-                "at most {} servers are served, those of earlier files and lookups included: start anew",
-                SERVERS_MAX - 1
+                "at most {SERVERS_MAX} servers are served, those of earlier files and lookups included: restart it"
             ));
         }
         Ok(grown)

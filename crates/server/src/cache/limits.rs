@@ -60,9 +60,9 @@ pub const LINE_BYTES_MAX: usize = 1024 * 1024;
 /// Buffers and the like that a thread keeps for reuse.
 pub const SPARE_MAX: usize = 1024;
 
-/// Servers that a program sees in its life are fewer: their numbers stand in 16 bits, and so do shares of a multi-get that moves
-/// from one to another.
-pub const SERVERS_MAX: usize = 1000;
+/// Servers that a program sees in its life: their numbers stand in 16 bits, and so do shares of a multi-get that moves from one to
+/// another.
+pub const SERVERS_MAX: usize = 999;
 
 // A client that pauses must be able to have its answers to one step of small values.
 const _: () = assert!(OUTPUT_BYTES_PAUSE / KEYS_UNDER_WAY_MAX >= 1024);

@@ -182,7 +182,7 @@ impl Rounds {
     }
 }
 
-/// What tables that cannot be had are told under.
+/// What tables that cannot be read are told under.
 const TABLE: &str = "";
 
 /// Who came and who went.

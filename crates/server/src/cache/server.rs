@@ -64,7 +64,7 @@ pub struct Options {
 pub enum StartError {
     /// There is no such server.
     Server(String),
-    /// What any tier needs is not to be had.
+    /// What any tier needs is not available.
     Front(lifecycle::StartError),
 }
 

@@ -15,8 +15,9 @@ use crate::queue::rules::{Ask, Outcome};
 
 /// A store as the path sees it.
 pub trait Store: Send + Sync {
-    /// Executes every waiting bundle of the batch; those answered, and earlier ones whose wait ended, stand in
+    /// Executes waiting bundles of the batch; those answered, and earlier ones whose wait ended, stand in
     /// `finished` afterwards, durable where they must be. Of one with long answers only the first requests may be answered.
+    /// What is left waiting would have kept the others waiting: it is for another call.
     fn run(&self, batch: &mut Batch);
 
     /// The same unless another batch is being executed; whether it was done.
@@ -146,9 +147,15 @@ impl Worker {
         self.batch.turn =
             (!self.batch.waiting.is_empty()).then(|| Turn::of(&self.line, self.batch.waiting.len()));
         self.stamp();
-        self.store.run(&mut self.batch);
-        self.batch.turn = None;
-        self.send_home(None);
+        loop {
+            self.store.run(&mut self.batch);
+            self.batch.turn = None;
+            self.send_home(None);
+            if self.batch.waiting.is_empty() {
+                return;
+            }
+            self.batch.told_ns = 0;
+        }
     }
 
     /// For the network thread `thread` when nobody else waits for it: does `bundles` here and now, unless the store

@@ -90,14 +90,14 @@ impl StoreChoice {
         matches!(self, Self::Embedded(_) | Self::Postgres(_))
     }
 
-    /// Opens it for the path; `singly` is for PostgreSQL only. What it goes through is left at `events`.
+    /// Opens it for the path; `unbatched` is for PostgreSQL only. What it goes through is left at `events`.
     ///
     /// # Errors
     /// What stands in the way and what to do.
     pub fn open(
         &self,
         memory_limit: Option<u64>,
-        singly: Option<Popping>,
+        unbatched: Option<Popping>,
         time: Time,
         clock: Clock,
         events: &Events,
@@ -112,7 +112,7 @@ impl StoreChoice {
             Self::Memory => Local::new(Memory::new(fastrand::u64(..)).limited(memory_limit), time, clock),
             Self::Mock(bytes) => Local::new(Mock::new(vec![b'x'; *bytes]), time, clock),
             Self::Postgres(address) => {
-                Postgres::open(address, singly, time, clock, events).map_err(OpenError::Postgres)?
+                Postgres::open(address, unbatched, time, clock, events).map_err(OpenError::Postgres)?
             }
         })
     }

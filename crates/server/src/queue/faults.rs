@@ -5,6 +5,8 @@
 
 use posthaste_wire::fault::{Fault, Word};
 
+use super::bounds::COPIES_BYTES;
+
 /// The queue does not exist.
 pub(crate) fn no_queue(name: &[u8]) -> Fault {
     Fault::about(Word::NoQueue, format!("no queue is called '{}'; create it with QCREATE", shown(name)))
@@ -50,6 +52,13 @@ pub(crate) fn full_bytes(queue: &[u8], bytes_max: u64) -> Fault {
             shown(queue)
         ),
     )
+}
+
+/// One SEND would write more than it may.
+pub(crate) fn too_many_copies(copies: u64) -> Fault {
+    let text =
+        format!("{copies} copies of this message are more than {COPIES_BYTES} bytes; send a shorter one");
+    Fault::about(Word::Full, text)
 }
 
 /// The server holds as much in memory as it may.

@@ -57,7 +57,7 @@ fn dead_letter(words: &mut Words<'_>, option: &Keyword) -> Result<DeadLetter, Fa
     let queue = words.queue(queue)?;
     match words.keyword() {
         Some(after) if *after == *b"AFTER" => {
-            let deliveries = words.number(&after, 1..=u64::from(u32::MAX))?;
+            let deliveries = words.number(&after, 1..=i32::MAX as u64)?;
             Ok(DeadLetter { queue, after: deliveries as u32 })
         }
         _ => Err(words.refuse(option, "needs a queue and AFTER with a number of deliveries")),

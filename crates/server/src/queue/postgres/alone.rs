@@ -11,12 +11,12 @@ use super::call::Knowledge;
 use super::census::Excerpt;
 use super::floors::Floors;
 use super::link::{Failure, Link};
-use super::single::{Reading, Single, reading, send_of, text};
+use super::plain::{PlainSend, Reading, reading, send_of, text};
 use crate::queue::rules::{AccountId, Ask};
 
 /// The request.
 pub(super) enum Alone<'a> {
-    Send { sender: i32, queue: &'a str, recipient: i32, body: &'a [u8] },
+    Send(PlainSend<'a>),
     Pop { reading: Reading<'a>, lease_ms: Option<i64>, floors: [i64; 2] },
     Peek { reading: Reading<'a>, floors: [i64; 2] },
     Readable { reader: i32, ring_floor: i64, census: Excerpt },
@@ -28,12 +28,7 @@ impl<'a> Alone<'a> {
     /// None: the request goes through `apply`, because it is not plain or because floors are to be told.
     pub(super) fn of(ask: Ask<'a>, awaited: Option<i64>, known: &Knowledge<'_>) -> Option<Self> {
         match ask.operation {
-            Operation::Send(send) => match send_of(ask, send, known.accounts)? {
-                Single::Send { sender, queue, recipient, body } => {
-                    Some(Self::Send { sender, queue, recipient, body })
-                }
-                _ => None,
-            },
+            Operation::Send(send) => send_of(ask, send, known.accounts).map(Self::Send),
             Operation::Pop(Pop { select, lease_ms, request_id: None, .. }) => {
                 let reading = reading(ask, select, awaited, known.accounts)?;
                 let (floors, are_due) = floors(&reading, known.floors);
@@ -70,7 +65,7 @@ impl<'a> Alone<'a> {
             |sql: &str, arguments: &[(&(dyn ToSql + Sync), Type)]| link.ask_of(server, sql, arguments, false);
         let now = (&now_ms as _, Type::INT8);
         match self {
-            Self::Send { sender, queue, recipient, body } => ask(
+            Self::Send(PlainSend { sender, queue, recipient, body }) => ask(
                 "SELECT * FROM posthaste.send_alone($1, $2, $3, $4, $5)",
                 &[
                     now,

@@ -14,9 +14,9 @@ use super::floors::Server;
 use super::link::{Failure, Link};
 use super::parked::{Called, Seat};
 use super::replies::Replies;
-use super::single::Single;
 use super::steps::{Place, Step};
 use super::store::Postgres;
+use super::unbatched::Unbatched;
 use crate::path::bundle::Bundle;
 use crate::queue::rules::{AccountId, Ask};
 
@@ -70,7 +70,7 @@ impl Postgres {
     fn call_in(&self, era: &Arc<Era>, link: &mut Link, called: &[Called]) -> Result<Asked, Failure> {
         let server = Server { started: era.server, made: self.shared.reach.connections_made() };
         self.meet_again(link, era, called)?;
-        let answered = match self.call_singly(link, called, era) {
+        let answered = match self.call_unbatched(link, called, era) {
             Some(answered) => answered,
             None => {
                 self.shared.floors().belong_to(server);
@@ -132,7 +132,7 @@ impl Postgres {
         era: &Era,
         server: Server,
     ) -> Option<Result<(Replies, Vec<Place>), Failure>> {
-        let (ask, awaited, place) = only_request(called, era).filter(|_| self.singly.is_none())?;
+        let (ask, awaited, place) = only_request(called, era).filter(|_| self.unbatched.is_none())?;
         let alone = self.knowing(era, |known| Alone::of(ask, awaited, known))?;
         let answered = alone.ask(link, era.server, self.shared.now_ms()).map(|rows| {
             let replies = Replies::new(rows, &[0], &[]);
@@ -144,17 +144,17 @@ impl Postgres {
         Some(answered)
     }
 
-    /// The same for a single request that has a statement of its own.
-    fn call_singly(
+    /// The same without batching, for a request that has a statement of its own.
+    fn call_unbatched(
         &self,
         link: &mut Link,
         called: &[Called],
         era: &Era,
     ) -> Option<Result<(Replies, Vec<Place>), Failure>> {
-        let popping = self.singly?;
+        let popping = self.unbatched?;
         let (ask, awaited, place) = only_request(called, era)?;
-        let single = Single::of(ask, awaited, &era.accounts())?;
-        let answered = single.ask(link, era.server, popping, self.shared.now_ms());
+        let request = Unbatched::of(ask, awaited, &era.accounts())?;
+        let answered = request.ask(link, era.server, popping, self.shared.now_ms());
         Some(answered.map(|rows| (Replies::new(rows, &[], &[]), vec![place])))
     }
 

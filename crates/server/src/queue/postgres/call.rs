@@ -350,12 +350,12 @@ impl<'a> Call<'a> {
                     queue,
                     other: grave,
                     numbers: [
-                        options.messages_max.map(millis),
-                        options.bytes_max.map(millis),
+                        options.messages_max.map(saturated),
+                        options.bytes_max.map(saturated),
                         options.ttl_ms.map(millis),
                         options.dead_letter.map(|dead| i64::from(dead.after)),
                     ],
-                    flags: 8 | i32::from(options.forbid_self) | i32::from(options.strict) << 1,
+                    flags: 4 | i32::from(options.forbid_self) | i32::from(options.strict) << 1,
                     ..Other::default()
                 }
             }
@@ -423,8 +423,7 @@ impl<'a> Call<'a> {
             ],
             flags: i32::from(select.not_own)
                 | i32::from(select.broadcast) << 1
-                | i32::from(waits) << 2
-                | i32::from(select.count.is_some()) << 4,
+                | i32::from(select.count.is_some()) << 2,
             ..Other::default()
         }
     }
@@ -470,6 +469,11 @@ fn text(name: &[u8]) -> &str {
 /// Durations and ids in PostgreSQL's signed form. A duration beyond 300,000 years is as good as that.
 pub(super) fn millis(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX).min(1 << 53)
+}
+
+/// A limit in PostgreSQL's signed form.
+fn saturated(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 fn account(id: AccountId) -> i32 {

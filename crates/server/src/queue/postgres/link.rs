@@ -235,7 +235,7 @@ impl Link {
         }
     }
 
-    /// Connects while other connections work: that this one cannot be had does not mean that the database is out of reach.
+    /// Connects while other connections work: that this one fails does not mean that the database is out of reach.
     pub(super) fn connect_spare(&mut self) -> Result<(), Failure> {
         self.connect().map_err(Failure::Unreachable)
     }

@@ -1,9 +1,9 @@
 //! The connections that a store's workers share: the one used last goes first, for its session is warm, and one more is
 //! made when all are in use.
 //!
-//! A server that lets no more in is no outage while others of ours work: a worker then waits for one of those. So does one whose
-//! own has ended meanwhile. Only where none works it is everybody's trouble that none can be had, and one worker finds that out
-//! for all.
+//! A server that accepts no further connection is no outage while others of ours work: a worker then waits for one of those. So
+//! does a worker whose connection has ended meanwhile. Only where none works does a failed connection concern all workers, and one
+//! of them finds that out for all.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::link::{Failure, Link, Reach};
 
-/// After one more connection could not be had, how long the store does with those it has.
+/// After a further connection has failed, how long the store makes do with those it has.
 const MORE_AFTER: Duration = Duration::from_secs(1);
 
 /// The connections.
@@ -28,7 +28,7 @@ struct State {
     idle: Vec<Link>,
     /// How many are in use: all of them worked when they were taken.
     used: usize,
-    /// None works, and somebody tries whether one can be had: the others wait for what comes of it.
+    /// None works, and one worker tries to connect: the others wait for what comes of it.
     tries: bool,
     /// Until then no further connection is tried.
     more_at: Option<Instant>,
@@ -109,7 +109,7 @@ impl Links {
         }
     }
 
-    /// Makes one that has ended again, or a new one. That it cannot be had is everybody's trouble if none works.
+    /// Makes one that has ended again, or a new one. Its failure concerns all workers if none works.
     fn one_more(&self, ended: Option<Link>, alone: bool) -> (Option<Link>, Result<(), Failure>) {
         let mut link = match ended.map_or_else(|| Link::new(Arc::clone(&self.reach), None), Ok) {
             Ok(link) => link,

@@ -1,9 +1,9 @@
-//! Queues whose rows somebody keeps locked: an application that has called `delete_queue` in a transaction it left open, say. Who
-//! asks something of such a queue waits apart, so that the others go on.
+//! Queues whose rows another transaction keeps locked: an application that has called `delete_queue` in a transaction it left open,
+//! say. Requests for such a queue wait apart, so that the others go on.
 //!
-//! The database refuses a batch that would wait for such a row longer than a batch takes. Then the queue is kept here, with whoever asks
-//! for it, and a thread looks again and again whether its row is free; then they are asked again. One that has waited for as long
-//! as a middleware waits for an answer is refused.
+//! The database refuses a batch that would wait for such a row longer than a batch takes. Then the queue is noted here, with the
+//! requests for it, and a thread looks again and again whether its row is free; then they are made again. A request that has waited
+//! for as long as a middleware waits for an answer is refused.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,14 +26,14 @@ use crate::path::worker::Batch;
 use crate::queue::EVENT_SOURCE;
 
 /// What `wait_for_queue` fails with.
-const KEPT: &str = "PHKPT";
+const LOCKED: &str = "PHLCK";
 
 /// How long nobody looks whether a row is free.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The queues, with who waits for each.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct LockedQueues {
     line: Arc<Mutex<Line>>,
     /// Whether there are any: nearly always there are none, and then no lock is taken.
     any: Arc<AtomicBool>,
@@ -58,7 +58,7 @@ impl Postgres {
     /// Nothing was done, because somebody keeps the row of this queue: whoever asks for it waits apart, and the others are asked
     /// again.
     pub(super) fn wait_apart(&self, called: Vec<Called>, queue: &str, since: Since, batch: &mut Batch) {
-        if let Err(error) = self.kept.keep(&self.shared, queue) {
+        if let Err(error) = self.locked.note(&self.shared, queue) {
             let why =
                 format!("nobody can look after queue '{queue}', whose row somebody keeps locked: {error}");
             return self.give_up(called, &Failure::Unreachable(why), batch);
@@ -71,10 +71,10 @@ impl Postgres {
 
     /// Has those wait whose next request is of a queue that somebody keeps, and holds others back from such a request.
     pub(super) fn leave_out(&self, called: Vec<Called>, batch: &mut Batch) -> Vec<Called> {
-        if !self.kept.any.load(Ordering::Acquire) {
+        if !self.locked.any.load(Ordering::Acquire) {
             return called;
         }
-        let mut line = lock(&self.kept.line);
+        let mut line = lock(&self.locked.line);
         let mut others = Vec::new();
         for (seat, mut bundle) in called {
             let first = line.queues.iter().filter_map(|queue| Some((place_of(&bundle, queue)?, queue))).min();
@@ -100,11 +100,11 @@ impl Postgres {
     }
 }
 
-impl Kept {
+impl LockedQueues {
     /// Whoever asks for this queue waits from now on, until its row is free.
-    fn keep(&self, shared: &Arc<Shared>, queue: &str) -> io::Result<()> {
+    fn note(&self, shared: &Arc<Shared>, queue: &str) -> io::Result<()> {
         let mut line = lock(&self.line);
-        if line.queues.iter().any(|kept| **kept == *queue) {
+        if line.queues.iter().any(|locked| **locked == *queue) {
             return Ok(());
         }
         tracing::warn!(
@@ -114,7 +114,9 @@ impl Kept {
             let (of_thread, any, shared) =
                 (Arc::clone(&self.line), Arc::clone(&self.any), Arc::clone(shared));
             let link = Link::new(Arc::clone(&shared.reach), None)?;
-            Builder::new().name("kept-queues".into()).spawn(move || run(&of_thread, &any, &shared, link))?;
+            Builder::new()
+                .name("locked-queues".into())
+                .spawn(move || run(&of_thread, &any, &shared, link))?;
             line.works = true;
         }
         line.queues.push(queue.into());
@@ -181,14 +183,14 @@ fn free(link: &mut Link, queues: &[Box<str>]) -> Result<Vec<String>, Failure> {
 }
 
 /// The queue whose row somebody keeps, by the database's refusal; empty: that was refused for something else.
-pub(super) fn kept_queue(error: &tokio_postgres::Error) -> &str {
-    let refused = error.as_db_error().filter(|error| error.code().code() == KEPT);
+pub(super) fn locked_queue(error: &tokio_postgres::Error) -> &str {
+    let refused = error.as_db_error().filter(|error| error.code().code() == LOCKED);
     refused.and_then(|error| error.detail()).unwrap_or_default()
 }
 
 /// Whether the call was refused because one of these bundles wants a row that somebody keeps.
 pub(super) fn is_asked_for(called: &[Called], error: &tokio_postgres::Error) -> bool {
-    let queue = kept_queue(error);
+    let queue = locked_queue(error);
     !queue.is_empty() && called.iter().any(|(_, bundle)| place_of(bundle, queue).is_some())
 }
 

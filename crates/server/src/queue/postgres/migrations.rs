@@ -34,7 +34,7 @@ const MIGRATIONS: &[Migration] = &[
     migration(6, "steps", include_str!("../../../../../sql/0006_steps.sql")),
     migration(7, "batch", include_str!("../../../../../sql/0007_batch.sql")),
     migration(8, "upkeep", include_str!("../../../../../sql/0008_upkeep.sql")),
-    migration(9, "singles", include_str!("../../../../../sql/0009_singles.sql")),
+    migration(9, "unbatched", include_str!("../../../../../sql/0009_unbatched.sql")),
     migration(10, "pop_delete_retry", include_str!("../../../../../sql/0010_pop_delete_retry.sql")),
     migration(11, "pop_for_update", include_str!("../../../../../sql/0011_pop_for_update.sql")),
     migration(12, "pop_repeatable_read", include_str!("../../../../../sql/0012_pop_repeatable_read.sql")),

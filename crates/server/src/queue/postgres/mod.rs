@@ -4,63 +4,49 @@
 //! Several middlewares may work over one database: what they must agree on is decided there, under the locks of
 //! queues' rows. What a middleware remembers (names, floors, pops that wait) only saves work.
 
+// The way there.
 pub mod address;
-
 pub mod connect;
-
-pub mod migrations;
-
-pub mod report;
-
-mod advice;
-
-mod refusal;
-
-mod tls;
-
-mod under_way;
-mod url;
-
-mod password;
-
-mod era;
-mod names;
-
-mod floors;
-
-mod steps;
-
-mod columns;
-
-mod call;
-
-mod asking;
-
-mod census;
-
-mod replies;
-
 mod link;
 mod links;
+mod password;
+mod refusal;
+mod tls;
+mod url;
 
-mod parked;
-
-mod keeper;
-
-mod kept;
-
-pub mod strategy;
-
-mod single;
-
-mod alone;
-
-pub mod examine;
-
+// The schema.
+pub mod migrations;
 pub mod mock;
 
-mod shared;
-
-mod sweeper;
-
+// A batch, from requests to answers.
+mod asking;
+mod call;
+mod columns;
+mod replies;
+mod steps;
 pub mod store;
+
+// Requests that go another way.
+mod alone;
+mod plain;
+pub mod strategy;
+mod unbatched;
+
+// What is remembered to save work.
+mod census;
+mod era;
+mod floors;
+mod names;
+
+// Requests that wait, and threads beside the workers.
+mod keeper;
+mod locked;
+mod parked;
+mod shared;
+mod sweeper;
+mod under_way;
+
+// For whoever operates it.
+mod advice;
+pub mod examine;
+pub mod report;

@@ -427,6 +427,7 @@ fn fault(row: &Row, ask: Ask<'_>, removed: u64) -> Fault {
         }
         "full_messages" => faults::full_messages(queue, limit),
         "full_bytes" => faults::full_bytes(queue, limit),
+        "full_copies" => faults::too_many_copies(limit),
         "own_dead_letters" => match ask.operation {
             Operation::CreateQueue { options: Some(options), .. } => {
                 faults::own_dead_letters(options.dead_letter.map_or(queue, |dead| name(dead.queue)))

@@ -9,7 +9,7 @@ use posthaste_wire::span::Span;
 use super::names::Accounts;
 use crate::path::bundle::Bundle;
 
-/// Messages of one answer up to which POP and PEEK with COUNT go with the others of their step.
+/// Messages of one answer up to which POP with COUNT goes with the others of its step.
 const COUNT_IN_STEP: u32 = 64;
 
 /// Kinds of steps, in the order in which a round does them.
@@ -98,10 +98,10 @@ pub(super) fn in_order(bundles: &[&Bundle], waiting: usize, accounts: &Accounts)
 /// The step that takes a request.
 fn step_of(operation: &Operation, bytes: &[u8], accounts: &Accounts) -> Step {
     let known = |name: Span| accounts.id(name.of(bytes)).is_some();
-    let plain = |select: &Selection| {
+    let plain = |select: &Selection, count_max: u32| {
         !select.not_own
             && !select.broadcast
-            && select.count.is_none_or(|count| count <= COUNT_IN_STEP)
+            && select.count.is_none_or(|count| count <= count_max)
             && select.sender.is_none_or(known)
     };
     match operation {
@@ -110,11 +110,13 @@ fn step_of(operation: &Operation, bytes: &[u8], accounts: &Accounts) -> Step {
             Step::Send
         }
         Operation::Send(Send { dedup: None, to: Recipient::Account(name), .. }) if known(*name) => Step::Send,
-        Operation::Pop(pop) if pop.request_id.is_none() && plain(&pop.select) => match pop.lease_ms {
-            None => Step::Pop(lanes(&pop.select)),
-            Some(_) => Step::Lend(lanes(&pop.select)),
-        },
-        Operation::Peek(select) if plain(select) => Step::Peek(lanes(select)),
+        Operation::Pop(pop) if pop.request_id.is_none() && plain(&pop.select, COUNT_IN_STEP) => {
+            match pop.lease_ms {
+                None => Step::Pop(lanes(&pop.select)),
+                Some(_) => Step::Lend(lanes(&pop.select)),
+            }
+        }
+        Operation::Peek(select) if plain(select, 1) => Step::Peek(lanes(select)),
         Operation::Ack { .. } => Step::Ack,
         Operation::Readable => Step::Readable,
         Operation::DeleteQueue { .. } => Step::Delete,

@@ -16,9 +16,9 @@ use super::asking::Asked;
 use super::columns::ARGUMENTS;
 use super::era::Now;
 use super::keeper::{Done, Keeper};
-use super::kept::{self, Kept};
 use super::link::{Failure, Link, Reach};
 use super::links::Links;
+use super::locked::{self, LockedQueues};
 use super::names::{Accounts, Sessions};
 use super::parked::{self, Called};
 use super::replies::Replies;
@@ -38,6 +38,9 @@ use crate::time::Time;
 /// message. Far less than that, for a call of this size takes so long that one more is nothing beside it.
 const CALL_BYTES_MAX: usize = 64 << 20;
 
+/// Bundles in one call: thousands of pops that look for themselves must not keep thousands of queues locked at once.
+const CALL_BUNDLES_MAX: usize = 1024;
+
 /// A store in a database.
 pub struct Postgres {
     pub(super) shared: Arc<Shared>,
@@ -47,10 +50,10 @@ pub struct Postgres {
     keeper: Option<Keeper>,
     pub(super) sweeper: Sweeper,
     /// Queues whose rows somebody keeps locked.
-    pub(super) kept: Kept,
+    pub(super) locked: LockedQueues,
     pub(super) apply: String,
     /// Every request for itself, with pops done like this.
-    pub(super) singly: Option<Popping>,
+    pub(super) unbatched: Option<Popping>,
 }
 
 /// Why a store could not be opened: one sentence that says what to do.
@@ -66,20 +69,20 @@ impl std::fmt::Display for OpenError {
 impl std::error::Error for OpenError {}
 
 impl Postgres {
-    /// Connects and looks whether the schema is the one this program knows. With `singly` every request is a statement
+    /// Connects and looks whether the schema is the one this program knows. With `unbatched` every request is a statement
     /// and a commit of its own. What it goes through is left at `events`.
     ///
     /// # Errors
     /// What stands in the way and what to do.
     pub fn open(
         address: &PostgresAddress,
-        singly: Option<Popping>,
+        unbatched: Option<Popping>,
         time: Time,
         clock: Clock,
         events: Events,
     ) -> Result<Arc<Self>, OpenError> {
         let mut store = Self::connect(address, time, clock, events, None)?;
-        store.singly = singly;
+        store.unbatched = unbatched;
         store.keeper = Some(Keeper::start(&store.shared).map_err(|error| OpenError(error.to_string()))?);
         Ok(Arc::new(store))
     }
@@ -124,8 +127,8 @@ impl Postgres {
             clock,
             keeper: None,
             sweeper: Sweeper::default(),
-            kept: Kept::default(),
-            singly: None,
+            locked: LockedQueues::default(),
+            unbatched: None,
             apply: format!("SELECT * FROM posthaste.apply({})", places.join(", ")),
         })
     }
@@ -192,7 +195,7 @@ impl Postgres {
         let since = self.shared.begin(called.iter().any(|(seat, _)| seat.is_some()));
         self.call_waiters(&mut called);
         called.sort_by_key(parked::arrival);
-        match self.singly {
+        match self.unbatched {
             None => self.attempt(called, since, batch),
             Some(_) => called.into_iter().for_each(|one| self.attempt(vec![one], since, batch)),
         }
@@ -236,15 +239,15 @@ impl Postgres {
             Err(Failure::Refused(error)) if sweeper::was_refused_as_large(&called, &error) => {
                 self.sweep_first(called, sweeper::large_queue(&error), since, batch);
             }
+            Err(Failure::Refused(error)) if locked::is_asked_for(&called, &error) => {
+                self.wait_apart(called, locked::locked_queue(&error), since, batch);
+            }
             Err(Failure::Refused(error)) if called.len() > 1 && may_be_one_request(&error) => {
                 let requests = names(&called);
                 tracing::warn!(requests, "PostgreSQL refused a batch, which is tried in parts: {error}");
                 let second = called.split_off(called.len() / 2);
                 self.attempt(called, since, batch);
                 self.attempt(second, since, batch);
-            }
-            Err(Failure::Refused(error)) if kept::is_asked_for(&called, &error) => {
-                self.wait_apart(called, kept::kept_queue(&error), since, batch);
             }
             Err(failure) => self.give_up(called, &failure, batch),
         }
@@ -350,14 +353,22 @@ impl Postgres {
     }
 }
 
-/// How many of these, from the first on, fit into one call; one does in any case.
+/// How many of these, from the first on, go into one call; one does in any case.
 fn fitting(called: &[Called]) -> usize {
     let mut bytes = 0;
     let is_beyond = |(_, bundle): &Called| {
         bytes += bundle.open_bytes();
         bytes > CALL_BYTES_MAX
     };
-    called.iter().position(is_beyond).map_or(called.len(), |first| first.max(1))
+    let fit = called.iter().position(is_beyond).map_or(called.len(), |first| first.max(1));
+    fit.min(CALL_BUNDLES_MAX)
+}
+
+/// Whether all that is asked are figures and lists, whose price is that of what queues hold.
+fn only_counts(bundle: &Bundle) -> bool {
+    use Operation::{Browse, ListQueues, QueueInfo};
+    let open = &bundle.requests[bundle.open()];
+    open.iter().all(|one| matches!(one.operation, ListQueues { .. } | QueueInfo { .. } | Browse { .. }))
 }
 
 /// The requests that were asked, for the log: the first of each bundle, and not all of many.
@@ -388,7 +399,7 @@ fn sent(bundle: &Bundle, queue: u64, accounts: &Accounts) -> Option<News> {
 /// Whether an error may be the fault of one request, so that the others are worth another attempt.
 fn may_be_one_request(error: &tokio_postgres::Error) -> bool {
     let class = error.code().map_or("", |code| &code.code()[..2]);
-    !matches!(class, "25" | "53" | "57" | "58" | "XX")
+    !matches!(class, "25" | "53" | "57" | "58")
 }
 
 fn store_fault(failure: &Failure) -> Fault {
@@ -422,7 +433,13 @@ impl Store for Postgres {
             }
             called.extend(parked.take_woken());
         }
+        // What counts messages may take long: the others have their answers first.
+        let mut later: Vec<_> = batch.waiting.extract_if(.., |bundle| only_counts(bundle)).collect();
+        if called.is_empty() && batch.waiting.is_empty() {
+            std::mem::swap(&mut batch.waiting, &mut later);
+        }
         called.extend(batch.waiting.drain(..).map(|bundle| (None, bundle)));
+        batch.waiting = later;
         if !called.is_empty() {
             self.execute(called, batch);
         }

@@ -1,6 +1,6 @@
 //! Pop strategies: the ways for many readers to agree on who gets a message, one request at a time.
 //!
-//! They exist to be measured against each other and against the batch. See sql/0009_singles.sql and the files after
+//! They exist to be measured against each other and against the batch. See sql/0009_unbatched.sql and the files after
 //! it, one for each strategy.
 
 use std::fmt;

@@ -1,7 +1,7 @@
 //! One request, one statement, one commit: a store that does not batch, for experiments with pop strategies.
 //!
 //! The plain requests have statements of their own, which take no lock that a neighbour needs; the others go through
-//! `apply`, as a batch of one. See sql/0009_singles.sql.
+//! `apply`, as a batch of one. See sql/0009_unbatched.sql.
 //!
 //! A pop that lost its message to a faster one tries again. Without a back-off that loop runs in the database, where
 //! it costs no round trip; REPEATABLE READ, whose failed transaction must end first, is tried again from here. With
@@ -10,22 +10,22 @@
 
 use std::time::SystemTime;
 
-use posthaste_wire::operation::{Operation, Pop, Recipient, Selection, Send};
-use posthaste_wire::span::Span;
+use posthaste_wire::operation::{Operation, Pop};
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::link::{Failure, Link};
 use super::names::Accounts;
+use super::plain::{PlainSend, Reading, reading, send_of, text};
 use super::replies::is_lost;
 use super::strategy::{Backoff, PopStrategy, Popping};
-use crate::queue::rules::{AccountId, Ask};
+use crate::queue::rules::Ask;
 
-/// A request that has a statement of its own. Accounts are numbers as SQL has them.
+/// A request that has a statement of its own.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Single<'a> {
-    Send { sender: i32, queue: &'a str, recipient: i32, body: &'a [u8] },
+pub(super) enum Unbatched<'a> {
+    Send(PlainSend<'a>),
     Peek(Reading<'a>),
     Pop(Reading<'a>),
     Create,
@@ -33,21 +33,11 @@ pub(super) enum Single<'a> {
     Readable { reader: i32 },
 }
 
-/// Whose turn it is to read, and what.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Reading<'a> {
-    pub(super) reader: i32,
-    pub(super) queue: Option<&'a str>,
-    /// The queue that it has waited for.
-    pub(super) awaited: Option<i64>,
-    pub(super) sender: Option<i32>,
-}
-
-impl<'a> Single<'a> {
+impl<'a> Unbatched<'a> {
     /// None: the request goes through `apply`.
     pub(super) fn of(ask: Ask<'a>, awaited: Option<i64>, accounts: &Accounts) -> Option<Self> {
         match ask.operation {
-            Operation::Send(send) => send_of(ask, send, accounts),
+            Operation::Send(send) => send_of(ask, send, accounts).map(Self::Send),
             Operation::Peek(select) => reading(ask, select, None, accounts).map(Self::Peek),
             Operation::Pop(Pop { select, lease_ms: None, request_id: None, .. }) => {
                 reading(ask, select, awaited, accounts).map(Self::Pop)
@@ -70,9 +60,9 @@ impl<'a> Single<'a> {
         let now = (&now_ms as _, Type::INT8);
         let op = (&0_i32 as _, Type::INT4);
         match self {
-            Self::Send { sender, queue, recipient, body } => link.ask_of(
+            Self::Send(PlainSend { sender, queue, recipient, body }) => link.ask_of(
                 server,
-                "SELECT * FROM posthaste.send_single($1, $2, $3, $4, $5, $6)",
+                "SELECT * FROM posthaste.send_unbatched($1, $2, $3, $4, $5, $6)",
                 &[
                     now,
                     op,
@@ -85,21 +75,21 @@ impl<'a> Single<'a> {
             ),
             Self::Peek(Reading { reader, queue, sender, .. }) => link.ask_of(
                 server,
-                "SELECT * FROM posthaste.peek_single($1, $2, $3, $4, $5)",
+                "SELECT * FROM posthaste.peek_unbatched($1, $2, $3, $4, $5)",
                 &[now, op, (reader, Type::INT4), (queue, Type::TEXT), (sender, Type::INT4)],
                 false,
             ),
             Self::Pop(reading) => reading.pop(link, server, popping, now_ms),
-            Self::Create => link.ask_of(server, "SELECT * FROM posthaste.create_single($1)", &[op], false),
+            Self::Create => link.ask_of(server, "SELECT * FROM posthaste.create_unbatched($1)", &[op], false),
             Self::Delete { queue } => link.ask_of(
                 server,
-                "SELECT * FROM posthaste.delete_single($1, $2)",
+                "SELECT * FROM posthaste.delete_unbatched($1, $2)",
                 &[op, (queue, Type::TEXT)],
                 false,
             ),
             Self::Readable { reader } => link.ask_of(
                 server,
-                "SELECT * FROM posthaste.readable_single($1, $2, $3)",
+                "SELECT * FROM posthaste.readable_unbatched($1, $2, $3)",
                 &[now, op, (reader, Type::INT4)],
                 false,
             ),
@@ -154,72 +144,32 @@ impl Reading<'_> {
     }
 }
 
-/// A SEND without options to somebody this middleware knows.
-pub(super) fn send_of<'a>(ask: Ask<'a>, send: &'a Send, accounts: &Accounts) -> Option<Single<'a>> {
-    let recipient = match send.to {
-        Recipient::Anyone => 0,
-        Recipient::Account(name) => number(name, ask, accounts)?,
-        Recipient::Everyone => return None,
-    };
-    let plain = Send { to: send.to, ..Send::plain(send.queue, send.body) };
-    (*send == plain).then(|| Single::Send {
-        sender: ask.account.cast_signed(),
-        queue: text(ask, send.queue),
-        recipient,
-        body: send.body.of(ask.bytes),
-    })
-}
-
-/// Plain ones of a sender this middleware knows; ANYORDER allows what the plain order gives.
-pub(super) fn reading<'a>(
-    ask: Ask<'a>,
-    select: &Selection,
-    awaited: Option<i64>,
-    accounts: &Accounts,
-) -> Option<Reading<'a>> {
-    if select.not_own || select.broadcast || select.count.is_some() {
-        return None;
-    }
-    let sender = match select.sender {
-        None => None,
-        Some(name) => Some(number(name, ask, accounts)?),
-    };
-    let queue = select.queue.map(|queue| text(ask, queue));
-    Some(Reading { reader: ask.account.cast_signed(), queue, awaited, sender })
-}
-
-fn number(name: Span, ask: Ask<'_>, accounts: &Accounts) -> Option<i32> {
-    accounts.id(name.of(ask.bytes)).map(AccountId::cast_signed)
-}
-
-/// Names were checked to be UTF-8 when they were parsed.
-pub(super) fn text<'a>(ask: Ask<'a>, name: Span) -> &'a str {
-    std::str::from_utf8(name.of(ask.bytes)).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
+    use posthaste_wire::operation::{Recipient, Selection, Send};
+    use posthaste_wire::span::Span;
+
     use super::*;
 
     const QUEUE: Span = Span { start: 0, len: 1 };
     const BODY: Span = Span { start: 1, len: 2 };
 
-    fn single(operation: &Operation) -> Option<Single<'_>> {
+    fn unbatched(operation: &Operation) -> Option<Unbatched<'_>> {
         let mut accounts = Accounts::default();
         accounts.learn(7, b"q");
-        Single::of(Ask { account: 3, operation, bytes: b"qxx" }, None, &accounts)
+        Unbatched::of(Ask { account: 3, operation, bytes: b"qxx" }, None, &accounts)
     }
 
     #[test]
     fn the_plain_forms_have_statements_of_their_own() {
         let send = Send { to: Recipient::Account(QUEUE), ..Send::plain(QUEUE, BODY) };
-        let sent = Single::Send { sender: 3, queue: "q", recipient: 7, body: b"xx" };
-        assert_eq!(single(&Operation::Send(send)), Some(sent));
+        let sent = PlainSend { sender: 3, queue: "q", recipient: 7, body: b"xx" };
+        assert_eq!(unbatched(&Operation::Send(send)), Some(Unbatched::Send(sent)));
         let select = Selection { sender: Some(QUEUE), ..Selection::default() };
         let reading = || Reading { reader: 3, queue: None, awaited: None, sender: Some(7) };
-        assert_eq!(single(&Operation::Peek(select)), Some(Single::Peek(reading())));
+        assert_eq!(unbatched(&Operation::Peek(select)), Some(Unbatched::Peek(reading())));
         let pop = Pop { select, block_ms: 5, ..Pop::default() };
-        assert_eq!(single(&Operation::Pop(pop)), Some(Single::Pop(reading())));
+        assert_eq!(unbatched(&Operation::Pop(pop)), Some(Unbatched::Pop(reading())));
     }
 
     #[test]
@@ -239,7 +189,7 @@ mod tests {
             Operation::CreateQueue { name: Some(QUEUE), options: None },
             Operation::PurgeQueue { queue: QUEUE },
         ] {
-            assert_eq!(single(&operation), None, "{operation:?}");
+            assert_eq!(unbatched(&operation), None, "{operation:?}");
         }
     }
 }

@@ -1,12 +1,12 @@
 //! SEND and SENDMANY: every refusal is decided before anything is recorded.
 
-use posthaste_wire::fault::{Fault, Word};
+use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::{Recipient, Send};
 use posthaste_wire::span::Span;
 
 use super::text;
 use crate::queue::answer::{Answer, Headers};
-use crate::queue::bounds::REMEMBERED_MS;
+use crate::queue::bounds::{COPIES_BYTES, REMEMBERED_MS};
 use crate::queue::embedded::effect::{Effect, Written};
 use crate::queue::embedded::log::Purpose;
 use crate::queue::embedded::message::{ANYONE, LaneKey, Place, Rank, State};
@@ -17,9 +17,6 @@ use crate::queue::rules::{AccountId, Ask, News, Outcome, QueueId, after};
 
 /// What a message's record holds at most beside headers and body when it is sent.
 const MESSAGE_BYTES: u64 = 96;
-
-/// The most that one `TO *` may write; it stands in memory until it is on the disk.
-const COPIES_BYTES_MAX: u64 = 64 << 20;
 
 impl Embedded {
     pub(super) fn send(
@@ -132,8 +129,8 @@ impl Embedded {
     /// Reserves disk space for copies of one message.
     fn make_room(&mut self, copies: u64, message_bytes: u64, key: Option<&Key>) -> Result<(), Fault> {
         let bytes = copies * (message_bytes + MESSAGE_BYTES);
-        if copies > 1 && bytes > COPIES_BYTES_MAX {
-            return Err(too_many_copies(copies, bytes));
+        if copies > 1 && bytes > COPIES_BYTES {
+            return Err(faults::too_many_copies(copies));
         }
         self.ensure(REQUEST_BYTES + bytes + key.map_or(0, |key| key.text.len() as u64), Purpose::Add)
     }
@@ -173,12 +170,4 @@ fn headers(ask: Ask<'_>, pairs: &[(Span, Span)]) -> Vec<u8> {
         Headers::push(&mut stored, text(ask, *name), text(ask, *value));
     }
     stored
-}
-
-fn too_many_copies(copies: u64, bytes: u64) -> Fault {
-    let text = format!(
-        "{copies} copies of this message take {bytes} bytes, and one SEND may write {COPIES_BYTES_MAX}; send a \
-         shorter one"
-    );
-    Fault::about(Word::Full, text)
 }

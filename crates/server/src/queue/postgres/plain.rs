@@ -1,0 +1,70 @@
+//! Plain requests: a SEND, PEEK or POP without options, of accounts this middleware knows. They have functions of their own.
+
+use posthaste_wire::operation::{Recipient, Selection, Send};
+use posthaste_wire::span::Span;
+
+use super::names::Accounts;
+use crate::queue::rules::{AccountId, Ask};
+
+/// A SEND. Accounts are numbers as SQL has them.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct PlainSend<'a> {
+    pub(super) sender: i32,
+    pub(super) queue: &'a str,
+    /// 0: anyone.
+    pub(super) recipient: i32,
+    pub(super) body: &'a [u8],
+}
+
+/// A PEEK or POP.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Reading<'a> {
+    pub(super) reader: i32,
+    pub(super) queue: Option<&'a str>,
+    /// The queue that it has waited for.
+    pub(super) awaited: Option<i64>,
+    pub(super) sender: Option<i32>,
+}
+
+/// A SEND without options to somebody this middleware knows.
+pub(super) fn send_of<'a>(ask: Ask<'a>, send: &'a Send, accounts: &Accounts) -> Option<PlainSend<'a>> {
+    let recipient = match send.to {
+        Recipient::Anyone => 0,
+        Recipient::Account(name) => number(name, ask, accounts)?,
+        Recipient::Everyone => return None,
+    };
+    let plain = Send { to: send.to, ..Send::plain(send.queue, send.body) };
+    (*send == plain).then(|| PlainSend {
+        sender: ask.account.cast_signed(),
+        queue: text(ask, send.queue),
+        recipient,
+        body: send.body.of(ask.bytes),
+    })
+}
+
+/// Plain ones of a sender this middleware knows; ANYORDER allows what the plain order gives.
+pub(super) fn reading<'a>(
+    ask: Ask<'a>,
+    select: &Selection,
+    awaited: Option<i64>,
+    accounts: &Accounts,
+) -> Option<Reading<'a>> {
+    if select.not_own || select.broadcast || select.count.is_some() {
+        return None;
+    }
+    let sender = match select.sender {
+        None => None,
+        Some(name) => Some(number(name, ask, accounts)?),
+    };
+    let queue = select.queue.map(|queue| text(ask, queue));
+    Some(Reading { reader: ask.account.cast_signed(), queue, awaited, sender })
+}
+
+fn number(name: Span, ask: Ask<'_>, accounts: &Accounts) -> Option<i32> {
+    accounts.id(name.of(ask.bytes)).map(AccountId::cast_signed)
+}
+
+/// Names were checked to be UTF-8 when they were parsed.
+pub(super) fn text<'a>(ask: Ask<'a>, name: Span) -> &'a str {
+    std::str::from_utf8(name.of(ask.bytes)).unwrap_or_default()
+}
