@@ -16,7 +16,7 @@ use clap::{Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _, va
 use posthaste_server::queue::choice::StoreChoice;
 use toml::de::{DeTable, DeValue};
 
-use crate::environment::{origin, with_environment, without_overruled};
+use crate::environment::{exclude, origin, with_environment, without_overruled};
 use crate::flags::Program;
 use crate::placed::{Placed, Wrong, parse, plain};
 use crate::pools;
@@ -75,7 +75,7 @@ pub(crate) fn commands() -> Command {
 }
 
 /// All commands with their options. Those of the tiers name a file of their own; the others have one for all of their parts.
-fn program_of_flags() -> Command {
+pub(crate) fn program_of_flags() -> Command {
     let file = || {
         Arg::new("config").long("config").value_name("FILE").value_parser(value_parser!(PathBuf)).global(true)
     };
@@ -116,7 +116,7 @@ fn understood(command: Command, args: Vec<OsString>) -> Result<Program, Refusal>
         let origin = origin(&command, &args, &error.to_string());
         Refusal::Flags { error, origin }
     };
-    let effective = without_overruled(command.clone(), &args);
+    let effective = without_overruled(command.clone(), &program_of_flags(), &args);
     let matches = effective.try_get_matches_from(&args).map_err(refusal)?;
     Program::from_arg_matches(&matches).map_err(refusal)
 }
@@ -159,7 +159,7 @@ fn config_path(args: &[OsString]) -> Option<(OsString, String)> {
 pub(crate) fn with_table(mut command: Command, table: &DeTable<'_>, path: &[&str]) -> Result<Command, Wrong> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(name, _)| name.span().start);
-    for (name, value) in entries {
+    for (name, value) in &entries {
         let key: &str = name.get_ref();
         let is_command = command.get_subcommands().any(|sub| sub.get_name() == key);
         command = match value.get_ref() {
@@ -176,6 +176,20 @@ pub(crate) fn with_table(mut command: Command, table: &DeTable<'_>, path: &[&str
             }
             _ => with_default(command, key, name.span().start, value)?,
         };
+    }
+    // A switch that is off excludes nothing.
+    let given = entries.iter().filter(|(_, value)| value.get_ref().as_bool() != Some(false));
+    let given = given.filter_map(|(name, _)| {
+        let key: &str = name.get_ref();
+        Some((key, name.span().start, command.get_arguments().find(|arg| arg.get_long() == Some(key))?))
+    });
+    let given: Vec<(&str, usize, &Arg)> = given.collect();
+    for (number, (later, at, one)) in given.iter().enumerate() {
+        if let Some((earlier, ..)) = given[..number].iter().find(|(.., other)| exclude(&command, one, other))
+        {
+            let what = format!("{later} cannot be used with {earlier}; keep one of them");
+            return Err(Wrong::new(*at, what));
+        }
     }
     Ok(command)
 }

@@ -1,12 +1,17 @@
 //! Options in the environment: the variable of each, whose value an error is about, and variables that were meant for an
 //! option and are none. These last are told and no error: what else is in an environment is not ours to judge.
+//!
+//! Here it is decided, too, which of two options that exclude each other is in force, for clap knows no order of places: it
+//! refuses two of which one comes from a variable, and takes a value of the file for a default, which excludes nothing.
 
+use std::cmp::Reverse;
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
-use clap::builder::{BoolishValueParser, OsStr, Resettable};
+use clap::builder::{BoolishValueParser, TypedValueParser as _};
 use clap::error::{ContextKind, ContextValue};
-use clap::{Arg, ArgAction, Command};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, Command, Id};
 
 /// What every variable of an option begins with.
 const PREFIX: &str = "POSTHASTE";
@@ -43,34 +48,75 @@ fn variable(prefix: &str, name: &str) -> String {
 /// What to put before an error that names options, or repeats their values: the variables that they come from. Empty where
 /// the command line gave them.
 pub(crate) fn origin(program: &Command, args: &[OsString], error: &str) -> String {
-    let variables = asked(program, args).get_arguments().filter_map(|arg| {
+    let asked = Asked::by(program, args);
+    let variables = asked.command(program).get_arguments().filter_map(|arg| {
         let (long, variable) = (arg.get_long()?, arg.get_env()?);
         let value = env::var_os(variable)?;
         let is_meant = names(error, long) || repeats(error, &value.to_string_lossy());
-        (is_meant && !is_given(args, long)).then(|| variable.to_string_lossy().into_owned())
+        (is_meant && !asked.gives(arg)).then(|| variable.to_string_lossy().into_owned())
     });
     let variables: Vec<String> = variables.collect();
     if variables.is_empty() { String::new() } else { format!("{}: ", variables.join(", ")) }
 }
 
-/// Takes the variables from options that those on the command line exclude: what is written there goes first.
-pub(crate) fn without_overruled(program: Command, args: &[OsString]) -> Command {
-    let path = words_of_commands(&program, args);
-    at(program, &path, &|command| {
-        let excludes = |one: &Arg, other: &Arg| {
-            command.get_arg_conflicts_with(one).iter().any(|excluded| excluded.get_id() == other.get_id())
+/// Where an option's value comes from. Later ones go before earlier ones.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Nowhere,
+    File,
+    Environment,
+    CommandLine,
+}
+
+/// Takes variable and value of the file from options that are excluded by one from a place that goes before. `bare` are the
+/// commands without either.
+pub(crate) fn without_overruled(program: Command, bare: &Command, args: &[OsString]) -> Command {
+    let asked = Asked::by(&program, args);
+    let bare = asked.command(bare);
+    let bare_of = |arg: &Arg| bare.get_arguments().find(|bare| bare.get_id() == arg.get_id());
+    at(program, &asked.path, &|command| {
+        let place = |arg: &Arg| match arg.get_env().and_then(env::var_os) {
+            _ if asked.gives(arg) => Place::CommandLine,
+            // Nothing is excluded by what is off.
+            Some(value) if is_off(&command, arg, &value) => Place::Nowhere,
+            Some(_) => Place::Environment,
+            None if bare_of(arg)
+                .is_some_and(|bare| bare.get_default_values() != arg.get_default_values()) =>
+            {
+                Place::File
+            }
+            None => Place::Nowhere,
         };
-        let (said, unsaid): (Vec<&Arg>, Vec<&Arg>) =
-            command.get_arguments().partition(|arg| arg.get_long().is_some_and(|long| is_given(args, long)));
-        let overruled = unsaid
+        let mut placed: Vec<(Place, &Arg)> = command.get_arguments().map(|arg| (place(arg), arg)).collect();
+        placed.sort_by_key(|(place, _)| Reverse(*place));
+        // What is overruled itself overrules nothing, so those that go before are decided first.
+        let (mut kept, mut overruled) = (Vec::<(Place, &Arg)>::new(), Vec::new());
+        for (place, arg) in placed {
+            let is_overruled =
+                kept.iter().any(|(before, other)| *before > place && exclude(&command, arg, other));
+            match bare_of(arg) {
+                Some(bare) if is_overruled => overruled.push(bare.clone()),
+                _ => kept.push((place, arg)),
+            }
+        }
+        overruled
             .into_iter()
-            .filter(|arg| said.iter().any(|said| excludes(said, arg) || excludes(arg, said)))
-            .map(|arg| arg.get_id().clone())
-            .collect::<Vec<_>>();
-        overruled.into_iter().fold(command.clone(), |command, id| {
-            command.mut_arg(id, |arg| arg.env(Resettable::<OsStr>::Reset))
-        })
+            .fold(command.clone(), |command, bare| command.mut_arg(bare.get_id().clone(), |_| bare))
     })
+}
+
+/// Whether a switch is put off by its variable.
+fn is_off(command: &Command, arg: &Arg, value: &OsStr) -> bool {
+    matches!(arg.get_action(), ArgAction::SetTrue)
+        && BoolishValueParser::new().parse_ref(command, None, value).is_ok_and(|is_on| !is_on)
+}
+
+/// Whether only one of two options of a command can be given.
+pub(crate) fn exclude(command: &Command, one: &Arg, other: &Arg) -> bool {
+    let names = |one: &Arg, other: &Arg| {
+        command.get_arg_conflicts_with(one).iter().any(|excluded| excluded.get_id() == other.get_id())
+    };
+    names(one, other) || names(other, one)
 }
 
 /// Changes the command at the end of this path of subcommands.
@@ -81,26 +127,39 @@ fn at(command: Command, path: &[String], change: &dyn Fn(Command) -> Command) ->
     }
 }
 
-/// Whether the command line names this option.
-fn is_given(args: &[OsString], long: &str) -> bool {
-    let option = |arg: &OsString| Some(arg.to_str()?.strip_prefix("--")?.split('=').next()? == long);
-    args.iter().any(|arg| option(arg) == Some(true))
+/// The command that is asked for, and what the command line itself gives it.
+struct Asked {
+    path: Vec<String>,
+    given: Vec<Id>,
 }
 
-/// The words that lead to the command that is asked for.
-fn words_of_commands(program: &Command, args: &[OsString]) -> Vec<String> {
-    let words = args.iter().skip(1).map_while(|arg| arg.to_str());
-    let found = words.scan(program, |command, word| {
-        *command = command.find_subcommand(word)?;
-        Some(command.get_name().to_owned())
-    });
-    found.collect()
-}
+impl Asked {
+    /// Has clap tell, which knows every name of an option, and what is the value of one and no name. What is wrong does not
+    /// matter here: it is told when the command line is read in earnest.
+    fn by(program: &Command, args: &[OsString]) -> Self {
+        let mut asked = Self { path: Vec::new(), given: Vec::new() };
+        let Ok(matches) = program.clone().ignore_errors(true).try_get_matches_from(args) else {
+            return asked;
+        };
+        let mut matches = &matches;
+        while let Some((name, below)) = matches.subcommand() {
+            asked.path.push(name.to_owned());
+            matches = below;
+        }
+        let is_given = |id: &&Id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine);
+        asked.given = matches.ids().filter(is_given).cloned().collect();
+        asked
+    }
 
-/// The command that is asked for.
-fn asked<'a>(program: &'a Command, args: &[OsString]) -> &'a Command {
-    let words = words_of_commands(program, args);
-    words.iter().try_fold(program, |command, word| command.find_subcommand(word)).unwrap_or(program)
+    /// The same command of these.
+    fn command<'a>(&self, program: &'a Command) -> &'a Command {
+        self.path.iter().try_fold(program, |command, word| command.find_subcommand(word)).unwrap_or(program)
+    }
+
+    /// Whether the command line gives this option.
+    fn gives(&self, arg: &Arg) -> bool {
+        self.given.contains(arg.get_id())
+    }
 }
 
 /// Whether an error is about this option, and not about one whose name only begins so.
@@ -161,7 +220,7 @@ fn nearest(command: &Command, rest: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::commands;
+    use crate::config::{commands, program_of_flags};
 
     fn told(set: &[&str]) -> Vec<(String, Option<String>)> {
         let set: Vec<String> = set.iter().map(|name| (*name).to_owned()).collect();
@@ -196,19 +255,29 @@ mod tests {
         assert_eq!(told(&of_service[2..3]).len(), 1, "a person wrote it");
     }
 
+    /// Whether the command that is asked for still has the variable of this option.
+    fn has_variable(command: &Command, args: &[OsString], long: &str) -> bool {
+        let asked = Asked::by(command, args);
+        let arg = asked.command(command).get_arguments().find(|arg| arg.get_long() == Some(long));
+        arg.expect("an option").get_env().is_some()
+    }
+
     #[test]
-    fn a_variable_gives_way_to_an_option_that_excludes_it() {
-        let args: Vec<OsString> =
-            ["posthaste", "bench", "queue", "--duration", "1s"].iter().map(OsString::from).collect();
-        let command = without_overruled(commands(), &args);
-        let variable = |command: &Command, long: &str| {
-            let bench = asked(command, &args).get_arguments().find(|arg| arg.get_long() == Some(long));
-            bench.expect("an option").get_env().map(ToOwned::to_owned)
-        };
-        assert_eq!(variable(&command, "requests"), None, "--duration is written");
-        let kept = Some(OsString::from("POSTHASTE_BENCH_QUEUE_CLIENTS"));
-        assert_eq!(variable(&command, "clients"), kept);
-        assert!(variable(&commands(), "requests").is_some());
+    fn a_variable_gives_way_to_an_option_that_excludes_it_under_whatever_name() {
+        for (words, overruled, kept) in [
+            ("bench queue --duration 1s", "requests", "clients"),
+            ("bench --config file queue --duration 1s", "requests", "clients"),
+            ("bench cache -s h -p 11211", "connect", "port"),
+            ("bench cache --host h", "connect", "server"),
+            ("bench cache -n5", "requests", "clients"),
+        ] {
+            let args: Vec<OsString> =
+                ["posthaste"].into_iter().chain(words.split(' ')).map(OsString::from).collect();
+            let command = without_overruled(commands(), &program_of_flags(), &args);
+            assert!(!has_variable(&command, &args, overruled), "{words}");
+            assert!(has_variable(&command, &args, kept), "{words}");
+            assert!(has_variable(&commands(), &args, overruled));
+        }
     }
 
     #[test]

@@ -311,6 +311,47 @@ fn a_variable_of_no_option_is_told_with_what_was_probably_meant() {
 }
 
 #[test]
+fn an_option_puts_one_that_it_excludes_out_of_force_where_that_stands_in_a_lesser_place() {
+    let server = Server::start("memory:", &[]);
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (file, json) = (dir.path().join("posthaste.toml"), dir.path().join("summary.json"));
+    let bench = format!("connect = [{:?}]\nclients = 1\nrequests = 7\n", server.addr().to_string());
+    // Nobody listens there.
+    let text = format!("[bench.queue]\n{bench}[admin.clients]\nhttp = \"127.0.0.1:1\"\n");
+    fs::write(&file, text).expect("a file");
+    let file = file.display().to_string();
+    let words =
+        ["bench", "queue", "--config", &file, "--json", &json.display().to_string()].map(str::to_owned);
+    let ran = |more: &[&str], variables: &[(&str, &str)]| {
+        let mut bench = program(&words.each_ref().map(String::as_str));
+        let output = bench.args(more).envs(variables.iter().copied()).output().expect("the program runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let summary = fs::read_to_string(&json).expect("a summary");
+        let summary: Json = serde_json::from_str(&summary).expect("JSON");
+        (summary["options"]["requests"].clone(), summary["options"]["duration_s"].clone())
+    };
+    assert_eq!(ran(&[], &[]).0, 7);
+    let shortened = [("POSTHASTE_BENCH_QUEUE_WARMUP", "0s"), ("POSTHASTE_BENCH_QUEUE_COOLDOWN", "0s")];
+    assert_eq!(ran(&["--duration", "100ms"], &shortened), (Json::Null, 0.1.into()));
+    let shortened = [&shortened[..], &[("POSTHASTE_BENCH_QUEUE_DURATION", "100ms")]].concat();
+    assert_eq!(ran(&[], &shortened), (Json::Null, 0.1.into()));
+    let connect = server.addr().to_string();
+    let clients = run(&["admin", "clients", "--config", &file, "--connect", &connect]);
+    assert!(clients.status.success(), "{}", String::from_utf8_lossy(&clients.stderr));
+}
+
+#[test]
+fn options_of_one_file_that_exclude_each_other_are_refused() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("posthaste.toml");
+    fs::write(&file, "[bench.cache]\nrandomize = false\nseed = 3\nrequests = 5\nduration = \"1s\"\n")
+        .expect("a file");
+    let (line, code) = refusal(&run(&["bench", "cache", "--config", &file.display().to_string()]));
+    assert_eq!(code, Some(2));
+    assert!(line.contains("posthaste.toml:5: duration cannot be used with requests"), "{line}");
+}
+
+#[test]
 fn an_unknown_option_in_the_file_is_named() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let file = dir.path().join("posthaste.toml");
