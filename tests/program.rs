@@ -182,6 +182,27 @@ fn what_a_load_generator_cannot_use_is_named_with_what_to_do() {
 }
 
 #[test]
+fn a_load_that_fails_leaves_the_summary_of_an_earlier_one_and_none_of_its_own() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (earlier, new) = (dir.path().join("earlier.json"), dir.path().join("new.json"));
+    fs::write(&earlier, "earlier").expect("a file");
+    let store = format!("embedded:{}", dir.path().display());
+    for bench in [
+        &["bench", "queue", "--connect", "127.0.0.1:1"][..],
+        &["bench", "queue", "--connect", "127.0.0.1:1", "--find-max-rate", "p99<5ms"],
+        &["bench", "store", "--store", &store],
+        &["bench", "store", "--store", "tape:"],
+        &["bench", "store", "--store", "postgres://127.0.0.1:1/x"],
+    ] {
+        for file in [&earlier, &new] {
+            refusal(&run(&[bench, &["--json", &file.display().to_string()]].concat()));
+        }
+        assert_eq!(fs::read_to_string(&earlier).expect("it is still there"), "earlier", "{bench:?}");
+        assert!(!new.exists(), "{bench:?}");
+    }
+}
+
+#[test]
 fn a_directory_in_use_is_refused_with_the_process_that_has_it() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let store = format!("embedded:{}", dir.path().display());

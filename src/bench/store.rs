@@ -10,6 +10,7 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use posthaste_load::SummaryFile;
 use posthaste_server::queue::answer::Answer;
 use posthaste_server::queue::choice::StoreChoice;
 use posthaste_server::queue::embedded::{Embedded, EmbeddedOptions};
@@ -55,13 +56,13 @@ struct Report {
 
 /// Runs every batch size and prints a table.
 pub(crate) fn run(flags: &BenchStoreFlags) -> Result<(), Box<dyn Error>> {
-    let json = flags.json.as_deref().map(create).transpose()?;
     let choice: StoreChoice = flags.store.parse().map_err(|error| Misuse(format!("--store: {error}")))?;
     let unbatched = queue::popping(&flags.popping, &choice, flags.batch.iter().copied().max().unwrap_or(1));
     let unbatched = unbatched.map_err(Misuse)?;
     if !matches!(choice, StoreChoice::Postgres(_)) {
         refuse_what_needs_a_database(flags).map_err(Misuse)?;
     }
+    let json = flags.json.as_deref().map(SummaryFile::open).transpose()?;
     let report = match &choice {
         StoreChoice::Memory => measure(flags, Memory::new(1), None)?,
         StoreChoice::Mock(bytes) => measure(flags, Mock::new(vec![b'x'; *bytes]), None)?,
@@ -85,8 +86,8 @@ pub(crate) fn run(flags: &BenchStoreFlags) -> Result<(), Box<dyn Error>> {
         }
     };
     say(&shown(&report))?;
-    if let Some(file) = json {
-        serde_json::to_writer_pretty(file, &report)?;
+    if let Some(json) = json {
+        json.write(&serde_json::to_string_pretty(&report)?)?;
     }
     Ok(())
 }
@@ -99,11 +100,6 @@ fn refuse_what_needs_a_database(flags: &BenchStoreFlags) -> Result<(), String> {
         return Err("--workload twelve-step is for postgres:// stores only".into());
     }
     Ok(())
-}
-
-/// The file for the figures, before anything is measured in vain.
-fn create(path: &Path) -> Result<File, String> {
-    File::create(path).map_err(|error| format!("cannot write the figures to {}: {error}", path.display()))
 }
 
 /// What was measured, as the first line of what is shown.

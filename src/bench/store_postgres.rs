@@ -5,11 +5,11 @@
 
 use std::error::Error;
 use std::fmt::Write as _;
-use std::fs::File;
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use posthaste_load::SummaryFile;
 use posthaste_measure::{Clock, Events};
 use posthaste_server::path::bundle::{Address, Bundle, Request};
 use posthaste_server::path::worker::{Batch, Store as _};
@@ -73,7 +73,7 @@ pub(crate) fn run(
     flags: &BenchStoreFlags,
     address: &PostgresAddress,
     unbatched: Option<Popping>,
-    json: Option<File>,
+    json: Option<SummaryFile>,
 ) -> Result<(), Failed> {
     let store = Postgres::open(address, unbatched, Time::start(), Clock::start(), Events::default())?;
     let mut first = Driver::new(&store, 0, 1, flags)?;
@@ -104,8 +104,8 @@ pub(crate) fn run(
         rows,
     };
     say(&shown(&report)).map_err(|error| error.to_string())?;
-    if let Some(file) = json {
-        serde_json::to_writer_pretty(file, &report)?;
+    if let Some(json) = json {
+        json.write(&serde_json::to_string_pretty(&report)?)?;
     }
     Ok(())
 }

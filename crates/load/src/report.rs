@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -347,15 +346,6 @@ impl<B: Bench> Report<B> {
         let mut text = serde_json::to_string_pretty(self).expect("keys are strings");
         text.push('\n');
         text
-    }
-
-    /// Writes the summary.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub fn write_json(&self, path: &Path) -> Result<(), LoadError> {
-        std::fs::write(path, self.as_json())
-            .map_err(|source| LoadError::Json { path: path.to_owned(), source })
     }
 }
 

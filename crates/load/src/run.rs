@@ -1,8 +1,6 @@
 //! One run from the first connection to the report.
 
-use std::fs::OpenOptions;
 use std::io::IsTerminal;
-use std::path::Path;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -23,6 +21,7 @@ use crate::progress::Live;
 use crate::recording::Recording;
 use crate::report::Report;
 use crate::run_options::RunOptions;
+use crate::summary_file::SummaryFile;
 use crate::tally::{Tally, Window};
 use crate::timespan::nanos;
 use crate::worker::{GRACE, Harvest, RunContext, Worker};
@@ -48,7 +47,7 @@ pub fn run<B: Bench>(mut bench: B) -> Result<Report<B>, LoadError> {
     if let Some(connector) = bench.options().tls.connector()? {
         bench.servers_mut().iter_mut().for_each(|server| server.encrypt(&connector));
     }
-    bench.options().json.as_deref().map_or(Ok(()), try_summary)?;
+    let summary = bench.options().json.as_deref().map(SummaryFile::open).transpose()?;
     let clock = Clock::start();
     let recording = Recording::begin(&bench, clock)?;
     raise_descriptor_limit(bench.options().clients);
@@ -75,16 +74,10 @@ pub fn run<B: Bench>(mut bench: B) -> Result<Report<B>, LoadError> {
         recording.relate(&relations);
         recording.end(measured(&schedule, last, &halt, report.duration_s), &report.as_json());
     }
-    if let Some(path) = &report.options.options().json {
-        report.write_json(path)?;
+    if let Some(summary) = summary {
+        summary.write(&report.as_json())?;
     }
     Ok(report)
-}
-
-/// Finds out before the run, not after it, that its summary has no place.
-pub(crate) fn try_summary(path: &Path) -> Result<(), LoadError> {
-    let file = OpenOptions::new().create(true).append(true).open(path);
-    file.map(drop).map_err(|source| LoadError::Json { path: path.to_owned(), source })
 }
 
 /// Tells this run's messages from those of others.

@@ -11,7 +11,8 @@ use crate::bench::Bench;
 use crate::error::LoadError;
 use crate::halt::{is_interrupted, unless_interrupted};
 use crate::report::{Report, Response};
-use crate::run::{run, try_summary};
+use crate::run::run;
+use crate::summary_file::SummaryFile;
 use crate::timespan;
 
 /// Where the search begins when no rate is given, requests per second.
@@ -282,7 +283,7 @@ impl<B: Bench> Search<B> {
 /// The same before any rate kept the limit, or not even the lowest one did.
 pub fn find_max_rate<B: Bench>(bench: &B, limit: Limit) -> Result<Report<B>, LoadError> {
     bench.validate()?;
-    bench.options().json.as_deref().map_or(Ok(()), try_summary)?;
+    let summary = bench.options().json.as_deref().map(SummaryFile::open).transpose()?;
     let runner = Runner::new(bench);
     let mut search = Search { runner, limit, trials: Vec::new(), best: None, failed: None, stopped: None };
     let ended = search.narrow(bench.options().total_rate().unwrap_or(FIRST));
@@ -291,8 +292,8 @@ pub fn find_max_rate<B: Bench>(bench: &B, limit: Limit) -> Result<Report<B>, Loa
     report.options = bench.clone();
     let options = report.options.options_mut();
     (options.rate, options.rate_per_client) = (rate, None);
-    if let Some(path) = &bench.options().json {
-        report.write_json(path)?;
+    if let Some(summary) = summary {
+        summary.write(&report.as_json())?;
     }
     Ok(report)
 }
