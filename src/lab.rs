@@ -9,6 +9,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::fs::{Access, access};
+
 use crate::flags::LabFlags;
 
 /// The laboratory's name.
@@ -36,10 +38,11 @@ pub(crate) fn run(flags: &LabFlags) -> Result<(), Box<dyn Error>> {
     Err(format!("cannot run {}: {}", lab.display(), command.exec()).into())
 }
 
-/// On PATH, else beside this program, else in the environment of a checkout.
+/// On PATH, else beside this program, else in the environment of a checkout. One that cannot be run is none, as for a shell.
 fn find(this: &Path) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let beside = this.parent().map(Path::to_owned);
     let mut places = env::split_paths(&path).chain(beside).chain([PathBuf::from(ENVIRONMENT)]);
-    places.find_map(|place| Some(place.join(PROGRAM)).filter(|program| program.is_file()))
+    let can_be_run = |program: &PathBuf| program.is_file() && access(program, Access::EXEC_OK).is_ok();
+    places.find_map(|place| Some(place.join(PROGRAM)).filter(can_be_run))
 }

@@ -502,7 +502,11 @@ fn lab_hands_everything_over_and_says_which_program_to_try() {
     fs::write(&lab, LAB).expect("a file");
     fs::set_permissions(&lab, fs::Permissions::from_mode(0o755)).expect("permissions");
     let mut command = program(&["lab", "run", "a file.toml", "--quick", "--help"]);
-    command.env("PATH", format!("{}:/usr/bin:/bin", dir.path().display())).env_remove("POSTHASTE");
+    // A shell passes over a file that cannot be run, too.
+    let torn = dir.path().join("torn");
+    fs::create_dir(&torn).and_then(|()| fs::write(torn.join("posthaste-lab"), "")).expect("a file");
+    let path = format!("{}:{}:/usr/bin:/bin", torn.display(), dir.path().display());
+    command.env("PATH", path).env_remove("POSTHASTE");
     let output = command.output().expect("the program runs");
     assert_eq!(output.status.code(), Some(7), "{}", String::from_utf8_lossy(&output.stderr));
     let said = String::from_utf8_lossy(&output.stdout);
