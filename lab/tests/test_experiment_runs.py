@@ -13,17 +13,23 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from programs import SMALL, lab, lab_command, left_running, program, run_through, write
 
+from posthaste_lab.errors import BadFile
+from posthaste_lab.experiments import run
+from posthaste_lab.experiments.description import Experiment
 from posthaste_lab.experiments.environment import differences
 from posthaste_lab.experiments.figures import READERS, LoadFigures, read_summary, together
 from posthaste_lab.experiments.hosts import this_machine
 from posthaste_lab.experiments.journal import Journal
+from posthaste_lab.experiments.plan import Trial
 from posthaste_lab.experiments.postgresql import trusted
 from posthaste_lab.experiments.problems import RunFailed
 from posthaste_lab.experiments.process import Process
+from posthaste_lab.experiments.trial import run_trial
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +123,35 @@ def test_a_run_goes_on_where_it_stopped(finished: Path, tmp_path: Path) -> None:
     ]
     assert (out / "trials" / "001-r1" / "trial.json").read_bytes() == kept
     assert len(table(out / "trials.csv")) == 4
+
+
+@pytest.mark.parametrize(
+    ("stumbles", "said"),
+    [
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (BadFile("DIR", "run.json", "is not as our programs leave it"), "is not as our programs leave it"),
+        (KeyError("start_unix_ms"), "what a part left has no 'start_unix_ms'"),
+    ],
+)
+def test_whatever_a_trial_stumbles_over_costs_no_more_than_that_trial(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stumbles: Exception, said: str
+) -> None:
+    """The others are run, and the reason stands in its place."""
+    out = tmp_path / "out"
+    shutil.copytree(finished, out)
+    for name in ("001-r1", "002-r1"):
+        (out / "trials" / name / "trial.json").unlink()
+
+    def stumble(experiment: Experiment, trial: Trial, *more: Any) -> dict[str, Any]:  # noqa: ANN401
+        if trial.name == "001-r1":
+            raise stumbles
+        return run_trial(experiment, trial, *more)
+
+    monkeypatch.setattr(run, "run_trial", stumble)
+    lab("run", out / "experiment.toml", "--out", out, code=1)
+    ends = dict(journal(out))
+    assert (ends["001-r1"], ends["002-r1"]) == ("failed", "finished")
+    assert said in json.loads((out / "trials" / "001-r1" / "trial.json").read_text("utf-8"))["reason"]
 
 
 def test_a_directory_of_another_experiment_is_refused(finished: Path, tmp_path: Path) -> None:

@@ -111,8 +111,10 @@ def _run_one(experiment: Experiment, trial: Trial, hosts: dict[str, Host], journ
     started = time.time()
     try:
         result = run_trial(experiment, trial, hosts, journal.of(trial))
-    except RunFailed as failure:
-        ended = {"status": "failed", "reason": str(failure), "started_unix_s": started, "took_s": time.time() - started}
+    except (RunFailed, OSError, ValueError, KeyError) as failure:
+        # Whatever is wrong with a machine or with what a part left costs this trial, not the night.
+        reason = f"what a part left has no {failure}" if isinstance(failure, KeyError) else str(failure)
+        ended = {"status": "failed", "reason": reason, "started_unix_s": started, "took_s": time.time() - started}
         result = (
             asdict(trial)
             | ended
