@@ -227,6 +227,21 @@ def test_a_model_too_large_for_this_machine_is_one_line(
     assert capsys.readouterr().err == "posthaste-lab: this takes more memory than there is\n"
 
 
+def test_a_machine_that_fails_is_no_wrong_use(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk, a file that may not be written: exit code 1."""
+
+    def fails(**_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("posthaste_lab.cli.app", fails)
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 1
+    assert capsys.readouterr().err == "posthaste-lab: [Errno 28] No space left on device\n"
+
+
 def test_a_solver_that_gives_up_says_so_in_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,9 +60,9 @@ def main() -> None:
         sys.exit(2)
     except MemoryError:
         _fail("this takes more memory than there is", 1)
-    except (RunFailed, NumericalError) as error:
+    except (RunFailed, NumericalError, OSError) as error:
         _fail(str(error), 1)
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         _fail(str(error), 2)
     except typer.Abort:
         _fail("interrupted", 1)
