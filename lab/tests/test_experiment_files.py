@@ -131,6 +131,16 @@ def test_a_file_without_a_load_measures_nothing(tmp_path: Path) -> None:
     ]
 
 
+def test_a_window_is_no_longer_than_what_is_measured(tmp_path: Path) -> None:
+    """Or none may lie within it; where nobody records windows the default of a second stands in nobody's way."""
+    longer = SMALL.replace('window = "50ms"', 'window = "400ms"')
+    said = "run.window = 0.4 s: must be at most the 0.35 s that are measured, or no window of tier, load lies within"
+    assert check_parts(load(write(tmp_path, longer)), here()) == [said]
+    as_long = load(write(tmp_path, SMALL.replace('window = "50ms"', 'window = "350ms"')))
+    assert check_parts(as_long, here()) == []
+    assert check_parts(load(ROOT / "experiments" / "database-alone.toml").quickly(), here()) == []
+
+
 def test_a_share_is_trimmed_of_the_duration(tmp_path: Path) -> None:
     """12 % and 5 %, as one report has it."""
     shares = SMALL.replace('{ head = "100ms", tail = "50ms" }', '{ head = "12%", tail = "5%" }')

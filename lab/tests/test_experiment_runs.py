@@ -22,7 +22,7 @@ from posthaste_lab.errors import BadFile
 from posthaste_lab.experiments import run
 from posthaste_lab.experiments.description import Experiment
 from posthaste_lab.experiments.environment import differences
-from posthaste_lab.experiments.figures import READERS, LoadFigures, read_summary, together
+from posthaste_lab.experiments.figures import READERS, LoadFigures, cpu_seconds, read_summary, together
 from posthaste_lab.experiments.hosts import this_machine
 from posthaste_lab.experiments.journal import Journal
 from posthaste_lab.experiments.plan import Trial
@@ -152,6 +152,14 @@ def test_whatever_a_trial_stumbles_over_costs_no_more_than_that_trial(
     ends = dict(journal(out))
     assert (ends["001-r1"], ends["002-r1"]) == ("failed", "finished")
     assert said in json.loads((out / "trials" / "001-r1" / "trial.json").read_text("utf-8"))["reason"]
+
+
+def test_a_record_that_does_not_tell_of_the_measured_time_has_no_cpu_time(tmp_path: Path) -> None:
+    """NaN would be no JSON."""
+    (tmp_path / "run.json").write_text('{"start_unix_ms": 1000}', "utf-8")
+    (tmp_path / "system.csv").write_text("start_s,length_s,cpu_s\n0,1,0.25\n1,1,0.5\n2,1,\n", "utf-8")
+    asked = (None, (1.0, 3.0), (2.4, 2.6), (2.6, 2.9), (3.0, 4.0))
+    assert [cpu_seconds(tmp_path, measured) for measured in asked] == [0.75, 0.75, 0.5, None, None]
 
 
 def test_a_directory_of_another_experiment_is_refused(finished: Path, tmp_path: Path) -> None:

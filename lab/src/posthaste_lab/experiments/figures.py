@@ -6,7 +6,6 @@ zero would be a measurement.
 """
 
 import csv
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -279,8 +278,8 @@ def _stage_means(total: dict[str, float]) -> Row:
     return row
 
 
-def cpu_seconds(record: Path, measured: tuple[float, float] | None) -> float:
-    """CPU time a recorded program used in the measured time; NaN when its record does not tell."""
+def cpu_seconds(record: Path, measured: tuple[float, float] | None) -> float | None:
+    """CPU time a recorded program used in the measured time; None when its record does not tell."""
     since = start_unix_s(record)
     total, seen = 0.0, False
     with reading(record / "system.csv"), (record / "system.csv").open(newline="") as lines:
@@ -288,4 +287,4 @@ def cpu_seconds(record: Path, measured: tuple[float, float] | None) -> float:
             middle = since + float(row["start_s"]) + float(row["length_s"]) / 2
             if row["cpu_s"] and (measured is None or measured[0] <= middle <= measured[1]):
                 total, seen = total + float(row["cpu_s"]), True
-    return total if seen else math.nan
+    return total if seen else None

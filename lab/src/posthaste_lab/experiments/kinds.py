@@ -116,7 +116,7 @@ def _output(host: Host, *command: str) -> str:
 
 
 def check_parts(experiment: Experiment, hosts: Mapping[str, Host]) -> list[str]:
-    """Problems with the parts: unknown kinds, options the programs lack, placeholders that stand for nothing.
+    """Problems with the parts: unknown kinds, options the programs lack, placeholders and windows that hold nothing.
 
     A part on a machine that nobody named, which is a problem of its own, is checked as if it were on this one.
     """
@@ -151,6 +151,17 @@ def check_parts(experiment: Experiment, hosts: Mapping[str, Host]) -> list[str]:
     roles = [kinds()[part.kind].role for part in experiment.parts.values() if part.kind in kinds()]
     if "load" not in roles:
         problems.append(f"parts: none of {', '.join(experiment.parts)} is a load, so nothing would be measured")
+    windowed = [
+        name
+        for name, part in experiment.parts.items()
+        if part.kind in kinds() and "window" in kinds()[part.kind].defaults and "window" not in settings[name]
+    ]
+    window, measured = experiment.run.window, experiment.trimmed[1]
+    if windowed and window > measured:
+        problems.append(
+            f"run.window = {window:g} s: must be at most the {measured:g} s that are measured, or no window of "
+            f"{', '.join(windowed)} lies within"
+        )
     return problems
 
 

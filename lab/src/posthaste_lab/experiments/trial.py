@@ -139,8 +139,10 @@ def _sum_up(parts: Parts) -> tuple[Row, dict[str, Row], tuple[float, float] | No
     records = [record for record in tiers if (record / "windows.csv").exists()]
     stages = read_stages(records, None if loads.measured is None else Instants(loads.measured))
     row = loads.row | stages.get("all", {})
-    if records:
-        row["tier_cpu_s"] = sum(cpu_seconds(record, loads.measured) for record in records)
+    used = [cpu_seconds(record, loads.measured) for record in records]
+    told = [cpu_s for cpu_s in used if cpu_s is not None]
+    if records and len(told) == len(used):
+        row["tier_cpu_s"] = sum(told)
     kinds = {kind: figures | stages.get(kind, {}) for kind, figures in loads.kinds.items()}
     if loads.measured is not None:
         _write_events(parts, loads.measured)
