@@ -230,3 +230,13 @@ def test_a_simulation_repeats_itself_from_its_seed() -> None:
     assert all(a != b for a, b in itertools.pairwise(runs[1:]))
     with pytest.raises(BadArgument, match="repetitions"):
         queueing.simulate(queueing.mm1(5, 10), repetitions=1)
+
+
+def test_nobody_who_never_comes_is_simulated() -> None:
+    """A class without arrivals is not compared, and keeps nothing from being played but where there is no other."""
+    stations = [queueing.Station("cpu", (0.1, 0.3))]
+    figures = queueing.simulate(queueing.open_network(stations, [5, 0]), completions=3000, seed=7).figures
+    assert [figure.name for figure in figures] == ["response time of class 1", "mean number cpu"]
+    assert all(figure.agrees for figure in figures)
+    with pytest.raises(BadArgument, match="arrival_rate = 0"):
+        queueing.simulate(queueing.mm1(0, 5))

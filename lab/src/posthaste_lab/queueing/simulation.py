@@ -18,6 +18,7 @@ import polars as pl
 import simpy
 
 from posthaste_lab.checks import count, fraction
+from posthaste_lab.errors import BadArgument
 from posthaste_lab.queueing.closed import ClosedNetwork
 from posthaste_lab.queueing.machine_repair import MachineRepair
 from posthaste_lab.queueing.multiclass import MultiClass
@@ -77,11 +78,13 @@ def simulate(
 
     Figures are in the units of the model; their intervals are Student's over runs (Jain, section 25.5). The same seed
     gives the same answer. A closed network is simulated at its largest population. Raises BadArgument
-    for fewer than 2 repetitions, since one run has no interval.
+    for fewer than 2 repetitions, since one run has no interval, and for a model in which nobody ever arrives.
     """
     count("completions", completions, least=100)
     count("repetitions", repetitions, least=2)
     plan = plan_of(model)
+    if not any(traffic.population or traffic.rate > 0 for traffic in plan.classes):
+        raise BadArgument("arrival_rate", 0.0, "must be above 0: nobody would ever come")
     runs = [_Run(plan, random.Random(f"{seed}/{r}")).figures(completions) for r in range(repetitions)]  # noqa: S311
     figures = []
     for name, expected in plan.expected.items():
@@ -165,11 +168,10 @@ class _Run:
         self.in_system = 0
         self.restart()
         for which, traffic in enumerate(plan.classes):
-            if traffic.population is None:
+            if traffic.rate > 0:
                 self.env.process(self._arrive(which, traffic))
-            else:
-                for _ in range(traffic.population):
-                    self.env.process(self._go_round(which, traffic))
+            for _ in range(traffic.population or 0):
+                self.env.process(self._go_round(which, traffic))
 
     def restart(self) -> None:
         classes = len(self.plan.classes)
