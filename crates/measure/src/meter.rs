@@ -21,6 +21,10 @@ use crate::tally::Tallies;
 /// How far back [`Meter::windows`] reaches.
 const KEPT_NS: u64 = 15 * 60 * 1_000_000_000;
 
+/// But never more windows than so many, as many as there are of 100 ms: they are kept in memory, and all of them are shown at
+/// once to who asks for all.
+const KEPT_MAX: usize = 9_000;
+
 /// The instrument of one program, shared by its threads.
 #[derive(Debug)]
 pub struct Meter {
@@ -105,7 +109,7 @@ impl Meter {
         Turn { window, tallies }
     }
 
-    /// The closed windows of the last 15 minutes, oldest first.
+    /// The closed windows of the last 15 minutes, the last 9,000 at most, oldest first.
     #[must_use]
     pub fn windows(&self) -> Vec<Arc<Window>> {
         lock(&self.book).windows.iter().cloned().collect()
@@ -182,7 +186,9 @@ impl Meter {
 impl Book {
     fn keep(&mut self, window: Arc<Window>, oldest_s: f64) {
         self.windows.push_back(window);
-        while self.windows.front().is_some_and(|window| window.start_s < oldest_s) {
+        while self.windows.len() > KEPT_MAX
+            || self.windows.front().is_some_and(|window| window.start_s < oldest_s)
+        {
             self.windows.pop_front();
         }
     }
@@ -192,25 +198,39 @@ impl Book {
 mod tests {
     use super::*;
 
-    #[test]
-    fn only_windows_that_began_within_the_kept_time_are_kept() {
-        let mut book = Book {
+    fn book() -> Book {
+        Book {
             total: Tallies::new(Scheme::clients(&[])),
             windows: VecDeque::new(),
             opened_ns: 0,
             begun_ns: 0,
             spare: Tallies::new(Scheme::clients(&[])),
-        };
+        }
+    }
+
+    fn window(start_s: f64) -> Arc<Window> {
+        let figures = Tallies::new(Scheme::clients(&[])).figures(1_000_000_000);
+        Arc::new(Window { start_s, start_unix_ms: 0, figures, gauges: [].into() })
+    }
+
+    #[test]
+    fn only_windows_that_began_within_the_kept_time_are_kept() {
+        let mut book = book();
         for second in 0..10_u32 {
-            let window = Window {
-                start_s: f64::from(second),
-                start_unix_ms: 0,
-                figures: Tallies::new(Scheme::clients(&[])).figures(1_000_000_000),
-                gauges: [].into(),
-            };
-            book.keep(Arc::new(window), f64::from(second) - 3.0);
+            book.keep(window(f64::from(second)), f64::from(second) - 3.0);
         }
         let kept: Vec<f64> = book.windows.iter().map(|window| window.start_s).collect();
         assert_eq!(kept, [6.0, 7.0, 8.0, 9.0]);
+    }
+
+    #[test]
+    fn of_short_windows_only_the_last_are_kept() {
+        let mut book = book();
+        for number in 0..9_005_u32 {
+            book.keep(window(f64::from(number)), 0.0);
+        }
+        let ends =
+            [book.windows.front(), book.windows.back()].map(|window| window.map(|window| window.start_s));
+        assert_eq!((book.windows.len(), ends), (9_000, [Some(5.0), Some(9_004.0)]));
     }
 }
