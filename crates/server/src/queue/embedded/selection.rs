@@ -79,6 +79,8 @@ impl Lanes {
             (None, Some(sender)) => self.sender(sender),
             (None, None) => None,
         };
+        // All lanes of a sender are its own: none is to be looked at to find that out.
+        let audience = audience.filter(|_| !(interest.not_own && interest.sender == Some(interest.reader)));
         let Some(audience) = audience else { return [&EMPTY, &EMPTY] };
         let own = if interest.broadcast { &EMPTY } else { audience.group(interest.reader) };
         [audience.group(ANYONE), own]
@@ -173,5 +175,29 @@ impl Iterator for Walk<'_> {
             self.open(id);
         }
         self.open.next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::embedded::log::Location;
+    use crate::queue::embedded::message::{Entry, Home};
+
+    #[test]
+    fn who_wants_none_of_its_own_looks_at_no_lane_of_its_own() {
+        const SELF: AccountId = 1;
+        let at = Location { segment: 0, offset: 0 };
+        let mut lanes = Lanes::default();
+        for queue in 1..=100 {
+            let lane = LaneKey { queue, sender: SELF, recipient: ANYONE };
+            let entry = Entry { home: Home { at, len: 0 }, body_len: 0 };
+            lanes.insert(&Place { lane, rank: Rank::new(0, queue) }, entry);
+        }
+        let looked_at = |reader, not_own| {
+            let interest = Interest { reader, queue: None, sender: Some(SELF), not_own, broadcast: false };
+            lanes.groups(&interest).map(Group::len).iter().sum::<usize>()
+        };
+        assert_eq!([looked_at(SELF, true), looked_at(SELF, false), looked_at(2, true)], [0, 100, 100]);
     }
 }
