@@ -3,7 +3,8 @@
 //! Of 100,000 queues a page shows fifty, and which ones nobody knows without looking at all of them. So a long list is
 //! asked of the store once and kept for two seconds, for whoever asks: typing a name into the search, sorting by another
 //! column and turning pages do not ask again, nor do several consoles. A list of up to [`SHORT`] queues is asked for every
-//! time, and a change made over HTTP makes the next one ask.
+//! time, and a change made over HTTP makes the next one ask. A store that is away lets its first visitor wait, and all who
+//! came meanwhile are told what that one is.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -60,12 +61,20 @@ pub(super) struct Page {
     pub(super) limit: usize,
 }
 
-/// The list that was made last, if it is long.
+/// What came of making lists.
 #[derive(Default)]
 pub(super) struct Lists {
-    kept: Mutex<Option<Kept>>,
+    last: Mutex<Last>,
     /// How often something was changed over HTTP.
     changes: AtomicU64,
+}
+
+#[derive(Default)]
+struct Last {
+    /// The list that was made last, if it is long.
+    kept: Option<Kept>,
+    /// When the store could not be asked, and why.
+    failed: Option<(Instant, Problem)>,
 }
 
 struct Kept {
@@ -81,17 +90,43 @@ impl Lists {
     /// # Errors
     /// What the server refused.
     pub(super) async fn all(&self, visitor: &Visitor) -> Result<Arc<Vec<Row>>, Problem> {
-        let mut kept = self.kept.lock().await;
+        let may_see = async { visitor.must_administer().await.map(drop) };
+        let list = async {
+            let answer = visitor.ask(Words::of(&["QLIST"])).await?;
+            Ok(answer.value().parts().iter().map(Row::of).collect())
+        };
+        self.shared(may_see, list).await
+    }
+
+    /// The list that is kept, for whoever may see it, or else a new one.
+    async fn shared(
+        &self,
+        may_see: impl Future<Output = Result<(), Problem>>,
+        list: impl Future<Output = Result<Vec<Row>, Problem>>,
+    ) -> Result<Arc<Vec<Row>>, Problem> {
+        let came = Instant::now();
+        let mut last = self.last.lock().await;
+        // Or each who waits would wait for the store in turn.
+        if let Some((when, problem)) = &last.failed
+            && *when >= came
+        {
+            return Err(problem.clone());
+        }
         let changes = self.changes.load(Atomic::Acquire);
-        kept.take_if(|kept| kept.changes != changes || kept.since.elapsed() > KEPT_FOR);
-        if let Some(kept) = &*kept {
-            visitor.must_administer().await?;
+        last.kept.take_if(|kept| kept.changes != changes || kept.since.elapsed() > KEPT_FOR);
+        if let Some(kept) = &last.kept {
+            may_see.await?;
             return Ok(Arc::clone(&kept.rows));
         }
-        let answer = visitor.ask(Words::of(&["QLIST"])).await?;
-        let rows: Arc<Vec<Row>> = Arc::new(answer.value().parts().iter().map(Row::of).collect());
+        let made = list.await;
+        if let Err(problem) = &made
+            && problem.is_of_all()
+        {
+            last.failed = Some((Instant::now(), problem.clone()));
+        }
+        let rows = Arc::new(made?);
         if rows.len() > SHORT {
-            *kept = Some(Kept { since: Instant::now(), changes, rows: Arc::clone(&rows) });
+            last.kept = Some(Kept { since: Instant::now(), changes, rows: Arc::clone(&rows) });
         }
         Ok(rows)
     }
@@ -177,6 +212,32 @@ mod tests {
                 assert_eq!(page(100, 9), [], "behind the last");
             }
         }
+    }
+
+    #[test]
+    fn all_who_wait_for_a_list_are_told_when_the_store_is_away() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let (lists, asked) = (Lists::default(), &AtomicU64::new(0));
+        let ask = |problem: fn() -> Problem| {
+            lists.shared(async { Ok(()) }, async move {
+                asked.fetch_add(1, Atomic::Relaxed);
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                Err(problem())
+            })
+        };
+        runtime.block_on(async {
+            let away = || Problem::busy("away");
+            let (first, second, third) = tokio::join!(ask(away), ask(away), ask(away));
+            assert!([first, second, third].iter().all(|told| told.as_ref().is_err_and(Problem::is_of_all)));
+            assert_eq!(asked.load(Atomic::Relaxed), 1);
+            assert!(
+                ask(away).await.is_err() && asked.load(Atomic::Relaxed) == 2,
+                "who comes later asks anew"
+            );
+            let denied = || Problem::forbidden("a role is missing");
+            let _ = tokio::join!(ask(denied), ask(denied));
+            assert_eq!(asked.load(Atomic::Relaxed), 4, "that is said of one visitor");
+        });
     }
 
     #[test]

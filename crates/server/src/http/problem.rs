@@ -7,7 +7,7 @@ use posthaste_wire::reply::Value;
 use serde_json::json;
 
 /// A refusal. Its answer is `{"error": WORD, "message": SENTENCE}`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
     word: String,
@@ -90,6 +90,11 @@ impl Problem {
             self.status = StatusCode::NOT_FOUND;
         }
         self
+    }
+
+    /// Whether it says that the store cannot be asked now, which is so for everybody.
+    pub(super) fn is_of_all(&self) -> bool {
+        self.status == StatusCode::SERVICE_UNAVAILABLE
     }
 
     /// Whether the connection it came over goes on.
