@@ -156,19 +156,21 @@ impl AccountsFile {
     }
 
     /// Adds an account or gives it a new secret; what it may do stays as it is unless `grants` says it anew. The file is
-    /// replaced in one step and keeps its owner, group and mode; a new one is readable by its owner only.
+    /// replaced in one step, behind a symbolic link where that leads, and keeps its owner, group and mode; a new one is readable
+    /// by its owner only.
     ///
     /// # Errors
     /// A sentence that says what could not be done.
     pub fn set(path: &Path, name: &str, secret: &str, grants: Option<Grants>) -> Result<(), String> {
         check_name(name)?;
         let hash = hash(secret)?; // which takes long, so nobody is to wait for it
-        let _turn = turn(path)?;
+        let path = &followed(path);
+        let turn = turn(path)?;
         let mut accounts = if path.exists() { Self::open(path)?.accounts } else { Accounts::default() };
         let before = accounts.entries.remove(name).and_then(|entry| entry.grants);
         let entry = Entry { hash, grants: grants.map(Arc::new).or(before) };
         accounts.entries.insert(name.to_owned(), entry);
-        write(path, &accounts).map_err(|error| format!("cannot write {}: {error}", path.display()))
+        write(path, &accounts, &turn).map_err(|error| format!("cannot write {}: {error}", path.display()))
     }
 
     /// Takes an account out; whether it was there.
@@ -176,10 +178,11 @@ impl AccountsFile {
     /// # Errors
     /// A sentence that says what could not be done.
     pub fn remove(path: &Path, name: &str) -> Result<bool, String> {
-        let _turn = turn(path)?;
+        let path = &followed(path);
+        let turn = turn(path)?;
         let mut accounts = Self::open(path)?.accounts;
         let found = accounts.entries.remove(name).is_some();
-        write(path, &accounts).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        write(path, &accounts, &turn).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         Ok(found)
     }
 
@@ -265,6 +268,12 @@ fn check(hash: &PasswordHash) -> Result<(), String> {
     Ok(())
 }
 
+/// Where the file is, if this is a link to it: what is put in its place would stand in that of the link.
+fn followed(path: &Path) -> PathBuf {
+    // One that is not there yet is no link, and what else is wrong is told when it is opened.
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
 /// Until it is dropped whoever else changes an accounts file of this directory waits: of two who read the file before either
 /// wrote it, one would undo what the other did. The file itself cannot be locked, for each of them puts another in its place.
 fn turn(path: &Path) -> Result<File, String> {
@@ -279,10 +288,10 @@ fn directory(path: &Path) -> &Path {
     path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Replaces the file. Its server may be another user than whoever changes accounts, and must go on reading it.
-fn write(path: &Path, accounts: &Accounts) -> io::Result<()> {
+/// Replaces the file in this directory. Its server may be another user than whoever changes accounts, and must go on reading it.
+fn write(path: &Path, accounts: &Accounts, directory: &File) -> io::Result<()> {
     // Made anew under a name that nobody can have prepared, and for its owner alone.
-    let mut file = NamedTempFile::new_in(directory(path))?;
+    let mut file = NamedTempFile::new_in(self::directory(path))?;
     write!(file, "{accounts}")?;
     if path.exists() {
         let before = fs::metadata(path)?;
@@ -291,7 +300,8 @@ fn write(path: &Path, accounts: &Accounts) -> io::Result<()> {
     }
     file.as_file().sync_all()?;
     file.persist(path)?;
-    Ok(())
+    // Or who was taken out could be back after a power failure.
+    directory.sync_all()
 }
 
 fn hash(secret: &str) -> Result<String, String> {
@@ -344,6 +354,21 @@ mod tests {
         assert_eq!(of(&after), of(&before));
         assert_eq!(fs::read_to_string(&victim).expect("read"), "");
         assert_eq!(fs::read_dir(dir.path()).expect("listed").count(), 3, "nothing is left beside it");
+    }
+
+    #[test]
+    fn a_link_to_a_file_stays_one_when_accounts_change() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (kept, used) = (dir.path().join("kept"), dir.path().join("used"));
+        fs::create_dir(&kept).and_then(|()| fs::create_dir(&used)).expect("directories");
+        let (file, link) = (kept.join("accounts.txt"), used.join("accounts.txt"));
+        AccountsFile::set(&file, "alice", "one", None).expect("set");
+        symlink("../kept/accounts.txt", &link).expect("a link");
+        AccountsFile::set(&link, "bob", "two", None).expect("set");
+        assert!(AccountsFile::remove(&link, "alice").expect("removed"));
+        assert!(link.is_symlink());
+        let accounts = AccountsFile::open(&file).expect("read");
+        assert_eq!(accounts.names().collect::<Vec<_>>(), [b"bob"]);
     }
 
     /// As when a script adds many.
