@@ -81,6 +81,7 @@ DECLARE
     start tid := CASE WHEN split_part(head, ' ', 1) = turn THEN split_part(head, ' ', 2) ELSE '(0,0)' END;
     live bigint;
     first_row tid;
+    is_read boolean;
     live_bytes bigint;
     moved bigint;
 BEGIN
@@ -106,12 +107,14 @@ BEGIN
     head := turn || ' ' || first_row;
     -- 300 bytes for a message; of more than can be counted, all pages from the first one's on.
     live_bytes := CASE WHEN live <= countable THEN live * 300 ELSE other_bytes - (first_row::text::point)[0] * 8192 END;
-    -- A few stragglers are set aside; a backlog that is being read is waited for, while the other part grows. What nobody
-    -- reads is set aside too, unless there is much of it; and so is whatever is left, once the other part has grown to five
-    -- times as much: letting it grow further would cost more.
-    IF live > few
-        AND (oldest IS DISTINCT FROM oldest_before OR live > countable OR current_bytes < bytes_min)
-        AND (current_bytes < 8 * bytes_min OR current_bytes < 5 * live_bytes)
+    is_read := oldest IS DISTINCT FROM oldest_before;
+    -- What is being read is waited for, while the other part grows: few messages until it has twice its size, for they are gone in a
+    -- moment, and what is set aside is walked by every read of its lane where a transaction elsewhere keeps dead rows; a backlog
+    -- for longer. What nobody reads is set aside, unless there is much of it; and so is whatever is left, once the other part has
+    -- grown to five times as much: letting it grow further would cost more.
+    IF live > 0 AND is_read AND current_bytes < 2 * bytes_min
+        OR live > few AND (is_read OR live > countable OR current_bytes < bytes_min)
+            AND (current_bytes < 8 * bytes_min OR current_bytes < 5 * live_bytes)
     THEN
         said := 'backlog in ' || other;
         RETURN;
