@@ -196,3 +196,26 @@ fn a_meta_get_that_repeats_something_is_looked_up_elsewhere_too() {
         assert_eq!(scene.answered(), format!("{missed}\r\n"));
     }
 }
+
+#[test]
+fn an_ms_that_has_no_room_for_the_life_it_may_have_is_refused() {
+    let flags = "F1 I C1 MS N1 O1 k q c R1 l h t e f s";
+    let of_19_words = format!("ms k 2 {flags}\r\nhi\r\n");
+    let with_its_life = of_19_words.replace("F1", "T1");
+    for is_there in [true, false] {
+        let mut scene = spared(1);
+        if !is_there {
+            scene.take_out(0);
+        }
+        let server = usize::from(!is_there);
+        scene.ask(&of_19_words);
+        assert_eq!(scene.answered(), "CLIENT_ERROR options flags too long\r\n");
+        assert_eq!(scene.sent(server), "");
+        scene.ask(&with_its_life);
+        assert!(scene.sent(server).starts_with("ms k 2 T1 "), "it has one already");
+    }
+    // Where nothing has to be added it is passed on.
+    let mut scene = Scene::new(&two_pools(1));
+    scene.ask(&of_19_words);
+    assert!(scene.sent(0).starts_with("ms k 2 F1 "));
+}

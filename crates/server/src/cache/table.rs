@@ -262,6 +262,12 @@ impl Table {
         })
     }
 
+    /// Whether what is stored for this pool may be stored where it lives only so long.
+    #[must_use]
+    pub fn limits_lives(&self, pool: usize) -> bool {
+        self.pools[pool].stand_ins.iter().any(|other| other.expiry_s.is_some())
+    }
+
     /// Another server of one of its pools that is at this address: as a second name of that one a server would have its keys twice,
     /// or be two owners.
     #[must_use]

@@ -2,18 +2,15 @@
 //! whether an answer may stay away. But an `ms` with a flag that begins with neither letter nor digit, which none does, is
 //! refused here: memcached 1.6.18 swallows its data, 1.6.40 and later take the data for commands.
 
-use super::KEY_BYTES_MAX;
 use super::classic::data_bytes;
 use super::decode::Parsed;
 use super::number::{is_plain, signed_32};
 use super::request::{Request, Verb};
 use super::tokens::Tokens;
+use super::{KEY_BYTES_MAX, META_WORDS_MAX};
 use crate::span::Span;
 
 const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
-
-/// Words of a line, the command included, that memcached takes.
-const WORDS_MAX: usize = 19;
 
 /// Reads a line whose first word has two letters, the first of them an m.
 pub(super) fn parse(tokens: &Tokens<'_>, place: Span) -> Parsed {
@@ -32,7 +29,7 @@ pub(super) fn parse(tokens: &Tokens<'_>, place: Span) -> Parsed {
     if tokens.word(1).len() > KEY_BYTES_MAX || verb == Verb::MetaSet && tokens.count() == 2 {
         return Parsed::Refused(Some(BAD_FORMAT));
     }
-    if tokens.count() > WORDS_MAX {
+    if tokens.count() > META_WORDS_MAX {
         return Parsed::Refused(Some(too_long));
     }
     let first_flag = if verb == Verb::MetaSet { 3 } else { 2 };

@@ -23,6 +23,10 @@ pub use base64::decode as decode_base64;
 /// Longest key, as it stands in the line.
 pub const KEY_BYTES_MAX: usize = 250;
 
+/// Words of a meta command, its name included, that memcached takes. One more, and an `ms` is refused without its data being passed
+/// over.
+pub const META_WORDS_MAX: usize = 19;
+
 /// Longest line, its end left out, but of multi-gets. memcached hangs up when 2,048 bytes have come without a line end, whoever's
 /// requests the connection carries; this leaves room for the few words that a router adds.
 pub const LINE_BYTES_MAX: usize = 2000;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use posthaste_wire::memcached::META_WORDS_MAX;
 use posthaste_wire::memcached::request::{Request, Verb};
 
 use crate::cache::pool::LONGEST_EXPIRY_S;
@@ -82,6 +83,15 @@ pub(super) fn line(request: &Request, bytes: &[u8], end: usize, most: Most, out:
     if request.verb == Verb::MetaSet && !has_ttl {
         out.extend_from_slice(format!(" T{}", most.seconds).as_bytes());
     }
+}
+
+/// Whether a request has no room for the time to live that [`line`] adds.
+pub(super) fn is_full(request: &Request, bytes: &[u8]) -> bool {
+    let mut words = request.words_after_key(bytes).map(|word| word.of(bytes));
+    // Before these are the command and the key.
+    request.verb == Verb::MetaSet
+        && request.words_after_key(bytes).count() + 2 >= META_WORDS_MAX
+        && !words.any(|word| word.starts_with(b"T"))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use posthaste_measure::{Ending, Stamps};
 use posthaste_wire::memcached::decode::TOO_LARGE;
 use posthaste_wire::memcached::request::{Request, Verb};
 
-use super::{Asked, Finished, Router};
+use super::{Asked, Finished, Router, expiry};
 use crate::cache::pool::plain_key;
 use crate::cache::{kind, mock, stats};
 
@@ -28,6 +28,9 @@ pub(super) const TOO_MANY: &[u8] = b"SERVER_ERROR too many requests: the limit o
 /// What is answered to a meta command for whose key there is a server that would not understand it.
 const TOO_OLD: &[u8] =
     b"SERVER_ERROR meta commands need memcached 1.6.10 or later, and a server of this key is older\r\n";
+
+/// What is answered to a meta command of as many words as there may be, where one more is needed.
+const NO_ROOM: &[u8] = b"CLIENT_ERROR options flags too long\r\n";
 
 /// Puts a request of a client on a route.
 type Put = fn(&mut Router, usize, usize, &Request, &[u8], u64) -> Asked;
@@ -121,6 +124,9 @@ impl Router {
     ) -> Asked {
         if self.is_foreign(route, request, input) {
             return self.refuse(client, request, TOO_OLD, received);
+        }
+        if self.table().limits_lives(self.table().routes[route].pool) && expiry::is_full(request, input) {
+            return self.refuse(client, request, NO_ROOM, received);
         }
         let asked = match request.verb {
             Verb::MetaGet | Verb::MetaDebug => self.meta_get(client, route, request, input, received),
