@@ -320,6 +320,31 @@ fn a_server_that_is_old_gets_no_meta_commands() {
 }
 
 #[test]
+fn what_was_written_in_base64_is_deleted_where_that_is_not_known() {
+    let mut layout = two_pools(1);
+    layout.pools[0].deletes_to = vec![1];
+    for (version, key, deleted) in [
+        ("1.5.6", "Zm9v", "delete foo\r\n"),
+        // It cannot hold this one.
+        ("1.5.6", "YSBi", ""),
+        ("1.6.18", "Zm9v", "delete foo\r\n"),
+        ("1.6.18", "YSBi", "md YSBi b\r\n"),
+    ] {
+        let mut scene = Scene::new(&layout);
+        scene.tell_version(1, version);
+        scene.ask(&format!("md {key} b\r\n"));
+        scene.exchange(0, &format!("md {key} b\r\n"), "HD\r\n");
+        assert_eq!((scene.answered(), scene.sent(1)), ("HD\r\n".to_owned(), deleted.to_owned()));
+        // A value that is too large reaches nobody, and what was under its key goes.
+        let mut scene = Scene::new(&layout);
+        scene.tell_version(0, version);
+        scene.ask_too_large(&format!("ms {key} 2000 b\r\n"));
+        scene.exchange(0, deleted, if deleted.is_empty() { "" } else { "NOT_FOUND\r\n" });
+        assert_eq!(scene.answered(), "SERVER_ERROR object too large for cache\r\n");
+    }
+}
+
+#[test]
 fn a_meta_command_that_never_left_goes_to_nobody_who_would_not_understand_it() {
     for (version, sent) in [("1.6.18", "ms k 2 T10\r\nhi\r\n"), ("1.6.9", "")] {
         let mut layout = two_pools(1);

@@ -71,6 +71,8 @@ pub struct Health {
     left_out: AtomicBool,
     spared: AtomicBool,
     out: AtomicBool,
+    /// It was told to forget what it missed, and did not, since it is away.
+    refuses: AtomicBool,
     losses: AtomicU64,
     connections_lost: AtomicU64,
     /// How many more keys must be missed for good before it counts as warm.
@@ -95,6 +97,7 @@ impl Health {
             left_out: AtomicBool::new(false),
             spared: AtomicBool::new(false),
             out: AtomicBool::new(false),
+            refuses: AtomicBool::new(false),
             losses: AtomicU64::new(0),
             connections_lost: AtomicU64::new(0),
             cold: AtomicU32::new(0),
@@ -324,10 +327,16 @@ impl Health {
         }
         self.found();
         self.came_empty();
+        self.refuses.store(false, Ordering::Relaxed);
         self.away.store(false, Ordering::Release);
         self.left_out.store(false, Ordering::Release);
         journal.chronicle.came_back();
         Before::Nothing
+    }
+
+    /// It does not forget what it missed. True: it is the first time since it is away.
+    pub fn is_first_refusal(&self) -> bool {
+        !self.refuses.swap(true, Ordering::Relaxed)
     }
 
     /// What was taken to be done could not be done.

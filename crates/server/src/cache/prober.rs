@@ -19,7 +19,7 @@ use posthaste_wire::memcached::reply::is_error;
 use socket2::{SockRef, Socket};
 
 use super::backend::Dialed;
-use super::deletion;
+use super::deletion::Deletion;
 use super::dialect;
 use super::fleet::Server;
 use super::hall::Hall;
@@ -331,10 +331,13 @@ fn bring_back(server: &Server, hall: &Hall, stop: &AtomicBool) -> io::Result<boo
             }
             Before::Flush => ask(&mut link, b"flush_all\r\n", 1, |said| said.starts_with(b"OK"))
                 .and_then(|()| flush_later(&mut link, hall, |said| said.starts_with(b"OK"))),
-            Before::Delete(keys) => keys.chunks(DELETIONS).try_for_each(|keys| delete(&mut link, keys)),
+            Before::Delete(keys) => keys.chunks(DELETIONS).try_for_each(|keys| delete(&mut link, server, keys)),
         };
         if let Err(error) = done {
             server.health.put_back(before);
+            if error.kind() == ErrorKind::InvalidData && server.health.is_first_refusal() {
+                tracing::warn!(server = %server.name(), "server does not forget what it missed, and stays away: {error}");
+            }
             return Err(error);
         }
     }
@@ -380,13 +383,18 @@ fn flush_later(link: &mut BufReader<Dialed>, hall: &Hall, is_good: fn(&[u8]) -> 
     }
 }
 
-fn delete(link: &mut BufReader<Dialed>, keys: &[Missed]) -> io::Result<()> {
-    let mut commands = Vec::new();
+/// Deletes these keys, as far as a server that has told its version may hold them.
+fn delete(link: &mut BufReader<Dialed>, server: &Server, keys: &[Missed]) -> io::Result<()> {
+    let (mut commands, mut lines) = (Vec::new(), 0);
     for Missed { key, base64 } in keys {
-        deletion::write(key, *base64, &mut commands);
+        let deletion = Deletion::of(key, *base64);
+        if deletion.concerns(&server.dialect) {
+            deletion.write(&mut commands);
+            lines += 1;
+        }
     }
     // Clients choose keys. Where the server says that this is none, it holds nothing under it either.
-    ask(link, &commands, keys.len(), |said| said.starts_with(b"CLIENT_ERROR") || !is_error(said))
+    ask(link, &commands, lines, |said| said.starts_with(b"CLIENT_ERROR") || !is_error(said))
 }
 
 /// Sends commands and reads so many lines, each of which must be a good one.

@@ -59,6 +59,13 @@ impl Scene {
         self.try_ask_as(0, text)
     }
 
+    /// The client announces a value that is too large.
+    pub(crate) fn ask_too_large(&mut self, text: &str) {
+        let Decoded::TooLarge { request, .. } = decode(text.as_bytes(), &LIMITS) else { panic!("{text:?}") };
+        let asked = self.router.refuse_too_large(0, &request, text.as_bytes(), self.router.now);
+        assert_eq!(asked, Asked::Taken);
+    }
+
     /// Another client, who is there, asks.
     pub(crate) fn try_ask_as(&mut self, client: usize, text: &str) -> Asked {
         let Decoded::Request(request, end) = decode(text.as_bytes(), &LIMITS) else { panic!("{text:?}") };

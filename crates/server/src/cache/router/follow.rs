@@ -5,7 +5,7 @@ use posthaste_wire::memcached::request::{Request, Verb};
 use super::expiry::Most;
 use super::lane::Shape;
 use super::lookup::stored;
-use crate::cache::deletion;
+use crate::cache::deletion::Deletion;
 
 /// Writes the command that makes a replica hold what the decider holds; `outcome` is what the decider said of that, where it
 /// was asked, and when it is now, in seconds of Unix.
@@ -127,8 +127,13 @@ fn flags<'a>(request: &Request, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8
 
 /// Writes a deletion of the request's key.
 pub(super) fn delete(request: &Request, bytes: &[u8], output: &mut Vec<u8>) -> Shape {
-    deletion::write(request.key.of(bytes), request.base64, output);
-    if request.base64 { Shape::Meta } else { Shape::Line }
+    written(&Deletion::of(request.key.of(bytes), request.base64), output)
+}
+
+/// Writes a deletion, and says what the reply to it looks like.
+pub(super) fn written(deletion: &Deletion<'_>, output: &mut Vec<u8>) -> Shape {
+    deletion.write(output);
+    if matches!(deletion, Deletion::Meta(_)) { Shape::Meta } else { Shape::Line }
 }
 
 #[cfg(test)]
@@ -176,7 +181,7 @@ mod tests {
 
     #[test]
     fn what_may_have_been_created_is_set_to_what_came_of_it() {
-        assert_eq!(followed("ma Zm9v b N0 J5\r\n"), "md Zm9v b\r\n", "nobody knows");
+        assert_eq!(followed("ma Zm9v b N0 J5\r\n"), "delete foo\r\n", "nobody knows");
         assert_eq!(followed("ms k 2 MP N0\r\nhi\r\n"), "delete k\r\n", "nobody knows");
         assert_eq!(followed("ms k 2 C7 I\r\nhi\r\n"), "delete k\r\n", "nobody knows");
         let limits = Limits { value_bytes: 100, line_bytes: 1000 };

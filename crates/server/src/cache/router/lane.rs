@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use super::joined::LastGet;
 use super::{Router, follow};
+use crate::cache::deletion::Deletion;
 use crate::cache::limits;
 use crate::front::buffers::empty;
 
@@ -205,7 +206,10 @@ impl Router {
             return;
         };
         let exchange = &self.exchanges[id as usize];
-        let shape = follow::delete(&request, &exchange.bytes, &mut self.lanes[server].output);
-        self.expect(id, server, ASIDE, shape);
+        let deletion = Deletion::of(request.key.of(&exchange.bytes), request.base64);
+        if deletion.concerns(&self.servers[server].dialect) {
+            let shape = follow::written(&deletion, &mut self.lanes[server].output);
+            self.expect(id, server, ASIDE, shape);
+        }
     }
 }
