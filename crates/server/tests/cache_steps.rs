@@ -5,7 +5,7 @@ mod steps;
 
 use std::time::Duration;
 
-use posthaste_server::cache::layout::{Fallback, PoolPlan, Seat, Source};
+use posthaste_server::cache::layout::{Fallback, PoolPlan, RoutePlan, Seat, Source};
 use posthaste_server::cache::missed::Missed;
 use steps::{Scene, two_pools};
 
@@ -218,4 +218,34 @@ fn an_ms_that_has_no_room_for_the_life_it_may_have_is_refused() {
     let mut scene = Scene::new(&two_pools(1));
     scene.ask(&of_19_words);
     assert!(scene.sent(0).starts_with("ms k 2 F1 "));
+}
+
+#[test]
+fn what_is_deleted_elsewhere_too_is_deleted_wherever_it_is_looked_for_there() {
+    // The second pool takes the place of the third one, and the fourth stands in for the fifth.
+    let mut layout = two_pools(1);
+    for (number, name) in [(3, "third"), (4, "fourth"), (5, "fifth")] {
+        layout.pools.push(PoolPlan {
+            name: name.to_owned(),
+            seats: vec![Seat::of(&format!("127.0.0.1:{number}"))],
+            ..PoolPlan::default()
+        });
+    }
+    layout.pools[0].deletes_to = vec![1, 4];
+    layout.pools[1].source = Some(Source::Old(2));
+    layout.pools[4].fallbacks = vec![Fallback { pool: 3, expiry: Some(Duration::from_secs(10)) }];
+    layout.routes.push(RoutePlan { prefix: b"f:".to_vec(), strip: true, pool: 4, ..RoutePlan::default() });
+    let mut scene = Scene::new(&layout);
+    let deleted = |scene: &mut Scene| {
+        scene.ask("delete k\r\n");
+        scene.exchange(0, "delete k\r\n", "DELETED\r\n");
+        [1, 2, 3, 4].map(|server| scene.sent(server) == "delete k\r\n")
+    };
+    assert_eq!(deleted(&mut scene), [true, true, false, true], "nothing was stored in the fourth yet");
+    scene.router.feed(4, b"DELETED\r\n").expect("an answer");
+    scene.take_out(4);
+    scene.ask("set f:k 0 0 1\r\nx\r\n");
+    scene.exchange(3, "set k 0 10 1\r\nx\r\n", "STORED\r\n");
+    assert_eq!(deleted(&mut scene), [true, true, true, false]);
+    assert_eq!(scene.take_back(4), [Missed { key: b"k".to_vec(), base64: false }], "it hears of it later");
 }

@@ -242,10 +242,12 @@ impl Table {
         }
     }
 
-    /// Calls `each` with every server of other pools where a key that is deleted in this pool is deleted too.
-    pub fn each_elsewhere(&self, pool: usize, key: &[u8], each: &mut impl FnMut(&Server)) {
+    /// Calls `each` with every server of other pools where a key that is deleted in this pool is deleted too: of those pools, and
+    /// of where else they look for it.
+    pub fn each_elsewhere(&self, pool: usize, key: &[u8], now: u64, each: &mut impl FnMut(&Server)) {
         for other in &self.pools[pool].deletes_to {
             self.each_copy(*other, key, each);
+            self.each_stray(*other, key, now, each);
         }
     }
 

@@ -328,7 +328,7 @@ impl Router {
                 let (table, exchange) = (router.table_of(id), &router.exchanges[id as usize]);
                 plain_key(request, &exchange.bytes, |key| {
                     let home = table.routes[route].pool;
-                    table.each_elsewhere(home, key, &mut |server| servers.push(server.slot));
+                    table.each_elsewhere(home, key, router.now, &mut |server| servers.push(server.slot));
                     retain_others(table, usize::from(exchange.aim.pool), key, servers);
                 });
             },
