@@ -9,6 +9,9 @@
 
 use std::collections::VecDeque;
 
+/// Shares whose memory is kept for the next get. More are seldom needed: as many as a get asks servers.
+const SHARES_KEPT: usize = 16;
+
 /// The share of keys that are in none.
 const NOBODY: u16 = u16::MAX;
 
@@ -69,6 +72,7 @@ impl Gather {
     /// Forgets everything, keeps the memory unless it grew large.
     pub fn clear(&mut self, kept_bytes: usize) {
         self.reuse_shares(kept_bytes);
+        self.shares.truncate(SHARES_KEPT);
         self.share_of.clear();
         self.share_of.shrink_to(kept_bytes);
         (self.next, self.hits) = (0, 0);
@@ -346,6 +350,15 @@ mod tests {
             }
         }
         assert_eq!((out.len(), gather.hits()), (100_000, 100_000));
+    }
+
+    #[test]
+    fn a_get_of_many_shares_leaves_the_memory_of_few() {
+        let mut gather = Gather::default();
+        assert_eq!((0..1000).map(|_| gather.share()).last(), Some(999));
+        gather.clear(0);
+        assert_eq!(gather.shares.len(), SHARES_KEPT);
+        assert_eq!(gather.share(), 0);
     }
 
     #[test]

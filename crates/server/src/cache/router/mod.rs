@@ -279,8 +279,26 @@ impl Router {
         if used.exchanges == 0 && table != self.current {
             used.table = Arc::default();
         }
-        self.exchange(id).clear();
+        if self.free.len() < limits::SPARE_MAX {
+            self.exchange(id).clear();
+        } else {
+            *self.exchange(id) = Exchange::default();
+        }
         self.free.push(id);
+        self.shed_spare();
+    }
+
+    /// Of exchanges that were under way at once no more are kept than may be used again soon. They are known by their place, so
+    /// it is when none is under way that others go.
+    fn shed_spare(&mut self) {
+        let are_all_free = self.free.len() == self.exchanges.len() && self.unsent.is_empty();
+        if are_all_free && self.exchanges.len() > limits::SPARE_MAX {
+            self.exchanges.truncate(limits::SPARE_MAX);
+            self.exchanges.shrink_to_fit();
+            self.free.clear();
+            self.free.shrink_to(limits::SPARE_MAX);
+            self.free.extend(0..limits::SPARE_MAX as u32);
+        }
     }
 
     /// The longest life of what an exchange stores, if it has one.
@@ -376,5 +394,44 @@ impl Router {
                 exchange.client = NOBODY;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
+
+    use super::*;
+    use crate::cache::layout::{Layout, Seat};
+    use crate::cache::rules::Rules;
+
+    const LIMITS: Limits = Limits { value_bytes: 100, line_bytes: 1000 };
+
+    #[test]
+    fn of_many_requests_at_once_no_more_memory_stays_than_may_be_used_again_soon() {
+        let layout = Layout::of_one_pool(vec![Seat::of("127.0.0.1:1")], Rules::default());
+        let mut router = Router::new(Arc::new(Fleet::new(&layout, true).unwrap()), 0);
+        let clients = 3 * limits::SPARE_MAX;
+        let text = b"get key\r\n";
+        let Decoded::Request(request, _) = decode(text, &LIMITS) else { panic!("it is one") };
+        for client in 0..clients {
+            router.enter(client, client as u64);
+            assert_eq!(router.ask(client, &request, text, 0), Asked::Taken);
+        }
+        let asked = router.unsent(0).len();
+        router.sent(0, asked);
+        router.stamp_sent(1);
+        assert_eq!(router.exchanges.len(), clients);
+        let answer = b"END\r\n".repeat(clients - 1);
+        assert_eq!(router.feed(0, &answer), Ok(answer.len()));
+        let with_memory = |router: &Router| {
+            router.exchanges.iter().filter(|exchange| exchange.bytes.capacity() > 0).count()
+        };
+        assert!(with_memory(&router) <= limits::SPARE_MAX + 1, "one is still under way");
+        assert_eq!(router.feed(0, b"END\r\n"), Ok(5));
+        assert_eq!((router.exchanges.len(), router.free.len()), (limits::SPARE_MAX, limits::SPARE_MAX));
+        // And it goes on.
+        assert_eq!(router.ask(0, &request, text, 0), Asked::Taken);
+        assert_eq!(router.unsent(0), text);
     }
 }
