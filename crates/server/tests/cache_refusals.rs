@@ -231,6 +231,25 @@ fn where_nobody_has_a_key_the_last_says_so_though_one_refused() {
     assert_eq!(scene.answered(), "NOT_FOUND\r\n");
 }
 
+#[test]
+fn what_too_few_were_there_to_store_is_deleted() {
+    let mut layout = replicas(3);
+    layout.pools[0].rules.answer = Answer::Majority;
+    for (command, said, is_deleted) in [
+        ("set k 0 0 1\r\nx\r\n", "STORED\r\n", true),
+        ("ms k 1\r\nx\r\n", "HD\r\n", true),
+        ("touch k 5\r\n", "TOUCHED\r\n", false),
+        ("delete k\r\n", "DELETED\r\n", false),
+    ] {
+        let mut scene = Scene::new(&layout);
+        [0, 1].iter().for_each(|server| scene.take_out(*server));
+        scene.ask(command);
+        scene.exchange(2, command, said);
+        assert_eq!(scene.answered(), "SERVER_ERROR 1 of the 2 servers that must answer are there\r\n");
+        assert_eq!(scene.sent(2), if is_deleted { "delete k\r\n" } else { "" }, "{command:?}");
+    }
+}
+
 /// A pool of one server, and a second one that is asked for what it misses.
 fn warmed() -> Layout {
     let mut layout = two_pools(1);

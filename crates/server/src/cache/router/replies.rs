@@ -396,13 +396,17 @@ impl Router {
         exchange.plan = Plan::Clean;
         let (was_answered, is_refused) = (exchange.done, exchange.ending == Some(Ending::Error));
         let any = |verdict: Verdict| exchange.replies.iter().any(|reply| reply.verdict == verdict);
-        let differ = any(Verdict::Error) && any(Verdict::Done);
+        let (is_done, mut differ) = (any(Verdict::Done), any(Verdict::Error) && any(Verdict::Done));
         let stores =
             exchange.request.is_some_and(|request| matches!(request.verb, Verb::Set | Verb::MetaSet));
         if !was_answered {
             match self.last_answer(id) {
                 Ok(reply) => self.answer_with(id, reply),
-                Err(words) => self.answer(id, &words),
+                Err(words) => {
+                    // Nobody refused; those that did it were too few.
+                    differ |= is_done;
+                    self.answer(id, &words);
+                }
             }
         }
         if differ && stores {
