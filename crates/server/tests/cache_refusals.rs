@@ -10,7 +10,7 @@ use posthaste_measure::Ending;
 use posthaste_server::cache::layout::{Fallback, Layout, RoutePlan, Seat, ShadowPlan, Source};
 use posthaste_server::cache::missed::Before;
 use posthaste_server::cache::router::{Asked, Broken};
-use posthaste_server::cache::rules::{Answer, GetErrors, Rules};
+use posthaste_server::cache::rules::{Answer, GetErrors, Multiget, Rules};
 use steps::{Scene, two_pools};
 
 /// A pool of so many replicas.
@@ -248,6 +248,26 @@ fn what_too_few_were_there_to_store_is_deleted() {
         assert_eq!(scene.answered(), "SERVER_ERROR 1 of the 2 servers that must answer are there\r\n");
         assert_eq!(scene.sent(2), if is_deleted { "delete k\r\n" } else { "" }, "{command:?}");
     }
+}
+
+#[test]
+fn a_long_get_goes_on_elsewhere_in_each_of_its_steps() {
+    let mut layout = replicas(2);
+    layout.pools[0].rules.multiget = Multiget::Whole;
+    let mut scene = Scene::new(&layout);
+    let keys: String = (0..1000).map(|number| format!(" k{number}")).collect();
+    scene.ask(&format!("get{keys}\r\n"));
+    for _ in 0..4 {
+        // Whoever is asked is lost, the other one answers, and the first is there again.
+        let asked = usize::from(scene.router.expected(1) > 0);
+        scene.sent(asked);
+        scene.router.lose(asked, None);
+        assert!(!scene.sent(1 - asked).is_empty());
+        scene.take_back(asked);
+        scene.fleet.table().servers[asked].health.missed_keys(u32::MAX);
+        scene.router.feed(1 - asked, b"END\r\n").expect("an answer");
+    }
+    assert_eq!(scene.answered(), "END\r\n");
 }
 
 /// A pool of one server, and a second one that is asked for what it misses.

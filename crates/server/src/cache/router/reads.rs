@@ -81,7 +81,7 @@ impl Router {
         let exchange = &mut self.exchanges[id as usize];
         let Some(request) = exchange.request else { return };
         let from = exchange.gather.assigned();
-        exchange.since = self.now;
+        (exchange.since, exchange.tries) = (self.now, 0);
         let keys = (exchange.keys.len() - from).min(limits::KEYS_PER_STEP);
         exchange.shares.clear();
         exchange.gather.reuse_shares(limits::BUFFER_BYTES_KEPT);
