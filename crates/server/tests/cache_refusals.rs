@@ -270,6 +270,37 @@ fn a_long_get_goes_on_elsewhere_in_each_of_its_steps() {
     assert_eq!(scene.answered(), "END\r\n");
 }
 
+#[test]
+fn whether_a_late_get_is_a_miss_is_said_by_the_pools_that_are_late() {
+    let mut layout = two_pools(1);
+    layout.pools[1].rules.get_errors = GetErrors::Missed;
+    layout.routes.push(RoutePlan { prefix: b"b".to_vec(), pool: 1, ..RoutePlan::default() });
+    let late = "SERVER_ERROR no answer in time\r\n";
+    for (request, in_time, answer) in
+        [("get a b\r\n", 0, "END\r\n"), ("get a b\r\n", 1, late), ("get b a\r\n", 1, late)]
+    {
+        let mut scene = Scene::new(&layout);
+        scene.ask(request);
+        scene.sent(in_time);
+        scene.router.feed(in_time, b"END\r\n").expect("an answer");
+        // It is looked at twice, as if we had been stopped meanwhile.
+        for now_ms in [60_000, 60_300] {
+            scene.router.now = now_ms * 1_000_000;
+            scene.router.give_up_overdue();
+        }
+        assert_eq!(scene.answered(), answer, "{request:?}, {in_time} in time");
+    }
+    // What is not asked for yet is late, too.
+    let keys: String = (0..256).map(|number| format!(" b{number}")).collect();
+    let mut scene = Scene::new(&layout);
+    scene.ask(&format!("get{keys} a\r\n"));
+    for now_ms in [60_000, 60_300] {
+        scene.router.now = now_ms * 1_000_000;
+        scene.router.give_up_overdue();
+    }
+    assert_eq!(scene.answered(), late);
+}
+
 /// A pool of one server, and a second one that is asked for what it misses.
 fn warmed() -> Layout {
     let mut layout = two_pools(1);

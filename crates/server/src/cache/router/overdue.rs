@@ -12,7 +12,7 @@ use std::time::Duration;
 use posthaste_measure::Ending;
 use posthaste_wire::memcached::request::Verb;
 
-use super::exchange::Plan;
+use super::exchange::{Plan, Share};
 use super::{Router, agree};
 use crate::cache::rules::GetErrors;
 use crate::cache::table::Route;
@@ -120,12 +120,25 @@ impl Router {
         self.conclude(id);
     }
 
-    /// Whether a get of this exchange's pool is a miss, and no error, when its server does not answer.
+    /// Whether what a get has not been answered yet is missed, and no error: in the pools of all routes that it would come by.
     fn is_missed_when_late(&self, id: u32) -> bool {
         let (exchange, table) = (&self.exchanges[id as usize], self.table_of(id));
-        let is_get =
-            exchange.request.is_some_and(|request| request.verb.is_get() || request.verb == Verb::MetaGet);
         let is_missed = |route: &Route| table.pools[route.pool].rules.get_errors == GetErrors::Missed;
-        is_get && exchange.error.is_empty() && self.route_of(id).is_some_and(is_missed)
+        match exchange.request {
+            _ if !exchange.error.is_empty() => false,
+            Some(request) if request.verb.is_get() => {
+                let of_share = |(number, share): (usize, &Share)| {
+                    let is_settled = exchange.gather.unsettled(number as u16).is_empty();
+                    (!is_settled).then_some(usize::from(share.route))
+                };
+                let open = exchange.shares.iter().enumerate().filter_map(of_share);
+                // Keys of its later steps.
+                let later = exchange.keys[exchange.gather.assigned()..].iter();
+                let later = later.filter_map(|key| table.route(request.verb, key.of(&exchange.bytes)));
+                open.chain(later).all(|route| is_missed(&table.routes[route]))
+            }
+            Some(request) if request.verb == Verb::MetaGet => self.route_of(id).is_some_and(is_missed),
+            _ => false,
+        }
     }
 }
