@@ -366,6 +366,10 @@ fn a_server_that_is_old_gets_no_meta_commands() {
     let mut layout = two_pools(1);
     layout.routes[0].shadow = Some(ShadowPlan { pool: 1, share: 1.0 });
     layout.routes.push(RoutePlan { prefix: b"n:".to_vec(), pool: 1, ..RoutePlan::default() });
+    // Nor as a shadow before it has told what it is.
+    let mut scene = Scene::untold(&layout);
+    scene.ask("ms k 2\r\nhi\r\n");
+    assert_eq!([scene.sent(0).as_str(), &scene.sent(1)], ["ms k 2\r\nhi\r\n", ""]);
     let mut scene = Scene::new(&layout);
     scene.tell_version(1, "1.5.6");
     for request in

@@ -23,7 +23,8 @@ impl Router {
     pub(super) fn shadow(&mut self, route: usize, request: &Request, input: &[u8]) {
         let is_write = writes::is_write(request);
         let mut servers = plain_key(request, input, |key| self.shadows(route, key, is_write));
-        servers.retain(|server| !request.verb.is_meta() || !self.servers[*server].dialect.is_old());
+        // One that has not told its version may take the data for commands, and lose for it what others wait for.
+        servers.retain(|server| !request.verb.is_meta() || self.servers[*server].dialect.is_todays());
         for server in servers {
             let shape = writes::command(request, input, None, &mut self.lanes[server].output);
             self.expect_aside(server, shape);
