@@ -173,7 +173,7 @@ pub enum KeyPart {
     Whole,
     /// What stands between these two, if something does: `{user:7}:cart` goes where `{user:7}:name` goes.
     Tag(u8, u8),
-    /// What stands before this, if something does.
+    /// What stands before this, which may be nothing, as it may be to mcrouter.
     Before(Vec<u8>),
 }
 
@@ -185,11 +185,11 @@ impl KeyPart {
             Self::Whole => None,
             Self::Tag(open, close) => memchr::memchr(*open, key).and_then(|start| {
                 let inside = &key[start + 1..];
-                memchr::memchr(*close, inside).map(|end| &inside[..end])
+                memchr::memchr(*close, inside).map(|end| &inside[..end]).filter(|part| !part.is_empty())
             }),
             Self::Before(stop) => memchr::memmem::find(key, stop).map(|end| &key[..end]),
         };
-        part.filter(|part| !part.is_empty()).unwrap_or(key)
+        part.unwrap_or(key)
     }
 }
 
@@ -229,7 +229,7 @@ mod tests {
             assert_eq!(tag.of(key.as_bytes()), part.as_bytes());
         }
         let before = KeyPart::Before(b"|#|".to_vec());
-        for (key, part) in [("u7|#|cart", "u7"), ("|#|x", "|#|x"), ("u7|x", "u7|x")] {
+        for (key, part) in [("u7|#|cart", "u7"), ("|#|x", ""), ("u7|x", "u7|x")] {
             assert_eq!(before.of(key.as_bytes()), part.as_bytes());
         }
     }
