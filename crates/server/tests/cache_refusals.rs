@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use posthaste_measure::Ending;
-use posthaste_server::cache::layout::{Fallback, Layout, RoutePlan, Seat, ShadowPlan, Source};
+use posthaste_server::cache::layout::{Fallback, Layout, LimitPlan, RoutePlan, Seat, ShadowPlan, Source};
 use posthaste_server::cache::missed::Before;
 use posthaste_server::cache::router::{Asked, Broken};
 use posthaste_server::cache::rules::{Answer, GetErrors, Multiget, Rules};
@@ -299,6 +299,19 @@ fn whether_a_late_get_is_a_miss_is_said_by_the_pools_that_are_late() {
         scene.router.give_up_overdue();
     }
     assert_eq!(scene.answered(), late);
+}
+
+#[test]
+fn a_value_that_is_too_large_is_a_request_to_the_limit_of_its_route() {
+    let mut layout = replicas(1);
+    layout.routes[0].limit = Some(LimitPlan { per_second: 1, burst: 1 });
+    let mut scene = Scene::new(&layout);
+    scene.ask_too_large("set k 0 0 2000\r\n");
+    scene.exchange(0, "delete k\r\n", "NOT_FOUND\r\n");
+    assert_eq!(scene.answered(), "SERVER_ERROR object too large for cache\r\n");
+    scene.ask_too_large("set k 0 0 2000\r\n");
+    assert_eq!(scene.sent(0), "");
+    assert_eq!(scene.answered(), "SERVER_ERROR too many requests: the limit of this route is reached\r\n");
 }
 
 /// A pool of one server, and a second one that is asked for what it misses.

@@ -3,11 +3,11 @@
 #[path = "support/cache_by_hand.rs"]
 mod cache_by_hand;
 
-use std::io::Write as _;
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::sync::Arc;
 
-use cache_by_hand::Thread;
-use posthaste_measure::Clock;
+use cache_by_hand::{Thread, VALUE_BYTES};
+use posthaste_measure::{Clock, Hand};
 use posthaste_server::cache::client_limit::ClientLimits;
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::layout::{Layout, PoolPlan, RoutePlan, Seat, ShadowPlan, Source};
@@ -133,6 +133,28 @@ fn a_request_that_waits_takes_nothing_of_its_clients_limit() {
     assert_eq!(wanted.count(), 1);
     (0..10).for_each(|_| thread.turn());
     assert!(!is_whole(), "it was taken");
+}
+
+#[test]
+fn a_value_that_is_too_large_takes_of_its_clients_limit_and_is_refused_beyond_it() {
+    let mut layout = Layout::of_one_pool(vec![Seat::of(NAMES[0])], Rules::default());
+    layout.settings.mock = Some(1);
+    let hand = Hand::at_zero();
+    let mut thread = Thread::limiting(&layout, Clock::by_hand(hand, 0), ClientLimits::new(Some(1)));
+    let mut client = thread.connect();
+    let set = format!("set k 0 0 {}\r\n{}\r\n", VALUE_BYTES + 1, "x".repeat(VALUE_BYTES + 1));
+    let asked = set.repeat(2) + "version\r\n";
+    let (mut unsent, mut heard) = (asked.as_bytes(), Vec::new());
+    for _ in 0..2000 {
+        unsent = &unsent[client.write(unsent).unwrap_or_default()..];
+        hand.set(hand.now() + 100_000);
+        thread.turn();
+        let read = client.read_to_end(&mut heard);
+        assert!(read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock), "it goes on");
+    }
+    let refused = "SERVER_ERROR too many requests: the limit of this client is reached\r\n";
+    let expected = ["SERVER_ERROR object too large for cache\r\n", refused, refused].concat();
+    assert_eq!(String::from_utf8_lossy(&heard), expected);
 }
 
 #[test]

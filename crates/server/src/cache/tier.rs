@@ -189,9 +189,7 @@ impl<E: Engine> CacheTier<E> {
         }
         match decode(input, &self.hall.limits) {
             Decoded::Request(request, end) if self.asks_too_much(client, &request) => {
-                let words: &[u8] = if request.noreply.is_some() { b"" } else { TOO_MANY };
-                self.engine.say(asker, words, end);
-                Some(end)
+                Some(self.refuse(asker, &request, end))
             }
             Decoded::Request(request, end) => match self.engine.ask(asker, &request, input, end) {
                 Asked::Taken => {
@@ -213,10 +211,15 @@ impl<E: Engine> CacheTier<E> {
                 self.engine.say(asker, answer.unwrap_or_default(), end);
                 Some(end)
             }
+            Decoded::TooLarge { request, end, swallow } if self.asks_too_much(client, &request) => {
+                client.swallow = swallow;
+                Some(self.refuse(asker, &request, end))
+            }
             Decoded::TooLarge { request, end, swallow } => {
                 if self.engine.refuse_too_large(asker, &request, input) == Asked::Later {
                     return self.put_off(slot, client);
                 }
+                self.take_from_limit(client, &request);
                 client.swallow = swallow;
                 Some(end)
             }
@@ -234,6 +237,13 @@ impl<E: Engine> CacheTier<E> {
             self.hall.client_limits.note_refused();
         }
         is_too_much
+    }
+
+    /// Answers a request that is one too many. Returns how many bytes it took.
+    fn refuse(&mut self, asker: Asker, request: &Request, end: usize) -> usize {
+        let words: &[u8] = if request.noreply.is_some() { b"" } else { TOO_MANY };
+        self.engine.say(asker, words, end);
+        end
     }
 
     /// Counts a request that was taken: one that waits is asked again and again. Each key of a get is one.

@@ -89,6 +89,7 @@ impl Router {
         self.line_up(id);
         self.each_copy(id, |router, server| router.delete(id, server));
         self.forget_elsewhere(id);
+        self.table().routes[route].count(1, self.now);
         self.step_on(id);
         Asked::Taken
     }
