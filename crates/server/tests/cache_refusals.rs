@@ -314,6 +314,18 @@ fn a_value_that_is_too_large_is_a_request_to_the_limit_of_its_route() {
     assert_eq!(scene.answered(), "SERVER_ERROR too many requests: the limit of this route is reached\r\n");
 }
 
+#[test]
+fn keys_that_a_server_is_asked_for_count_however_they_are() {
+    let mut scene = Scene::new(&replicas(1));
+    for (request, keys) in
+        [("get a b\r\n", 2), ("mg a v\r\n", 3), ("me a\r\n", 4), ("set a 0 0 1\r\nx\r\n", 4), ("ma a\r\n", 4)]
+    {
+        scene.ask(request);
+        let counted = scene.router.servers()[0].counts.keys.load(Ordering::Relaxed);
+        assert_eq!(counted, keys, "{request:?}");
+    }
+}
+
 /// A pool of one server, and a second one that is asked for what it misses.
 fn warmed() -> Layout {
     let mut layout = two_pools(1);

@@ -427,6 +427,9 @@ impl Router {
         let exchange = &self.exchanges[id as usize];
         let most = self.most(exchange.aim.expiry_s);
         let shape = writes::command(&request, &exchange.bytes, most, &mut self.lanes[server].output);
+        if matches!(request.verb, Verb::MetaGet | Verb::MetaDebug) {
+            self.servers[server].counts.keys.fetch_add(1, Ordering::Relaxed);
+        }
         self.expect(id, server, part, shape);
     }
 }
