@@ -89,6 +89,36 @@ fn a_server_comes_back_though_with_every_deletion_another_key_is_written() {
 }
 
 #[test]
+fn a_server_that_deletes_slowly_does_not_keep_writes_waiting() {
+    let door = door();
+    let hall = hall(&[&door]);
+    let server = Arc::clone(&hall.fleet.table().servers[0]);
+    server.health.lose(vec![Some(key(0))], None);
+    let (said, heard) = mpsc::channel();
+    let (fleet, its, mut number) = (Arc::clone(&hall), Arc::clone(&server), 0);
+    serve(door, move |line| {
+        let is_paused = fleet.fleet.are_writes_paused();
+        let _ = said.send((Instant::now(), is_paused, line.to_owned()));
+        if is_paused && line.starts_with("delete") {
+            // 64 of them take as long as they may.
+            thread::sleep(Duration::from_millis(2));
+        } else if line.starts_with("delete") {
+            number += 1;
+            let mut missed = if number < 8 { number..=number } else { 10_000..=20_000 };
+            assert!(missed.all(|number| its.health.miss(Some(key(number)))), "it is away");
+        }
+    });
+    let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
+    wait_until("it is back", || !server.health.is_away());
+    prober.stop();
+    let paused: Vec<_> = heard.try_iter().filter(|(_, is_paused, _)| *is_paused).collect();
+    let (first, last) = (paused.first().expect("they were paused"), paused.last().expect("they were"));
+    assert!(paused.iter().any(|(_, _, line)| line == "flush_all\r\n"));
+    // All of them one after the other would take 20 s.
+    assert!(last.0 - first.0 < Duration::from_secs(10), "{:?}", last.0 - first.0);
+}
+
+#[test]
 fn a_server_that_comes_back_before_a_flush_is_due_is_told_of_it() {
     for missed in [vec![None], vec![Some(key(0))]] {
         let door = door();
@@ -187,7 +217,8 @@ fn a_server_that_knows_no_base64_comes_back_though_keys_were_written_so() {
     let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
     wait_until("it is back", || !server.health.is_away());
     prober.stop();
-    assert_eq!(heard.try_iter().filter(|line| !line.starts_with("version")).collect::<Vec<_>>(), [
-        "delete foo\r\n"
-    ]);
+    assert_eq!(
+        heard.try_iter().filter(|line| !line.starts_with("version")).collect::<Vec<_>>(),
+        ["delete foo\r\n"]
+    );
 }

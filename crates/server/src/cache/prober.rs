@@ -54,6 +54,12 @@ const PAUSED: Duration = Duration::from_millis(200);
 /// Rounds of deletions after which writes wait for the last one: keys may be written faster than they are deleted.
 const ROUNDS_UNPAUSED: usize = 8;
 
+/// After so long a pause many deletions that are left are done by a flush: clients wait, and a cold server is the smaller harm.
+const PAUSED_MAX: Duration = Duration::from_secs(1);
+
+/// So many are not many: at worst each [`DELETIONS`] of them take [`PAUSED`].
+const FEW_DELETIONS: usize = 8 * DELETIONS;
+
 /// The thread and the way to stop it.
 pub struct Prober {
     stop: Arc<AtomicBool>,
@@ -310,7 +316,7 @@ fn bring_back(server: &Server, hall: &Hall, stop: &AtomicBool) -> io::Result<boo
         }
         if round >= ROUNDS_UNPAUSED && paused.is_none() {
             link.get_ref().wait_at_most(PAUSED)?;
-            paused = Some(hall.pause_writes());
+            paused = Some((hall.pause_writes(), Instant::now() + PAUSED_MAX));
         }
         let mut before = server.health.before();
         let done = match &mut before {
@@ -329,9 +335,11 @@ fn bring_back(server: &Server, hall: &Hall, stop: &AtomicBool) -> io::Result<boo
                 sockets.retain(|socket| !has_left(socket));
                 drain(sockets)
             }
-            Before::Flush => ask(&mut link, b"flush_all\r\n", 1, |said| said.starts_with(b"OK"))
-                .and_then(|()| flush_later(&mut link, hall, |said| said.starts_with(b"OK"))),
-            Before::Delete(keys) => keys.chunks(DELETIONS).try_for_each(|keys| delete(&mut link, server, keys)),
+            Before::Flush => flush(&mut link, hall),
+            Before::Delete(keys) => {
+                let until = paused.as_ref().map(|(_, until)| *until);
+                delete_all(&mut link, server, hall, keys, until)
+            }
         };
         if let Err(error) = done {
             server.health.put_back(before);
@@ -381,6 +389,34 @@ fn flush_later(link: &mut BufReader<Dialed>, hall: &Hall, is_good: fn(&[u8]) -> 
         Some(rest) => ask(link, format!("flush_all {rest}\r\n").as_bytes(), 1, is_good),
         None => Ok(()),
     }
+}
+
+/// Makes a server that comes back forget everything, now and when clients wanted it.
+fn flush(link: &mut BufReader<Dialed>, hall: &Hall) -> io::Result<()> {
+    let is_good = |said: &[u8]| said.starts_with(b"OK");
+    ask(link, b"flush_all\r\n", 1, is_good)?;
+    flush_later(link, hall, is_good)
+}
+
+/// Deletes these keys. Those that are left are not done, should it fail. If many are left when writes have waited `until` then, it is
+/// by a flush.
+fn delete_all(
+    link: &mut BufReader<Dialed>,
+    server: &Server,
+    hall: &Hall,
+    keys: &mut Vec<Missed>,
+    until: Option<Instant>,
+) -> io::Result<()> {
+    while !keys.is_empty() {
+        let is_late = until.is_some_and(|until| until <= Instant::now());
+        if is_late && keys.len() > FEW_DELETIONS {
+            return flush(link, hall);
+        }
+        let rest = keys.len().saturating_sub(DELETIONS);
+        delete(link, server, &keys[rest..])?;
+        keys.truncate(rest);
+    }
+    Ok(())
 }
 
 /// Deletes these keys, as far as a server that has told its version may hold them.
