@@ -113,6 +113,34 @@ fn a_replica_that_a_file_adds_decides_nothing_and_nobody_misses_what_it_lacks() 
 }
 
 #[test]
+fn replicas_that_shared_keys_for_a_while_serve_nothing_from_before() {
+    let shards = format!("{FIRST}writes = \"owner\"\n");
+    for mode in [&[][..], &["--workers", "2", "--eject", "on"]] {
+        let servers = Memcached::several::<2>();
+        let routed = Routed::start(FIRST, &servers, mode);
+        let mut client = routed.client();
+        let keys = 0..20;
+        for (text, value) in [(None, "old"), (Some(shards.as_str()), "new")] {
+            if let Some(text) = text {
+                routed.rewrite(text, &servers);
+                reload(&routed, DONE);
+            }
+            for key in keys.clone() {
+                assert_eq!(client.ask(&format!("set k{key} 0 0 3\r\n{value}\r\n")), "STORED\r\n");
+            }
+        }
+        routed.rewrite(FIRST, &servers);
+        reload(&routed, DONE);
+        routed.server.wait_for_log("they forget what they hold");
+        for key in keys {
+            for _ in 0..2 {
+                assert_eq!(client.ask(&format!("get k{key}\r\n")), "END\r\n", "{mode:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_another_pool_took_is_deleted_there_after_the_file_was_read_again_too() {
     const SPARED: &str = r#"
 [cache.pools.a]

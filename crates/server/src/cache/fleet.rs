@@ -421,6 +421,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::super::layout::Seat;
+    use super::super::rules::Writes;
     use super::*;
 
     fn layout(names: &[&str]) -> Layout {
@@ -462,6 +463,26 @@ mod tests {
         table.servers[2].health.missed_keys(u32::MAX);
         fleet.load(&grown).unwrap();
         assert_eq!(have_less(), [false; 4]);
+    }
+
+    #[test]
+    fn servers_that_shared_keys_and_are_to_hold_all_forget_what_they_hold_first() {
+        for (servers, from, to, are_away) in [
+            (2, Writes::Owner, Writes::All, true),
+            (2, Writes::All, Writes::Owner, false),
+            (2, Writes::Owner, Writes::Owner, false),
+            (1, Writes::Owner, Writes::All, false),
+        ] {
+            let mut plan = layout(&["127.0.0.1:1", "127.0.0.1:2"][..servers]);
+            plan.pools[0].rules.writes = from;
+            let fleet = Fleet::new(&plan, true).unwrap();
+            plan.pools[0].rules.writes = to;
+            fleet.load(&plan).unwrap();
+            // Nobody is there who could forget anything.
+            let health = |server: &Arc<Server>| server.health.is_away();
+            assert_eq!(fleet.table().servers.iter().any(health), are_away, "{servers}: {from} to {to}");
+            assert_eq!(fleet.table().servers.iter().all(health), are_away, "{servers}: {from} to {to}");
+        }
     }
 
     #[test]

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::thread;
 
 use super::fleet::Server;
-use super::layout::{Layout, Seat};
+use super::layout::{Layout, PoolPlan, Seat};
+use super::pool::Pool;
 use super::prober;
 use super::rules::Writes;
 use super::table::Table;
@@ -15,7 +16,8 @@ use super::table::Table;
 const AT_ONCE: usize = 32;
 
 /// Those that come into a pool of this layout by a group that is known already, and are not in this pool by the table that is
-/// in force still. One may be in another pool all the time: then it has missed what was written in this one.
+/// in force still. One may be in another pool all the time: then it has missed what was written in this one. So are those of a pool
+/// whose servers shared keys and are to hold every one now: what one held of others' keys when it did so before is old.
 pub(super) fn strangers<'a>(
     servers: &'a [Arc<Server>],
     layout: &Layout,
@@ -24,14 +26,23 @@ pub(super) fn strangers<'a>(
 ) -> Vec<&'a Arc<Server>> {
     let is_strange = |server: &&Arc<Server>| {
         layout.pools.iter().any(|pool| {
-            let joins = |seat: &Seat| {
-                seat.group.as_ref().is_some_and(|group| known.contains(group))
-                    && server.backend.is_named(&seat.address)
-            };
-            pool.seats.iter().any(joins) && !is_in(server, &pool.name, table)
+            let stays = is_in(server, &pool.name, table);
+            let is_known = |seat: &Seat| seat.group.as_ref().is_some_and(|group| known.contains(group));
+            let is_strange = |seat: &Seat| if stays { shared_keys(pool, table) } else { is_known(seat) };
+            pool.seats.iter().any(|seat| server.backend.is_named(&seat.address) && is_strange(seat))
         })
     };
+    for pool in layout.pools.iter().filter(|pool| shared_keys(pool, table)) {
+        tracing::warn!(pool = %pool.name, "its servers shared keys and are to hold every key now: they forget what they hold");
+    }
     servers.iter().filter(is_strange).collect()
+}
+
+/// Whether the servers of a pool, which are replicas by this plan, share keys by the table that is in force still.
+fn shared_keys(pool: &PoolPlan, table: &Table) -> bool {
+    let shares =
+        |its: &Pool| its.name == pool.name && its.rules.writes == Writes::Owner && its.members.len() > 1;
+    pool.rules.writes == Writes::All && table.pools.iter().any(shares)
 }
 
 fn is_in(server: &Server, pool: &str, table: &Table) -> bool {
