@@ -85,7 +85,7 @@ pub(super) fn line(request: &Request, bytes: &[u8], end: usize, most: Most, out:
     }
 }
 
-/// Whether a request has no room for the time to live that [`line`] adds.
+/// Whether a request has no room for the time to live that `line` adds.
 pub(super) fn is_full(request: &Request, bytes: &[u8]) -> bool {
     let mut words = request.words_after_key(bytes).map(|word| word.of(bytes));
     // Before these are the command and the key.
