@@ -23,11 +23,7 @@ const LARGE: usize = 15 << 20;
 
 #[test]
 fn a_batch_that_is_too_large_for_one_call_is_several() {
-    let server = postgres::shared();
-    let database = server.create_database();
-    let address = server.url(&database).parse().expect("a URL");
-    let store = Postgres::open_by_hand(&address, Arc::default(), Clock::start()).expect("a store");
-    let account = store.account(b"ann").expect("an account");
+    let (server, database, store, account) = place();
     assert_eq!(ask_at_once(&store, account, &["QCREATE q".to_owned()]), [Got::Integer(1)]);
     for (body, calls) in [(1, 1), (LARGE, 2)] {
         let request = format!("SEND q {}", "x".repeat(body));
@@ -43,11 +39,7 @@ fn a_batch_that_is_too_large_for_one_call_is_several() {
 
 #[test]
 fn an_answer_ends_before_eight_mebibytes_also_in_a_batch() {
-    let server = postgres::shared();
-    let database = server.create_database();
-    let address = server.url(&database).parse().expect("a URL");
-    let store = Postgres::open_by_hand(&address, Arc::default(), Clock::start()).expect("a store");
-    let account = store.account(b"ann").expect("an account");
+    let (_, _, store, account) = place();
     let ask = |requests: &[String]| ask_at_once(&store, account, requests);
     ask(&["QCREATE q".to_owned()]);
     let sends: Vec<String> = (0..10).map(|_| format!("SEND q {}", "x".repeat(1 << 20))).collect();
@@ -80,11 +72,7 @@ fn an_answer_ends_before_eight_mebibytes_also_in_a_batch() {
 
 #[test]
 fn what_counts_messages_is_answered_after_the_rest_of_its_batch() {
-    let server = postgres::shared();
-    let database = server.create_database();
-    let address = server.url(&database).parse().expect("a URL");
-    let store = Postgres::open_by_hand(&address, Arc::default(), Clock::start()).expect("a store");
-    let account = store.account(b"ann").expect("an account");
+    let (_, _, store, account) = place();
     ask_at_once(&store, account, &["QCREATE q".to_owned()]);
     let requests = ["QLIST", "SEND q x", "QINFO q", "QBROWSE q", "PEEK QUEUE q"].map(str::to_owned);
     let mut batch = Batch { waiting: bundles(account, &requests), ..Batch::default() };
@@ -99,11 +87,7 @@ fn what_counts_messages_is_answered_after_the_rest_of_its_batch() {
 
 #[test]
 fn copies_for_everyone_are_no_more_than_one_send_may_write() {
-    let server = postgres::shared();
-    let database = server.create_database();
-    let address = server.url(&database).parse().expect("a URL");
-    let store = Postgres::open_by_hand(&address, Arc::default(), Clock::start()).expect("a store");
-    let account = store.account(b"ann").expect("an account");
+    let (server, database, store, account) = place();
     for other in 0..5 {
         server.psql(&database, &format!("SELECT posthaste.login('other{other}')"));
     }
@@ -116,6 +100,16 @@ fn copies_for_everyone_are_no_more_than_one_send_may_write() {
     let refused = server.try_psql(&database, by_sql);
     assert!(refused.as_ref().is_err_and(|why| why.contains("copies of this message")), "{refused:?}");
     assert_eq!(server.psql(&database, "SELECT count(*) FROM posthaste.message"), "5");
+}
+
+/// A server, a database of a test's own, a store in it, and an account there.
+fn place() -> (&'static postgres::Postgres, String, Postgres, u32) {
+    let server = postgres::shared();
+    let database = server.create_database();
+    let address = server.url(&database).parse().expect("a URL");
+    let store = Postgres::open_by_hand(&address, Arc::default(), Clock::start()).expect("a store");
+    let account = store.account(b"ann").expect("an account");
+    (server, database, store, account)
 }
 
 /// How many messages each of these has got.
