@@ -1,20 +1,36 @@
 //! What the log is told while a test runs, in place of who would write it.
 
+use std::cell::RefCell;
 use std::fmt::{Debug, Write as _};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Once;
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// The lines told by `what`, each with its level.
-pub(crate) fn heard(what: impl FnOnce()) -> Vec<String> {
-    let lines = Arc::new(Mutex::new(Vec::new()));
-    tracing::subscriber::with_default(Listener(Arc::clone(&lines)), what);
-    std::mem::take(&mut *lines.lock().unwrap_or_else(PoisonError::into_inner))
+thread_local! {
+    static LINES: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-struct Listener(Arc<Mutex<Vec<String>>>);
+/// The lines told by `what` on this thread, each with its level.
+pub(crate) fn heard(what: impl FnOnce()) -> Vec<String> {
+    listen();
+    LINES.set(Some(Vec::new()));
+    what();
+    LINES.take().unwrap_or_default()
+}
+
+/// One listener for all threads: of listeners that come and go with a test, one can miss a line for good that a thread
+/// without a listener tells first, since whether anybody wants a line is asked once.
+fn listen() {
+    static IS_SET: Once = Once::new();
+    IS_SET.call_once(|| {
+        tracing::subscriber::set_global_default(Listener).unwrap_or_else(|error| panic!("{error}"));
+        tracing::callsite::rebuild_interest_cache();
+    });
+}
+
+struct Listener;
 
 impl Subscriber for Listener {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
@@ -32,7 +48,11 @@ impl Subscriber for Listener {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(event.metadata().level().to_string());
         event.record(&mut line);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line.0);
+        LINES.with_borrow_mut(|lines| {
+            if let Some(lines) = lines {
+                lines.push(line.0);
+            }
+        });
     }
 
     fn enter(&self, _: &Id) {}
