@@ -8,7 +8,6 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fastrand::Rng;
@@ -80,8 +79,9 @@ fn what_lives_for_a_moment_ends_behind_the_router_as_it_would_without() {
 fn compare(arguments: &[&str], seed: u64, steps: usize, together: usize) {
     let (bare, behind) = (Memcached::start(&[]), Memcached::start(&[]));
     let server = router(&[&behind.name()], &[&["--threads", "1"], arguments].concat());
-    // Until the server has told its version, an `ms` that it refuses ends its connection; nothing shows when it has.
-    sleep(Duration::from_secs(1));
+    // Until the server has told its version, an `ms` that it refuses ends its connection.
+    let mut watcher = Client::to(server.addr());
+    wait_until("the server's version is known", || watcher.ask("stats servers\r\n").contains(":version 1."));
     let (mut one, mut other) = (Side::new(bare.addr), Side::new(server.addr()));
     let mut rng = Rng::with_seed(seed);
     for step in 0..steps {

@@ -28,6 +28,8 @@ pub struct ServerCard {
     pub tls: bool,
     /// `live`, `draining`, `away` or `down`.
     pub state: String,
+    /// The version that it told last; empty: none yet.
+    pub version: String,
     /// The pools that it is in.
     pub pools: Vec<String>,
     /// Commands sent to it since the start.
@@ -173,6 +175,7 @@ fn server_card(table: &Table, server: &Server, all_requests: u64) -> ServerCard 
         address: server.backend.address().map(|address| address.to_string()).unwrap_or_default(),
         tls: server.backend.is_encrypted(),
         state: server.health.state().to_string(),
+        version: server.dialect.version(),
         pools: table.pools.iter().filter(has).map(|pool| pool.name.clone()).collect(),
         requests,
         share: share(requests),

@@ -4,8 +4,8 @@
 //! refused there, and what was to be its data is taken for commands, whose answers nobody expects. So a server that is older
 //! gets no meta commands, and no server is brought a value before it has told its version.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The first memcached with the meta commands of today.
 pub const FIRST: &str = "1.6.10";
@@ -23,6 +23,7 @@ const TODAYS: u8 = 2;
 #[derive(Debug, Default)]
 pub struct Dialect {
     spoken: AtomicU8,
+    version: Mutex<String>,
     /// How many servers of the fleet are old.
     olds: Arc<AtomicUsize>,
 }
@@ -31,14 +32,16 @@ impl Dialect {
     /// Of a server that has told nothing yet; `olds` counts all of its fleet that are old.
     #[must_use]
     pub fn new(olds: Arc<AtomicUsize>) -> Self {
-        Self { spoken: AtomicU8::new(UNTOLD), olds }
+        Self { spoken: AtomicU8::new(UNTOLD), version: Mutex::default(), olds }
     }
 
     /// Takes note of what it answered to `version`: another one may have taken its place since it was last asked. True: it is
     /// old, and that is news.
     pub fn note(&self, answer: &[u8]) -> bool {
         let Some(version) = answer.strip_prefix(b"VERSION ") else { return false };
-        let is_old = is_old(&String::from_utf8_lossy(version));
+        let version = String::from_utf8_lossy(version.trim_ascii()).into_owned();
+        let is_old = is_old(&version);
+        *self.version.lock().unwrap_or_else(PoisonError::into_inner) = version;
         let was_old = self.spoken.swap(if is_old { OLD } else { TODAYS }, Ordering::AcqRel) == OLD;
         if is_old && !was_old {
             self.olds.fetch_add(1, Ordering::AcqRel);
@@ -46,6 +49,12 @@ impl Dialect {
             self.olds.fetch_sub(1, Ordering::AcqRel);
         }
         is_old && !was_old
+    }
+
+    /// The version that it told last; empty: none yet.
+    #[must_use]
+    pub fn version(&self) -> String {
+        self.version.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// It is known to speak what was spoken before.
@@ -96,9 +105,11 @@ mod tests {
         let olds = Arc::new(AtomicUsize::new(0));
         let dialect = Dialect::new(Arc::clone(&olds));
         assert!(!dialect.note(b"ERROR\r\n") && !dialect.is_todays() && !dialect.is_old());
+        assert_eq!(dialect.version(), "");
         assert!(dialect.note(b"VERSION 1.5.6\r\n") && !dialect.note(b"VERSION 1.5.6\r\n"));
         assert_eq!((dialect.is_old(), olds.load(Ordering::Relaxed)), (true, 1));
         assert!(!dialect.note(b"VERSION 1.6.18\r\n") && dialect.is_todays());
+        assert_eq!(dialect.version(), "1.6.18");
         assert_eq!(olds.load(Ordering::Relaxed), 0);
     }
 }

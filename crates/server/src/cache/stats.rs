@@ -45,6 +45,9 @@ fn servers(fleet: &Fleet, text: &mut String) {
     for card in desk::servers(&fleet.table()) {
         let name = &card.name;
         stat(text, format_args!("{name}:state"), &card.state);
+        if !card.version.is_empty() {
+            stat(text, format_args!("{name}:version"), &card.version);
+        }
         stat(text, format_args!("{name}:requests"), card.requests);
         stat(text, format_args!("{name}:keys"), card.keys);
         stat(text, format_args!("{name}:errors"), card.errors);
