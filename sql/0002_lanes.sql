@@ -29,19 +29,34 @@ END $$;
 COMMENT ON FUNCTION noted_floor() IS
 'A floor of all lanes, for who brings none along. While somebody keeps the ring from turning, all that is gone stands below it. Plan: ring_floor_pkey, backwards.';
 
+CREATE TYPE lane_row AS (
+    place bigint,
+    part smallint,
+    tid tid,
+    queue_id bigint,
+    bytes bigint
+);
+COMMENT ON TYPE lane_row IS
+'Where a message stands in a lane and in the table, and what it takes of an answer. No more, since whoever reads a lane reads more of it than it gives.';
+
+CREATE FUNCTION content_bytes(headers bytea, body bytea) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT octet_length(body)::bigint + coalesce(octet_length(headers), 0)
+$$;
+COMMENT ON FUNCTION content_bytes(bytea, bytea) IS 'What a message takes of an answer. Inlined, so that a length is read and no body.';
+
 CREATE FUNCTION queue_lane(at_ms bigint, recipient int, queue bigint, from_place bigint, want bigint)
-RETURNS TABLE (part smallint, tid tid, place bigint, m message) LANGUAGE sql STABLE AS $$
-    (SELECT 0::smallint, ctid, place, message_0::message FROM message_0
+RETURNS SETOF lane_row LANGUAGE sql STABLE AS $$
+    (SELECT place, 0::smallint, ctid, queue_id, content_bytes(headers, body) FROM message_0
         WHERE recipient_id = recipient AND queue_id = queue AND sender_id > 0 AND due_ms IS NULL AND place >= from_place
             AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
     UNION ALL
-    (SELECT 1::smallint, ctid, place, message_1::message FROM message_1
+    (SELECT place, 1::smallint, ctid, queue_id, content_bytes(headers, body) FROM message_1
         WHERE recipient_id = recipient AND queue_id = queue AND sender_id > 0 AND due_ms IS NULL AND place >= from_place
             AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
     UNION ALL
-    (SELECT 2::smallint, ctid, place, message_aside::message FROM message_aside
+    (SELECT place, 2::smallint, ctid, queue_id, content_bytes(headers, body) FROM message_aside
         WHERE recipient_id = recipient AND queue_id = queue AND sender_id > 0 AND due_ms IS NULL
             AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
@@ -51,18 +66,18 @@ COMMENT ON FUNCTION queue_lane(bigint, int, bigint, bigint, bigint) IS
 'Messages of a queue to one recipient (0: to anyone). Plan: message_by_queue.';
 
 CREATE FUNCTION both_lane(at_ms bigint, recipient int, queue bigint, sender int, from_place bigint, want bigint)
-RETURNS TABLE (part smallint, tid tid, place bigint, m message) LANGUAGE sql STABLE AS $$
-    (SELECT 0::smallint, ctid, place, message_0::message FROM message_0
+RETURNS SETOF lane_row LANGUAGE sql STABLE AS $$
+    (SELECT place, 0::smallint, ctid, queue_id, content_bytes(headers, body) FROM message_0
         WHERE queue_id = queue AND sender_id = sender AND recipient_id = recipient AND due_ms IS NULL AND place >= from_place
             AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
     UNION ALL
-    (SELECT 1::smallint, ctid, place, message_1::message FROM message_1
+    (SELECT place, 1::smallint, ctid, queue_id, content_bytes(headers, body) FROM message_1
         WHERE queue_id = queue AND sender_id = sender AND recipient_id = recipient AND due_ms IS NULL AND place >= from_place
             AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
     UNION ALL
-    (SELECT 2::smallint, ctid, place, message_aside::message FROM message_aside
+    (SELECT place, 2::smallint, ctid, queue_id, content_bytes(headers, body) FROM message_aside
         WHERE queue_id = queue AND sender_id = sender AND recipient_id = recipient AND due_ms IS NULL
             AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
@@ -72,18 +87,18 @@ COMMENT ON FUNCTION both_lane(bigint, int, bigint, int, bigint, bigint) IS
 'Messages of a queue from one sender to one recipient (0: to anyone). Plan: message_by_both.';
 
 CREATE FUNCTION sender_lane(at_ms bigint, recipient int, sender int, from_place bigint, want bigint)
-RETURNS TABLE (part smallint, tid tid, place bigint, m message) LANGUAGE sql STABLE AS $$
-    (SELECT 0::smallint, ctid, place, message_0::message FROM message_0
+RETURNS SETOF lane_row LANGUAGE sql STABLE AS $$
+    (SELECT place, 0::smallint, ctid, queue_id, content_bytes(headers, body) FROM message_0
         WHERE sender_id = sender AND recipient_id = recipient AND queue_id > 0 AND due_ms IS NULL AND place >= from_place
             AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
     UNION ALL
-    (SELECT 1::smallint, ctid, place, message_1::message FROM message_1
+    (SELECT place, 1::smallint, ctid, queue_id, content_bytes(headers, body) FROM message_1
         WHERE sender_id = sender AND recipient_id = recipient AND queue_id > 0 AND due_ms IS NULL AND place >= from_place
             AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
     UNION ALL
-    (SELECT 2::smallint, ctid, place, message_aside::message FROM message_aside
+    (SELECT place, 2::smallint, ctid, queue_id, content_bytes(headers, body) FROM message_aside
         WHERE sender_id = sender AND recipient_id = recipient AND queue_id > 0 AND due_ms IS NULL
             AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
@@ -96,15 +111,15 @@ COMMENT ON FUNCTION sender_lane(bigint, int, int, bigint, bigint) IS
 -- is looked for must turn up soon; and the plan stays when the table grows. So what has no order of its own asks for that of the one
 -- index that serves, over a range of one queue, since of a queue that is given exactly the order would say nothing.
 
-CREATE FUNCTION stored(queue bigint) RETURNS SETOF message LANGUAGE sql STABLE AS $$
-    (SELECT * FROM message WHERE ring IN (0, 1) AND queue_id >= queue AND queue_id <= queue AND due_ms IS NULL
+CREATE FUNCTION stored(queue bigint) RETURNS TABLE (place bigint, part smallint, tid tid, id bigint, due_ms bigint, holder_id int, sent_ms bigint, headers bytea, body bytea) LANGUAGE sql STABLE AS $$
+    (SELECT place, ring, ctid, id, due_ms, holder_id, sent_ms, headers, body FROM message WHERE ring IN (0, 1) AND queue_id >= queue AND queue_id <= queue AND due_ms IS NULL
             AND place >= noted_floor()
         ORDER BY queue_id, sender_id, recipient_id, place)
     UNION ALL
-    (SELECT * FROM message WHERE ring = 2 AND queue_id >= queue AND queue_id <= queue AND due_ms IS NULL
+    (SELECT place, ring, ctid, id, due_ms, holder_id, sent_ms, headers, body FROM message WHERE ring = 2 AND queue_id >= queue AND queue_id <= queue AND due_ms IS NULL
         ORDER BY queue_id, sender_id, recipient_id, place)
     UNION ALL
-    (SELECT * FROM message WHERE ring = 2 AND queue_id >= queue AND queue_id <= queue AND due_ms IS NOT NULL
+    (SELECT place, ring, ctid, id, due_ms, holder_id, sent_ms, headers, body FROM message WHERE ring = 2 AND queue_id >= queue AND queue_id <= queue AND due_ms IS NOT NULL
         ORDER BY queue_id, id)
 $$;
 COMMENT ON FUNCTION stored(bigint) IS

@@ -70,11 +70,6 @@ $$;
 COMMENT ON FUNCTION are_too_many(int, bytea, bytea) IS
 'Whether copies of a message are more than one SEND may write, 64 MiB with 96 bytes for what a row holds beside headers and body: everybody who uses the queue waits for them.';
 
-CREATE FUNCTION answer_bytes(m message) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
-    SELECT octet_length(m.body)::bigint + coalesce(octet_length(m.headers), 0)
-$$;
-COMMENT ON FUNCTION answer_bytes(message) IS 'What a message takes of that.';
-
 CREATE FUNCTION numbered(op int, number bigint) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
     SELECT ROW(op, 'i', number, null, null, null, null, null, null, null, null, null, null, null, null, null, null)::answer
 $$;
@@ -234,7 +229,9 @@ BEGIN
     END IF;
     SELECT id INTO number FROM posthaste.queue q WHERE q.name = add_queue.queue;
     IF number IS NULL THEN
-        INSERT INTO posthaste.queue (id, name) VALUES (nextval('queue_id'), queue) RETURNING id INTO number;
+        -- Nobody else makes it now; a transaction with an older snapshot does not see who did, and is told to be tried again.
+        INSERT INTO posthaste.queue AS q (id, name) VALUES (nextval('queue_id'), queue)
+            ON CONFLICT ON CONSTRAINT queue_name_key DO NOTHING RETURNING q.id INTO number;
     END IF;
     RETURN number;
 END $$;
@@ -281,7 +278,7 @@ COMMENT ON FUNCTION list_queues(int, bigint, bigint, bigint) IS
 'Queues above an id with what they hold, by id, at most so many. Costs as much as these hold messages. Plan: queue_pkey; for each queue message_by_both and message_aside_by_queue_due.';
 
 CREATE FUNCTION heads(at_ms bigint, reader int, queue bigint, sender int, not_own boolean, broadcast boolean, want bigint)
-RETURNS TABLE (part smallint, tid tid, place bigint, m message) LANGUAGE plpgsql AS $$
+RETURNS TABLE (place bigint, part smallint, tid tid, home bigint, bytes bigint, for_anyone boolean) LANGUAGE plpgsql AS $$
 DECLARE
     own int := CASE WHEN NOT broadcast THEN reader END;
     from_place bigint := noted_floor();
@@ -290,12 +287,12 @@ BEGIN
         RETURN;
     ELSIF queue IS NULL THEN
         RETURN QUERY SELECT * FROM (
-            SELECT * FROM sender_lane(at_ms, 0, sender, from_place, want)
-            UNION ALL SELECT * FROM sender_lane(at_ms, own, sender, from_place, want)) AS l ORDER BY l.place LIMIT want;
+            SELECT *, true FROM sender_lane(at_ms, 0, sender, from_place, want)
+            UNION ALL SELECT *, false FROM sender_lane(at_ms, own, sender, from_place, want)) AS l ORDER BY l.place LIMIT want;
     ELSIF sender IS NOT NULL THEN
         RETURN QUERY SELECT * FROM (
-            SELECT * FROM both_lane(at_ms, 0, queue, sender, from_place, want)
-            UNION ALL SELECT * FROM both_lane(at_ms, own, queue, sender, from_place, want)) AS l ORDER BY l.place LIMIT want;
+            SELECT *, true FROM both_lane(at_ms, 0, queue, sender, from_place, want)
+            UNION ALL SELECT *, false FROM both_lane(at_ms, own, queue, sender, from_place, want)) AS l ORDER BY l.place LIMIT want;
     ELSIF not_own THEN
         RETURN QUERY WITH RECURSIVE hop(sender) AS (
             SELECT least(
@@ -314,38 +311,69 @@ BEGIN
                     WHERE ring = 2 AND (queue_id, sender_id) > (queue, hop.sender) AND queue_id <= queue AND due_ms IS NULL
                     ORDER BY queue_id, sender_id LIMIT 1)) FROM hop WHERE hop.sender IS NOT NULL
         )
-        SELECT l.* FROM hop, LATERAL (
-            SELECT * FROM both_lane(at_ms, 0, queue, hop.sender, from_place, want)
-            UNION ALL SELECT * FROM both_lane(at_ms, own, queue, hop.sender, from_place, want)) AS l
+        SELECT l.*
+        FROM hop, LATERAL (
+            SELECT *, true FROM both_lane(at_ms, 0, queue, hop.sender, from_place, want)
+            UNION ALL SELECT *, false FROM both_lane(at_ms, own, queue, hop.sender, from_place, want)) AS l
         WHERE hop.sender <> reader ORDER BY l.place LIMIT want;
     ELSE
         RETURN QUERY SELECT * FROM (
-            SELECT * FROM queue_lane(at_ms, 0, queue, from_place, want)
-            UNION ALL SELECT * FROM queue_lane(at_ms, own, queue, from_place, want)) AS l ORDER BY l.place LIMIT want;
+            SELECT *, true FROM queue_lane(at_ms, 0, queue, from_place, want)
+            UNION ALL SELECT *, false FROM queue_lane(at_ms, own, queue, from_place, want)) AS l ORDER BY l.place LIMIT want;
     END IF;
 END $$;
 COMMENT ON FUNCTION heads(bigint, int, bigint, int, boolean, boolean, bigint) IS
-'The first messages that a reader may have. Two lanes (for anyone, for me); NOTOWN two for each other sender of the queue. Plan: as noted_floor; the lanes''; the senders one seek each in message_by_both, in each part.';
+'Where the first messages are that a reader may have, and how long they are. Two lanes (for anyone, for me); NOTOWN two for each other sender of the queue. Plan: as noted_floor; the lanes''; the senders one seek each in message_by_both, in each part.';
+
+CREATE FUNCTION row_at(part smallint, tid tid, place bigint) RETURNS message LANGUAGE plpgsql AS $$
+DECLARE m message;
+BEGIN
+    CASE part
+    WHEN 0 THEN SELECT * INTO m FROM message_0 WHERE ctid = row_at.tid;
+    WHEN 1 THEN SELECT * INTO m FROM message_1 WHERE ctid = row_at.tid;
+    -- What has been removed here may be vacuumed, and another message stand there.
+    WHEN 2 THEN SELECT * INTO m FROM message_aside WHERE ctid = row_at.tid AND message_aside.place = row_at.place;
+    END CASE;
+    RETURN m;
+END $$;
+COMMENT ON FUNCTION row_at(smallint, tid, bigint) IS
+'A message that this transaction has found; null when somebody has taken it since. Plan: Tid Scan of one part.';
 
 CREATE FUNCTION peek_one(op int, at_ms bigint, reader int, queue bigint, sender int, not_own boolean, broadcast boolean,
     want bigint) RETURNS SETOF answer LANGUAGE plpgsql AS $$
-DECLARE head record; bytes bigint := 0; given bigint := 0;
+DECLARE
+    head record;
+    m message;
+    home bigint;
+    name text;
+    bytes bigint := 0;
+    given bigint := 0;
+    is_empty boolean;
 BEGIN
-    -- The name by a subquery: a join would be planned for as many rows as heads() is guessed to give.
-    FOR head IN SELECT h.m, (SELECT q.name FROM posthaste.queue q WHERE q.id = (h.m).queue_id) AS name
-        FROM heads(at_ms, reader, queue, sender, not_own, broadcast, want) h ORDER BY h.place
     LOOP
-        bytes := bytes + answer_bytes(head.m);
-        EXIT WHEN given > 0 AND bytes > answer_bytes_max();
-        RETURN NEXT shown(op, head.m, head.name);
-        given := given + 1;
+        is_empty := true;
+        FOR head IN SELECT h.* FROM heads(at_ms, reader, queue, sender, not_own, broadcast, want) h ORDER BY h.place LOOP
+            is_empty := false;
+            EXIT WHEN given > 0 AND bytes + head.bytes > answer_bytes_max();
+            m := row_at(head.part, head.tid, head.place);
+            CONTINUE WHEN m.id IS NULL;
+            IF m.queue_id IS DISTINCT FROM home THEN
+                home := m.queue_id;
+                SELECT q.name INTO name FROM posthaste.queue q WHERE q.id = home;
+            END IF;
+            bytes := bytes + head.bytes;
+            given := given + 1;
+            RETURN NEXT shown(op, m, name);
+        END LOOP;
+        -- What was there has been taken since: others may stand behind it.
+        EXIT WHEN given > 0 OR is_empty;
     END LOOP;
     IF given = 0 THEN
         RETURN NEXT nothing(op, queue, sender);
     END IF;
 END $$;
 COMMENT ON FUNCTION peek_one(int, bigint, int, bigint, int, boolean, boolean, bigint) IS
-'PEEK: the first messages that a reader may have, as many as are wanted and fit into an answer. Nothing is locked. Plan: as heads; queue_pkey for each message.';
+'PEEK: the first messages that a reader may have, as many as are wanted and fit into an answer. Nothing is locked. Plan: as heads; as row_at for each message; queue_pkey for each queue.';
 
 CREATE FUNCTION take(at_ms bigint, reader int, head_part smallint, head_tid tid, lease_ms bigint) RETURNS message
 LANGUAGE plpgsql AS $$
@@ -435,12 +463,11 @@ BEGIN
     LOOP
         wanted := want - cardinality(given) + 2 * seen;
         seen := 0;
-        FOR head IN SELECT h.part, h.tid, h.place, (h.m).recipient_id = 0 AS for_anyone, answer_bytes(h.m) AS size
-            FROM heads(at_ms, reader, queue, sender, not_own, broadcast, wanted) h ORDER BY h.place
+        FOR head IN SELECT h.* FROM heads(at_ms, reader, queue, sender, not_own, broadcast, wanted) h ORDER BY h.place
         LOOP
             seen := seen + 1;
             CONTINUE WHEN head.place <= CASE WHEN head.for_anyone THEN passed_any ELSE passed_own END;
-            enough := cardinality(given) = want OR cardinality(given) > 0 AND bytes + head.size > answer_bytes_max();
+            enough := cardinality(given) = want OR cardinality(given) > 0 AND bytes + head.bytes > answer_bytes_max();
             EXIT WHEN enough;
             IF head.for_anyone THEN
                 passed_any := head.place;
@@ -450,7 +477,7 @@ BEGIN
             m := take(at_ms, reader, head.part, head.tid, lease_ms);
             CONTINUE WHEN m.id IS NULL;
             SELECT q.name INTO name FROM posthaste.queue q WHERE q.id = m.queue_id;
-            bytes := bytes + head.size;
+            bytes := bytes + head.bytes;
             given := given || m;
             names := names || name;
             RETURN NEXT shown(op, m, name);

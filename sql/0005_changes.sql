@@ -387,19 +387,22 @@ COMMENT ON FUNCTION redrive(int, bigint, bigint) IS
 CREATE FUNCTION browse(op int, queue bigint, after bigint, want bigint) RETURNS SETOF answer LANGUAGE plpgsql AS $$
 DECLARE
     listed record;
+    m message;
+    name text := (SELECT q.name FROM posthaste.queue q WHERE q.id = browse.queue);
     bytes bigint := 0;
 BEGIN
-    FOR listed IN SELECT every.m, q.name FROM (
-            SELECT s.id, s AS m FROM stored(queue) AS s WHERE s.id + 0 > after
-        ) AS every, posthaste.queue q WHERE q.id = browse.queue ORDER BY every.id LIMIT want
+    FOR listed IN SELECT s.part, s.tid, s.place, content_bytes(s.headers, s.body) AS bytes
+        FROM stored(queue) AS s WHERE s.id + 0 > after ORDER BY s.id LIMIT want
     LOOP
-        EXIT WHEN bytes > 0 AND bytes + answer_bytes(listed.m) > answer_bytes_max();
-        bytes := bytes + answer_bytes(listed.m);
-        RETURN NEXT shown(op, listed.m, listed.name);
+        EXIT WHEN bytes > 0 AND bytes + listed.bytes > answer_bytes_max();
+        m := row_at(listed.part, listed.tid, listed.place);
+        CONTINUE WHEN m.id IS NULL;
+        bytes := bytes + listed.bytes;
+        RETURN NEXT shown(op, m, name);
     END LOOP;
 END $$;
 COMMENT ON FUNCTION browse(int, bigint, bigint, bigint) IS
-'QBROWSE, for consoles. Costs as much as the queue holds messages. Plan: message_by_both, message_aside_by_queue_due.';
+'QBROWSE, for consoles. Costs as much as the queue holds messages, whose bodies are not read. Plan: queue_pkey; message_by_both, message_aside_by_queue_due; as row_at for each message shown.';
 
 -- Time -------------------------------------------------------------------------------------------------------------
 

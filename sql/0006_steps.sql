@@ -78,7 +78,7 @@ BEGIN
                     wants[l.lane]) AS h) AS h;
     WHEN 'f' THEN
         SELECT array_agg(h.lane), array_agg(h.place), array_agg(h.tid), array_agg(h.part), array_agg(h.home) INTO c FROM (
-            SELECT l.lane, h.place, h.tid, h.part, (h.m).queue_id AS home FROM generate_series(f, t) AS l(lane),
+            SELECT l.lane, h.place, h.tid, h.part, h.queue_id AS home FROM generate_series(f, t) AS l(lane),
                 LATERAL sender_lane(at_ms, recipients[l.lane], senders[l.lane], floors[l.lane], wants[l.lane]) AS h) AS h;
     END CASE;
     RETURN c;
@@ -180,13 +180,13 @@ LANGUAGE plpgsql SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
 BEGIN
     RETURN EXISTS (
         SELECT FROM unnest(dealt.places, dealt.takers) AS u(place, taker) JOIN (
-            SELECT m.place, answer_bytes(m) AS bytes FROM message m WHERE m.ring = 0 AND m.ctid = ANY(dealt.tids_0)
+            SELECT m.place, content_bytes(m.headers, m.body) AS bytes FROM message m WHERE m.ring = 0 AND m.ctid = ANY(dealt.tids_0)
             UNION ALL
-            SELECT m.place, answer_bytes(m) FROM message m WHERE m.ring = 1 AND m.ctid = ANY(dealt.tids_1)
+            SELECT m.place, content_bytes(m.headers, m.body) FROM message m WHERE m.ring = 1 AND m.ctid = ANY(dealt.tids_1)
             UNION ALL
-            SELECT m.place, answer_bytes(m) FROM message m WHERE m.ring = 2 AND m.ctid = ANY(dealt.tids_2)
+            SELECT m.place, content_bytes(m.headers, m.body) FROM message m WHERE m.ring = 2 AND m.ctid = ANY(dealt.tids_2)
             UNION ALL
-            SELECT f.place, octet_length(sent_bodies[x.send])::bigint + coalesce(octet_length(sent_headers[x.send]), 0)
+            SELECT f.place, content_bytes(sent_headers[x.send], sent_bodies[x.send])
                 FROM unnest(dealt.fresh) AS f(place), array_position(sent, id_at(f.place)) AS x(send)
         ) AS size ON size.place = u.place
         GROUP BY u.taker HAVING count(*) > 1 AND sum(size.bytes) > answer_bytes_max());
@@ -307,12 +307,13 @@ COMMENT ON FUNCTION lane_floors(candidates, bigint, int, int, bigint[], int[], b
 CREATE FUNCTION peek_by_queue(at_ms bigint, ids bigint[], f int, t int, ops int[], queues int[], readers int[],
     first_lane int, floors bigint[], any_lanes int[], own_lanes int[]) RETURNS SETOF answer
 LANGUAGE sql STABLE AS $$
-    SELECT (shown(ops[r.i], h.m, null)).* FROM generate_series(f, t) AS r(i), LATERAL (
+    SELECT (shown(ops[r.i], m::message, null)).* FROM generate_series(f, t) AS r(i), LATERAL (
         SELECT * FROM (
             SELECT * FROM queue_lane(at_ms, 0, ids[queues[r.i]], floors[first_lane - 1 + any_lanes[r.i]], 1)
             UNION ALL
             SELECT * FROM queue_lane(at_ms, readers[r.i], ids[queues[r.i]], floors[first_lane - 1 + own_lanes[r.i]], 1)
-        ) AS l ORDER BY l.place LIMIT 1) AS h
+        ) AS l ORDER BY l.place LIMIT 1) AS h, LATERAL (
+        SELECT * FROM message WHERE ring = h.part AND ctid = h.tid OFFSET 0) AS m
 $$;
 COMMENT ON FUNCTION peek_by_queue(bigint, bigint[], int, int, int[], int[], int[], int, bigint[], int[], int[]) IS
 'PEEKs f to t, each of one message; a request without a row found nothing. Inlined. Plan: message_by_queue.';
@@ -320,25 +321,27 @@ COMMENT ON FUNCTION peek_by_queue(bigint, bigint[], int, int, int[], int[], int[
 CREATE FUNCTION peek_by_both(at_ms bigint, ids bigint[], f int, t int, ops int[], queues int[], readers int[], senders int[],
     first_lane int, floors bigint[], any_lanes int[], own_lanes int[]) RETURNS SETOF answer
 LANGUAGE sql STABLE AS $$
-    SELECT (shown(ops[r.i], h.m, null)).* FROM generate_series(f, t) AS r(i), LATERAL (
+    SELECT (shown(ops[r.i], m::message, null)).* FROM generate_series(f, t) AS r(i), LATERAL (
         SELECT * FROM (
             SELECT * FROM both_lane(at_ms, 0, ids[queues[r.i]], senders[r.i], floors[first_lane - 1 + any_lanes[r.i]], 1)
             UNION ALL
             SELECT * FROM both_lane(at_ms, readers[r.i], ids[queues[r.i]], senders[r.i], floors[first_lane - 1 + own_lanes[r.i]], 1)
-        ) AS l ORDER BY l.place LIMIT 1) AS h
+        ) AS l ORDER BY l.place LIMIT 1) AS h, LATERAL (
+        SELECT * FROM message WHERE ring = h.part AND ctid = h.tid OFFSET 0) AS m
 $$;
 COMMENT ON FUNCTION peek_by_both(bigint, bigint[], int, int, int[], int[], int[], int[], int, bigint[], int[], int[]) IS
 'The same by queue and sender. Plan: message_by_both.';
 
 CREATE FUNCTION peek_by_sender(at_ms bigint, f int, t int, ops int[], readers int[], senders int[],
     first_lane int, floors bigint[], any_lanes int[], own_lanes int[]) RETURNS SETOF answer LANGUAGE sql STABLE AS $$
-    SELECT (shown(ops[r.i], h.m, (SELECT name FROM queue WHERE id = (h.m).queue_id))).*
+    SELECT (shown(ops[r.i], m::message, (SELECT name FROM queue WHERE id = h.queue_id))).*
     FROM generate_series(f, t) AS r(i), LATERAL (
         SELECT * FROM (
             SELECT * FROM sender_lane(at_ms, 0, senders[r.i], floors[first_lane - 1 + any_lanes[r.i]], 1)
             UNION ALL
             SELECT * FROM sender_lane(at_ms, readers[r.i], senders[r.i], floors[first_lane - 1 + own_lanes[r.i]], 1)
-        ) AS l ORDER BY l.place LIMIT 1) AS h
+        ) AS l ORDER BY l.place LIMIT 1) AS h, LATERAL (
+        SELECT * FROM message WHERE ring = h.part AND ctid = h.tid OFFSET 0) AS m
 $$;
 COMMENT ON FUNCTION peek_by_sender(bigint, int, int, int[], int[], int[], int, bigint[], int[], int[]) IS
 'The same by sender alone. Plan: message_by_sender, queue_pkey.';

@@ -16,7 +16,7 @@ DECLARE
     m message;
 BEGIN
     WHILE queue IS NOT NULL OR queue_name IS NULL LOOP
-        SELECT h.part, h.tid, (h.m).queue_id AS home INTO head
+        SELECT h.part, h.tid, h.home INTO head
             FROM heads(at_ms, reader, queue, sender, false, false, 1) AS h;
         EXIT WHEN head.tid IS NULL;
         DELETE FROM message WHERE ring = head.part AND ctid = head.tid AND queue_id = head.home AND due_ms IS NULL

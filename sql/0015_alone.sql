@@ -6,51 +6,59 @@
 
 SET LOCAL search_path = posthaste;
 
+CREATE FUNCTION first_head(at_ms bigint, reader int, queue bigint, sender int, any_floor bigint, own_floor bigint)
+RETURNS lane_row LANGUAGE plpgsql AS $$
+DECLARE head lane_row;
+BEGIN
+    IF sender IS NULL THEN
+        SELECT * INTO head FROM (
+            SELECT * FROM queue_lane(at_ms, 0, queue, any_floor, 1)
+            UNION ALL SELECT * FROM queue_lane(at_ms, reader, queue, own_floor, 1)) AS h ORDER BY h.place LIMIT 1;
+    ELSIF queue IS NOT NULL THEN
+        SELECT * INTO head FROM (
+            SELECT * FROM both_lane(at_ms, 0, queue, sender, any_floor, 1)
+            UNION ALL SELECT * FROM both_lane(at_ms, reader, queue, sender, own_floor, 1)) AS h ORDER BY h.place LIMIT 1;
+    ELSE
+        SELECT * INTO head FROM (
+            SELECT * FROM sender_lane(at_ms, 0, sender, any_floor, 1)
+            UNION ALL SELECT * FROM sender_lane(at_ms, reader, sender, own_floor, 1)) AS h ORDER BY h.place LIMIT 1;
+    END IF;
+    RETURN head;
+END $$;
+COMMENT ON FUNCTION first_head(bigint, int, bigint, int, bigint, bigint) IS
+'Where the first message is that a reader may have; null for no queue or no sender named. Plan: the lanes''.';
+
 CREATE FUNCTION take_first(op int, at_ms bigint, reader int, queue bigint, sender int, lease_ms bigint, any_floor bigint,
     own_floor bigint) RETURNS answer LANGUAGE plpgsql AS $$
 DECLARE
-    head_part smallint;
-    head tid;
+    head lane_row;
     m message;
     given answer;
 BEGIN
-    IF sender IS NULL THEN
-        SELECT h.part, h.tid INTO head_part, head FROM (
-            SELECT part, tid, place FROM queue_lane(at_ms, 0, queue, any_floor, 1)
-            UNION ALL SELECT part, tid, place FROM queue_lane(at_ms, reader, queue, own_floor, 1)) AS h ORDER BY h.place LIMIT 1;
-    ELSIF queue IS NOT NULL THEN
-        SELECT h.part, h.tid INTO head_part, head FROM (
-            SELECT part, tid, place FROM both_lane(at_ms, 0, queue, sender, any_floor, 1)
-            UNION ALL SELECT part, tid, place FROM both_lane(at_ms, reader, queue, sender, own_floor, 1)) AS h
-            ORDER BY h.place LIMIT 1;
-    ELSE
-        SELECT h.part, h.tid INTO head_part, head FROM (
-            SELECT part, tid, place FROM sender_lane(at_ms, 0, sender, any_floor, 1)
-            UNION ALL SELECT part, tid, place FROM sender_lane(at_ms, reader, sender, own_floor, 1)) AS h ORDER BY h.place LIMIT 1;
-    END IF;
-    IF head IS NULL THEN
+    head := first_head(at_ms, reader, queue, sender, any_floor, own_floor);
+    IF head.tid IS NULL THEN
         RETURN nothing(op, queue, sender);
     ELSIF lease_ms IS NOT NULL THEN
-        m := take(at_ms, reader, head_part, head, lease_ms);
+        m := take(at_ms, reader, head.part, head.tid, lease_ms);
         IF m.id IS NOT NULL THEN
             given := shown(op, m, null);
         END IF;
     ELSE
         -- That it is still ready is asked in a form that no index offers itself for.
-        CASE head_part
+        CASE head.part
         WHEN 0 THEN
             DELETE FROM message_0 WHERE ctid = ANY(ARRAY(
-                SELECT ctid FROM message_0 WHERE ctid = head AND coalesce(due_ms, 0) = 0 FOR UPDATE SKIP LOCKED))
+                SELECT ctid FROM message_0 WHERE ctid = head.tid AND coalesce(due_ms, 0) = 0 FOR UPDATE SKIP LOCKED))
                 RETURNING op, 'm', id, queue_id, sender_id, recipient_id, sent_ms, deliveries + 1, place, null, null, null,
                     first_queue, reason, headers, body, null INTO given;
         WHEN 1 THEN
             DELETE FROM message_1 WHERE ctid = ANY(ARRAY(
-                SELECT ctid FROM message_1 WHERE ctid = head AND coalesce(due_ms, 0) = 0 FOR UPDATE SKIP LOCKED))
+                SELECT ctid FROM message_1 WHERE ctid = head.tid AND coalesce(due_ms, 0) = 0 FOR UPDATE SKIP LOCKED))
                 RETURNING op, 'm', id, queue_id, sender_id, recipient_id, sent_ms, deliveries + 1, place, null, null, null,
                     first_queue, reason, headers, body, null INTO given;
         WHEN 2 THEN
             DELETE FROM message_aside WHERE ctid = ANY(ARRAY(
-                SELECT ctid FROM message_aside WHERE ctid = head AND coalesce(due_ms, 0) = 0 FOR UPDATE SKIP LOCKED))
+                SELECT ctid FROM message_aside WHERE ctid = head.tid AND coalesce(due_ms, 0) = 0 FOR UPDATE SKIP LOCKED))
                 RETURNING op, 'm', id, queue_id, sender_id, recipient_id, sent_ms, deliveries + 1, place, null, null, null,
                     first_queue, reason, headers, body, null INTO given;
         END CASE;
@@ -68,23 +76,20 @@ COMMENT ON FUNCTION take_first(int, bigint, int, bigint, int, bigint, bigint, bi
 
 CREATE FUNCTION show_first(op int, at_ms bigint, reader int, queue bigint, sender int, any_floor bigint, own_floor bigint)
 RETURNS answer LANGUAGE plpgsql AS $$
-DECLARE m message;
+DECLARE
+    head lane_row;
+    m message;
+    given answer;
 BEGIN
-    IF sender IS NULL THEN
-        SELECT (h.m).* INTO m FROM (
-            SELECT * FROM queue_lane(at_ms, 0, queue, any_floor, 1)
-            UNION ALL SELECT * FROM queue_lane(at_ms, reader, queue, own_floor, 1)) AS h ORDER BY h.place LIMIT 1;
-    ELSIF queue IS NOT NULL THEN
-        SELECT (h.m).* INTO m FROM (
-            SELECT * FROM both_lane(at_ms, 0, queue, sender, any_floor, 1)
-            UNION ALL SELECT * FROM both_lane(at_ms, reader, queue, sender, own_floor, 1)) AS h ORDER BY h.place LIMIT 1;
-    ELSE
-        SELECT (h.m).* INTO m FROM (
-            SELECT * FROM sender_lane(at_ms, 0, sender, any_floor, 1)
-            UNION ALL SELECT * FROM sender_lane(at_ms, reader, sender, own_floor, 1)) AS h ORDER BY h.place LIMIT 1;
-    END IF;
-    IF m.id IS NULL THEN
+    head := first_head(at_ms, reader, queue, sender, any_floor, own_floor);
+    IF head.tid IS NULL THEN
         RETURN nothing(op, queue, sender);
+    END IF;
+    m := row_at(head.part, head.tid, head.place);
+    IF m.id IS NULL THEN
+        -- Somebody has taken it since.
+        SELECT * INTO given FROM peek_one(op, at_ms, reader, queue, sender, false, false, 1);
+        RETURN given;
     END IF;
     RETURN shown(op, m, CASE WHEN queue IS NULL THEN (SELECT q.name FROM posthaste.queue q WHERE q.id = m.queue_id) END);
 END $$;

@@ -131,28 +131,33 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION introduce(text) IS 'The number of an account, which is made at the commit when the name is new. Waits for nobody. Plan: as number_of.';
 
+CREATE FUNCTION settle_one(met newcomer) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE number int;
+BEGIN
+    INSERT INTO account VALUES (met.id, met.name, false) ON CONFLICT (name) DO NOTHING;
+    IF NOT FOUND THEN
+        SELECT id INTO number FROM account WHERE name = met.name;
+        UPDATE message SET sender_id = number WHERE ring = 2 AND sender_id = met.id AND queue_id > 0 AND due_ms IS NULL;
+        UPDATE message SET recipient_id = number WHERE ring = 2 AND recipient_id = met.id AND sender_id > 0 AND due_ms IS NULL;
+        PERFORM pg_notify('posthaste', '0 *');
+    END IF;
+    DELETE FROM newcomer WHERE name = met.name;
+END $$;
+COMMENT ON FUNCTION settle_one(newcomer) IS
+'A newcomer becomes an account. Where somebody else has made that meanwhile, the messages take over its number. Plan: account_name_key, newcomer_by_name; message_by_sender, message_by_queue.';
+
 CREATE FUNCTION settle() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
-DECLARE
-    met newcomer;
-    number int;
+DECLARE met newcomer;
 BEGIN
     -- In the order in which a batch makes names.
     FOR met IN SELECT id, name FROM newcomer ORDER BY name COLLATE "default" LOOP
-        INSERT INTO account VALUES (met.id, met.name, false) ON CONFLICT (name) DO NOTHING;
-        IF NOT FOUND THEN
-            SELECT id INTO number FROM account WHERE name = met.name;
-            UPDATE message SET sender_id = number WHERE ring = 2 AND sender_id = met.id AND queue_id > 0 AND due_ms IS NULL;
-            UPDATE message SET recipient_id = number WHERE ring = 2 AND recipient_id = met.id AND sender_id > 0 AND due_ms IS NULL;
-            PERFORM pg_notify('posthaste', '0 *');
-        END IF;
-        DELETE FROM newcomer WHERE name = met.name;
+        PERFORM settle_one(met);
     END LOOP;
     RETURN null;
 END $$;
-COMMENT ON FUNCTION settle() IS
-'At the commit: newcomers become accounts. Where somebody else has made the account meanwhile, the messages take over its number. Plan: newcomer_by_name, account_name_key; message_by_sender, message_by_queue.';
+COMMENT ON FUNCTION settle() IS 'At the commit: newcomers become accounts. Plan: newcomer_by_name; as settle_one.';
 CREATE CONSTRAINT TRIGGER settle AFTER INSERT ON newcomer DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION settle();
 
@@ -195,10 +200,12 @@ SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 BEGIN
     PERFORM check_name('account', account);
+    -- What this transaction has sent to the account, or in its name, is to be found by its number.
+    PERFORM settle_one(n) FROM newcomer n WHERE n.name = account;
     RETURN log_in(account);
 END $$;
 COMMENT ON FUNCTION login(text, text) IS
-'The id of an account, made when the name is new; from now on it counts as one that has logged in (STRICT, TO *). The secret is not looked at: secrets stand in a file of the middlewares, and access by SQL is a matter of database roles. Nobody need log in to call the other functions. Best in a transaction of its own, for others who log in under the same new name wait for its end. Plan: account_name_key, account_pkey.';
+'The id of an account, made when the name is new; from now on it counts as one that has logged in (STRICT, TO *). The secret is not looked at: secrets stand in a file of the middlewares, and access by SQL is a matter of database roles. Nobody need log in to call the other functions. Best in a transaction of its own, for others who log in under the same new name wait for its end. Plan: newcomer_by_name; as settle_one; account_name_key, account_pkey.';
 
 CREATE FUNCTION create_queue(name text DEFAULT null) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off

@@ -107,6 +107,19 @@ fn a_message_is_sent_by_the_commit_of_the_application_s_transaction() {
 }
 
 #[test]
+fn who_logs_in_finds_what_the_same_transaction_has_sent_before() {
+    let place = Place::new();
+    let mut app = place.app();
+    app.run("SELECT posthaste.create_queue('q')");
+    app.run("BEGIN; SELECT posthaste.send('new', 'q', 'to me', 'newer'), posthaste.login('newer'), posthaste.login('new')");
+    assert_eq!(app.run(&brief("pop('newer', 'q', 'new')")), "to me|new|newer|1");
+    app.run("COMMIT");
+    let accounts =
+        "SELECT string_agg(name, ' ' ORDER BY name) FROM posthaste.account WHERE known AND name LIKE 'new%'";
+    assert_eq!(place.as_owner(accounts), "new newer");
+}
+
+#[test]
 fn a_message_popped_in_a_transaction_returns_with_its_rollback_and_nobody_waits_for_it() {
     let place = Place::new();
     let (server, mut app) = (place.middleware(&[]), place.app());
@@ -176,6 +189,21 @@ fn who_cannot_see_what_was_sent_meanwhile_neither_reads_nor_deletes() {
         app.run(&format!("BEGIN ISOLATION LEVEL {level}; SELECT posthaste.send('app', 'q', 'x'); COMMIT"));
         assert_eq!(pop(&mut bob).as_deref(), Some("x"), "sending needs to see nothing");
     }
+}
+
+#[test]
+fn who_cannot_see_a_queue_that_was_made_meanwhile_is_told_to_try_again() {
+    let place = Place::new();
+    let mut app = place.app();
+    app.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM pg_class LIMIT 1");
+    place.as_owner("SELECT posthaste.create_queue('q')");
+    let refused = app.run("SELECT posthaste.create_queue('q')");
+    assert!(refused.starts_with("ERROR:  40001:"), "{refused}");
+    app.run("ROLLBACK");
+    assert_eq!(
+        app.run("SELECT posthaste.create_queue('q')"),
+        place.as_owner("SELECT id FROM posthaste.queue")
+    );
 }
 
 #[test]
