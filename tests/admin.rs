@@ -9,13 +9,13 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
 use std::thread;
-use std::time::Duration;
 
 use client::Client;
 use posthaste_server::accounts::AccountsFile;
 use posthaste_server::grants::{Grants, Role};
 use serde_json::Value as Json;
 use support::Server;
+use support::patience::wait_until;
 
 fn admin(server: &Server, words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_posthaste"))
@@ -293,9 +293,7 @@ fn an_account_added_to_the_file_is_written_to_before_it_has_logged_in() {
     assert!(ask(&["QCREATE", "q"]).integer().is_some());
     assert_eq!(ask(&["SEND", "q", "nobody else is there", "TO", "*"]).integer(), Some(0));
     set("bob");
-    while ask(&["ACCOUNTS"]).list().len() < 2 {
-        thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("the file is read again", || ask(&["ACCOUNTS"]).list().len() == 2);
     assert_eq!(ask(&["SEND", "q", "hello", "TO", "*"]).integer(), Some(1));
     assert!(ask(&["LOGIN", "bob", "secret"]).integer().is_some());
     assert_eq!(ask(&["POP", "QUEUE", "q"]).body(), Some("hello"));

@@ -10,14 +10,13 @@ mod session;
 mod support;
 
 use std::process::{Command, Output};
-use std::thread::sleep;
-use std::time::Duration;
 
 use client::Client;
 use postgres::{Postgres, shared};
 use serde_json::Value as Json;
 use session::Session;
 use support::Server;
+use support::patience::wait_for;
 
 fn run(words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
@@ -67,12 +66,10 @@ fn a_healthy_store_shows_its_tables_and_needs_nothing() {
     }
     queue.stop();
     // A session hands in its statistics when it ends, which takes a moment.
-    let told = (0..1_000).any(|_| {
-        sleep(Duration::from_millis(50));
-        report(&url)["state"]["messages"] == 3
+    let report = wait_for("its statistics", || {
+        let report = report(&url);
+        if report["state"]["messages"] == 3 { Ok(report) } else { Err(format!("{report:#}")) }
     });
-    let report = report(&url);
-    assert!(told, "{report:#}");
     assert_eq!(report["state"]["ring_current"], "message_0");
     assert_eq!(report["state"]["ring_since"], Json::Null, "it never turned");
     let table = |name: &str| {

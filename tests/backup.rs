@@ -12,6 +12,7 @@ use std::thread;
 
 use client::Client;
 use support::Server;
+use support::patience::wait_until;
 
 fn backup(store: &str, to: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
@@ -93,9 +94,8 @@ fn a_server_on_a_copy_has_what_was_acknowledged_before_and_nothing_that_was_take
         }
         for round in 0..3 {
             // The first segment is dropped after some 100 MB.
-            while told.iter().map(|told| told.sent.load(SeqCst)).sum::<u64>() < 4000 * (round + 1) {
-                thread::yield_now();
-            }
+            let sent = || told.iter().map(|told| told.sent.load(SeqCst)).sum::<u64>();
+            wait_until("enough is sent", || sent() >= 4000 * (round + 1));
             let taken = told.each_ref().map(|told| told.taken.load(SeqCst));
             let there = kept.each_ref().map(|kept| kept.sent.load(SeqCst));
             let to = place.path().join(format!("copy-{round}"));

@@ -32,6 +32,7 @@ use std::time::{Duration, Instant};
 use client::{Answer, Broken, Client};
 use posthaste_history::{History, check};
 use support::Server;
+use support::patience::PATIENCE;
 use witness::Witness;
 
 const KILLS: u64 = 25;
@@ -146,7 +147,6 @@ fn live(
 
 /// A machine that is busy with other things may not get far in the time of a life.
 const ANSWERED_MIN: u64 = 4 * CLIENTS;
-const PATIENCE: Duration = Duration::from_secs(180);
 
 const LEASE_MS: u64 = 400;
 

@@ -10,13 +10,13 @@ mod session;
 mod support;
 
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use pooler::Pooler;
 use postgres::Postgres;
 use serde_json::Value as Json;
 use session::Session;
 use support::Server;
+use support::patience::wait_for;
 
 /// What it finds about the database, the pooler and the clock: whether it is a problem, and its text.
 fn findings(server: &Server, store: &str) -> Vec<(bool, String)> {
@@ -56,12 +56,10 @@ fn every_figure_of_the_store_has_its_metric() {
     let server = Server::start_with_http(&postgres.url(&database), &[]);
     let status: Json = serde_json::from_str(&server.page("/v1/status").1).expect("JSON");
     let figures = status["figures"].as_object().map_or(0, serde_json::Map::len);
-    let start = Instant::now();
-    let mut metrics = server.page("/metrics").1;
-    while !metrics.contains("\nposthaste_keeper_listens 1\n") {
-        assert!(start.elapsed() < Duration::from_secs(180), "the keeper never hears itself:\n{metrics}");
-        metrics = server.page("/metrics").1;
-    }
+    let metrics = wait_for("the keeper hears itself", || {
+        let metrics = server.page("/metrics").1;
+        if metrics.contains("\nposthaste_keeper_listens 1\n") { Ok(metrics) } else { Err(metrics) }
+    });
     let of_store =
         |line: &&str| line.starts_with("posthaste_store_") || line.starts_with("posthaste_keeper_");
     assert_eq!(metrics.lines().filter(of_store).count(), figures, "{status}\n{metrics}");

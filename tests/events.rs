@@ -9,32 +9,27 @@ mod support;
 use std::fs;
 use std::path::PathBuf;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use client::Client;
 use postgres::{Postgres, Stop};
 use support::Server;
-
-/// How long what must come may take. Machines that are shared stand still at times.
-const PATIENCE: Duration = Duration::from_secs(180);
+use support::patience::{wait_for, wait_until};
 
 /// The rows of a record's events.
 struct Events(PathBuf);
 
 impl Events {
     /// Waits for an event of the store; when it began and how long it took, in seconds.
+    #[track_caller]
     fn wait_for(&self, kind: &str) -> (f64, f64) {
-        let begun = Instant::now();
-        loop {
+        wait_for(format!("the event '{kind}'"), || {
             let text = fs::read_to_string(&self.0).expect("events");
+            let number = |text: &str| text.parse::<f64>().expect("a number");
             let mut rows = text.lines().map(|row| row.split(',').collect::<Vec<_>>());
-            if let Some(row) = rows.rfind(|row| row[2..] == ["store", kind]) {
-                let number = |text: &str| text.parse::<f64>().expect("a number");
-                return (number(row[0]), number(row[1]) / 1e3);
-            }
-            assert!(begun.elapsed() < PATIENCE, "no '{kind}' in\n{text}");
-            thread::sleep(Duration::from_millis(20));
-        }
+            let found = rows.rfind(|row| row[2..] == ["store", kind]);
+            found.map(|row| (number(row[0]), number(row[1]) / 1e3)).ok_or(text)
+        })
     }
 }
 
@@ -67,13 +62,12 @@ fn a_database_s_checkpoints_turns_sweeps_and_absences_are_told() {
     assert_eq!(ask(&["QPURGE", "q"]).integer(), Some(61_500));
     events.wait_for("large queue emptied");
 
-    let (_, took) = loop {
+    wait_until("a checkpoint is told", || {
         postgres.psql(&database, "CHECKPOINT");
         thread::sleep(Duration::from_millis(100));
-        if fs::read_to_string(&events.0).expect("events").contains("checkpoint") {
-            break events.wait_for("checkpoint");
-        }
-    };
+        fs::read_to_string(&events.0).expect("events").contains("checkpoint")
+    });
+    let (_, took) = events.wait_for("checkpoint");
     assert!(took > 0.0, "it took {took} s");
 
     postgres.stop(Stop::Immediate);

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use client::{Answer, Client};
 use posthaste_history::{Ending, History, Journal, Kind, Requests, check};
 use support::Server;
+use support::patience::PATIENCE;
 use witness::Witness;
 
 const SENDERS: usize = 32;
@@ -27,9 +28,6 @@ const POPPERS: usize = 32;
 const EACH: usize = 200;
 
 const ENDINGS: [(Ending, &str); 3] = [(Ending::Ok, "ok"), (Ending::Null, "null"), (Ending::Error, "error")];
-
-/// Until the servers have counted everything.
-const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Sends its numbered messages.
 fn send(server: SocketAddr, sender: usize) -> Journal {

@@ -43,7 +43,7 @@ const REQUESTS: u64 = 2000;
 const MARGIN: Duration = Duration::from_millis(100);
 
 /// The most that one part of a history takes on a machine that is busy with other things.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PART_MAX: Duration = Duration::from_secs(30);
 
 /// What is done to the servers meanwhile.
 struct Plan<'a> {
@@ -115,7 +115,7 @@ impl Plan<'_> {
         let (parts, start) = (u64::from(self.kills) + 1, Instant::now());
         let is_over = || match number("HISTORY_SECONDS") {
             Some(seconds) => start.elapsed() >= Duration::from_secs(seconds) / (self.kills + 1),
-            None => answered.load(Ordering::Relaxed) >= REQUESTS / parts || start.elapsed() > PATIENCE,
+            None => answered.load(Ordering::Relaxed) >= REQUESTS / parts || start.elapsed() > PART_MAX,
         };
         while !is_over() {
             thread::sleep(Duration::from_millis(2));

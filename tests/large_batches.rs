@@ -4,8 +4,10 @@
 #[path = "support/postgres.rs"]
 mod postgres;
 
-#[path = "../crates/server/tests/support/mod.rs"]
 mod support;
+
+#[path = "../crates/server/tests/support/mod.rs"]
+mod world;
 
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ use posthaste_server::path::worker::{Batch, Store as _};
 use posthaste_server::queue::postgres::store::Postgres;
 use posthaste_wire::command::Kind;
 use posthaste_wire::encode::Protocol;
-use support::{Got, decoded, parsed};
+use world::{Got, decoded, parsed};
 
 /// Clients that send at once; as many large bodies are more than one call takes.
 const CLIENTS: usize = 5;

@@ -5,11 +5,11 @@ mod support;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use support::Server;
+use support::patience::wait_until;
 
 /// A load of a second that leaves its record in `dir/name`.
 fn start(server: &Server, dir: &Path, name: &str, arguments: &[&str]) -> Child {
@@ -177,10 +177,10 @@ fn a_record_that_was_cut_off_is_no_part_of_an_experiment() {
     let server = Server::start("memory:", &[]);
     let dir = tempfile::tempdir().expect("a directory");
     let mut bench = start_for("60s", &server, dir.path(), "cut", &[]);
-    while !dir.path().join("cut/windows.csv").exists() {
+    wait_until("its record is begun", || {
         assert!(bench.try_wait().expect("a child can be asked").is_none(), "it runs on");
-        sleep(Duration::from_millis(10));
-    }
+        dir.path().join("cut/windows.csv").exists()
+    });
     bench.kill().and_then(|()| bench.wait()).expect("a child can be killed");
     let said = refusal(dir.path(), &["cut"]);
     assert!(said.contains("cut/summary.json"), "{said}");

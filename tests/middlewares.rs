@@ -13,21 +13,19 @@ mod postgres;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle, sleep};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use client::{Answer, Client};
 use news::{is_told, wait_until_blocked};
 use support::Server;
+use support::patience::wait_until;
 
 /// Longer than any client here waits for an answer: a pop that nobody wakes fails its test.
 const BLOCK: &str = "POP QUEUE q BLOCK 600000";
 
 /// How many pops wait together.
 const POPS: usize = 5;
-
-/// How long anything may take that is certain to happen.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Two {
     database: String,
@@ -174,16 +172,6 @@ fn asks_on(two: &Two, request: &'static str, over: &Arc<AtomicBool>) -> JoinHand
     })
 }
 
-/// Waits for what is certain to happen, asking for `again` meanwhile.
-fn comes_true(what: &str, mut again: impl FnMut(), mut is_true: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_true() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
-        again();
-        sleep(Duration::from_millis(20));
-    }
-}
-
 /// The keeper has something to tell all the time, so it is in the midst of its work that it finds its connection gone.
 #[test]
 fn news_is_heard_again_after_a_lost_connection() {
@@ -204,14 +192,13 @@ fn news_is_heard_again_after_a_lost_connection() {
         );
         assert_ne!(ended, "0", "nobody was connected");
         let (ticks, before) = (figure(&two, "keeper_ticks"), figure(&two, "keeper_news_heard"));
-        comes_true("the keeper goes on", || {}, || figure(&two, "keeper_ticks") > ticks + 2);
+        wait_until("the keeper goes on", || figure(&two, "keeper_ticks") > ticks + 2);
         // What was told before the end may have been heard since.
         let before = before.max(figure(&two, "keeper_news_heard"));
-        comes_true(
-            "news is heard",
-            || drop(ask(&mut bob, "SEND q x")),
-            || figure(&two, "keeper_news_heard") > before,
-        );
+        wait_until("news is heard", || {
+            ask(&mut bob, "SEND q x");
+            figure(&two, "keeper_news_heard") > before
+        });
     }
     over.store(true, Ordering::SeqCst);
     clients.into_iter().for_each(|client| client.join().expect("a client"));

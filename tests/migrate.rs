@@ -17,6 +17,7 @@ use std::process::{Command, Output, Stdio};
 use client::Client;
 use postgres::{Postgres, Stop, shared};
 use support::Server;
+use support::patience::wait_for;
 
 fn migrate(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
@@ -199,11 +200,10 @@ fn a_middleware_that_runs_goes_on_when_the_schema_is_upgraded() {
         WHERE datname = current_database() AND application_name = 'posthaste'";
     server.psql(&database, cut);
     // A request may find a connection broken.
-    let goes_on = |_| {
-        std::thread::sleep(std::time::Duration::from_millis(50));
-        client.ask(&["SEND", "q", "x"]).expect("it runs").integer().is_some()
-    };
-    assert!((0..200).any(goes_on), "{}", middleware.log());
+    wait_for("it goes on", || {
+        let sent = client.ask(&["SEND", "q", "x"]).expect("it runs");
+        if sent.integer().is_some() { Ok(()) } else { Err(middleware.log()) }
+    });
     assert!(!middleware.log().contains("upgrade posthaste"), "{}", middleware.log());
 }
 

@@ -7,8 +7,10 @@ mod lives;
 #[path = "support/postgres.rs"]
 mod postgres;
 
-#[path = "../crates/server/tests/support/mod.rs"]
 mod support;
+
+#[path = "../crates/server/tests/support/mod.rs"]
+mod world;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +26,7 @@ use posthaste_wire::command::Kind;
 use posthaste_wire::encode::Protocol;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
-use support::{Got, World, decoded, decoded_all, parsed, parsed_after};
+use world::{Got, World, decoded, decoded_all, parsed, parsed_after};
 
 /// Where the one client of this test is.
 const ADDRESS: Address = Address { thread: 0, slot: 0, client: 1 };

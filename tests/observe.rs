@@ -22,9 +22,7 @@ use news::wait_until_blocked;
 use posthaste_server::accounts::AccountsFile;
 use serde_json::Value as Json;
 use support::Server;
-
-/// How long what must come may take.
-const PATIENCE: Duration = Duration::from_secs(180);
+use support::patience::{wait_for, wait_until};
 
 fn admin(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_posthaste")).arg("admin").args(words).output().expect("the program runs")
@@ -35,17 +33,13 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// The first line of the server's log that is so, as JSON; waits for it.
+#[track_caller]
 fn logged(server: &Server, is_it: impl Fn(&Json) -> bool) -> Json {
-    let start = Instant::now();
-    loop {
+    wait_for("it is logged", || {
         let log = server.log();
-        let lines = log.lines().filter_map(|line| serde_json::from_str::<Json>(line).ok());
-        if let Some(found) = { lines }.find(&is_it) {
-            return found;
-        }
-        assert!(start.elapsed() < PATIENCE, "not in the log:\n{log}");
-        sleep(Duration::from_millis(2));
-    }
+        let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Json>(line).ok());
+        lines.find(&is_it).ok_or(log)
+    })
 }
 
 fn is_slow(kind: &'static str) -> impl Fn(&Json) -> bool {
@@ -113,14 +107,10 @@ fn a_pop_that_waits_for_a_message_is_measured_without_its_wait() {
 fn info_tells_every_figure_once() {
     let server = Server::start("memory:", &["--window", "10ms"]);
     let mut client = Client::login(server.addr(), "ann").expect("it runs");
-    let start = Instant::now();
-    let info = loop {
+    let info = wait_for("a window is over", || {
         let info = client.ask(&["INFO"]).expect("it runs").text().expect("a text").to_owned();
-        if info.contains("window_s:") {
-            break info;
-        }
-        assert!(start.elapsed() < PATIENCE, "no window is over: {info}");
-    };
+        if info.contains("window_s:") { Ok(info) } else { Err(info) }
+    });
     let mut names: Vec<&str> = info.lines().filter_map(|line| Some(line.split_once(':')?.0)).collect();
     assert!(names.contains(&"line_requests"), "{info}");
     names.sort_unstable();
@@ -222,10 +212,7 @@ fn top_on_a_terminal_shows_queues_and_clients() {
     for words in [&["QCREATE", "orders"][..], &["SEND", "orders", "x"]] {
         client.ask(words).expect("it runs");
     }
-    let start = Instant::now();
-    while !server.page("/v1/windows").1.contains("\"send\"") {
-        assert!(start.elapsed() < PATIENCE, "no window");
-    }
+    wait_until("a window is over", || server.page("/v1/windows").1.contains("\"send\""));
     let said = top_on_a_terminal(server.http());
     for words in ["posthaste queue", "memory:", "orders", "clients", "ann", "\x1b[J"] {
         assert!(said.contains(words), "{words} in {said}");
@@ -342,9 +329,8 @@ fn every_thread_says_by_its_name_what_it_is_for() {
         "worker-0",
     ];
     // Each gives itself its name when it comes to run.
-    let start = Instant::now();
-    while threads(server.pid()) != wanted {
-        assert!(start.elapsed() < PATIENCE, "{:?}", threads(server.pid()));
-        sleep(Duration::from_millis(2));
-    }
+    wait_for(format!("the threads {wanted:?}"), || {
+        let threads = threads(server.pid());
+        if threads == wanted { Ok(()) } else { Err(format!("{threads:?}")) }
+    });
 }

@@ -123,14 +123,12 @@ fn a_waiting_pop_finds_what_was_sent_at_another_middleware_within_a_second() {
     let house = House::new();
     let servers = [house.middleware(), house.middleware()];
     let [here, there] = servers.each_ref().map(Server::addr);
-    let (mut bob, mut watcher) = (login(there, "bob"), login(here, "watcher"));
+    let mut bob = login(there, "bob");
     ask(&mut bob, "QCREATE q");
     let mut found_after = || {
         // Longer than any client here waits for an answer.
         let pop = thread::spawn(move || ask(&mut login(here, "ann"), "POP QUEUE q BLOCK 600000"));
-        while !ask(&mut watcher, "INFO").text().is_some_and(|text| text.contains("blocked_clients:1\r\n")) {
-            sleep(Duration::from_millis(1));
-        }
+        wait_until_blocked(here, 1);
         let sent = Instant::now();
         ask(&mut bob, "SEND q x");
         assert_eq!(pop.join().expect("the pop").body(), Some("x"));

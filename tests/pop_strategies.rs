@@ -20,12 +20,13 @@ use std::net::SocketAddr;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use client::Client;
 use news::{is_told, wait_until_blocked};
 use session::Session;
 use support::Server;
+use support::patience::wait_until;
 
 const CONNECTIONS: usize = 16;
 const EACH: usize = 60;
@@ -109,11 +110,9 @@ fn every_message_reaches_exactly_one_of_sixteen() {
 
 /// What was popped leaves the tables too, if not at once.
 fn assert_nothing_is_left(postgres: &postgres::Postgres, database: &str, strategy: &[&str]) {
-    let start = Instant::now();
-    while postgres.psql(database, "SELECT count(*) FROM posthaste.message") != "0" {
-        assert!(start.elapsed() < Duration::from_secs(180), "{strategy:?}: rows are left");
-        thread::sleep(Duration::from_millis(20));
-    }
+    wait_until(format!("{strategy:?}: no rows are left"), || {
+        postgres.psql(database, "SELECT count(*) FROM posthaste.message") == "0"
+    });
 }
 
 #[test]

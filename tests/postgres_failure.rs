@@ -20,7 +20,7 @@ mod session;
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
-use std::thread::{self, JoinHandle, sleep};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use client::{Answer, Client};
@@ -30,9 +30,7 @@ use postgres::{Postgres, Stop};
 use rustix::process::{Pid, Signal, kill_process};
 use session::Session;
 use support::Server;
-
-/// How long anything is waited for that comes by itself. Machines that are shared stand still at times.
-const PATIENCE: Duration = Duration::from_secs(180);
+use support::patience::wait_for;
 
 /// Requests that get `STORE` in so short a time that none of them waits for the database to be tried again, which is once a
 /// second.
@@ -51,15 +49,6 @@ fn ask(server: SocketAddr, words: &[&str]) -> Answer {
     Client::connect(server).expect("the server runs").ask(words).expect("the server runs")
 }
 
-/// Waits until a condition holds, and says what it saw if that takes too long.
-fn soon(what: &str, mut check: impl FnMut() -> Result<(), String>) {
-    let start = Instant::now();
-    while let Err(seen) = check() {
-        assert!(start.elapsed() < PATIENCE, "{what}: not after {PATIENCE:?}; {seen}");
-        sleep(Duration::from_millis(10));
-    }
-}
-
 fn is_ready(server: &Server) -> Result<(), String> {
     let (status, said) = server.readiness();
     if (status, said.as_str()) == (200, "ready") { Ok(()) } else { Err(format!("{status} {said}")) }
@@ -74,11 +63,11 @@ fn is_in_trouble(server: &Server, words: &str) -> Result<(), String> {
 
 /// The service is there again, for requests and for whoever asks whether it is.
 fn wait_until_back(server: &Server) {
-    soon("requests are answered again", || match ask(server.addr(), &["QCREATE", "probe"]) {
+    wait_for("requests are answered again", || match ask(server.addr(), &["QCREATE", "probe"]) {
         Answer::Integer(_) => Ok(()),
         answer => Err(format!("{answer:?}")),
     });
-    soon("it says that it is ready", || is_ready(server));
+    wait_for("it says that it is ready", || is_ready(server));
 }
 
 /// A pop that waits for the queue `waiting`, before anybody else is there to wait.
@@ -86,7 +75,7 @@ fn waiting_pop(server: SocketAddr) -> JoinHandle<Answer> {
     ask(server, &["QCREATE", "waiting"]);
     ask(server, &["QCREATE", "probe"]);
     let pop = thread::spawn(move || ask(server, &["POP", "QUEUE", "waiting", "BLOCK", BLOCK]));
-    soon("a pop waits", || match ask(server, &["INFO"]).text() {
+    wait_for("a pop waits", || match ask(server, &["INFO"]).text() {
         Some(text) if text.contains("blocked_clients:1\r\n") => Ok(()),
         text => Err(format!("{text:?}")),
     });
@@ -121,12 +110,12 @@ fn outage(
     mut end: impl FnMut(&mut Postgres),
 ) {
     a_pop_gets_through(|| {
-        soon("it is ready", || is_ready(server));
+        wait_for("it is ready", || is_ready(server));
         let pop = waiting_pop(server.addr());
         let crew = Crew::start(&[server.addr()], 6);
         crew.is_busy();
         begin(postgres);
-        soon("it says why it is not ready", || is_in_trouble(server, words));
+        wait_for("it says why it is not ready", || is_in_trouble(server, words));
         crew.notices();
         requests_get_store(server);
         end(postgres);
@@ -143,7 +132,7 @@ fn outage(
 fn requests_get_store(server: &Server) {
     let ask = || ask(server.addr(), &["SEND", "probe", "x"]);
     // Not necessarily the first: processes of a killed postmaster may finish what they have begun.
-    soon("requests get STORE", || match ask() {
+    wait_for("requests get STORE", || match ask() {
         answer if answer.is_error("STORE") => Ok(()),
         answer => Err(format!("{answer:?}")),
     });
@@ -198,7 +187,7 @@ fn an_idle_middleware_does_not_make_clients_find_out_about_a_restart() {
     ask(server.addr(), &["QCREATE", "probe"]);
     postgres.stop(Stop::Fast);
     postgres.start_again();
-    soon("it says that it is ready", || is_ready(&server));
+    wait_for("it says that it is ready", || is_ready(&server));
     let answer = ask(server.addr(), &["SEND", "probe", "x"]);
     assert!(answer.integer().is_some(), "{answer:?}");
 }
@@ -213,7 +202,7 @@ fn a_middleware_can_be_stopped_while_there_is_no_database() {
     let server = Server::start_with_http(&url, &["--drain", "300s"]);
     ask(server.addr(), &["QCREATE", "probe"]);
     postgres.stop(Stop::Fast);
-    soon("it says why it is not ready", || is_in_trouble(&server, "is it running"));
+    wait_for("it says why it is not ready", || is_in_trouble(&server, "is it running"));
     let start = Instant::now();
     assert!(server.stop().success());
     assert!(start.elapsed() < STOPPED, "it took {:?}", start.elapsed());
@@ -265,14 +254,12 @@ fn a_killed_backend_takes_nothing_acknowledged_with_it() {
         crew.sends(24);
         // The probe below may have been answered by a worker that the last kill reached only then.
         let sql = "SELECT pid FROM pg_stat_activity WHERE application_name = 'posthaste' AND query LIKE '%posthaste.apply%' LIMIT 1";
-        let mut worker = None;
-        soon("a worker is connected", || {
-            worker = postgres.try_psql("postgres", sql)?.parse().ok().and_then(Pid::from_raw);
-            if worker.is_some() { Ok(()) } else { Err("no worker has asked for anything".to_owned()) }
+        let pid = wait_for("a worker has asked for something", || {
+            let found = postgres.try_psql("postgres", sql)?;
+            found.parse().ok().and_then(Pid::from_raw).ok_or(found)
         });
-        let pid = worker.expect("found just now");
         let _ = kill_process(pid, Signal::KILL); // it may have ended by itself
-        soon("PostgreSQL has recovered", || match ask(server.addr(), &["QCREATE", "probe"]) {
+        wait_for("PostgreSQL has recovered", || match ask(server.addr(), &["QCREATE", "probe"]) {
             Answer::Integer(_) => Ok(()),
             answer => Err(format!("{answer:?}")),
         });
@@ -372,7 +359,7 @@ fn a_worker_whose_connection_has_ended_waits_for_another_s() {
     let database = postgres.create_database();
     let server = Server::start_with_http(&postgres.url(&database), &["--batch", "1", "--workers", "8"]);
     ask(server.addr(), &["QCREATE", "q"]);
-    soon("several workers are connected", || {
+    wait_for("several workers are connected", || {
         all_are_served(&server);
         match info(&server, "links_idle") {
             Some(2..) => Ok(()),
@@ -382,7 +369,7 @@ fn a_worker_whose_connection_has_ended_waits_for_another_s() {
     let _others = take_connections(&postgres, &database, MOST - LEFT);
     wait_until_back(&server);
     let ticks = info(&server, "keeper_ticks");
-    soon("the keeper is connected", || match info(&server, "keeper_ticks") {
+    wait_for("the keeper is connected", || match info(&server, "keeper_ticks") {
         now if now > ticks => Ok(()),
         now => Err(format!("{now:?}")),
     });
@@ -440,7 +427,7 @@ fn a_frozen_database_is_waited_for() {
         postgres.signal_all(Signal::STOP);
         let frozen = Instant::now();
         let request = thread::spawn(move || ask(addr, &["SEND", "probe", "x"]));
-        soon("it says why it is not ready", || is_in_trouble(&server, "has not answered"));
+        wait_for("it says why it is not ready", || is_in_trouble(&server, "has not answered"));
         let waits = !request.is_finished();
         postgres.signal_all(Signal::CONT);
         let answer = request.join().expect("the request");
@@ -462,7 +449,7 @@ fn with_one_worker() -> (Postgres, String, Server) {
     let database = postgres.create_database();
     let server = Server::start_with_http(&postgres.url(&database), &["--workers", "1"]);
     ask(server.addr(), &["QCREATE", "probe"]);
-    soon("sessions are known to be kept", || match ask(server.addr(), &["INFO"]).text() {
+    wait_for("sessions are known to be kept", || match ask(server.addr(), &["INFO"]).text() {
         Some(text) if text.contains("keeper_listens:1\r\n") => Ok(()),
         text => Err(format!("{text:?}")),
     });
@@ -495,7 +482,7 @@ fn what_a_database_does_after_it_was_given_up_does_no_harm() {
     is_given_up(&send_once(&server, "late"));
     is_in_trouble(&server, "").expect("it says that it is not ready");
     postgres.signal_all(Signal::CONT);
-    soon("what was given up is done", || match bodies(&postgres, &database).as_str() {
+    wait_for("what was given up is done", || match bodies(&postgres, &database).as_str() {
         "before,late" => Ok(()),
         bodies => Err(bodies.to_owned()),
     });
@@ -517,7 +504,7 @@ fn a_request_that_was_given_up_may_be_done_after_its_repetition() {
     assert!(again.integer().is_some(), "{again:?}");
     signal(Signal::CONT);
     let is_there = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {}", pid.as_raw_nonzero());
-    soon("the session that was given up ends", || match postgres.psql("postgres", &is_there).as_str() {
+    wait_for("the session that was given up ends", || match postgres.psql("postgres", &is_there).as_str() {
         "0" => Ok(()),
         _ => Err("it is there".to_owned()),
     });
@@ -541,7 +528,7 @@ fn a_call_that_is_given_up_takes_nothing_when_its_queue_is_free_again() {
         let Answer::Error(said) = &answer else { panic!("{answer:?}") };
         assert!(said.starts_with("STORE ") && said.contains("nothing was changed"), "{said}");
         let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
-        soon("nobody waits any more", || match slow.run(waits).as_str() {
+        wait_for("nobody waits any more", || match slow.run(waits).as_str() {
             "0" => Ok(()),
             waiting => Err(format!("{waiting} do")),
         });

@@ -18,8 +18,6 @@ mod pooler;
 mod postgres;
 
 use std::process::Command;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use client::{Answer, Client};
 use crew::Crew;
@@ -27,9 +25,7 @@ use pair::{primary, standby_of, url};
 use pooler::Pooler;
 use postgres::Postgres;
 use support::Server;
-
-/// How long anything is waited for that comes by itself. Machines that are shared stand still at times.
-const PATIENCE: Duration = Duration::from_secs(180);
+use support::patience::wait_for;
 
 /// Two servers, the second of which has everything that the first one acknowledged; and a database.
 fn pair() -> (Postgres, Postgres, String) {
@@ -63,25 +59,25 @@ fn a_promoted_standby_has_everything_and_is_found() {
     let crew = Crew::start(&[server.addr()], 6);
     crew.is_busy();
     primary.kill9();
-    let start = Instant::now();
-    loop {
+    wait_for("it says why it is not ready", || {
         let (status, said) = server.readiness();
-        if status == 503 && said.contains("is it running") && said.contains("takes no writes") {
-            break;
-        }
-        assert!(start.elapsed() < PATIENCE, "{status} {said}");
-        sleep(Duration::from_millis(10));
-    }
+        let says_why = status == 503 && said.contains("is it running") && said.contains("takes no writes");
+        if says_why { Ok(()) } else { Err(format!("{status} {said}")) }
+    });
     crew.notices();
     standby.promote();
-    let start = Instant::now();
-    let mut client = Client::connect(server.addr()).expect("it runs");
-    while !matches!(client.ask(&["QCREATE", "probe"]).expect("it runs"), Answer::Integer(_)) {
-        assert!(start.elapsed() < PATIENCE, "the promoted standby is not used");
-        sleep(Duration::from_millis(10));
-    }
+    wait_until_used(&mut Client::connect(server.addr()).expect("it runs"));
     crew.is_busy();
     crew.finish(server.addr());
+}
+
+/// Waits until a promoted standby is used.
+#[track_caller]
+fn wait_until_used(client: &mut Client) {
+    wait_for("the promoted standby is used", || {
+        let answer = client.ask(&["QCREATE", "probe"]).expect("it runs");
+        if answer.integer().is_some() { Ok(()) } else { Err(format!("{answer:?}")) }
+    });
 }
 
 /// A standby that has what is on the primary now, and will get nothing more.
@@ -89,11 +85,10 @@ fn laggard_of(primary: &Postgres) -> Postgres {
     let standby = Postgres::standby_of(primary, &["hot_standby=on"]);
     standby.psql("postgres", "ALTER SYSTEM SET primary_conninfo = ''");
     standby.psql("postgres", "SELECT pg_reload_conf()");
-    let start = Instant::now();
-    while standby.psql("postgres", "SELECT count(*) FROM pg_stat_wal_receiver") != "0" {
-        assert!(start.elapsed() < PATIENCE, "the standby follows still:\n{}", standby.log());
-        sleep(Duration::from_millis(20));
-    }
+    let receivers = "SELECT count(*) FROM pg_stat_wal_receiver";
+    wait_for("the standby follows no more", || {
+        if standby.psql("postgres", receivers) == "0" { Ok(()) } else { Err(standby.log()) }
+    });
     standby
 }
 
@@ -138,11 +133,7 @@ fn who_takes_over_from_an_earlier_state_gives_nobody_what_is_for_another_and_ove
         if let Some(pooler) = &pooler {
             pooler.turn_to(&standby, SESSIONS);
         }
-        let start = Instant::now();
-        while !matches!(ann.ask(&["QCREATE", "probe"]).expect("it runs"), Answer::Integer(_)) {
-            assert!(start.elapsed() < PATIENCE, "the promoted standby is not used");
-            sleep(Duration::from_millis(10));
-        }
+        wait_until_used(&mut ann);
 
         let mut eve = login("eve");
         ask(&mut ann, "SEND q secret TO bob");

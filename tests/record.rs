@@ -12,14 +12,13 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Output};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use client::{Answer, Client};
 use parquet::file::reader::SerializedFileReader;
 use parquet::record::Field;
 use serde_json::Value;
 use support::Server;
+use support::patience::wait_for;
 
 const TIER: &[&str] = &["received", "enqueued", "dequeued", "sent", "answered", "replied"];
 const CLIENT: &[&str] = &["due", "begun", "encoded", "arrived", "parsed"];
@@ -248,9 +247,6 @@ fn a_database_tells_what_its_statements_took() {
     assert!(windows.iter().any(|row| number(row, "statement_count") > 0.0), "it was never told");
 }
 
-/// How long anything is waited for that comes by itself. Machines that are shared stand still at times.
-const PATIENCE: Duration = Duration::from_secs(180);
-
 /// Each kind of request, in the forms that have functions of their own, with an answer, with none, and refused.
 const FORMS: &[&str] = &[
     "QCREATE",
@@ -311,18 +307,11 @@ fn every_function_that_a_middleware_calls_tells_what_it_took() {
         let mut client = Client::login(server.addr(), "ann").expect("it runs");
         let mut ask = |form: &str| client.ask(&form.split(' ').collect::<Vec<_>>()).expect("it runs");
         let answers: Vec<String> = FORMS.iter().map(|form| format!("{form}: {:?}", ask(form))).collect();
-        let start = Instant::now();
-        while !{
+        wait_for(format!("{way:?}: INFO tells of statements"), || {
             ask("QREADABLE");
-            tells_of_statements(&ask("INFO"))
-        } {
-            assert!(
-                start.elapsed() < PATIENCE,
-                "{way:?}: INFO tells nothing of statements: {:?}",
-                ask("INFO")
-            );
-            sleep(Duration::from_millis(10));
-        }
+            let info = ask("INFO");
+            if tells_of_statements(&info) { Ok(()) } else { Err(format!("{info:?}")) }
+        });
         assert!(server.stop().success());
         let told =
             requests(Path::new(&record), &["statement"]).into_iter().filter(|(kind, _)| kind != "login");

@@ -16,17 +16,13 @@ mod postgres;
 mod session;
 
 use std::net::SocketAddr;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use client::{Answer, Client};
-use news::wait_until_blocked;
+use news::{wait_for_info, wait_until_blocked};
 use postgres::{Postgres, Stop};
 use session::Session;
 use support::Server;
-
-/// How long anything is waited for that comes by itself. Machines that are shared stand still at times.
-const PATIENCE: Duration = Duration::from_secs(180);
+use support::patience::wait_until;
 
 /// Clients whose requests go together: no power of two, so that halves differ.
 const CLIENTS: usize = 7;
@@ -106,25 +102,14 @@ impl Place {
         )
     }
 
+    #[track_caller]
     fn wait_until(&self, sql: &str, said: &str) {
-        let start = Instant::now();
-        while self.postgres.psql("postgres", sql) != said {
-            assert!(start.elapsed() < PATIENCE, "{sql}: not {said}");
-        }
+        wait_until(format!("{said}, to {sql}"), || self.postgres.psql("postgres", sql) == said);
     }
 
+    #[track_caller]
     fn wait_until_in_line(&self, requests: usize) {
-        let wanted = format!("line_requests:{requests}\r\n");
-        let mut watcher = connect(self.server.addr());
-        let start = Instant::now();
-        loop {
-            let info = ask(&mut watcher, &["INFO"]);
-            if info.text().is_some_and(|text| text.contains(&wanted)) {
-                return;
-            }
-            assert!(start.elapsed() < PATIENCE, "no {wanted:?} in {info:?}");
-            sleep(Duration::from_millis(1));
-        }
+        wait_for_info(self.server.addr(), &format!("line_requests:{requests}"));
     }
 
     /// What a queue holds, sorted.

@@ -16,12 +16,13 @@ use std::collections::VecDeque;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use client::{Answer, Client};
 use postgres::Postgres;
 use session::Session;
 use support::Server;
+use support::patience::wait_until;
 
 /// Turns that each load must bring about for the test to mean anything, and in how many goes: on a slow machine little passes
 /// through the ring in one.
@@ -183,9 +184,6 @@ impl Stuck {
     }
 }
 
-/// How long the keeper of a busy machine may take.
-const PATIENCE: Duration = Duration::from_secs(180);
-
 /// More than a ring has that is read from end to end.
 const PASSED: &str = "
     INSERT INTO posthaste.message (ring, id, place, queue_id, sender_id, recipient_id, sent_ms, body)
@@ -206,12 +204,11 @@ fn a_ring_that_cannot_turn_is_read_from_its_oldest_message_on() {
     stuck.ask(&["SEND", "mine", "x", "TO", "reader"]);
     stuck.ask(&["SEND", "new", "x", "TO", "another"]);
     stuck.ask(&["SEND", "new", "x"]);
-    let start = Instant::now();
-    while stuck.calls("queues_since") == 0 || stuck.calls("take_census") == 0 {
-        assert!(start.elapsed() < PATIENCE, "the short way is not taken");
+    wait_until("the short way is taken", || {
         stuck.pass();
         assert_eq!(stuck.readable(), ["old", "new", "mine"], "by the order in which they were made");
-    }
+        stuck.calls("queues_since") > 0 && stuck.calls("take_census") > 0
+    });
     assert_eq!(stuck.sql(LOWEST), "t", "still the oldest one");
     for (queue, left) in [("old", &["new", "mine"][..]), ("mine", &["new"]), ("new", &[])] {
         assert_eq!(stuck.ask(&["POP", "QUEUE", queue]).body(), Some("x"));
@@ -233,12 +230,11 @@ const STOCK: &str = "
 fn a_large_stock_in_a_ring_that_cannot_turn_is_counted_piece_by_piece() {
     let mut stuck = Stuck::new();
     stuck.sql(STOCK);
-    let start = Instant::now();
-    while stuck.calls("take_census") < 5 || stuck.calls("first_places") < 5 {
-        assert!(start.elapsed() < PATIENCE, "nobody counts");
+    wait_until("it is counted", || {
         stuck.pass();
         assert_eq!(stuck.readable(), ["old", "new"]);
-    }
+        stuck.calls("take_census") >= 5 && stuck.calls("first_places") >= 5
+    });
     for left in (0..5).rev() {
         assert_eq!(stuck.ask(&["POP", "QUEUE", "new"]).body(), Some("x"));
         let expected = if left > 0 { &["old", "new"][..] } else { &["old"] };
@@ -259,11 +255,10 @@ fn a_large_stock_in_a_ring_that_cannot_turn_is_counted_piece_by_piece() {
 fn a_ring_that_cannot_turn_is_walked_by_nobody() {
     const WALKED_MAX: i64 = 20_000;
     let mut stuck = Stuck::new();
-    let start = Instant::now();
-    while stuck.sql("SELECT count(*) FROM posthaste.ring_floor") == "0" {
-        assert!(start.elapsed() < PATIENCE, "no floor is written down");
+    wait_until("a floor is written down", || {
         stuck.pass();
-    }
+        stuck.sql("SELECT count(*) FROM posthaste.ring_floor") != "0"
+    });
     let newcomer = Server::start(&stuck.server.url(&stuck.database), &[]);
     let walked =
         "SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname IN ('message_0', 'message_1')";
@@ -301,32 +296,27 @@ fn a_ring_that_cannot_turn_is_walked_by_nobody() {
 fn a_ring_that_cannot_turn_is_not_read_by_place_while_it_is_vacuumed() {
     let mut stuck = Stuck::new();
     stuck.ask(&["SEND", "old", "x"]);
-    let start = Instant::now();
-    while stuck.calls("queues_since") == 0 {
-        assert!(start.elapsed() < PATIENCE, "the short way is not taken");
+    wait_until("the short way is taken", || {
         stuck.pass();
         assert_eq!(stuck.readable(), ["old"]);
-    }
+        stuck.calls("queues_since") > 0
+    });
     let mut vacuum = Session::open(&stuck.server, &stuck.database, "postgres");
     vacuum.run("BEGIN; LOCK TABLE posthaste.message_0, posthaste.message_1 IN SHARE UPDATE EXCLUSIVE MODE");
-    let start = Instant::now();
-    loop {
+    wait_until("the short way is taken no more", || {
         let before = stuck.told_calls("queues_since");
         for _ in 0..5 {
             assert_eq!(stuck.readable(), ["old"]);
         }
-        if stuck.told_calls("queues_since") == before {
-            break;
-        }
-        assert!(start.elapsed() < PATIENCE, "the short way is taken still");
-    }
+        stuck.told_calls("queues_since") == before
+    });
     vacuum.run("ROLLBACK");
-    let (start, before) = (Instant::now(), stuck.told_calls("queues_since"));
-    while stuck.calls("queues_since") == before {
-        assert!(start.elapsed() < PATIENCE, "the short way is not taken again");
+    let before = stuck.told_calls("queues_since");
+    wait_until("the short way is taken again", || {
         stuck.pass();
         assert_eq!(stuck.readable(), ["old"]);
-    }
+        stuck.calls("queues_since") > before
+    });
     assert!(!stuck.middleware.log().contains("WARN"), "{}", stuck.middleware.log());
 }
 

@@ -16,15 +16,12 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use client::Client;
 use postgres::{Postgres, Stop, shared};
 use session::Session;
 use support::Server;
-
-/// How long anything is waited for that comes by itself. Machines that are shared stand still at times.
-const PATIENCE: Duration = Duration::from_secs(180);
+use support::patience::wait_until;
 
 const FACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/sql/proxy/plproxy.sql");
 
@@ -201,14 +198,13 @@ fn sql_and_resp_clients_of_both_servers_take_each_message_once() {
         let pops = "SELECT p.queue, p.id, convert_from(p.body, 'UTF8') FROM generate_series(1, 60) AS n, \
                     posthaste.pop('reader', 'q' || n % 6) AS p";
         let (mut taken, mut asked) = (String::new(), 0);
-        let start = Instant::now();
-        while asked < 6 || !has_met.load(Ordering::Relaxed) {
-            assert!(start.elapsed() < PATIENCE, "no reader has met a sender");
+        wait_until("a reader has met a sender", || {
             let some = app.run(pops) + "\n";
             has_met.fetch_or(!some.trim().is_empty(), Ordering::Relaxed);
             taken.push_str(&some);
             asked += 1;
-        }
+            asked >= 6 && has_met.load(Ordering::Relaxed)
+        });
         taken
     };
     let popped_by_resp = |at: usize| {

@@ -18,9 +18,7 @@ use std::time::{Duration, Instant};
 use client::Client;
 use postgres::Postgres;
 use support::Server;
-
-/// How long what must come may take. Machines that are shared stand still at times.
-const PATIENCE: Duration = Duration::from_secs(180);
+use support::patience::{PATIENCE, wait_for};
 
 /// A certificate for a name, signed by itself: itself the authority. And its key.
 fn certificate(directory: &Path) -> (String, String) {
@@ -114,14 +112,12 @@ fn the_password_is_nowhere_to_be_seen() {
     // A refusal is told without it, too.
     postgres.psql("postgres", "ALTER ROLE app PASSWORD 'other'");
     let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'";
-    let start = Instant::now();
-    while !server.log().contains("check user and password") {
-        assert!(start.elapsed() < PATIENCE, "{}", server.log());
+    let log = wait_for("the refusal is logged", || {
         // Again and again: who is just being let in by the old password stands nowhere yet.
         postgres.psql("postgres", sql);
-        sleep(Duration::from_millis(10));
-    }
-    let log = server.log();
+        let log = server.log();
+        if log.contains("check user and password") { Ok(log) } else { Err(log) }
+    });
     server.stop();
     assert!(!log.contains("sesame"), "{log}");
     let note = fs::read_to_string(directory.join("run.json")).expect("a record");

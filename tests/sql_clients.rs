@@ -12,13 +12,13 @@ mod session;
 #[path = "support/mod.rs"]
 mod support;
 
-use std::thread::{self, sleep};
-use std::time::Duration;
+use std::thread;
 
 use client::Answer;
 use place::{Place, ask, login, pop};
 use postgres::shared;
 use session::Session;
+use support::patience::wait_until;
 
 /// Body, then sender, recipient and deliveries of what a read gives.
 fn brief(read: &str) -> String {
@@ -221,9 +221,7 @@ fn a_pop_that_is_repeated_while_it_is_being_done_is_told_so_and_then_gets_the_sa
     let words = ["POP", "FROM", "bob", "REQID", "k"];
     here.send(&words).expect("it runs");
     let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
-    while place.as_owner(waits) == "0" {
-        sleep(Duration::from_millis(10));
-    }
+    wait_until("it waits for the lock", || place.as_owner(waits) != "0");
     assert!(ask(&mut there, &words).is_error("BUSY"));
     slow.run("COMMIT");
     assert_eq!(here.answer().expect("it runs").body(), Some("1"));
@@ -246,9 +244,7 @@ fn who_repeats_a_pop_of_all_queues_has_the_lock_of_its_key_before_it_looks() {
     slow.run("BEGIN; LOCK TABLE posthaste.remembered_pop IN ACCESS EXCLUSIVE MODE");
     bob.send(&["POP", "FROM", "bob", "REQID", "k"]).expect("it runs");
     let locks = "SELECT count(*) FROM pg_locks WHERE pid IN (SELECT pid FROM pg_locks WHERE NOT granted) AND";
-    while place.as_owner(&format!("{locks} NOT granted")) == "0" {
-        sleep(Duration::from_millis(10));
-    }
+    wait_until("it waits for the lock", || place.as_owner(&format!("{locks} NOT granted")) != "0");
     let its_key = format!("{locks} locktype = 'advisory' AND objsubid = 1 AND granted");
     assert_eq!(place.as_owner(&its_key), "1", "it waits to look, and has the lock");
     slow.run("COMMIT");

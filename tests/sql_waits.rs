@@ -21,6 +21,7 @@ use news::{is_told, wait_until_blocked};
 use place::{BLOCK, Place, ask, login, pop};
 use postgres::shared;
 use session::Session;
+use support::patience::wait_until;
 
 /// How long a middleware waits for the database.
 const GIVEN_UP: Duration = Duration::from_secs(30);
@@ -243,9 +244,8 @@ fn a_lease_counts_from_when_the_queue_was_free_and_not_from_when_it_was_asked_fo
         let mut slow = Session::open(shared(), &place.database, "postgres");
         slow.run("BEGIN; SELECT FROM posthaste.queue WHERE name = 'q' FOR UPDATE");
         bob.send(pop).expect("sent");
-        while place.as_owner("SELECT count(*) FROM pg_locks WHERE NOT granted") == "0" {
-            sleep(Duration::from_millis(10));
-        }
+        let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+        wait_until("it waits for the queue's row", || place.as_owner(waits) != "0");
         let free = place.as_owner("SELECT posthaste.now_ms()");
         slow.run("COMMIT");
         bob.answer().expect("an answer");
@@ -347,9 +347,7 @@ fn who_makes_the_same_queue_takes_turns_and_gives_up_in_time() {
         let id = first.run(&format!("BEGIN; {create}"));
         second.begin(&create);
         let asks = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%create_queue%' AND wait_event = 'PgSleep' AND datname = current_database()";
-        while place.as_owner(asks) == "0" && !second.has_answered() {
-            sleep(Duration::from_millis(1));
-        }
+        wait_until("the second one asks", || place.as_owner(asks) != "0" || second.has_answered());
         first.run("COMMIT");
         let answer = second.finish();
         assert!(answer == id || answer.starts_with("ERROR:  PHBSY:"), "{answer}");

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use client::{Answer, Client};
 use news::wait_until_blocked;
 use support::Server;
+use support::patience::wait_until;
 
 /// How long a stop may take that waits for nobody: less than for those it would wait for.
 const STOPPED: Duration = Duration::from_secs(120);
@@ -75,10 +76,10 @@ fn a_stop_under_load_answers_what_it_did_and_loses_nothing() {
                 thread::spawn(move || load(addr, number, &acknowledged))
             })
             .collect();
-        while acknowledged.load(Ordering::SeqCst) < LOAD * (round + 1) {
+        wait_until("enough is acknowledged", || {
             assert!(!clients.iter().any(thread::JoinHandle::is_finished), "a client is done too soon");
-            thread::sleep(Duration::from_millis(1));
-        }
+            acknowledged.load(Ordering::SeqCst) >= LOAD * (round + 1)
+        });
         let start = Instant::now();
         assert_eq!(server.stop().code(), Some(0));
         assert!(start.elapsed() < STOPPED, "it took {:?}", start.elapsed());

@@ -9,13 +9,13 @@ mod session;
 #[path = "support/mod.rs"]
 mod support;
 
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use client::{Answer, Client};
 use postgres::{Postgres, shared};
 use session::Session;
 use support::Server;
+use support::patience::{PATIENCE, wait_for};
 
 /// Messages that a tick of the keeper gives back at most, and how many are due here at once.
 const TICK: usize = 1000;
@@ -66,20 +66,21 @@ fn thousands_of_leases_that_end_together_come_back_without_a_pause() {
 /// How late the last of the leases has ended.
 fn late(session: &mut Session) -> Duration {
     let due_ms = number(&session.run("SELECT max(due_ms) FROM posthaste.message"));
-    loop {
+    wait_for("all leases have ended", || {
         let seen = session.run("SELECT count(due_ms), posthaste.now_ms() FROM posthaste.message");
         match seen.split_once('|') {
-            Some(("0", now)) => return Duration::from_millis(number(now) - due_ms),
-            seen => assert!(seen.is_some(), "{seen:?}"),
+            Some(("0", now)) => Ok(Duration::from_millis(number(now) - due_ms)),
+            _ => Err(seen),
         }
-        sleep(Duration::from_millis(5));
-    }
+    })
 }
 
 /// How long as many leases keep somebody busy who does nothing else.
 fn work(session: &mut Session) -> Duration {
     let begun = Instant::now();
-    while session.run("SELECT number FROM posthaste.upkeep(1000, 0, 1000) WHERE kind = 't'") != "1000" {}
+    while session.run("SELECT number FROM posthaste.upkeep(1000, 0, 1000) WHERE kind = 't'") != "1000" {
+        assert!(begun.elapsed() < PATIENCE, "leases do not end");
+    }
     let work = begun.elapsed();
     session.run("DELETE FROM posthaste.message");
     work

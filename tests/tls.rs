@@ -9,16 +9,14 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
 
 use certificates::{Authority, Pair};
 use posthaste_tls::{Check, Connector, Trust};
 use rustls::{ClientConnection, StreamOwned};
 use support::Server;
+use support::patience::{PATIENCE, wait_for};
 
 type Encrypted = StreamOwned<ClientConnection, TcpStream>;
-
-const PATIENCE: Duration = Duration::from_secs(180);
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
@@ -142,9 +140,10 @@ fn a_message_is_not_given_to_a_waiting_client_that_has_said_its_end() {
 }
 
 /// Waits until so many pops wait, as the server tells over this connection.
+#[track_caller]
 fn wait_for_blocked(watcher: &mut Encrypted, pops: usize) {
-    let (wanted, start) = (format!("blocked_clients:{pops}\r\n"), Instant::now());
-    loop {
+    let wanted = format!("blocked_clients:{pops}\r\n");
+    wait_for(format!("{pops} pops wait"), || {
         watcher.write_all(b"INFO store\r\n").and_then(|()| watcher.flush()).expect("it is written");
         let mut info = String::new();
         while !info.contains("blocked_clients:") || !info.ends_with("\r\n") {
@@ -153,12 +152,8 @@ fn wait_for_blocked(watcher: &mut Encrypted, pops: usize) {
             assert!(n > 0, "the end after {info}");
             info += &String::from_utf8_lossy(&buffer[..n]);
         }
-        if info.contains(&wanted) {
-            return;
-        }
-        assert!(start.elapsed() < PATIENCE, "no {wanted:?} in {info}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+        if info.contains(&wanted) { Ok(()) } else { Err(info) }
+    });
 }
 
 #[test]
@@ -209,18 +204,15 @@ fn handshakes_that_fail_are_counted_in_the_metrics_those_of_http_too() {
         // It may be cut off by a reset behind the answer.
         let _ = stream.read_to_end(&mut Vec::new());
     }
-    let start = Instant::now();
-    loop {
+    wait_for("both are counted", || {
         let mut page = String::new();
         let mut client = connect(server.http(), &authority, None);
         let asked =
             client.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         asked.and_then(|()| client.read_to_string(&mut page)).expect("a page");
-        if page.contains("\nposthaste_connections_refused_total{reason=\"handshake\"} 2\n") {
-            break;
-        }
-        assert!(start.elapsed() < PATIENCE, "{page}");
-    }
+        let is_counted = page.contains("\nposthaste_connections_refused_total{reason=\"handshake\"} 2\n");
+        if is_counted { Ok(()) } else { Err(page) }
+    });
 }
 
 /// An address has eight places for those who have not shaken hands, and who has done so needs none.

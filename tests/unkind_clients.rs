@@ -24,6 +24,7 @@ use client::{Answer, Client};
 use news::wait_until_blocked;
 use process::{allow_files, resident};
 use support::Server;
+use support::patience::{PATIENCE, wait_for, wait_until};
 
 fn server(arguments: &[&str]) -> (Server, tempfile::TempDir) {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -109,7 +110,7 @@ fn a_client_whose_last_words_come_with_its_end_is_let_go() {
     socket.write_all(b"QCREATE q\r\nSEND q one\r\nPING\r\n").expect("the kernel takes it");
     socket.shutdown(Shutdown::Write).expect("a half-close");
     server.signal("CONT");
-    socket.set_read_timeout(Some(Duration::from_secs(180))).expect("a limit");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a limit");
     let mut answers = String::new();
     socket.read_to_string(&mut answers).expect("answers, then the end");
     assert!(answers.ends_with("+PONG\r\n"), "{answers}");
@@ -163,10 +164,10 @@ fn of_long_answers_that_nobody_reads_few_are_held_and_all_come_in_the_end() {
     for client in &mut clients {
         client.write(requests.as_bytes()).expect("the server reads");
     }
-    // Each has begun.
-    while ask(&mut other, &["QINFO", "q"]).get("messages").and_then(Answer::integer) < Some(CLIENTS as i64) {
-        thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("each has begun", || {
+        let messages = ask(&mut other, &["QINFO", "q"]).get("messages").and_then(Answer::integer);
+        messages >= Some(CLIENTS as i64)
+    });
     assert!(resident_mib(&server) < 150, "{} MiB for answers nobody reads", resident_mib(&server));
     for mut client in clients {
         for place in 0..2 * (1 + READS) {
@@ -354,10 +355,10 @@ fn one_connection_too_many_is_told_so_and_the_others_stay() {
     let answer = refused.answer().expect("it is told why");
     assert!(matches!(&answer, Answer::Error(text) if text.contains("max number of clients")), "{answer:?}");
     clients.pop();
-    while !ask(&mut clients[0], &["INFO"]).text().is_some_and(|text| text.contains("connected_clients:2\r\n"))
-    {
-        thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("it has left", || {
+        let info = ask(&mut clients[0], &["INFO"]);
+        info.text().is_some_and(|text| text.contains("connected_clients:2\r\n"))
+    });
     assert_eq!(ask(&mut connect(&server), &["PING"]).text(), Some("PONG"));
 }
 
@@ -385,13 +386,10 @@ fn a_client_that_takes_nothing_of_its_answers_is_cut_and_one_that_waits_for_a_me
     let cut = (0..10_000).find_map(|_| deaf.write_all(text.as_bytes()).err()).map(|error| error.kind());
     assert!(matches!(cut, Some(ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)), "{cut:?}");
     let counts = || ["send", "idle"].map(|reason| closed_for_being_quiet(&server, reason));
-    for _ in 0..12_000 {
-        if counts() == ["1", "1"] {
-            break;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    assert_eq!(counts(), ["1", "1"]);
+    wait_for("both are cut", || match counts() {
+        counts if counts == ["1", "1"] => Ok(()),
+        counts => Err(counts.join(" ")),
+    });
     assert!(sends.is_closed(), "it asked nothing for so long");
     ask(&mut connect(&server), &["SEND", "q", "at last"]);
     assert_eq!(waits.answer().expect("it was not idle").body(), Some("at last"));

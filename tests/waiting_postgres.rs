@@ -3,37 +3,22 @@
 
 #[path = "support/client.rs"]
 mod client;
+#[path = "support/news.rs"]
+mod news;
 #[path = "support/postgres.rs"]
 mod postgres;
 #[path = "support/mod.rs"]
 mod support;
 
-use std::time::{Duration, Instant};
-
 use client::{Answer, Client};
+use news::wait_until_blocked;
 use support::Server;
 
 /// How often the same is tried: what goes wrong does so when threads meet.
 const ROUNDS: usize = 25;
 
-/// How soon those who begin to wait are seen to.
-const SEEN: Duration = Duration::from_secs(180);
-
 fn ask(client: &mut Client, words: &[&str]) -> Answer {
     client.ask(words).expect("an answer")
-}
-
-/// Until so many wait.
-fn until_there_wait(client: &mut Client, many: usize) {
-    let begun = Instant::now();
-    let told = format!("blocked_clients:{many}\r\n");
-    loop {
-        let info = ask(client, &["INFO"]);
-        match &info {
-            Answer::Text(text) if String::from_utf8_lossy(text).contains(&told) => return,
-            _ => assert!(begun.elapsed() < SEEN, "{info:?}"),
-        }
-    }
 }
 
 struct Place {
@@ -56,7 +41,7 @@ impl Place {
     fn wait(&mut self, queue: &str) {
         for (before, waiter) in self.waiters.iter_mut().enumerate() {
             waiter.send(&["POP", "QUEUE", queue, "BLOCK", "600000"]).expect("it is connected");
-            until_there_wait(&mut self.client, before + 1);
+            wait_until_blocked(self.server.addr(), before + 1);
         }
     }
 }

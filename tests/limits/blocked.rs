@@ -1,17 +1,14 @@
 //! A thousand pops that wait on one queue: every message goes to one of them, and to each of them one.
 
 use std::collections::BTreeSet;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::client::Client;
 use crate::measure::{Limit, ask, connect, of};
+use crate::news::wait_until_blocked;
 use crate::postgres;
 use crate::process::allow_files;
 use crate::support::Server;
-
-/// How long it may take until all of them wait.
-const PATIENCE: Duration = Duration::from_secs(180);
 
 #[test]
 fn many_pops_wait_on_the_embedded_store() {
@@ -36,12 +33,7 @@ fn wait(store: &str, name: &str) {
     for client in &mut waiting {
         client.send(&["POP", "QUEUE", "q", "BLOCK", "600000"]).expect("the server reads");
     }
-    let all_wait = format!("blocked_clients:{many}\r\n");
-    let start = Instant::now();
-    while !ask(&mut sender, &["INFO"]).text().expect("a text").contains(&all_wait) {
-        assert!(start.elapsed() < PATIENCE, "they do not all wait");
-        sleep(Duration::from_millis(10));
-    }
+    wait_until_blocked(server.addr(), many);
     let sent = Instant::now();
     for number in 0..many {
         sender.send(&["SEND", "q", &number.to_string()]).expect("the server reads");

@@ -1,18 +1,15 @@
 //! Connections that open, close and idle, as many as there are ports: none is refused, and nothing of them stays behind.
 
-use std::thread::{self, sleep};
-use std::time::{Duration, Instant};
+use std::thread;
 
 use crate::client::{Answer, Client};
 use crate::measure::{Limit, ask, connect, of};
 use crate::process::{allow_files, files};
 use crate::support::Server;
+use crate::support::patience::wait_for;
 
 /// Threads that open and close connections.
 const THREADS: usize = 4;
-
-/// How long what is closed may take to be gone.
-const PATIENCE: Duration = Duration::from_secs(180);
 
 #[test]
 fn connections_that_open_close_and_idle_leave_nothing_behind() {
@@ -31,11 +28,10 @@ fn connections_that_open_close_and_idle_leave_nothing_behind() {
             });
         }
     });
-    let start = Instant::now();
-    while files(server.pid()) > before {
-        assert!(start.elapsed() < PATIENCE, "{} files, {before} before", files(server.pid()));
-        sleep(Duration::from_millis(10));
-    }
+    wait_for(format!("what is closed is gone, and {before} files are open"), || {
+        let now = files(server.pid());
+        if now <= before { Ok(()) } else { Err(now) }
+    });
     idlers.iter_mut().for_each(ping);
     limit.finish(&server, 150, "the idle ones are served before and after");
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::measure::{Limit, ask, connect, of};
 use crate::support::Server;
+use crate::support::patience::wait_until;
 
 /// Bytes of a body.
 const BODY: usize = 1_000;
@@ -49,12 +50,11 @@ fn a_pipelined_flood_is_answered_in_its_order() {
 
 fn wait_until_it_stands_still(written: &AtomicUsize, all: usize) {
     let mut before = 0;
-    loop {
+    wait_until("the writer stands still", || {
         sleep(STILL);
         let now = written.load(Ordering::Relaxed);
-        if now == all || (now > 0 && now == before) {
-            return;
-        }
+        let is_still = now > 0 && now == before;
         before = now;
-    }
+        is_still || now == all
+    });
 }

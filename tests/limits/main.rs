@@ -3,6 +3,8 @@
 
 #[path = "../support/client.rs"]
 mod client;
+#[path = "../support/news.rs"]
+mod news;
 #[path = "../support/postgres.rs"]
 mod postgres;
 #[path = "../support/process.rs"]

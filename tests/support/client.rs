@@ -9,8 +9,7 @@ use std::time::Duration;
 use posthaste_wire::encode::{Encoder, Protocol};
 use posthaste_wire::reply::{Passage, Reply, Value, decode};
 
-/// How long an answer may take before the server counts as hung. Machines that are shared stand still at times.
-const PATIENCE: Duration = Duration::from_secs(180);
+use crate::support::patience::PATIENCE;
 
 /// A connection.
 pub(crate) struct Client {

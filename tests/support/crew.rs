@@ -12,12 +12,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle, sleep};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::client::{Answer, Broken, Client};
-
-/// For how long a request on `exact` is repeated, and work is waited for. Machines that are shared stand still at times.
-const PATIENCE: Duration = Duration::from_secs(180);
+use crate::support::patience::{wait_for, wait_until};
 
 /// Sends that show something only if there were so many.
 const LOAD: usize = 100;
@@ -100,13 +98,13 @@ impl Crew {
         self.progress.failed.load(Ordering::SeqCst) > 0
     }
 
+    #[track_caller]
     fn reaches(&self, what: &str, count: &AtomicU64, wanted: u64) {
-        let start = Instant::now();
-        while count.load(Ordering::SeqCst) < wanted {
-            assert!(!self.clients.iter().any(JoinHandle::is_finished), "a client gave up");
-            assert!(start.elapsed() < PATIENCE, "not {wanted} {what} in {PATIENCE:?}");
-            sleep(Duration::from_millis(5));
-        }
+        wait_until(format!("{wanted} {what}"), || {
+            let is_reached = count.load(Ordering::SeqCst) >= wanted;
+            assert!(is_reached || !self.clients.iter().any(JoinHandle::is_finished), "a client gave up");
+            is_reached
+        });
     }
 
     /// Lets everybody finish, takes what is left, and accounts for every message.
@@ -215,14 +213,11 @@ impl Member {
 
     /// Repeats a request until it has a certain answer.
     fn insist(&mut self, words: &[&str]) -> Answer {
-        let start = Instant::now();
-        loop {
-            if let Ending::Answered(answer) = self.try_once(words) {
-                return answer;
-            }
-            assert!(start.elapsed() < PATIENCE, "{words:?} gets no answer");
-            sleep(Duration::from_millis(5));
-        }
+        wait_for(format!("an answer to {words:?}"), || match self.try_once(words) {
+            Ending::Answered(answer) => Ok(answer),
+            Ending::NothingChanged => Err("nothing was changed"),
+            Ending::Unknown => Err("nobody knows what became of it"),
+        })
     }
 
     fn try_once(&mut self, words: &[&str]) -> Ending {

@@ -2,16 +2,16 @@
 
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 
+pub(crate) mod patience;
+
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
 
-/// How long a server may take until it listens. Machines that are shared stand still at times.
-const START: Duration = Duration::from_secs(180);
+use patience::{PATIENCE, wait_for};
 
 /// A running server.
 pub(crate) struct Server {
@@ -58,7 +58,7 @@ impl Server {
         let log = Log::default();
         let stderr = child.stderr.take().expect("stderr is piped");
         let listening = follow(stderr, Arc::clone(&log));
-        let Ok(addr) = listening.recv_timeout(START) else {
+        let Ok(addr) = listening.recv_timeout(PATIENCE) else {
             child.kill().and_then(|()| child.wait()).expect("a child can be killed");
             panic!("the server did not say where it listens; it said:\n{}", log.lock().expect("log"));
         };
@@ -86,27 +86,42 @@ impl Server {
     }
 
     /// Where HTTP listens.
+    #[track_caller]
     pub(crate) fn http(&self) -> SocketAddr {
-        let start = Instant::now();
-        loop {
+        wait_for("it serves HTTP", || {
             let log = self.log();
-            let mut found = log
+            let found = log
                 .lines()
-                .filter_map(|line| address_after("on http://", line).or(address_after("on https://", line)));
-            if let Some(http) = found.next() {
-                return http;
-            }
-            assert!(start.elapsed() < START, "no HTTP:\n{log}");
-        }
+                .find_map(|line| address_after("on http://", line).or(address_after("on https://", line)));
+            found.ok_or(log)
+        })
     }
 
     /// Waits until it has written these words to stderr.
+    #[track_caller]
     pub(crate) fn wait_for_log(&self, words: &str) {
-        let start = Instant::now();
-        while !self.log().contains(words) {
-            assert!(start.elapsed() < START, "no {words:?} in:\n{}", self.log());
-            thread::sleep(Duration::from_millis(5));
-        }
+        self.wait_for_logs(words, 1);
+    }
+
+    /// The same for words that it is to write so often.
+    #[track_caller]
+    pub(crate) fn wait_for_logs(&self, words: &str, times: usize) {
+        wait_for(format!("{times} of {words:?} in the log"), || {
+            if self.times_logged(words) >= times { Ok(()) } else { Err(self.log()) }
+        });
+    }
+
+    /// How often it wrote these words to stderr so far.
+    pub(crate) fn times_logged(&self, words: &str) -> usize {
+        self.log().matches(words).count()
+    }
+
+    /// Has it read its files again, and waits until it has said this about it.
+    #[track_caller]
+    pub(crate) fn reload(&self, said: &str) {
+        let before = self.times_logged(said);
+        self.signal("HUP");
+        self.wait_for_logs(said, before + 1);
     }
 
     /// What it wrote to stderr so far.

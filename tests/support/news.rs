@@ -3,31 +3,29 @@
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 
 use std::net::SocketAddr;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::client::Client;
+use crate::support::patience::wait_for;
 
 /// Half of the second after which all look for themselves, so that it must have been news.
 const TOLD_WITHIN: Duration = Duration::from_millis(500);
 
-/// How long anything is waited for that comes by itself. Machines that are shared stand still at times.
-const PATIENCE: Duration = Duration::from_secs(180);
-
 /// Waits until so many pops wait at a server.
+#[track_caller]
 pub(crate) fn wait_until_blocked(server: SocketAddr, pops: usize) {
-    let mut watcher = Client::login(server, "watcher").expect("it runs");
-    let wanted = format!("blocked_clients:{pops}\r\n");
-    let start = Instant::now();
-    loop {
+    wait_for_info(server, &format!("blocked_clients:{pops}"));
+}
+
+/// Waits until a line of a server's INFO is this one.
+#[track_caller]
+pub(crate) fn wait_for_info(server: SocketAddr, line: &str) {
+    let mut watcher = Client::connect(server).expect("it runs");
+    wait_for(format!("INFO says {line}"), || {
         let info = watcher.ask(&["INFO"]).expect("it runs");
-        let text = info.text().expect("a text");
-        if text.contains(&wanted) {
-            return;
-        }
-        assert!(start.elapsed() < PATIENCE, "no {wanted:?} in {text}");
-        sleep(Duration::from_millis(1));
-    }
+        let text = info.text().expect("a text").to_owned();
+        if text.lines().any(|said| said == line) { Ok(()) } else { Err(text) }
+    });
 }
 
 /// Does something eleven times; how long after it somebody was woken each time. By news, in nine of them: without it they

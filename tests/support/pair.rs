@@ -2,13 +2,8 @@
 
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
 use crate::postgres::Postgres;
-
-/// How long a standby may take to follow.
-const PATIENCE: Duration = Duration::from_secs(180);
+use crate::support::patience::wait_for;
 
 /// A primary that may get a standby.
 pub(crate) fn primary() -> Postgres {
@@ -20,11 +15,10 @@ pub(crate) fn standby_of(primary: &Postgres) -> Postgres {
     let standby = Postgres::standby_of(primary, &["hot_standby=on"]);
     primary.psql("postgres", "ALTER SYSTEM SET synchronous_standby_names = '*'");
     primary.psql("postgres", "SELECT pg_reload_conf()");
-    let start = Instant::now();
-    while primary.psql("postgres", "SELECT sync_state FROM pg_stat_replication") != "sync" {
-        assert!(start.elapsed() < PATIENCE, "the standby does not follow:\n{}", standby.log());
-        sleep(Duration::from_millis(20));
-    }
+    let state = "SELECT sync_state FROM pg_stat_replication";
+    wait_for("the standby follows", || {
+        if primary.psql("postgres", state) == "sync" { Ok(()) } else { Err(standby.log()) }
+    });
     standby
 }
 

@@ -5,15 +5,11 @@
 use std::fs;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::postgres::{Postgres, unprivileged};
-
-/// How long it may take until it listens. Machines that are shared stand still at times.
-const START: Duration = Duration::from_secs(180);
+use crate::support::patience::wait_for;
 
 /// How many ports are tried.
 const PORTS_TRIED: usize = 5;
@@ -56,18 +52,17 @@ impl Pooler {
         let command = command.arg(&ini).env("PATH", path).stdin(Stdio::null()).stderr(log);
         let process = command.spawn().expect("pgbouncer can be run: install pgbouncer");
         let mut pooler = Self { process, port, directory };
-        let start = Instant::now();
         // Whoever answers at the port may be somebody else who took it first.
         let listens = format!("listening on 127.0.0.1:{port}");
-        while !pooler.log().contains(&listens) {
-            if pooler.process.try_wait().expect("a process of ours").is_some() {
-                eprintln!("pgbouncer ended:\n{}", pooler.log());
-                return None;
-            }
-            assert!(start.elapsed() < START, "no pooler:\n{}", pooler.log());
-            sleep(Duration::from_millis(10));
+        let is_there = wait_for("pgbouncer listens, or ends", || {
+            let has_ended = pooler.process.try_wait().expect("a process of ours").is_some();
+            let log = pooler.log();
+            if has_ended || log.contains(&listens) { Ok(!has_ended) } else { Err(log) }
+        });
+        if !is_there {
+            eprintln!("pgbouncer ended:\n{}", pooler.log());
         }
-        Some(pooler)
+        is_there.then_some(pooler)
     }
 
     /// Has another server, with at most `size` sessions, for what is asked from now on.

@@ -14,18 +14,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, getuid, kill_process};
+
+use crate::support::patience::{RECOVERY, wait_for, wait_within};
 
 /// Where Debian and its relatives put one directory for each major version.
 const VERSIONS: &str = "/usr/lib/postgresql";
 /// Short, for a socket's path has at most 107 bytes, and open to the user that the server runs as. `POSTGRES_BELOW` names
 /// another such directory: one in memory spares long campaigns the pauses of a disk.
 const BELOW: &str = "/tmp";
-/// How long a server may take until it accepts connections, recovery included.
-const START: Duration = Duration::from_secs(300);
 /// The database that the others are copies of.
 const TEMPLATE: &str = "posthaste_template";
 
@@ -225,14 +223,9 @@ impl Postgres {
         let sessions = format!(
             "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'posthaste' AND datname = '{database}'"
         );
-        let start = Instant::now();
-        while self.psql("postgres", &sessions) != "0" {
-            assert!(
-                start.elapsed() < START,
-                "what a killed middleware had begun does not end:\n{}",
-                self.log()
-            );
-        }
+        wait_within(RECOVERY, "what a killed middleware had begun has ended", || {
+            if self.psql("postgres", &sessions) == "0" { Ok(()) } else { Err(self.log()) }
+        });
     }
 
     /// Runs SQL as the superuser; the rows as lines, the columns with bars between them.
@@ -297,10 +290,9 @@ impl Postgres {
         let loaded_at = || self.psql("postgres", "SELECT pg_conf_load_time()");
         let before = loaded_at();
         self.psql("postgres", "SELECT pg_reload_conf()");
-        let start = Instant::now();
-        while loaded_at() == before {
-            assert!(start.elapsed() < START, "PostgreSQL does not read its files again:\n{}", self.log());
-        }
+        wait_for("PostgreSQL has read its files again", || {
+            if loaded_at() == before { Err(self.log()) } else { Ok(()) }
+        });
     }
 
     /// Writes a file of its data directory.
@@ -328,17 +320,12 @@ impl Postgres {
 
     /// Starts it after a stop or a kill, on the same port.
     pub(crate) fn start_again(&mut self) {
-        let start = Instant::now();
-        loop {
-            match self.launch() {
-                Ok(()) => return,
-                // Processes of a killed postmaster have not all noticed yet.
-                Err(log) if log.contains("pre-existing shared memory") && start.elapsed() < START => {
-                    sleep(Duration::from_millis(50));
-                }
-                Err(log) => panic!("PostgreSQL did not start again:\n{log}"),
-            }
-        }
+        wait_within(RECOVERY, "PostgreSQL starts again", || match self.launch() {
+            // Processes of a killed postmaster have not all noticed yet.
+            Err(log) if log.contains("pre-existing shared memory") => Err(log),
+            Err(log) => panic!("PostgreSQL did not start again:\n{log}"),
+            Ok(()) => Ok(()),
+        });
     }
 
     /// Whether it has ended by itself.
@@ -363,19 +350,17 @@ impl Postgres {
         for setting in &self.settings {
             command.args(["-c", setting]);
         }
-        let mut postmaster = command.stdout(Stdio::null()).stderr(log).spawn().expect("postgres can be run");
-        let start = Instant::now();
-        while !self.is_ready(postmaster.id()) {
-            if postmaster.try_wait().expect("a child can be asked").is_some() {
-                return Err(self.log());
-            }
-            if start.elapsed() > START {
-                self.postmaster = Some(postmaster); // so that it is ended
-                panic!("PostgreSQL was not ready in time:\n{}", self.log());
-            }
-            sleep(Duration::from_millis(5));
+        let postmaster = command.stdout(Stdio::null()).stderr(log).spawn().expect("postgres can be run");
+        let pid = postmaster.id();
+        self.postmaster = Some(postmaster); // so that it is ended
+        let is_there = wait_within(RECOVERY, "PostgreSQL is ready, or ends", || {
+            let is_ready = self.is_ready(pid);
+            if is_ready || self.has_ended() { Ok(is_ready) } else { Err(self.log()) }
+        });
+        if !is_there {
+            self.postmaster = None;
+            return Err(self.log());
         }
-        self.postmaster = Some(postmaster);
         Ok(())
     }
 

@@ -9,9 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::postgres::Postgres;
+use crate::support::patience::PATIENCE;
 
-/// How long a statement may take before the session counts as stuck. Machines that are shared stand still at times.
-const PATIENCE: Duration = Duration::from_secs(180);
 /// What stands at the end of each answer.
 const END: &str = "--that is all--";
 

@@ -5,7 +5,7 @@ use posthaste_server::queue::rules::Millis;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::support::Got;
+use super::Got;
 
 const ACCOUNTS: [&str; 3] = ["ann", "bob", "cy"];
 const QUEUES: [&str; 3] = ["plain", "picky", "graves"];
