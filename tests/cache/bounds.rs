@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::client::{self, Client};
 use crate::memcached::Memcached;
 use crate::routes::{Routed, held};
-use crate::standins::{live, wait_until};
+use crate::support::patience::wait_until;
 
 const MODES: [&[&str]; 2] = [&[], &["--workers", "2", "--eject", "on"]];
 
@@ -133,7 +133,7 @@ fn servers_of_our_zone_are_read_as_long_as_one_is_there() {
         assert_eq!(client.ask("set m 0 0 1\r\nx\r\n"), "STORED\r\n");
         assert_eq!(held(&servers[0], "m").as_deref(), Some("x"), "writes go everywhere");
         servers[1..].iter_mut().for_each(Memcached::kill);
-        live(&mut client, 1);
+        client.wait_for_live(1);
         assert_eq!(read(&mut client), "0", "{mode:?}: better from there than not at all");
     }
 }

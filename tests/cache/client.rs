@@ -2,12 +2,9 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
 
 use crate::support::Server;
-
-/// How long an answer may take in a test that is not about time.
-const PATIENCE: Duration = Duration::from_secs(180);
+use crate::support::patience::{PATIENCE, wait_for};
 
 /// One connection.
 pub(crate) struct Client(pub(crate) TcpStream);
@@ -54,6 +51,14 @@ impl Client {
         let text = self.ask(&format!("stats{which}\r\n"));
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
         line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in {text}"))
+    }
+
+    /// Waits until so many servers take part.
+    #[track_caller]
+    pub(crate) fn wait_for_live(&mut self, servers: u64) {
+        wait_for(format!("{servers} servers take part"), || {
+            if self.stat("", "servers_live") == servers { Ok(()) } else { Err(self.ask("stats servers\r\n")) }
+        });
     }
 }
 

@@ -14,13 +14,13 @@ use fastrand::Rng;
 
 use crate::client::{Client, router};
 use crate::memcached::Memcached;
-use crate::standins::wait_until;
+use crate::support::patience::wait_until;
 
 /// How long a side may be silent before we believe that it is waiting for more, if the other one seems to do so too.
 const SILENCE: Duration = Duration::from_millis(200);
 
 /// How long a side may be silent while the other one is not: it may only be slow.
-const PATIENCE: Duration = Duration::from_secs(60);
+const LAG_MAX: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_router_answers_every_command_as_the_server_behind_it_would() {
@@ -130,7 +130,7 @@ fn ask_both(one: &mut Side, other: &mut Side, bytes: &[u8], step: usize) -> (Vec
     loop {
         let ends = [one.hear(marker.as_bytes()), other.hear(marker.as_bytes())];
         let are_alike = one.heard == other.heard && ends[0] == ends[1];
-        if are_alike || !ends.contains(&End::Silence) || start.elapsed() > PATIENCE {
+        if are_alike || !ends.contains(&End::Silence) || start.elapsed() > LAG_MAX {
             return (one.finish(ends[0]), other.finish(ends[1]));
         }
     }
@@ -192,7 +192,7 @@ impl Side {
         }
         let mut rest = Vec::new();
         if let Some(mut stream) = self.stream.take() {
-            let _ = stream.set_read_timeout(Some(PATIENCE)); // hung up meanwhile
+            let _ = stream.set_read_timeout(Some(LAG_MAX)); // hung up meanwhile
             let _ = stream.shutdown(Shutdown::Write);
             let _ = stream.read_to_end(&mut rest);
         }

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use crate::support::patience::wait_until;
+
 /// Types of records.
 const A: u16 = 1;
 const AAAA: u16 = 28;
@@ -71,7 +73,7 @@ impl NameServer {
     /// Waits until it was asked some more, so that what was said last is known.
     pub(crate) fn wait_for_questions(&self) {
         let before = self.shared.asked.load(Ordering::Relaxed);
-        crate::standins::wait_until("questions", || self.shared.asked.load(Ordering::Relaxed) > before + 8);
+        wait_until("questions", || self.shared.asked.load(Ordering::Relaxed) > before + 8);
     }
 }
 

@@ -11,7 +11,7 @@ use fastrand::Rng;
 
 use crate::client::{Client, router};
 use crate::memcached::Memcached;
-use crate::standins::wait_until;
+use crate::support::patience::wait_until;
 
 const CLIENTS: usize = 40;
 

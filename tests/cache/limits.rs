@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::client::{Client, router};
 use crate::memcached::Memcached;
 use crate::process::{allow_files, resident, resident_at_most};
-use crate::standins::wait_until;
+use crate::support::patience::wait_until;
 
 #[test]
 fn clients_that_ask_for_much_and_read_nothing_stay_small_and_others_are_served() {
@@ -77,9 +77,7 @@ fn the_client_that_holds_most_is_cut_when_all_hold_too_much() {
     client.ask(&format!("set large 0 0 500000\r\n{value}\r\n"));
     let mut greedy = TcpStream::connect(server.addr()).expect("the router listens");
     greedy.write_all(&b"get large\r\n".repeat(400)).expect("the router reads");
-    while client.stat("", "connections_cut") == 0 {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("somebody is cut", || client.stat("", "connections_cut") > 0);
     assert_eq!(client.ask("get small\r\n"), "END\r\n");
     assert_eq!(client.stat("", "connections_cut"), 1);
     let mut rest = Vec::new();

@@ -5,13 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// How long it may take until it listens. Machines that are shared stand still at times.
-const START: Duration = Duration::from_secs(180);
+use crate::support::patience::{wait_for, wait_until};
 
 /// A running memcached.
 pub(crate) struct Memcached {
@@ -57,8 +54,8 @@ impl Memcached {
         let asked = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
         assert!(asked.is_ok_and(|status| status.success()), "kill -{name}");
         // Threads of a process that is told to stop may go on for a while.
-        while name == "STOP" && !self.is_stopped() {
-            thread::sleep(Duration::from_millis(1));
+        if name == "STOP" {
+            wait_until("memcached has stopped", || self.is_stopped());
         }
     }
 
@@ -78,14 +75,9 @@ impl Memcached {
     /// Starts it again where it was.
     pub(crate) fn restart(&mut self) {
         // Somebody may have connected from its port meanwhile, and will go.
-        let start = Instant::now();
-        self.child = loop {
-            if let Some((child, _)) = launch(Some(self.addr), &self.arguments, self.home.path()) {
-                break child;
-            }
-            assert!(start.elapsed() < START, "memcached does not listen again");
-            thread::sleep(Duration::from_millis(5));
-        };
+        (self.child, _) = wait_for("memcached listens again", || {
+            launch(Some(self.addr), &self.arguments, self.home.path()).ok_or("it ended")
+        });
     }
 
     /// The same with other arguments.
@@ -118,17 +110,11 @@ fn launch(at: Option<SocketAddr>, arguments: &[String], home: &Path) -> Option<(
     let child =
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let mut child = child.expect("memcached is installed: apt-get install memcached");
-    let start = Instant::now();
-    loop {
+    let port: Option<u16> = wait_for("memcached listens, or ends", || {
         let text = fs::read_to_string(&told).unwrap_or_default();
-        if let Some(port) = text.trim().strip_prefix("TCP INET: ") {
-            let port = port.parse().expect("a port");
-            return Some((child, SocketAddr::new(host, port)));
-        }
-        if child.try_wait().expect("a child can be asked").is_some() {
-            return None;
-        }
-        assert!(start.elapsed() < START, "memcached does not listen");
-        thread::sleep(Duration::from_millis(5));
-    }
+        let port = text.trim().strip_prefix("TCP INET: ").map(|port| port.parse().expect("a port"));
+        let has_ended = child.try_wait().expect("a child can be asked").is_some();
+        if port.is_some() || has_ended { Ok(port) } else { Err(text) }
+    });
+    port.map(|port| (child, SocketAddr::new(host, port)))
 }

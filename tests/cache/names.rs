@@ -9,8 +9,8 @@ use crate::client::{self, Client};
 use crate::dns::{NameServer, Says, here};
 use crate::memcached::Memcached;
 use crate::routes::held;
-use crate::standins::wait_until;
 use crate::support::Server;
+use crate::support::patience::wait_until;
 
 const MODES: [&[&str]; 2] = [&[], &["--workers", "2", "--eject", "on"]];
 

@@ -5,12 +5,12 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Output};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::client::{Client, router, start};
 use crate::memcached::Memcached;
-use crate::standins::wait_until;
 use crate::support::Server;
+use crate::support::patience::{wait_for, wait_until};
 
 fn posthaste(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_posthaste")).args(arguments).output().expect("it can be run")
@@ -273,12 +273,11 @@ fn the_log_counts_a_server_once_that_is_in_several_pools() {
 }
 
 /// Waits until the tier says that it is ready, or that it is not.
+#[track_caller]
 fn wait_for_readiness(server: &Server, status: u16) {
-    let start = Instant::now();
-    while server.readiness().0 != status {
-        assert!(start.elapsed() < Duration::from_secs(180), "{}", server.log());
-        thread::sleep(Duration::from_millis(5));
-    }
+    wait_for(format!("/readyz answers {status}"), || {
+        if server.readiness().0 == status { Ok(()) } else { Err(server.log()) }
+    });
 }
 
 #[test]
@@ -294,9 +293,10 @@ fn of_each_server_it_is_told_once_whether_it_is_there_and_again_when_that_change
         wait_for_readiness(&server, 200);
         server.wait_for_log("server takes part again");
         servers[0].kill();
-        while server.readiness().0 == 200 {
+        wait_until("the loss is noticed", || {
             Client::to(server.addr()).ask("get a\r\n");
-        }
+            server.readiness().0 != 200
+        });
         server.wait_for_log("lost: ");
         server.wait_for_log(&format!("server={}", names[1]));
         let log = server.log();
@@ -363,7 +363,7 @@ fn the_log_tells_of_each_attempt_where_it_is_asked_to() {
     debug.wait_for_log("still away");
     let info = start(&["--server", &name]);
     info.wait_for_log("not there");
-    wait_until("an attempt", || debug.log().matches("still away").count() >= 3);
+    debug.wait_for_logs("still away", 3);
     assert!(!info.log().contains("still away"));
     let told = posthaste(&["admin", "log-level", "debug", "--http", &info.http().to_string()]);
     assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
@@ -378,16 +378,13 @@ fn servers_that_are_there_are_told_of_too() {
     let server = router(&[&names[0], &names[1]], &[]);
     assert_eq!(server.readiness().0, 200);
     for name in &names {
-        let start = Instant::now();
-        let is_told = |log: String| {
-            log.lines().any(|line| {
-                line.contains(&format!("server={name}")) && line.contains("server takes connections")
-            })
+        let tells = |line: &str| {
+            line.contains(&format!("server={name}")) && line.contains("server takes connections")
         };
-        while !is_told(server.log()) {
-            assert!(start.elapsed() < Duration::from_secs(180), "{}", server.log());
-            thread::sleep(Duration::from_millis(5));
-        }
+        wait_for(format!("{name} is told of"), || {
+            let log = server.log();
+            if log.lines().any(tells) { Ok(()) } else { Err(log) }
+        });
     }
 }
 

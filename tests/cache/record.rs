@@ -11,7 +11,7 @@ use parquet::record::Field;
 
 use crate::client::{Client, router};
 use crate::memcached::Memcached;
-use crate::standins::{live, wait_until};
+use crate::support::patience::wait_until;
 
 /// One row of `requests.parquet`.
 struct Row(BTreeMap<String, Field>);
@@ -181,14 +181,14 @@ fn what_a_server_goes_through_is_told_once_however_many_connections_it_has() {
         wait_until("it is lost", || !told_of(&record, names[0]).is_empty());
         servers[0].restart();
         let mut watcher = Client::to(server.addr());
-        live(&mut watcher, 2);
+        watcher.wait_for_live(2);
         all_ask();
         for state in ["down", "up"] {
             let mut admin = Command::new(env!("CARGO_BIN_EXE_posthaste"));
             admin.args(["admin", "server", names[1], state, "--http", &server.http().to_string()]);
             assert!(admin.output().expect("it can be run").status.success());
         }
-        live(&mut watcher, 2);
+        watcher.wait_for_live(2);
         assert!(server.stop().success());
 
         let kinds = |server| told_of(&record, server).into_iter().map(|(kind, _)| kind).collect::<Vec<_>>();

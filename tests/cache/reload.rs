@@ -2,27 +2,15 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::client::Client;
 use crate::memcached::Memcached;
 use crate::routes::{Routed, held};
-use crate::standins::{live, wait_until};
+use crate::support::patience::{wait_for, wait_until};
 
 const FIRST: &str = "[cache.pools.a]\nservers = [\"$0\", \"$1\"]\n";
 const SECOND: &str = "[cache.pools.a]\nservers = [\"$2\"]\n";
-
-/// Tells the router to read its file, and waits until the log says what came of it.
-fn reload(routed: &Routed, said: &str) {
-    let count = |log: &str| log.matches(said).count();
-    let before = count(&routed.server.log());
-    routed.server.signal("HUP");
-    let start = Instant::now();
-    while count(&routed.server.log()) == before {
-        assert!(start.elapsed() < Duration::from_secs(180), "{}", routed.server.log());
-        thread::sleep(Duration::from_millis(2));
-    }
-}
 
 const DONE: &str = "are read anew";
 const REFUSED: &str = "nothing is changed";
@@ -53,7 +41,7 @@ fn other_servers_take_over_while_clients_are_at_work_and_nobody_notices() {
             for text in [FIRST, SECOND, SECOND] {
                 thread::sleep(Duration::from_millis(50));
                 routed.rewrite(text, &servers);
-                reload(&routed, DONE);
+                routed.server.reload(DONE);
             }
             thread::sleep(Duration::from_millis(50));
             stop.store(true, Ordering::Relaxed);
@@ -78,7 +66,7 @@ fn a_server_that_is_in_no_file_any_more_has_no_connection_left() {
         assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
         (0..2).for_each(|server| assert!(connections(&servers[server]) > alone[server]));
         routed.rewrite(SECOND, &servers);
-        reload(&routed, DONE);
+        routed.server.reload(DONE);
         // A worker closes what it does not need when it is asked for something.
         assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
         for server in 0..2 {
@@ -100,7 +88,7 @@ fn a_replica_that_a_file_adds_decides_nothing_and_nobody_misses_what_it_lacks() 
             assert_eq!(client.ask(&sets), "STORED\r\nSTORED\r\n");
         }
         routed.rewrite("[cache.pools.a]\nservers = [\"$0\", \"$1\", \"$2\"]\n", &servers);
-        reload(&routed, DONE);
+        routed.server.reload(DONE);
         for key in keys {
             assert_eq!(client.ask(&format!("incr n{key} 1\r\n")), "6\r\n", "{mode:?}");
             assert_eq!(client.ask(&format!("add lock{key} 0 0 1\r\ny\r\n")), "NOT_STORED\r\n", "{mode:?}");
@@ -123,14 +111,14 @@ fn replicas_that_shared_keys_for_a_while_serve_nothing_from_before() {
         for (text, value) in [(None, "old"), (Some(shards.as_str()), "new")] {
             if let Some(text) = text {
                 routed.rewrite(text, &servers);
-                reload(&routed, DONE);
+                routed.server.reload(DONE);
             }
             for key in keys.clone() {
                 assert_eq!(client.ask(&format!("set k{key} 0 0 3\r\n{value}\r\n")), "STORED\r\n");
             }
         }
         routed.rewrite(FIRST, &servers);
-        reload(&routed, DONE);
+        routed.server.reload(DONE);
         routed.server.wait_for_log("they forget what they hold");
         for key in keys {
             for _ in 0..2 {
@@ -160,11 +148,11 @@ pool = "a"
         assert_eq!(client.ask("set between 0 0 3\r\nold\r\n"), "STORED\r\n");
         assert_eq!(held(&servers[1], "k").as_deref(), Some("old"));
         servers[0].restart();
-        live(&mut client, 2);
+        client.wait_for_live(2);
         let unspared = SPARED.replace("failover = \"spare\"\n", "");
         for text in [SPARED, &unspared, SPARED] {
             routed.rewrite(text, &servers);
-            reload(&routed, DONE);
+            routed.server.reload(DONE);
             if text == unspared {
                 assert_eq!(client.ask("set between 0 0 3\r\nnew\r\n"), "STORED\r\n");
             }
@@ -187,7 +175,7 @@ fn a_file_that_is_wrong_changes_nothing_and_says_where_it_is_wrong() {
         ("", "name the memcached servers"),
     ] {
         routed.rewrite(wrong, &servers);
-        reload(&routed, REFUSED);
+        routed.server.reload(REFUSED);
         routed.server.wait_for_log(words);
         assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
         assert!(held(&servers[0], "k").is_some() && held(&servers[1], "k").is_some());
@@ -201,10 +189,8 @@ fn without_a_file_the_signal_changes_nothing_either() {
     let server = crate::client::router(&[&servers[0].name()], &[]);
     let mut client = Client::to(server.addr());
     server.signal("HUP");
-    let start = Instant::now();
-    while client.stat("", "routes_loaded") < 2 {
-        assert!(start.elapsed() < Duration::from_secs(180), "{}", server.log());
-        thread::sleep(Duration::from_millis(2));
-    }
+    wait_for("the routes are loaded again", || {
+        if client.stat("", "routes_loaded") == 2 { Ok(()) } else { Err(server.log()) }
+    });
     assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
 }

@@ -4,7 +4,6 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use posthaste_tls::{Check, Connector, Trust};
 use rustls::{ClientConnection, StreamOwned};
@@ -13,8 +12,7 @@ use crate::certificates::{Authority, Pair};
 use crate::client::start;
 use crate::memcached::Memcached;
 use crate::support::Server;
-
-const PATIENCE: Duration = Duration::from_secs(180);
+use crate::support::patience::{PATIENCE, wait_for};
 
 /// A memcached that wants certificates, the router before it, and the files of both, which tests replace.
 struct Scene {
@@ -54,36 +52,21 @@ impl Scene {
         Self { ca, theirs, own, listening, memcached, router }
     }
 
-    /// Has the router read its files again; returns when it has said this about it.
-    fn reload(&self, said: &str) {
-        let before = self.router.log().matches(said).count();
-        self.router.signal("HUP");
-        let start = Instant::now();
-        while self.router.log().matches(said).count() == before {
-            assert!(start.elapsed() < PATIENCE, "no {said:?} in:\n{}", self.router.log());
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-
     /// Has the router connect to memcached anew: it must be lost, and shown everything again before it takes part.
     fn connect_anew(&mut self, trusts: &Authority) {
         const BACK: &str = "server takes part again";
-        let before = self.router.log().matches(BACK).count();
+        let before = self.router.times_logged(BACK);
         let mut client = Client::to(self.router.addr(), trusts).expect("the router is trusted");
         self.memcached.kill();
         // A server that closes what nothing is to come over is not lost yet.
         assert!(client.ask("get k\r\n").starts_with("SERVER_ERROR"));
         self.memcached.restart();
-        let start = Instant::now();
-        while self.router.log().matches(BACK).count() == before {
-            assert!(start.elapsed() < PATIENCE, "not back:\n{}", self.router.log());
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        self.router.wait_for_logs(BACK, before + 1);
         // Another connection may notice only now that its memcached is gone.
-        while client.ask("set k 0 0 1\r\nx\r\n") != "STORED\r\n" {
-            assert!(start.elapsed() < PATIENCE, "not written to:\n{}", self.router.log());
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        wait_for("it is written to", || {
+            let is_stored = client.ask("set k 0 0 1\r\nx\r\n") == "STORED\r\n";
+            if is_stored { Ok(()) } else { Err(self.router.log()) }
+        });
     }
 }
 
@@ -138,21 +121,21 @@ fn renewed_certificates_are_taken_up_on_both_sides_or_on_neither() {
         let trusted = fs::read(&scene.ca).expect("a file");
         fs::write(&scene.listening.key, "nothing").expect("a file");
         fs::copy(after.certificate(), &scene.ca).expect("a copy");
-        scene.reload(&format!("nothing is changed: cannot use {}", text(&scene.listening.key)));
+        scene.router.reload(&format!("nothing is changed: cannot use {}", text(&scene.listening.key)));
         fs::write(&scene.ca, &trusted).expect("a file"); // memcached reads it when it starts again
         scene.connect_anew(&before);
 
         // Nor the other way round.
         listening.replace(&scene.listening);
         fs::write(&scene.own.key, "nothing").expect("a file");
-        scene.reload(&format!("(--server-tls-*): cannot use {}", text(&scene.own.key)));
+        scene.router.reload(&format!("(--server-tls-*): cannot use {}", text(&scene.own.key)));
         assert!(Client::to(addr, &after).is_none(), "the listening side has changed alone");
         scene.connect_anew(&before);
 
         theirs.replace(&scene.theirs);
         own.replace(&scene.own);
         fs::copy(after.certificate(), &scene.ca).expect("a copy");
-        scene.reload("certificates are read anew");
+        scene.router.reload("certificates are read anew");
         scene.connect_anew(&after);
         assert!(Client::to(addr, &before).is_none(), "the old certificate is still shown");
         assert_eq!(early.ask("get k\r\n"), "VALUE k 0 1\r\nx\r\nEND\r\n", "who was there goes on");
@@ -181,9 +164,9 @@ fn a_server_that_learns_tls_is_the_same_server() {
     router.wait_for_log("certificates are read anew");
     memcached.kill();
     memcached.restart_as(&["-Z", "-o", &files]);
-    let start = Instant::now();
-    while client.ask("set k 0 0 1\r\ny\r\n") != "STORED\r\n" {
-        assert!(start.elapsed() < PATIENCE, "{}", router.log());
-    }
+    wait_for("it is written to", || {
+        let is_stored = client.ask("set k 0 0 1\r\ny\r\n") == "STORED\r\n";
+        if is_stored { Ok(()) } else { Err(router.log()) }
+    });
     assert_eq!(client.stat("", "servers"), 1);
 }

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fastrand::Rng;
 
@@ -11,8 +11,8 @@ use crate::client::{Client, router};
 use crate::memcached::Memcached;
 use crate::returns::wait_for_answer;
 use crate::routes::Routed;
-use crate::standins::wait_until;
 use crate::support::Server;
+use crate::support::patience::wait_until;
 
 /// After this a server that was stopped is given up, and none that a busy machine keeps from answering.
 pub(crate) const GIVEN_UP: &str = "5s";
@@ -31,15 +31,6 @@ pub(crate) fn in_40_days() -> u64 {
 pub(crate) fn start<const N: usize>(servers: &[Memcached; N], arguments: &[&str]) -> Server {
     let names: Vec<String> = servers.iter().map(Memcached::name).collect();
     router(&names.iter().map(String::as_str).collect::<Vec<_>>(), arguments)
-}
-
-/// Waits until so many servers take part.
-pub(crate) fn wait_for_live(client: &mut Client, servers: u64) {
-    let start = Instant::now();
-    while client.stat("", "servers_live") != servers {
-        assert!(start.elapsed() < Duration::from_secs(180), "{}", client.ask("stats servers\r\n"));
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// Some write of some key.
@@ -217,7 +208,7 @@ fn a_server_that_dies_is_left_out_without_an_error_to_anybody() {
                 .collect();
             thread::sleep(Duration::from_millis(200));
             servers[1].kill();
-            wait_for_live(&mut Client::to(server.addr()), 2);
+            Client::to(server.addr()).wait_for_live(2);
             thread::sleep(Duration::from_millis(300));
             stop.store(true, Ordering::Relaxed);
             clients.into_iter().for_each(|client| client.join().expect("no client met an error"));
@@ -324,9 +315,10 @@ fn without_ejection_the_nearest_is_not_the_server_that_is_gone() {
         let mut client = Client::to(server.addr());
         assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
         servers[1].kill();
-        while client.stat("", "servers_live") != 2 {
+        wait_until("the loss is noticed", || {
             client.ask("get k\r\n");
-        }
+            client.stat("", "servers_live") == 2
+        });
         for request in ["get k\r\n", "mg k v\r\n", "get k other\r\n"] {
             for _ in 0..20 {
                 let said = client.ask(request);
@@ -377,13 +369,13 @@ fn without_ejection_too_a_server_serves_nothing_that_it_missed() {
         for (_, write) in writes.iter().chain(&writes) {
             client.ask(write);
         }
-        wait_for_live(&mut client, 1);
+        client.wait_for_live(1);
         let absence = format!("SERVER_ERROR server {} does not answer\r\n", servers[1].name());
         for (_, write) in writes {
             assert_eq!(client.ask(write), absence, "{write}");
         }
         servers[1].signal("CONT");
-        wait_for_live(&mut client, 2);
+        client.wait_for_live(2);
         let held =
             |key: &str, memcached: &Memcached| Client::to(memcached.addr).ask(&format!("get {key}\r\n"));
         for (key, _) in writes {
@@ -408,7 +400,7 @@ fn with_no_server_left_there_are_errors_and_no_silence() {
     }
     assert_eq!(server.readiness().0, 503);
     servers.iter_mut().for_each(Memcached::restart);
-    wait_for_live(&mut client, 2);
+    client.wait_for_live(2);
     assert_eq!(client.ask("set a 0 0 1\r\ny\r\n"), "STORED\r\n");
     assert_eq!(server.readiness().0, 200);
 }

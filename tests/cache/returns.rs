@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use crate::client::Client;
 use crate::memcached::Memcached;
-use crate::replicas::{DAY_S, GIVEN_UP, MODES, in_40_days, start, wait_for_live};
+use crate::replicas::{DAY_S, GIVEN_UP, MODES, in_40_days, start};
+use crate::support::patience::{wait_for, wait_until};
 
 #[test]
 fn a_server_that_was_stopped_serves_nothing_that_it_missed() {
@@ -19,7 +19,7 @@ fn a_server_that_was_stopped_serves_nothing_that_it_missed() {
             for key in keys.clone() {
                 assert_eq!(client.ask(&format!("set k{key} 0 0 3\r\nold\r\n")), "STORED\r\n");
             }
-            wait_for_live(&mut client, 2);
+            client.wait_for_live(2);
             servers[1].signal("STOP");
             // Some of these it gets and does not read before it is given up.
             for key in keys.clone() {
@@ -29,9 +29,9 @@ fn a_server_that_was_stopped_serves_nothing_that_it_missed() {
                     "round {round}"
                 );
             }
-            wait_for_live(&mut client, 1);
+            client.wait_for_live(1);
             servers[1].signal("CONT");
-            wait_for_live(&mut client, 2);
+            client.wait_for_live(2);
             for _ in 0..4 {
                 for key in keys.clone() {
                     let answer = client.ask(&format!("get k{key}\r\n"));
@@ -50,11 +50,11 @@ fn a_server_comes_back_though_it_missed_a_key_that_is_none() {
         let mut client = Client::to(router.addr());
         servers[0].kill();
         assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
-        wait_for_live(&mut client, 1);
+        client.wait_for_live(1);
         let refused = client.ask("md !!!! b\r\nms !!!! 2 b\r\nhi\r\n");
         assert_eq!(refused.matches("CLIENT_ERROR ").count(), 2, "{refused}");
         servers[0].restart();
-        wait_for_live(&mut client, 2);
+        client.wait_for_live(2);
     }
 }
 
@@ -66,23 +66,19 @@ fn a_server_that_missed_a_flush_or_too_much_is_flushed() {
     client.ask("set a 0 0 3\r\nold\r\n");
     servers[1].signal("STOP");
     client.ask("flush_all\r\n");
-    wait_for_live(&mut client, 1);
+    client.wait_for_live(1);
     servers[1].signal("CONT");
-    wait_for_live(&mut client, 2);
+    client.wait_for_live(2);
     assert_eq!(Client::to(servers[1].addr).ask("get a\r\n"), "END\r\n");
 }
 
 /// Waits until a server answers this, asked directly.
+#[track_caller]
 pub(crate) fn wait_for_answer(memcached: &Memcached, request: &str, mut good: impl FnMut(&str) -> bool) {
-    let start = Instant::now();
-    loop {
+    wait_for(format!("a good answer to {request}"), || {
         let answer = Client::to(memcached.addr).ask(request);
-        if good(&answer) {
-            return;
-        }
-        assert!(start.elapsed() < Duration::from_secs(180), "{request}: {answer}");
-        thread::sleep(Duration::from_millis(5));
-    }
+        if good(&answer) { Ok(()) } else { Err(answer) }
+    });
 }
 
 #[test]
@@ -99,9 +95,9 @@ fn expiries_that_a_server_missed_do_not_keep_a_value_alive_there() {
         for request in ["gat -1 a b\r\n", "mg c T-1\r\n", "gat -1 d\r\n", "mg d T-1\r\n"] {
             client.ask(request);
         }
-        wait_for_live(&mut client, 1);
+        client.wait_for_live(1);
         servers[1].signal("CONT");
-        wait_for_live(&mut client, 2);
+        client.wait_for_live(2);
         for memcached in &servers {
             assert_eq!(Client::to(memcached.addr).ask("get a b c d\r\n"), "END\r\n");
         }
@@ -119,12 +115,12 @@ fn a_server_that_came_back_empty_is_filled_from_the_others_with_what_is_asked_of
             assert_eq!(client.ask(&format!("set k{key} 5 {expiry} 1\r\n{key}\r\n")), "STORED\r\n");
         }
         servers[1].kill();
-        // Somebody must meet it to know.
-        while client.stat("", "servers_live") == 3 {
+        wait_until("somebody meets it", || {
             client.ask("get k0\r\n");
-        }
+            client.stat("", "servers_live") < 3
+        });
         servers[1].restart();
-        wait_for_live(&mut client, 3);
+        client.wait_for_live(3);
         let value = |key: u32| format!("VALUE k{key} 5 1\r\n{key}\r\n");
         for key in 0..8 {
             wait_for_answer(&servers[1], &format!("mg k{key} f t\r\n"), |answer| {
@@ -156,11 +152,12 @@ fn locks_and_counters_that_nobody_reads_outlive_a_restart_of_one_replica() {
         assert_eq!(client.ask(&format!("set n{key} 0 0 2\r\n41\r\n")), "STORED\r\n");
     }
     servers[1].kill();
-    while client.stat("", "servers_live") == 2 {
+    wait_until("somebody meets it", || {
         client.ask("get nowhere\r\n");
-    }
+        client.stat("", "servers_live") < 2
+    });
     servers[1].restart();
-    wait_for_live(&mut client, 2);
+    client.wait_for_live(2);
     // Who finds a lock taken has it brought there.
     assert_eq!(client.ask("add lock0 0 0 1\r\ny\r\n"), "NOT_STORED\r\n");
     wait_for_answer(&servers[1], "get lock0\r\n", |answer| answer.contains("\r\nx\r\n"));
@@ -178,9 +175,10 @@ fn locks_and_counters_that_nobody_reads_outlive_a_restart_of_one_replica() {
         wait_for_answer(&servers[1], &format!("get n{key}\r\n"), |answer| answer.contains("\r\n42\r\n"));
     }
     servers[0].kill();
-    while client.stat("", "servers_live") == 2 {
+    wait_until("somebody meets it", || {
         client.ask("get nowhere\r\n");
-    }
+        client.stat("", "servers_live") < 2
+    });
     assert_eq!(client.ask("add lock0 0 0 1\r\ny\r\n"), "NOT_STORED\r\n");
     for key in keys {
         assert_eq!(client.ask(&format!("incr n{key} 1\r\n")), "43\r\n");
@@ -210,9 +208,9 @@ fn a_server_comes_back_though_everybody_goes_on_writing() {
             }
             let mut client = Client::to(addr);
             servers[1].kill();
-            wait_for_live(&mut client, 1);
+            client.wait_for_live(1);
             servers[1].restart();
-            wait_for_live(&mut client, 2);
+            client.wait_for_live(2);
             stop.store(true, Ordering::Relaxed);
         });
         Client::to(addr).ask("set last 0 0 1\r\nx\r\n");

@@ -8,8 +8,8 @@ use tempfile::TempDir;
 
 use crate::client::{self, Client};
 use crate::memcached::Memcached;
-use crate::standins::{live, wait_until};
 use crate::support::Server;
+use crate::support::patience::wait_until;
 
 /// A file of pools and routes, and a router that reads it.
 pub(crate) struct Routed {
@@ -420,7 +420,7 @@ fn the_first_that_takes_part_answers_where_the_first_of_the_pool_does_not() {
     let mut client = routed.client();
     servers[0].kill();
     wait_until("the loss is noticed", || client.ask("set k 0 0 1\r\nx\r\n") == "STORED\r\n");
-    live(&mut client, 2);
+    client.wait_for_live(2);
     servers[2].signal("STOP");
     assert_eq!(client.ask("set other 0 0 1\r\nx\r\n"), "STORED\r\n");
     assert_eq!(client.ask(&set_large("k")), "SERVER_ERROR object too large for cache\r\n");

@@ -6,27 +6,14 @@ use std::iter;
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::client::Client;
 use crate::memcached::Memcached;
 use crate::routes::{Routed, held};
+use crate::support::patience::wait_until;
 
 const MODES: [&[&str]; 2] = [&[], &["--workers", "2", "--eject", "on"]];
-
-/// Waits until something holds.
-pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(180), "{what}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Waits until so many servers take part.
-pub(crate) fn live(client: &mut Client, servers: u64) {
-    wait_until("as many servers as wanted", || client.stat("", "servers_live") == servers);
-}
 
 const GUTTER: &str = r#"
 [cache.pools.a]
@@ -58,7 +45,7 @@ fn a_gutter_takes_what_a_lost_server_cannot_and_for_a_short_time() {
             assert!((1..=60).contains(&left), "{key} lives {left} s, though it was to live for ever");
         }
         servers[0].restart();
-        live(&mut client, 2);
+        client.wait_for_live(2);
         assert_eq!(client.ask("get k\r\n"), "END\r\n", "it came back without what it missed");
         // Written where it belongs, it is gone where it was kept meanwhile.
         assert_eq!(client.ask("set k 0 0 5\r\nnewer\r\n"), "STORED\r\n");
@@ -160,7 +147,7 @@ fn a_value_that_is_too_large_takes_the_old_one_with_it_where_the_server_is_away_
         let answer = client.ask(&format!("set k 0 0 2000\r\n{}\r\n", "x".repeat(2000)));
         assert_eq!(answer, "SERVER_ERROR object too large for cache\r\n");
         servers[0].signal("CONT");
-        live(&mut client, 2);
+        client.wait_for_live(2);
         assert_eq!(client.ask("get k\r\n"), "END\r\n", "it came back with what was to be replaced");
     }
 }
@@ -196,7 +183,7 @@ fn the_first_write_after_a_loss_is_stored_where_others_stand_in() {
             let counted = Some("5").filter(|_| write.starts_with("ma"));
             assert_eq!(held(&servers[1], "k").as_deref(), stored.or(counted), "{write}");
             servers[0].restart();
-            live(&mut client, 2);
+            client.wait_for_live(2);
             // It is written where it belongs, and lost once more.
             assert_eq!(client.ask("set k 0 0 3\r\nown\r\n"), "STORED\r\n");
             assert_eq!((held(&servers[0], "k").as_deref(), held(&servers[1], "k")), (Some("own"), None));
@@ -215,7 +202,7 @@ fn a_write_that_finds_its_connection_closed_while_it_was_idle_is_stored_where_ot
         assert_eq!(client.ask("set k 0 0 3\r\nnew\r\n"), "STORED\r\n", "round {round}");
         assert_eq!(held(&servers[1], "k").as_deref(), Some("new"));
         servers[0].restart();
-        live(&mut client, 2);
+        client.wait_for_live(2);
     }
 }
 
@@ -497,7 +484,7 @@ fn a_server_can_be_spared_taken_out_and_taken_back() {
         thread::sleep(Duration::from_millis(100));
         assert_eq!(state(&mut client), "down", "nobody brings it back but who took it out");
         set("up");
-        live(&mut client, 2);
+        client.wait_for_live(2);
         assert_eq!(state(&mut client), "live");
         assert_eq!(held(&servers[1], "k"), None, "it forgot what it missed");
     }

@@ -15,7 +15,7 @@ mod talk;
 
 use std::sync::atomic::Ordering;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use client::{Client, router};
 use fastrand::Rng;
@@ -30,9 +30,6 @@ use crate::verdict::Tally;
 /// Clients of a round, and threads that drive them.
 const CLIENTS: usize = 60;
 const THREADS: usize = 2;
-
-/// How long a server may take to be noticed, gone or back.
-const PATIENCE: Duration = Duration::from_secs(180);
 
 /// For so long a server is away and others are written.
 const AWAY: Duration = Duration::from_millis(150);
@@ -72,10 +69,10 @@ fn memcached_servers_back_with_old_values() {
         |victim, server, _| {
             let mut looker = Client::to(server.addr());
             victim.signal("STOP");
-            wait_for_live(&mut looker, 2);
+            looker.wait_for_live(2);
             sleep(AWAY);
             victim.signal("CONT");
-            wait_for_live(&mut looker, 3);
+            looker.wait_for_live(3);
         },
     );
 }
@@ -105,12 +102,4 @@ fn disturb(
         campaign.count(faults, &Tally { acknowledged, in_doubt, ..Tally::default() });
     }
     campaign.finish();
-}
-
-fn wait_for_live(looker: &mut Client, servers: u64) {
-    let start = Instant::now();
-    while looker.stat("", "servers_live") != servers {
-        assert!(start.elapsed() < PATIENCE, "{}", looker.ask("stats servers\r\n"));
-        sleep(Duration::from_millis(2));
-    }
 }
