@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, sleep};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fastrand::Rng;
 use posthaste_history::{Journal, Writer};
@@ -23,11 +23,9 @@ use crate::crew::{MEMBERS, Setting, create, next_client, next_queues, settle};
 use crate::member::{Member, Queues};
 use crate::notes::Notes;
 use crate::postgres;
+use crate::support::patience::wait_until;
 use crate::tier::Tier;
 use crate::witness::now;
-
-/// How long a client may take to begin.
-const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Kills in a round.
 const ROUND: u64 = 20;
@@ -91,11 +89,7 @@ impl Process {
 
     /// Ends it without warning, once it works: its journal.
     fn kill(mut self) -> Journal {
-        let start = Instant::now();
-        while fs::metadata(&self.path).map_or(0, |file| file.len()) == 0 {
-            assert!(start.elapsed() < PATIENCE, "a client does not begin");
-            sleep(Duration::from_millis(1));
-        }
+        wait_until("a client has begun", || fs::metadata(&self.path).is_ok_and(|file| file.len() > 0));
         self.child.kill().and_then(|()| self.child.wait()).expect("a child can be killed");
         self.journal()
     }

@@ -15,7 +15,7 @@ use crate::postgres::Postgres;
 use crate::tier::Tier;
 
 /// How long clients wait for an answer: longer than a slow wire takes, shorter than silence lasts.
-const PATIENCE: Duration = Duration::from_millis(400);
+const GIVEN_UP_AFTER: Duration = Duration::from_millis(400);
 
 #[test]
 fn clients_connections_cut_slowed_and_half_open() {
@@ -45,7 +45,7 @@ fn the_database_s_connections_cut_slowed_and_half_open() {
 
 /// Where clients work who come by this wire, and give up what takes long.
 fn behind(wire: &Wire) -> Setting {
-    Setting::at(vec![wire.address()]).hurried(PATIENCE)
+    Setting::at(vec![wire.address()]).hurried(GIVEN_UP_AFTER)
 }
 
 fn disturb(wire: &Wire, dice: &mut Rng) {

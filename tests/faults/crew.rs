@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle, sleep};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fastrand::Rng;
 use posthaste_history::Journal;
@@ -20,6 +20,7 @@ use crate::member::{Member, Queues};
 use crate::notes::Notes;
 use crate::place::Place;
 use crate::stalls;
+use crate::support::patience::{RECOVERY, wait_within};
 use crate::verdict::Tally;
 use crate::witness::now;
 
@@ -31,9 +32,6 @@ const PEACE_MS: std::ops::Range<u64> = 40..200;
 
 /// Answers that clients get between two faults, whatever time that takes.
 const SERVED: u64 = 2 * MEMBERS as u64;
-
-/// How long a round may take to have nothing leased any more, and clients to be served again.
-const SETTLED: Duration = Duration::from_secs(300);
 
 /// Long enough for PostgreSQL to roll back what a killed middleware had begun.
 const LIMBO: Duration = Duration::from_secs(1);
@@ -69,11 +67,11 @@ pub(crate) fn rounds(campaign: &mut Campaign, most: u64, setting: &Setting, mut 
 }
 
 fn wait_for_answers(setting: &Setting) {
-    let (start, before) = (Instant::now(), setting.answers.load(Ordering::Relaxed));
-    while setting.answers.load(Ordering::Relaxed) < before + SERVED {
-        assert!(start.elapsed() < SETTLED, "clients get no answers");
-        sleep(Duration::from_millis(1));
-    }
+    let before = setting.answers.load(Ordering::Relaxed);
+    wait_within(RECOVERY, "clients get answers", || {
+        let answers = setting.answers.load(Ordering::Relaxed) - before;
+        if answers >= SERVED { Ok(()) } else { Err(answers) }
+    });
 }
 
 /// Where clients work, and how.
@@ -209,15 +207,10 @@ pub(crate) fn settle(
 /// Clients that were cut off, or forgot, have leased what comes back when its time is over.
 fn wait_for_leases(setting: &Setting, queues: &Queues) {
     let mut looker = member_of(setting, queues, 0);
-    let start = Instant::now();
-    loop {
+    wait_within(RECOVERY, "leases end", || {
         let info = looker.insist(&["QINFO", &queues.plain]);
-        if info.get("leased") == Some(&Answer::Integer(0)) {
-            return;
-        }
-        assert!(start.elapsed() < SETTLED, "leases do not end: {info:?}");
-        sleep(Duration::from_millis(10));
-    }
+        if info.get("leased") == Some(&Answer::Integer(0)) { Ok(()) } else { Err(format!("{info:?}")) }
+    });
 }
 
 /// The journal of a client that kept it in memory.

@@ -11,14 +11,11 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use rustix::process::getuid;
 
-/// How long processes that still have files open may take to go.
-const PATIENCE: Duration = Duration::from_secs(180);
+use crate::support::patience::wait_for;
 
 /// Takes the disk away when this program ends, however it does: the end of its input tells it.
 const GUARD: &str = r#"
@@ -100,13 +97,10 @@ impl Disk {
         self.mount().expect("a disk that was there before");
     }
 
-    /// Takes it away.
+    /// Takes it away, when processes have gone that still have files open.
+    #[track_caller]
     pub(crate) fn unmount(&self) {
-        let start = Instant::now();
-        while let Err(why) = run(Command::new("umount").arg(&self.place)) {
-            assert!(start.elapsed() < PATIENCE, "{why}");
-            sleep(Duration::from_millis(10));
-        }
+        wait_for("the disk is taken away", || run(Command::new("umount").arg(&self.place)));
     }
 
     /// Brings it back; why not, in mount's words.

@@ -20,12 +20,12 @@ use crate::tier::Tier;
 const STOP_MS: std::ops::Range<u64> = 20..600;
 
 /// How long clients wait.
-const PATIENCE: Duration = Duration::from_millis(250);
+const GIVEN_UP_AFTER: Duration = Duration::from_millis(250);
 
 #[test]
 fn middlewares_stopped_on_the_embedded_store() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let tier = Tier::start(&format!("embedded:{}", dir.path().display()), 1).with_patience(PATIENCE);
+    let tier = Tier::start(&format!("embedded:{}", dir.path().display()), 1).with_patience(GIVEN_UP_AFTER);
     let mut campaign = Campaign::new("middleware stopped (SIGSTOP), embedded store", 6);
     rounds(&mut campaign, 5, &tier.setting, |dice| stop(&tier, 0, dice));
     campaign.finish();
@@ -35,7 +35,7 @@ fn middlewares_stopped_on_the_embedded_store() {
 #[test]
 fn middlewares_backends_and_postmasters_stopped() {
     let postgres = Postgres::start(&[]);
-    let tier = Tier::start(&postgres.url(&postgres.create_database()), 2).with_patience(PATIENCE);
+    let tier = Tier::start(&postgres.url(&postgres.create_database()), 2).with_patience(GIVEN_UP_AFTER);
     let mut campaign = Campaign::new("middleware, backend, postmaster or all of PostgreSQL stopped", 8);
     let mut turn = 0;
     rounds(&mut campaign, 5, &tier.setting, |dice| {

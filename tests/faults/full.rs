@@ -1,18 +1,13 @@
 //! Full disks: what is refused did not happen, what can be taken is given, and with room the service returns by itself.
 
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
 use crate::campaign::Campaign;
 use crate::client::{Answer, Broken, Client};
 use crate::crew::rounds;
 use crate::disk::Disk;
 use crate::postgres::Postgres;
 use crate::support::Server;
+use crate::support::patience::{RECOVERY, wait_within};
 use crate::tier::Tier;
-
-/// How long it may take until a full disk is noticed, or the room that came back.
-const PATIENCE: Duration = Duration::from_secs(300);
 
 #[test]
 fn disks_filled_below_the_embedded_store() {
@@ -68,23 +63,20 @@ fn make_queue(server: &Server) {
 fn fill(server: &Server) {
     let body = "x".repeat(60_000);
     let many = [&["SENDMANY", "filling"][..], &[body.as_str(); 16]].concat();
-    let start = Instant::now();
     for words in [&many[..], &["SEND", "filling", &body]] {
-        while !matches!(ask(server, words), Answer::Error(_)) {
-            assert!(start.elapsed() < PATIENCE, "the disk does not fill");
-        }
+        wait_within(RECOVERY, "the disk is full", || match ask(server, words) {
+            Answer::Error(_) => Ok(()),
+            answer => Err(format!("{answer:?}")),
+        });
     }
 }
 
 /// Takes out what `fill` sent, and waits until as much can be sent again.
 fn empty(server: &Server) {
-    let start = Instant::now();
     let insist = |words: &[&str]| {
-        while ask(server, words).integer().is_none() {
-            let late = start.elapsed() >= PATIENCE;
-            assert!(!late, "there is room again, and {words:?} is refused:\n{}", server.log());
-            sleep(Duration::from_millis(10));
-        }
+        wait_within(RECOVERY, format!("there is room again for {words:?}"), || {
+            ask(server, words).integer().ok_or_else(|| server.log())
+        })
     };
     insist(&["QPURGE", "filling"]);
     insist(&["SEND", "filling", "x"]);

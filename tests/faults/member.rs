@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fastrand::Rng;
 use posthaste_history::Outcome;
@@ -15,10 +15,8 @@ use posthaste_history::Outcome;
 use crate::client::{Answer, Broken, Client};
 use crate::crew::{MEMBERS, Setting};
 use crate::notes::Notes;
+use crate::support::patience::{RECOVERY, wait_within};
 use crate::witness;
-
-/// For how long a request on `exact` is repeated, and a connection tried.
-const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -101,18 +99,13 @@ impl Member {
     /// Every attempt is a request of its own: one that was given up may take something after the next one has found
     /// nothing, so only a message settles its key.
     fn pop_exactly(&mut self) {
-        let (start, queue) = (Instant::now(), self.queues.exact.clone());
+        let queue = self.queues.exact.clone();
         let key = self.unsettled.take().unwrap_or_else(|| self.key());
         let words = ["POP", "QUEUE", &queue, "REQID", &key];
-        let answer = loop {
-            if self.is_connected()
-                && let Some(answer) = self.once(&words)
-            {
-                break answer;
-            }
-            assert!(start.elapsed() < PATIENCE, "{words:?} gets no answer: {}", self.trouble);
-            sleep(PAUSE);
-        };
+        let answer = wait_within(RECOVERY, format!("an answer to {words:?}"), || {
+            let answer = if self.is_connected() { self.once(&words) } else { None };
+            answer.ok_or_else(|| self.trouble.clone())
+        });
         self.unsettled = (answer == Answer::Null).then_some(key);
     }
 
@@ -180,17 +173,15 @@ impl Member {
 
     /// Repeats a request until it has a certain answer.
     pub(crate) fn insist(&mut self, words: &[&str]) -> Answer {
-        let (start, number) = (Instant::now(), self.begin(words));
-        loop {
-            if self.is_connected()
-                && let Ending::Answered(answer) = self.ask(words)
-            {
-                self.answered(number, words, &answer);
-                return answer;
+        let number = self.begin(words);
+        let answer = wait_within(RECOVERY, format!("an answer to {words:?}"), || {
+            match self.is_connected().then(|| self.ask(words)) {
+                Some(Ending::Answered(answer)) => Ok(answer),
+                _ => Err(self.trouble.clone()),
             }
-            assert!(start.elapsed() < PATIENCE, "{words:?} gets no answer: {}", self.trouble);
-            sleep(PAUSE);
-        }
+        });
+        self.answered(number, words, &answer);
+        answer
     }
 
     /// Makes a request once; the answer, if there is one.

@@ -1,18 +1,13 @@
 //! `kill -9` inside PostgreSQL. A killed backend takes the others and the shared memory with it; a killed postmaster
 //! leaves its processes to notice. Either way the log is replayed, and the middleware finds the server again by itself.
 
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::campaign::Campaign;
 use crate::crew::rounds;
 use crate::postgres::Postgres;
+use crate::support::patience::{RECOVERY, wait_within};
 use crate::tier::Tier;
-
-/// How long a middleware may take to have a worker at the database.
-const PATIENCE: Duration = Duration::from_secs(300);
 
 #[test]
 fn backends_killed() {
@@ -48,13 +43,9 @@ fn both() -> (Postgres, Tier) {
 fn worker(postgres: &Postgres) -> Pid {
     let sql = "SELECT pid FROM pg_stat_activity WHERE application_name = 'posthaste' \
                AND query LIKE '%posthaste.apply%' ORDER BY random() LIMIT 1";
-    let start = Instant::now();
-    loop {
+    wait_within(RECOVERY, "a worker has asked for something", || {
         let found = postgres.try_psql("postgres", sql);
-        if let Some(pid) = found.as_ref().ok().and_then(|pid| Pid::from_raw(pid.parse().ok()?)) {
-            return pid;
-        }
-        assert!(start.elapsed() < PATIENCE, "no worker has asked for anything: {found:?}");
-        sleep(Duration::from_millis(10));
-    }
+        let pid = found.as_ref().ok().and_then(|pid| Pid::from_raw(pid.parse().ok()?));
+        pid.ok_or_else(|| format!("{found:?}"))
+    })
 }

@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread::{self, sleep};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -17,12 +17,10 @@ use crate::postgres::Postgres;
 use crate::process::{files, resident, threads};
 use crate::rows::{commit, leave, number};
 use crate::support::Server;
+use crate::support::patience::wait_for;
 
 /// Fewer samples say nothing.
 const BOUTS_MIN: usize = 8;
-
-/// How soon the last window of a server's counters is over.
-const COUNTED: Duration = Duration::from_secs(180);
 
 /// What a tier takes.
 #[derive(Clone, Copy, Debug)]
@@ -149,10 +147,10 @@ impl Part<'_> {
 
     /// Waits until the server has counted so many, and sees that it counts no more.
     fn has_counted(&self, requests: u64) {
-        let start = Instant::now();
-        while self.counted() < requests && start.elapsed() < COUNTED {
-            sleep(Duration::from_millis(50));
-        }
+        wait_for(format!("{}: {requests} requests of the kind {}", self.name, self.kind), || {
+            let counted = self.counted();
+            if counted >= requests { Ok(()) } else { Err(counted) }
+        });
         assert_eq!(self.counted(), requests, "{}: requests of the kind {}", self.name, self.kind);
     }
 

@@ -1,18 +1,13 @@
 //! Syncs that fail while the file system goes on: the page cache may lie then, so the store acknowledges nothing more
 //! until it is opened again. What is durable can be read.
 
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
 use crate::campaign::Campaign;
 use crate::client::Client;
 use crate::crew::rounds;
 use crate::disk::Disk;
 use crate::support::Server;
+use crate::support::patience::wait_for;
 use crate::tier::Tier;
-
-/// How long it may take until a sync has failed.
-const PATIENCE: Duration = Duration::from_secs(180);
 
 #[test]
 fn syncs_failed_below_the_embedded_store() {
@@ -41,11 +36,7 @@ fn syncs_failed_below_the_embedded_store() {
 fn refuses_changes_and_can_be_read(server: &Server) {
     let mut client = Client::connect(server.addr()).expect("it runs");
     let mut send = || client.ask(&["SEND", "probe", "x"]).expect("it runs");
-    let start = Instant::now();
-    while !send().is_error("STORE") {
-        assert!(start.elapsed() < PATIENCE, "no sync fails:\n{}", server.log());
-        sleep(Duration::from_millis(5));
-    }
+    wait_for("a sync fails", || if send().is_error("STORE") { Ok(()) } else { Err(server.log()) });
     for _ in 0..10 {
         let answer = send();
         assert!(answer.is_error("STORE"), "after a failed sync: {answer:?}");

@@ -1,14 +1,11 @@
 //! Middlewares over one store, which may be killed and started again while clients use them.
 
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::client::{Answer, Client};
 use crate::crew::Setting;
 use crate::support::Server;
-
-/// How long a store may take to be back after a crash: how soon PostgreSQL has recovered is its own affair, and the disk's.
-const RECOVERY: Duration = Duration::from_secs(300);
+use crate::support::patience::{RECOVERY, wait_within};
 
 /// The middlewares.
 pub(crate) struct Tier {
@@ -82,12 +79,10 @@ impl Tier {
 
     /// Waits until all of them change their store again.
     pub(crate) fn wait_until_back(&self) {
-        let start = Instant::now();
         for server in self.servers.iter().flatten() {
-            while !is_back(server) {
-                assert!(start.elapsed() < RECOVERY, "not back; it said:\n{}", server.log());
-                sleep(Duration::from_millis(5));
-            }
+            wait_within(RECOVERY, "a server is back", || {
+                if is_back(server) { Ok(()) } else { Err(server.log()) }
+            });
         }
     }
 }
