@@ -2,11 +2,13 @@
 
 #[allow(dead_code, reason = "each test program uses its own part of this")]
 mod fake;
+#[path = "../../../tests/support/patience.rs"]
+mod patience;
 
-use std::thread::{sleep, spawn};
-use std::time::Duration;
+use std::thread::spawn;
 
 use fake::{Mutant, bench, serve};
+use patience::wait_until;
 use posthaste_load::{find_max_rate, interrupt};
 
 #[test]
@@ -14,9 +16,7 @@ fn an_interrupted_search_reports_what_it_measured() {
     let (address, dir) = (serve(Mutant::Honest), tempfile::tempdir().expect("a temporary directory"));
     let second = dir.path().join("records/2");
     spawn(move || {
-        while !second.exists() {
-            sleep(Duration::from_millis(10));
-        }
+        wait_until("the second run is begun", || second.exists());
         interrupt();
     });
     let (json, dir) = (dir.path().join("s.json"), dir.path().display());

@@ -2,6 +2,8 @@
 
 #[path = "support/cache_by_hand.rs"]
 mod cache_by_hand;
+#[path = "../../../tests/support/patience.rs"]
+mod patience;
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::TcpListener;
@@ -10,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cache_by_hand::Thread;
+use patience::wait_until;
 use posthaste_measure::Clock;
 use posthaste_server::cache::hall::Hall;
 use posthaste_server::cache::layout::{Layout, Seat};
@@ -54,14 +57,6 @@ fn serve_as(version: &'static str, door: TcpListener, mut heard: impl FnMut(&str
             }
         }
     });
-}
-
-fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(180), "{what}");
-        thread::sleep(Duration::from_millis(1));
-    }
 }
 
 fn key(number: usize) -> Missed {

@@ -7,6 +7,8 @@ mod by_hand;
 mod cache_by_hand;
 #[path = "support/pages.rs"]
 mod pages;
+#[path = "../../../tests/support/patience.rs"]
+mod patience;
 
 #[path = "."]
 mod disk {
@@ -44,6 +46,7 @@ use std::sync::atomic::Ordering;
 use by_hand::{Bounds, Thread};
 use disk::FailingDisk;
 use pages::{Serves, answers, hear, queue_pages, runtime};
+use patience::wait_until;
 use posthaste_measure::Clock;
 use posthaste_server::accounts::AccountsFile;
 use posthaste_server::authenticator::Authenticator;
@@ -96,13 +99,13 @@ impl Serves for Thread {
 fn ask(tier: &mut Thread, client: &mut UnixStream, line: &str) -> String {
     client.write_all(format!("{line}\r\n").as_bytes()).expect("it is taken");
     let mut heard = Vec::new();
-    while heard.is_empty() {
+    wait_until("an answer", || {
         tier.turn_all();
         match client.read_to_end(&mut heard) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => !heard.is_empty(),
             ended => panic!("the connection ends: {ended:?}"),
         }
-    }
+    });
     String::from_utf8(heard).expect("text")
 }
 

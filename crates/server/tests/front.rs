@@ -1,6 +1,9 @@
 //! The front alone, with the smallest tier there can be: it says every line again, and `quit` ends the connection. Behind `wait`
 //! nothing more is taken, until news comes by mail.
 
+#[path = "../../../tests/support/patience.rs"]
+mod patience;
+
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -8,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use mio::{Poll, Token};
+use patience::{wait_for, wait_until};
 use posthaste_measure::{Clock, Hand};
 use posthaste_server::front::accept::{ListenAddress, Socket, Wire};
 use posthaste_server::front::binder;
@@ -247,9 +251,7 @@ fn one_too_many_is_told_so_and_comes_in_when_another_leaves() {
     assert_eq!(hear(&mut first, 3), "0a\n");
     assert_eq!(hear_all(&mut running.connect()), "full\n");
     drop(first);
-    while running.gate.connections() > 0 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("it has left", || running.gate.connections() == 0);
     let mut next = running.connect();
     next.write_all(b"b\n").expect("it reads");
     assert_eq!(hear(&mut next, 3), "0b\n");
@@ -297,12 +299,8 @@ fn accepted() -> (TcpStream, Socket) {
     let openings = binder::open(&[anywhere], None, None, false).expect("a free port");
     let [ListenAddress::Tcp(address)] = openings.addresses[..] else { panic!("no address") };
     let client = TcpStream::connect(address).expect("it listens");
-    loop {
-        match openings.listeners[0].accept() {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::yield_now(),
-            accepted => return (client, accepted.expect("the client")),
-        }
-    }
+    let socket = wait_for("the client", || openings.listeners[0].accept());
+    (client, socket)
 }
 
 /// The kernel's own times are hours.

@@ -6,12 +6,15 @@ mod by_hand;
 mod cache_by_hand;
 #[path = "support/pages.rs"]
 mod pages;
+#[path = "../../../tests/support/patience.rs"]
+mod patience;
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
 use by_hand::Tier;
 use pages::{answers, hear, runtime};
+use patience::{wait_for, wait_until};
 use posthaste_server::accounts::AccountsFile;
 use posthaste_server::path::limits::UNAUTHENTICATED_OUTPUT_BYTES_PAUSE;
 
@@ -51,9 +54,10 @@ fn who_does_not_read_is_held_few_answers_before_a_login() {
     let mut tier = closed_tier();
     let mut client = tier.connect().expect("a place");
     client.write_all(ASKED).expect("it is taken");
-    while tier.requests() == 0 {
+    wait_until("it is answered", || {
         tier.turn();
-    }
+        tier.requests() > 0
+    });
     let answer_bytes = heard(&mut client).len();
     assert!(answer_bytes > 1000, "a long answer: {answer_bytes}");
 
@@ -113,11 +117,11 @@ fn who_has_not_logged_in_is_told_so_and_a_wrong_secret_is_counted() {
         assert_eq!(heard(&mut client), b"-NOAUTH log in first: LOGIN account secret\r\n", "{said}");
     }
     client.write_all(b"LOGIN alice wrong\r\n").expect("it is taken");
-    let mut answer = Vec::new();
-    while answer.is_empty() {
+    let answer = wait_for("an answer", || {
         tier.turn();
-        answer = heard(&mut client);
-    }
+        let answer = heard(&mut client);
+        if answer.is_empty() { Err("nothing") } else { Ok(answer) }
+    });
     assert!(answer.starts_with(b"-NOACCOUNT "), "{}", String::from_utf8_lossy(&answer));
     assert_eq!(tier.counted(), [("login", [0, 0, 1]), ("session", [0, 0, 5])]);
 }

@@ -1,16 +1,20 @@
 //! The distribution's memcached on a private socket, and a cache small enough to be obviously right that can be told to
 //! break one promise.
 
+#[path = "../../../../tests/support/patience.rs"]
+mod patience;
+
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
 
+use patience::wait_for;
 use tempfile::TempDir;
 
 /// memcached, stopped when dropped.
@@ -33,11 +37,7 @@ impl Memcached {
         }
         let child = command.spawn().expect("memcached runs: apt-get install memcached");
         let server = Self { child, socket, _dir: dir };
-        let start = Instant::now();
-        while std::os::unix::net::UnixStream::connect(&server.socket).is_err() {
-            assert!(start.elapsed() < Duration::from_secs(180), "memcached listens");
-            thread::sleep(Duration::from_millis(10));
-        }
+        wait_for("memcached listens", || UnixStream::connect(&server.socket));
         server
     }
 
