@@ -15,6 +15,9 @@ mod postgres;
 #[path = "support/process.rs"]
 mod process;
 
+#[path = "support/still.rs"]
+mod still;
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::thread;
@@ -23,6 +26,7 @@ use std::time::Duration;
 use client::{Answer, Client};
 use news::wait_until_blocked;
 use process::{allow_files, resident};
+use still::wait_until_still;
 use support::Server;
 use support::patience::{PATIENCE, wait_for, wait_until};
 
@@ -116,10 +120,20 @@ fn a_client_whose_last_words_come_with_its_end_is_let_go() {
     assert!(answers.ends_with("+PONG\r\n"), "{answers}");
 }
 
+/// How many PEEKs are counted.
+fn peeks(client: &mut Client) -> u64 {
+    let info = ask(client, &["INFO"]);
+    let counted = info.text().and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("kind_peek:requests="))?;
+        line.split(',').next()?.parse().ok()
+    });
+    counted.unwrap_or_default()
+}
+
 #[test]
 fn a_slow_reader_is_not_read_and_harms_only_itself() {
     const REQUESTS: usize = 5_000;
-    let (server, _dir) = server(&[]);
+    let (server, _dir) = server(&["--window", "20ms"]);
     let mut slow = connect(&server);
     ask(&mut slow, &["QCREATE", "q"]);
     ask(&mut slow, &["SEND", "q", &"x".repeat(60_000)]);
@@ -129,9 +143,9 @@ fn a_slow_reader_is_not_read_and_harms_only_itself() {
             writer.write_all(b"PEEK QUEUE q\r\n").expect("the server reads in the end");
         }
     });
-    thread::sleep(Duration::from_millis(300));
     // Whoever waited for the slow one would wait for good: it reads when the others have their answers.
     let mut other = connect(&server);
+    wait_until_still("bodies are peeked at", || peeks(&mut other));
     for _ in 0..100 {
         assert_eq!(ask(&mut other, &["PING"]).text(), Some("PONG"));
     }

@@ -11,6 +11,7 @@ use fastrand::Rng;
 
 use crate::client::{Client, router};
 use crate::memcached::Memcached;
+use crate::support::Server;
 use crate::support::patience::wait_until;
 
 const CLIENTS: usize = 40;
@@ -54,11 +55,19 @@ fn a_stop_does_not_wait_for_those_who_wait_in_the_line() {
             client
         })
         .collect();
-    thread::sleep(Duration::from_millis(200));
+    // All of them would take longer than a stop may.
+    wait_until("most of them are in the line", || in_line(&server) >= 2 * SOON.as_secs());
     let start = Instant::now();
     server.stop();
     assert!(start.elapsed() < SOON, "it took {:?}", start.elapsed());
     drop(clients);
+}
+
+/// How many requests wait for a worker.
+fn in_line(server: &Server) -> u64 {
+    let (_, page) = server.page("/metrics");
+    let figure = page.lines().find_map(|line| line.strip_prefix("posthaste_line_requests "));
+    figure.and_then(|figure| figure.parse().ok()).expect("a figure of the line")
 }
 
 #[test]

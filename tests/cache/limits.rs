@@ -2,11 +2,11 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
-use std::time::Duration;
 
 use crate::client::{Client, router};
 use crate::memcached::Memcached;
 use crate::process::{allow_files, resident, resident_at_most};
+use crate::still::wait_until_still;
 use crate::support::patience::wait_until;
 
 #[test]
@@ -31,7 +31,8 @@ fn clients_that_ask_for_much_and_read_nothing_stay_small_and_others_are_served()
             stream
         })
         .collect();
-    std::thread::sleep(Duration::from_millis(500));
+    let keys = format!("{}:keys", memcached.name());
+    wait_until_still("keys are asked for", || client.stat(" servers", &keys));
     assert_eq!(client.ask("get key1\r\n").len(), "VALUE key1 0 1024\r\n\r\nEND\r\n".len() + 1024);
     let grown = resident(server.pid()).saturating_sub(before);
     assert!(grown < 30 * 3 * 1024 * 1024, "30 clients that do not read took {grown} bytes");

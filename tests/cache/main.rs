@@ -9,6 +9,9 @@ mod certificates;
 #[path = "../support/process.rs"]
 mod process;
 
+#[path = "../support/still.rs"]
+mod still;
+
 mod client;
 mod dns;
 mod memcached;

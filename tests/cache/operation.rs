@@ -1,11 +1,10 @@
 //! Running it: wrong use, what it says of itself, a graceful stop, unix sockets, fixed answers.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Output};
 use std::thread;
-use std::time::Duration;
 
 use crate::client::{Client, router, start};
 use crate::memcached::Memcached;
@@ -393,16 +392,18 @@ fn a_stop_answers_what_was_asked() {
     let memcached = Memcached::start(&[]);
     for mode in ["pipelined", "2"] {
         let server = router(&[&memcached.name()], &["--workers", mode, "--server-timeout", "10s"]);
-        let mut client = Client::to(server.addr());
+        let (mut client, mut watcher) = (Client::to(server.addr()), Client::to(server.addr()));
         client.ask("set a 0 0 1\r\nx\r\n");
         memcached.signal("STOP");
+        let mut requests = || watcher.stat(" servers", &format!("{}:requests", memcached.name()));
+        let before = requests();
         std::io::Write::write_all(&mut client.0, b"get a\r\n").expect("the router reads");
-        thread::sleep(Duration::from_millis(100));
-        let stopping = thread::spawn(move || server.stop());
-        thread::sleep(Duration::from_millis(100));
+        wait_until("memcached is asked", || requests() > before);
+        server.signal("TERM");
+        wait_until("nobody is let in", || TcpStream::connect(server.addr()).is_err());
         memcached.signal("CONT");
         assert_eq!(client.read_until(b"END\r\n"), b"VALUE a 0 1\r\nx\r\n");
-        assert!(stopping.join().expect("it stops").success());
+        assert!(server.end().success());
     }
 }
 

@@ -2,19 +2,15 @@
 //! can hold, and every answer comes, in its order.
 
 use std::io::Write as _;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{self, sleep};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
 use crate::measure::{Limit, ask, connect, of};
+use crate::still::wait_until_still;
 use crate::support::Server;
-use crate::support::patience::wait_until;
 
 /// Bytes of a body.
 const BODY: usize = 1_000;
-
-/// Who has written nothing for so long has been stopped.
-const STILL: Duration = Duration::from_millis(300);
 
 #[test]
 fn a_pipelined_flood_is_answered_in_its_order() {
@@ -25,7 +21,7 @@ fn a_pipelined_flood_is_answered_in_its_order() {
     let mut client = connect(&server);
     ask(&mut client, &["QCREATE", "q"]);
     let mut writer = client.socket().try_clone().expect("a second handle");
-    let written = AtomicUsize::new(0);
+    let written = AtomicU64::new(0);
     thread::scope(|scope| {
         scope.spawn(|| {
             let filler = "x".repeat(BODY - 8);
@@ -34,10 +30,10 @@ fn a_pipelined_flood_is_answered_in_its_order() {
                     "*3\r\n$4\r\nSEND\r\n$1\r\nq\r\n${BODY}\r\n{number:08}{filler}\r\n*3\r\n$3\r\nPOP\r\n$5\r\nQUEUE\r\n$1\r\nq\r\n"
                 );
                 writer.write_all(pair.as_bytes()).expect("the server reads in the end");
-                written.store(number + 1, Ordering::Relaxed);
+                written.fetch_add(1, Ordering::Relaxed);
             }
         });
-        wait_until_it_stands_still(&written, pairs);
+        wait_until_still("pairs are written", || written.load(Ordering::Relaxed));
         for number in 0..pairs {
             assert!(client.answer().expect("an answer").integer().is_some(), "SEND {number}");
             let answer = client.answer().expect("an answer");
@@ -46,15 +42,4 @@ fn a_pipelined_flood_is_answered_in_its_order() {
         }
     });
     limit.finish(&server, 150, "nothing read until the writer stood still; answers in order");
-}
-
-fn wait_until_it_stands_still(written: &AtomicUsize, all: usize) {
-    let mut before = 0;
-    wait_until("the writer stands still", || {
-        sleep(STILL);
-        let now = written.load(Ordering::Relaxed);
-        let is_still = now > 0 && now == before;
-        before = now;
-        is_still || now == all
-    });
 }

@@ -11,6 +11,8 @@ mod postgres;
 mod process;
 #[path = "../support/rows.rs"]
 mod rows;
+#[path = "../support/still.rs"]
+mod still;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -146,8 +146,13 @@ impl Server {
     }
 
     /// Asks it to stop (SIGTERM) and waits until it has.
-    pub(crate) fn stop(mut self) -> ExitStatus {
+    pub(crate) fn stop(self) -> ExitStatus {
         self.signal("TERM");
+        self.end()
+    }
+
+    /// Waits until it has ended.
+    pub(crate) fn end(mut self) -> ExitStatus {
         self.child.wait().expect("a child can be waited for")
     }
 

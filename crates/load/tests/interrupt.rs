@@ -2,24 +2,37 @@
 
 #[allow(dead_code, reason = "each test program uses its own part of this")]
 mod fake;
+#[path = "../../../tests/support/patience.rs"]
+mod patience;
 
-use std::thread::{sleep, spawn};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::thread::spawn;
 use std::time::{Duration, Instant};
 
 use fake::{Mutant, bench, serve};
+use patience::wait_until;
 use posthaste_load::{interrupt, run};
+
+/// How many windows a record has so far.
+fn windows(record: &Path) -> usize {
+    let rows = fs::read_to_string(record.join("windows.csv")).unwrap_or_default();
+    rows.lines().skip(1).map(|row| row.split(',').next()).collect::<BTreeSet<_>>().len()
+}
 
 #[test]
 fn an_interrupted_run_reports_what_it_measured() {
-    let address = serve(Mutant::Honest);
-    let start = Instant::now();
+    let (address, dir) = (serve(Mutant::Honest), tempfile::tempdir().expect("a temporary directory"));
+    let (start, record) = (Instant::now(), dir.path().join("record"));
     let words =
         "--clients 4 --threads 2 --rate 200 --workload twelve-step --warmup 0s --duration 300s --check";
-    spawn(|| {
-        sleep(Duration::from_secs(2));
+    let recorded = format!("--record {} --window 100ms", record.display());
+    spawn(move || {
+        wait_until("a second of it is recorded", || windows(&record) >= 10);
         interrupt();
     });
-    let report = run(bench(&format!("--connect {address} {words}"))).expect("a report");
+    let report = run(bench(&format!("--connect {address} {words} {recorded}"))).expect("a report");
     assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
     assert!(report.counts.ok > 0 && report.unanswered == 0 && report.violations() == 0, "{report}");
     assert!(report.duration_s > 0.5 && report.duration_s < 60.0, "{report}");
