@@ -6,8 +6,9 @@ use std::process::Command;
 
 use crate::client::{self, Client};
 use crate::memcached::Memcached;
+use crate::support::patience::wait_until;
 
-/// The guide with our ports in place of its own, and spaces between columns as one.
+/// The guide with our ports and version of memcached in place of its own, and spaces between columns as one.
 struct Guide {
     text: String,
 }
@@ -19,7 +20,9 @@ impl Guide {
         for (port, server) in (11211..).zip(servers) {
             text = text.replace(&format!("127.0.0.1:{port}"), &server.name());
         }
-        Self { text }
+        let version = Client::to(servers[0].addr).ask("version\r\n");
+        let version = version.strip_prefix("VERSION ").expect("it tells its version").trim_end();
+        Self { text: text.replace("1.6.18", version) }
     }
 
     /// The blocks of this language, in order.
@@ -69,6 +72,10 @@ fn the_guide_shows_what_happens() {
     let path = dir.path().join("cache.toml");
     fs::write(&path, guide.blocks("toml")[0]).expect("a file");
     let server = client::start(&["--config", path.to_str().expect("a path")]);
+    let mut client = Client::to(server.addr());
+    wait_until("all versions are known", || {
+        client.ask("stats servers\r\n").matches(":version ").count() == 5
+    });
     let http = format!("--http {} ", server.http());
     let replaced = [
         ("posthaste admin route user:7 ", format!("posthaste admin route user:7 {http}")),
@@ -77,5 +84,5 @@ fn the_guide_shows_what_happens() {
         ("$(pgrep -f 'posthaste cache --config cache.toml')", server.pid().to_string()),
     ];
     guide.blocks("console").into_iter().for_each(|block| run(block, dir.path(), &replaced));
-    assert_eq!(Client::to(server.addr()).ask("set user:7 0 0 1\r\nx\r\n"), "STORED\r\n");
+    assert_eq!(client.ask("set user:7 0 0 1\r\nx\r\n"), "STORED\r\n");
 }
