@@ -126,6 +126,17 @@ def test_a_file_without_a_load_measures_nothing(tmp_path: Path) -> None:
     tier_only = SMALL.replace('kind = "bench queue"', 'kind = "queue"').replace(
         'connect = "{tier}"\ncheck = true\n', ""
     )
+def test_a_search_for_a_rate_is_no_trial(tmp_path: Path) -> None:
+    """It takes many times as long, and each of its runs leaves a record of its own."""
+    said = "parts.load.find-max-rate: makes many runs of run.duration, and a trial is one; make load.rate a factor"
+    searching = SMALL.replace("check = true", 'check = true\nfind-max-rate = "p99<5ms"')
+    assert check_parts(load(write(tmp_path, searching)), here()) == [said]
+    varied = '[factors.limit]\nlevels = ["p99<5ms", "p99<9ms"]\nsets = "load.find-max-rate"\n[[claims]]'
+    assert check_parts(load(write(tmp_path, SMALL.replace("[[claims]]", varied))), here()) == [said]
+    without = SMALL.replace("check = true", "check = true\nfind-max-rate = false")
+    assert check_parts(load(write(tmp_path, without)), here()) == []
+
+
     assert check_parts(load(write(tmp_path, tier_only.replace("load.clients", "load.batch"))), here()) == [
         "parts: none of tier, load is a load, so nothing would be measured"
     ]

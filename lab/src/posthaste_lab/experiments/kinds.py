@@ -23,6 +23,7 @@ from posthaste_lab.experiments.problems import RunFailed
 Role = Literal["server", "step", "load"]
 POSTGRESQL = "postgresql"
 BENCH_QUEUE = "bench queue"
+SEARCH = "find-max-rate"
 OWN_PLACEHOLDERS = {
     "address", "host", "port", "dir", "record", "summary", "duration", "head", "tail", "window", "seed", "user"
 }  # fmt: skip
@@ -141,6 +142,10 @@ def check_parts(experiment: Experiment, hosts: Mapping[str, Host]) -> list[str]:
     for name, part in experiment.parts.items():
         if part.kind == BENCH_QUEUE and True in settings[name].get("check", []) and most[name] > 1:
             problems.append(f"parts.{name}.check = True: needs its queues to itself, and there are {most[name]} of it")
+        if any(value is not False for value in settings[name].get(SEARCH, [])):
+            problems.append(
+                f"parts.{name}.{SEARCH}: makes many runs of run.duration, and a trial is one; make {name}.rate a factor"
+            )
         kind = kinds().get(part.kind)
         if kind is None:
             problems.append(f"parts.{name}.kind = {part.kind!r}: is none of {', '.join(kinds())}")
