@@ -48,6 +48,11 @@ THIRTEEN = "".join(f'[factors.f{n}]\nlevels = [1, 2]\nsets = "tier.option-{n}"\n
         ("levels = [2, 8]", "levels = [2, inf]", "factors.clients.levels = [2, inf]: each must be finite"),
         ('duration = "500ms"', "duration = inf", "run.duration = inf: "),
         ("[factors.clients]", f"{SECOND}[factors.I]", "factors.I: is no name for a factor of a 2^k design"),
+        (
+            "[factors.clients]",
+            f"{SECOND}[factors.repetitions]",
+            "factors.repetitions: is no name for a factor of a 2^k design",
+        ),
         ("[factors.clients]", f'{SECOND}[factors."a:b"]', "factors.a:b: is no name for a factor of a 2^k design"),
         ("[factors.clients]", f"{THIRTEEN}[factors.clients]", "factors: 13 of two levels are more than the 12 that"),
         (
@@ -121,11 +126,6 @@ def test_a_load_that_checks_has_its_queues_to_itself(tmp_path: Path) -> None:
     assert check_parts(load(write(tmp_path, varied)), here()) == said
 
 
-def test_a_file_without_a_load_measures_nothing(tmp_path: Path) -> None:
-    """And is refused."""
-    tier_only = SMALL.replace('kind = "bench queue"', 'kind = "queue"').replace(
-        'connect = "{tier}"\ncheck = true\n', ""
-    )
 def test_a_search_for_a_rate_is_no_trial(tmp_path: Path) -> None:
     """It takes many times as long, and each of its runs leaves a record of its own."""
     said = "parts.load.find-max-rate: makes many runs of run.duration, and a trial is one; make load.rate a factor"
@@ -137,6 +137,11 @@ def test_a_search_for_a_rate_is_no_trial(tmp_path: Path) -> None:
     assert check_parts(load(write(tmp_path, without)), here()) == []
 
 
+def test_a_file_without_a_load_measures_nothing(tmp_path: Path) -> None:
+    """And is refused."""
+    tier_only = SMALL.replace('kind = "bench queue"', 'kind = "queue"').replace(
+        'connect = "{tier}"\ncheck = true\n', ""
+    )
     assert check_parts(load(write(tmp_path, tier_only.replace("load.clients", "load.batch"))), here()) == [
         "parts: none of tier, load is a load, so nothing would be measured"
     ]

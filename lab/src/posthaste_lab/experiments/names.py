@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from posthaste_lab.factorial.effects import FACTORS_MAX as ANALYZED_MAX
+from posthaste_lab.factorial.effects import OTHER_SHARES
 
 if TYPE_CHECKING:
     from posthaste_lab.experiments.description import Experiment
@@ -12,7 +13,7 @@ COLUMNS = ("trial", "place", "cell", "repetition", "status", "accepted", "took_s
 
 
 # What effects are called in the analysis of a 2^k design, beside the names of factors and their products, A:B.
-EFFECTS = ("I", "error")
+EFFECTS = ("I", *OTHER_SHARES)
 
 
 def name_problems(experiment: "Experiment") -> list[str]:
@@ -31,8 +32,9 @@ def _effect_problems(experiment: "Experiment") -> list[str]:
         return []
     if len(experiment.factors) > ANALYZED_MAX:
         return [f"factors: {len(experiment.factors)} of two levels are more than the {ANALYZED_MAX} that are analyzed"]
+    effects = ", ".join(("I", "A", "A:B", *OTHER_SHARES))
     return [
-        f"factors.{name}: is no name for a factor of a 2^k design, whose effects are I, A, A:B, error"
+        f"factors.{name}: is no name for a factor of a 2^k design, whose effects are {effects}"
         for name in experiment.factors
         if name in EFFECTS or ":" in name
     ]
