@@ -387,13 +387,15 @@ def test_a_program_that_ignores_its_stop_is_ended_all_the_same(tmp_path: Path) -
     assert quick.stop() == 3
 
 
-def load_figures(*servers: str, counted: float = 100.0, served: int = 60, errors: int = 30) -> LoadFigures:
+def load_figures(
+    *servers: str, counted: float = 100.0, served: int = 60, errors: int = 30, requests: int | None = None
+) -> LoadFigures:
     """What a load of a second left that nobody ran."""
     times = {f"{name}_us": 500.0 if served else 0.0 for name in ("mean", "p50", "p90", "p99", "p99.9", "max")}
     counts = {"ok": served, "nulls": 0, "errors": errors}
     each = {"throughput_per_s": float(served), "response": times, **counts}
     summary = each | {
-        "options": {"clients": 3, "connect": list(servers), "warmup_s": 1.0},
+        "options": {"clients": 3, "connect": list(servers), "warmup_s": 1.0, "requests": requests},
         "generator": {"utilization_max": 0.1},
         "middleware": {"counted_per_s": counted},
         "interactive_law": {"think_us": 2000.0, "response_us": 400.0} if served or errors else None,
@@ -411,6 +413,12 @@ def test_what_tiers_counted_is_not_added_up_where_loads_share_them() -> None:
     assert together([one, other]).row["tier_counted_per_s"] == 140.0
     assert "tier_counted_per_s" not in together([one, load_figures("b")]).row
     assert "tier_counted_per_s" not in together([one, same, other]).row
+
+def test_a_load_of_so_many_requests_is_measured_from_the_first() -> None:
+    """It has no warm-up, whatever the default of that option says."""
+    assert load_figures("a").measured == (1.0, 2.0)
+    assert load_figures("a", requests=90).measured == (0.0, 1.0)
+
 
 
 @pytest.mark.parametrize(("longest_s", "apart_s", "common"), [(10, 0.4, 9.6), (1, 0.2, 0.8), (0.35, 0.05, 0.3)])
