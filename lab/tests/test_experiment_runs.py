@@ -158,8 +158,16 @@ def test_a_record_that_does_not_tell_of_the_measured_time_has_no_cpu_time(tmp_pa
     """NaN would be no JSON."""
     (tmp_path / "run.json").write_text('{"start_unix_ms": 1000}', "utf-8")
     (tmp_path / "system.csv").write_text("start_s,length_s,cpu_s\n0,1,0.25\n1,1,0.5\n2,1,\n", "utf-8")
-    asked = (None, (1.0, 3.0), (2.4, 2.6), (2.6, 2.9), (3.0, 4.0))
-    assert [cpu_seconds(tmp_path, measured) for measured in asked] == [0.75, 0.75, 0.5, None, None]
+    asked = (None, (1.0, 3.0), (3.0, 4.0), (4.0, 5.0))
+    assert [cpu_seconds(tmp_path, measured) for measured in asked] == [0.75, 0.75, None, None]
+
+
+def test_a_window_at_an_end_of_the_measured_time_counts_with_what_lies_within(tmp_path: Path) -> None:
+    """Or the time used would be off by up to a window, where the time measured is not."""
+    (tmp_path / "run.json").write_text('{"start_unix_ms": 1000}', "utf-8")
+    (tmp_path / "system.csv").write_text("start_s,length_s,cpu_s\n0,1,0.25\n1,1,0.5\n2,0,0.0\n", "utf-8")
+    shares = {(1.25, 2.75): 0.75 * 0.25 + 0.75 * 0.5, (2.4, 2.6): 0.2 * 0.5, (0.0, 1.5): 0.5 * 0.25}
+    assert {measured: cpu_seconds(tmp_path, measured) for measured in shares} == pytest.approx(shares)
 
 
 def test_a_directory_of_another_experiment_is_refused(finished: Path, tmp_path: Path) -> None:
@@ -406,6 +414,12 @@ def load_figures(
     )
 
 
+def test_a_load_of_so_many_requests_is_measured_from_the_first() -> None:
+    """It has no warm-up, whatever the default of that option says."""
+    assert load_figures("a").measured == (1.0, 2.0)
+    assert load_figures("a", requests=90).measured == (0.0, 1.0)
+
+
 def test_what_tiers_counted_is_not_added_up_where_loads_share_them() -> None:
     """Each load was told of all requests of its tiers; the forced flow law would be broken by as many times."""
     one, same, other = load_figures("a", "b"), load_figures("b", "a", counted=110.0), load_figures("c", counted=40.0)
@@ -413,12 +427,6 @@ def test_what_tiers_counted_is_not_added_up_where_loads_share_them() -> None:
     assert together([one, other]).row["tier_counted_per_s"] == 140.0
     assert "tier_counted_per_s" not in together([one, load_figures("b")]).row
     assert "tier_counted_per_s" not in together([one, same, other]).row
-
-def test_a_load_of_so_many_requests_is_measured_from_the_first() -> None:
-    """It has no warm-up, whatever the default of that option says."""
-    assert load_figures("a").measured == (1.0, 2.0)
-    assert load_figures("a", requests=90).measured == (0.0, 1.0)
-
 
 
 @pytest.mark.parametrize(("longest_s", "apart_s", "common"), [(10, 0.4, 9.6), (1, 0.2, 0.8), (0.35, 0.05, 0.3)])

@@ -280,12 +280,23 @@ def _stage_means(total: dict[str, float]) -> Row:
 
 
 def cpu_seconds(record: Path, measured: tuple[float, float] | None) -> float | None:
-    """CPU time a recorded program used in the measured time; None when its record does not tell."""
+    """CPU time a recorded program used in the measured time; None when its record does not tell.
+
+    That of a window which lies within it only in part is taken for spread evenly over the window.
+    """
     since = start_unix_s(record)
     total, seen = 0.0, False
     with reading(record / "system.csv"), (record / "system.csv").open(newline="") as lines:
         for row in csv.DictReader(lines):
-            middle = since + float(row["start_s"]) + float(row["length_s"]) / 2
-            if row["cpu_s"] and (measured is None or measured[0] <= middle <= measured[1]):
-                total, seen = total + float(row["cpu_s"]), True
+            share = _share_within(since + float(row["start_s"]), float(row["length_s"]), measured)
+            if row["cpu_s"] and share > 0:
+                total, seen = total + share * float(row["cpu_s"]), True
     return total if seen else None
+
+
+def _share_within(begin: float, length_s: float, measured: tuple[float, float] | None) -> float:
+    """How much of a window lies within the measured time."""
+    if measured is None:
+        return 1.0
+    within_s = min(begin + length_s, measured[1]) - max(begin, measured[0])
+    return within_s / length_s if within_s > 0 else 0.0
