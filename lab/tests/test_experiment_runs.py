@@ -258,7 +258,7 @@ def test_a_setup_that_never_works_stops_after_three_failures(tmp_path: Path, scr
 def test_an_interruption_leaves_nothing_running_and_the_run_can_go_on(
     tmp_path: Path, scratch: Path, number: signal.Signals
 ) -> None:
-    """Even when the laboratory itself is killed: its programs end, and only the half trial is run again."""
+    """Even when the laboratory itself is killed: its programs end; its data goes when the half trial is run again."""
     text = SMALL.replace("repetitions = 2", "repetitions = 1")
     slow = text.replace('duration = "500ms"', 'duration = "20s"')
     path, out = write(tmp_path, slow), tmp_path / "out"
@@ -274,13 +274,22 @@ def test_an_interruption_leaves_nothing_running_and_the_run_can_go_on(
         deadline = time.monotonic() + 60
         while left_running(scratch) and time.monotonic() < deadline:
             time.sleep(0.05)
-        for left in scratch.iterdir():  # what a killed program cannot do
-            shutil.rmtree(left)
+        assert list(scratch.iterdir()), "a killed program removes nothing"
+        _take_up_and_interrupt(command, environment, out / "trials" / first)
     else:
         assert running.returncode == 130
         assert said.splitlines()[-1] == "posthaste-lab: interrupted; the same command goes on from here"
         assert journal(out)[-1] == (first, "interrupted")
     assert not (out / "trials" / first / "trial.json").exists()
+
+
+def _take_up_and_interrupt(command: list[str], environment: dict[str, str], trial: Path) -> None:
+    """Go on with a run that was killed in a trial, until that trial has begun anew."""
+    (trial / "load" / "stderr.log").unlink()
+    running = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_for(trial / "load" / "stderr.log")
+    running.send_signal(signal.SIGINT)
+    assert running.wait(timeout=120) == 130
 
 
 def _when_there(path: Path) -> str:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from posthaste_lab.experiments import BadExperiment, load
 from posthaste_lab.experiments.hosts import Local, load_hosts, run, this_machine
 from posthaste_lab.experiments.kinds import check_parts, find_program
 from posthaste_lab.experiments.problems import RunFailed
+from posthaste_lab.experiments.scratch import Scratch
 
 SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin")
 
@@ -147,3 +149,24 @@ def test_a_wrong_hosts_file_is_refused(tmp_path: Path, text: str, said: str) -> 
     path.write_text(text)
     with pytest.raises(BadExperiment, match=said):
         load_hosts(path, this_machine(program()))
+
+
+def test_what_a_killed_trial_left_on_a_machine_is_removed_before_it_is_run_again(tmp_path: Path) -> None:
+    """As far as that machine is still one of the run; and nothing else is, whatever the note says."""
+    hosts = {name: Local(name, "127.0.0.1", program(), str(tmp_path / name)) for name in ("local", "other")}
+    scratch = Scratch(tmp_path)
+    for host in hosts.values():
+        Path(host.scratch).mkdir()
+    left = [Path(scratch.make(ExitStack(), host)) for host in hosts.values() for _ in range(2)]
+    (left[0] / "store").touch()
+    with ExitStack() as stack:
+        scratch.make(stack, hosts["other"])
+    assert scratch.noted() == [(each.parent.name, str(each)) for each in left], "the last was removed in order"
+    (said,) = {each.split(" stays: ")[1] for each in Scratch(tmp_path).clear({"other": hosts["other"]})}
+    assert said == "this machine is not among those of the run"
+    assert [each.exists() for each in left] == [True, True, False, False]
+    assert Scratch(tmp_path).clear(hosts) == []
+    assert scratch.noted() == []
+    assert not any(each.exists() for each in left)
+    (tmp_path / "scratch.json").write_text(json.dumps([["local", str(tmp_path / "local")]]))
+    assert scratch.clear(hosts) == [f"{tmp_path}/local on local stays: it is none of ours"]

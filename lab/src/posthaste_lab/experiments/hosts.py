@@ -26,6 +26,7 @@ from posthaste_lab.experiments.problems import BadExperiment, RunFailed
 # Without asking anybody anything, and giving up on a machine that does not answer.
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 COMMAND_TIMEOUT_S = 120
+PREFIX = "posthaste-lab-"  # of the directories that we make
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Local(Host):
 
     def make_directory(self) -> str:
         """Below the scratch directory."""
-        directory = tempfile.mkdtemp(prefix="posthaste-lab-", dir=self.scratch)
+        directory = tempfile.mkdtemp(prefix=PREFIX, dir=self.scratch)
         os.chmod(directory, 0o755)  # noqa: S103 - a database runs as another user
         return directory
 
@@ -143,7 +144,7 @@ class Remote(Host):
 
     def make_directory(self) -> str:
         """Below its scratch directory."""
-        directory = run(self, ["mktemp", "-d", f"{self.scratch}/posthaste-lab-XXXXXXXX"]).strip()
+        directory = run(self, ["mktemp", "-d", f"{self.scratch}/{PREFIX}XXXXXXXX"]).strip()
         run(self, ["chmod", "755", directory])
         return directory
 

@@ -5,6 +5,7 @@
 | experiment.toml | the description as it was run |
 | plan.json | trials in their order, seed, environment |
 | trials/NAME/ | one trial: a directory for each part, events.csv, trial.json when it is done |
+| trials/NAME/scratch.json | while it runs: the directories that it has on its machines |
 | trials.csv, kinds.csv | a row for each trial that is done; a row for each of its kinds of request |
 | journal.csv | every start, end, failure and interruption, with its time |
 | .lock | nothing: who runs the experiment holds it |

@@ -24,6 +24,7 @@ from posthaste_lab.experiments.kinds import (
 from posthaste_lab.experiments.links import Shaper
 from posthaste_lab.experiments.problems import RunFailed
 from posthaste_lab.experiments.process import Process
+from posthaste_lab.experiments.scratch import Scratch
 from posthaste_lab.experiments.spans import milliseconds
 
 READY_S = 30.0
@@ -98,8 +99,7 @@ class Parts:
 
     def _lay_out(self, stack: ExitStack, part: str, number: int, count: int, options: dict[str, Value]) -> Instance:
         host = self.hosts[self.experiment.host_of(part)]
-        directory = host.make_directory()
-        stack.callback(host.remove_directory, directory)
+        directory = Scratch(self.directory).make(stack, host)
         name = part if count == 1 else f"{part}-{number + 1}"
         kind = kinds()[self.experiment.parts[part].kind]
         loads = sum(instance.kind.role == "load" for instance in self.instances)

@@ -20,6 +20,7 @@ from posthaste_lab.experiments.hosts import Host
 from posthaste_lab.experiments.journal import Journal
 from posthaste_lab.experiments.plan import OVERHEAD_S, Plan, Trial, make_plan
 from posthaste_lab.experiments.problems import RunFailed
+from posthaste_lab.experiments.scratch import Scratch
 from posthaste_lab.experiments.trial import run_trial
 
 FAILURES_IN_A_ROW_MAX = 3
@@ -93,6 +94,8 @@ def _run_all(
         each_s = sum(took) / len(took) if took else plan.trial_s + OVERHEAD_S
         failed = tuple(name for name, result in results.items() if result["status"] == "failed")
         tell(Progress(trial, len(results), len(plan.trials), each_s * (len(todo) - place), failed))
+        for stays in Scratch(journal.of(trial)).clear(hosts):
+            journal.note(trial.name, "left behind", stays)
         journal.clear(trial)
         results[trial.name] = _run_one(experiment, trial, hosts, journal)
         took.append(results[trial.name]["took_s"])

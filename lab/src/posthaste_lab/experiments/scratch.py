@@ -1,0 +1,62 @@
+"""Directories that a trial has on its machines while it runs, noted in its own directory until they are removed.
+
+Programs of a laboratory that is killed end by themselves, but nobody removes their data. Whoever runs the trial again
+reads here what was left, and where.
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from posthaste_lab.experiments.hosts import PREFIX, Host
+from posthaste_lab.experiments.journal import write_json
+from posthaste_lab.experiments.problems import RunFailed
+
+NOTE = "scratch.json"
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """The directories of the trial whose own directory this is."""
+
+    trial: Path
+
+    def make(self, stack: ExitStack, host: Host) -> str:
+        """A new empty directory on a machine, gone when `stack` unwinds."""
+        directory = host.make_directory()
+        stack.callback(self._remove, host, directory)
+        self._note([*self.noted(), (host.name, directory)])
+        return directory
+
+    def noted(self) -> list[tuple[str, str]]:
+        """Machines and directories on them that were made and not removed."""
+        path = self.trial / NOTE
+        return [(host, directory) for host, directory in json.loads(path.read_text("utf-8"))] if path.exists() else []
+
+    def clear(self, hosts: Mapping[str, Host]) -> list[str]:
+        """Remove what a laboratory that was killed has left; answers in sentences what could not be removed."""
+        stays = []
+        for name, directory in self.noted():
+            host = hosts.get(name)
+            try:
+                if host is None:
+                    raise RunFailed("this machine is not among those of the run")
+                # Nothing else is ever removed, whatever stands in the file.
+                if not PurePosixPath(directory).name.startswith(PREFIX):
+                    raise RunFailed("it is none of ours")
+                self._remove(host, directory)
+            except RunFailed as failure:
+                stays.append(f"{directory} on {name} stays: {failure}")
+        return stays
+
+    def _remove(self, host: Host, directory: str) -> None:
+        host.remove_directory(directory)
+        self._note([each for each in self.noted() if each != (host.name, directory)])
+
+    def _note(self, directories: list[tuple[str, str]]) -> None:
+        if directories:
+            write_json(self.trial / NOTE, directories)
+        else:
+            (self.trial / NOTE).unlink(missing_ok=True)
