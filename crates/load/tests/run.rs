@@ -2,6 +2,9 @@
 
 mod fake;
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+
 use fake::{Mutant, bench, serve, undisturbed};
 use posthaste_load::{LoadError, QueueBench, run};
 
@@ -179,4 +182,31 @@ fn a_connection_that_breaks_off_spoils_the_run() {
     let report = run(bench(&words)).expect("a report");
     assert!(!report.valid && report.connections_lost == 1, "{report}");
     assert!(report.verdict().is_err());
+}
+
+/// The first line of the answer to one request.
+fn ask(address: &str, words: &[&str]) -> String {
+    let mut stream = TcpStream::connect(address).expect("a server");
+    write!(stream, "*{}\r\n", words.len()).expect("sent");
+    words.iter().for_each(|word| write!(stream, "${}\r\n{word}\r\n", word.len()).expect("sent"));
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).expect("an answer");
+    line.trim_end().to_owned()
+}
+
+#[test]
+fn queues_that_clients_leave_behind_are_deleted_at_the_server_that_made_them() {
+    let (first, second) = (serve(Mutant::Honest), serve(Mutant::Honest));
+    // At the first server somebody else has queues by the names of ids that the second server will give.
+    (1..=50).for_each(|_| drop(ask(&second, &["QCREATE"])));
+    let others = ["53", "58"];
+    others.iter().for_each(|name| drop(ask(&first, &["QCREATE", name])));
+    for check in ["", "--check"] {
+        let words = format!("--clients 2 --workload mix:create=1 --requests 5 {check}");
+        run(bench(&format!("--connect {first} --connect {second} {words}"))).expect("a report");
+        let is_there = |address: &str, name: &str| !ask(address, &["QINFO", name]).starts_with('-');
+        assert!(others.iter().all(|name| is_there(&first, name)), "they are none of the run");
+        let left: Vec<u32> = (51..=60).filter(|id| is_there(&second, &id.to_string())).collect();
+        assert!(left.is_empty() && is_there(&second, "50"), "{left:?}");
+    }
 }

@@ -151,7 +151,7 @@ impl Bench for QueueBench {
             steps.iter_mut().zip(&desk.steps).for_each(|(all, one)| all.absorb(*one));
         }
         let steps = if self.workload.has_steps() { steps.to_vec() } else { Vec::new() };
-        let mut leavings = Leavings::of(played);
+        let mut leavings = Leavings::of(self, played);
         let check = settle::settle(self, ground, &mut leavings);
         settle::sweep(self, &leavings);
         Settled { details: QueueDetails { steps }, check }

@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use posthaste_history::History;
 
+use crate::address::Address;
 use crate::bench::Played;
 use crate::error::LoadError;
 use crate::halt::is_interrupted;
@@ -25,8 +26,8 @@ use crate::violations::Violations;
 pub(crate) struct Leavings {
     /// By client: messages sent.
     sent: Vec<(Account, u64)>,
-    /// Queues made and not deleted.
-    queues: Vec<Queue>,
+    /// By server: queues made there and not deleted. Servers with stores of their own give the same ids to different queues.
+    queues: Vec<Vec<Queue>>,
     findings: Vec<Findings>,
     /// The journals, with `--check`.
     witnesses: Vec<Witness>,
@@ -34,11 +35,16 @@ pub(crate) struct Leavings {
 
 impl Leavings {
     /// Collects them.
-    pub(crate) fn of(played: Played<QueueBench>) -> Self {
+    pub(crate) fn of(bench: &QueueBench, played: Played<QueueBench>) -> Self {
         let dialogues = &played.dialogues;
+        let mut queues = vec![Vec::new(); bench.connect.len()];
+        for dialogue in dialogues {
+            let place = (dialogue.account() - bench.first_client) as usize % bench.connect.len();
+            queues[place].extend(dialogue.leftovers());
+        }
         Self {
             sent: dialogues.iter().map(|d| (d.account(), d.sent())).collect(),
-            queues: dialogues.iter().flat_map(|d| d.leftovers()).collect(),
+            queues,
             findings: played
                 .shared
                 .into_iter()
@@ -67,7 +73,6 @@ pub(crate) fn settle(bench: &QueueBench, ground: Ground, leavings: &mut Leavings
         audit(bench, room, &mut history, &mut violations);
     }
     let shared = shared_queues(bench);
-    let territory = Territory { shared, own: leavings.queues.iter().copied().collect() };
     let mut inspector = Inspector::new(ground.run, shared, ledger.allows_foreign());
     let (mut drained, mut undrained) = (0, false);
     let was_interrupted = is_interrupted();
@@ -76,7 +81,8 @@ pub(crate) fn settle(bench: &QueueBench, ground: Ground, leavings: &mut Leavings
         let mut witnesses = Vec::new();
         let mut audience =
             Audience { inspector: &mut inspector, ledger: &mut ledger, room, witnesses: &mut witnesses };
-        for address in &bench.connect {
+        for (address, own) in bench.connect.iter().zip(&leavings.queues) {
+            let territory = Territory { shared, own: own.iter().copied().collect() };
             let session = Session::connect(address, bench.secret_file.as_ref());
             let popped = session
                 .and_then(|session| drain(session, accounts(bench), &territory, &mut audience, &may_go_on));
@@ -151,18 +157,22 @@ fn close(
     }
 }
 
-/// Deletes queues that clients made and left behind; a server that has gone cannot be swept, and need not be.
+/// Deletes queues that clients made and left behind, each at its own server; a server that has gone cannot be swept, and need
+/// not be.
 pub(crate) fn sweep(bench: &QueueBench, leavings: &Leavings) {
-    let delete = || -> Result<(), LoadError> {
-        let mut session = Session::connect(&bench.connect[0], bench.secret_file.as_ref())?;
-        session.log_in(1)?;
-        let delete = |queue: &Queue| vec!["QDELETE".to_owned(), queue.to_string()];
-        // A client's own QDELETE may have been carried out without an answer in time.
-        session.accept_all_but(leavings.queues.iter().map(delete), "NOQUEUE")
-    };
-    if !leavings.queues.is_empty()
-        && let Err(error) = delete()
-    {
-        eprintln!("queues of the run are left on the server: {error}");
+    for (address, queues) in bench.connect.iter().zip(&leavings.queues) {
+        if !queues.is_empty()
+            && let Err(error) = delete(bench, address, queues)
+        {
+            eprintln!("queues of the run are left on the server: {error}");
+        }
     }
+}
+
+fn delete(bench: &QueueBench, address: &Address, queues: &[Queue]) -> Result<(), LoadError> {
+    let mut session = Session::connect(address, bench.secret_file.as_ref())?;
+    session.log_in(1)?;
+    let delete = |queue: &Queue| vec!["QDELETE".to_owned(), queue.to_string()];
+    // A client's own QDELETE may have been carried out without an answer in time.
+    session.accept_all_but(queues.iter().map(delete), "NOQUEUE")
 }
