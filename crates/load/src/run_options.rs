@@ -126,6 +126,12 @@ impl RunOptions {
                 "--duration 0 measures nothing; give it a time such as 10s".to_owned(),
             ));
         }
+        if self.requests.is_some() && self.find_max_rate.is_some() {
+            return Err(LoadError::Usage(
+                "--find-max-rate runs each rate for a --duration; leave out the number of requests"
+                    .to_owned(),
+            ));
+        }
         let open = self.total_rate().is_some() || self.find_max_rate.is_some();
         if self.arrivals != Spacing::Constant && !open {
             return Err(LoadError::Usage(
@@ -152,13 +158,16 @@ fn window(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Most requests per second: more than any machine sends.
+pub(crate) const RATE_MAX: f64 = 1e9;
+
 /// Requests per second.
 ///
 /// # Errors
 /// A sentence that says what is accepted.
 pub(crate) fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(rate) if rate.is_finite() && (1e-3..=1e9).contains(&rate) => Ok(rate),
+        Ok(rate) if rate.is_finite() && (1e-3..=RATE_MAX).contains(&rate) => Ok(rate),
         _ => Err("must be a number of requests per second between 0.001 and 1e9".to_owned()),
     }
 }

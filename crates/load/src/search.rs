@@ -12,6 +12,7 @@ use crate::error::LoadError;
 use crate::halt::{is_interrupted, unless_interrupted};
 use crate::report::{Report, Response};
 use crate::run::run;
+use crate::run_options::RATE_MAX;
 use crate::summary_file::SummaryFile;
 use crate::timespan;
 
@@ -177,7 +178,11 @@ impl<B: Bench> Search<B> {
         let (mut passes, mut fails) = (0.0, first);
         while self.attempt(fails)? {
             passes = fails;
-            fails *= 2.0;
+            let Some(next) = doubled(fails) else {
+                self.stopped = Some(format!("it asks for no more than {RATE_MAX:.0} requests per second"));
+                return Ok(fails);
+            };
+            fails = next;
         }
         while fails > passes * CLOSE_ENOUGH && fails > first / 64.0 {
             let middle = if passes == 0.0 { fails / 2.0 } else { f64::midpoint(passes, fails) };
@@ -298,6 +303,11 @@ pub fn find_max_rate<B: Bench>(bench: &B, limit: Limit) -> Result<Report<B>, Loa
     Ok(report)
 }
 
+/// The rate after one that kept the limit, while none has failed; None: there is none above.
+fn doubled(rate: f64) -> Option<f64> {
+    (rate < RATE_MAX).then(|| (rate * 2.0).min(RATE_MAX))
+}
+
 /// More requests than one, and than are in flight on average, wait at the end: the server lives on credit. Response times do
 /// not show it, since those of requests without an answer are in none.
 fn backlog<B: Bench>(rate: f64, report: &Report<B>) -> Option<String> {
@@ -335,5 +345,12 @@ mod tests {
         for wrong in ["p99", "p98<5ms", "p99<5", "<5ms", "p99<0ms"] {
             assert!(wrong.parse::<Limit>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn doubling_comes_to_an_end() {
+        let rates = std::iter::successors(Some(FIRST), |rate| doubled(*rate));
+        assert_eq!(rates.take(100).last(), Some(RATE_MAX));
+        assert_eq!(doubled(RATE_MAX * 2.0), None, "of many clients at a rate of each");
     }
 }

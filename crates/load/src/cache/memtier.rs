@@ -42,7 +42,7 @@ pub struct MemtierOptions {
     #[arg(short = 't', value_name = "N", conflicts_with = "threads", value_parser = value_parser!(u32).range(1..=1024))]
     threads_short: Option<u32>,
     /// As --requests
-    #[arg(short = 'n', value_name = "N", conflicts_with = "requests")]
+    #[arg(short = 'n', value_name = "N", conflicts_with_all = ["requests", "duration", "warmup", "cooldown", "find_max_rate"])]
     requests_short: Option<String>,
     /// Seconds to run, for --duration; nothing is cut away before or after
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["duration", "requests", "requests_short"])]
@@ -309,8 +309,17 @@ mod tests {
 
     #[test]
     fn the_same_thing_cannot_be_said_twice() {
-        for words in ["-c 5 --clients 5", "-d 64 --value-bytes 64", "-s h --connect h:1", "-t 1 --threads 1"]
-        {
+        for words in [
+            "-c 5 --clients 5",
+            "-d 64 --value-bytes 64",
+            "-s h --connect h:1",
+            "-t 1 --threads 1",
+            "-n 5 --requests 5",
+            "-n 5 --duration 5s",
+            "-n 5 --warmup 5s",
+            "-n 5 --cooldown 5s",
+            "-n 5 --find-max-rate p99<5ms",
+        ] {
             let line = std::iter::once("bench").chain(words.split_whitespace());
             assert!(Line::try_parse_from(line).is_err(), "{words}");
         }

@@ -208,6 +208,15 @@ mod tests {
     }
 
     #[test]
+    fn a_search_goes_by_time_whichever_words_asked_for_a_number_of_requests() {
+        let mut bench = parse("--find-max-rate p99<5ms");
+        assert!(bench.validate().is_ok());
+        bench.run.requests = Some(5);
+        let refusal = bench.validate().expect_err("it has no end");
+        assert!(refusal.is_usage() && refusal.to_string().contains("--duration"), "{refusal}");
+    }
+
+    #[test]
     fn shares_and_counts_have_limits() {
         for words in
             ["--clients 0", "--broadcast-share 1.5", "--threads 0", "--workload mix:send=2", "--think 5"]
