@@ -4,11 +4,10 @@ pub(crate) mod store;
 mod store_postgres;
 
 use std::error::Error;
-use std::fs;
 use std::thread;
 
 use posthaste_load::bench::Bench;
-use posthaste_load::{CacheBench, LoadError, find_max_rate, interrupt, is_interrupted};
+use posthaste_load::{CacheBench, LoadError, SummaryFile, find_max_rate, interrupt, is_interrupted};
 use signal_hook::consts::SIGINT;
 use signal_hook::iterator::Signals;
 
@@ -51,13 +50,12 @@ pub(crate) fn run_cache(flags: CacheBench) -> Result<(), Box<dyn Error>> {
     run(flags.translated()?)
 }
 
-/// Makes one report of the records of several load generators.
+/// Makes one report of the records of several load generators; an error if one of them failed.
 pub(crate) fn merge(flags: &MergeFlags) -> Result<(), Box<dyn Error>> {
     let merged = posthaste_load::merge::merge(&flags.records)?;
     say(&merged.to_string())?;
     if let Some(path) = &flags.json {
-        let text = serde_json::to_string_pretty(&merged)?;
-        fs::write(path, text + "\n").map_err(|source| LoadError::Json { path: path.clone(), source })?;
+        SummaryFile::open(path)?.write(&(serde_json::to_string_pretty(&merged)? + "\n"))?;
     }
-    Ok(())
+    Ok(merged.verdict()?)
 }

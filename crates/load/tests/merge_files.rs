@@ -50,6 +50,34 @@ fn good_records_are_merged() {
     assert_eq!((merged.clients, merged.counts.ok, merged.counts.nulls), (8, 4, 2));
 }
 
+#[test]
+fn what_fails_one_run_fails_the_merged_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let merged = merge(&records(dir.path(), "summary.json", SUMMARY)).expect("two good records");
+    assert!(merged.valid && merged.verdict().is_ok(), "{merged}");
+    for (summary, counts, about) in [
+        (r#"{"invalid_because": [], "check": {"violations": 3}}"#, (3, 0, 0), "b: 3 violations"),
+        (r#"{"invalid_because": ["2 connections ended"], "connections_lost": 2}"#, (0, 2, 0), "b: 2 conn"),
+        (r#"{"invalid_because": ["1 was never answered"], "unanswered": 1}"#, (0, 0, 1), "b: 1 was never"),
+    ] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let merged = merge(&records(dir.path(), "summary.json", summary)).expect("two good records");
+        assert_eq!((merged.violations, merged.connections_lost, merged.unanswered), counts, "{summary}");
+        let refusal = merged.verdict().expect_err(summary).to_string();
+        assert!(!merged.valid && refusal.contains(about), "{refusal}");
+    }
+}
+
+#[test]
+fn where_nothing_was_answered_nothing_was_measured() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let silent = WINDOWS.replace(",2,1,0,5.5", ",0,0,0,");
+    let records = records(dir.path(), "windows.csv", &silent);
+    fs::write(records[0].join("windows.csv"), &silent).expect("a file");
+    let merged = merge(&records).expect("two records");
+    assert!(!merged.valid && merged.verdict().is_err(), "{merged}");
+}
+
 /// What merging says when the options of the second are these and those of the first as above.
 fn with_options(options: &str) -> Result<(), String> {
     let dir = tempfile::tempdir().expect("a directory");
@@ -72,6 +100,8 @@ fn what_is_wrong_with_a_file_is_said_with_its_name() {
         ("run.json", "{".to_owned(), "cannot read"),
         ("run.json", "[1]".to_owned(), "not of a bench that ran to its end"),
         ("run.json", RUN.replace("start_monotonic_ns", "x").replace("PID", "2"), "ran to its end"),
+        ("summary.json", r#"{"unanswered": "1"}"#.to_owned(), "counts failures in no numbers"),
+        ("summary.json", r#"{"check": {"violations": -1}}"#.to_owned(), "counts failures in no numbers"),
         ("windows.csv", number("-2,1,0,5.5"), "no window: all,1.0,1.0,-2"),
         ("windows.csv", number("2,1,0,NaN"), "no window"),
         ("windows.csv", number("18446744073709551615,1,0,5.5"), "no window"),

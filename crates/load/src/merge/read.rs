@@ -63,6 +63,9 @@ impl ReadRecord {
             let path = dir.join("run.json");
             return Err(unreadable(&path, "it is not of a bench that ran to its end"));
         }
+        if [record.violations(), record.connections_lost(), record.unanswered()].contains(&None) {
+            return Err(unreadable(&dir.join("summary.json"), "it counts failures in no numbers"));
+        }
         Ok(record)
     }
 
@@ -107,6 +110,21 @@ impl ReadRecord {
     pub(super) fn doubts(&self) -> Vec<String> {
         let doubts = self.summary["invalid_because"].as_array();
         doubts.into_iter().flatten().filter_map(|doubt| doubt.as_str().map(str::to_owned)).collect()
+    }
+
+    /// Promises that `--check` found broken.
+    pub(super) fn violations(&self) -> Option<u64> {
+        failures(&self.summary["check"]["violations"])
+    }
+
+    /// Connections that ended early.
+    pub(super) fn connections_lost(&self) -> Option<u64> {
+        failures(&self.summary["connections_lost"])
+    }
+
+    /// Requests that were never answered.
+    pub(super) fn unanswered(&self) -> Option<u64> {
+        failures(&self.summary["unanswered"])
     }
 
     /// Whether both are of one process.
@@ -188,6 +206,11 @@ fn number(text: &str) -> Option<f64> {
 
 fn count(text: &str) -> Option<u64> {
     text.parse().ok().filter(|count| *count <= COUNT_MAX)
+}
+
+/// A count of a summary. What nobody looked for, as without `--check`, was not found.
+fn failures(count: &Value) -> Option<u64> {
+    if count.is_null() { Some(0) } else { count.as_u64().filter(|count| *count <= COUNT_MAX) }
 }
 
 fn responses(path: &PathBuf) -> Result<Vec<(String, f64, Histogram<u64>)>, LoadError> {

@@ -39,6 +39,12 @@ pub struct Merged {
     pub response: Response,
     /// The same of every kind.
     pub kinds: BTreeMap<String, MergedKind>,
+    /// Promises that `--check` of any of them found broken.
+    pub violations: u64,
+    /// Connections of any of them that ended early.
+    pub connections_lost: u64,
+    /// Requests of any of them that were never answered.
+    pub unanswered: u64,
     /// Every generator.
     pub parts: Vec<Part>,
     /// Whether the figures speak of the server.
@@ -125,10 +131,19 @@ impl Merged {
                     twin.name, record.name
                 ));
             }
+            if let Some(violations @ 1..) = record.violations() {
+                doubts.push(format!(
+                    "{}: {violations} violations of what the server promises; its report names them",
+                    record.name
+                ));
+            }
             doubts.extend(record.doubts().into_iter().map(|doubt| format!("{}: {doubt}", record.name)));
             parts.push(part);
         }
         let mut all = kinds.remove("all").unwrap_or_else(Sum::new);
+        if all.counts == Counts::default() {
+            doubts.push("no request was answered in the time that all records measured".to_owned());
+        }
         kinds.values().for_each(|kind| {
             all.responses.add(&kind.responses).expect("all histograms have the same bounds");
         });
@@ -136,6 +151,7 @@ impl Merged {
             let (throughput_per_s, counts, response) = (sum.throughput_per_s, sum.counts, sum.response());
             (name, MergedKind { throughput_per_s, counts, response })
         };
+        let sum = |of: fn(&ReadRecord) -> Option<u64>| records.iter().filter_map(of).sum();
         Ok(Self {
             clock: timeline.clock.clone(),
             clock_error_us: timeline.error_us,
@@ -146,10 +162,27 @@ impl Merged {
             counts: all.counts,
             response: all.response(),
             kinds: kinds.into_iter().map(kind).collect(),
+            violations: sum(ReadRecord::violations),
+            connections_lost: sum(ReadRecord::connections_lost),
+            unanswered: sum(ReadRecord::unanswered),
             parts,
             valid: doubts.is_empty(),
             invalid_because: doubts,
         })
+    }
+}
+
+impl Merged {
+    /// Whether all of it is a success, by the rule for a single run.
+    ///
+    /// # Errors
+    /// Says what failed.
+    pub fn verdict(&self) -> Result<(), LoadError> {
+        let failed = self.violations > 0 || self.connections_lost > 0 || self.unanswered > 0;
+        if failed || self.counts == Counts::default() {
+            return Err(LoadError::Failed(self.invalid_because.join("; ")));
+        }
+        Ok(())
     }
 }
 
