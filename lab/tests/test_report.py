@@ -33,7 +33,7 @@ from posthaste_lab.report.sections.overview import overview_section
 from posthaste_lab.report.sections.parts import ChartItem, TableItem
 from posthaste_lab.report.sections.trust import verdicts
 from posthaste_lab.report.sections.where import where_section
-from posthaste_lab.stats import mean_interval
+from posthaste_lab.stats import batch_means, mean_interval
 
 
 def table(run: Run, name: str) -> list[dict[str, str]]:
@@ -380,7 +380,7 @@ def test_a_warm_up_that_was_not_trimmed_is_noticed(run: Run) -> None:
     assert found is not None
     middle = np.linspace(-9.5, 89.5, 100, dtype=np.float64)
     rising = np.where(middle < 10, 10.0, 100.0)
-    slow = replace(found, middle_s=middle, throughput_per_s=rising, measured_s=90.0)
+    slow = replace(found, middle_s=middle, throughput_per_s=rising, measured_s=90.0, length_s=np.ones(100))
     late = warm_up_s(slow, 10.0)
     assert late == pytest.approx(20, abs=5.5)
     assert "trial with windows enough to tell took longer" in warm_up_verdict([(run.finished[0], slow)], 10.0)
@@ -391,9 +391,25 @@ def test_a_warm_up_that_was_trimmed_exactly_is_no_finding(run: Run) -> None:
     found = trace(run.finished[0], 0.1, 0.05)
     assert found is not None
     middle = np.linspace(-9.5, 89.5, 100, dtype=np.float64)
-    trimmed = replace(found, middle_s=middle, throughput_per_s=np.where(middle < 0, 10.0, 100.0), measured_s=90.0)
+    rising = np.where(middle < 0, 10.0, 100.0)
+    trimmed = replace(found, middle_s=middle, throughput_per_s=rising, measured_s=90.0, length_s=np.ones(100))
     assert warm_up_s(trimmed, 10.0) == pytest.approx(10.0)
     assert "each of 1 trial was steady" in warm_up_verdict([(run.finished[0], trimmed)], 10.0)
+
+
+def test_a_window_counts_for_as_long_as_it_is(run: Run) -> None:
+    """A stall of ten windows is one long window, perhaps with some of no length behind it: a tenth all the same."""
+    found = trace(run.finished[0], 0.1, 0.05)
+    assert found is not None
+    for scraps in (0, 9):
+        lengths = np.array([1.0] * 50 + [10.0] + [1e-6] * scraps + [1.0] * 40)
+        throughput = np.where(lengths == 1.0, 100.0, 0.0)
+        stalled = replace(found, middle_s=np.cumsum(lengths), throughput_per_s=throughput, length_s=lengths)
+        even, piece_s = stalled.evenly(np.ones(len(lengths), dtype=bool))
+        assert len(even) == 100
+        assert piece_s == pytest.approx(1.0)
+        assert even.tolist() == pytest.approx([100.0] * 50 + [0.0] * 10 + [100.0] * 40, abs=0.01)
+        assert batch_means(even).mean == pytest.approx(90.0)
 
 
 def test_a_run_that_is_none_is_refused(tmp_path: Path, run: Run) -> None:

@@ -87,13 +87,12 @@ impl Recording {
 
     /// Closes windows until `ended` is closed, the first one at `origin`.
     pub(crate) fn keep(&self, origin: u64, ended: &Receiver<()>) {
-        let window = self.meter.window();
+        let now = || Duration::from_nanos(self.meter.clock().now());
         let mut next = Duration::from_nanos(origin);
         loop {
-            let now = Duration::from_nanos(self.meter.clock().now());
-            let more = ended.recv_timeout(next.saturating_sub(now)) == Err(RecvTimeoutError::Timeout);
+            let more = ended.recv_timeout(next.saturating_sub(now())) == Err(RecvTimeoutError::Timeout);
+            next = self.meter.next_turn(next, now());
             tell(self.record.window(&self.meter.turn(&[])));
-            next += window;
             if !more {
                 return;
             }

@@ -162,6 +162,16 @@ impl Meter {
         self.window
     }
 
+    /// When the next turn is due after the one that was due at `due` and is made at `now`: a whole number of windows after
+    /// `due`, and at least half a window from now, so that a late turn is followed by no scraps of windows.
+    #[must_use]
+    pub fn next_turn(&self, due: Duration, now: Duration) -> Duration {
+        let next = due.saturating_add(self.window);
+        let late = now.saturating_add(self.window / 2).saturating_sub(next);
+        let left_out = late.as_nanos().div_ceil(self.window.as_nanos().max(1));
+        next.saturating_add(self.window.saturating_mul(u32::try_from(left_out).unwrap_or(u32::MAX)))
+    }
+
     /// The clock that stamps are taken from.
     #[must_use]
     pub fn clock(&self) -> Clock {
@@ -221,6 +231,18 @@ mod tests {
         }
         let kept: Vec<f64> = book.windows.iter().map(|window| window.start_s).collect();
         assert_eq!(kept, [6.0, 7.0, 8.0, 9.0]);
+    }
+
+    #[test]
+    fn a_turn_that_was_late_is_followed_by_no_scraps_of_windows() {
+        let ms = Duration::from_millis;
+        let meter = Meter::new(Scheme::clients(&[]), ms(1000), Clock::start(), None);
+        for (now, next) in
+            [(5000, 6000), (5003, 6000), (5499, 6000), (5501, 7000), (7999, 9000), (65_000, 66_000)]
+        {
+            assert_eq!(meter.next_turn(ms(5000), ms(now)), ms(next), "made at {now} ms");
+        }
+        assert!(meter.next_turn(Duration::MAX, Duration::MAX) == Duration::MAX);
     }
 
     #[test]

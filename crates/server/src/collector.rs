@@ -27,12 +27,11 @@ impl Collector {
         let (stop, stopped) = channel();
         let thread = Builder::new().name("collector".into()).spawn(move || {
             let mut record = record;
-            let window = meter.window();
-            let mut next = Instant::now() + window;
+            let (start, mut next) = (Instant::now(), meter.window());
             while let Err(RecvTimeoutError::Timeout) =
-                stopped.recv_timeout(next.saturating_duration_since(Instant::now()))
+                stopped.recv_timeout(next.saturating_sub(start.elapsed()))
             {
-                next += window;
+                next = meter.next_turn(next, start.elapsed());
                 close_window(&meter, &gauges(), &mut record);
             }
             close_window(&meter, &gauges(), &mut record);

@@ -21,6 +21,7 @@ from posthaste_lab.report.cells import BEYOND_LEAST
 PHASES = ("warm-up", "measured", "cool-down")
 # Who measured response times, the one that counts first.
 ROLES = {"load": "the clients", "tier": "the middle tier"}
+PIECES_MAX = 1_000_000  # of a trace: more seconds than a week has are of no trial
 NANOSECONDS_MAX = 3_600_000_000_000  # an hour; of the reference only, what is decoded brings its own range
 
 
@@ -36,6 +37,7 @@ class Trace:
     response_mean_s: FloatArray
     measured_s: float
     seen_by: str
+    length_s: FloatArray
     omitted_s: tuple[tuple[float, float], ...] = ()
 
     @property
@@ -43,6 +45,22 @@ class Trace:
         """Which windows are of the measured time, and not left out of it."""
         counted = Instants((0.0, self.measured_s), self.omitted_s)
         return np.array([float(middle) in counted for middle in self.middle_s], dtype=bool)
+
+    def evenly(self, chosen: NDArray[np.bool_]) -> tuple[FloatArray, float]:
+        """Throughput of these windows, end to end, in pieces that are all as long as most windows; and that length.
+
+        A program that stood still closed one long window, which weighs as much as all those it should have closed.
+        """
+        lengths, throughput = self.length_s[chosen], self.throughput_per_s[chosen]
+        ends = np.concatenate([[0.0], np.cumsum(lengths)])
+        usual, all_s = float(np.median(lengths)), float(ends[-1])
+        if not (usual > 0 and np.isfinite(all_s)):
+            return throughput, usual
+        pieces = min(round(all_s / usual), PIECES_MAX)
+        instants = np.linspace(0.0, all_s, pieces + 1)
+        served = np.interp(instants, ends, np.concatenate([[0.0], np.cumsum(throughput * lengths)]))
+        piece_s = all_s / pieces
+        return np.diff(served) / piece_s, piece_s
 
 
 @dataclass(frozen=True)
@@ -127,6 +145,7 @@ def trace(result: Result, head_s: float, tail_s: float) -> Trace | None:
         np.divide(took, requests, out=np.full(len(first), np.nan), where=requests > 0),
         end - begin,
         seen_by,
+        ends - begins,
         tuple(omission.span for omission in result.omissions if omission.span is not None),
     )
 

@@ -63,9 +63,13 @@ def warm_up_s(found: Trace, head_s: float) -> float | None:
     loaded = (found.middle_s >= -head_s) & (found.middle_s <= found.measured_s)
     if loaded.sum() < WINDOWS_LEAST:
         return None
-    cut = int(mser5(found.throughput_per_s[loaded]))
-    # The first window that is kept was steady from its beginning on.
-    return float(found.middle_s[loaded][cut]) - _half_a_window_s(found) + head_s if cut else 0.0
+    throughput, piece_s = found.evenly(loaded)
+    if len(throughput) < WINDOWS_LEAST:
+        return None
+    cut = int(mser5(throughput))
+    begin_s = float(found.middle_s[loaded][0] - found.length_s[loaded][0] / 2)
+    # What is kept was steady from its beginning on.
+    return begin_s + cut * piece_s + head_s if cut else 0.0
 
 
 def _half_a_window_s(found: Trace) -> float:
@@ -117,7 +121,7 @@ def _batch_table(traced: list[tuple[Result, Trace]]) -> TableItem:
         inside = found.counted
         if inside.sum() < WINDOWS_LEAST:
             continue
-        means = batch_means(found.throughput_per_s[inside])
+        means = batch_means(found.evenly(inside)[0])
         half = (means.high - means.low) / 2
         settled = "yes" if means.settled else "no: the trial is too short"
         rows.append([result.name, f"{digits(means.mean)} {PLUS_MINUS} {digits(half, 2)}", str(means.batches), settled])
