@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ pub(crate) struct Recording {
     dir: PathBuf,
     record: Record,
     meter: Arc<Meter>,
+    /// Its first request is due. A record that is dropped before is taken back, or the next attempt would find it.
+    begun: AtomicBool,
 }
 
 impl Recording {
@@ -48,7 +51,7 @@ impl Recording {
         };
         let record = Record::create(&dir, info, Events::kept(clock)).map_err(LoadError::Record)?;
         let meter = Meter::new(scheme, options.window, clock, record.backlog());
-        Ok(Some(Self { dir, record, meter }))
+        Ok(Some(Self { dir, record, meter, begun: AtomicBool::new(false) }))
     }
 
     /// For one thread.
@@ -87,6 +90,7 @@ impl Recording {
 
     /// Closes windows until `ended` is closed, the first one at `origin`.
     pub(crate) fn keep(&self, origin: u64, ended: &Receiver<()>) {
+        self.begun.store(true, Ordering::Relaxed);
         let now = || Duration::from_nanos(self.meter.clock().now());
         let mut next = Duration::from_nanos(origin);
         loop {
@@ -117,6 +121,14 @@ impl Recording {
             ),
             Ok(_) => {}
             Err(error) => eprintln!("posthaste: {error}"),
+        }
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if !self.begun.load(Ordering::Relaxed) {
+            self.record.discard();
         }
     }
 }

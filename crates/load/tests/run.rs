@@ -161,6 +161,24 @@ fn a_server_that_is_not_there_is_named() {
 }
 
 #[test]
+fn a_run_that_never_begins_leaves_no_record() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (new, old) = (dir.path().join("new"), dir.path().join("old"));
+    std::fs::create_dir(&old).expect("a directory");
+    std::fs::write(old.join("mine.txt"), "").expect("a file");
+    for (record, every_request) in [(&new, ""), (&old, "--record-requests"), (&old, "")] {
+        let words = format!("--connect 127.0.0.1:1 --record {} {every_request}", record.display());
+        let error = run(bench(&words)).expect_err("nobody listens");
+        assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
+    }
+    assert!(!new.exists() && old.join("mine.txt").exists());
+    assert_eq!(std::fs::read_dir(&old).expect("it is there").count(), 1);
+    let words = format!("--requests 10 --clients 1 --record {}", old.display());
+    run(bench(&format!("--connect {} {words}", serve(Mutant::Honest)))).expect("a report");
+    assert!(old.join("windows.csv").exists());
+}
+
+#[test]
 fn think_time_sets_the_pace() {
     let address = serve(Mutant::Honest);
     let words = "--clients 10 --think 20ms --warmup 0s --cooldown 0s --duration 1s";

@@ -31,7 +31,7 @@ mod system;
 mod windows;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 pub use error::RecordError;
@@ -47,12 +47,19 @@ use run::RunFile;
 use system::SystemTable;
 use windows::WindowTable;
 
+/// What a record may have made in its directory.
+const FILES: [&str; 6] =
+    ["run.json", "windows.csv", "latency.hlog", "system.csv", "events.csv", "requests.parquet"];
+
 /// A run being recorded. Shared by reference: any thread may leave events, one thread brings the windows.
 #[derive(Debug)]
 pub struct Record {
     events: Events,
     /// None: the record has ended or was stopped by a failed write.
     files: Mutex<Option<Files>>,
+    dir: PathBuf,
+    /// The directory was not there before.
+    made_dir: bool,
 }
 
 #[derive(Debug)]
@@ -80,6 +87,7 @@ impl Record {
     /// # Errors
     /// The directory holds a run already, or cannot be written.
     pub fn create(dir: &Path, info: RunInfo, events: Events) -> Result<Self, RecordError> {
+        let made_dir = !dir.exists();
         fs::create_dir_all(dir).map_err(|source| RecordError::create(dir, source))?;
         let (clock, scheme, every_request) = (info.clock, info.scheme, info.requests);
         let run = RunFile::create(dir, info)?;
@@ -91,7 +99,7 @@ impl Record {
             events: lines::LineFile::create(dir, "events.csv", event::HEAD)?,
             requests: every_request.then(|| RequestTable::create(dir, scheme, clock)).transpose()?,
         };
-        Ok(Self { events, files: Mutex::new(Some(files)) })
+        Ok(Self { events, files: Mutex::new(Some(files)), dir: dir.to_owned(), made_dir })
     }
 
     /// Where the meter must send every single request; None: they are not recorded.
@@ -144,6 +152,17 @@ impl Record {
         })?;
         *lock(&self.files) = None;
         Ok(ended)
+    }
+
+    /// Takes back the record of a run that never began: its files, and the directory if it was made for them.
+    pub fn discard(&self) {
+        let Some(files) = lock(&self.files).take() else { return };
+        // What cannot be written or removed any more stays; there is nothing in it.
+        let _ = files.requests.map(RequestTable::finish);
+        FILES.iter().for_each(|name| drop(fs::remove_file(self.dir.join(name))));
+        if self.made_dir {
+            let _ = fs::remove_dir(&self.dir);
+        }
     }
 
     fn write(
