@@ -58,7 +58,7 @@ impl Probes {
     /// Connects to those that can be asked.
     pub(crate) fn of<B: Bench>(bench: &B) -> Self {
         let probe = |server: &Address| Some((server.to_string(), bench.probe(server)?));
-        Self(bench.servers().iter().filter_map(probe).collect())
+        Self(distinct(bench.servers()).filter_map(probe).collect())
     }
 
     /// The relations of all clocks now.
@@ -84,6 +84,12 @@ impl Probes {
         let sum: f64 = rates.sum();
         (!before.is_empty() && sum.is_finite()).then_some(sum)
     }
+}
+
+/// Each server once: one that is named twice, to get twice the clients, counts all of its requests once.
+fn distinct(servers: &[Address]) -> impl Iterator<Item = &Address> {
+    let is_first = |(place, server): &(usize, &Address)| !servers[..*place].contains(server);
+    servers.iter().enumerate().filter(is_first).map(|(_, server)| server)
 }
 
 fn relate(server: &str, probe: &mut dyn Probe, clock: Clock) -> Option<Relation> {
@@ -129,6 +135,13 @@ mod tests {
         fn count(&mut self) -> Option<Count> {
             None
         }
+    }
+
+    #[test]
+    fn a_server_that_is_named_twice_is_asked_once() {
+        let servers = ["a:1", "unix:/b", "a:1", "a:2"].map(|text| text.parse().expect("an address"));
+        let asked: Vec<String> = distinct(&servers).map(Address::to_string).collect();
+        assert_eq!(asked, ["a:1", "unix:/b", "a:2"]);
     }
 
     #[test]
