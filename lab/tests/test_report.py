@@ -17,7 +17,8 @@ from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.description import Level, Link
 from posthaste_lab.experiments.results import Result, Run, spoken_levels
 from posthaste_lab.factorial import analyze
-from posthaste_lab.report import write_report
+from posthaste_lab.fitting.model import FittedModel, write_model
+from posthaste_lab.report import write_report, write_summary
 from posthaste_lab.report.cells import Cell, cells_of, is_luck
 from posthaste_lab.report.charts import kinds_chart, load_chart, percentile_panels
 from posthaste_lab.report.charts.load import LAW, fastest
@@ -410,6 +411,38 @@ def test_a_window_counts_for_as_long_as_it_is(run: Run) -> None:
         assert piece_s == pytest.approx(1.0)
         assert even.tolist() == pytest.approx([100.0] * 50 + [0.0] * 10 + [100.0] * 40, abs=0.01)
         assert batch_means(even).mean == pytest.approx(90.0)
+
+
+class FullDisk:
+    """Stands in for writing a text: half of it fits."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """From now on."""
+        monkeypatch.setattr(Path, "write_text", lambda path, text, *_: self.write(path, text))
+
+    def write(self, path: Path, text: str) -> int:
+        """Up to there."""
+        path.write_bytes(text.encode()[: len(text) // 2])
+        raise OSError(28, "No space left on device")
+
+
+def test_a_full_disk_leaves_the_earlier_report_summary_and_model(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole, and nothing beside it."""
+    names = ("index.html", "summary.md", "model.json")
+    for name in names:
+        (tmp_path / name).write_text("earlier", "utf-8")
+    FullDisk(monkeypatch)
+    for write_anew in (
+        lambda: write_report(run.directory, tmp_path),
+        lambda: write_summary(run.directory, tmp_path / "summary.md"),
+        lambda: write_model(FittedModel.model_construct(title="anew"), tmp_path),
+    ):
+        with pytest.raises(OSError, match="No space left"):
+            write_anew()
+    assert {name: (tmp_path / name).read_text("utf-8") for name in names} == dict.fromkeys(names, "earlier")
+    assert not list(tmp_path.glob("*.new"))
 
 
 def test_a_run_that_is_none_is_refused(tmp_path: Path, run: Run) -> None:

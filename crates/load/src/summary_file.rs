@@ -1,7 +1,7 @@
 //! The file of `--json`: tried before a run, so that none is made in vain, and written after it.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use crate::error::LoadError;
@@ -33,15 +33,37 @@ impl SummaryFile {
         }
     }
 
-    /// Writes it.
+    /// Writes it, whole or not at all.
     ///
     /// # Errors
     /// It cannot be written any more.
     pub fn write(mut self, text: &str) -> Result<(), LoadError> {
-        fs::write(&self.path, text).map_err(|source| cannot(&self.path, source))?;
+        replace(&self.path, text).map_err(|source| cannot(&self.path, source))?;
         self.is_new = false;
         Ok(())
     }
+}
+
+/// Writes a file beside and puts it in the place of the earlier one. What is no file, such as a terminal, is written to; so
+/// is a file in a directory where no other may be made.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let earlier = fs::metadata(path)?;
+    if !earlier.is_file() {
+        return fs::write(path, text);
+    }
+    // Behind a symbolic link: the link stays.
+    let path = fs::canonicalize(path)?;
+    let mut beside = path.clone().into_os_string();
+    beside.push(".new");
+    let mut file = match File::create(&beside) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return fs::write(&path, text),
+        made => made?,
+    };
+    let written = file
+        .write_all(text.as_bytes())
+        .and_then(|()| file.set_permissions(earlier.permissions()))
+        .and_then(|()| fs::rename(&beside, &path));
+    written.inspect_err(|_| drop(fs::remove_file(&beside)))
 }
 
 impl Drop for SummaryFile {
@@ -73,5 +95,33 @@ mod tests {
         SummaryFile::open(&path).and_then(|file| file.write("new")).expect("written");
         assert_eq!(fs::read_to_string(&path).expect("it is there"), "new");
         assert!(SummaryFile::open(&path.join("below")).is_err());
+    }
+
+    #[test]
+    fn whoever_reads_the_earlier_summary_meanwhile_reads_it_to_its_end() {
+        use std::io::Read as _;
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        let dir = tempfile::tempdir().expect("a directory");
+        let (path, link) = (dir.path().join("summary.json"), dir.path().join("link.json"));
+        fs::write(&path, "earlier").expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("own file");
+        symlink(&path, &link).expect("a link");
+        let mut reader = File::open(&path).expect("it is there");
+        SummaryFile::open(&link).and_then(|file| file.write("new")).expect("written");
+        let mut read = String::new();
+        reader.read_to_string(&mut read).expect("a file");
+        assert_eq!((read.as_str(), fs::read_to_string(&path).ok().as_deref()), ("earlier", Some("new")));
+        assert!(fs::symlink_metadata(&link).expect("it is there").is_symlink());
+        assert_eq!(fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o640);
+        assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 2, "nothing is left beside it");
+    }
+
+    #[test]
+    fn what_is_no_file_is_written_to() {
+        SummaryFile::open(Path::new("/dev/null")).and_then(|file| file.write("text")).expect("written");
+        let kind = fs::metadata("/dev/null").expect("it is there").file_type();
+        assert!(!kind.is_file(), "it has been replaced");
+        let full = SummaryFile::open(Path::new("/dev/full")).and_then(|file| file.write("text"));
+        assert!(matches!(full, Err(LoadError::Json { .. })), "{full:?}");
     }
 }

@@ -1,7 +1,8 @@
 """Files that programs of ours left, read back: whatever is wrong with one is a sentence with its name.
 
 Nobody looks at them before they are read. But disks fill up, people edit, copies break off, and the next version leaves
-other things; none of that is worth more than a line, and none of it may pass for a measurement.
+other things; none of that is worth more than a line, and none of it may pass for a measurement. So what is written here
+is written whole.
 """
 
 import json
@@ -49,3 +50,18 @@ def read_json(path: Path, argument: str = "DIR") -> Any:  # noqa: ANN401 - it ma
     """What a JSON file says. Raises BadFile when it says nothing."""
     with reading(path, argument):
         return json.loads(path.read_text("utf-8"))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file, whole or not at all: until then an earlier one stays. What is no file, as a pipe, is written to."""
+    if path.exists() and not path.is_file():
+        path.write_text(text, "utf-8")
+        return
+    path = path.resolve()  # behind a symbolic link: the link stays
+    new = path.with_name(f"{path.name}.new")
+    try:
+        new.write_text(text, "utf-8")
+        new.replace(path)
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise

@@ -27,6 +27,7 @@ from posthaste_lab.experiments.environment import differences
 from posthaste_lab.experiments.figures import Row
 from posthaste_lab.experiments.plan import Plan, Trial
 from posthaste_lab.experiments.problems import BadExperiment
+from posthaste_lab.files import write_whole
 
 DONE = "trial.json"
 LOCK = ".lock"
@@ -142,9 +143,7 @@ class Journal:
 
 def write_json(path: Path, content: object) -> None:
     """Whole or not at all."""
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
-    new.replace(path)
+    write_whole(path, json.dumps(content, indent=2) + "\n")
 
 
 def write_table(path: Path, rows: Iterable[Row]) -> None:

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.files import read_json
+from posthaste_lab.files import read_json, write_whole
 from posthaste_lab.fitting.system import Figures, Kind, Setting
 
 FORMAT: Literal["posthaste-lab model"] = "posthaste-lab model"
@@ -163,7 +163,7 @@ def spoken(model: Model) -> str:
 def write_model(fitted: FittedModel, directory: Path) -> Path:
     """Write it into the run's directory."""
     path = directory / FILE
-    path.write_text(fitted.model_dump_json(indent=2) + "\n", "utf-8")
+    write_whole(path, fitted.model_dump_json(indent=2) + "\n")
     return path
 
 

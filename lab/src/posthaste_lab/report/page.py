@@ -13,6 +13,7 @@ from posthaste_lab.experiments.journal import write_table
 from posthaste_lab.experiments.links import BY_PAUSE
 from posthaste_lab.experiments.results import Run, read_run, spoken_levels
 from posthaste_lab.experiments.spans import counted
+from posthaste_lab.files import write_whole
 from posthaste_lab.report.cells import Cell, cells_of
 from posthaste_lab.report.charts.style import styled
 from posthaste_lab.report.quantities import with_interval
@@ -69,7 +70,7 @@ def write_report(directory: Path, out: Path | None = None) -> Path:
         is_table=lambda item: isinstance(item, TableItem),
     )
     index = target / "index.html"
-    index.write_text(page, "utf-8")
+    write_whole(index, page)
     return index
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.results import Run, read_run
 from posthaste_lab.experiments.spans import counted, spoken
+from posthaste_lab.files import write_whole
 from posthaste_lab.report.cells import cells_of
 from posthaste_lab.report.page import warnings
 from posthaste_lab.report.sections import TableItem
@@ -28,7 +29,7 @@ def write_summary(directory: Path, to: Path, note: str = "") -> None:
     if not run.finished:
         raise BadArgument("DIR", str(directory), "holds no finished trial yet, so there is nothing to sum up")
     to.parent.mkdir(parents=True, exist_ok=True)
-    to.write_text("\n\n".join(part for part in _parts(run, note) if part) + "\n", "utf-8")
+    write_whole(to, "\n\n".join(part for part in _parts(run, note) if part) + "\n")
 
 
 def _parts(run: Run, note: str) -> Iterable[str]:
