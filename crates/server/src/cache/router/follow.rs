@@ -45,7 +45,7 @@ pub(super) fn follow(
             }
         }
         Verb::MetaSet => meta(request, bytes, b"bFTI", b"AP", most, output),
-        Verb::MetaDelete => meta(request, bytes, b"bITx", b"", most, output),
+        Verb::MetaDelete => meta(request, bytes, b"bFITx", b"", most, output),
         Verb::MetaArithmetic => meta(request, bytes, b"bDT", b"ID+-", most, output),
         _ => super::writes::command(request, bytes, most, output),
     }
@@ -177,6 +177,7 @@ mod tests {
         assert_eq!(followed("ma k D5 MD v c q\r\n"), "ma k D5 MD\r\n");
         assert_eq!(followed("md k C7 I T30 q\r\n"), "md k I T30\r\n");
         assert_eq!(followed("md k I x T30 q\r\n"), "md k I x T30\r\n");
+        assert_eq!(followed("md k C7 x F5 E9 q\r\n"), "md k x F5\r\n");
     }
 
     #[test]
