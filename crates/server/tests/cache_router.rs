@@ -246,13 +246,13 @@ fn a_write_that_waits_is_counted_once_as_taken_by_another_pool() {
     let (fleet, mut router) = alone(&layout);
     let table = fleet.table();
     table.servers[..2].iter().for_each(|server| server.health.wish(Wish::Down));
-    let claims: Vec<_> = (0..8192).filter_map(|place| fleet.claims.claim(place, 9, true)).collect();
+    let claims: Vec<_> = (0..8192).filter_map(|place| fleet.claims.claim(place, 9, true, 0)).collect();
     for _ in 0..100 {
         assert_eq!(ask(&mut router, "set k 0 0 1\r\nx\r\n"), Asked::Later);
     }
     // Only the one that was waited for is wanted.
     assert_eq!(
-        claims.into_iter().map(|claim| fleet.claims.release(claim)).filter(|wanted| *wanted).count(),
+        claims.into_iter().map(|claim| fleet.claims.release(claim, 0)).filter(|wanted| *wanted).count(),
         1
     );
     assert_eq!(ask(&mut router, "set k 0 0 1\r\nx\r\n"), Asked::Taken);

@@ -6,9 +6,15 @@
 //! wait until the last of them is answered. A write that is decided by one server before the others hear of it
 //! claims the key for itself alone.
 //!
+//! Who gives a key back that another thread waits for does not take it again at once: its next request is there before the
+//! other thread has heard of it, and would be so every time. The others have a moment to take it. If none does (who waited may
+//! have gone), it is free for all.
+//!
 //! Keys share claims by their hash, which costs a wait now and then and keeps the table small: 64 KiB, no locks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::limits::LATER_PATIENCE;
 
 /// Claims in the table.
 const PLACES: usize = 8192;
@@ -16,7 +22,14 @@ const PLACES: usize = 8192;
 const COUNT: u64 = 0xffff_ffff;
 const OWNER_SHIFT: u32 = 32;
 const OWNER: u64 = 0xffff << OWNER_SHIFT;
+/// When it was given back to those who wait, in milliseconds, which begin anew after eight seconds: who comes then may wait a
+/// moment for nobody.
+const SINCE_SHIFT: u32 = 48;
+const SINCE: u64 = 0x1fff;
+/// Another thread waits. Of what is given back: the owner is who had it, and leaves it to the others for a moment.
+const WANTED_ELSEWHERE: u64 = 1 << 61;
 const ALONE: u64 = 1 << 62;
+/// Somebody waits.
 const WANTED: u64 = 1 << 63;
 
 /// The table of claims, shared by all threads.
@@ -33,31 +46,68 @@ impl Default for Claims {
 }
 
 impl Claims {
-    /// Claims the key with this hash for the thread `who`. None: somebody else has it; who releases it will be told
-    /// that it is wanted.
+    /// Claims the key with this hash for the thread `who`, at this time. None: somebody else has it; who releases it will be told
+    /// that it is wanted. Or others come first; it is to be tried again.
     #[must_use]
-    pub fn claim(&self, hash: u64, who: u16, alone: bool) -> Option<Claim> {
+    pub fn claim(&self, hash: u64, who: u16, alone: bool, now: u64) -> Option<Claim> {
+        self.take(hash, who, alone, now, WANTED)
+    }
+
+    /// Claims the key for itself alone. None: it is not free, and it will not be tried again.
+    #[must_use]
+    pub fn claim_if_free(&self, hash: u64, who: u16, now: u64) -> Option<Claim> {
+        self.take(hash, who, true, now, 0)
+    }
+
+    fn take(&self, hash: u64, who: u16, alone: bool, now: u64, wanted: u64) -> Option<Claim> {
         let place = (hash as usize) % PLACES;
         let change = |state: u64| {
-            let mine = (u64::from(who) << OWNER_SHIFT) | if alone { ALONE } else { 0 };
-            if state & COUNT == 0 {
-                return Some(mine | 1);
+            let owner = u64::from(who) << OWNER_SHIFT;
+            let mine = owner | if alone { ALONE } else { 0 };
+            let is_elsewhere = state & OWNER != owner;
+            let elsewhere = if is_elsewhere && wanted != 0 { WANTED_ELSEWHERE } else { 0 };
+            if state & COUNT > 0 {
+                let may_join = state & (OWNER | ALONE | WANTED) == mine && !alone;
+                return Some(if may_join { state + 1 } else { state | wanted | elsewhere });
             }
-            let may_join = state & (OWNER | ALONE | WANTED) == mine && !alone;
-            Some(if may_join { state + 1 } else { state | WANTED })
+            let is_left = !is_elsewhere && leaves_to_others(state, now);
+            if is_left && wanted != 0 {
+                return Some(state | wanted);
+            }
+            // Others wait for it still, or who left it to us does.
+            let is_wanted = is_left || is_elsewhere && state & WANTED != 0;
+            Some(mine | if is_wanted { WANTED | WANTED_ELSEWHERE } else { 0 } | 1)
         };
         let before = self.0[place].fetch_update(Ordering::AcqRel, Ordering::Acquire, change).unwrap_or(0);
         let taken = change(before).is_some_and(|after| after & COUNT == (before & COUNT) + 1);
         taken.then_some(Claim(place))
     }
 
-    /// Gives a claim back. True: somebody wants it, and all threads must be told to try again.
+    /// Gives a claim back, at this time. True: somebody wants it, and all threads must be told to try again.
     #[must_use]
-    pub fn release(&self, claim: Claim) -> bool {
-        let change = |state: u64| Some(if state & COUNT == 1 { 0 } else { state - 1 });
+    pub fn release(&self, claim: Claim, now: u64) -> bool {
+        let change = |state: u64| {
+            Some(match state & COUNT {
+                1 if state & WANTED_ELSEWHERE != 0 => {
+                    state & OWNER | WANTED_ELSEWHERE | (millis(now) & SINCE) << SINCE_SHIFT
+                }
+                1 => 0,
+                _ => state - 1,
+            })
+        };
         let before = self.0[claim.0].fetch_update(Ordering::AcqRel, Ordering::Acquire, change).unwrap_or(0);
         before & COUNT == 1 && before & WANTED != 0
     }
+}
+
+/// Whether who had a key, of which this is the state since, leaves it to the others now.
+fn leaves_to_others(state: u64, now: u64) -> bool {
+    let since = millis(now).wrapping_sub(state >> SINCE_SHIFT) & SINCE;
+    state & WANTED_ELSEWHERE != 0 && u128::from(since) < LATER_PATIENCE.as_millis()
+}
+
+fn millis(ns: u64) -> u64 {
+    ns / 1_000_000
 }
 
 #[cfg(test)]
@@ -67,32 +117,65 @@ mod tests {
     #[test]
     fn a_thread_joins_itself_and_keeps_others_out() {
         let claims = Claims::default();
-        let first = claims.claim(7, 1, false).unwrap();
-        let second = claims.claim(7, 1, false).unwrap();
-        assert_eq!(claims.claim(7, 2, false), None);
-        assert!(!claims.release(first), "one is left");
-        assert!(claims.release(second), "thread 2 wants it");
-        assert!(claims.claim(7, 2, false).is_some());
+        let first = claims.claim(7, 1, false, 0).unwrap();
+        let second = claims.claim(7, 1, false, 0).unwrap();
+        assert_eq!(claims.claim(7, 2, false, 0), None);
+        assert!(!claims.release(first, 0), "one is left");
+        assert!(claims.release(second, 0), "thread 2 wants it");
+        assert!(claims.claim(7, 2, false, 0).is_some());
     }
 
     #[test]
     fn who_waits_is_not_passed_by_those_who_could_join() {
         let claims = Claims::default();
-        let first = claims.claim(7, 1, false).unwrap();
-        assert_eq!(claims.claim(7, 2, false), None);
-        assert_eq!(claims.claim(7, 1, false), None, "the line is closed");
-        assert!(claims.release(first));
+        let first = claims.claim(7, 1, false, 0).unwrap();
+        assert_eq!(claims.claim(7, 2, false, 0), None);
+        assert_eq!(claims.claim(7, 1, false, 0), None, "the line is closed");
+        assert!(claims.release(first, 0));
     }
 
     #[test]
     fn who_claims_alone_keeps_out_even_its_own_thread() {
         let claims = Claims::default();
-        let alone = claims.claim(7, 1, true).unwrap();
-        assert_eq!(claims.claim(7, 1, false), None);
-        assert!(claims.release(alone));
-        let joined = claims.claim(7, 1, false).unwrap();
-        assert_eq!(claims.claim(7, 1, true), None);
-        assert!(claims.release(joined));
+        let alone = claims.claim(7, 1, true, 0).unwrap();
+        assert_eq!(claims.claim(7, 1, false, 0), None);
+        assert!(claims.release(alone, 0));
+        let joined = claims.claim(7, 1, false, 0).unwrap();
+        assert_eq!(claims.claim(7, 1, true, 0), None);
+        assert!(claims.release(joined, 0));
+    }
+
+    #[test]
+    fn who_gives_back_what_another_thread_wants_leaves_it_to_that_one() {
+        let (claims, ms) = (Claims::default(), 1_000_000);
+        let first = claims.claim(7, 1, true, 0).unwrap();
+        assert_eq!(claims.claim(7, 2, true, 0), None);
+        assert!(claims.release(first, ms));
+        assert_eq!(claims.claim(7, 1, true, 2 * ms), None, "thread 2 has not heard of it yet");
+        let passing = claims.claim_if_free(7, 1, 2 * ms).unwrap();
+        assert!(claims.release(passing, 2 * ms), "thread 2 waits still");
+        assert_eq!(claims.claim(7, 1, true, 2 * ms), None);
+        let second = claims.claim(7, 2, true, 2 * ms).unwrap();
+        assert!(claims.release(second, 3 * ms), "thread 1 waits since");
+        assert_eq!(claims.claim(7, 2, true, 3 * ms), None);
+        let third = claims.claim(7, 1, true, 3 * ms).unwrap();
+        assert!(claims.release(third, 3 * ms), "thread 2 waits since");
+    }
+
+    #[test]
+    fn what_nobody_takes_who_wanted_it_is_free_after_a_moment() {
+        let (claims, ms) = (Claims::default(), 1_000_000);
+        let first = claims.claim(7, 1, false, 8190 * ms).unwrap();
+        assert_eq!(claims.claim(7, 2, true, 0), None);
+        assert!(claims.release(first, 8190 * ms));
+        assert_eq!(claims.claim(7, 1, false, 8194 * ms), None);
+        let again = claims.claim(7, 1, false, 8195 * ms).unwrap();
+        assert!(!claims.release(again, 8195 * ms));
+        // Who waits on the thread that has it keeps nobody waiting, and who does not wait neither.
+        let alone = claims.claim(7, 1, true, 0).unwrap();
+        assert_eq!((claims.claim(7, 1, true, 0), claims.claim_if_free(7, 2, 0)), (None, None));
+        assert!(claims.release(alone, 0));
+        assert!(claims.claim_if_free(7, 1, 0).is_some());
     }
 
     #[test]
@@ -104,17 +187,17 @@ mod tests {
                 let (claims, holder, held) = (&claims, &holder, &held);
                 scope.spawn(move || {
                     for _ in 0..20_000 {
-                        if let Some(claim) = claims.claim(3, who, who == 4) {
+                        if let Some(claim) = claims.claim(3, who, who == 4, 0) {
                             assert_eq!(holder.swap(u64::from(who), Ordering::SeqCst), 0);
                             held.fetch_add(1, Ordering::Relaxed);
                             holder.store(0, Ordering::SeqCst);
-                            let _ = claims.release(claim);
+                            let _ = claims.release(claim, 0);
                         }
                     }
                 });
             }
         });
         assert!(held.load(Ordering::Relaxed) > 0);
-        assert!(claims.claim(3, 9, true).is_some(), "all were given back");
+        assert!(claims.claim(3, 9, true, 0).is_some(), "all were given back");
     }
 }

@@ -276,13 +276,13 @@ mod tests {
     fn a_request_that_waits_is_tried_again_though_its_thread_hears_of_nothing() {
         let server = start();
         let claims = &server.hall.fleet.claims;
-        let held: Vec<_> = (0..8192).filter_map(|place| claims.claim(place, 9, true)).collect();
+        let held: Vec<_> = (0..8192).filter_map(|place| claims.claim(place, 9, true, 0)).collect();
         let mut waiting = client(&server, b"set k 0 0 1\r\nx\r\n");
         let mut other = client(&server, b"mn\r\n");
         let mut answer = [0; 4];
         other.read_exact(&mut answer).unwrap();
         // The thread has looked at both, and nothing happens to it any more.
-        let wanted = held.into_iter().map(|claim| claims.release(claim));
+        let wanted = held.into_iter().map(|claim| claims.release(claim, 0));
         assert_eq!(wanted.filter(|wanted| *wanted).count(), 1);
         let mut answer = [0; 12];
         waiting.read_exact(&mut answer).unwrap();

@@ -250,7 +250,7 @@ impl Noise {
             assert!(!self.fleet.table().servers[server].health.is_away(), "{server} stays away");
         }
         assert_eq!(self.router.answers.held(), 0, "bytes are counted that nobody holds");
-        let free = |hash: u64| self.fleet.claims.claim(hash, 1, true).is_some();
+        let free = |hash: u64| self.fleet.claims.claim(hash, 1, true, self.router.now).is_some();
         assert!((0..CLAIMS).all(free), "a key is claimed by nobody");
     }
 }

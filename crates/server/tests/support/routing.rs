@@ -28,6 +28,9 @@ const CLIENTS: usize = 4;
 pub(crate) const KEYS: u8 = 6;
 /// Longer than any request may take.
 const LONG_NS: u64 = 20_000_000_000;
+
+/// After so long, what could not be taken is tried again.
+const LATER_NS: u64 = 5_000_000;
 const LIMITS: Limits = Limits { value_bytes: 1000, line_bytes: 100_000 };
 
 /// Rules of a pool of all servers, and whether servers that are lost leave, chosen by one byte.
@@ -460,6 +463,8 @@ impl World {
             if self.is_quiet() {
                 break;
             }
+            // A key that was left to a thread which no longer wants it is free by then.
+            self.routers.iter_mut().for_each(|router| router.now += LATER_NS);
             for server in 0..SERVERS {
                 for thread in 0..THREADS {
                     self.happen(&Event::Send(server, thread));

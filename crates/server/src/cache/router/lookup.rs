@@ -197,7 +197,7 @@ impl Router {
             return;
         }
         if let Some(claim) =
-            plain_key(&request, key, |key| self.fleet.claims.claim(hash(key), self.who, true))
+            plain_key(&request, key, |key| self.fleet.claims.claim_if_free(hash(key), self.who, self.now))
         {
             self.fetch(request, key, aim, server, missed_by, claim);
         }

@@ -359,7 +359,7 @@ impl Router {
         if let Some(claim) = exchange.claim.take() {
             // Of our own exchanges only fills have claims.
             self.fills -= usize::from(is_own);
-            self.claim_released |= self.fleet.claims.release(claim);
+            self.claim_released |= self.fleet.claims.release(claim, self.now);
         }
         if std::mem::take(&mut self.exchange(id).is_unclaimed) {
             self.end_unclaimed(id);

@@ -108,9 +108,9 @@ impl Router {
         if is_held_up || self.fleet.are_writes_paused() || !self.is_handed_over() {
             return None;
         }
-        let claim = self.fleet.claims.claim(plain_key(request, input, hash), self.who, alone)?;
+        let claim = self.fleet.claims.claim(plain_key(request, input, hash), self.who, alone, self.now)?;
         let Some(aim) = self.aim(route, request, input) else {
-            self.claim_released |= self.fleet.claims.release(claim);
+            self.claim_released |= self.fleet.claims.release(claim, self.now);
             return None;
         };
         Some((claim, aim))
@@ -188,7 +188,7 @@ impl Router {
         let exchange = &self.exchanges[id as usize];
         let Some(request) = exchange.request else { return };
         let hash = plain_key(&request, &exchange.bytes, hash);
-        let Some(claim) = self.fleet.claims.claim(hash, self.who, true) else { return };
+        let Some(claim) = self.fleet.claims.claim_if_free(hash, self.who, self.now) else { return };
         let most = self.most(exchange.aim.expiry_s);
         // The first may also be told to replace what is there (R): then it is what the others hold too.
         let may_be_old = follow::has_flag(&request, &exchange.bytes, b'R');
