@@ -237,6 +237,30 @@ mod tests {
         );
     }
 
+    #[test]
+    fn twemproxys_servers_are_placed_by_the_names_that_it_gives_them() {
+        let pool = |servers: &str, hash: &str, distribution: &str| {
+            let text = format!("a:\n  hash: {hash}\n  distribution: {distribution}\n  servers:\n{servers}");
+            let (toml, left_out) = imported(&text);
+            assert!(left_out.is_empty(), "{left_out:?}");
+            toml
+        };
+        let toml = pool("   - /run/mc1.sock:1\n   - /run/mc2.sock:2 two\n", "fnv1a_64", "ketama");
+        for line in [
+            "{ address = \"unix:/run/mc1.sock\", name = \"/run/mc1.sock:\" }",
+            "{ address = \"unix:/run/mc2.sock\", name = \"two\", weight = 2 }",
+        ] {
+            assert!(toml.contains(line), "{line} in {toml}");
+        }
+        // Shorter names first: a path with its colon, an address without the usual port, a given name as it is.
+        let toml =
+            pool("   - 10.0.0.1:11211:1\n   - /run/a:1\n   - 10.0.0.2:1:1 b:11211\n", "crc32a", "modula");
+        let place = |text: &str| toml.find(text).unwrap_or_else(|| panic!("{text} in {toml}"));
+        assert!(place("unix:/run/a") < place("10.0.0.2:1") && place("10.0.0.2:1") < place("10.0.0.1:11211"));
+        let toml = pool("   - 10.0.0.2:1:1 bcd:11211\n   - 10.0.0.1:11211:1\n", "crc32a", "modula");
+        assert!(toml.find("10.0.0.1") < toml.find("10.0.0.2"), "{toml}");
+    }
+
     const MCROUTER: &str = r#"
 /* pools and routes */
 {

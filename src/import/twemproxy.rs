@@ -2,6 +2,7 @@
 //!
 //! Its keys are placed by a hash and a distribution; three pairs of those have counterparts here.
 
+use posthaste_server::cache::placement::Hash;
 use serde_json::{Map, Value as Json};
 
 use super::yaml;
@@ -92,7 +93,9 @@ fn server(text: &str) -> Result<Server, String> {
     let (place, weight) = place.rsplit_once(':').ok_or_else(wrong)?;
     let weight: u32 = weight.parse().map_err(|_| wrong())?;
     let weight = (weight != 1).then_some(weight);
-    Ok(Server { address: address(place), name: name.map(str::to_owned), weight })
+    // The name of a path that is given none ends with the colon that would stand before a port.
+    let own = || place.starts_with('/').then(|| format!("{place}:"));
+    Ok(Server { address: address(place), name: name.map(str::to_owned).or_else(own), weight })
 }
 
 fn address(place: &str) -> String {
@@ -105,11 +108,10 @@ fn placement(import: &mut Import, hash: &str, distribution: &str, servers: &mut 
         ("ketama", "fnv1a_64") => "twemproxy",
         ("ketama", "md5") => "ketama",
         ("modula", "crc32a") if servers.iter().all(|server| server.weight.is_none()) => {
-            // Its list is sorted by name, shorter names first; a name is the address unless it is given, without the
-            // usual port.
+            // Its list is sorted by name, shorter names first; a name is the address unless it is given.
             servers.sort_by_key(|server| {
-                let name = server.name.clone().unwrap_or_else(|| server.address.clone());
-                let name = name.strip_suffix(":11211").map_or(name.clone(), str::to_owned);
+                let name = server.name.as_deref();
+                let name = name.unwrap_or_else(|| Hash::Twemproxy.name_of(&server.address)).to_owned();
                 (name.len(), name)
             });
             "modulo-crc32"

@@ -119,11 +119,13 @@ impl Pool {
             let is_near = zone.is_some() && seat.zone.as_deref() == zone;
             let weight = seat.weight.unwrap_or(plan.rules.hash.usual_weight());
             let (zone, group) = (seat.zone.clone(), seat.group.clone());
-            Some(Member { server, label, weight, zone, is_near, group })
+            let placed_as =
+                seat.name.as_deref().unwrap_or_else(|| plan.rules.hash.name_of(server.name())).to_owned();
+            Some((Member { server, label, weight, zone, is_near, group }, placed_as))
         };
-        let members: Vec<Member> = plan.seats.iter().filter_map(member).collect();
-        let names: Vec<(&str, u32)> =
-            members.iter().map(|member| (member.label.as_str(), member.weight)).collect();
+        let (members, names): (Vec<Member>, Vec<String>) = plan.seats.iter().filter_map(member).unzip();
+        let weights = members.iter().map(|member| member.weight);
+        let names: Vec<(&str, u32)> = names.iter().map(String::as_str).zip(weights).collect();
         let stand_in = |fallback: &Fallback| StandIn {
             pool: fallback.pool,
             expiry_s: fallback.expiry.map(|expiry| expiry.as_secs().clamp(1, LONGEST_EXPIRY_S) as u32),
@@ -341,6 +343,7 @@ mod tests {
     use super::super::fleet::Fleet;
     use super::super::layout::Layout;
     use super::super::missed::Before;
+    use super::super::placement::Hash;
     use super::super::standing::Wish;
     use super::*;
 
@@ -464,6 +467,19 @@ mod tests {
         let pool = &table.pools[0];
         table.servers[pool.home(b"any")].health.came_empty();
         assert_eq!(pool.owner(b"any").slot, pool.home(b"any"));
+    }
+
+    #[test]
+    fn twemproxy_leaves_the_usual_port_out_of_an_address_and_not_of_a_name() {
+        let homes = |first: Seat| {
+            let rules = Rules { writes: Writes::Owner, hash: Hash::Twemproxy, ..Rules::default() };
+            let layout = Layout::of_one_pool(vec![first, Seat::of("10.0.0.2:11212")], rules);
+            let table = Fleet::new(&layout, true).unwrap().table();
+            (0..100).map(|i| table.pools[0].home(format!("key:{i}").as_bytes())).collect::<Vec<_>>()
+        };
+        let named = |name: &str| homes(Seat { name: Some(name.into()), ..Seat::of("10.0.0.9:1") });
+        assert_eq!(homes(Seat::of("10.0.0.1:11211")), named("10.0.0.1"));
+        assert_ne!(named("10.0.0.1:11211"), named("10.0.0.1"));
     }
 
     #[test]

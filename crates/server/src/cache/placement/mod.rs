@@ -105,6 +105,13 @@ impl Hash {
         matches!(self, Self::McrouterWeighted | Self::McrouterWeightedRendezvous)
     }
 
+    /// What a server is placed by that is given no name: its address, of which twemproxy leaves out memcached's own port, as
+    /// libmemcached does. A given name it takes as it is.
+    #[must_use]
+    pub fn name_of(self, address: &str) -> &str {
+        if self == Self::Twemproxy { without_usual_port(address) } else { address }
+    }
+
     /// The weight of a server that is given none.
     #[must_use]
     pub fn usual_weight(self) -> u32 {
@@ -151,18 +158,19 @@ enum Rule {
 }
 
 impl Placement {
-    /// For servers with these names (`host:port`) and weights, in this order; at least one.
+    /// For servers with these names, given ones or [those of their addresses](Hash::name_of), and weights, in this order; at
+    /// least one.
     #[must_use]
     pub fn new(hash: Hash, servers: &[(&str, u32)]) -> Self {
         let names = || servers.iter().map(|(name, weight)| ((*name).to_owned(), *weight)).collect::<Vec<_>>();
-        // libmemcached leaves memcached's own port out of a server's name, and twemproxy does as libmemcached.
+        // libmemcached knows a server by its address alone, so a name stands for one.
         let short = || {
-            let short = |name: &str| name.strip_suffix(":11211").unwrap_or(name).to_owned();
+            let short = |name| without_usual_port(name).to_owned();
             servers.iter().map(|(name, weight)| (short(name), *weight)).collect::<Vec<_>>()
         };
         Self(match hash {
             Hash::Ketama => Rule::Md5Ring(Ring::new(md5_points(&short()), Near::Next)),
-            Hash::Twemproxy => Rule::FnvRing(Ring::new(md5_points(&short()), Near::Next)),
+            Hash::Twemproxy => Rule::FnvRing(Ring::new(md5_points(&names()), Near::Next)),
             Hash::Spymemcached => Rule::Md5Ring(Ring::new(md5_points(&names()), Near::Next)),
             Hash::Dalli => Rule::CrcRing(Ring::new(sha1_points(&names()), Near::Last)),
             Hash::Jump => Rule::Jump(servers.len()),
@@ -199,6 +207,10 @@ impl Placement {
             Rule::Numbered(servers) => numbered::owner(key, *servers),
         }
     }
+}
+
+fn without_usual_port(address: &str) -> &str {
+    address.strip_suffix(":11211").unwrap_or(address)
 }
 
 /// What libhashkit and twemproxy call 64-bit FNV-1a: its lower 32 bits, from constants cut to 32 bits.
@@ -239,7 +251,8 @@ mod tests {
 
     /// The owners of `memtier-0`, `memtier-37`, `memtier-74`, …
     fn owners_among(hash: Hash, servers: &[&str], weights: &[u32]) -> [usize; 40] {
-        let servers: Vec<_> = servers.iter().copied().zip(weights.iter().copied()).collect();
+        let names = servers.iter().map(|address| hash.name_of(address));
+        let servers: Vec<_> = names.zip(weights.iter().copied()).collect();
         let placement = Placement::new(hash, &servers);
         std::array::from_fn(|i| placement.owner(format!("memtier-{}", i * 37).as_bytes()))
     }
