@@ -468,6 +468,74 @@ mod tests {
         assert!(left_out[0].starts_with("AllSyncRoute for delete"), "{left_out:?}");
     }
 
+    /// What becomes of a route over pools `a`, `b` and `c`.
+    fn routed(route: &str) -> (String, Vec<String>) {
+        imported(&format!(
+            r#"{{ "pools": {{ "a": {{ "servers": ["10.0.0.1:1"] }}, "b": {{ "servers": ["10.0.1.1:1"] }},
+                "c": {{ "servers": ["10.0.2.1:1"] }} }}, "route": {route} }}"#
+        ))
+    }
+
+    #[test]
+    fn mcrouters_shadows_are_those_of_routes() {
+        let shadowed = |shadows: &str| {
+            routed(&format!(r#"{{ "type": "ShadowRoute", "child": "PoolRoute|a", "shadows": {shadows} }}"#))
+        };
+        let b = |more: &str| format!(r#"[{{ "target": "PoolRoute|b"{more} }}]"#);
+        let (toml, left_out) = shadowed(&b(""));
+        assert!(toml.contains("shadow = \"b\"\nshadow-share = 1\n") && left_out.is_empty(), "{toml}");
+        for (range, share, said) in [
+            ("[0, 0.1]", Some("0.1"), None),
+            ("[0.5, 0.6]", Some("0.1"), Some("as many keys, and others")),
+            ("[0, 0]", None, Some("no share of the keys")),
+            ("[0.6, 0.5]", None, Some("no share of the keys")),
+            ("0.5", None, Some("no share of the keys")),
+        ] {
+            let range = format!(r#", "key_fraction_range": {range}"#);
+            let (toml, left_out) =
+                routed(&format!(r#"{{ "type": "PoolRoute", "pool": "a", "shadows": {} }}"#, b(&range)));
+            match share {
+                Some(share) => assert!(
+                    toml.contains(&format!("pool = \"a\"\nshadow = \"b\"\nshadow-share = {share}\n")),
+                    "{toml}"
+                ),
+                None => assert!(!toml.contains("shadow = "), "{toml}"),
+            }
+            assert_eq!(left_out.len(), usize::from(said.is_some()), "{left_out:?}");
+            assert!(said.is_none_or(|said| left_out[0].ends_with(said)), "{left_out:?}");
+        }
+        let (toml, left_out) =
+            shadowed(r#"[{ "target": "PoolRoute|b", "odd": 1 }, { "target": "PoolRoute|c" }]"#);
+        assert!(toml.contains("shadow = \"b\"") && !toml.contains("shadow = \"c\""), "{toml}");
+        for said in ["odd of a shadow", "the shadow c: a route has one"] {
+            assert!(left_out.iter().any(|what| what.starts_with(said)), "{said} in {left_out:?}");
+        }
+        // Under another handle a pool has none.
+        let (_, left_out) = routed(&format!(
+            r#"{{ "type": "AllSyncRoute", "children": [{{ "type": "PoolRoute", "pool": "a", "shadows": {} }}] }}"#,
+            b("")
+        ));
+        assert!(left_out.len() == 1 && left_out[0].starts_with("shadows of PoolRoute"), "{left_out:?}");
+    }
+
+    #[test]
+    fn what_mcrouter_knows_and_we_do_not_is_said_and_the_rest_is_taken() {
+        let (toml, left_out) = routed(
+            r#"{ "type": "OperationSelectorRoute", "default_policy": "PoolRoute|a",
+                 "operation_policies": { "lease-get": "PoolRoute|b", "metaget": "PoolRoute|b", "get": "PoolRoute|c" } }"#,
+        );
+        assert!(toml.contains("commands = [\"get\", \"mg\"]") && !toml.contains("10.0.1.1"), "{toml}");
+        assert!(left_out.len() == 2 && left_out[0].starts_with("lease-get"), "{left_out:?}");
+        let (toml, left_out) = routed(
+            r#"{ "type": "FailoverRoute", "children": ["PoolRoute|a", "PoolRoute|b"], "failover_errors": ["tko"],
+                 "failover_limit": { "rate": 0.1, "burst": 10 }, "failover_policy": { "type": "LeastFailuresPolicy" } }"#,
+        );
+        assert!(toml.contains("failover = [\"b\"]"), "{toml}");
+        for said in ["failover_errors of FailoverRoute", "failover_limit", "failover_policy"] {
+            assert!(left_out.iter().any(|what| what.starts_with(said)), "{said} in {left_out:?}");
+        }
+    }
+
     #[test]
     fn what_is_neither_is_refused() {
         for text in ["", "7", "{ \"pools\": {} }", "{", "- a\n- b\n"] {

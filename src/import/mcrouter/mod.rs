@@ -1,8 +1,11 @@
 //! mcrouter's JSON: a tree of route handles. Each handle becomes a pool with what it adds to the pool under it, or a list of
 //! routes.
 
+mod fields;
 mod hash;
+mod shadow;
 
+use posthaste_server::cache::layout::Verbs;
 use serde_json::{Map, Value as Json};
 
 use super::{Import, Pool, Route, Server, quoted};
@@ -76,6 +79,7 @@ impl Reader {
     fn routes(&mut self, prefix: &str, commands: &[String], route: &Json) -> Result<(), String> {
         match kind(route).0 {
             "PrefixSelectorRoute" => {
+                self.say_strange(route);
                 for (more, under) in route["policies"].as_object().into_iter().flatten() {
                     self.routes(&format!("{prefix}{more}"), commands, under)?;
                 }
@@ -85,28 +89,18 @@ impl Reader {
                     self.routes(prefix, commands, &route["wildcard"])
                 }
             }
-            "OperationSelectorRoute" => {
-                let broadcast = self.broadcast(route)?;
-                for (command, under) in route["operation_policies"].as_object().into_iter().flatten() {
-                    if command != "delete" || broadcast.is_none() {
-                        self.routes(prefix, &ours(command), under)?;
-                    }
-                }
-                if let Some(pool) = broadcast {
-                    let (prefix, commands) = (prefix.to_owned(), commands.to_vec());
-                    self.import.routes.push(Route { prefix, commands, pool, shadow: None });
-                    return Ok(());
-                }
-                let default = &route["default_policy"];
-                if default.is_null() { Ok(()) } else { self.routes(prefix, commands, default) }
-            }
+            "OperationSelectorRoute" => self.selected(prefix, commands, route),
             "ShadowRoute" => {
+                self.say_strange(route);
                 let child = if route["child"].is_null() { &route["children"] } else { &route["child"] };
-                let before = self.import.routes.len();
-                self.routes(prefix, commands, child)?;
-                let shadow = self.shadow(&route["shadows"][0])?;
-                self.import.routes[before..].iter_mut().for_each(|route| route.shadow.clone_from(&shadow));
-                Ok(())
+                self.shadowed(prefix, commands, child, &route["shadows"])
+            }
+            "PoolRoute" | "HashRoute" if !route["shadows"].is_null() => {
+                let mut bare = route.clone();
+                if let Some(fields) = bare.as_object_mut() {
+                    fields.remove("shadows");
+                }
+                self.shadowed(prefix, commands, &bare, &route["shadows"])
             }
             _ => {
                 if let Some(pool) = self.pool(route)? {
@@ -116,6 +110,28 @@ impl Reader {
                 Ok(())
             }
         }
+    }
+
+    /// The routes of a selector by command.
+    fn selected(&mut self, prefix: &str, commands: &[String], route: &Json) -> Result<(), String> {
+        self.say_strange(route);
+        let broadcast = self.broadcast(route)?;
+        for (command, under) in route["operation_policies"].as_object().into_iter().flatten() {
+            let words = ours(command);
+            if words.iter().any(|word| Verbs::named(word).is_err()) {
+                self.import
+                    .leave_out(format!("{command} of OperationSelectorRoute: there is no such command here"));
+            } else if command != "delete" || broadcast.is_none() {
+                self.routes(prefix, &words, under)?;
+            }
+        }
+        if let Some(pool) = broadcast {
+            let (prefix, commands) = (prefix.to_owned(), commands.to_vec());
+            self.import.routes.push(Route { prefix, commands, pool, shadow: None });
+            return Ok(());
+        }
+        let default = &route["default_policy"];
+        if default.is_null() { Ok(()) } else { self.routes(prefix, commands, default) }
     }
 
     /// The pool of a selector whose deletions go to all of several pools, and everything else to one of these. None: it is not so.
@@ -129,6 +145,7 @@ impl Reader {
         if !of.starts_with("All") || !are_pools || !is_one {
             return Ok(None);
         }
+        self.say_strange(delete);
         let own = self.sharded(default, kind(default).1)?;
         let mut others = Vec::new();
         for child in children.into_iter().filter(|child| name(child) != name(default)) {
@@ -142,16 +159,9 @@ impl Reader {
         Ok(Some(self.derived(&own, vec![("deletes-to", format!("[{}]", others.join(", ")))])))
     }
 
-    fn shadow(&mut self, shadow: &Json) -> Result<Option<(String, f64)>, String> {
-        let share = shadow["key_fraction_range"][1].as_f64().filter(|share| *share > 0.0 && *share <= 1.0);
-        if !shadow["index_range"].is_null() {
-            self.import.leave_out("index_range of a shadow: keys are chosen, not servers");
-        }
-        Ok(self.pool(&shadow["target"])?.map(|pool| (pool, share.unwrap_or(1.0))))
-    }
-
     /// The pool that a handle comes to. None: it has no counterpart, which was said.
     fn pool(&mut self, route: &Json) -> Result<Option<String>, String> {
+        self.say_strange(route);
         let (kind, short) = kind(route);
         let answer = match kind {
             "AllSyncRoute" => Some("all"),
@@ -198,6 +208,7 @@ impl Reader {
 
     /// Servers that share keys.
     fn sharded(&mut self, route: &Json, short: Option<&str>) -> Result<String, String> {
+        self.say_strange(route);
         let name = pool_name(route, short).to_owned();
         let mut servers = self.servers(&name, &route["pool"])?;
         let hashing = hash::read(route, self.pools.get(&name).unwrap_or(&route["pool"]), &mut servers);
@@ -218,6 +229,7 @@ impl Reader {
     fn copies(&mut self, of: &str, answer: &str, under: &Json) -> Result<Option<String>, String> {
         let (mut servers, mut shards, mut names) = (Vec::new(), Vec::new(), Vec::new());
         for child in list(under) {
+            self.say_strange(child);
             let (kind, short) = kind(child);
             if !["Pool", "PoolRoute"].contains(&kind) {
                 return Err(format!(
@@ -302,7 +314,8 @@ impl Reader {
     }
 
     fn servers(&mut self, name: &str, inline: &Json) -> Result<Vec<Server>, String> {
-        let pool = self.pools.get(name).unwrap_or(inline);
+        let pool = self.pools.get(name).unwrap_or(inline).clone();
+        self.say_strange_of_pool(&pool, name);
         let servers = pool["servers"].as_array().ok_or_else(|| format!("pool {name} has no servers"))?;
         let server = |text: &Json| {
             let text = text.as_str().ok_or_else(|| format!("pool {name}: a server is a text HOST:PORT"))?;

@@ -1,0 +1,67 @@
+//! Which fields of mcrouter's handles and pools are understood; every other one is said.
+
+use serde_json::{Map, Value as Json};
+
+use super::{Reader, kind};
+
+/// Of a pool.
+const POOL: [&str; 6] = ["name", "servers", "server_timeout", "connect_timeout", "weights", "tags"];
+
+/// Of a shadow.
+const SHADOW: [&str; 3] = ["target", "index_range", "key_fraction_range"];
+
+/// Of a handle of this type. None: it has no counterpart, which is said of all of it.
+fn of_handle(kind: &str) -> Option<&'static [&'static str]> {
+    Some(match kind {
+        "PrefixSelectorRoute" => &["policies", "wildcard"],
+        "OperationSelectorRoute" => &["default_policy", "operation_policies"],
+        "ShadowRoute" => &["child", "children", "shadows"],
+        "PoolRoute" | "Pool" | "HashRoute" => {
+            &["children", "hash", "hash_func", "pool", "rates", "salt", "tags", "weights"]
+        }
+        "AllSyncRoute" | "AllFastestRoute" | "AllMajorityRoute" | "AllInitialRoute" | "AllAsyncRoute"
+        | "FailoverRoute" => &["children"],
+        "FailoverWithExptimeRoute" => &["normal", "failover", "failover_exptime"],
+        "WarmUpRoute" => &["cold", "warm"],
+        _ => return None,
+    })
+}
+
+impl Reader {
+    /// Says what of a handle is not read.
+    pub(super) fn say_strange(&mut self, route: &Json) {
+        let kind = kind(route).0;
+        if let Some(known) = of_handle(kind) {
+            self.say_unknown(route, &[known, &["type"]].concat(), kind);
+        }
+    }
+
+    /// Says what of a pool is not read.
+    pub(super) fn say_strange_of_pool(&mut self, pool: &Json, name: &str) {
+        self.say_unknown(pool, &POOL, &format!("pool {name}"));
+    }
+
+    /// Says what of a shadow is not read.
+    pub(super) fn say_strange_of_shadow(&mut self, shadow: &Json) {
+        self.say_unknown(shadow, &SHADOW, "a shadow");
+    }
+
+    fn say_unknown(&mut self, table: &Json, known: &[&str], of: &str) {
+        for field in table.as_object().into_iter().flat_map(Map::keys) {
+            if !known.contains(&field.as_str()) {
+                self.import.leave_out(format!("{field} of {of}: {}", instead(field)));
+            }
+        }
+    }
+}
+
+/// What can be done about a field that is not read.
+fn instead(field: &str) -> &'static str {
+    match field {
+        "failover_limit" => {
+            "it is a share of the requests there; write failover-limit = N, requests in a second, in the pool"
+        }
+        "shadows" => "a route has a shadow here, and a pool under another handle has none",
+        _ => "it has no counterpart",
+    }
+}
