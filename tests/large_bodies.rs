@@ -2,6 +2,8 @@
 
 #[path = "support/postgres.rs"]
 mod postgres;
+#[path = "support/mod.rs"]
+mod support;
 
 /// Bodies, and bytes of each: 83 of them fit into an answer of 8 MiB.
 const BODIES: u64 = 300;
