@@ -160,6 +160,37 @@ fn what_comes_of_age_while_others_are_served_is_given_too() {
     assert_eq!(got, ["x", "y"]);
 }
 
+/// Until its commit all of it stands in memory, and nobody else is served.
+#[test]
+fn a_commit_that_is_large_already_takes_no_more_requests() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let mut desk = Desk::of(Embedded::open(home.path(), EmbeddedOptions::default()).expect("a new store"));
+    desk.ask("ann", "QCREATE q");
+    for number in 0..40 {
+        desk.store.account(format!("reader{number}").as_bytes()).expect("there is room");
+    }
+    let send = format!("SEND q {} TO *", "x".repeat(1 << 20));
+    let [mut three, one] = [(); 2].map(|()| desk.bundle("ann", &send));
+    let again = |bundle: &Bundle| {
+        let Request { operation, kind, .. } = &bundle.requests[0];
+        Request::new(operation.clone(), *kind, 0)
+    };
+    three.requests.extend([again(&three), again(&three)]);
+    desk.batch.waiting.extend([three, one]);
+    let mut calls = Vec::new();
+    while !desk.batch.waiting.is_empty() {
+        desk.store.run(&mut desk.batch);
+        let mut answered = Vec::new();
+        for bundle in desk.batch.finished.drain(..) {
+            answered.push((bundle.address.client, bundle.open().start));
+            // What is left of it comes again, behind the others.
+            desk.batch.waiting.extend((!bundle.is_done()).then_some(bundle));
+        }
+        calls.push(answered);
+    }
+    assert_eq!(calls, [vec![(2, 2)], vec![(3, 1), (2, 3)]], "who had how many answers after each commit");
+}
+
 #[test]
 fn the_time_that_a_pop_is_parked_is_in_none_of_its_stages() {
     let mut desk = Desk::new();

@@ -64,9 +64,16 @@ impl<R: Rules> Local<R> {
         };
         turn.tick();
         turn.give_up();
-        for bundle in batch.waiting.drain(..) {
-            turn.run(bundle);
+        let mut left = Vec::new();
+        for (place, bundle) in batch.waiting.drain(..).enumerate() {
+            // The first one always goes on, whatever time has added by itself.
+            if place > 0 && turn.rules.is_heavy() {
+                left.push(bundle);
+            } else {
+                turn.run(bundle);
+            }
         }
+        batch.waiting.append(&mut left);
         let sealed = rules.seal();
         drop(waiters);
         drop(rules);
@@ -167,7 +174,7 @@ impl<R: Rules> Turn<'_, R> {
         self.serve_waiters();
     }
 
-    /// Executes a bundle until it is done, has to wait, or has answers enough for now.
+    /// Executes a bundle until it is done, has to wait, has answers enough for now, or the commit has enough.
     fn run(&mut self, mut bundle: Box<Bundle>) {
         while !bundle.is_done() && bundle.answers.len() < BUNDLE_ANSWER_BYTES {
             match self.execute(&mut bundle) {
@@ -179,6 +186,9 @@ impl<R: Rules> Turn<'_, R> {
                 }
             }
             self.serve_waiters();
+            if self.rules.is_heavy() {
+                break;
+            }
         }
         self.finished.push(bundle);
     }

@@ -16,8 +16,8 @@ use crate::queue::rules::{Ask, Outcome};
 /// A store as the path sees it.
 pub trait Store: Send + Sync {
     /// Executes waiting bundles of the batch; those answered, and earlier ones whose wait ended, stand in
-    /// `finished` afterwards, durable where they must be. Of one with long answers only the first requests may be answered.
-    /// What is left waiting would have kept the others waiting: it is for another call.
+    /// `finished` afterwards, durable where they must be. Of one with long answers, or with much to write, only the first requests may be answered.
+    /// What is left waiting would have kept the others waiting, or made the commit too large: it is for another call.
     fn run(&self, batch: &mut Batch);
 
     /// The same unless another batch is being executed; whether it was done.

@@ -150,6 +150,11 @@ pub trait Rules: Send {
     /// What the executions since the last seal must write; None when they changed nothing.
     fn seal(&mut self) -> Option<Self::Commit>;
 
+    /// Whether so much was decided since the last seal that no more should be before the next: it stands in memory until then.
+    fn is_heavy(&self) -> bool {
+        false
+    }
+
     /// The commit ended. After an error the store accepts no more changes until it is opened again.
     fn committed(&mut self, commit: Self::Commit, result: &Result<(), Fault>);
 

@@ -61,6 +61,7 @@ use self::replay::Replay;
 use self::stock::Stock;
 use super::EVENT_SOURCE;
 use super::answer::Answer;
+use super::bounds::COPIES_BYTES;
 use super::rules::{AccountId, Ask, Commit, Flow, MessageId, Millis, News, Outcome, QueueId, Rules};
 
 /// How an embedded store is opened.
@@ -142,6 +143,9 @@ const RECORD_OVERHEAD: u64 = 16;
 
 /// What a request adds to the log at most, beside what it carries. Requests that need more ask for it themselves.
 const REQUEST_BYTES: u64 = 1024;
+
+/// A commit of so many bytes is not added to: what one request may write, so a commit has less than twice as much.
+const COMMIT_BYTES: u64 = COPIES_BYTES;
 
 /// A sync that takes so long is an event of its own.
 const SLOW_SYNC_NS: u64 = 100_000_000;
@@ -330,6 +334,10 @@ impl Rules for Embedded {
         (self.room, self.added) = (0, 0);
         let sealed_ns = self.events.now();
         Some(EmbeddedCommit { frame, sealed_ns, given: given(&self.stock), error: None })
+    }
+
+    fn is_heavy(&self) -> bool {
+        self.failed.is_none() && self.added >= COMMIT_BYTES
     }
 
     fn committed(&mut self, commit: EmbeddedCommit, result: &Result<(), Fault>) {
