@@ -7,6 +7,7 @@ mod asked;
 mod console;
 mod inside;
 pub mod json;
+mod leaving;
 mod list;
 pub(crate) mod log;
 mod messages;

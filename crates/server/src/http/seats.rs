@@ -1,6 +1,7 @@
 //! Who is connected: so many at once, so many of one address, and who gives way when there is no room.
 //!
-//! A connection on which nothing is being answered is idle, however much of a request has come. Where there is no room, the
+//! A connection on which nothing is being answered is idle, however much of a request has come, and so is one of whom it is
+//! not known yet who asks: who knows no secret keeps no seat. An answer goes on until the client has read it. Where there is no room, the
 //! one that has been idle longest gives its seat to the newcomer: one of the same address when that has all it may have. So
 //! those who open connections and ask nothing lose them to each other, and who asks at once is answered. Nobody is turned
 //! away while others are being answered: who comes waits until one of them is.
@@ -130,15 +131,20 @@ impl Room {
 impl Seat {
     /// Something is being answered from now on.
     pub(super) fn begin_answer(&self) {
-        if let Some(number) = self.idle().take() {
-            self.seats.room().idle.remove(&number);
+        let mut idle = self.idle();
+        if idle.is_some_and(|number| self.seats.room().idle.remove(&number).is_some()) {
+            *idle = None;
         }
     }
 
-    /// It has been answered.
+    /// An answer has left: from now on it is idle, or idle anew if it was not known whose it is.
     pub(super) fn end_answer(&self) {
-        *self.idle() = Some(self.seats.room().add_idle(self.holder, &self.leave));
-        self.seats.changed.notify_one();
+        let (mut idle, mut room) = (self.idle(), self.seats.room());
+        let is_lost = idle.is_some_and(|number| room.idle.remove(&number).is_none());
+        if !is_lost {
+            *idle = Some(room.add_idle(self.holder, &self.leave));
+            self.seats.changed.notify_one();
+        }
     }
 
     /// Waits until somebody else has this seat.

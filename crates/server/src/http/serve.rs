@@ -28,6 +28,7 @@ use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 
+use super::leaving::Leaving;
 use super::seats::{Seat, Seats, Taken};
 use crate::front::accept::{give_up_when_gone, keep_alive};
 use crate::front::gate::Gate;
@@ -68,6 +69,17 @@ const SPEAK_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nCont
 /// Where a request came from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin(pub(crate) IpAddr);
+
+/// The seat of whoever asks.
+#[derive(Clone)]
+pub(super) struct Place(Arc<Seat>);
+
+impl Place {
+    /// They are known, and are being answered from now on, until their answer has left.
+    pub(super) fn keep(&self) {
+        self.0.begin_answer();
+    }
+}
 
 /// By which it is known that a client hangs up, whatever it has sent before. hyper looks for the end of what comes only
 /// while nothing of it waits to be understood, and a pop that waits must not depend on that.
@@ -249,17 +261,20 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
     mut stop: watch::Receiver<()>,
 ) -> Option<S> {
     let routes = TowerToHyperService::new(routes);
+    let leaving = Leaving::of(seat.clone());
+    let stream = leaving.clone().stream(stream);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(origin);
         if let Some(hang_up) = &hang_up {
             request.extensions_mut().insert(hang_up.clone());
         }
-        let (answer, seat) = (routes.call(request.map(Body::new)), seat.clone());
+        if let Some(seat) = &seat {
+            request.extensions_mut().insert(Place(Arc::clone(seat)));
+        }
+        let (answer, leaving) = (routes.call(request.map(Body::new)), leaving.clone());
         Box::pin(async move {
-            seat.as_deref().inspect(|seat| seat.begin_answer());
             let answer = answer.await.unwrap_or_else(|never| match never {});
-            seat.as_deref().inspect(|seat| seat.end_answer());
-            Ok::<_, Infallible>(answer)
+            Ok::<_, Infallible>(answer.map(|body| leaving.body(body)))
         })
     });
     let mut builder = http1::Builder::new();
@@ -277,15 +292,19 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
         }
     };
     // A conversation that breaks off is the client's affair.
-    ended.ok().map(|()| conversation.into_parts().io.into_inner())
+    ended.ok().map(|()| conversation.into_parts().io.into_inner().into_inner())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
     use std::net::Ipv4Addr;
+    use std::pin::pin;
 
+    use axum::Extension;
     use axum::routing::get;
     use tokio::io::duplex;
+    use tokio::sync::Notify;
 
     use super::*;
 
@@ -310,6 +329,54 @@ mod tests {
         };
         timeout(Duration::from_secs(60), async { tokio::join!(talking, asking) }).await.expect("it ends");
         heard
+    }
+
+    #[tokio::test]
+    async fn who_is_known_keeps_the_seat_until_the_answer_is_read() {
+        let (mut client, stream) = duplex(ASKED.len());
+        let (_stop, stopped) = watch::channel(());
+        let seats = Seats::new(1, 1);
+        let seat = Arc::new(seats.take(HERE).expect("there is room"));
+        let known = async |Extension(place): Extension<Place>| {
+            place.keep();
+            PAGE.repeat(100)
+        };
+        let routes = Router::new().route("/", get(known));
+        let held = Some(Arc::clone(&seat));
+        let mut talking = pin!(async {
+            drop(super::talk(stream, Origin(HERE), None, held, routes, stopped).await);
+        });
+        client.write_all(ASKED).await.expect("there is room");
+        tokio::select! {
+            () = &mut talking => panic!("it ends before it was read"),
+            first = client.read_u8() => assert_eq!(first.ok(), Some(b'H')),
+        }
+        assert_eq!(seats.take(HERE).err(), Some(Taken::OfOne), "it is being answered");
+        let mut rest = Vec::new();
+        let (_, heard) = tokio::join!(talking, client.read_to_end(&mut rest));
+        heard.expect("memory does not fail");
+        assert!(seats.take(HERE).is_ok(), "it has been answered");
+    }
+
+    #[tokio::test]
+    async fn of_whom_it_is_not_known_yet_who_asks_gives_way() {
+        let (mut client, stream) = duplex(ASKED.len());
+        let (_stop, stopped) = watch::channel(());
+        let seats = Seats::new(1, 1);
+        let seat = Arc::new(seats.take(HERE).expect("there is room"));
+        let asked = Arc::new(Notify::new());
+        let asking = Arc::clone(&asked);
+        let unknown = async move || {
+            asking.notify_one();
+            pending::<()>().await;
+        };
+        let routes = Router::new().route("/", get(unknown));
+        client.write_all(ASKED).await.expect("there is room");
+        let held = Some(Arc::clone(&seat));
+        tokio::select! {
+            _ = super::talk(stream, Origin(HERE), None, held, routes, stopped) => panic!("nobody answers"),
+            () = asked.notified() => assert!(seats.take(HERE).is_ok()),
+        }
     }
 
     #[tokio::test]

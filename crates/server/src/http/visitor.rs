@@ -18,7 +18,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::inside::Answer;
 use super::list::Lists;
 use super::problem::Problem;
-use super::serve::{HangUp, Origin};
+use super::serve::{HangUp, Origin, Place};
 use super::state::QueueState;
 use super::words::Words;
 use crate::house::House;
@@ -95,6 +95,7 @@ impl FromRequestParts<Arc<QueueState>> for Visitor {
             let nobody = || Problem::unknown("log in with Authorization: Basic, or Bearer ACCOUNT:SECRET");
             state.pool.admit(who.as_ref().ok_or_else(nobody)?, origin).await?;
         }
+        parts.extensions.get().inspect(|place: &&Place| place.keep());
         let hang_up = parts.extensions.get().cloned();
         Ok(Self { state: Arc::clone(state), who, origin, hang_up })
     }
