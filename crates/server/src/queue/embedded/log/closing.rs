@@ -4,9 +4,12 @@
 //! when its files end sooner than this number says, somebody cut them short. A number from an earlier end is no lie: the
 //! log has only grown since. Hence it is never taken away, and a lost or torn one only loses the check.
 
-use std::fs::{self, File};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+
+use super::disk::FILE_MODE;
 
 const NAME: &str = "closed";
 
@@ -17,7 +20,9 @@ pub(super) fn read(directory: &Path) -> Option<u64> {
 
 /// Notes the last frame of a log that is being closed.
 pub(super) fn write(directory: &Path, sequence: u64) -> io::Result<()> {
-    let mut file = File::create(directory.join(NAME))?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(FILE_MODE);
+    let mut file = options.open(directory.join(NAME))?;
     writeln!(file, "{sequence}")?;
     file.sync_all()
 }

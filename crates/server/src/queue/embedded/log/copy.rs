@@ -7,10 +7,11 @@
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::closing;
-use super::disk::{self, Directory, Disk as _};
+use super::disk::{self, Directory, Disk as _, FILE_MODE};
 use super::error::{LogError, OpenError};
 use super::frame;
 use super::recovery::{Whereabouts, check_follows, damaged, examine};
@@ -225,7 +226,9 @@ fn refuse_damage(source: &Directory, number: u32, segment: &Read) -> Result<(), 
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), OpenError> {
-    let written = OpenOptions::new().write(true).create_new(true).open(path).and_then(|mut file| {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(FILE_MODE);
+    let written = options.open(path).and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_all()
     });

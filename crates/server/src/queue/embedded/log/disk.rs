@@ -3,13 +3,17 @@
 //! Two small traits instead of generics: beside a system call the dynamic call costs nothing, and the log's own
 //! types stay plain. The real disk is a directory of files.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, fallocate};
+
+/// Messages are for their readers: files of a log, and a directory made for them, are their owner's alone.
+pub(super) const FILE_MODE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
 
 /// An open file.
 pub type Handle = Arc<dyn DiskFile>;
@@ -64,7 +68,7 @@ impl Disk for Directory {
 
     fn create(&self, name: &str) -> io::Result<Handle> {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(true);
+        options.read(true).write(true).create(true).truncate(true).mode(FILE_MODE);
         Ok(Arc::new(options.open(self.path(name))?))
     }
 
@@ -124,12 +128,18 @@ impl DiskFile for File {
     }
 }
 
-/// Makes the directory with all its parents, durably.
+/// Makes the directory with all its parents, durably. Only the owner may enter one that was not there before.
 pub(super) fn make_directory(path: &Path) -> io::Result<()> {
     let mut missing =
         path.ancestors().take_while(|ancestor| !ancestor.as_os_str().is_empty() && !ancestor.exists());
     let parents: Vec<&Path> = missing.by_ref().filter_map(Path::parent).collect();
-    std::fs::create_dir_all(path)?;
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
+        Err(error) if !path.is_dir() => return Err(error),
+        _ => {}
+    }
     for parent in parents {
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         File::open(parent)?.sync_all()?;

@@ -5,10 +5,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 
+use super::disk::FILE_MODE;
 use super::error::{LogError, OpenError};
 
 /// Holds the directory until dropped.
@@ -27,6 +29,7 @@ impl Lock {
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(FILE_MODE)
             .open(&path)
             .map_err(|error| failed(&error))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {

@@ -1,6 +1,7 @@
 //! Copies: of a log at rest, and of one that is written, swept and recycled meanwhile.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
@@ -48,6 +49,22 @@ fn keep_writing(directory: &Path, promises: &Promises) -> u32 {
         promises.committed.store(number, SeqCst);
     }
     first_of_segment.last().unwrap().0
+}
+
+/// Whatever the umask allows.
+#[test]
+fn a_log_and_a_copy_of_it_are_their_owners_alone() {
+    let place = tempdir().unwrap();
+    let [log, copied] = ["log", "copy"].map(|name| place.path().join(name));
+    drop(open(&log).unwrap());
+    copy(&log, &copied).unwrap();
+    for directory in [log, copied] {
+        let files = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
+        for path in files.chain([directory.clone()]) {
+            let mode = fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o077, 0, "{}: {mode:o}", path.display());
+        }
+    }
 }
 
 #[test]
