@@ -49,7 +49,7 @@ struct State {
     retired: Vec<u32>,
     /// Why the last try failed; there is no other until somebody asks.
     failure: Option<LogError>,
-    /// The last try to make a segment ready failed, and since then there were never enough.
+    /// The last try to make a segment ready found no space, and since then there were never enough.
     is_short: bool,
     stop: bool,
 }
@@ -210,8 +210,8 @@ impl Shared {
             }
             Ok(None) => {}
             Err(failure) => {
+                state.is_short = matches!(failure, LogError::Full { .. });
                 state.failure = Some(failure);
-                state.is_short = true;
             }
         }
         state.is_short &= state.ready.len() < READY;

@@ -63,6 +63,20 @@ fn a_full_disk_accepts_records_again_once_segments_are_dropped_or_space_comes() 
     log.reserve(1016, Purpose::Add).unwrap();
 }
 
+/// As when there are no descriptors: then messages need not be removed.
+#[test]
+fn a_disk_that_fails_otherwise_is_not_taken_for_full() {
+    let disk = SimulatedDisk::new();
+    let (mut log, _) = open_simulated(&disk).unwrap();
+    fill(&mut log, 1, 8000);
+    disk.cut_after(0);
+    log.reserve(8000, Purpose::Add).unwrap();
+    let failed = log.reserve(SMALL.segment_bytes, Purpose::Add).unwrap_err();
+    assert!(matches!(failed, LogError::Io { .. }), "{failed}");
+    assert_eq!(log.segments(), 2);
+    assert_eq!(log.last_space(), None);
+}
+
 #[test]
 fn a_reservation_larger_than_a_segment_gets_one_of_its_own_size_or_nothing() {
     let disk = SimulatedDisk::new();
