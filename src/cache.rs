@@ -54,8 +54,7 @@ pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
     }
     tell_of_http(server.running());
     wait_for_end(&mut signals, || reload(&server));
-    end(signals, || server.stop(flags.run.drain));
-    Ok(())
+    end(signals, || server.stop(flags.run.drain))
 }
 
 /// Reads flags, environment and files anew, and puts pools, routes and certificates in force; or says why not and changes

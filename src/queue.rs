@@ -28,8 +28,7 @@ pub(crate) fn run(flags: &QueueFlags) -> Result<(), Box<dyn Error>> {
     }
     tell_of_http(server.running());
     wait_for_end(&mut signals, || tell_reloaded(server.running().reload_certificates()));
-    end(signals, || server.stop(flags.run.drain));
-    Ok(())
+    end(signals, || server.stop(flags.run.drain))
 }
 
 /// Why it did not start, and whether it must be said differently.

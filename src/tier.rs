@@ -1,5 +1,6 @@
 //! What the commands that run a tier have in common: signals, limits, addresses, what is told of a run.
 
+use std::error::Error;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::thread::available_parallelism;
@@ -107,8 +108,8 @@ pub(crate) fn wait_for_end(signals: &mut Signals, reload: impl Fn()) {
     }
 }
 
-/// Has the tier stop and tells how that went.
-pub(crate) fn end(signals: Signals, stop: impl FnOnce() -> Stopped) {
+/// Has the tier stop and tells how that went. Whoever watches over it is to start it again when a part of it had failed.
+pub(crate) fn end(signals: Signals, stop: impl FnOnce() -> Stopped) -> Result<(), Box<dyn Error>> {
     end_at_second_signal(signals);
     let stopped = stop();
     if stopped.cut > 0 {
@@ -120,6 +121,10 @@ pub(crate) fn end(signals: Signals, stop: impl FnOnce() -> Stopped) {
 }
 
 /// Tells of certificates that were read again, or of none.
+    if stopped.has_failed {
+        return Err("a network thread ended, as the log says above; start it again".into());
+    }
+    Ok(())
 pub(crate) fn tell_reloaded(certificates: Result<bool, TlsError>) {
     match certificates {
         Ok(true) => tracing::info!("reloaded: certificates, for connections that come from now on"),
@@ -175,5 +180,25 @@ fn http(text: &str) -> Result<Option<SocketAddr>, String> {
     match ListenAddress::parse(text) {
         Ok(ListenAddress::Tcp(address)) => Ok(Some(address)),
         _ => Err(format!("--http {text}: write HOST:PORT or off")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use posthaste_measure::{Clock, Meter, Scheme};
+
+    use super::*;
+
+    #[test]
+    fn who_watches_over_the_tier_is_told_that_a_part_of_it_had_failed() {
+        let meter = Meter::new(Scheme::tier(&["a"], None), Duration::from_secs(1), Clock::start(), None);
+        let ended = |has_failed| {
+            let stopped = Stopped { totals: meter.totals(), summary: String::new(), cut: 0, has_failed };
+            end(Signals::new([SIGHUP]).expect("signals"), || stopped)
+        };
+        assert!(ended(false).is_ok());
+        assert!(ended(true).is_err());
     }
 }

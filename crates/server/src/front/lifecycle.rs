@@ -9,6 +9,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -179,13 +180,16 @@ impl<M: Send + 'static> Prepared<M> {
         T::Connection: Send,
     {
         let Self { meter, mailboxes, gate, tls, addresses, mut listeners, http, polls, record } = self;
+        let has_failed = Arc::<AtomicBool>::default();
         let mut networks = Vec::new();
         for (thread, poll) in polls.into_iter().enumerate() {
             let listeners = std::mem::take(&mut listeners);
             let (mailboxes, gate, clock) = (mailboxes.clone(), Arc::clone(&gate), meter.clock());
             let setup = ThreadSetup { thread, poll, listeners, mailboxes, gate, clock };
             let network = Network::new(setup, tier(thread))?;
-            networks.push(Builder::new().name(format!("network-{thread}")).spawn(move || run(network))?);
+            let has_failed = Arc::clone(&has_failed);
+            let builder = Builder::new().name(format!("network-{thread}"));
+            networks.push(builder.spawn(move || run(network, &has_failed))?);
         }
         let collector = Collector::start(Arc::clone(&meter), gauges, record)?;
         let http = match http {
@@ -195,7 +199,7 @@ impl<M: Send + 'static> Prepared<M> {
                 Some(Http::start(listener, tls.clone(), routes, Arc::clone(&gate))?)
             }
         };
-        Ok(Running { meter, mailboxes, gate, tls, addresses, networks, workers, collector, http })
+        Ok(Running { meter, mailboxes, gate, tls, addresses, networks, has_failed, workers, collector, http })
     }
 }
 
@@ -231,9 +235,10 @@ fn begin_record(
 }
 
 /// A network thread without events cannot serve; the others cannot serve its clients: the whole tier stops.
-fn run<T: Tier>(network: Network<T>) {
+fn run<T: Tier>(network: Network<T>, has_failed: &AtomicBool) {
     if let Err(error) = network.run() {
         tracing::error!("a network thread ended: {error}");
+        has_failed.store(true, Ordering::Relaxed);
         // Without the signal the tier goes on without this thread, which the log has told.
         let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
     }
@@ -254,6 +259,7 @@ pub struct Running<M> {
     tls: Option<Arc<Acceptor>>,
     addresses: Vec<ListenAddress>,
     networks: Vec<JoinHandle<()>>,
+    has_failed: Arc<AtomicBool>,
     workers: Vec<JoinHandle<()>>,
     collector: Collector,
     http: Option<Http>,
@@ -268,6 +274,8 @@ pub struct Stopped {
     pub summary: String,
     /// Connections that had to be cut because the drain time was over.
     pub cut: usize,
+    /// Whether it stopped because a network thread had ended.
+    pub has_failed: bool,
 }
 
 impl<M> Running<M> {
@@ -328,6 +336,7 @@ impl<M> Running<M> {
         if let Some(http) = self.http {
             http.stop(until);
         }
-        Stopped { totals: self.meter.totals(), summary: self.meter.summary(), cut }
+        let has_failed = self.has_failed.load(Ordering::Relaxed);
+        Stopped { totals: self.meter.totals(), summary: self.meter.summary(), cut, has_failed }
     }
 }
