@@ -19,6 +19,9 @@ use crate::environment::warn_of_unknown;
 use crate::flags::{FrontFlags, RunFlags, TlsFlags};
 use crate::logging;
 
+/// Files that a tier has open beside its clients': listeners, files of the store, what HTTP serves, servers of a cache.
+pub(crate) const FILES_BESIDE: u32 = 200;
+
 /// The flags that both tiers have.
 pub(crate) struct CommonFlags<'a> {
     pub(crate) listen: &'a [String],
@@ -40,7 +43,7 @@ impl CommonFlags<'_> {
             reuse_port: self.front.reuse_port,
             tls: tls(&self.front.tls)?,
             threads: self.front.threads.unwrap_or_else(cores),
-            connections_max: self.front.max_clients,
+            connections_max: fitting(self.front.max_clients, getrlimit(Resource::Nofile).maximum),
             quiet_limits: QuietLimits { send: self.front.send_timeout.0, idle: self.front.idle_timeout.0 },
             slow: self.run.slow,
             window: self.run.window,
@@ -118,13 +121,13 @@ pub(crate) fn end(signals: Signals, stop: impl FnOnce() -> Stopped) -> Result<()
     // Whoever wanted the summary may have gone; the stop is as good without.
     let _ = io::stdout().write_all(stopped.summary.as_bytes());
     tracing::info!("stopped");
-}
-
-/// Tells of certificates that were read again, or of none.
     if stopped.has_failed {
         return Err("a network thread ended, as the log says above; start it again".into());
     }
     Ok(())
+}
+
+/// Tells of certificates that were read again, or of none.
 pub(crate) fn tell_reloaded(certificates: Result<bool, TlsError>) {
     match certificates {
         Ok(true) => tracing::info!("reloaded: certificates, for connections that come from now on"),
@@ -167,6 +170,20 @@ fn raise_descriptor_limit() {
     }
 }
 
+/// So many clients, or as many as the limit of open files has room for: they must not take the store's.
+fn fitting(clients: usize, files: Option<u64>) -> usize {
+    let Some(files) = files else { return clients };
+    let room = usize::try_from(files.saturating_sub(FILES_BESIDE.into()).max(files / 2).max(1))
+        .unwrap_or(usize::MAX);
+    if clients > room {
+        tracing::warn!(
+            "the limit of {files} open files is too low for the {clients} clients of --max-clients: no more than {room} are \
+             let in; set LimitNOFILE= in the unit, or ulimit -n, or allow fewer with --max-clients"
+        );
+    }
+    clients.min(room)
+}
+
 /// How many cores there are.
 fn cores() -> usize {
     available_parallelism().map_or(1, usize::from)
@@ -190,6 +207,14 @@ mod tests {
     use posthaste_measure::{Clock, Meter, Scheme};
 
     use super::*;
+
+    #[test]
+    fn clients_leave_files_for_the_rest() {
+        assert_eq!(fitting(20_000, None), 20_000);
+        assert_eq!(fitting(20_000, Some(20_200)), 20_000);
+        assert_eq!(fitting(20_000, Some(4096)), 3896);
+        assert_eq!([300, 1, 0].map(|files| fitting(20_000, Some(files))), [150, 1, 1]);
+    }
 
     #[test]
     fn who_watches_over_the_tier_is_told_that_a_part_of_it_had_failed() {

@@ -262,8 +262,8 @@ fn the_doctor_names_what_is_wrong_and_fails() {
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("problem store: memory: is not durable"), "{said}");
-    assert!(said.contains("problem open files: ") && said.contains("LimitNOFILE"), "{said}");
-    assert!(text(&output.stderr).contains("problems found"));
+    assert!(said.contains("note    open files: ") && said.contains("LimitNOFILE"), "{said}");
+    assert!(text(&output.stderr).contains("problem found"));
     let server = Server::start_with_http(&embedded, &["--max-clients", "10"]);
     let output = admin(&["doctor", "--http", &server.http().to_string(), "--json"]);
     let report: Json = serde_json::from_slice(&output.stdout).expect("JSON");

@@ -21,7 +21,7 @@ pub(crate) struct FrontFlags {
     /// Network threads [default: number of cores]
     #[arg(long, value_parser = threads)]
     pub(crate) threads: Option<usize>,
-    /// Maximum number of client connections
+    /// Maximum number of client connections; no more are let in than the limit of open files has room for
     #[arg(long, value_name = "N", default_value = "20000", value_parser = at_least_one)]
     pub(crate) max_clients: usize,
     /// Disconnect a client that reads none of its pending answers for this long

@@ -3,12 +3,11 @@
 use posthaste_server::info::VERSION;
 use posthaste_server::queue::postgres::examine::{Examined, Pooler};
 
+use crate::tier::FILES_BESIDE;
 use crate::web::Figures;
 
 /// Clocks may be so many seconds apart: expiries and timers tell no finer.
 const CLOCK_S: f64 = 2.0;
-/// Descriptors that a tier needs beside those of its clients.
-const FILES_BESIDE: f64 = 200.0;
 /// From this share on something is nearly used up.
 const NEARLY: f64 = 0.9;
 /// A disk with less free is nearly full, whatever its size.
@@ -96,10 +95,9 @@ fn files(figures: &Figures) -> Option<Finding> {
             format!("the limit of {max} is too low for the {clients} clients of --max-clients: {raise}");
         return Some(Finding::problem("open files", text));
     }
-    (max < clients + FILES_BESIDE).then(|| {
+    (max <= clients + f64::from(FILES_BESIDE)).then(|| {
         let text = format!(
-            "the limit of {max} is what the {clients} clients of --max-clients need, and the tier needs some itself: the \
-             last of them may be kept waiting; {raise}"
+            "the limit of {max} leaves room for {clients} clients, and no more are let in, whatever --max-clients says: {raise}"
         );
         Finding::note("open files", text)
     })
@@ -342,7 +340,7 @@ mod tests {
         }
         for (line, words) in [
             ("posthaste_requests_total{kind=\"pop\",ending=\"error\"} 100", "9.1 %"),
-            ("process_max_fds 20000", "or allow fewer with --max-clients"),
+            ("process_max_fds 20200", "or allow fewer with --max-clients"),
             ("posthaste_connections_refused_total{reason=\"full\"} 3", "3 connections"),
             ("posthaste_logins_total{ending=\"wrong\"} 11", "an old secret"),
             (
