@@ -489,6 +489,24 @@ fn an_answer_ends_before_its_headers_are_too_much() {
     let header = format!(" HEADER name {}", "x".repeat(60_000));
     let send = format!("SEND q x{}", header.repeat(16));
     let given = |counts: Got| counts.items().len();
+#[test]
+fn a_login_by_a_new_name_beyond_the_memory_limit_is_refused() {
+    fn refuses(world: &mut World<impl Rules>) {
+        let login = |number: usize| format!("LOGIN name{number}");
+        let accepted = (0..1000).take_while(|n| !matches!(world.ask("a", &login(*n)), Got::Error(_))).count();
+        assert!((5..20).contains(&accepted), "{accepted}");
+        let refused = world.ask("a", &login(accepted));
+        let says = "FULL the names of accounts, which stay, need most of 8000 bytes";
+        assert!(matches!(&refused, Got::Error(text) if text.starts_with(says)), "{refused:?}");
+        assert!(matches!(world.ask("a", "LOGIN name0"), Got::Integer(_)), "who is known comes in");
+        assert!(world.store.account(b"of the file").is_ok(), "and whom an accounts file names");
+    }
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let options = EmbeddedOptions { memory_limit: Some(8_000), ..EmbeddedOptions::default() };
+    refuses(&mut World::new(open_with(home.path(), options)));
+    refuses(&mut World::new(Memory::new(1).limited(Some(8_000))));
+}
+
     let mut embedded = World::new(open(home.path()));
     let mut memory = World::new(Memory::new(1));
     let requests = [vec!["QCREATE q"], vec![send.as_str(); 10]].concat();

@@ -62,10 +62,16 @@ pub(crate) fn too_many_copies(copies: u64) -> Fault {
 }
 
 /// The server holds as much in memory as it may.
-pub(crate) fn out_of_memory(limit: u64) -> Fault {
-    let text = format!(
-        "the stored messages need more than {limit} bytes of memory; read some or raise --memory-limit"
-    );
+pub(crate) fn out_of_memory(limit: u64, of_names: u64) -> Fault {
+    let text = if of_names > limit / 2 {
+        format!(
+            "the names of accounts, which stay, need most of {limit} bytes of memory; raise --memory-limit"
+        )
+    } else {
+        format!(
+            "the stored messages need more than {limit} bytes of memory; read some or raise --memory-limit"
+        )
+    };
     Fault::about(Word::Full, text)
 }
 

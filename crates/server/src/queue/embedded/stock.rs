@@ -17,6 +17,9 @@ use super::queues::Queues;
 use super::remembered::Remembered;
 use crate::queue::rules::{AccountId, MessageId, Millis, News, QueueId};
 
+/// What a name takes, of a queue or an account.
+const PER_NAME: u64 = 640;
+
 /// Everything but the log.
 #[derive(Default)]
 pub(super) struct Stock {
@@ -169,13 +172,18 @@ impl Stock {
         const PER_SPECIAL: u64 = 320;
         const PER_LANE: u64 = 640;
         const PER_ANSWER: u64 = 320;
-        const PER_NAME: u64 = 640;
         self.queues.messages() * PER_MESSAGE
             + self.special.len() as u64 * PER_SPECIAL
             + self.lanes.len() as u64 * PER_LANE
             + self.remembered.len() as u64 * PER_ANSWER
             + self.remembered.text_bytes()
-            + (self.queues.len() + self.accounts.len()) as u64 * PER_NAME
+            + self.queues.len() as u64 * PER_NAME
+            + self.name_bytes()
+    }
+
+    /// How many of them the names of accounts take.
+    pub(super) fn name_bytes(&self) -> u64 {
+        self.accounts.len() as u64 * PER_NAME
     }
 
     fn rung_by(&self, (at, id): Alarm) -> Option<(Millis, &Message)> {

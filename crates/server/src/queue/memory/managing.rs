@@ -117,6 +117,13 @@ impl Memory {
         Ok(Outcome::Ok)
     }
 
+    pub(super) fn login(&mut self, name: &[u8]) -> Result<Reply, Fault> {
+        if self.accounts.find(name).is_none() {
+            self.has_memory()?;
+        }
+        Ok(Reply::Integer(self.accounts.log_in(name).into()))
+    }
+
     pub(super) fn list_accounts(&self, answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
         answer.array(self.accounts.all_known().count());
         self.accounts.all_known().for_each(|(id, name)| answer.account(name, id));

@@ -81,7 +81,9 @@ impl Memory {
     /// The memory limit.
     fn has_memory(&self) -> Result<(), Fault> {
         match self.memory_limit {
-            Some(limit) if self.state_bytes() > limit => Err(faults::out_of_memory(limit)),
+            Some(limit) if self.state_bytes() > limit => {
+                Err(faults::out_of_memory(limit, self.accounts.bytes()))
+            }
             _ => Ok(()),
         }
     }
@@ -114,9 +116,7 @@ impl Memory {
             Operation::Ack { handles } => Ok(self.ack(ask.account, handles)),
             Operation::Nack { handle, delay_ms } => Ok(self.nack(ask.account, *handle, *delay_ms, news)),
             Operation::Extend { handle, lease_ms } => Ok(self.extend(ask.account, *handle, *lease_ms, news)),
-            Operation::Login { account } => {
-                Ok(Reply::Integer(self.accounts.log_in(text(ask, *account)).into()))
-            }
+            Operation::Login { account } => self.login(text(ask, *account)),
             Operation::CreateQueue { name, options } => self.create_queue(ask, *name, options.as_ref()),
             Operation::DeleteQueue { queue } => self.delete_queue(text(ask, *queue), news),
             Operation::PurgeQueue { queue } => self.purge_queue(text(ask, *queue)),

@@ -10,6 +10,9 @@ use crate::queue::rules::{AccountId, Outcome};
 
 impl Embedded {
     pub(super) fn login(&mut self, name: &[u8], answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
+        if self.stock.accounts.find(name).is_none() {
+            self.has_memory()?;
+        }
         if self.stock.accounts.known(name).is_none() {
             self.ensure(REQUEST_BYTES, Purpose::Add)?;
         }

@@ -121,7 +121,9 @@ impl Embedded {
     /// The memory limit.
     pub(super) fn has_memory(&self) -> Result<(), Fault> {
         match self.memory_limit {
-            Some(limit) if self.stock.bytes() > limit => Err(faults::out_of_memory(limit)),
+            Some(limit) if self.stock.bytes() > limit => {
+                Err(faults::out_of_memory(limit, self.stock.name_bytes()))
+            }
             _ => Ok(()),
         }
     }
