@@ -42,6 +42,12 @@ impl Client {
         Ok(client)
     }
 
+    /// From now on an answer may take as long as it takes, as when a request concerns millions of messages.
+    pub(crate) fn waiting_for_long(self) -> Result<Self, Box<dyn Error>> {
+        self.stream.wait_for_long()?;
+        Ok(self)
+    }
+
     /// Sends a request and hands the answer over; an error answer is an error.
     pub(crate) fn ask<T>(
         &mut self,

@@ -40,7 +40,7 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
         }
         AdminCommand::Clients { kill: Some(id), http, reach } => {
             let closed = match http {
-                None => number(reach, &["CLIENT", "KILL", "ID", &id.to_string()])?,
+                None => number(Client::connect(reach)?, &["CLIENT", "KILL", "ID", &id.to_string()])?,
                 Some(http) => cache::close_client(&of_cache(http, reach), *id)?,
             };
             match closed {
@@ -133,12 +133,13 @@ fn rows(reach: &Reach, words: &[&str]) -> Done {
 }
 
 /// A request whose answer is a number, and what it counts.
+/// What concerns all messages of a queue takes its time.
 fn count(reach: &Reach, words: &[&str], what: &str) -> Done {
-    tell(reach, number(reach, words)?, what)
+    tell(reach, number(Client::connect(reach)?.waiting_for_long()?, words)?, what)
 }
 
-fn number(reach: &Reach, words: &[&str]) -> Result<i64, Box<dyn Error>> {
-    Client::connect(reach)?.ask(words, |value| Ok(value.as_integer().unwrap_or(0)))
+fn number(mut client: Client, words: &[&str]) -> Result<i64, Box<dyn Error>> {
+    client.ask(words, |value| Ok(value.as_integer().unwrap_or(0)))
 }
 
 fn tell(reach: &Reach, count: i64, what: &str) -> Done {

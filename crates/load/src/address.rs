@@ -12,6 +12,7 @@ use mio::event::Source;
 use mio::{Interest, Registry, Token};
 use posthaste_tls::{Connector, Tls};
 use posthaste_wire::memcached::records::Records;
+use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle};
 use rustls::{ClientConnection, StreamOwned};
 use serde::{Serialize, Serializer};
 
@@ -102,6 +103,13 @@ fn connect(address: &str) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
+/// The system asks in between whether the peer is still there.
+fn wait_while_there(stream: &TcpStream) -> io::Result<()> {
+    set_socket_keepalive(stream, true)?;
+    set_tcp_keepidle(stream, PATIENCE)?;
+    stream.set_read_timeout(None)
+}
+
 /// A connection whose reads and writes wait.
 #[derive(Debug)]
 pub enum BlockingStream {
@@ -129,6 +137,18 @@ pub enum Stream {
 }
 
 impl BlockingStream {
+    /// From now on an answer may take as long as it takes; only a peer that is gone ends the wait.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn wait_for_long(&self) -> io::Result<()> {
+        match self {
+            Self::Unix(stream) => stream.set_read_timeout(None),
+            Self::Tcp(stream) => wait_while_there(stream),
+            Self::Tls(tls) | Self::CutTls(tls, _) => wait_while_there(&tls.sock),
+        }
+    }
+
     /// From now on what is encrypted is cut as memcached reads it. Every write must end where a request does.
     #[must_use]
     pub fn cut_for_memcached(self) -> Self {
@@ -244,5 +264,25 @@ impl Source for Stream {
             Self::Unix(stream) => stream.deregister(registry),
             Self::Tls(tls) | Self::CutTls(tls, _) => tls.socket_mut().deregister(registry),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use rustix::net::sockopt::socket_keepalive;
+
+    use super::*;
+
+    #[test]
+    fn who_waits_for_long_waits_for_a_peer_that_is_there() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
+        let address = Address::Tcp(listener.local_addr().expect("an address").to_string());
+        let Ok(BlockingStream::Tcp(stream)) = address.connect() else { panic!("somebody listens") };
+        assert_eq!(stream.read_timeout().ok(), Some(Some(PATIENCE)));
+        wait_while_there(&stream).expect("settings");
+        assert_eq!(stream.read_timeout().ok(), Some(None));
+        assert_eq!(socket_keepalive(&stream), Ok(true));
     }
 }
