@@ -51,6 +51,25 @@ impl Found {
         }
     }
 
+    /// Reads the records of the first `count` of them that can be read, and leaves out the others.
+    ///
+    /// # Errors
+    /// `STORE`: none can be read.
+    pub(super) fn load_readable(&mut self, log: &mut Log, count: usize) -> Result<(), Fault> {
+        self.bytes.clear();
+        self.ends.clear();
+        let mut first_fault = None;
+        while self.ends.len() < self.picks.len().min(count) {
+            let index = self.ends.len();
+            if let Err(fault) = self.load_one(log, index) {
+                self.picks.remove(index);
+                first_fault.get_or_insert(fault);
+            }
+        }
+        self.picks.truncate(count);
+        first_fault.filter(|_| self.picks.is_empty()).map_or(Ok(()), Err)
+    }
+
     pub(super) fn picks(&self) -> &[Pick] {
         &self.picks
     }

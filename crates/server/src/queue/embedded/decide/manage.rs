@@ -139,7 +139,7 @@ impl Embedded {
     ) -> Result<Outcome, Fault> {
         let id = self.expect_queue(name)?;
         self.found.choose(self.stock.by_id(id, after), count);
-        self.found.load(&mut self.log)?;
+        self.found.load_readable(&mut self.log, count as usize)?;
         answer.array(self.found.len());
         for (index, pick) in self.found.picks().iter().enumerate() {
             let message = self.stock.picked(pick);

@@ -11,6 +11,9 @@ use crate::queue::embedded::message::ANYONE;
 use crate::queue::embedded::stock::Stock;
 use crate::queue::rules::{AccountId, Ask, Interest, Outcome, QueueId};
 
+/// Messages that cannot be read are looked past in one request, if there are no more of them.
+const UNREADABLE_MAX: u32 = 1000;
+
 impl Embedded {
     /// None: what is not durable yet would come into the answer, or has left it.
     pub(super) fn peek(
@@ -25,10 +28,10 @@ impl Embedded {
         }
         let queue = self.named_queue(ask, selection)?;
         self.find(self.interest(ask, selection, queue), selection.count);
+        self.load(ask, selection, queue)?;
         if view == View::Durable && self.found.picks().iter().any(|pick| !self.is_durable(pick.place.id())) {
             return Ok(None);
         }
-        self.found.load(&mut self.log)?;
         if self.found.is_empty() {
             return Ok(Some(nothing(selection, answer)));
         }
@@ -92,6 +95,26 @@ impl Embedded {
             (Some(interest), None) => self.found.choose(self.stock.lanes.first(&interest).into_iter(), 1),
             (Some(interest), Some(count)) => self.found.choose(self.stock.lanes.walk(&interest), count),
         }
+    }
+
+    /// Reads what was found. Where order matters, the answer ends before what cannot be read; otherwise that is left out, and
+    /// others are found in its place.
+    pub(super) fn load(
+        &mut self,
+        ask: Ask<'_>,
+        selection: &Selection,
+        queue: Option<QueueId>,
+    ) -> Result<(), Fault> {
+        if !selection.any_order {
+            return self.found.load(&mut self.log);
+        }
+        let count = selection.count.unwrap_or(1);
+        let found = self.found.len();
+        if self.found.load_readable(&mut self.log, found).is_ok() {
+            return Ok(());
+        }
+        self.find(self.interest(ask, selection, queue), Some(count + UNREADABLE_MAX));
+        self.found.load_readable(&mut self.log, count as usize)
     }
 
     /// Whether the durable messages that suit the selection are all there, and no others: nothing under way takes one or

@@ -48,7 +48,7 @@ impl Embedded {
         if self.found.is_empty() {
             return Ok(Flow::Done(nothing(select, answer)));
         }
-        self.found.load(&mut self.log)?;
+        self.load(ask, select, queue)?;
         self.make_room_for(key.as_ref())?;
         Ok(Flow::Done(self.hand_out(ask.account, pop, key, answer)))
     }
