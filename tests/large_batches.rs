@@ -104,6 +104,29 @@ fn copies_for_everyone_are_no_more_than_one_send_may_write() {
     assert_eq!(server.psql(&database, "SELECT count(*) FROM posthaste.message"), "5");
 }
 
+#[test]
+fn messages_for_everyone_are_stored_by_several_calls_where_they_are_many() {
+    const ACCOUNTS: usize = 5_000;
+    const SENDS: usize = 10;
+    let (server, database, store, account) = place();
+    server.psql(
+        &database,
+        &format!("SELECT count(posthaste.login('other' || n)) FROM generate_series(1, {ACCOUNTS}) AS n"),
+    );
+    ask_at_once(&store, account, &["QCREATE q".to_owned()]);
+    let sends = vec!["SEND q x TO *".to_owned(); SENDS];
+    let most =
+        "SELECT max(n) FROM (SELECT count(*) AS n FROM posthaste.message GROUP BY xmin::text) AS calls";
+    // Of one connection, and of as many as there are requests.
+    for ask in [ask_by_one, ask_at_once] {
+        let answers = ask(&store, account, &sends);
+        assert_eq!(answers, vec![Got::Integer(i64::try_from(ACCOUNTS).expect("few")); SENDS]);
+        let most: usize = server.psql(&database, most).parse().expect("a number");
+        assert!((2 * ACCOUNTS..SENDS * ACCOUNTS).contains(&most), "{most} messages in one call");
+        server.psql(&database, "DELETE FROM posthaste.message");
+    }
+}
+
 /// A server, a database of a test's own, a store in it, and an account there.
 fn place() -> (&'static postgres::Postgres, String, Postgres, u32) {
     let server = postgres::shared();
@@ -132,6 +155,31 @@ fn ask_at_once(store: &Postgres, account: u32, requests: &[String]) -> Vec<Got> 
     }
     batch.finished.sort_by_key(|bundle| bundle.address.client);
     batch.finished.iter().map(|bundle| decoded(&bundle.answers)).collect()
+}
+
+/// Asks for all of them by one client, in one go; the answers in that order.
+fn ask_by_one(store: &Postgres, account: u32, requests: &[String]) -> Vec<Got> {
+    let mut whole = Bundle::new(Address { thread: 0, slot: 0, client: 1 });
+    whole.reset(whole.address, account, Protocol::Resp3, 0);
+    for bundle in bundles(account, requests) {
+        whole.bytes.clone_from(&bundle.bytes);
+        whole.requests.extend(bundle.requests);
+    }
+    let mut batch = Batch { waiting: vec![Box::new(whole)], ..Batch::default() };
+    let mut answers = Vec::new();
+    while !batch.waiting.is_empty() {
+        store.run(&mut batch);
+        for mut bundle in batch.finished.drain(..) {
+            // What is held back comes again.
+            batch.waiting.extend((!bundle.is_done()).then(|| bundle.split_rest()));
+            answers.extend(
+                String::from_utf8_lossy(&bundle.answers)
+                    .split_inclusive('\n')
+                    .map(|line| decoded(line.as_bytes())),
+            );
+        }
+    }
+    answers
 }
 
 /// A bundle for each request, of clients 1, 2, …

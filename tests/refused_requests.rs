@@ -27,12 +27,16 @@ use support::patience::wait_until;
 /// Clients whose requests go together: no power of two, so that halves differ.
 const CLIENTS: usize = 7;
 
-/// Stands for whatever a database may have against one row and no other: a damaged page, say.
+/// Stands for whatever a database may have against one row and no other: a damaged page, say. And for what is more than it can do.
 const REFUSES_POISON: &str = "
     CREATE FUNCTION refuse_poison() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
         IF NEW.body = convert_to('poison', 'UTF8') THEN
             RAISE EXCEPTION USING ERRCODE = 'data_corrupted', MESSAGE = 'poison is not stored';
+        ELSIF NEW.body = convert_to('too much', 'UTF8') THEN
+            RAISE EXCEPTION USING ERRCODE = 'configuration_limit_exceeded', MESSAGE = 'that is too much';
+        ELSIF NEW.body = convert_to('for ever', 'UTF8') THEN
+            PERFORM pg_sleep(3600);
         END IF;
         RETURN NEW;
     END $$;
@@ -247,4 +251,33 @@ fn a_queue_that_is_kept_locked_holds_up_its_batch_once() {
     for number in (0..CLIENTS).filter(|number| is_kept(*number)) {
         assert!(answer(number).is_some(), "{number}");
     }
+}
+
+/// The same error may be one request's fault or that of all together.
+#[test]
+fn what_is_too_much_at_once_is_done_in_parts() {
+    let place = Place::new();
+    let sends = |bodies: [&str; 3]| bodies.map(|body| words(&format!("SEND|q|{body}"))).to_vec();
+    let answers = place.in_one_batch(&[
+        sends(["1", "2", "3"]),
+        sends(["4", "too much", "5"]),
+        sends(["too much", "6", "7"]),
+        sends(["8", "9", "too much"]),
+    ]);
+    let is_done = |answer: &Answer| answer.integer().is_some();
+    let done: Vec<Vec<bool>> = answers.iter().map(|answers| answers.iter().map(is_done).collect()).collect();
+    let expected = [[true, true, true], [true, false, true], [false, true, true], [true, true, false]];
+    assert_eq!(done, expected, "{answers:?}");
+    assert_eq!(place.bodies("q"), "1,2,3,4,5,6,7,8,9");
+}
+
+#[test]
+fn a_request_that_takes_for_ever_fails_alone() {
+    let place = Place::new();
+    let requests =
+        ["SEND|q|for ever", "SEND|q|other", "SEND|waiting|another"].map(|request| vec![words(request)]);
+    let answers = place.in_one_batch(&requests);
+    assert!(answers[0][0].is_error("STORE"), "{answers:?}");
+    assert!(answers[1..].iter().all(|answers| answers[0].integer().is_some()), "{answers:?}");
+    assert_eq!((place.bodies("q").as_str(), place.bodies("waiting").as_str()), ("other", "another"));
 }

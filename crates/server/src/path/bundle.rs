@@ -176,12 +176,6 @@ impl Bundle {
         self.answered..self.held_back.unwrap_or(self.requests.len())
     }
 
-    /// The length of these.
-    #[must_use]
-    pub fn open_bytes(&self) -> usize {
-        self.requests[self.open()].iter().map(|request| request.request_bytes as usize).sum()
-    }
-
     /// Answers the next request with an error.
     pub fn refuse_one(&mut self, fault: &Fault) {
         Answer::new(&mut self.answers, self.protocol).fault(fault);

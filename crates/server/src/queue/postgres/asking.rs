@@ -11,7 +11,7 @@ use super::alone::Alone;
 use super::call::{Call, Knowledge};
 use super::era::Era;
 use super::floors::Server;
-use super::link::{Failure, Link};
+use super::link::{ANSWER_WITHIN, Failure, Link};
 use super::parked::{Called, Seat};
 use super::replies::Replies;
 use super::steps::{Place, Step};
@@ -31,9 +31,14 @@ pub(super) struct Asked {
 }
 
 impl Postgres {
-    /// Asks for all requests of the bundles that have no answer yet.
-    pub(super) fn call(&self, called: &[Called]) -> Result<Asked, Failure> {
-        let call = |link: &mut Link| self.remembering(link, |link, era| self.call_in(era, link, called));
+    /// Asks for all requests of the bundles that have no answer yet. The database is told to stop when it takes longer than this.
+    pub(super) fn call(&self, called: &[Called], within: Duration) -> Result<Asked, Failure> {
+        let call = |link: &mut Link| {
+            link.wait_for(within);
+            let asked = self.remembering(link, |link, era| self.call_in(era, link, called));
+            link.wait_for(ANSWER_WITHIN);
+            asked
+        };
         let mut again = true;
         loop {
             // Another connection may be there when one has broken.

@@ -4,6 +4,7 @@
 //! again that were used up. A connection made anew would show it, but not behind a transaction pooler. So every call says
 //! when the server was started that it is meant for, which no two have in common, and another one does nothing of it.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::SystemTime;
 
@@ -15,6 +16,8 @@ pub(super) struct Era {
     /// When it was started.
     pub(super) server: SystemTime,
     accounts: RwLock<Accounts>,
+    /// As how many messages the last one for everyone was stored.
+    copies: AtomicUsize,
 }
 
 impl Era {
@@ -26,6 +29,16 @@ impl Era {
     /// The same, to meet others.
     pub(super) fn accounts_mut(&self) -> RwLockWriteGuard<'_, Accounts> {
         self.accounts.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As how many messages one for everyone is stored, as far as is known; before any was: more than can be done at once.
+    pub(super) fn copies(&self) -> usize {
+        self.copies.load(Ordering::Relaxed).max(self.accounts().len())
+    }
+
+    /// One was stored as so many.
+    pub(super) fn note_copies(&self, copies: usize) {
+        self.copies.store(copies, Ordering::Relaxed);
     }
 }
 
@@ -46,7 +59,8 @@ impl Now {
         }
         let server = link.server_started()?;
         let mut now = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let begin = || Arc::new(Era { server, accounts: RwLock::default() });
+        let begin =
+            || Arc::new(Era { server, accounts: RwLock::default(), copies: AtomicUsize::new(usize::MAX) });
         Ok(Arc::clone(now.get_or_insert_with(begin)))
     }
 

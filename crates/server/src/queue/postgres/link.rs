@@ -196,6 +196,8 @@ pub(super) struct Link {
     client: Option<Client>,
     /// What keeps the connection going.
     conversation: Option<JoinHandle<()>>,
+    /// How long an answer is waited for.
+    within: Duration,
     /// How often it was made.
     made: u64,
     /// Prepared in this session, by their text.
@@ -212,6 +214,7 @@ impl Link {
             runtime,
             client: None,
             conversation: None,
+            within: ANSWER_WITHIN,
             made: 0,
             statements: FxHashMap::default(),
             notices,
@@ -298,6 +301,11 @@ impl Link {
         self.made
     }
 
+    /// From now on an answer is waited for so long.
+    pub(super) fn wait_for(&mut self, within: Duration) {
+        self.within = within;
+    }
+
     /// Lets the connection notice what happened while nobody asked: one whose server has gone meanwhile must not be
     /// found out by a request, which would then have an unknown outcome.
     fn catch_up(&self) {
@@ -357,6 +365,7 @@ impl Link {
         let Some(client) = self.client.as_ref().filter(|client| !client.is_closed()) else {
             return Err(Failure::Unreachable("the connection to PostgreSQL has just ended".into()));
         };
+        let within = self.within;
         let named = keep && self.reach.sessions.load(Ordering::Relaxed);
         let statements = &mut self.statements;
         let asked = async {
@@ -373,10 +382,10 @@ impl Link {
         };
         let answered = self.runtime.block_on(async {
             let mut asked = pin!(asked);
-            match timeout(ANSWER_WITHIN, &mut asked).await {
+            match timeout(within, &mut asked).await {
                 Ok(answered) => Ok(answered),
                 Err(_) => {
-                    cancel(client, &self.reach.address).await;
+                    cancel(client, &self.reach.address, within).await;
                     Err(timeout(END_WITHIN, asked).await)
                 }
             }
@@ -403,7 +412,7 @@ impl Link {
                     // An answer that comes now is not believed: whoever waits for a standby at the commit is cancelled too.
                     _ => Err(Failure::Broken(format!(
                         "PostgreSQL has not answered for {} seconds",
-                        ANSWER_WITHIN.as_secs()
+                        within.as_millis().div_ceil(1000)
                     ))),
                 }
             }
@@ -418,8 +427,9 @@ impl Link {
 
 /// Has the server end what it is asked: left to itself it would go on when what it waits for is there, and take messages for
 /// nobody. Whether that is heard shows in what was asked.
-async fn cancel(client: &Client, address: &PostgresAddress) {
-    tracing::warn!("PostgreSQL has not answered for {} seconds; it is told to stop", ANSWER_WITHIN.as_secs());
+async fn cancel(client: &Client, address: &PostgresAddress, after: Duration) {
+    let seconds = after.as_millis().div_ceil(1000);
+    tracing::warn!("PostgreSQL has not answered for {seconds} seconds; it is told to stop");
     let Ok(tls) = address.tls().connector() else { return };
     if let Ok(Err(error)) = timeout(CANCEL_WITHIN, client.cancel_token().cancel_query(tls)).await {
         tracing::debug!("PostgreSQL cannot be told: {error}");

@@ -15,12 +15,12 @@ use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::{Operation, QueueOptions};
 use tokio_postgres::types::Type;
 
+use super::attempt::Attempt;
 use super::link::{ANSWER_WITHIN, Failure, Link};
 use super::parked::Called;
 use super::replies::queue_named;
 use super::shared::Shared;
 use super::store::Postgres;
-use super::under_way::Since;
 use crate::path::bundle::Bundle;
 use crate::path::worker::Batch;
 use crate::queue::EVENT_SOURCE;
@@ -57,7 +57,7 @@ struct Waiting {
 impl Postgres {
     /// Nothing was done, because somebody keeps the row of this queue: whoever asks for it waits apart, and the others are asked
     /// again.
-    pub(super) fn wait_apart(&self, called: Vec<Called>, queue: &str, since: Since, batch: &mut Batch) {
+    pub(super) fn wait_apart(&self, called: Vec<Called>, queue: &str, attempt: Attempt, batch: &mut Batch) {
         if let Err(error) = self.locked.note(&self.shared, queue) {
             let why =
                 format!("nobody can look after queue '{queue}', whose row somebody keeps locked: {error}");
@@ -65,7 +65,7 @@ impl Postgres {
         }
         let others = self.leave_out(called, batch);
         if !others.is_empty() {
-            self.attempt(others, since, batch);
+            self.attempt(others, attempt, batch);
         }
     }
 

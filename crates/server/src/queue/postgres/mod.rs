@@ -20,8 +20,10 @@ pub mod mock;
 
 // A batch, from requests to answers.
 mod asking;
+mod attempt;
 mod call;
 mod columns;
+mod fitting;
 mod replies;
 mod steps;
 pub mod store;

@@ -41,6 +41,11 @@ impl Accounts {
         self.of_session(bundle.account).unwrap_or(bundle.account)
     }
 
+    /// How many were met.
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
     /// Learns a name.
     pub(super) fn learn(&mut self, id: AccountId, name: &[u8]) {
         let name: Arc<[u8]> = name.into();

@@ -179,6 +179,12 @@ impl Replies {
         }
     }
 
+    /// As how many messages one for everyone was stored; None: it was refused.
+    pub(super) fn copies(&self, op: usize) -> Option<usize> {
+        let row = self.rows_of(op).next().filter(|row| kind(row) == b'i')?;
+        usize::try_from(unsigned(row, column::NUMBER)).ok()
+    }
+
     /// The messages of an answer.
     pub(super) fn message_ids(&self, op: usize) -> impl Iterator<Item = u64> {
         self.rows_of(op).filter(|row| kind(row) == b'm').map(|row| unsigned(row, column::NUMBER))

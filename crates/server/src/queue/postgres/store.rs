@@ -13,8 +13,10 @@ use tokio_postgres::types::Type;
 
 use super::address::PostgresAddress;
 use super::asking::Asked;
+use super::attempt::{Attempt, was_too_much};
 use super::columns::ARGUMENTS;
 use super::era::Now;
+use super::fitting::fitting;
 use super::keeper::{Done, Keeper};
 use super::link::{Failure, Link, Reach};
 use super::links::Links;
@@ -33,13 +35,6 @@ use crate::path::worker::{Batch, Store};
 use crate::queue::answer::Answer;
 use crate::queue::rules::{Ask, Flow, News, Outcome};
 use crate::time::Time;
-
-/// Bytes of the requests in one call, unless a single client's are more: PostgreSQL closes a connection that sends it 1 GiB in one
-/// message. Far less than that, for a call of this size takes so long that one more is nothing beside it.
-const CALL_BYTES_MAX: usize = 64 << 20;
-
-/// Bundles in one call: thousands of pops that look for themselves must not keep thousands of queues locked at once.
-const CALL_BUNDLES_MAX: usize = 1024;
 
 /// A store in a database.
 pub struct Postgres {
@@ -185,8 +180,13 @@ impl Postgres {
         // Those who waited go before those who come now.
         called.sort_by_key(parked::arrival);
         while !called.is_empty() {
-            let others = called.split_off(fitting(&called));
+            let copies = self.shared.era.get().map_or(usize::MAX, |era| era.copies());
+            let fit = fitting(&mut called, copies);
+            let others = called.split_off(fit);
             self.execute_together(std::mem::replace(&mut called, others), batch);
+            // Who has come now has another turn, for which these answers do not wait.
+            let newcomers = called.extract_if(.., |(seat, _)| seat.is_none()).map(|(_, bundle)| bundle);
+            batch.waiting.splice(0..0, newcomers);
         }
     }
 
@@ -196,8 +196,10 @@ impl Postgres {
         self.call_waiters(&mut called);
         called.sort_by_key(parked::arrival);
         match self.unbatched {
-            None => self.attempt(called, since, batch),
-            Some(_) => called.into_iter().for_each(|one| self.attempt(vec![one], since, batch)),
+            None => self.attempt(called, Attempt::first(since), batch),
+            Some(_) => {
+                called.into_iter().for_each(|one| self.attempt(vec![one], Attempt::first(since), batch))
+            }
         }
         self.shared.end(since);
     }
@@ -228,29 +230,45 @@ impl Postgres {
         called.extend(along);
     }
 
-    /// One call for all bundles; if the database refuses it, the same in halves, down to the one that is to blame.
-    pub(super) fn attempt(&self, mut called: Vec<Called>, since: Since, batch: &mut Batch) {
-        match self.call(&called) {
+    /// One call for all bundles; if the database refuses it, or takes too long, the same in halves, down to the one that is to blame.
+    pub(super) fn attempt(&self, called: Vec<Called>, attempt: Attempt, batch: &mut Batch) {
+        let asked = attempt.within().ok_or(Failure::Stopped).and_then(|within| self.call(&called, within));
+        match asked {
             Ok(asked) => {
                 batch.turn = None;
                 batch.told_ns += asked.replies.statement_ns;
-                self.answer(called, &asked, since, &mut batch.finished);
+                self.answer(called, &asked, attempt.since, &mut batch.finished);
             }
             Err(Failure::Refused(error)) if sweeper::was_refused_as_large(&called, &error) => {
-                self.sweep_first(called, sweeper::large_queue(&error), since, batch);
+                self.sweep_first(called, sweeper::large_queue(&error), attempt, batch);
             }
             Err(Failure::Refused(error)) if locked::is_asked_for(&called, &error) => {
-                self.wait_apart(called, locked::locked_queue(&error), since, batch);
+                self.wait_apart(called, locked::locked_queue(&error), attempt, batch);
             }
-            Err(Failure::Refused(error)) if called.len() > 1 && may_be_one_request(&error) => {
-                let requests = names(&called);
-                tracing::warn!(requests, "PostgreSQL refused a batch, which is tried in parts: {error}");
-                let second = called.split_off(called.len() / 2);
-                self.attempt(called, since, batch);
-                self.attempt(second, since, batch);
+            Err(failure) if attempt.within().is_some() && is_worth_parts(&called, &failure) => {
+                self.attempt_in_parts(called, &failure, attempt, batch);
             }
             Err(failure) => self.give_up(called, &failure, batch),
         }
+    }
+
+    /// The same for half of them, and then for the others; of a single bundle for half of what is asked, and the rest in another turn.
+    fn attempt_in_parts(
+        &self,
+        mut called: Vec<Called>,
+        failure: &Failure,
+        attempt: Attempt,
+        batch: &mut Batch,
+    ) {
+        tracing::warn!(requests = names(&called), "a batch is tried in parts: {failure}");
+        let (first, rest) = attempt.in_parts(failure);
+        if let [(_, bundle)] = &mut called[..] {
+            bundle.held_back = Some(bundle.answered + bundle.open().len() / 2);
+            return self.attempt(called, rest, batch);
+        }
+        let others = called.split_off(called.len() / 2);
+        self.attempt(called, first, batch);
+        self.attempt(others, rest, batch);
     }
 
     /// Answers with an error what cannot be asked, or has not been answered; pops of which nothing happened go on waiting.
@@ -277,7 +295,8 @@ impl Postgres {
             if bundle.removed > 0 {
                 bundle.refuse_one(&sweeper::not_all(failure, bundle.removed));
             }
-            while !bundle.is_done() {
+            // What is held back has its own turn.
+            while !bundle.open().is_empty() {
                 bundle.refuse_one(&fault);
             }
             batch.finished.push(bundle);
@@ -307,8 +326,12 @@ impl Postgres {
                     let news = sent(&bundle, queue, &accounts);
                     sent_here.extend(replies.sent_ids(op).into_iter().zip(news.into_iter().cycle()));
                 }
-                if matches!(bundle.requests[bundle.answered].operation, Operation::Pop(_)) {
-                    taken.extend(replies.message_ids(op));
+                match &bundle.requests[bundle.answered].operation {
+                    Operation::Pop(_) => taken.extend(replies.message_ids(op)),
+                    Operation::Send(one) if one.to == Recipient::Everyone => {
+                        replies.copies(op).into_iter().for_each(|copies| era.note_copies(copies));
+                    }
+                    _ => {}
                 }
                 let removed = bundle.removed;
                 let account = accounts.number(&bundle);
@@ -353,17 +376,6 @@ impl Postgres {
     }
 }
 
-/// How many of these, from the first on, go into one call; one does in any case.
-fn fitting(called: &[Called]) -> usize {
-    let mut bytes = 0;
-    let is_beyond = |(_, bundle): &Called| {
-        bytes += bundle.open_bytes();
-        bytes > CALL_BYTES_MAX
-    };
-    let fit = called.iter().position(is_beyond).map_or(called.len(), |first| first.max(1));
-    fit.min(CALL_BUNDLES_MAX)
-}
-
 /// Whether all that is asked are figures and lists, whose price is that of what queues hold.
 fn only_counts(bundle: &Bundle) -> bool {
     use Operation::{Browse, ListQueues, QueueInfo};
@@ -400,6 +412,16 @@ fn sent(bundle: &Bundle, queue: u64, accounts: &Accounts) -> Option<News> {
 fn may_be_one_request(error: &tokio_postgres::Error) -> bool {
     let class = error.code().map_or("", |code| &code.code()[..2]);
     !matches!(class, "25" | "53" | "57" | "58")
+}
+
+/// Whether some of what was asked may be done without the rest. What a connection has asked at once is one piece, unless that is
+/// too much.
+fn is_worth_parts(called: &[Called], failure: &Failure) -> bool {
+    let may_be_one = matches!(failure, Failure::Refused(error) if may_be_one_request(error));
+    match called {
+        [(_, bundle)] => bundle.open().len() > 1 && was_too_much(failure),
+        _ => was_too_much(failure) || may_be_one,
+    }
 }
 
 fn store_fault(failure: &Failure) -> Fault {

@@ -13,12 +13,12 @@ use posthaste_wire::operation::Operation;
 use posthaste_wire::span::Span;
 use tokio_postgres::types::{ToSql, Type};
 
+use super::attempt::Attempt;
 use super::link::{Failure, Link};
 use super::parked::Called;
 use super::replies::{in_use, queue_named};
 use super::shared::Shared;
 use super::store::Postgres;
-use super::under_way::Since;
 use crate::path::bundle::Bundle;
 use crate::path::worker::Batch;
 use crate::queue::EVENT_SOURCE;
@@ -49,7 +49,7 @@ struct Line {
 impl Postgres {
     /// Nothing was done, because a request removes or moves all that this large queue holds: it waits until the queue has been
     /// swept, and the others go on. What its connection asked before it is done first.
-    pub(super) fn sweep_first(&self, called: Vec<Called>, queue: &str, since: Since, batch: &mut Batch) {
+    pub(super) fn sweep_first(&self, called: Vec<Called>, queue: &str, attempt: Attempt, batch: &mut Batch) {
         let mut others = Vec::new();
         for (seat, mut bundle) in called {
             match first_in_parts(&bundle, queue) {
@@ -72,7 +72,7 @@ impl Postgres {
         let done = others.extract_if(.., |(_, bundle)| bundle.is_done());
         batch.finished.extend(done.map(|(_, bundle)| bundle));
         if !others.is_empty() {
-            self.attempt(others, since, batch);
+            self.attempt(others, attempt, batch);
         }
     }
 }

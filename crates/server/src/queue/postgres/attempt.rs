@@ -1,0 +1,72 @@
+//! For how long a batch is tried. One that took too long is tried in parts, all of which have one time together: whoever is to blame
+//! must not keep the others waiting for each of them. A part has half of what is left, and the last one all of it.
+
+use std::time::{Duration, Instant};
+
+use tokio_postgres::error::SqlState;
+
+use super::link::{ANSWER_WITHIN, Failure};
+use super::under_way::Since;
+
+/// A batch that is tried, whole or in parts.
+#[derive(Clone, Copy)]
+pub(super) struct Attempt {
+    /// The call that it is part of.
+    pub(super) since: Since,
+    /// When its time is over; None: every call has the usual one.
+    until: Option<Instant>,
+}
+
+impl Attempt {
+    /// The first one.
+    pub(super) fn first(since: Since) -> Self {
+        Self { since, until: None }
+    }
+
+    /// How long the database may take; None: the time is over.
+    pub(super) fn within(self) -> Option<Duration> {
+        let left = self.until.map_or(ANSWER_WITHIN, |until| until.saturating_duration_since(Instant::now()));
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// The same for the parts of what has failed like this: the first one, and the others.
+    pub(super) fn in_parts(self, failure: &Failure) -> (Self, Self) {
+        let now = Instant::now();
+        let until = self.until.or_else(|| matches!(failure, Failure::Stopped).then(|| now + ANSWER_WITHIN));
+        let half = until.map(|until| now + until.saturating_duration_since(now) / 2);
+        (Self { until: half, ..self }, Self { until, ..self })
+    }
+}
+
+/// Whether the database may have failed because it was asked for too much at once.
+pub(super) fn was_too_much(failure: &Failure) -> bool {
+    match failure {
+        Failure::Stopped => true,
+        Failure::Refused(error) => {
+            matches!(error.code(), Some(&SqlState::OUT_OF_MEMORY | &SqlState::CONFIGURATION_LIMIT_EXCEEDED))
+        }
+        Failure::Unreachable(_) | Failure::Elsewhere | Failure::Broken(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::postgres::under_way::UnderWay;
+
+    #[test]
+    fn the_parts_of_what_took_too_long_have_one_time_together() {
+        let first = Attempt::first(UnderWay::default().begin(0, false));
+        assert_eq!(first.within(), Some(ANSWER_WITHIN));
+        let (mut part, rest) = first.in_parts(&Failure::Stopped);
+        assert!(rest.within().is_some_and(|left| left <= ANSWER_WITHIN));
+        for halves in 1..5 {
+            assert!(part.within().is_some_and(|left| left <= ANSWER_WITHIN / (1 << halves)));
+            let (half, all) = part.in_parts(&Failure::Stopped);
+            assert_eq!(all.until, part.until, "no more than it had");
+            part = half;
+        }
+        assert_eq!(first.in_parts(&Failure::Elsewhere).0.within(), Some(ANSWER_WITHIN));
+        assert!(Attempt { until: Some(Instant::now()), ..first }.within().is_none());
+    }
+}

@@ -1,0 +1,152 @@
+//! How much goes into one call.
+//!
+//! A call that takes longer than the database is waited for is undone as a whole, and would be each time it is tried again. So
+//! what may be much work is asked for in several calls, and whoever comes first has the answer first. What a request does
+//! is not known before; what counts is the most it may do. A pop that has waited found nothing a moment ago, and finds
+//! what has come since.
+
+use posthaste_wire::operation::{Operation, Pop, Recipient, Selection, Send};
+
+use super::parked::Called;
+use crate::path::bundle::{Bundle, Request};
+use crate::path::limits::BUNDLE_ANSWER_BYTES;
+
+/// Bytes of the requests in one call and of its longer answers, unless a single request's are more: PostgreSQL closes a connection
+/// that sends it 1 GiB in one message, and whoever waits for answers holds all of them. Far less than that, for a call of this size
+/// takes so long that one more is nothing beside it.
+const CALL_BYTES_MAX: usize = 64 << 20;
+
+/// Messages that one call may write, read or take, unless a single request's are more: some two seconds of work.
+const CALL_MESSAGES_MAX: usize = 40_000;
+
+/// Bundles in one call: thousands of pops that look for themselves must not keep thousands of queues locked at once.
+pub(super) const CALL_BUNDLES_MAX: usize = 1024;
+
+/// What a message in an answer of several is taken to have: most have less, and an answer has a bound of its own.
+const BYTES_EACH: usize = 64 << 10;
+
+/// What a request may be for the database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Load {
+    messages: usize,
+    bytes: usize,
+}
+
+impl Load {
+    /// Of a request where a message for everyone is so many.
+    fn of(request: &Request, copies: usize) -> Self {
+        let bytes = request.request_bytes as usize;
+        let written = |messages: usize| Self { messages, bytes };
+        let read = |messages: u32| {
+            let messages = messages as usize;
+            Self { messages, bytes: bytes + BUNDLE_ANSWER_BYTES.min(messages * BYTES_EACH) }
+        };
+        match &request.operation {
+            Operation::Send(Send { to: Recipient::Everyone, .. }) => {
+                Self { messages: copies, bytes: bytes.saturating_mul(copies) }
+            }
+            Operation::SendMany { bodies, .. } => written(bodies.len()),
+            Operation::Ack { handles } => written(1 + handles.more.len()),
+            Operation::Pop(Pop { select: Selection { count: Some(count), .. }, .. })
+            | Operation::Peek(Selection { count: Some(count), .. })
+            | Operation::Browse { count, .. } => read(*count),
+            _ => written(1),
+        }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            messages: self.messages.saturating_add(other.messages),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
+    }
+
+    fn is_too_much(self) -> bool {
+        self.messages > CALL_MESSAGES_MAX || self.bytes > CALL_BYTES_MAX
+    }
+}
+
+/// How many of these, from the first on, go into one call, where a message for everyone is so many; one does in any case, and what
+/// is too much of it is held back.
+pub(super) fn fitting(called: &mut [Called], copies: usize) -> usize {
+    let mut load = Load::default();
+    for (number, (seat, bundle)) in called.iter_mut().take(CALL_BUNDLES_MAX).enumerate() {
+        if seat.is_some() {
+            continue;
+        }
+        if let Some(place) = first_beyond(bundle, &mut load, copies, number == 0) {
+            if number == 0 {
+                bundle.held_back = Some(place);
+            }
+            return number.max(1);
+        }
+    }
+    called.len().min(CALL_BUNDLES_MAX)
+}
+
+/// Adds a bundle's requests; where they become too much. `begins`: the first of them goes in any case.
+fn first_beyond(bundle: &Bundle, load: &mut Load, copies: usize, begins: bool) -> Option<usize> {
+    bundle.open().find(|&place| {
+        *load = load.and(Load::of(&bundle.requests[place], copies));
+        load.is_too_much() && !(begins && place == bundle.answered)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use posthaste_wire::command::Kind;
+    use posthaste_wire::span::Span;
+
+    use super::*;
+    use crate::path::bundle::Address;
+
+    const QUEUE: Span = Span { start: 0, len: 1 };
+    const ACCOUNTS: usize = 10_000;
+
+    fn bundle(operations: Vec<Operation>) -> Called {
+        let mut bundle = Bundle::new(Address { thread: 0, slot: 0, client: 0 });
+        bundle.requests = operations.into_iter().map(|one| Request::new(one, Kind::Pop, 0)).collect();
+        (None, Box::new(bundle))
+    }
+
+    fn pop(count: u32) -> Operation {
+        let select = Selection { queue: Some(QUEUE), count: Some(count), ..Selection::default() };
+        Operation::Pop(Pop { select, ..Pop::default() })
+    }
+
+    fn to_everyone() -> Operation {
+        Operation::Send(Send { to: Recipient::Everyone, ..Send::plain(QUEUE, QUEUE) })
+    }
+
+    /// How many fit, and where the first of them is cut.
+    fn fit(mut called: Vec<Called>, copies: usize) -> (usize, Option<usize>) {
+        let fit = fitting(&mut called, copies);
+        (fit, called[0].1.held_back)
+    }
+
+    #[test]
+    fn what_one_connection_asks_is_cut_where_it_becomes_too_much() {
+        let sends = |number| bundle((0..number).map(|_| to_everyone()).collect());
+        assert_eq!(fit(vec![sends(256)], ACCOUNTS), (1, Some(4)));
+        assert_eq!(fit(vec![sends(4)], ACCOUNTS), (1, None));
+        assert_eq!(fit(vec![sends(2)], usize::MAX), (1, Some(1)), "nobody knows how many these are");
+        assert_eq!(fit(vec![sends(256)], 3), (1, None));
+    }
+
+    #[test]
+    fn what_several_connections_ask_is_cut_between_them() {
+        let pops = |count, number| (0..number).map(|_| bundle(vec![pop(count)])).collect();
+        assert_eq!(fit(pops(10_000, 60), 0), (4, None), "by their messages");
+        assert_eq!(fit(pops(200, 60), 0), (8, None), "by their answers");
+        assert_eq!(fit(pops(1, 256), 0), (256, None));
+        assert_eq!(fit(vec![bundle(vec![pop(1)]), bundle(vec![pop(1), pop(50_000)])], 0), (1, None));
+    }
+
+    #[test]
+    fn a_single_request_goes_however_much_it_is() {
+        assert_eq!(fit(vec![bundle(vec![pop(50_000)]), bundle(vec![pop(1)])], 0), (1, None));
+        let (_, mut half_done) = bundle(vec![pop(1), pop(50_000), pop(1)]);
+        half_done.answered = 1;
+        assert_eq!(fit(vec![(None, half_done)], 0), (1, Some(2)));
+    }
+}
