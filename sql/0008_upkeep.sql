@@ -12,7 +12,7 @@ BEGIN
     RETURN QUERY SELECT * FROM tick(coalesce(given_ms, now_ms()), from_ms, most);
 END $$;
 COMMENT ON FUNCTION upkeep(bigint, bigint, int) IS
-'Lets time pass, for at most so many messages of each kind. What was due before from_ms is taken to be done with: its index entries, which a transaction held open elsewhere keeps from being removed, are not walked again. Plan: as tick.';
+'Lets time pass, for at most so many messages of each kind. What was due before from_ms is taken to be done with: its index entries, which a transaction held open elsewhere keeps from being removed, are not walked again; what was committed later is found by going through the past, with a given_ms that is over. Plan: as tick.';
 
 CREATE FUNCTION free_queues(queue_names text[]) RETURNS SETOF text LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET lock_timeout = '1s' AS $$

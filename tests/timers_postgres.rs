@@ -103,3 +103,29 @@ fn a_tick_says_when_there_may_be_more_than_it_does() {
         assert_eq!(sql("SELECT count(due_ms) FROM posthaste.message"), left.to_string());
     }
 }
+
+/// As it is where a transaction elsewhere keeps what was removed in the indexes by time: a second for an hour that is gone through.
+const SLOW_PAST: &str = "
+    ALTER FUNCTION posthaste.upkeep(bigint, bigint, int) RENAME TO upkeep_without_it;
+    CREATE FUNCTION posthaste.upkeep(given_ms bigint, from_ms bigint, most int) RETURNS SETOF posthaste.answer
+    LANGUAGE plpgsql AS $$
+    BEGIN
+        PERFORM pg_sleep(greatest(coalesce(given_ms, posthaste.now_ms()) - from_ms, 0) / 3600000.0);
+        RETURN QUERY SELECT * FROM posthaste.upkeep_without_it(given_ms, from_ms, most);
+    END $$";
+
+#[test]
+fn leases_end_though_it_takes_days_to_go_through_all_of_the_past() {
+    let postgres = shared();
+    let database = postgres.create_database();
+    postgres.psql(&database, "SELECT posthaste.login('ann'), posthaste.create_queue('q')");
+    // One that comes to light late, and one that ends while the past is gone through.
+    lease(postgres, &database, 1, "posthaste.now_ms() - 600000");
+    postgres.psql(&database, SLOW_PAST);
+    let server = Server::start(&postgres.url(&database), &[]);
+    let mut client = Client::login(server.addr(), "ann").expect("it runs");
+    let pop = ["POP", "QUEUE", "q", "LEASE", "1000", "BLOCK", "180000"];
+    for _ in 0..2 {
+        assert_eq!(client.ask(&pop).expect("an answer").body(), Some("x"));
+    }
+}

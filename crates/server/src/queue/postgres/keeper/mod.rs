@@ -4,19 +4,21 @@
 mod checkpoints;
 mod counting;
 mod floor;
+mod past;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_postgres::types::{ToSql, Type};
 
 use self::checkpoints::Checkpoints;
 use self::floor::Floor;
-use super::link::{Failure, Link};
+use self::past::Past;
+use super::link::{ANSWER_WITHIN, Failure, Link};
 use super::replies::{Replies, Ticked};
 use super::shared::Shared;
 use crate::queue::EVENT_SOURCE;
@@ -26,10 +28,11 @@ use crate::queue::rules::News;
 const TICK: Duration = Duration::from_millis(50);
 const TELL: Duration = Duration::from_millis(10);
 
-/// How far behind the last tick the next one begins, for who commits late; and how often it begins at the beginning, for
-/// who commits very late.
+/// How far behind the last tick the next one begins, for who commits late.
 const TICK_BEHIND_MS: i64 = 10_000;
-const TICK_WHOLE: Duration = Duration::from_secs(60);
+
+/// Where a tick begins that does not know what time it is at the server: after everything, so that it finds that out.
+const NO_TIME_MS: i64 = i64::MAX;
 
 /// How often all who wait look for themselves, in case news was lost.
 const LOOK: Duration = Duration::from_secs(1);
@@ -131,8 +134,9 @@ impl Keeper {
             watched: None,
             looked: Instant::now(),
             ticked: Instant::now(),
-            tick_from_ms: 0,
-            ticked_whole: Instant::now(),
+            server: None,
+            tick_from_ms: NO_TIME_MS,
+            past: Past::new(),
             is_behind: false,
             turn_at: Instant::now(),
             turn_again: TURN_AGAIN,
@@ -183,9 +187,11 @@ struct Round {
     watched: Option<Instant>,
     looked: Instant,
     ticked: Instant,
-    /// Where the next tick begins, and when one last began at the beginning.
+    /// When the server was started that ticks are asked of.
+    server: Option<SystemTime>,
+    /// Where the next tick begins.
     tick_from_ms: i64,
-    ticked_whole: Instant,
+    past: Past,
     /// The last tick did as much as one does: the next one follows at once, though after whatever else is due.
     is_behind: bool,
     turn_at: Instant,
@@ -242,6 +248,11 @@ impl Round {
         self.heard_myself = false;
         self.shared.reach.set_sessions(false);
         self.watched = None;
+        let server = self.link.server_started().ok();
+        if server.is_none() || server != self.server {
+            self.server = server;
+            self.begin_anew();
+        }
         if self.is_own_session() {
             let _ = self.ask("LISTEN posthaste");
             let _ = self.ask(&format!("SELECT pg_notify('posthaste', '{} hello')", self.me));
@@ -314,29 +325,60 @@ impl Round {
     }
 
     fn tick(&mut self) {
-        if self.ticked_whole.elapsed() >= TICK_WHOLE {
-            self.ticked_whole = Instant::now();
-            self.tick_from_ms = 0;
+        self.is_behind = false;
+        match self.let_time_pass(None, self.tick_from_ms) {
+            Ok(ticked) => {
+                self.shared.reach.works();
+                let done = &self.shared.done;
+                one_more(&done.ticks);
+                done.ticked_ms.store(self.shared.time.millis(), Ordering::Relaxed);
+                self.tick_from_ms = ticked.map_or(NO_TIME_MS, |ticked| ticked.done_ms - TICK_BEHIND_MS);
+                self.is_behind = ticked.is_some_and(Ticked::is_behind);
+                self.go_through_the_past();
+            }
+            // It would take too long the next time too.
+            Err(Failure::Stopped) => self.begin_anew(),
+            Err(_) => {}
         }
-        let none: Option<i64> = None;
-        let arguments: [(&(dyn ToSql + Sync), Type); 2] =
-            [(&none, Type::INT8), (&self.tick_from_ms, Type::INT8)];
-        let asked = self.link.ask("SELECT * FROM posthaste.upkeep($1, $2, 1000)", &arguments, true);
-        let Ok(rows) = asked else {
-            self.tick_from_ms = 0; // it may be another server, with another clock
-            self.is_behind = false;
+    }
+
+    /// Ticks begin now, and what was due before is found in the past: the server has another clock, perhaps, or there is too much
+    /// of it for a tick.
+    fn begin_anew(&mut self) {
+        self.tick_from_ms = NO_TIME_MS;
+        self.past = Past::new();
+    }
+
+    /// One stretch of it.
+    fn go_through_the_past(&mut self) {
+        if self.tick_from_ms == NO_TIME_MS {
             return;
-        };
-        self.shared.reach.works();
-        let done = &self.shared.done;
-        one_more(&done.ticks);
-        done.ticked_ms.store(self.shared.time.millis(), Ordering::Relaxed);
+        }
+        let Some((from_ms, to_ms)) = self.past.next(self.tick_from_ms) else { return };
+        let begun = Instant::now();
+        self.link.wait_for(past::WITHIN);
+        let ticked = self.let_time_pass(Some(to_ms), from_ms);
+        self.link.wait_for(ANSWER_WITHIN);
+        match ticked {
+            Ok(ticked) => {
+                let is_behind = ticked.is_some_and(Ticked::is_behind);
+                self.past.done(begun.elapsed(), is_behind);
+                self.is_behind |= is_behind;
+            }
+            Err(Failure::Stopped) => self.past.cut(),
+            Err(_) => {}
+        }
+    }
+
+    /// What is due from a time on to another one, or to now, comes back; and whoever waits for it is called.
+    fn let_time_pass(&mut self, to_ms: Option<i64>, from_ms: i64) -> Result<Option<Ticked>, Failure> {
+        let arguments: [(&(dyn ToSql + Sync), Type); 2] = [(&to_ms, Type::INT8), (&from_ms, Type::INT8)];
+        let rows = self.link.ask("SELECT * FROM posthaste.upkeep($1, $2, 1000)", &arguments, true)?;
         let replies = Replies::new(rows, &[], &[]);
-        self.tick_from_ms = replies.ticked.map_or(0, |ticked| ticked.done_ms - TICK_BEHIND_MS);
-        self.is_behind = replies.ticked.is_some_and(Ticked::is_behind);
         self.pass_on(&replies.news);
         let mut outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner);
         outbox.extend(replies.news.iter().filter_map(piece));
+        Ok(replies.ticked)
     }
 
     fn tell(&mut self) {
