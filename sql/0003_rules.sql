@@ -155,18 +155,20 @@ COMMENT ON FUNCTION recipient_named(int) IS
 
 -- Queues -----------------------------------------------------------------------------------------------------------
 
-CREATE FUNCTION refuse_locked(queue_name text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION refuse_locked(queue_name text, others text[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION USING ERRCODE = 'PHLCK', MESSAGE = format('somebody keeps queue %L locked', queue_name), DETAIL = queue_name;
+    RAISE EXCEPTION USING ERRCODE = 'PHLCK', MESSAGE = format('somebody keeps queue %L locked', queue_name),
+        DETAIL = array_to_string(queue_name || array_remove(others, queue_name), E'\n');
 END $$;
-COMMENT ON FUNCTION refuse_locked(text) IS 'Fails with PHLCK, and the queue''s name as DETAIL.';
+COMMENT ON FUNCTION refuse_locked(text, text[]) IS
+'Fails with PHLCK, and as DETAIL the names of the queue and of others that are locked too, a line for each.';
 
 CREATE FUNCTION try_lock_name(queue text) RETURNS boolean LANGUAGE sql AS $$
     SELECT pg_try_advisory_xact_lock(hashtext('posthaste.queue'), hashtext(queue))
 $$;
 COMMENT ON FUNCTION try_lock_name(text) IS 'Whoever makes a queue holds the lock of its name, so nobody waits in an index.';
 
-CREATE FUNCTION lock_name(queue text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION lock_name(queue text, wanted text[] DEFAULT '{}') RETURNS void LANGUAGE plpgsql AS $$
 DECLARE patience text := current_setting('lock_timeout');
 BEGIN
     IF NOT try_lock_name(queue) THEN
@@ -175,12 +177,12 @@ BEGIN
             PERFORM pg_advisory_xact_lock(hashtext('posthaste.queue'), hashtext(queue));
             PERFORM set_config('lock_timeout', patience, true);
         EXCEPTION WHEN lock_not_available THEN
-            PERFORM refuse_locked(queue);
+            PERFORM refuse_locked(queue, ARRAY(SELECT name FROM unnest(wanted) AS w(name) WHERE NOT try_lock_name(name)));
         END;
     END IF;
 END $$;
-COMMENT ON FUNCTION lock_name(text) IS
-'Waits for that, longer than a batch takes and not as long as an application''s transaction may; then fails as refuse_locked. Plan: no table.';
+COMMENT ON FUNCTION lock_name(text, text[]) IS
+'Waits for that, longer than a batch takes and not as long as an application''s transaction may; then fails as refuse_locked, with those of the other wanted names that are locked too. Plan: no table.';
 
 CREATE FUNCTION queue_named(queue_name text) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -195,17 +197,40 @@ END $$;
 COMMENT ON FUNCTION queue_awaited(text, bigint) IS
 'The same for a POP, which may have waited for a queue: null when that is not there any more, whatever has its name now. Plan: queue_name_key.';
 
-CREATE FUNCTION wait_for_queue(queue_name text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION locked_queues(queue_names text[]) RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE
+    queue_name text;
+    locked text[];
+BEGIN
+    -- Other batches take turns with a row, and have it for a moment only.
+    FOR look IN 1..5 LOOP
+        locked := '{}';
+        FOREACH queue_name IN ARRAY queue_names LOOP
+            PERFORM FROM queue WHERE name = queue_name FOR NO KEY UPDATE SKIP LOCKED;
+            IF NOT FOUND AND queue_named(queue_name) IS NOT NULL THEN
+                locked := locked || queue_name;
+            END IF;
+        END LOOP;
+        EXIT WHEN locked = '{}';
+        queue_names := locked;
+        PERFORM pg_sleep(0.01);
+    END LOOP;
+    RETURN locked;
+END $$;
+COMMENT ON FUNCTION locked_queues(text[]) IS
+'Those of these queues whose rows somebody else keeps locked, for longer than a moment. Locks the others. Plan: queue_name_key.';
+
+CREATE FUNCTION wait_for_queue(queue_name text, wanted text[] DEFAULT '{}') RETURNS void LANGUAGE plpgsql AS $$
 DECLARE patience text := current_setting('lock_timeout');
 BEGIN
     PERFORM set_config('lock_timeout', '1s', true);
     PERFORM FROM queue WHERE name = queue_name FOR NO KEY UPDATE;
     PERFORM set_config('lock_timeout', patience, true);
 EXCEPTION WHEN lock_not_available THEN
-    PERFORM refuse_locked(queue_name);
+    PERFORM refuse_locked(queue_name, locked_queues(wanted));
 END $$;
-COMMENT ON FUNCTION wait_for_queue(text) IS
-'Waits for the row of a queue that is locked, longer than a batch takes and not as long as an application''s transaction may; then fails as refuse_locked. Plan: queue_name_key.';
+COMMENT ON FUNCTION wait_for_queue(text, text[]) IS
+'Waits for the row of a queue that is locked, longer than a batch takes and not as long as an application''s transaction may; then fails as refuse_locked, with those of the other wanted queues that are locked too, or each would be waited for. Plan: queue_name_key.';
 
 CREATE FUNCTION queue_names(numbers bigint[]) RETURNS SETOF answer LANGUAGE sql STABLE AS $$
     SELECT null::int, 'n'::"char", null::bigint, id, null::int, null::int, null::bigint, null::int, null::bigint, null::bigint,

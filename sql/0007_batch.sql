@@ -191,7 +191,7 @@ BEGIN
             ORDER BY u.who) AS sorted;
     END IF;
     IF made <> '{}' THEN
-        PERFORM lock_name(name) FROM (SELECT DISTINCT u.name FROM unnest(made) AS u(name) ORDER BY u.name) AS sorted;
+        PERFORM lock_name(name, made) FROM (SELECT DISTINCT u.name FROM unnest(made) AS u(name) ORDER BY u.name) AS sorted;
     END IF;
     -- Whoever wants to know which ids are settled waits for us.
     IF to_lock <> '{}' AND pg_advisory_xact_lock_shared(hashtext('posthaste.append'), 0) IS NULL THEN
@@ -201,7 +201,7 @@ BEGIN
     FOREACH f IN ARRAY to_lock LOOP
         SELECT q.id, q.guarded INTO found_id, found_guarded FROM queue q WHERE q.name = names[f] FOR NO KEY UPDATE SKIP LOCKED;
         IF found_id IS NULL AND queue_named(names[f]) IS NOT NULL THEN
-            PERFORM wait_for_queue(names[f]);
+            PERFORM wait_for_queue(names[f], ARRAY(SELECT names[wanted] FROM unnest(to_lock) AS t(wanted)));
             SELECT q.id, q.guarded INTO found_id, found_guarded FROM queue q WHERE q.name = names[f] FOR NO KEY UPDATE;
         END IF;
         ids[f] := found_id;

@@ -253,6 +253,34 @@ fn a_queue_that_is_kept_locked_holds_up_its_batch_once() {
     }
 }
 
+/// Each of them is waited for a second; were they told one by one, nobody of the batch would be answered for as many seconds.
+#[test]
+fn queues_that_are_kept_locked_together_hold_up_their_batch_once() {
+    let place = Place::new();
+    let mut holder = Session::open(&place.postgres, &place.database, "postgres");
+    let kept: Vec<String> = (0..CLIENTS - 2).map(|number| format!("kept{number}")).collect();
+    let mut client = connect(place.server.addr());
+    for queue in &kept {
+        ask(&mut client, &["QCREATE", queue]);
+    }
+    let lock =
+        "BEGIN; SELECT count(*) FROM (SELECT FROM posthaste.queue WHERE name LIKE 'kept%' FOR UPDATE) AS l";
+    assert_eq!(holder.run(lock), kept.len().to_string());
+    let others = ["q", "waiting"].map(str::to_owned);
+    let pipelines: Vec<_> =
+        kept.iter().chain(&others).map(|queue| vec![words(&format!("SEND|{queue}|x"))]).collect();
+    let mut clients = place.ask_in_one_batch(&pipelines);
+    let kept = clients.drain(..kept.len()).collect::<Vec<_>>();
+    for mut client in clients {
+        assert!(client.answer().expect("it runs").integer().is_some());
+    }
+    assert_eq!(place.postgres.log().matches("ERROR:  somebody keeps queue").count(), 1);
+    holder.run("COMMIT");
+    for mut client in kept {
+        assert!(client.answer().expect("it runs").integer().is_some());
+    }
+}
+
 /// The same error may be one request's fault or that of all together.
 #[test]
 fn what_is_too_much_at_once_is_done_in_parts() {

@@ -1,9 +1,9 @@
 //! Queues whose rows another transaction keeps locked: an application that has called `delete_queue` in a transaction it left open,
 //! say. Requests for such a queue wait apart, so that the others go on.
 //!
-//! The database refuses a batch that would wait for such a row longer than a batch takes. Then the queue is noted here, with the
-//! requests for it, and a thread looks again and again whether its row is free; then they are made again. A request that has waited
-//! for as long as a middleware waits for an answer is refused.
+//! The database refuses a batch that would wait for such a row longer than a batch takes. Then its queue is noted here, with all
+//! others of the batch whose rows are kept, and the requests for them, and a thread looks again and again which rows are free; then
+//! those are made again. A request that has waited for as long as a middleware waits for an answer is refused.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,13 +55,16 @@ struct Waiting {
 }
 
 impl Postgres {
-    /// Nothing was done, because somebody keeps the row of this queue: whoever asks for it waits apart, and the others are asked
+    /// Nothing was done, because somebody keeps the rows of these queues: whoever asks for one waits apart, and the others are asked
     /// again.
-    pub(super) fn wait_apart(&self, called: Vec<Called>, queue: &str, attempt: Attempt, batch: &mut Batch) {
-        if let Err(error) = self.locked.note(&self.shared, queue) {
-            let why =
-                format!("nobody can look after queue '{queue}', whose row somebody keeps locked: {error}");
-            return self.give_up(called, &Failure::Unreachable(why), batch);
+    pub(super) fn wait_apart(&self, called: Vec<Called>, queues: &str, attempt: Attempt, batch: &mut Batch) {
+        for queue in queues.lines() {
+            if let Err(error) = self.locked.note(&self.shared, queue) {
+                let why = format!(
+                    "nobody can look after queue '{queue}', whose row somebody keeps locked: {error}"
+                );
+                return self.give_up(called, &Failure::Unreachable(why), batch);
+            }
         }
         let others = self.leave_out(called, batch);
         if !others.is_empty() {
@@ -182,16 +185,17 @@ fn free(link: &mut Link, queues: &[Box<str>]) -> Result<Vec<String>, Failure> {
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
-/// The queue whose row somebody keeps, by the database's refusal; empty: that was refused for something else.
-pub(super) fn locked_queue(error: &tokio_postgres::Error) -> &str {
+/// The queues whose rows somebody keeps, by the database's refusal, each on a line of its own; empty: that was refused for something
+/// else.
+pub(super) fn locked_queues(error: &tokio_postgres::Error) -> &str {
     let refused = error.as_db_error().filter(|error| error.code().code() == LOCKED);
     refused.and_then(|error| error.detail()).unwrap_or_default()
 }
 
 /// Whether the call was refused because one of these bundles wants a row that somebody keeps.
 pub(super) fn is_asked_for(called: &[Called], error: &tokio_postgres::Error) -> bool {
-    let queue = locked_queue(error);
-    !queue.is_empty() && called.iter().any(|(_, bundle)| place_of(bundle, queue).is_some())
+    let is_wanted = |queue| called.iter().any(|(_, bundle)| place_of(bundle, queue).is_some());
+    locked_queues(error).lines().any(is_wanted)
 }
 
 /// Where in this turn of a bundle the row of this queue is first wanted.

@@ -243,7 +243,7 @@ impl Postgres {
                 self.sweep_first(called, sweeper::large_queue(&error), attempt, batch);
             }
             Err(Failure::Refused(error)) if locked::is_asked_for(&called, &error) => {
-                self.wait_apart(called, locked::locked_queue(&error), attempt, batch);
+                self.wait_apart(called, locked::locked_queues(&error), attempt, batch);
             }
             Err(failure) if attempt.within().is_some() && is_worth_parts(&called, &failure) => {
                 self.attempt_in_parts(called, &failure, attempt, batch);
