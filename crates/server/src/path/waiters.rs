@@ -80,6 +80,11 @@ impl Waiters {
         tickets.into_iter().filter_map(|ticket| self.take(ticket).map(|waiting| (ticket, waiting))).collect()
     }
 
+    /// The pops that wait from this place on, with what they wait for.
+    pub fn interests(&self, from: Ticket) -> impl Iterator<Item = (Ticket, Interest)> {
+        self.parked.range(from..).map(|(ticket, waiting)| (*ticket, waiting.interest))
+    }
+
     /// Takes out one pop whose time is over.
     pub fn take_expired(&mut self, now: Millis) -> Option<(Ticket, Waiting)> {
         let &(until, ticket) = self.by_deadline.first()?;

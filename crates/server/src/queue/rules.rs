@@ -55,7 +55,7 @@ pub enum Flow {
 }
 
 /// What a waiting pop waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Interest {
     /// The reader.
     pub reader: AccountId,

@@ -16,7 +16,7 @@ use super::asking::Asked;
 use super::attempt::{Attempt, was_too_much};
 use super::columns::ARGUMENTS;
 use super::era::Now;
-use super::fitting::fitting;
+use super::fitting::{CALL_BUNDLES_MAX, fitting};
 use super::keeper::{Done, Keeper};
 use super::link::{Failure, Link, Reach};
 use super::links::Links;
@@ -453,7 +453,7 @@ impl Store for Postgres {
                     false => called.push((None, bundle)),
                 }
             }
-            called.extend(parked.take_woken());
+            called.extend(parked.take_woken(CALL_BUNDLES_MAX));
         }
         // What counts messages may take long: the others have their answers first.
         let mut later: Vec<_> = batch.waiting.extract_if(.., |bundle| only_counts(bundle)).collect();

@@ -34,8 +34,10 @@ const TICK_BEHIND_MS: i64 = 10_000;
 /// Where a tick begins that does not know what time it is at the server: after everything, so that it finds that out.
 const NO_TIME_MS: i64 = i64::MAX;
 
-/// How often all who wait look for themselves, in case news was lost.
+/// How often those who wait look for themselves, in case news was lost; and how many at once where it is heard, so that it is seldom
+/// lost: others wait as long as they look.
 const LOOK: Duration = Duration::from_secs(1);
+const LOOKS_MAX: usize = 256;
 
 /// For how long this middleware asks to be told, and how often it says so.
 const WATCH_MS: i64 = 15_000;
@@ -234,7 +236,8 @@ impl Round {
         self.watch();
         if self.looked.elapsed() >= LOOK {
             self.looked = Instant::now();
-            self.call_all();
+            let hears_news = self.shared.reach.keeps_sessions();
+            self.call_to_look(if hears_news { LOOKS_MAX } else { usize::MAX });
         }
         self.floor.look(&self.shared, &mut self.link);
         self.checkpoints.look(&self.shared, &mut self.link);
@@ -296,7 +299,7 @@ impl Round {
                     self.shared.reach.set_sessions(true);
                 }
             } else if news == "*" {
-                self.call_all();
+                self.call_all_to_look();
             } else {
                 let news: Vec<News> = news.split(';').filter_map(parse).collect();
                 self.pass_on(&news);
@@ -314,9 +317,20 @@ impl Round {
         }
     }
 
-    fn call_all(&mut self) {
+    fn call_to_look(&mut self, most: usize) {
         let mut parked = self.shared.parked();
-        parked.call_all();
+        parked.call_to_look(most);
+        let called = parked.has_woken();
+        drop(parked);
+        if called {
+            self.shared.nudge();
+        }
+    }
+
+    /// Anything may have happened.
+    fn call_all_to_look(&mut self) {
+        let mut parked = self.shared.parked();
+        parked.call_all_to_look();
         let called = parked.has_woken();
         drop(parked);
         if called {
@@ -410,7 +424,7 @@ impl Round {
         if self.link.ask("SELECT posthaste.watch_news($1, $2)", &arguments, true).is_ok() {
             self.watched = Some(Instant::now());
             if first {
-                self.call_all();
+                self.call_all_to_look();
             }
         }
     }

@@ -14,13 +14,15 @@
 //! First come, first served: while a pop is away, because it was called, nobody who came later is called in its stead. What
 //! would have called them is left to it, and calls again when it is back.
 
+mod looks;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
+use self::looks::{Looks, news_for, same};
 use super::replies::queue_named;
 use super::under_way::{Since, UnderWay};
 use crate::path::bundle::{Address, Bundle};
@@ -30,13 +32,15 @@ use crate::queue::rules::{Interest, Millis, News, QueueId};
 /// A bundle that is to be executed; with its place among those that wait, if it had one.
 pub(super) type Called = (Option<Seat>, Box<Bundle>);
 
-/// What a pop that waited keeps while it is executed: its place, what it waits for, when it gives up, and what called it.
+/// What a pop that waited keeps while it is executed: its place, what it waits for, when it gives up, and what called it: news, or
+/// that it was its turn to look.
 #[derive(Clone, Copy)]
 pub(super) struct Seat {
     ticket: Ticket,
     interest: Interest,
     until: Millis,
     call: Option<Call>,
+    looks: bool,
     /// Its time is over: it looks once more, and is given up when there is nothing.
     is_over: bool,
 }
@@ -87,6 +91,8 @@ const AWAITED_SPARE: usize = 4096;
 pub(super) struct Parked {
     waiters: Waiters,
     woken: Vec<Called>,
+    /// Those who were more than go into one call.
+    in_turn: VecDeque<Called>,
     /// By their places.
     away: BTreeMap<Ticket, Away>,
     recent: VecDeque<News>,
@@ -94,6 +100,7 @@ pub(super) struct Parked {
     first_recent: u64,
     pub(super) under_way: UnderWay,
     awaited: FxHashMap<Box<[u8]>, QueueId>,
+    looks: Looks,
 }
 
 impl Parked {
@@ -186,6 +193,11 @@ impl Parked {
         if let Some(Call { news, pops }) = seat.call {
             let most = calls.entry(news).or_default();
             *most = pops.max(*most);
+        }
+        if seat.looks {
+            for news in news_for(seat.interest) {
+                calls.entry(news).or_insert(1);
+            }
         }
         self.call_for(calls);
     }
@@ -284,34 +296,67 @@ impl Parked {
         self.woken.extend(all.into_iter().map(|(ticket, waiting)| seated(ticket, waiting, None)));
     }
 
-    /// Those called since this was last asked, to be executed.
-    pub(super) fn take_woken(&mut self) -> Vec<Called> {
+    /// Calls who is next to look in case news was lost, at most so many: see `looks`.
+    pub(super) fn call_to_look(&mut self, most: usize) {
+        let away: FxHashSet<Interest> = self.away.values().map(|away| same(away.interest)).collect();
+        let next = self.looks.next(&self.waiters, &away, most);
+        // Nobody looks before who came first.
+        let with_first = |(ticket, interest)| {
+            let first = news_for(interest).filter_map(|news| self.first_match(news));
+            first.chain([ticket]).collect::<Vec<Ticket>>()
+        };
+        let tickets: BTreeSet<Ticket> = next.into_iter().flat_map(with_first).collect();
+        for ticket in tickets {
+            let Some(waiting) = self.waiters.take(ticket) else { continue };
+            let (seat, bundle) = seated(ticket, waiting, None);
+            self.woken.push((seat.map(|seat| Seat { looks: true, ..seat }), bundle));
+        }
+    }
+
+    /// The same for all of them.
+    pub(super) fn call_all_to_look(&mut self) {
+        self.looks = Looks::default();
+        self.call_to_look(usize::MAX);
+    }
+
+    /// Those called and not taken yet, at most so many, to be executed; the others are away too, for they came before others.
+    pub(super) fn take_woken(&mut self, most: usize) -> Vec<Called> {
         let woken = std::mem::take(&mut self.woken);
         self.go_away(&woken);
-        woken
+        self.in_turn.extend(woken);
+        self.in_turn.drain(..most.min(self.in_turn.len())).collect()
     }
 
     /// Whether somebody is called.
     pub(super) fn has_woken(&self) -> bool {
-        !self.woken.is_empty()
+        !self.woken.is_empty() || !self.in_turn.is_empty()
     }
 
     /// A pop whose time is over.
     pub(super) fn take_expired(&mut self, now: Millis) -> Option<(Seat, Box<Bundle>)> {
         let (ticket, Waiting { bundle, interest, until }) = self.waiters.take_expired(now)?;
-        Some((Seat { ticket, interest, until, call: None, is_over: true }, bundle))
+        Some((Seat { ticket, interest, until, call: None, looks: false, is_over: true }, bundle))
     }
 
     /// A connection left: its pop, unless it is just being executed and will be asked for when it comes to be parked.
     pub(super) fn leave(&mut self, address: Address) -> Option<Box<Bundle>> {
-        if let Some(at) = self.woken.iter().position(|(_, bundle)| bundle.address == address) {
-            let (seat, bundle) = self.woken.remove(at);
-            if let Some(call) = seat.and_then(|seat| seat.call) {
-                self.call(call);
+        if let Some((seat, bundle)) = self.take_called(address) {
+            if let Some(seat) = seat {
+                self.done(seat);
             }
             return Some(bundle);
         }
         self.waiters.leave(address).map(|waiting| waiting.bundle)
+    }
+
+    /// A bundle that was called and is not executed yet.
+    fn take_called(&mut self, address: Address) -> Option<Called> {
+        let is_it = |(_, bundle): &Called| bundle.address == address;
+        if let Some(at) = self.woken.iter().position(is_it) {
+            return Some(self.woken.remove(at));
+        }
+        let at = self.in_turn.iter().position(is_it)?;
+        self.in_turn.remove(at)
     }
 
     /// The pop of a connection that left is back.
@@ -332,5 +377,5 @@ impl Parked {
 
 fn seated(ticket: Ticket, waiting: Waiting, call: Option<Call>) -> Called {
     let Waiting { bundle, interest, until } = waiting;
-    (Some(Seat { ticket, interest, until, call, is_over: false }), bundle)
+    (Some(Seat { ticket, interest, until, call, looks: false, is_over: false }), bundle)
 }

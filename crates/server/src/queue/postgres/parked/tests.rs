@@ -40,7 +40,7 @@ fn park(parked: &mut Parked, clients: impl Iterator<Item = u64>) {
 }
 
 fn woken(parked: &mut Parked) -> Vec<(u64, Seat)> {
-    let called = parked.take_woken();
+    let called = parked.take_woken(usize::MAX);
     called.into_iter().map(|(seat, bundle)| (bundle.address.client, seat.expect("it waited"))).collect()
 }
 
@@ -164,7 +164,7 @@ fn what_was_told_while_a_pop_found_nothing_calls_it_though_nobody_waited() {
     parked.end(mine);
     assert!(parked.park((None, bundle(1, "q")), interest(), 1000, of_the_pop).is_none());
     parked.end(of_the_pop);
-    let [(Some(seat), _)] = parked.take_woken()[..] else { panic!("nobody is called") };
+    let [(Some(seat), _)] = parked.take_woken(usize::MAX)[..] else { panic!("nobody is called") };
     parked.done(seat);
     assert!(!parked.is_curious(0));
 }
@@ -195,4 +195,76 @@ fn names_of_queues_that_nobody_waits_for_are_not_kept_for_ever() {
         assert!(parked.take_expired(1).is_some());
     }
     assert!(parked.awaited.len() <= AWAITED_SPARE + 1, "{} names", parked.awaited.len());
+}
+
+/// Of those who wait for the same only the first looks, and the others as long as something is found.
+#[test]
+fn the_first_of_those_who_wait_for_the_same_looks_for_all() {
+    let mut parked = Parked::default();
+    park(&mut parked, 1..=20);
+    parked.call_to_look(usize::MAX);
+    let mut called = woken(&mut parked);
+    assert_eq!(names(&called), [1]);
+    park_again(&mut parked, called[0]);
+    parked.call_to_look(usize::MAX);
+    called = woken(&mut parked);
+    let mut found = Vec::new();
+    while !called.is_empty() {
+        found.extend(names(&called));
+        called.into_iter().for_each(|(_, seat)| parked.done(seat));
+        called = woken(&mut parked);
+    }
+    found.sort_unstable();
+    assert_eq!(found, (1..=20).collect::<Vec<u64>>());
+}
+
+/// Parks a pop of a reader's own.
+fn park_reader(parked: &mut Parked, reader: u32) {
+    let since = parked.begin(false);
+    let waits = Interest { reader, ..interest() };
+    assert!(parked.park((None, bundle(reader.into(), "q")), waits, 1000, since).is_none());
+    parked.end(since);
+}
+
+fn park_all_again(parked: &mut Parked, called: Vec<(u64, Seat)>) {
+    let since = parked.begin(false);
+    for (client, seat) in called {
+        assert!(parked.park((Some(seat), bundle(client, "q")), seat.interest, 0, since).is_none());
+    }
+    parked.end(since);
+}
+
+#[test]
+fn a_look_is_of_a_few_and_the_next_one_goes_on_behind_them() {
+    let mut parked = Parked::default();
+    (1..=5).for_each(|reader| park_reader(&mut parked, reader));
+    let mut looked = Vec::new();
+    for _ in 0..4 {
+        parked.call_to_look(2);
+        let called = woken(&mut parked);
+        looked.push(names(&called));
+        park_all_again(&mut parked, called);
+    }
+    // Who came first may have what any of them looks for, and looks with them.
+    assert_eq!(looked, [vec![1, 2], vec![1, 3, 4], vec![1, 5], vec![1, 2]]);
+    parked.call_all_to_look();
+    assert_eq!(names(&woken(&mut parked)), [1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn those_who_are_more_than_a_call_takes_wait_for_their_turn_and_are_away() {
+    let mut parked = Parked::default();
+    (1..=3).for_each(|reader| park_reader(&mut parked, reader));
+    parked.call_all();
+    let first = parked.take_woken(2);
+    assert_eq!(first.len(), 2);
+    assert!(parked.has_woken() && parked.len() == 3);
+    park_reader(&mut parked, 4);
+    let send = std::iter::once((&b"q"[..], 9, None));
+    assert!(parked.called_by(send).is_empty(), "all three came before");
+    for (seat, _) in first {
+        parked.done(seat.expect("it waited"));
+    }
+    assert!(parked.leave(address(3)).is_some(), "it is not executed yet");
+    assert!(!parked.has_woken() && parked.away.is_empty());
 }
