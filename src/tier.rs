@@ -16,7 +16,7 @@ use signal_hook::iterator::Signals;
 
 use crate::config::commands;
 use crate::environment::warn_of_unknown;
-use crate::flags::{FrontFlags, RunFlags, TlsFlags};
+use crate::flags::{FrontFlags, MAX_CLIENTS, RunFlags, TlsFlags};
 use crate::logging;
 
 /// Files that a tier has open beside its clients': listeners, files of the store, what HTTP serves, servers of a cache.
@@ -175,7 +175,8 @@ fn fitting(clients: usize, files: Option<u64>) -> usize {
     let Some(files) = files else { return clients };
     let room = usize::try_from(files.saturating_sub(FILES_BESIDE.into()).max(files / 2).max(1))
         .unwrap_or(usize::MAX);
-    if clients > room {
+    // Nobody asked for as many as there are by default; the doctor says that they are fewer.
+    if clients > room && clients != MAX_CLIENTS {
         tracing::warn!(
             "the limit of {files} open files is too low for the {clients} clients of --max-clients: no more than {room} are \
              let in; set LimitNOFILE= in the unit, or ulimit -n, or allow fewer with --max-clients"

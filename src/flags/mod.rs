@@ -26,7 +26,7 @@ pub(crate) use self::looking::{DoctorFlags, ReachCache, TopFlags, WebReach};
 pub(crate) use self::pages::{CompletionsFlags, ManFlags, ReferenceFlags, Topic};
 pub(crate) use self::postgres::{MigrateFlags, PoppingFlags};
 pub(crate) use self::queue::QueueFlags;
-pub(crate) use self::serving::{FrontFlags, LogFormat, RunFlags, TlsFlags};
+pub(crate) use self::serving::{FrontFlags, LogFormat, MAX_CLIENTS, RunFlags, TlsFlags};
 
 /// A middle tier that explains itself: durable message queues over RESP, measured at every stage.
 #[derive(Debug, Parser)]

@@ -10,6 +10,9 @@ use posthaste_server::log_level::LogLevel;
 
 use super::{at_least_one, duration, log_level, some_time, threads};
 
+/// Client connections, unless told otherwise.
+pub(crate) const MAX_CLIENTS: usize = 20_000;
+
 /// How clients come to a tier, beside its addresses.
 #[derive(Args, Debug)]
 pub(crate) struct FrontFlags {
@@ -22,7 +25,7 @@ pub(crate) struct FrontFlags {
     #[arg(long, value_parser = threads)]
     pub(crate) threads: Option<usize>,
     /// Maximum number of client connections; no more are let in than the limit of open files has room for
-    #[arg(long, value_name = "N", default_value = "20000", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = MAX_CLIENTS, value_parser = at_least_one)]
     pub(crate) max_clients: usize,
     /// Disconnect a client that reads none of its pending answers for this long
     #[arg(long, value_name = "TIME|off", default_value = "60s", value_parser = time_or_off)]
