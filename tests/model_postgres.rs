@@ -68,10 +68,15 @@ impl Database {
             let operation = parsed_after(&mut bundle.bytes, &self.receipts.filled_in(request));
             bundle.requests.push(Request::new(operation, Kind::Send, 0));
         }
-        let mut batch = Batch { waiting: vec![bundle], ..Batch::default() };
-        self.store.run(&mut batch);
-        let bundle = batch.finished.pop().expect("nothing waits");
-        let mut answers = decoded_all(&bundle.answers);
+        let (mut batch, mut answers, mut rest) = (Batch::default(), Vec::new(), Some(bundle));
+        // Of what may be much work only the first part is done, and the rest comes again.
+        while let Some(bundle) = rest {
+            batch.waiting.push(bundle);
+            self.store.run(&mut batch);
+            let mut bundle = batch.finished.pop().expect("nothing waits");
+            rest = (!bundle.is_done()).then(|| bundle.split_rest());
+            answers.extend(decoded_all(&bundle.answers));
+        }
         answers.iter_mut().for_each(|answer| self.receipts.number(answer));
         answers
     }
