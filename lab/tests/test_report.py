@@ -11,23 +11,21 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from inventions import cells, invented
+from inventions import invented
 
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.experiments.description import Level, Link
+from posthaste_lab.experiments.description import Link
 from posthaste_lab.experiments.results import Result, Run, spoken_levels
 from posthaste_lab.factorial import analyze
 from posthaste_lab.fitting.model import FittedModel, write_model
 from posthaste_lab.report import write_report, write_summary
 from posthaste_lab.report.cells import Cell, cells_of, is_luck
 from posthaste_lab.report.charts import kinds_chart, load_chart, percentile_panels
-from posthaste_lab.report.charts.load import LAW, fastest
-from posthaste_lab.report.charts.style import left_out, styled
+from posthaste_lab.report.charts.style import styled
 from posthaste_lab.report.page import warnings
 from posthaste_lab.report.quantities import digits
 from posthaste_lab.report.records import Spread, events, response_times, response_times_by_kind, trace
 from posthaste_lab.report.sections.design import design_section
-from posthaste_lab.report.sections.maxima import maxima_section
 from posthaste_lab.report.sections.network import link_bits_per_s, network_section
 from posthaste_lab.report.sections.over_time import warm_up_s, warm_up_verdict
 from posthaste_lab.report.sections.overview import overview_section
@@ -458,147 +456,3 @@ def test_a_run_that_is_none_is_refused(tmp_path: Path, run: Run) -> None:
     (tmp_path / "trials" / name / "trial.json").write_text("{}")
     with pytest.raises(BadArgument, match="no trial as this version leaves them"):
         write_report(tmp_path)
-
-
-def test_the_law_takes_the_think_time_as_it_was_kept() -> None:
-    """Clients that were asked to pause for 10 ms and paused for 13 break no law; the curve by it lies on the points."""
-    kept = {"population": 8, "think_time_s": 0.010, "think_kept_s": 0.013, "response_mean_s": 0.002}
-    result = invented(1, 1, throughput_per_s=8 / 0.015, **kept)
-    assert [verdict.holds for verdict in verdicts(result)] == [True]
-    asked = {name: value for name, value in result.figures.items() if name != "think_kept_s"}
-    assert [verdict.holds for verdict in verdicts(replace(result, figures=asked))] == [False]
-    chart = load_chart({"": [Cell(1, {"n": 1}, (result,))]}, "n", "n")
-    for axis, measured in zip(chart.axes, (8 / 0.015, 2.0), strict=True):  # per second, ms
-        law = next(line for line in axis.lines if line.get_linewidth() == 1.6)
-        assert float(np.asarray(law.get_ydata(), dtype=np.float64)[0]) == pytest.approx(measured)
-
-
-def test_a_chart_says_what_it_does_not_show(run: Run) -> None:
-    """Of more lines than can be told apart the fastest are drawn, whichever come first."""
-    line = cells([100.0], [200.0])
-    lines = {f"line {n}": [replace(cell, levels={"n": cell.number}) for cell in line] for n in range(8)}
-    slow = {"slow": cells([1.0], [2.0])}
-    assert list(fastest(slow | lines)) == list(lines)
-    assert (
-        left_out(8, 9, "lines", "the fastest")
-        == " Of 9 lines only 8 are drawn, the fastest; the table has all of them."
-    )
-    assert left_out(8, 8, "lines", "the fastest") == ""
-    size = run.experiment.factors["size"].model_copy(update={"levels": list(range(9))})
-    clients = run.experiment.factors["clients"].model_copy(update={"levels": list(range(10))})
-    experiment = run.experiment.model_copy(update={"factors": {"clients": clients, "size": size}})
-    first = run.finished[0]
-    many = [
-        Cell(
-            n,
-            {"clients": 1, "size": n},
-            (replace(first, figures=first.figures | {"throughput_per_s": 100.0 + n}),),
-        )
-        for n in range(9)
-    ]
-    section = overview_section(replace(run, experiment=experiment), many)
-    (chart,) = (item for item in section.items if item.name == "load")
-    assert chart.caption.endswith(
-        "Of 9 lines only 8 are drawn, those with the highest throughput; the table has all of them."
-    )
-
-
-@pytest.mark.parametrize(("number", "cut"), [(24, False), (40, True)])
-def test_stages_are_drawn_of_all_combinations_or_it_is_said(run: Run, number: int, cut: bool) -> None:
-    """Those of each kind of request at two of them, with all in the table."""
-    first = cells_of(run)[0]
-    many = [replace(first, number=n, levels={"clients": n, "size": 100}) for n in range(1, number + 1)]
-    section = where_section(run, many)
-    assert section is not None
-    stages, kinds, each = section.items
-    assert stages.caption.endswith(
-        "The number is the sum."
-        + " Of 40 combinations only 32 are drawn, evenly chosen; trials.csv has all of them." * cut
-    )
-    assert isinstance(stages, ChartItem)
-    with styled():
-        assert len(stages.draw().axes[0].get_yticks()) == min(number, 32)
-    assert kinds.caption.endswith(
-        f"Of {number} combinations only 2 are drawn, the first and the last; the table has all of them."
-    )
-    assert isinstance(each, TableItem)
-    assert [int(row["clients"]) for row in each.raw[:: len(each.raw) // number]] == list(range(1, number + 1))
-    two = where_section(run, many[:2])
-    assert two is not None
-    assert "drawn" not in two.items[1].caption
-
-
-def test_the_law_is_one_of_all_answers() -> None:
-    """A third of them errors that took a tenth of the time: nothing is wrong, and both curves lie on the points."""
-    counts = {"throughput_per_s": 100.0, "served": 1000, "errors": 500, "population": 3, "think_time_s": 0.0}
-    result = invented(1, 1, **counts, response_mean_s=1 / 35, response_all_mean_s=0.02)
-    assert [verdict.holds for verdict in verdicts(result)] == [True]
-    chart = load_chart({"": [Cell(1, {"n": 1}, (result,))]}, "n", "n")
-    for axis, measured in zip(chart.axes, (100.0, 1e3 / 35), strict=True):  # per second, ms
-        law = next(line for line in axis.lines if line.get_linewidth() == 1.6)
-        assert float(np.asarray(law.get_ydata(), dtype=np.float64)[0]) == pytest.approx(measured)
-    silent = {name: value for name, value in result.figures.items() if name != "response_all_mean_s"}
-    assert verdicts(replace(result, figures=silent)) == [], "nobody knows how long the errors took"
-
-
-def test_the_curve_by_the_law_is_seen_where_it_agrees(run: Run) -> None:
-    """It lies on the line of the points then, and must not be below it."""
-    measured = [cell for cell in cells_of(run) if cell.levels["size"] == 100]
-    with styled():
-        chart = load_chart({"": measured}, "clients", "clients")
-    for axis in chart.axes:
-        (law,) = (line for line in axis.get_lines() if line.get_color() == LAW)
-        assert law.get_zorder() > max(line.get_zorder() for line in axis.get_lines() if line is not law)
-
-
-def test_an_open_loop_has_no_line_of_a_closed_system() -> None:
-    """Its rate is set, so it would lie anywhere, and say that somebody waited for another who did not."""
-
-    def labels(*, open_loop: bool) -> list[str]:
-        line = [
-            Cell(n, {"n": n}, (invented(n, 1, throughput_per_s=100.0 * n, response_mean_s=0.01, population=n, **kind),))
-            for n, kind in ((1, {}), (2, {"open_loop": open_loop}))
-        ]
-        return [str(drawn.get_label()) for drawn in load_chart({"": line}, "n", "n").axes[0].lines]
-
-    assert "if nobody waited for another" in labels(open_loop=False)
-    assert "if nobody waited for another" not in labels(open_loop=True)
-
-
-def test_the_curve_by_the_law_is_a_mean_over_trials() -> None:
-    """Else it would leave the points wherever trials differ, with no figure wrong."""
-    trials = [
-        invented(1, r, throughput_per_s=x, response_mean_s=8 / x, population=8) for r, x in ((1, 10.0), (2, 90.0))
-    ]
-    cell = Cell(1, {"n": 1}, tuple(trials))
-    chart = load_chart({"": [cell]}, "n", "n")
-    for axis, column in zip(chart.axes, ("throughput_per_s", "response_mean_s"), strict=True):
-        measured = cell.figure(column)
-        assert measured is not None
-        law = next(line for line in axis.lines if line.get_linestyle() == ":" or line.get_linewidth() == 1.6)
-        shown = float(np.asarray(law.get_ydata(), dtype=np.float64)[0])
-        assert shown == pytest.approx(measured.mean, rel=1e-9) or shown == pytest.approx(measured.mean * 1e3, rel=1e-9)
-
-
-def test_the_highest_throughput_of_each_configuration_stands_in_a_table(run: Run) -> None:
-    """One row for each line of the load chart; where the line ends at its highest point, that is said."""
-    clients = run.experiment.factors["clients"].model_copy(update={"levels": [1, 2, 4]})
-    experiment = run.experiment.model_copy(update={"factors": {**run.experiment.factors, "clients": clients}})
-    varied = replace(run, experiment=experiment)
-    line: list[Cell] = []
-    for size, rates in ((100, [10.0, 30.0, 20.0]), (1000, [5.0, 6.0, 8.0])):
-        for count, rate in zip((1, 2, 4), rates, strict=True):
-            levels: dict[str, Level] = {"clients": count, "size": size}
-            counted = {"throughput_per_s": rate, "tier_counted_per_s": rate, "waiting_mean_s": 0.5 / rate}
-            result = invented(1, 1, population=count, think_time_s=0.0, response_mean_s=count / rate, **counted)
-            line.append(Cell(len(line) + 1, levels, (replace(result, levels=levels),)))
-    section = maxima_section(varied, line)
-    assert section is not None
-    (maxima,) = section.items
-    assert isinstance(maxima, TableItem)
-    assert [row[:3] for row in maxima.rows] == [["100", "2", "30.00"], ["1000", "4 *", "8.000"]]
-    assert [raw["highest_level"] for raw in maxima.raw] == [False, True]
-    for raw in maxima.raw:
-        assert raw["by_law_per_s"] == pytest.approx(raw["throughput_per_s"])
-        assert raw["requests_waiting"] == pytest.approx(0.5)
-    assert maxima_section(run, cells_of(run)) is None, "two levels are no range to look for a maximum in"

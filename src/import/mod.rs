@@ -537,6 +537,21 @@ mod tests {
     }
 
     #[test]
+    fn a_server_of_mcrouter_is_encrypted_here_if_it_is_there() {
+        let servers =
+            r#""10.0.0.1:1", "10.0.0.2:1:ascii:ssl", "[::1]:1:caret:plain", "10.0.0.4:1:ascii:tls_to_plain""#;
+        let (toml, left_out) = imported(&format!(
+            r#"{{ "pools": {{ "a": {{ "servers": [{servers}] }} }}, "route": "PoolRoute|a" }}"#
+        ));
+        for server in ["\"10.0.0.1:1\"", "\"tls:10.0.0.2:1\"", "\"[::1]:1\"", "\"10.0.0.4:1\""] {
+            assert!(toml.contains(server), "{server} in {toml}");
+        }
+        for said in ["certificates for 10.0.0.2:1", "caret to [::1]:1", "tls_to_plain to 10.0.0.4:1"] {
+            assert!(left_out.iter().any(|what| what.starts_with(said)), "{said} in {left_out:?}");
+        }
+    }
+
+    #[test]
     fn what_is_neither_is_refused() {
         for text in ["", "7", "{ \"pools\": {} }", "{", "- a\n- b\n"] {
             assert!(read(text, None).is_err(), "{text}");

@@ -317,14 +317,35 @@ impl Reader {
         let pool = self.pools.get(name).unwrap_or(inline).clone();
         self.say_strange_of_pool(&pool, name);
         let servers = pool["servers"].as_array().ok_or_else(|| format!("pool {name} has no servers"))?;
-        let server = |text: &Json| {
-            let text = text.as_str().ok_or_else(|| format!("pool {name}: a server is a text HOST:PORT"))?;
-            // HOST:PORT:PROTOCOL:SECURITY; the last two may be missing.
-            let start = text.find(']').unwrap_or(0);
-            let end = text[start..].match_indices(':').nth(1).map_or(text.len(), |(end, _)| start + end);
-            Ok(Server { address: text[..end].to_owned(), name: None, weight: None })
+        servers.iter().map(|text| self.server(name, text)).collect()
+    }
+
+    /// HOST:PORT:PROTOCOL:SECURITY, of which the last two may be missing.
+    fn server(&mut self, pool: &str, text: &Json) -> Result<Server, String> {
+        let text = text.as_str().ok_or_else(|| format!("pool {pool}: a server is a text HOST:PORT"))?;
+        let start = text.find(']').unwrap_or(0);
+        let end = text[start..].match_indices(':').nth(1).map_or(text.len(), |(end, _)| start + end);
+        let (address, rest) = text.split_at(end);
+        let mut words = rest.split(':').skip(1);
+        if let Some(protocol) = words.next().filter(|protocol| *protocol != "ascii") {
+            self.import.leave_out(format!("{protocol} to {address}: the text protocol is spoken to it"));
+        }
+        let tls = match words.next() {
+            None | Some("plain") => "",
+            Some("ssl" | "tls") => {
+                self.import.leave_out(format!(
+                    "certificates for {address}, to which TLS is spoken: name the authority by server-tls-ca"
+                ));
+                "tls:"
+            }
+            Some(other) => {
+                self.import.leave_out(format!(
+                    "{other} to {address}: it is asked in the clear; write tls: before it for TLS"
+                ));
+                ""
+            }
         };
-        servers.iter().map(server).collect()
+        Ok(Server { address: format!("{tls}{address}"), name: None, weight: None })
     }
 
     /// The name of a pool with these fields: one that is there already, or a new one.

@@ -331,12 +331,18 @@ mod tests {
         heard
     }
 
+    /// Of seats that are one, that one.
+    fn the_only_seat() -> (Arc<Seats>, Arc<Seat>) {
+        let seats = Seats::new(1, 1);
+        let seat = seats.take(HERE).expect("there is room");
+        (seats, Arc::new(seat))
+    }
+
     #[tokio::test]
     async fn who_is_known_keeps_the_seat_until_the_answer_is_read() {
         let (mut client, stream) = duplex(ASKED.len());
         let (_stop, stopped) = watch::channel(());
-        let seats = Seats::new(1, 1);
-        let seat = Arc::new(seats.take(HERE).expect("there is room"));
+        let (seats, seat) = the_only_seat();
         let known = async |Extension(place): Extension<Place>| {
             place.keep();
             PAGE.repeat(100)
@@ -362,8 +368,7 @@ mod tests {
     async fn of_whom_it_is_not_known_yet_who_asks_gives_way() {
         let (mut client, stream) = duplex(ASKED.len());
         let (_stop, stopped) = watch::channel(());
-        let seats = Seats::new(1, 1);
-        let seat = Arc::new(seats.take(HERE).expect("there is room"));
+        let (seats, seat) = the_only_seat();
         let asked = Arc::new(Notify::new());
         let asking = Arc::clone(&asked);
         let unknown = async move || {
