@@ -34,10 +34,11 @@ CREATE TYPE lane_row AS (
     part smallint,
     tid tid,
     queue_id bigint,
+    sender_id int,
     bytes bigint
 );
 COMMENT ON TYPE lane_row IS
-'Where a message stands in a lane and in the table, and what it takes of an answer. No more, since whoever reads a lane reads more of it than it gives.';
+'Where a message stands in a lane and in the table, whose it is, and what it takes of an answer. No more, since whoever reads a lane reads more of it than it gives.';
 
 CREATE FUNCTION content_bytes(headers bytea, body bytea) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT octet_length(body)::bigint + coalesce(octet_length(headers), 0)
@@ -46,17 +47,17 @@ COMMENT ON FUNCTION content_bytes(bytea, bytea) IS 'What a message takes of an a
 
 CREATE FUNCTION queue_lane(at_ms bigint, recipient int, queue bigint, from_place bigint, want bigint)
 RETURNS SETOF lane_row LANGUAGE sql STABLE AS $$
-    (SELECT place, 0::smallint, ctid, queue_id, content_bytes(headers, body) FROM message_0
+    (SELECT place, 0::smallint, ctid, queue_id, sender_id, content_bytes(headers, body) FROM message_0
         WHERE recipient_id = recipient AND queue_id = queue AND sender_id > 0 AND due_ms IS NULL AND place >= from_place
             AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
     UNION ALL
-    (SELECT place, 1::smallint, ctid, queue_id, content_bytes(headers, body) FROM message_1
+    (SELECT place, 1::smallint, ctid, queue_id, sender_id, content_bytes(headers, body) FROM message_1
         WHERE recipient_id = recipient AND queue_id = queue AND sender_id > 0 AND due_ms IS NULL AND place >= from_place
             AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
     UNION ALL
-    (SELECT place, 2::smallint, ctid, queue_id, content_bytes(headers, body) FROM message_aside
+    (SELECT place, 2::smallint, ctid, queue_id, sender_id, content_bytes(headers, body) FROM message_aside
         WHERE recipient_id = recipient AND queue_id = queue AND sender_id > 0 AND due_ms IS NULL
             AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
@@ -67,17 +68,17 @@ COMMENT ON FUNCTION queue_lane(bigint, int, bigint, bigint, bigint) IS
 
 CREATE FUNCTION both_lane(at_ms bigint, recipient int, queue bigint, sender int, from_place bigint, want bigint)
 RETURNS SETOF lane_row LANGUAGE sql STABLE AS $$
-    (SELECT place, 0::smallint, ctid, queue_id, content_bytes(headers, body) FROM message_0
+    (SELECT place, 0::smallint, ctid, queue_id, sender_id, content_bytes(headers, body) FROM message_0
         WHERE queue_id = queue AND sender_id = sender AND recipient_id = recipient AND due_ms IS NULL AND place >= from_place
             AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
     UNION ALL
-    (SELECT place, 1::smallint, ctid, queue_id, content_bytes(headers, body) FROM message_1
+    (SELECT place, 1::smallint, ctid, queue_id, sender_id, content_bytes(headers, body) FROM message_1
         WHERE queue_id = queue AND sender_id = sender AND recipient_id = recipient AND due_ms IS NULL AND place >= from_place
             AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
     UNION ALL
-    (SELECT place, 2::smallint, ctid, queue_id, content_bytes(headers, body) FROM message_aside
+    (SELECT place, 2::smallint, ctid, queue_id, sender_id, content_bytes(headers, body) FROM message_aside
         WHERE queue_id = queue AND sender_id = sender AND recipient_id = recipient AND due_ms IS NULL
             AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
@@ -88,17 +89,17 @@ COMMENT ON FUNCTION both_lane(bigint, int, bigint, int, bigint, bigint) IS
 
 CREATE FUNCTION sender_lane(at_ms bigint, recipient int, sender int, from_place bigint, want bigint)
 RETURNS SETOF lane_row LANGUAGE sql STABLE AS $$
-    (SELECT place, 0::smallint, ctid, queue_id, content_bytes(headers, body) FROM message_0
+    (SELECT place, 0::smallint, ctid, queue_id, sender_id, content_bytes(headers, body) FROM message_0
         WHERE sender_id = sender AND recipient_id = recipient AND queue_id > 0 AND due_ms IS NULL AND place >= from_place
             AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
     UNION ALL
-    (SELECT place, 1::smallint, ctid, queue_id, content_bytes(headers, body) FROM message_1
+    (SELECT place, 1::smallint, ctid, queue_id, sender_id, content_bytes(headers, body) FROM message_1
         WHERE sender_id = sender AND recipient_id = recipient AND queue_id > 0 AND due_ms IS NULL AND place >= from_place
             AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)
     UNION ALL
-    (SELECT place, 2::smallint, ctid, queue_id, content_bytes(headers, body) FROM message_aside
+    (SELECT place, 2::smallint, ctid, queue_id, sender_id, content_bytes(headers, body) FROM message_aside
         WHERE sender_id = sender AND recipient_id = recipient AND queue_id > 0 AND due_ms IS NULL
             AND (expires_ms IS NULL OR expires_ms > at_ms)
         ORDER BY place LIMIT want)

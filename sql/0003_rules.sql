@@ -302,11 +302,25 @@ $$;
 COMMENT ON FUNCTION list_queues(int, bigint, bigint, bigint) IS
 'Queues above an id with what they hold, by id, at most so many. Costs as much as these hold messages. Plan: queue_pkey; for each queue message_by_both and message_aside_by_queue_due.';
 
+CREATE TYPE head AS (
+    place bigint,
+    part smallint,
+    tid tid,
+    home bigint,
+    sender int,
+    bytes bigint,
+    for_anyone boolean
+);
+COMMENT ON TYPE head IS 'One of the first messages that a reader may have: a row of a lane, and whether the lane is that of messages for anyone.';
+
 CREATE FUNCTION heads(at_ms bigint, reader int, queue bigint, sender int, not_own boolean, broadcast boolean, want bigint)
-RETURNS TABLE (place bigint, part smallint, tid tid, home bigint, bytes bigint, for_anyone boolean) LANGUAGE plpgsql AS $$
+RETURNS SETOF head LANGUAGE plpgsql AS $$
 DECLARE
     own int := CASE WHEN NOT broadcast THEN reader END;
     from_place bigint := noted_floor();
+    near constant bigint := 20 + want;
+    seen bigint;
+    of_others head[];
 BEGIN
     IF not_own AND sender = reader THEN
         RETURN;
@@ -319,6 +333,15 @@ BEGIN
             SELECT *, true FROM both_lane(at_ms, 0, queue, sender, from_place, want)
             UNION ALL SELECT *, false FROM both_lane(at_ms, own, queue, sender, from_place, want)) AS l ORDER BY l.place LIMIT want;
     ELSIF not_own THEN
+        -- As a rule the first messages are not all the reader's own, and senders may be many.
+        SELECT count(*), array_agg(l::head ORDER BY l.place) FILTER (WHERE l.sender_id <> reader) INTO seen, of_others FROM (
+            SELECT * FROM (
+                SELECT *, true FROM queue_lane(at_ms, 0, queue, from_place, near)
+                UNION ALL SELECT *, false FROM queue_lane(at_ms, own, queue, from_place, near)) AS l ORDER BY l.place LIMIT near) AS l;
+        IF seen < near OR cardinality(of_others) >= want THEN
+            RETURN QUERY SELECT * FROM unnest(of_others) LIMIT want;
+            RETURN;
+        END IF;
         RETURN QUERY WITH RECURSIVE hop(sender) AS (
             SELECT least(
                 (SELECT sender_id FROM message WHERE ring IN (0, 1) AND queue_id >= queue AND queue_id <= queue AND due_ms IS NULL
@@ -348,7 +371,7 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION heads(bigint, int, bigint, int, boolean, boolean, bigint) IS
-'Where the first messages are that a reader may have, and how long they are. Two lanes (for anyone, for me); NOTOWN two for each other sender of the queue. Plan: as noted_floor; the lanes''; the senders one seek each in message_by_both, in each part.';
+'Where the first messages are that a reader may have. Two lanes (for anyone, for me); where NOTOWN does not find enough at their beginning, two for each other sender of the queue. Plan: as noted_floor; the lanes''; the senders one seek each in message_by_both, in each part.';
 
 CREATE FUNCTION row_at(part smallint, tid tid, place bigint) RETURNS message LANGUAGE plpgsql AS $$
 DECLARE m message;

@@ -202,10 +202,7 @@ const CASES: &[(By, Cost)] = &[
     (Resp(&[&["POP", "QUEUE", "queue 5", "FROM", "account 9"]]), Seeks),
     (Resp(&[&["POP", "QUEUE", "queue 5", "COUNT", "10"]]), Times(4.0, "ten messages")),
     (Resp(&[&["POP", "QUEUE", "queue 5", "BROADCAST"], &["POP", "QUEUE", "queue 5", "REQID", "key"]]), Seeks),
-    (
-        Resp(&[&["POP", "QUEUE", "queue 5", "NOTOWN"]]),
-        Times(50.0, "two seeks for each of the queue's senders"),
-    ),
+    (Resp(&[&["POP", "QUEUE", "queue 5", "NOTOWN"]]), Seeks),
     (Resp(&[&["POP", "QUEUE", "queue 5", "LEASE", "3600000"], &["EXTEND", "{leased}", "3600000"]]), Seeks),
     (Resp(&[&["NACK", "{leased}", "DELAY", "3600000"]]), Seeks),
     (Resp(&[&["POP", "QUEUE", "queue 6", "LEASE", "3600000"], &["NACK", "{leased}"]]), Seeks),
