@@ -454,7 +454,7 @@ BEGIN
     RETURN m;
 END $$;
 COMMENT ON FUNCTION take(bigint, int, smallint, tid, bigint) IS
-'Hands a message out, for good or until the lease ends; null when somebody else has it. Plan: Tid Scan of one part.';
+'Hands a message out, for good or until the lease ends; null when somebody else has it. That one has left is for the caller to note. Plan: Tid Scan of one part.';
 
 CREATE FUNCTION new_receipt() RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT ('x' || left(replace(gen_random_uuid()::text, '-', ''), 16))::bit(64)::bigint
@@ -532,6 +532,9 @@ BEGIN
         END LOOP;
         EXIT WHEN enough OR cardinality(given) = want OR seen < wanted;
     END LOOP;
+    IF lease_ms IS NULL AND cardinality(given) > 0 AND leaving_is_noted() THEN
+        PERFORM note_arrival(g.queue_id, -count(*), -sum(octet_length(g.body))) FROM unnest(given) AS g GROUP BY g.queue_id;
+    END IF;
     IF note IS NOT NULL AND NOT not_own THEN
         PERFORM set_config('posthaste.passed', concat_ws(' ', place_here[1], place_here[2], passed_any), true);
     END IF;
@@ -546,4 +549,4 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION pop_one(int, bigint, int, bigint, int, boolean, boolean, bigint, bigint, bytea, boolean) IS
-'POP: gives each message to exactly one reader, for it is locked before it is given and gone after. Plan: as heads; one Tid Scan for each message.';
+'POP: gives each message to exactly one reader, for it is locked before it is given and gone after. Plan: as heads; one Tid Scan for each message; as note_arrival.';

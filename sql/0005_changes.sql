@@ -132,6 +132,9 @@ DECLARE
 BEGIN
     IF m.expires_ms <= at_ms THEN
         DELETE FROM message WHERE ring = 2 AND id = m.id;
+        IF leaving_is_noted() THEN
+            PERFORM note_departure(m.queue_id, octet_length(m.body));
+        END IF;
         RETURN;
     END IF;
     SELECT * INTO home FROM queue WHERE id = m.queue_id;
@@ -142,6 +145,9 @@ BEGIN
         UPDATE message SET queue_id = grave, due_ms = null, holder_id = null, receipt = null,
             first_queue = coalesce(first_queue, home.name), reason = why WHERE ring = 2 AND id = m.id;
         PERFORM note_arrival(grave, 1, octet_length(m.body));
+        IF leaving_is_noted() THEN
+            PERFORM note_departure(m.queue_id, octet_length(m.body));
+        END IF;
         -- What is remembered of the room of a queue knows nothing of this.
         PERFORM set_config('posthaste.room', '', true);
         RETURN NEXT available(grave, m.sender_id, m.recipient_id);
@@ -154,7 +160,7 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION give_back(message, bigint, bigint, text) IS
-'A leased message comes back without an ACK: it vanishes if its TTL is over, becomes a dead letter if that was its last chance, or can be read again. Plan: queue_pkey, queue_name_key, message_aside_by_id.';
+'A leased message comes back without an ACK: it vanishes if its TTL is over, becomes a dead letter if that was its last chance, or can be read again. Plan: queue_pkey, queue_name_key, message_aside_by_id; as note_arrival.';
 
 -- Queues as a whole ------------------------------------------------------------------------------------------------
 
@@ -216,12 +222,15 @@ CREATE FUNCTION remove_rows(part int, tids tid[]) RETURNS bigint LANGUAGE plpgsq
 SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
 DECLARE removed bigint;
 BEGIN
+    IF leaving_is_noted() THEN
+        PERFORM note_departures(part, tids);
+    END IF;
     DELETE FROM message WHERE ring = part AND ctid = ANY(tids);
     GET DIAGNOSTICS removed = ROW_COUNT;
     RETURN removed;
 END $$;
 COMMENT ON FUNCTION remove_rows(int, tid[]) IS
-'Removes rows that are locked. Plan: Tid Scan, even where a table looks empty when this is planned.';
+'Removes rows that are locked. Plan: Tid Scan, even where a table looks empty when this is planned; as note_departures.';
 
 CREATE FUNCTION is_empty(queue bigint, newest bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE from_place bigint := noted_floor();
@@ -319,13 +328,16 @@ COMMENT ON FUNCTION letters_after(bigint, int, int, int, bigint) IS
 CREATE FUNCTION start_anew(letters tid[], to_queue bigint) RETURNS SETOF answer LANGUAGE plpgsql
 SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
 BEGIN
+    IF leaving_is_noted() THEN
+        PERFORM note_departures(2, letters);
+    END IF;
     RETURN QUERY UPDATE message SET queue_id = to_queue, deliveries = 0, due_ms = null, first_queue = null, reason = null
         WHERE ring = 2 AND ctid = ANY(letters)
         RETURNING null::int, 'v'::"char", octet_length(body)::bigint, to_queue, sender_id, recipient_id, null::bigint, null::int,
             null::bigint, null::bigint, null::bigint, null::text, null::text, null::text, null::bytea, null::bytea, null::bigint[];
 END $$;
 COMMENT ON FUNCTION start_anew(tid[], bigint) IS
-'Puts dead letters that are locked into a queue; for each the news that it is available, and its body''s length. Plan: a Tid Scan.';
+'Puts dead letters that are locked into a queue; for each the news that it is available, and its body''s length. Plan: a Tid Scan; as note_departures.';
 
 CREATE FUNCTION first_queues(letters tid[]) RETURNS TABLE (name text, tids tid[]) LANGUAGE plpgsql
 SET enable_indexscan = off SET enable_indexonlyscan = off AS $$

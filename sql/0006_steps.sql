@@ -231,12 +231,15 @@ BEGIN
     FOR p IN 0..2 LOOP
         tids := CASE p WHEN 0 THEN dealt.tids_0 WHEN 1 THEN dealt.tids_1 ELSE dealt.tids_2 END;
         CONTINUE WHEN tids IS NULL;
+        IF leaving_is_noted() THEN
+            PERFORM note_departures(p, tids);
+        END IF;
         RETURN QUERY DELETE FROM message WHERE ring = p AND ctid = ANY(tids) RETURNING null::int, 'm'::"char", id,
             queue_id, sender_id, recipient_id, sent_ms, deliveries + 1, place, null::bigint, null::bigint, null::text,
             first_queue, reason, headers, body, null::bigint[];
     END LOOP;
 END $$;
-COMMENT ON FUNCTION take_step(hands) IS 'Hands out for good what is held. Plan: Tid Scans.';
+COMMENT ON FUNCTION take_step(hands) IS 'Hands out for good what is held. Plan: Tid Scans; as note_departures.';
 
 CREATE FUNCTION lend_step(at_ms bigint, dealt hands, readers int[], leases bigint[]) RETURNS SETOF answer LANGUAGE plpgsql
 SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
@@ -362,13 +365,16 @@ BEGIN
             JOIN leased l ON l.id = u.id
                 AND CASE WHEN u.receipt IS NULL THEN l.holder_id = u.account ELSE l.receipt = u.receipt END
         ORDER BY u.id, u.at),
-    gone AS (DELETE FROM message WHERE ring = 2 AND id = ANY(ARRAY(SELECT id FROM matched)))
+    gone AS (DELETE FROM message WHERE ring = 2 AND id = ANY(ARRAY(SELECT id FROM matched))
+        RETURNING queue_id, octet_length(body) AS bytes),
+    noted AS (INSERT INTO room_taken SELECT g.queue_id, -count(*), -sum(g.bytes) FROM gone g WHERE leaving_is_noted()
+        GROUP BY g.queue_id HAVING (room_of(g.queue_id)).number IS NOT NULL)
     SELECT u.op, 'i'::"char", count(m.id), null::bigint, null::int, null::int, null::bigint, null::int, null::bigint,
         null::bigint, null::bigint, null::text, null::text, null::text, null::bytea, null::bytea, null::bigint[]
     FROM (SELECT DISTINCT op FROM unnest(ops) AS o(op)) AS u LEFT JOIN matched m ON m.op = u.op GROUP BY u.op;
 END $$;
 COMMENT ON FUNCTION ack_step(bigint, int[], int[], bigint[], bigint[]) IS
-'ACKs: of several for one message the first counts. Fails when somebody else holds a row for longer than 2 s. Plan: message_aside_by_id.';
+'ACKs: of several for one message the first counts. Fails when somebody else holds a row for longer than 2 s. Plan: message_aside_by_id; as note_departure.';
 
 CREATE FUNCTION queues_with(at_ms bigint, recipients int[], from_place bigint, parts int[])
 RETURNS TABLE (recipient int, queue bigint) LANGUAGE sql STABLE AS $$

@@ -115,13 +115,16 @@ COMMENT ON FUNCTION readable_unbatched(bigint, int, int) IS 'QREADABLE. Plan: as
 
 -- What the strategies share ----------------------------------------------------------------------------------------
 
-CREATE FUNCTION handed_out(op int, m message, queue_name text) RETURNS answer LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION handed_out(op int, m message, queue_name text) RETURNS answer LANGUAGE plpgsql AS $$
 BEGIN
+    IF leaving_is_noted() THEN
+        PERFORM note_departure(m.queue_id, octet_length(m.body));
+    END IF;
     m.deliveries := m.deliveries + 1;
     RETURN shown(op, m, coalesce(queue_name, (SELECT q.name FROM queue q WHERE q.id = m.queue_id)));
 END $$;
 COMMENT ON FUNCTION handed_out(int, message, text) IS
-'A message as its reader gets it. Plan: queue_pkey where the reader named no queue.';
+'A message that has just been removed, as its reader gets it. Plan: queue_pkey where the reader named no queue; as note_departure.';
 
 CREATE FUNCTION found_nothing(op int, queue_name text, queue bigint, sender int) RETURNS answer LANGUAGE plpgsql AS $$
 BEGIN

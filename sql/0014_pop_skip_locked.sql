@@ -25,6 +25,9 @@ BEGIN
             seen := seen + 1;
             m := take(at_ms, reader, head.part, head.tid, null);
             IF m.id IS NOT NULL THEN
+                IF leaving_is_noted() THEN
+                    PERFORM note_departure(m.queue_id, octet_length(m.body));
+                END IF;
                 RETURN NEXT shown(op, m, coalesce(queue_name, (SELECT q.name FROM posthaste.queue q WHERE q.id = m.queue_id)));
                 RETURN NEXT took();
                 RETURN;
@@ -36,4 +39,4 @@ BEGIN
     RETURN NEXT took();
 END $$;
 COMMENT ON FUNCTION pop_skip_locked(bigint, int, int, text, bigint, int, int) IS
-'POP behind FOR UPDATE SKIP LOCKED: whoever locks the row has the message, and the others go on to the next; nobody loses, so tries says nothing here. Plan: queue_name_key; as heads; one Tid Scan for each message looked at.';
+'POP behind FOR UPDATE SKIP LOCKED: whoever locks the row has the message, and the others go on to the next; nobody loses, so tries says nothing here. Plan: queue_name_key; as heads; one Tid Scan for each message looked at; as note_departure.';

@@ -62,6 +62,9 @@ BEGIN
                 RETURNING op, 'm', id, queue_id, sender_id, recipient_id, sent_ms, deliveries + 1, place, null, null, null,
                     first_queue, reason, headers, body, null INTO given;
         END CASE;
+        IF given.kind IS NOT NULL AND leaving_is_noted() THEN
+            PERFORM note_departure(given.queue_id, octet_length(given.body));
+        END IF;
     END IF;
     IF given.kind IS NULL THEN
         -- Somebody else was faster.
@@ -72,7 +75,7 @@ BEGIN
     RETURN given;
 END $$;
 COMMENT ON FUNCTION take_first(int, bigint, int, bigint, int, bigint, bigint, bigint) IS
-'A POP of one message, for good or with a lease; null for no queue or no sender named. The row of the queue is locked. Plan: the lanes''; one Tid Scan; queue_pkey where no queue is named.';
+'A POP of one message, for good or with a lease; null for no queue or no sender named. The row of the queue is locked. Plan: the lanes''; one Tid Scan; queue_pkey where no queue is named; as note_departure.';
 
 CREATE FUNCTION show_first(op int, at_ms bigint, reader int, queue bigint, sender int, any_floor bigint, own_floor bigint)
 RETURNS answer LANGUAGE plpgsql AS $$

@@ -64,7 +64,8 @@ const EXEMPT: [&str; 11] = [
 ];
 
 /// One million: 900,000 in the part of the ring that is read, 30,000 in the one appended to, the rest aside, some of
-/// them leased or delayed, far from due. Every 16th has a recipient, every 8th an expiry.
+/// them leased or delayed, far from due. Every 16th has a recipient, every 8th an expiry. What leaves is noted, as it is while a
+/// queue is full.
 const LOAD: &str = "
     INSERT INTO posthaste.account SELECT n, 'account ' || n, true FROM generate_series(1, 256) n;
     INSERT INTO posthaste.queue (id, name) SELECT n, 'queue ' || n FROM generate_series(1, 1000) n;
@@ -78,6 +79,7 @@ const LOAD: &str = "
         CASE WHEN n % 8 = 0 THEN posthaste.now_ms() + 7200000 END, 'a body'
     FROM generate_series(1, 1000000) n;
     SELECT setval('posthaste.account_id', 256), setval('posthaste.queue_id', 1000), setval('posthaste.message_id', 1000000);
+    SELECT setval('posthaste.room_noted_until', posthaste.now_ms() + 7200000);
 ";
 
 /// A stock that nobody reads, in three of a thousand queues: whoever plans for that expects to meet one of these soon.

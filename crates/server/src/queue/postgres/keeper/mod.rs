@@ -5,6 +5,7 @@ mod checkpoints;
 mod counting;
 mod floor;
 mod past;
+mod rooms;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,6 +19,7 @@ use tokio_postgres::types::{ToSql, Type};
 use self::checkpoints::Checkpoints;
 use self::floor::Floor;
 use self::past::Past;
+use self::rooms::Rooms;
 use super::link::{ANSWER_WITHIN, Failure, Link};
 use super::replies::{Replies, Ticked};
 use super::shared::Shared;
@@ -147,6 +149,7 @@ impl Keeper {
             piece: PIECE_MIN,
             floor: Floor::new(),
             checkpoints: Checkpoints::new(),
+            rooms: Rooms::new(),
         };
         let stop = Arc::clone(&stopping);
         let thread = Builder::new().name("keeper".into()).spawn(move || round.run(&stop))?;
@@ -207,6 +210,7 @@ struct Round {
     piece: i32,
     floor: Floor,
     checkpoints: Checkpoints,
+    rooms: Rooms,
 }
 
 impl Round {
@@ -241,6 +245,7 @@ impl Round {
         }
         self.floor.look(&self.shared, &mut self.link);
         self.checkpoints.look(&self.shared, &mut self.link);
+        self.rooms.settle(&mut self.link);
         if Instant::now() >= self.turn_at {
             self.turn();
         }
