@@ -419,8 +419,13 @@ pub(crate) fn unprivileged() -> Option<(String, String)> {
     Some(numbers("postgres").or_else(|| numbers("nobody")).expect("a user postgres or nobody"))
 }
 
-/// The newest installed version's program, or whatever stands on the PATH.
+/// A program of the version that stands in the directory which `POSTGRES_BIN` names; else, and what is not there, that of the
+/// newest installed version, or whatever stands on the PATH.
 fn program(name: &str) -> PathBuf {
+    let named = std::env::var_os("POSTGRES_BIN").map(|directory| Path::new(&directory).join(name));
+    if let Some(program) = named.filter(|program| program.is_file()) {
+        return program;
+    }
     let versions = fs::read_dir(VERSIONS).into_iter().flatten().flatten();
     let numbered = versions.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let path = |version: u32| Path::new(VERSIONS).join(version.to_string()).join("bin").join(name);
