@@ -130,8 +130,9 @@ fn a_redrive_of_several_pieces_has_one_answer_in_its_place() {
             say(tier, &mut client, sends.as_bytes());
         }
         tier.pass(20);
-        let heard = say(tier, &mut client, b"QREDRIVE graves\r\nPING\r\nQREDRIVE graves\r\n");
-        assert_eq!(heard, format!(":{}\r\n+PONG\r\n:0\r\n", REDRIVE_PIECE + 100));
+        let heard = say(tier, &mut client, b"QREDRIVE graves\r\nSEND q x\r\nPING\r\nQREDRIVE graves\r\n");
+        let moved = REDRIVE_PIECE + 100;
+        assert_eq!(heard, format!(":{moved}\r\n:{}\r\n+PONG\r\n:0\r\n", moved + 1));
         let redrives = ("redrive", [2, 0, 0]);
         assert!(tier.counted().contains(&redrives), "{:?}", tier.counted());
     });

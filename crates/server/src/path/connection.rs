@@ -279,7 +279,7 @@ impl Connection {
                 return true;
             }
         }
-        let is_last = operation.may_answer_much() || self.session.is_muted();
+        let is_last = operation.may_answer_much() || operation.comes_in_pieces() || self.session.is_muted();
         let number = self.peer.requests;
         let bundle = parsing.bundle.get_or_insert_with(|| {
             let mut bundle = turn.bundle(self.client.address, account, self.session.protocol);
