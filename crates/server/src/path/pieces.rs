@@ -33,11 +33,24 @@ pub(super) struct Pieces {
     queues: usize,
     /// How many dead letters were moved.
     moved: u64,
+    /// Some were answered, and more are asked for.
+    go_on: bool,
 }
 
 impl Bundle {
     /// Takes in a piece. True: the bundle is to be lined up again for the next one. False: it holds its answers.
     pub fn lacks_pieces(&mut self) -> bool {
+        self.pieces.go_on = self.takes_in_a_piece();
+        self.pieces.go_on
+    }
+
+    /// Whether it stands in line for another piece. Its store has been at it since the first.
+    #[must_use]
+    pub fn goes_on(&self) -> bool {
+        self.pieces.go_on
+    }
+
+    fn takes_in_a_piece(&mut self) -> bool {
         match &*self.requests {
             [Request { outcome: Outcome::Ok, operation: Operation::ListQueues { .. }, .. }] => {
                 self.lacks_queues()
@@ -189,12 +202,13 @@ mod tests {
                 let outcome = answer.integer(last);
                 bundle.finish_one(outcome);
                 assert!(bundle.lacks_pieces() && !bundle.is_done() && bundle.answers.is_empty());
+                assert!(bundle.goes_on());
                 before = last;
             }
             assert_eq!(come_to(&mut bundle), before);
             let outcome = bundle.next_ask().expect("the last piece").1.integer(7);
             bundle.finish_one(outcome);
-            assert!(!bundle.lacks_pieces() && bundle.is_done());
+            assert!(!bundle.lacks_pieces() && bundle.is_done() && !bundle.goes_on());
             assert_eq!(bundle.answers, format!(":{expected}\r\n").as_bytes());
             assert_eq!(bundle.requests[0].answer_bytes as usize, bundle.answers.len());
         }

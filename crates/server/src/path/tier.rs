@@ -292,7 +292,9 @@ impl QueueTier {
         let mut outgoing = std::mem::take(&mut self.bench.outgoing);
         let enqueued = self.house.clock.stamp();
         for bundle in &mut outgoing {
-            bundle.stamp(|stamps| stamps.enqueued = enqueued);
+            if !bundle.goes_on() {
+                bundle.stamp(|stamps| stamps.enqueued = enqueued);
+            }
             self.keep_from_waiting(bundle, connections);
         }
         if connections.len() == 1 {

@@ -180,7 +180,7 @@ impl Worker {
     fn stamp(&mut self) {
         self.batch.told_ns = 0;
         self.taken_at = self.clock.stamp();
-        for bundle in &mut self.batch.waiting {
+        for bundle in self.batch.waiting.iter_mut().filter(|bundle| !bundle.goes_on()) {
             bundle.stamp(|stamps| {
                 stamps.dequeued = self.taken_at;
                 stamps.sent = self.taken_at;
