@@ -116,7 +116,6 @@ impl Lanes {
 
     /// Takes out every message of a queue, calling `gone` for each.
     pub(super) fn clear_queue(&mut self, queue: QueueId, mut gone: impl FnMut(&Entry)) {
-        self.ages.end(queue);
         for id in self.lanes_of(queue) {
             let lane = self.lane_mut(id);
             let before = lane.first_rank();
