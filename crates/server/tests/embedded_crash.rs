@@ -209,7 +209,8 @@ impl<'a> Life<'a> {
 
     /// Begins a commit, if none is under way.
     fn seal(&mut self) {
-        let mark = Mark { events: self.history.len(), receipts: self.store().receipt_seed() };
+        let mark =
+            Mark { events: self.history.len(), receipts: self.store().receipt_seed().expect("a seed") };
         let sealed = self.store().seal();
         self.under_way = self.under_way.take().or_else(|| sealed.map(|commit| (commit, mark)));
     }
@@ -225,7 +226,8 @@ impl<'a> Life<'a> {
             self.durable = mark;
         }
         // Nothing was recorded since: what happened changed nothing.
-        self.durable = Mark { events: self.history.len(), receipts: self.store().receipt_seed() };
+        self.durable =
+            Mark { events: self.history.len(), receipts: self.store().receipt_seed().expect("a seed") };
     }
 
     /// What a crash would leave, at this time.

@@ -109,7 +109,7 @@ impl StoreChoice {
                 let store = Embedded::open(dir, options).map_err(OpenError::Embedded)?;
                 Local::new(store, time, clock)
             }
-            Self::Memory => Local::new(Memory::new(fastrand::u64(..)).limited(memory_limit), time, clock),
+            Self::Memory => Local::new(Memory::new(None).limited(memory_limit), time, clock),
             Self::Mock(bytes) => Local::new(Mock::new(vec![b'x'; *bytes]), time, clock),
             Self::Postgres(address) => {
                 Postgres::open(address, unbatched, time, clock, events).map_err(OpenError::Postgres)?

@@ -10,6 +10,8 @@ mod faults;
 
 mod options;
 
+mod receipts;
+
 mod volatile;
 
 pub mod memory;

@@ -144,7 +144,10 @@ impl World {
         let in_order = self.is_stopped.replace(false);
         let store: Arc<dyn Store> = match self.plan.store {
             StoreKind::Memory => self.shared(Memory::new(self.seed), |_| 0, clock),
-            StoreKind::Embedded => self.shared(self.open_embedded(in_order), Embedded::receipt_seed, clock),
+            StoreKind::Embedded => {
+                let receipts = |store: &Embedded| store.receipt_seed().expect("a seed");
+                self.shared(self.open_embedded(in_order), receipts, clock)
+            }
         };
         self.life.set(self.life.get() + 1);
         let desk = Arc::new(Desk::new(store, Arc::clone(&self.truth), self.life.get()));

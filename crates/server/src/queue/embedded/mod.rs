@@ -44,7 +44,6 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
-use fastrand::Rng;
 use posthaste_measure::Events;
 use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::Operation;
@@ -62,6 +61,7 @@ use self::stock::Stock;
 use super::EVENT_SOURCE;
 use super::answer::Answer;
 use super::bounds::COPIES_BYTES;
+use super::receipts::Receipts;
 use super::rules::{AccountId, Ask, Commit, Flow, MessageId, Millis, News, Outcome, QueueId, Rules};
 
 /// How an embedded store is opened.
@@ -71,7 +71,7 @@ pub struct EmbeddedOptions {
     pub memory_limit: Option<u64>,
     /// Size of a log file in bytes.
     pub segment_bytes: u64,
-    /// Where receipts are drawn from; None: a seed nobody can guess. For tests.
+    /// What receipts are drawn from, for tests; None: the system.
     pub seed: Option<u64>,
     /// Where it leaves what it goes through.
     pub events: Events,
@@ -94,7 +94,7 @@ impl EmbeddedOptions {
 pub struct Embedded {
     log: Log,
     stock: Stock,
-    receipts: Rng,
+    receipts: Receipts,
     memory_limit: Option<u64>,
     clock: Millis,
     /// Bytes of records that certainly fit on the disk.
@@ -203,10 +203,10 @@ impl Embedded {
         }
     }
 
-    /// The seed with which another store would draw the same receipts from now on.
+    /// The seed with which another store would draw the same receipts from now on; None: it was opened without one.
     #[must_use]
-    pub fn receipt_seed(&self) -> u64 {
-        self.receipts.get_seed()
+    pub fn receipt_seed(&self) -> Option<u64> {
+        self.receipts.seed()
     }
 
     /// Makes an effect happen, in memory now and on the disk with the next commit. Space was reserved before.

@@ -18,7 +18,6 @@ mod recent;
 mod sending;
 mod stock;
 
-use fastrand::Rng;
 use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::Operation;
 use posthaste_wire::span::Span;
@@ -29,6 +28,7 @@ use self::recent::Recent;
 use self::stock::Stock;
 use super::answer::Answer;
 use super::faults;
+use super::receipts::Receipts;
 use super::rules::{AccountId, Ask, Flow, Interest, MessageId, Millis, News, Outcome, Rules};
 use super::volatile::NoCommit;
 
@@ -40,7 +40,7 @@ pub struct Memory {
     stock: Stock,
     sent: Recent<u64>,
     handed: Recent<Handed>,
-    receipts: Rng,
+    receipts: Receipts,
 }
 
 /// What a request that changes something answers.
@@ -52,10 +52,10 @@ enum Reply {
 }
 
 impl Memory {
-    /// An empty store. Its receipts are drawn from `seed`: stores with one seed that are asked the same give the
-    /// same receipts; a server takes a seed nobody can guess.
+    /// An empty store. Its receipts are drawn from `seed`, if there is one: stores with one seed that are asked the same give the
+    /// same receipts. Without, nobody can guess them.
     #[must_use]
-    pub fn new(seed: u64) -> Self {
+    pub fn new(seed: impl Into<Option<u64>>) -> Self {
         Self {
             clock: 0,
             memory_limit: None,
@@ -63,7 +63,7 @@ impl Memory {
             stock: Stock::default(),
             sent: Recent::default(),
             handed: Recent::default(),
-            receipts: Rng::with_seed(seed),
+            receipts: Receipts::new(seed.into()),
         }
     }
 

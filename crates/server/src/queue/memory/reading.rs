@@ -193,7 +193,7 @@ impl Memory {
         let mut message = self.stock.lift(id).expect("found under the same borrow");
         message.deliveries += 1;
         if let Some(lease_ms) = lease_ms {
-            let receipt = self.receipts.u64(1..);
+            let receipt = self.receipts.draw();
             let until = after(self.clock, lease_ms);
             message.state = State::Leased(Lease { holder: reader, receipt, until });
             self.stock.put(id, message.clone(), news);

@@ -94,7 +94,7 @@ impl Embedded {
         message.deliveries += 1;
         if let Some(lease_ms) = lease_ms {
             let until = after(self.clock, lease_ms);
-            message.state = State::Leased(Lease { holder: reader, receipt: self.receipts.u64(1..), until });
+            message.state = State::Leased(Lease { holder: reader, receipt: self.receipts.draw(), until });
         }
         message
     }
