@@ -134,6 +134,19 @@ fn what_readers_use_of_the_last_space_leaves_enough_to_reclaim_the_rest() {
 }
 
 #[test]
+fn space_that_is_kept_for_removals_is_not_for_a_send_of_the_same_batch() {
+    let world = &mut World::new(open(&small_disk()));
+    for queue in ["keep", "bulk"] {
+        world.ask("a", &format!("QCREATE {queue}"));
+    }
+    fill(world);
+    let nothing: Vec<String> = (1_000_000..1_000_100).map(|id| id.to_string()).collect();
+    let send = format!("SEND bulk {}", "x".repeat(1000));
+    let got = world.ask_together("a", &[&format!("ACK {}", nothing.join(" ")), &send]);
+    assert!(matches!(got[0], Got::Integer(0)) && is_full(&got[1]), "{got:?}");
+}
+
+#[test]
 fn space_that_comes_from_outside_is_noticed_at_once() {
     let disk = small_disk();
     let events = Events::kept(Clock::start());

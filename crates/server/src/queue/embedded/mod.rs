@@ -97,8 +97,9 @@ pub struct Embedded {
     receipts: Receipts,
     memory_limit: Option<u64>,
     clock: Millis,
-    /// Bytes of records that certainly fit on the disk.
+    /// Bytes of records that certainly fit on the disk, and what for: what adds something may not have what was left for removals.
     room: u64,
+    room_for: Purpose,
     /// Bytes of records since the last commit was sealed, without what was swept.
     added: u64,
     /// Bytes that a batch asks for ahead of its requests, at most.
@@ -182,10 +183,11 @@ impl Embedded {
         stock.lanes.changes = Changes::default();
         Self {
             log,
-            receipts: options.seed.map_or_else(Rng::new, Rng::with_seed),
+            receipts: Receipts::new(options.seed),
             memory_limit: options.memory_limit,
             clock: 0,
             room: 0,
+            room_for: Purpose::Add,
             added: 0,
             ahead_max: options.segment_bytes / 8,
             refused: None,
@@ -225,7 +227,7 @@ impl Embedded {
     /// Makes sure that a request's records, of `bytes` in all, fit on the disk. Asked once per request, so that they
     /// share a frame.
     fn ensure(&mut self, bytes: u64, purpose: Purpose) -> Result<(), Fault> {
-        if bytes <= self.room {
+        if bytes <= self.room && self.room_for <= purpose {
             return Ok(());
         }
         let is_add = purpose == Purpose::Add;
@@ -238,7 +240,7 @@ impl Embedded {
                 self.refused = Some((least, fault.clone()));
             }
         })?;
-        self.room = bytes;
+        (self.room, self.room_for) = (bytes, purpose);
         Ok(())
     }
 

@@ -82,7 +82,7 @@ impl Default for Options {
 
 /// What space is asked for. Each leaves more of the last of it than the next, so that whatever was done on a full disk
 /// there is space to remove things, and then to give their space back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
     /// To add something: leaves the last spare segment.
     Add,
