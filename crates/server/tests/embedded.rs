@@ -490,6 +490,30 @@ fn a_send_beyond_the_memory_limit_is_refused_until_something_is_read() {
 }
 
 #[test]
+fn readers_have_as_much_memory_again_for_leases_and_no_more() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let options = EmbeddedOptions { memory_limit: Some(8_000), ..EmbeddedOptions::default() };
+    let world = &mut World::new(open_with(home.path(), options));
+    world.ask("a", "QCREATE q");
+    while world.ask("a", "SEND q x") != full(8_000) {}
+    let mut receipts = Vec::new();
+    let refused = loop {
+        match world.ask("a", "POP QUEUE q LEASE 60000") {
+            Got::Error(refused) => break refused,
+            leased => receipts.push(leased.text("receipt").to_owned()),
+        }
+    };
+    assert!(refused.starts_with("FULL what is leased"), "{refused}");
+    assert!((10..40).contains(&receipts.len()), "{}", receipts.len());
+    assert!(matches!(world.ask("a", "POP QUEUE q REQID k"), Got::Error(text) if text == refused));
+    assert!(matches!(world.ask("a", "POP QUEUE q"), Got::Map(_)), "for good");
+    for receipt in &receipts[..2] {
+        assert_eq!(world.ask("a", &format!("ACK {receipt}")), Got::Integer(1));
+    }
+    assert!(matches!(world.ask("a", "POP QUEUE q LEASE 60000"), Got::Map(_)), "others are done with");
+}
+
+#[test]
 fn a_login_by_a_new_name_beyond_the_memory_limit_is_refused() {
     fn refuses(world: &mut World<impl Rules>) {
         let login = |number: usize| format!("LOGIN name{number}");

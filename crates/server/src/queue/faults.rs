@@ -75,6 +75,15 @@ pub(crate) fn out_of_memory(limit: u64, of_names: u64) -> Fault {
     Fault::about(Word::Full, text)
 }
 
+/// Readers have the store remember so much that it needs far more memory than it may.
+pub(crate) fn much_remembered(limit: u64) -> Fault {
+    let text = format!(
+        "what is leased, and answers kept for a REQID, need more than twice the {limit} bytes of --memory-limit; acknowledge \
+         some, or pop without LEASE and REQID"
+    );
+    Fault::about(Word::Full, text)
+}
+
 /// A queue was named as the place of its own dead letters.
 pub(crate) fn own_dead_letters(queue: &[u8]) -> Fault {
     Fault::about(

@@ -88,6 +88,16 @@ impl Memory {
         }
     }
 
+    /// Whether a lease or a kept answer may take more yet, as in the embedded store.
+    fn has_memory_to_remember(&self) -> Result<(), Fault> {
+        match self.memory_limit {
+            Some(limit) if self.state_bytes() > limit.saturating_mul(2) => {
+                Err(faults::much_remembered(limit))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Answers what changes nothing; None: the request is of the other kind.
     fn show(&self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {
         let shown = match ask.operation {

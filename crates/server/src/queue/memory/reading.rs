@@ -61,6 +61,9 @@ impl Memory {
         if let (true, true, Some(interest)) = (found.is_empty(), pop.block_ms > 0, interest) {
             return Ok(Reply::Waits(interest));
         }
+        if !found.is_empty() && (pop.lease_ms.is_some() || key.is_some()) {
+            self.has_memory_to_remember()?;
+        }
         let copies = found.into_iter().map(|id| self.take(ask.account, id, pop.lease_ms, news)).collect();
         let handed = Handed { copies, many: pop.select.count.is_some() };
         if let (Some(key), false) = (key, handed.copies.is_empty()) {

@@ -128,6 +128,16 @@ impl Embedded {
         }
     }
 
+    /// Whether a lease or a kept answer may take more yet: what is sent leaves as much again for them.
+    pub(super) fn has_memory_to_remember(&self) -> Result<(), Fault> {
+        match self.memory_limit {
+            Some(limit) if self.stock.bytes() > limit.saturating_mul(2) => {
+                Err(faults::much_remembered(limit))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Reserves disk space for copies of one message.
     fn make_room(&mut self, copies: u64, message_bytes: u64, key: Option<&Key>) -> Result<(), Fault> {
         let bytes = copies * (message_bytes + MESSAGE_BYTES);

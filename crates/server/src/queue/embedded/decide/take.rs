@@ -48,6 +48,9 @@ impl Embedded {
         if self.found.is_empty() {
             return Ok(Flow::Done(nothing(select, answer)));
         }
+        if pop.lease_ms.is_some() || key.is_some() {
+            self.has_memory_to_remember()?;
+        }
         self.load(ask, select, queue)?;
         self.make_room_for(key.as_ref())?;
         Ok(Flow::Done(self.hand_out(ask.account, pop, key, answer)))
