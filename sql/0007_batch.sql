@@ -185,9 +185,10 @@ BEGIN
     END IF;
     -- Names about to exist, sorted, before any queue: whoever makes the same one waits for nothing else of ours.
     IF met <> '{}' THEN
+        -- A value, since what EXISTS asks may be looked up in a list that is made of all queues.
         PERFORM meet(who) FROM (
             SELECT DISTINCT u.who FROM unnest(met_at, met) AS u(queue, who)
-            WHERE u.queue = 0 OR names[u.queue] = ANY(made) OR EXISTS (SELECT FROM queue WHERE name = names[u.queue] AND NOT only_known)
+            WHERE u.queue = 0 OR names[u.queue] = ANY(made) OR (SELECT NOT only_known FROM queue WHERE name = names[u.queue])
             ORDER BY u.who) AS sorted;
     END IF;
     IF made <> '{}' THEN

@@ -28,7 +28,7 @@ const LARGE: [&str; 5] = ["message_0", "message_1", "message_aside", "queue", "a
 const ROWS: f64 = 50.0;
 const PAGES: f64 = 60.0;
 /// Pages for one row put in or taken out, six indexes and all.
-const PAGES_CHANGED: f64 = 150.0;
+const PAGES_CHANGED: f64 = 160.0;
 
 /// How the indexes for reading end, and what must be given of each: its first column. Without that it is walked, which an
 /// almost empty part of the table does not show.
