@@ -203,6 +203,15 @@ def test_a_thousand_clients_and_500_servers() -> None:
     np.testing.assert_allclose(solved.distribution("pool"), chain.probabilities, atol=1e-10)
 
 
+def test_a_law_beside_delays_is_told_of_a_million_customers() -> None:
+    """Delays are think time: with two of them it is the law of a network without, and takes seconds, not hours."""
+    disk, most = Station("disk", 2e-6), 1_000_000
+    delayed = queueing.solve([disk, Station("way", 0.5, "delay"), Station("back", 1.0, "delay")], most, 0.5)
+    law = delayed.distribution("disk")
+    np.testing.assert_allclose(law, queueing.solve([disk], most, 2.0).distribution("disk"), atol=1e-12)
+    assert law @ np.arange(len(law)) == pytest.approx(delayed.queue_length["disk"][-1], rel=1e-6)
+
+
 def test_ten_stations_three_of_them_of_many_servers() -> None:
     """At 1000 customers: several servers in one place, the same as load-dependent speeds."""
     plain = [Station(f"disk {i}", 0.001 * (i + 1)) for i in range(7)]

@@ -10,6 +10,7 @@ throughput, while every small test passes. A station's own law comes from the co
 same reason; dividing it out of G would be a difference again.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,16 +42,21 @@ class Weights:
     @classmethod
     def of(cls, network: tuple[Station, ...], population: int, think: float) -> "Weights":
         """Weights for 0 to `population` customers."""
-        n = np.arange(population + 1)
         shares = [s.single_demand / s.speeds(population).max() for s in network if s.kind != "delay"]
         scale = max(shares, default=0.0) or think + sum(s.single_demand for s in network)
-        free = (think + sum(s.single_demand for s in network if s.kind == "delay")) / scale
-        base = xlogy(n, free) - gammaln(n + 1)
+        base = _free(network, population, think, scale)
         for station in network:
             if station.is_fixed_rate and station.kind != "delay" and station.single_demand > 0:
                 base = _fold_in_plain_queue(base, station.single_demand / scale)
         others = {s.name: _log_weights(s, population, scale) for s in network if not s.is_fixed_rate}
-        return cls(network, think, scale, np.asarray(base), others)
+        return cls(network, think, scale, base, others)
+
+
+def _free(stations: Iterable[Station], population: int, think: float, scale: float) -> FloatArray:
+    """The think time and all delays as one: nobody waits there for another, so their demands add up."""
+    n = np.arange(population + 1)
+    demand = think + sum(station.single_demand for station in stations if station.kind == "delay")
+    return np.asarray(xlogy(n, demand / scale) - gammaln(n + 1))
 
 
 def _log_weights(station: Station, population: int, scale: float) -> FloatArray:
@@ -142,12 +148,11 @@ def marginal(network: tuple[Station, ...], name: str, population: int, think: fl
     rest_weights = Weights.of(network, population, think)
     scale = rest_weights.scale
     others = [station for station in network if station.name != name]
-    n = np.arange(population + 1)
-    rest = np.asarray(xlogy(n, think / scale) - gammaln(n + 1))
+    rest = _free(others, population, think, scale)
     for station in others:
-        if station.single_demand == 0:
+        if station.kind == "delay" or station.single_demand == 0:
             continue
-        if station.is_fixed_rate and station.kind != "delay":
+        if station.is_fixed_rate:
             rest = _fold_in_plain_queue(rest, station.single_demand / scale)
         else:
             rest = log_convolve(rest, _log_weights(station, population, scale))
