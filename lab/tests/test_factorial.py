@@ -523,6 +523,28 @@ def test_a_model_that_the_data_cannot_tell_is_refused() -> None:
             factorial.general(table, "t", factors, interactions)
 
 
+@pytest.mark.parametrize(
+    ("column", "values", "said"),
+    [
+        ("a", ["x", None, "x", "y", "x", "y"], "factors = 'a': must have a level in every row"),
+        ("a", [1.0, math.nan, 1.0, 2.0, 1.0, 2.0], "factors = 'a': must have a level in every row"),
+        ("a", ["x"] * 6, "factors = 'a': must have two levels at least"),
+        ("t", [1.0, None, 2.0, 3.0, 4.0, 5.0], "response = 't': must be finite in every row"),
+        ("t", ["fast"] * 6, "response = .* must hold numbers"),
+    ],
+)
+def test_a_table_with_holes_is_refused(column: str, values: list[object], said: str) -> None:
+    """Rows without a level would be left out without a word, and the shares of variation would be of the rest."""
+    table: dict[str, list[object]] = {
+        "a": ["x", "y"] * 3,
+        "b": ["x", "x", "y", "y", "x", "y"],
+        "t": [1.0, 2.0, 1.5, 2.5, 1.1, 2.1],
+    }
+    assert factorial.general(table, "t", ["a", "b"]).r_squared > 0
+    with pytest.raises(BadArgument, match=said):
+        factorial.general(table | {column: values}, "t", ["a", "b"])
+
+
 def test_residual_plots_are_drawn_for_every_kind() -> None:
     """Four panels with titles and labeled axes; without repetitions it says why three are empty."""
     full = factorial.analyze(factorial.design(2), MEMORY_CACHE)

@@ -221,6 +221,11 @@ def test_trimming_by_shares_and_by_seconds() -> None:
         stats.trim(frame, 0.6, 0.5)
     with pytest.raises(BadArgument, match="time"):
         stats.trim(frame, head_s=1, time="clock")
+    for without in (frame.clear(), frame.with_columns(elapsed_s=None), frame.with_columns(elapsed_s=pl.lit("soon"))):
+        with pytest.raises(BadArgument, match="time = 'elapsed_s': names no seconds"):
+            stats.trim(without, head_s=1)
+        with pytest.raises(BadArgument, match="head"):
+            stats.trim(without.clear())
 
 
 @given(st.lists(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=10), min_size=1, max_size=6))

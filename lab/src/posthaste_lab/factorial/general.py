@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from posthaste_lab.checks import FloatArray, fraction
+from posthaste_lab.checks import FloatArray, figures, fraction
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.factorial.anova import AnovaRow
 from posthaste_lab.stats.intervals import Interval
@@ -44,8 +44,8 @@ def general(
 ) -> General:
     """Fit `response` to `factors`, and to the named interactions, over the rows of a table (one row a run).
 
-    Raises BadArgument for columns that are not there, responses that are not finite, and for models with as many
-    coefficients as runs or with levels that never meet.
+    Raises BadArgument for columns that are not there, responses that are not finite, factors that lack a level in some
+    row or have the same in all, and for models with as many coefficients as runs or with levels that never meet.
     """
     import pandas as pd  # what statsmodels reads
     import statsmodels.formula.api as smf  # slow to load, and only needed here
@@ -56,9 +56,15 @@ def general(
     for column in (response, *factors):
         if column not in frame.columns:
             raise BadArgument("factors", column, f"must be a column: {', '.join(frame.columns)}")
-    y = frame[response].cast(pl.Float64).to_numpy()
+    y = figures("response", frame[response].to_list())
     if not np.isfinite(y).all():
         raise BadArgument("response", response, "must be finite in every row")
+    for name in factors:
+        levels = frame[name].fill_nan(None) if frame[name].dtype.is_float() else frame[name]
+        if levels.null_count():  # such rows would be left out without a word, and with them their share of variation
+            raise BadArgument("factors", name, "must have a level in every row")
+        if levels.n_unique() < 2:
+            raise BadArgument("factors", name, "must have two levels at least")
     safe = {name: f"f{i}" for i, name in enumerate(factors)}
     data: dict[str, object] = {"y": y} | {safe[name]: frame[name].cast(pl.String).to_list() for name in factors}
     terms = [[name] for name in factors] + [list(together) for together in interactions]

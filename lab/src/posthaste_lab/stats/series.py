@@ -168,6 +168,8 @@ def _trim_by_clock(frame: Frame, head_s: float, tail_s: float, time: str) -> Fra
     if not isinstance(frame, pl.DataFrame) or time not in frame.columns:
         raise BadArgument("time", time, "must name a column of seconds in the table")
     clock = frame[time]
+    if not clock.dtype.is_numeric() or clock.null_count() == len(clock):
+        raise BadArgument("time", time, f"names no seconds in any of the {len(clock)} rows of the table")
     begin, end = float(clock.min()) + head_s, float(clock.max()) - tail_s  # type: ignore[arg-type]
     kept = frame.filter(pl.col(time).is_between(begin, end))
     if kept.is_empty():
