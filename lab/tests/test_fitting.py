@@ -161,6 +161,40 @@ def test_a_fit_takes_the_think_time_as_it_was_kept(tmp_path: Path) -> None:
     assert line.predicted.throughput_per_s.value == pytest.approx(8 / (line.predicted.response_time_s.value + 0.01))
 
 
+def answered(run: Path, **figures: float) -> None:
+    """Replaces figures of all trials of a run."""
+    for path in run.glob("trials/*/trial.json"):
+        trial = json.loads(path.read_text("utf-8"))
+        trial["figures"] |= {name: factor * trial["figures"].get(name, 1) for name, factor in figures.items()}
+        path.write_text(json.dumps(trial), "utf-8")
+
+
+def test_a_few_errors_are_answers_like_all_others(known: Path, tmp_path: Path) -> None:
+    """N = X (R + Z) is one of all answers: the model is the same as if those had been served."""
+    run = Path(shutil.copytree(known, tmp_path / "run"))
+    right = observations(read_run(run))
+    answered(run, served=995, errors=5, throughput_per_s=0.995)
+    with pytest.raises(BadArgument, match="5 errors whose time nobody measured"):
+        observations(read_run(run))
+    for path in run.glob("trials/*/trial.json"):
+        trial = json.loads(path.read_text("utf-8"))
+        trial["figures"]["response_all_mean_s"] = trial["figures"]["response_mean_s"]
+        trial["figures"]["response_mean_s"] *= 1.004
+        path.write_text(json.dumps(trial), "utf-8")
+    for seen, wanted in zip(observations(read_run(run)), right, strict=True):
+        assert seen.throughput_per_s == pytest.approx(wanted.throughput_per_s)
+        assert seen.response_time_s == pytest.approx(wanted.response_time_s)
+
+
+def test_a_model_of_many_errors_is_refused(known: Path, tmp_path: Path) -> None:
+    """Who is refused takes another time than who is served, and the model knows one of them."""
+    run = Path(shutil.copytree(known, tmp_path / "run"))
+    answered(run, served=500, errors=500, throughput_per_s=0.5, response_all_mean_s=0.001)
+    for command in ("fit", "validate"):
+        said = " ".join(lab(command, run, code=2).stderr.split())
+        assert "trial 001-r1 has 500 errors beside 500 requests served" in said
+
+
 def test_another_batch_limit_is_answered(tmp_path: Path, known: Path) -> None:
     """As a system with that limit does."""
     limited = System(**(vars(KNOWN) | {"limit": 8}))

@@ -54,6 +54,22 @@ def test_the_figures_of_workers_are_found_again(tmp_path: Path) -> None:
     assert model.bottleneck.stage in ("worker, for each request", "worker, for each other one that is busy")
 
 
+def test_workers_are_as_busy_with_errors_as_without(tmp_path: Path) -> None:
+    """By Little's law of all that they answered."""
+    run = write_run(tmp_path / "run", WORKERS, [4], repetitions=1, requests=600)
+    (right,) = observations(read_run(run))
+    (path,) = run.glob("trials/*/trial.json")
+    trial = json.loads(path.read_text("utf-8"))
+    figures = trial["figures"]
+    figures |= {"served": 991, "errors": 9, "response_all_mean_s": figures["response_mean_s"]}
+    figures["throughput_per_s"] *= 0.991
+    path.write_text(json.dumps(trial), "utf-8")
+    (seen,) = observations(read_run(run))
+    assert seen.batches is not None
+    assert right.batches is not None
+    assert seen.batches.together == pytest.approx(right.batches.together)
+
+
 def test_fewer_workers_are_answered_and_more_are_refused(tmp_path: Path) -> None:
     """As a tier with so many does; they are among the curves for other programs too."""
     model = fit_run(read_run(write_run(tmp_path / "run", WORKERS, CLIENTS, requests=2500))).models[0]

@@ -6,13 +6,14 @@ from typing import Any
 
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.description import Level
-from posthaste_lab.experiments.figures import kept_think_s
+from posthaste_lab.experiments.figures import Row, answered_per_s, kept_think_s, response_of_all_s
 from posthaste_lab.experiments.results import Result, Run
 from posthaste_lab.files import read_json, reading
 from posthaste_lab.fitting.batches import Batches, merged, of_single_requests, read_batches
 from posthaste_lab.fitting.system import Kind, Setting
 
 ONE_AT_A_TIME = 1
+ERRORS_MAX_SHARE = 0.01  # of all answers: an error does not take a request's time, and the model knows one kind only
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,8 @@ class Observation:
     """One trial. Times in seconds, rates per second; `where` holds the levels of all factors but the clients.
 
     The setting's think time is the one asked for, by which trials belong together; `think_kept_s` is how long clients
-    paused on average: draws of a few hundred are some percent off, and who is late pauses longer.
+    paused on average: draws of a few hundred are some percent off, and who is late pauses longer. Throughput and
+    response time are of all answers, the few errors among them, as N = X (R + Z) is.
 
     `batches` is None where nothing shows when a worker's time begins: see `Kind`.
     """
@@ -59,6 +61,7 @@ def _observation(run: Run, result: Result) -> Observation:
         raise BadArgument("DIR", str(run.directory), "holds open loops (rate), and the model is of closed ones")
     if "response_mean_s" not in figures or result.measured_unix_s is None:
         raise BadArgument("DIR", str(run.directory), f"trial {result.name} has no response times of clients")
+    response_s = _response_s(run, result.name, figures)
     tiers = _tiers(result)
     setting = _setting(tiers, float(figures["think_time_s"]))
     return Observation(
@@ -68,10 +71,28 @@ def _observation(run: Run, result: Result) -> Observation:
         population=int(figures["population"]),
         setting=setting,
         think_kept_s=kept_think_s(figures),
-        throughput_per_s=float(figures["throughput_per_s"]),
-        response_time_s=float(figures["response_mean_s"]),
+        throughput_per_s=answered_per_s(figures),
+        response_time_s=response_s,
         batches=_batches(tiers, result, setting),
     )
+
+
+def _response_s(run: Run, trial: str, figures: Row) -> float:
+    """Mean response time of all answers. Raises BadArgument where errors are many, or nobody measured their time."""
+    errors, served = figures.get("errors") or 0, figures.get("served") or 0
+    instead = "leave the trial out by omit.toml, or measure where nothing is refused"
+    if errors > ERRORS_MAX_SHARE * (served + errors):
+        raise BadArgument(
+            "DIR",
+            str(run.directory),
+            f"trial {trial} has {errors} errors beside {served} requests served, and the model is of those: {instead}",
+        )
+    response_s = response_of_all_s(figures)
+    if response_s is None:
+        raise BadArgument(
+            "DIR", str(run.directory), f"trial {trial} has {errors} errors whose time nobody measured: {instead}"
+        )
+    return response_s
 
 
 def _batches(tiers: list[Path], result: Result, setting: Setting) -> Batches | None:
@@ -89,7 +110,7 @@ def _of_workers(result: Result, setting: Setting) -> Batches:
     if service is None:
         raise BadArgument("DIR", str(result.directory), "has no record of the tier with times of service")
     taken = float(service) + float(figures.get("dispatch_mean_s", 0.0))
-    busy = float(figures["throughput_per_s"]) / setting.middlewares * taken
+    busy = answered_per_s(figures) / setting.middlewares * taken
     clients = float(figures["population"]) / setting.middlewares
     # Whoever comes sees the others: of one client, nobody.
     return of_single_requests(taken, min(workers - 1, busy * max(0.0, clients - 1) / clients))
