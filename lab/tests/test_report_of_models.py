@@ -123,6 +123,81 @@ def test_of_many_models_a_few_are_told_and_it_is_said_so(tmp_path: Path) -> None
     assert max(model.intervals["visits"].high for model in read_model(out).models) == 1.0
 
 
+def told(run: Path) -> tuple[str, str]:
+    """What the report says of the model, and below its chart."""
+    section = model_section(read_run(run), [])
+    assert section is not None
+    return " ".join(section.paragraphs), section.items[0].caption
+
+
+def test_a_model_of_a_part_is_not_passed_off_as_one_of_all(run: Path, tmp_path: Path) -> None:
+    """Fitted to some of the clients, before a trial was left out, or before the run went on."""
+    whole = "is to be expected, from all that was measured."
+    said, caption = told(run)
+    assert "was fitted to" not in said
+    assert whole in caption
+    less = Path(shutil.copytree(run, tmp_path / "less"))
+    omitted = '[[omit]]\ntrial = "002-r1"\nreason = "a backup ran"\n'
+    (less / "omit.toml").write_text(omitted, "utf-8")
+    said, caption = told(less)
+    assert (
+        "model.json was fitted to 15 trials of 1, 4, 12, 24, 48 clients, and what was measured and counts by now are "
+        "14 trials of 1, 4, 12, 24, 48 clients: fit again."
+    ) in said
+    assert "is to be expected, from 15 trials of 1, 4, 12, 24, 48 clients." in caption
+    lab("fit", less)
+    assert whole in told(less)[1]
+    (less / "omit.toml").unlink()
+    assert "model.json was fitted to 14 trials of" in told(less)[0], "as of a run that went on"
+    lab("fit", less, "--calibrate", "1,24")
+    said, caption = told(less)
+    assert "model.json was fitted to 6 trials of 1, 24 clients, and what was measured" in said
+    assert "is to be expected, from 6 trials of 1, 24 clients." in caption
+
+
+def test_a_model_of_another_experiment_is_called_that(run: Path, tmp_path: Path) -> None:
+    """The file beside the run may have been copied there, or the experiment have been changed."""
+    other = Path(shutil.copytree(run, tmp_path / "run"))
+    model = json.loads((other / "model.json").read_text("utf-8"))
+    model |= {"experiment_sha256": "1" * 64, "title": "Another system"}
+    (other / "model.json").write_text(json.dumps(model), "utf-8")
+    said, caption = told(other)
+    assert "model.json was fitted to a run of another experiment file, 'Another system': fit this one." in said
+    assert "is to be expected, from another experiment file's 15 trials of 1, 4, 12, 24, 48 clients." in caption
+
+
+def test_a_report_with_a_model_of_what_cannot_be_fitted_any_more_is_written(run: Path, tmp_path: Path) -> None:
+    """Trials with many errors came afterwards, or all trials were left out: the rest of the page is as good as ever."""
+    refused = Path(shutil.copytree(run, tmp_path / "refused"))
+    path = refused / "trials" / "002-r1" / "trial.json"
+    trial = json.loads(path.read_text("utf-8"))
+    trial["figures"] |= {"served": 50, "errors": 50}
+    path.write_text(json.dumps(trial), "utf-8")
+    section = model_section(read_run(refused), [])
+    assert section is not None
+    assert "It cannot be held against what was measured. DIR = " in " ".join(section.paragraphs)
+    assert [item.name for item in section.items] == ["model-figures", "model-gains"]
+
+
+def test_combinations_that_were_measured_later_are_missing_and_it_is_said_so(tmp_path: Path) -> None:
+    """And one of which all is left out by now has no validation."""
+    systems = {1: System(), 2: System(batch=0.002)}
+    out = write_run(tmp_path / "run", systems, [1, 8], repetitions=2, requests=300)
+    for later in out.glob("trials/00[34]-*"):
+        later.rename(out / later.name)
+    lab("fit", out)
+    for later in out.glob("00[34]-*"):
+        later.rename(out / "trials" / later.name)
+    (section, said) = (model_section(read_run(out), []), "Measured, and not in model.json: 1 combination. Fit again.")
+    assert section is not None
+    assert said in section.paragraphs
+    gone = "".join(f'[[omit]]\ntrial = "00{n}-r{r}"\nreason = "-"\n' for n in (1, 2) for r in (1, 2))
+    (out / "omit.toml").write_text(gone, "utf-8")
+    section = model_section(read_run(out), [])
+    assert section is not None
+    assert "and what was measured and counts by now are none: fit again." in " ".join(section.paragraphs)
+
+
 def test_a_model_within_bounds_that_are_wide_is_not_praised(run: Path, tmp_path: Path) -> None:
     """They are wide since the measurement is known so badly; nor is a bottleneck that may be another one."""
     wide = tmp_path / "run"

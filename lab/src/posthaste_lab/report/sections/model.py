@@ -5,13 +5,16 @@ numbers of clients, and predicting the others.
 """
 
 import math
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from posthaste_lab.errors import BadArgument
+from posthaste_lab.errors import BadArgument, BadFile
 from posthaste_lab.experiments.results import Run
+from posthaste_lab.experiments.spans import counted
 from posthaste_lab.fitting import read_model, validate
-from posthaste_lab.fitting.model import FILE, Bottleneck, Bounds, Model, spoken
+from posthaste_lab.fitting.model import FILE, Bottleneck, Bounds, FittedModel, Model, spoken
 from posthaste_lab.fitting.observations import Observation, observations
 from posthaste_lab.fitting.system import PLAIN, Kind
 from posthaste_lab.fitting.validation import Line, Validation
@@ -31,25 +34,48 @@ WORDS: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class Tried:
-    """A model and its validation; None where too few numbers of clients or repetitions were measured for one."""
+    """A model, its validation, and how many trials of each number of clients the run has.
+
+    The validation is None where too few numbers of clients or repetitions were measured for one.
+    """
 
     model: Model
     validation: Validation | None
+    trials: Mapping[int, int]
+    of_this_run: bool
 
     @property
     def name(self) -> str:
         """The combination of levels it is of."""
         return "" if not self.model.where else spoken(self.model).replace(",", ", ").replace("=", " = ")
 
+    @property
+    def fitted_to(self) -> dict[int, int]:
+        """How many trials of each number of clients it was fitted to."""
+        return {point.clients: point.trials for point in self.model.points}
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it was fitted to all that was measured, and to nothing else."""
+        return self.of_this_run and self.fitted_to == self.trials
+
 
 def model_section(run: Run, _cells: list[Cell]) -> Section | None:
     """The model; None when none was fitted."""
     if not (run.directory / FILE).exists():
         return None
-    tried = _tried(run)
+    fitted = read_model(run.directory)
+    try:
+        seen, refused = observations(run), ""
+    except BadFile:
+        raise
+    except BadArgument as why:  # a trial came, or was let in, after it had been fitted
+        seen, refused = [], f"It cannot be held against what was measured. {why}."
+    tried = _tried(run, fitted, seen)
     section = Section(
         "model", "A model of it", [sentence for each in few(tried, SHOWN_MAX) for sentence in _said(each)]
     )
+    section.paragraphs.extend([refused] if refused else _differences(fitted, few(tried, SHOWN_MAX), seen))
     if len(tried) > SHOWN_MAX:
         section.paragraphs.append(
             f"This is told of {SHOWN_MAX} of the {len(tried)} combinations, {EVENLY}; the tables have all of them."
@@ -60,13 +86,14 @@ def model_section(run: Run, _cells: list[Cell]) -> Section | None:
     )
     validated = [each for each in tried if each.validation is not None]
     if validated:
-        fits = [_fit(each) for each in few(validated, SHOWN_MAX)]
+        shown = few(validated, SHOWN_MAX)
+        fits = [_fit(each) for each in shown]
         section.items.append(
             ChartItem(
                 "model",
                 "Model and measurement. Filled points are those it was fitted to here, hollow ones those it predicted; "
                 "bars are 95 % intervals over trials. The gray band is where the mean of one further trial is to be "
-                "expected, from all that was measured. Arrows: an open model's answer beyond the plot."
+                f"expected, from {_basis(shown)}. Arrows: an open model's answer beyond the plot."
                 + left_out(SHOWN_MAX, len(validated), "combinations", EVENLY),
                 f"{FILE}, trials.csv",
                 lambda: model_chart(fits),
@@ -77,15 +104,49 @@ def model_section(run: Run, _cells: list[Cell]) -> Section | None:
     return section
 
 
-def _tried(run: Run) -> list[Tried]:
-    seen = observations(run)
-    return [
-        Tried(model, _validation([each for each in seen if each.where == model.where]))
-        for model in read_model(run.directory).models
+def _tried(run: Run, fitted: FittedModel, seen: list[Observation]) -> list[Tried]:
+    of_this_run = fitted.experiment_sha256 == run.plan["experiment_sha256"]
+    tried = []
+    for model in fitted.models:
+        own = [each for each in seen if each.where == model.where]
+        tried.append(Tried(model, _validation(own), Counter(each.population for each in own), of_this_run))
+    return tried
+
+
+def _differences(fitted: FittedModel, tried: list[Tried], seen: list[Observation]) -> list[str]:
+    """Where the model is not of what the run holds by now: trials come, and are left out, after it was fitted."""
+    if not tried[0].of_this_run:
+        return [f"{FILE} was fitted to a run of another experiment file, {fitted.title!r}: fit this one."]
+    said = [
+        f"{f'With {each.name}: ' if each.name else ''}{FILE} was fitted to {_trials(each.fitted_to)}, and what was "
+        f"measured and counts by now are {_trials(each.trials)}: fit again."
+        for each in tried
+        if not each.is_whole
     ]
+    missing = {repr(each.where) for each in seen if all(each.where != model.where for model in fitted.models)}
+    if missing:
+        said.append(f"Measured, and not in {FILE}: {counted(len(missing), 'combination')}. Fit again.")
+    return said
+
+
+def _trials(by_clients: Mapping[int, int]) -> str:
+    """How many trials, and of which numbers of clients."""
+    if not by_clients:
+        return "none"
+    return f"{counted(sum(by_clients.values()), 'trial')} of {', '.join(map(str, sorted(by_clients)))} clients"
+
+
+def _basis(shown: list[Tried]) -> str:
+    """What the models of a chart were fitted to."""
+    if all(each.is_whole for each in shown):
+        return "all that was measured"
+    fitted = "; ".join(f"{_trials(each.fitted_to)}{f' with {each.name}' if each.name else ''}" for each in shown)
+    return fitted if shown[0].of_this_run else f"another experiment file's {fitted}"
 
 
 def _validation(seen: list[Observation]) -> Validation | None:
+    if not seen:
+        return None
     try:
         return validate(seen)
     except BadArgument:  # too few numbers of clients to leave one out, or one repetition
