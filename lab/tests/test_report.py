@@ -396,6 +396,26 @@ def test_a_warm_up_that_was_trimmed_exactly_is_no_finding(run: Run) -> None:
     assert "each of 1 trial was steady" in warm_up_verdict([(run.finished[0], trimmed)], 10.0)
 
 
+def test_a_trial_that_never_settled_is_not_called_steady(run: Run) -> None:
+    """However much of it is trimmed: what MSER-5 keeps is no more than half, and that drifts as well."""
+    found = trace(run.finished[0], 0.1, 0.05)
+    assert found is not None
+    middle = np.linspace(-59.5, 39.5, 100, dtype=np.float64)
+    drifting = replace(
+        found, middle_s=middle, throughput_per_s=100 * np.exp(middle / 200), measured_s=40.0, length_s=np.ones(100)
+    )
+    level = replace(drifting, throughput_per_s=np.full(100, 100.0))
+    one, two = run.finished[:2]
+    assert warm_up_s(drifting, 60.0) == np.inf
+    never = f"1 of the 1 trial with windows enough to tell did not settle within the first half ({one.name}): measure"
+    said = warm_up_verdict([(one, drifting)], 60.0)
+    assert never in said
+    assert "steady" not in said
+    both = warm_up_verdict([(one, drifting), (two, level)], 60.0)
+    assert "each of 1 trial was steady by then" in both
+    assert f"1 of the 2 trials with windows enough to tell did not settle within the first half ({one.name})" in both
+
+
 def test_a_window_counts_for_as_long_as_it_is(run: Run) -> None:
     """A stall of ten windows is one long window, perhaps with some of no length behind it: a tenth all the same."""
     found = trace(run.finished[0], 0.1, 0.05)

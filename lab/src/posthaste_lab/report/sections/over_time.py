@@ -1,5 +1,6 @@
 """Trials over time: whether they were steady, what disturbed them, and whether enough was trimmed."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -59,14 +60,19 @@ def _scales(shared: list[bool]) -> str:
 
 
 def warm_up_s(found: Trace, head_s: float) -> float | None:
-    """Seconds of load until it was steady, by MSER-5 on throughput; None when there are too few windows."""
+    """Seconds of load until it was steady, by MSER-5 on throughput; None when there are too few windows.
+
+    Infinite where it was not within the first half, which is as far as MSER-5 looks.
+    """
     loaded = (found.middle_s >= -head_s) & (found.middle_s <= found.measured_s)
     if loaded.sum() < WINDOWS_LEAST:
         return None
     throughput, piece_s = found.evenly(loaded)
     if len(throughput) < WINDOWS_LEAST:
         return None
-    cut = int(mser5(throughput))
+    cut = mser5(throughput)
+    if cut.too_short:
+        return math.inf
     begin_s = float(found.middle_s[loaded][0] - found.length_s[loaded][0] / 2)
     # What is kept was steady from its beginning on.
     return begin_s + cut * piece_s + head_s if cut else 0.0
@@ -77,19 +83,30 @@ def _half_a_window_s(found: Trace) -> float:
 
 
 def warm_up_verdict(traced: list[tuple[Result, Trace]], head_s: float) -> str:
-    """Whether the head that was trimmed was enough, in a sentence."""
+    """Whether the head that was trimmed was enough, in a few sentences."""
     known = [(result.name, found, trial) for result, trial in traced if (found := warm_up_s(trial, head_s)) is not None]
     if not known:
         return "Too few windows were recorded to check by MSER-5 whether that was enough."
+    never = [name for name, found, _ in known if math.isinf(found)]
+    settled = [each for each in known if math.isfinite(each[1])]
     # Windows need not begin where the head ends.
-    late = [(name, found) for name, found, trial in known if found > head_s + _half_a_window_s(trial)]
-    if not late:
-        return f"By MSER-5 on throughput, each of {counted(len(known), 'trial')} was steady by then."
-    worst, longest = max(late, key=lambda pair: pair[1])
-    return (
-        f"By MSER-5 on throughput, {len(late)} of the {counted(len(known), 'trial')} with windows enough to tell took "
-        f"longer to be steady ({worst} until {spoken(longest)}): look at the traces, and trim more if they drift."
-    )
+    late = [(name, found) for name, found, trial in settled if found > head_s + _half_a_window_s(trial)]
+    told = f"the {counted(len(known), 'trial')} with windows enough to tell"
+    said = []
+    if settled and not late:
+        said.append(f"By MSER-5 on throughput, each of {counted(len(settled), 'trial')} was steady by then.")
+    if late:
+        worst, longest = max(late, key=lambda pair: pair[1])
+        said.append(
+            f"By MSER-5 on throughput, {len(late)} of {told} took longer to be steady ({worst} until "
+            f"{spoken(longest)}): look at the traces, and trim more if they drift."
+        )
+    if never:
+        said.append(
+            f"By MSER-5 on throughput, {len(never)} of {told} did not settle within the first half "
+            f"({', '.join(never)}): measure longer."
+        )
+    return " ".join(said)
 
 
 def _name(run: Run, result: Result) -> str:
