@@ -1,21 +1,25 @@
 """Reports: what they say is what was measured, and they say it without the network."""
 
 import csv
+import ctypes
 import io
 import json
 import re
 import shutil
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from hdrh.histogram import HdrHistogram
 from inventions import invented
+from simulated import System, write_run
 
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.description import Link
-from posthaste_lab.experiments.results import Result, Run, spoken_levels
+from posthaste_lab.experiments.results import Result, Run, read_run, spoken_levels
 from posthaste_lab.factorial import analyze
 from posthaste_lab.fitting.model import FittedModel, write_model
 from posthaste_lab.report import write_report, write_summary
@@ -414,6 +418,28 @@ def test_a_trial_that_never_settled_is_not_called_steady(run: Run) -> None:
     both = warm_up_verdict([(one, drifting), (two, level)], 60.0)
     assert "each of 1 trial was steady by then" in both
     assert f"1 of the 2 trials with windows enough to tell did not settle within the first half ({one.name})" in both
+
+
+def test_an_hour_of_windows_is_not_held_in_memory_at_once(tmp_path: Path) -> None:
+    """Of many histograms there are a few at a time beside their sum, as many as wait for Python to clear them away."""
+    out = write_run(tmp_path / "run", System(), [1], repetitions=1, requests=300)
+    windows, histogram = 1000, HdrHistogram(1, 3_600_000_000_000, 2)
+    histogram.record_value(1_000_000)
+    encoded = histogram.encode().decode()
+    line = f"Tag=pop/response,{{}},0.001,1.0,{encoded}\n"
+    (result,) = read_run(out).results
+    assert result.measured_unix_s is not None
+    begin_s, end_s = result.measured_unix_s
+    starts = np.linspace(begin_s + 0.001, end_s - 0.003, windows)
+    log = "#[BaseTime: 0.000 (seconds since epoch)]\n" + "".join(line.format(f"{start:.3f}") for start in starts)
+    (result.directory / "tier" / "record" / "latency.hlog").write_text(log, "utf-8")
+    tracemalloc.start()
+    spread = response_times((result,))
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert spread is not None
+    assert spread.total == windows
+    assert most_bytes < windows / 4 * ctypes.sizeof(histogram.counts)
 
 
 def test_a_window_counts_for_as_long_as_it_is(run: Run) -> None:

@@ -1,7 +1,7 @@
 """What the programs of a trial recorded: windows over time, events, histograms."""
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -224,19 +224,22 @@ def _spread(histogram: HdrHistogram, seen_by: str) -> Spread:
     return Spread(values / 1e9, counts, seen_by)
 
 
-def _histograms(record: Path, counted: Instants) -> list[tuple[str, HdrHistogram]]:
-    """Response times with their kind of request, in windows whose middle is among the instants that count."""
-    found = []
+def _histograms(record: Path, counted: Instants) -> Iterator[tuple[str, HdrHistogram]]:
+    """Response times with their kind of request, in windows whose middle is among the instants that count.
+
+    One after the other: an hour of windows is more than memory should hold at once.
+    """
     path = record / "latency.hlog"
     with reading(path):
         reader = HistogramLogReader(str(path), HdrHistogram(1, NANOSECONDS_MAX, 2))
-        while (histogram := reader.get_next_interval_histogram()) is not None:
-            middle = (histogram.get_start_time_stamp() + histogram.get_end_time_stamp()) / 2e3
-            kind, _, stage = histogram.get_tag().partition("/")
-            if kind != "all" and stage == "response" and middle in counted:
-                found.append((kind, histogram))
-        reader.close()
-    return found
+        try:
+            while (histogram := reader.get_next_interval_histogram()) is not None:
+                middle = (histogram.get_start_time_stamp() + histogram.get_end_time_stamp()) / 2e3
+                kind, _, stage = histogram.get_tag().partition("/")
+                if kind != "all" and stage == "response" and middle in counted:
+                    yield kind, histogram
+        finally:
+            reader.close()
 
 
 def origin(record: Path) -> float:
