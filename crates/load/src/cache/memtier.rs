@@ -45,7 +45,7 @@ pub struct MemtierOptions {
     #[arg(short = 'n', value_name = "N", conflicts_with_all = ["requests", "duration", "warmup", "cooldown", "find_max_rate"])]
     requests_short: Option<String>,
     /// Seconds to run, for --duration; nothing is cut away before or after
-    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["duration", "requests", "requests_short"])]
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["duration", "warmup", "cooldown", "requests", "requests_short"])]
     test_time: Option<u32>,
     /// As --value-bytes
     #[arg(short, long, value_name = "BYTES", conflicts_with = "value_bytes")]
@@ -319,6 +319,8 @@ mod tests {
             "-n 5 --warmup 5s",
             "-n 5 --cooldown 5s",
             "-n 5 --find-max-rate p99<5ms",
+            "--test-time 5 --warmup 5s",
+            "--test-time 5 --cooldown 5s",
         ] {
             let line = std::iter::once("bench").chain(words.split_whitespace());
             assert!(Line::try_parse_from(line).is_err(), "{words}");
