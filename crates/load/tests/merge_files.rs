@@ -3,7 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
 use posthaste_load::merge::{Merged, merge};
+use posthaste_load::tally::histogram;
 
 const RUN: &str = r#"{"process_id": PID, "start_unix_ns": 1000000000, "start_monotonic_ns": 5000,
     "machine": {"boot_id": "BOOT"}, "options": {"clients": 4, "rate": null},
@@ -48,6 +52,42 @@ fn good_records_are_merged() {
     let dir = tempfile::tempdir().expect("a directory");
     let merged = merge(&records(dir.path(), "summary.json", SUMMARY)).expect("two good records");
     assert_eq!((merged.clients, merged.counts.ok, merged.counts.nulls), (8, 4, 2));
+}
+
+/// A log of windows of a second, each with a request that took so long.
+fn log(windows: u32, nanos: u64) -> String {
+    let mut histogram = histogram(2);
+    histogram.record(nanos).expect("in range");
+    let mut bytes = Vec::new();
+    V2DeflateSerializer::new().serialize(&histogram, &mut bytes).expect("memory takes it");
+    let encoded = STANDARD.encode(bytes);
+    let line = |second| format!("Tag=pop/response,{second}.000,1.000,1.0,{encoded}\n");
+    LOG.to_owned() + &(1..=windows).map(line).collect::<String>()
+}
+
+#[test]
+fn the_windows_of_an_hour_are_not_held_in_memory_at_once() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let records = records(dir.path(), "latency.hlog", log(500, 2_000_000));
+    let rows: String =
+        (1..=500).map(|second| format!("all,{second}.0,1.0,1,0,0,1\npop,{second}.0,1.0,1,0,0,1\n")).collect();
+    for (record, number) in records.iter().zip(["1", "2"]) {
+        let run = RUN
+            .replace("PID", number)
+            .replace("BOOT", "same")
+            .replace(r#""end_s": 3.0"#, r#""end_s": 501.0"#);
+        let head = WINDOWS.lines().next().expect("a head");
+        fs::write(record.join("run.json"), run).expect("a file");
+        fs::write(record.join("windows.csv"), format!("{head}\n{rows}")).expect("a file");
+    }
+    fs::write(records[0].join("latency.hlog"), log(500, 1_000_000)).expect("a file");
+    let mut merged = None;
+    let taken = allocation_counter::measure(|| merged = Some(merge(&records).expect("two good records")));
+    let merged = merged.expect("it was merged");
+    let (fast, slow) = (merged.response.p50_us, merged.response.max_us);
+    assert!((1000.0..1010.0).contains(&fast) && (2000.0..2020.0).contains(&slow), "half of each: {merged}");
+    let of_one = histogram(2).distinct_values() * size_of::<u64>();
+    assert!(taken.bytes_max < 50 * of_one as u64, "{} bytes, and a histogram has {of_one}", taken.bytes_max);
 }
 
 #[test]

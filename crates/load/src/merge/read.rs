@@ -27,8 +27,8 @@ pub(super) struct ReadRecord {
     summary: Value,
     /// One for each window and kind, and one for `all`.
     pub(super) windows: Vec<WindowRow>,
-    /// Response times by kind, with the start of their window in seconds of the program's clock.
-    pub(super) responses: Vec<(String, f64, Histogram<u64>)>,
+    /// Where the response times are.
+    log: PathBuf,
 }
 
 /// A row of `windows.csv`.
@@ -55,7 +55,7 @@ impl ReadRecord {
             run: json(&dir.join("run.json"))?,
             summary: json(&dir.join("summary.json"))?,
             windows: windows(&dir.join("windows.csv"))?,
-            responses: responses(&dir.join("latency.hlog"))?,
+            log: dir.join("latency.hlog"),
         };
         let has_clocks =
             ["start_unix_ns", "start_monotonic_ns"].iter().all(|clock| record.start_ns(clock).is_some());
@@ -67,6 +67,37 @@ impl ReadRecord {
             return Err(unreadable(&dir.join("summary.json"), "it counts failures in no numbers"));
         }
         Ok(record)
+    }
+
+    /// Goes through the response times of each window: the kind of request, the start of the window in seconds of the
+    /// program's clock, and the histogram. One after the other, since those of an hour are more than memory should hold.
+    ///
+    /// # Errors
+    /// The file cannot be read or is none of ours, or `take` found one that is not.
+    pub(super) fn for_each_response(
+        &self,
+        mut take: impl FnMut(&str, f64, &Histogram<u64>) -> Result<(), LoadError>,
+    ) -> Result<(), LoadError> {
+        let path = &self.log;
+        let log = fs::read(path).map_err(|error| unreadable(path, error))?;
+        let mut deserializer = Deserializer::new();
+        for entry in IntervalLogIterator::new(&log) {
+            let entry = entry.map_err(|error| match error {
+                LogIteratorError::ParseError { offset } => {
+                    unreadable(path, format_args!("at byte {offset} it is no histogram log"))
+                }
+            })?;
+            let LogEntry::Interval(interval) = entry else { continue };
+            let tag = interval.tag().map(|tag| tag.as_str().to_owned()).unwrap_or_default();
+            let Some(kind) = tag.strip_suffix("/response") else { continue };
+            let start_s = interval.start_timestamp().as_secs_f64();
+            let histogram =
+                histogram::read(&mut deserializer, interval.encoded_histogram()).map_err(|why| {
+                    unreadable(path, format_args!("{kind}/response from {start_s:.3} s on: {why}"))
+                })?;
+            take(kind, start_s, &histogram)?;
+        }
+        Ok(())
     }
 
     /// What it measured, from and to, in seconds of its clock.
@@ -211,27 +242,4 @@ fn count(text: &str) -> Option<u64> {
 /// A count of a summary. What nobody looked for, as without `--check`, was not found.
 fn failures(count: &Value) -> Option<u64> {
     if count.is_null() { Some(0) } else { count.as_u64().filter(|count| *count <= COUNT_MAX) }
-}
-
-fn responses(path: &PathBuf) -> Result<Vec<(String, f64, Histogram<u64>)>, LoadError> {
-    let log = fs::read(path).map_err(|error| unreadable(path, error))?;
-    let mut found = Vec::new();
-    let mut deserializer = Deserializer::new();
-    for entry in IntervalLogIterator::new(&log) {
-        let entry = entry.map_err(|error| match error {
-            LogIteratorError::ParseError { offset } => {
-                unreadable(path, format_args!("at byte {offset} it is no histogram log"))
-            }
-        })?;
-        let LogEntry::Interval(interval) = entry else { continue };
-        let tag = interval.tag().map(|tag| tag.as_str().to_owned()).unwrap_or_default();
-        let Some(kind) = tag.strip_suffix("/response") else { continue };
-        let histogram = histogram::read(&mut deserializer, interval.encoded_histogram());
-        let histogram = histogram.map_err(|why| {
-            let start_s = interval.start_timestamp().as_secs_f64();
-            unreadable(path, format_args!("{kind}/response from {start_s:.3} s on: {why}"))
-        })?;
-        found.push((kind.to_owned(), interval.start_timestamp().as_secs_f64(), histogram));
-    }
-    Ok(found)
 }

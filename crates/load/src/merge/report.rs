@@ -1,6 +1,6 @@
 //! What several load generators measured together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
 use hdrhistogram::Histogram;
@@ -213,17 +213,20 @@ fn add(
         sum.response_us += row.response_mean_us * (row.ok + row.null + row.errors) as f64;
         served += if row.kind == "all" { row.ok + row.null } else { 0 };
     }
-    for (kind, start_s, responses) in &record.responses {
-        // The log rounds to milliseconds, so a histogram's window is the one that begins nearest to it.
-        let is_its_own =
-            |row: &&&super::read::WindowRow| row.kind == *kind && (row.start_s - start_s).abs() < 0.002;
-        if counting.iter().any(|row| is_its_own(&row)) {
-            let sum = kinds.entry(kind.clone()).or_insert_with(Sum::new);
-            sum.responses.add(responses).map_err(|error| {
-                LoadError::Failed(format!("{}: a histogram of {kind} is none of ours: {error}", record.name))
-            })?;
+    let millis = |start_s: f64| (start_s * 1e3).round() as i64;
+    let windows: HashSet<(&str, i64)> =
+        counting.iter().map(|row| (row.kind.as_str(), millis(row.start_s))).collect();
+    record.for_each_response(|kind, start_s, responses| {
+        // The log cuts times to milliseconds, and windows are longer than that.
+        let start_ms = millis(start_s);
+        if !(start_ms - 1..=start_ms + 1).any(|near| windows.contains(&(kind, near))) {
+            return Ok(());
         }
-    }
+        let sum = kinds.entry(kind.to_owned()).or_insert_with(Sum::new);
+        sum.responses.add(responses).map_err(|error| {
+            LoadError::Failed(format!("{}: a histogram of {kind} is none of ours: {error}", record.name))
+        })
+    })?;
     let (from, to) = record.measured().unwrap_or_default();
     Ok(Part {
         record: record.name.clone(),
