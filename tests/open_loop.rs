@@ -1,4 +1,4 @@
-//! A server that stalls once for a second: an open loop shows what everybody would have felt, a closed one hides it.
+//! A server that stalls once: an open loop shows what everybody would have felt, or that it cannot, and a closed one hides it.
 
 mod support;
 
@@ -23,6 +23,10 @@ fn stalled(json: &Path, pace: &[&str]) -> Option<Value> {
 }
 
 fn start(server: &Server, json: &Path, pace: &[&str], duration: &str) -> Child {
+    start_with(server, json, pace, &["--cooldown", "0s", "--duration", duration])
+}
+
+fn start_with(server: &Server, json: &Path, pace: &[&str], length: &[&str]) -> Child {
     let mut bench = Command::new(env!("CARGO_BIN_EXE_posthaste"));
     bench.args([
         "bench",
@@ -32,7 +36,7 @@ fn start(server: &Server, json: &Path, pace: &[&str], duration: &str) -> Child {
         "--workload",
         "mix:send=0.5,pop=0.5",
     ]);
-    bench.args(["--warmup", "200ms", "--cooldown", "0s", "--duration", duration]);
+    bench.args(["--warmup", "200ms"]).args(length);
     bench.arg("--json").arg(json).args(pace).stdout(Stdio::null()).spawn().expect("the program runs")
 }
 
@@ -89,6 +93,31 @@ fn an_open_loop_is_not_valid_where_the_server_does_not_keep_up() {
     assert_eq!(report["valid"], false);
     assert!(number(&report, "/behind") > 1e6, "{report}");
     assert!(report["invalid_because"].to_string().contains("does not keep up"), "{report}");
+}
+
+#[test]
+fn an_open_loop_whose_server_stands_still_at_the_end_is_not_valid() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let json = dir.path().join("report.json");
+    // Some 700 of 1000 requests are due while it stands still, each to a client that is free. What is measured ends in the
+    // middle of that, and all are answered afterwards.
+    let run = || {
+        let server = Server::start("mock:200", &[]);
+        let length = ["--duration", "2s", "--cooldown", "4s"];
+        let bench = start_with(&server, &json, &["--clients", "1000", "--rate", "500"], &length);
+        sleep(Duration::from_millis(1400));
+        server.signal("STOP");
+        sleep(Duration::from_millis(1900));
+        server.signal("CONT");
+        report(bench, &json)
+    };
+    let is_hidden = |report: &Value| number(report, "/response/max_us") < 300e3;
+    let is_said =
+        |report: &Value| report["invalid_because"].to_string().contains("were not answered at the end");
+    let report = undisturbed(run, |report| is_hidden(report) && is_said(report));
+    assert!(is_hidden(&report) && number(&report, "/unanswered") == 0.0, "no figure shows it: {report}");
+    assert!(is_said(&report) && report["valid"] == false, "{report}");
+    assert!(number(&report, "/waiting") > 200.0 && number(&report, "/behind") == 0.0, "{report}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::report::{
     Generator, InteractiveLaw, KindReport, Middleware, Report, Response, TrafficReport, legible,
 };
 use crate::run_options::RunOptions;
-use crate::tally::{Counts, Tally, Window, histogram};
+use crate::tally::{Counts, LATENCY_MAX, Tally, Window, histogram};
 use crate::worker::Harvest;
 
 /// A thread busier than this measured itself, and so did one that was as busy, or kept from being it.
@@ -27,6 +27,9 @@ const LATE_COUNT_MIN: u64 = 100;
 
 /// Of an open loop: more than the arrivals of so many seconds waiting for a client mean that it runs away.
 const BEHIND_S_MAX: f64 = 0.5;
+
+/// Of the requests of an open loop, so many may wait at the end beyond what is always in flight.
+const BACKLOG_SHARE_MAX: f64 = 0.01;
 
 /// The harvests of all threads.
 #[derive(Debug)]
@@ -45,7 +48,7 @@ pub(crate) struct Gathered {
     late: Histogram<u64>,
     thought: Thought,
     behind: usize,
-    waiting: usize,
+    waiting: Histogram<u64>,
     connections_lost: usize,
     first_loss: Option<String>,
     unanswered: usize,
@@ -68,7 +71,7 @@ impl Gathered {
             late: histogram(3),
             thought: Thought::default(),
             behind: 0,
-            waiting: 0,
+            waiting: histogram(3),
             connections_lost: 0,
             first_loss: None,
             unanswered: 0,
@@ -99,7 +102,7 @@ impl Gathered {
         self.late.add(&harvest.late).expect("all histograms have the same bounds");
         self.thought.absorb(harvest.thought);
         self.behind += harvest.behind;
-        self.waiting += harvest.waiting;
+        self.waiting.add(&harvest.waiting).expect("all histograms have the same bounds");
         self.unanswered += harvest.unanswered;
         if let Some((count, why)) = harvest.broken {
             self.connections_lost += count;
@@ -130,7 +133,8 @@ pub(crate) fn report<B: Bench>(
     let mut invalid_because = doubts_of_generator(&gathered, &all);
     let bottleneck = !invalid_because.is_empty();
     invalid_because.extend(ended_early(options, duration_s, halt));
-    invalid_because.extend(doubts_of_run(options, &gathered, total.counts));
+    invalid_because.extend(doubts_of_pace(options, &gathered, &all, duration_s));
+    invalid_because.extend(doubts_of_answers(&gathered, total.counts));
     Report {
         version: env!("CARGO_PKG_VERSION"),
         seed: options.seed,
@@ -142,7 +146,7 @@ pub(crate) fn report<B: Bench>(
         errors_by_word: gathered.tally.error_words().clone(),
         response: Response::of(&total.latency),
         traffic: TrafficReport::of(gathered.tally.traffic, requests, duration_s),
-        in_flight_mean: all.throughput_per_s * all.response.mean_us * 1e-6,
+        in_flight_mean: in_flight(&all),
         kinds: gathered
             .tally
             .kinds()
@@ -163,7 +167,7 @@ pub(crate) fn report<B: Bench>(
         connections_lost: gathered.connections_lost,
         unanswered: gathered.unanswered,
         behind: gathered.behind,
-        waiting: gathered.waiting,
+        waiting: gathered.waiting.len() as usize,
         interactive_law: law,
         middleware,
         valid: invalid_because.is_empty(),
@@ -214,15 +218,16 @@ fn ended_early(bench: &RunOptions, measured_s: f64, halt: &Halt) -> Option<Strin
     is_interrupted().then(|| format!("the run was interrupted with {measured_s:.1} s measured"))
 }
 
-/// What else there is to be said against the figures.
-fn doubts_of_run(bench: &RunOptions, gathered: &Gathered, counts: Counts) -> Vec<String> {
-    let served = counts.served();
-    let requests = served + counts.errors;
-    let mut doubts = Vec::new();
-    if let Some(rate) = bench.total_rate()
-        && gathered.behind as f64 > rate * BEHIND_S_MAX
-    {
-        doubts.push(format!(
+/// Why an open loop did not do what was due.
+fn doubts_of_pace(
+    bench: &RunOptions,
+    gathered: &Gathered,
+    all: &KindReport,
+    duration_s: f64,
+) -> Option<String> {
+    let rate = bench.total_rate()?;
+    if gathered.behind as f64 > rate * BEHIND_S_MAX {
+        return Some(format!(
             "{} requests were due and could not be sent because earlier ones were not answered: the server does not \
              keep up with {} requests per second, or --clients {} with --pipeline {} are too few",
             gathered.behind,
@@ -231,6 +236,36 @@ fn doubts_of_run(bench: &RunOptions, gathered: &Gathered, counts: Counts) -> Vec
             bench.pipeline
         ));
     }
+    // A response time counts when the answer comes, so those that wait at the end are in none.
+    let (waiting, due, in_flight) = (gathered.waiting.len(), rate * duration_s, in_flight(all));
+    if waiting as f64 > in_flight + 1.0 + BACKLOG_SHARE_MAX * due {
+        return Some(format!(
+            "{waiting} of {due:.0} requests due were not answered at the end, {in_flight:.0} on average: the server did not \
+             serve what was due, and response times do not hold how long these waited"
+        ));
+    }
+    let p999_us = all.response.p999_us;
+    let overdue = gathered.waiting.count_between((p999_us * 1e3) as u64 + 1, LATENCY_MAX);
+    // Of those answered one in a thousand took as long.
+    (overdue > 1 + all.counts.served() / 1000).then(|| {
+        format!(
+            "{overdue} requests that were not answered at the end had waited by then for longer than p99.9, {:.1} ms, which \
+             would be higher with them",
+            p999_us / 1e3
+        )
+    })
+}
+
+/// Requests in flight on average, by Little's law.
+fn in_flight(all: &KindReport) -> f64 {
+    all.throughput_per_s * all.response.mean_us * 1e-6
+}
+
+/// What else there is to be said against the figures.
+fn doubts_of_answers(gathered: &Gathered, counts: Counts) -> Vec<String> {
+    let served = counts.served();
+    let requests = served + counts.errors;
+    let mut doubts = Vec::new();
     if let Some(why) = &gathered.first_loss {
         doubts
             .push(format!("{} connections ended early, the first because: {why}", gathered.connections_lost));

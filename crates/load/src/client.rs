@@ -95,11 +95,11 @@ impl<D: Dialogue> Client<D> {
         self.due.as_ref().map_or(0, VecDeque::len)
     }
 
-    /// Requests that were due before `end` and are not answered, sent or not.
-    #[must_use]
-    pub fn waiting(&self, end: u64) -> usize {
+    /// How long requests have waited at `end` that were due before and are not answered, sent or not.
+    pub fn waiting(&self, end: u64) -> impl Iterator<Item = u64> {
         let unsent = self.due.iter().flatten().copied();
-        self.in_flight.iter().map(|sent| sent.since).chain(unsent).filter(|due| *due < end).count()
+        let due = self.in_flight.iter().map(|sent| sent.since).chain(unsent);
+        due.filter(move |due| *due < end).map(move |due| end - due)
     }
 
     /// Appends the next request to `out`; says whether there was one to send at `now`.

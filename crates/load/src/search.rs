@@ -22,8 +22,6 @@ const FIRST: f64 = 1000.0;
 const CLOSE_ENOUGH: f64 = 1.03;
 /// Refusals that still count as keeping up.
 const ERRORS_SHARE_MAX: f64 = 0.001;
-/// Of the requests that were due, so many may wait at the end beyond what is always in flight.
-const BACKLOG_SHARE_MAX: f64 = 0.01;
 
 /// A response time that must be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,14 +193,10 @@ impl<B: Bench> Search<B> {
     fn attempt(&mut self, rate: f64) -> Result<bool, LoadError> {
         let limit = self.limit;
         let mut report = self.run(rate)?;
-        // A generator that was late for once says nothing about the server.
+        // A generator that was late for once, or a pause just at the end, says nothing about the server.
         if !report.valid && limit.is_met(&report.response) && !is_interrupted() {
             self.note(rate, &report, false);
             report = self.run(rate)?;
-        }
-        if let Some(why) = backlog(rate, &report) {
-            report.valid = false;
-            report.invalid_because.push(why);
         }
         let kept = limit.is_kept(&report);
         self.note(rate, &report, kept);
@@ -306,20 +300,6 @@ pub fn find_max_rate<B: Bench>(bench: &B, limit: Limit) -> Result<Report<B>, Loa
 /// The rate after one that kept the limit, while none has failed; None: there is none above.
 fn doubled(rate: f64) -> Option<f64> {
     (rate < RATE_MAX).then(|| (rate * 2.0).min(RATE_MAX))
-}
-
-/// More requests than one, and than are in flight on average, wait at the end: the server lives on credit. Response times do
-/// not show it, since those of requests without an answer are in none.
-fn backlog<B: Bench>(rate: f64, report: &Report<B>) -> Option<String> {
-    let due = rate * report.duration_s;
-    let bearable = report.in_flight_mean + 1.0 + BACKLOG_SHARE_MAX * due;
-    (report.waiting as f64 > bearable).then(|| {
-        format!(
-            "{} of {due:.0} requests due were not answered at the end, {:.0} on average: the server did not serve what \
-             was due",
-            report.waiting, report.in_flight_mean
-        )
-    })
 }
 
 fn line<B: Bench>(rate: f64, report: &Report<B>, limit: Limit, kept: bool) -> String {

@@ -74,8 +74,8 @@ pub(crate) struct Worker<'a, D: Dialogue> {
     late: Histogram<u64>,
     /// Requests due and not sent at the end of the window.
     behind: usize,
-    /// Requests due before the end of the window and not answered at it.
-    waiting: usize,
+    /// How long requests had waited at the end of the window that were not answered by then, in nanoseconds.
+    waiting: Histogram<u64>,
     stage: Stage,
     next_live: u64,
     turn_max: u64,
@@ -116,8 +116,9 @@ pub(crate) struct Harvest<D: Dialogue> {
     pub(crate) thought: Thought,
     /// Requests of an open loop that were due and not sent at the end of the window.
     pub(crate) behind: usize,
-    /// Requests due before the end of the window and not answered at it, whether they were sent or not.
-    pub(crate) waiting: usize,
+    /// How long requests had waited at the end of the window that were not answered by then, whether they were sent or not;
+    /// in nanoseconds.
+    pub(crate) waiting: Histogram<u64>,
     /// Connections that ended early, with the first reason.
     pub(crate) broken: Option<(usize, String)>,
     /// Requests never answered.
@@ -159,7 +160,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             stirred: 0,
             late: histogram(3),
             behind: 0,
-            waiting: 0,
+            waiting: histogram(3),
             stage: Stage::WarmUp,
             next_live: if context.live.is_some() { 0 } else { u64::MAX },
             turn_max: 0,
@@ -293,7 +294,9 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             self.stage = Stage::CoolDown;
             self.end = Mark { now, cpu: CpuReading::of_this_thread() };
             self.behind = self.connections.iter().map(|c| c.client.behind()).sum();
-            self.waiting = self.connections.iter().map(|c| c.client.waiting(schedule.window.end)).sum();
+            for waited in self.connections.iter().flat_map(|c| c.client.waiting(schedule.window.end)) {
+                self.waiting.saturating_record(waited);
+            }
         }
         if self.stage == Stage::CoolDown && now >= schedule.stop {
             self.stage = Stage::Finish;

@@ -5,6 +5,7 @@ mod fake;
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,7 +13,9 @@ use std::time::{Duration, Instant};
 use fake::{Mutant, bench, serve, undisturbed};
 use posthaste_load::bench::Bench as _;
 use posthaste_load::report::InteractiveLaw;
-use posthaste_load::{find_max_rate, run};
+use posthaste_load::{QueueBench, find_max_rate, run};
+
+type Report = posthaste_load::Report<QueueBench>;
 
 /// The one answer of the server below.
 const PONG: &[u8] = b"$1\r\na\r\n";
@@ -77,6 +80,53 @@ fn answer(mut stream: TcpStream, each: Duration, free: &Mutex<Instant>) {
         if stream.write_all(if echo { PONG } else { b":1\r\n" }).is_err() {
             return;
         }
+    }
+}
+
+/// A server that answers the first `prompt` ECHOs at once and each of the others after a second, whoever asks; returns its
+/// address.
+fn standing_still_after(prompt: u32) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let echoes = Arc::new(AtomicU32::new(0));
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (Ok(mut stream), echoes) = (stream, Arc::clone(&echoes)) else { return };
+            thread::spawn(move || {
+                stream.set_nodelay(true).expect("a socket");
+                let mut chunk = [0; 4096];
+                while let Ok(len @ 1..) = stream.read(&mut chunk) {
+                    let is_echo = chunk[..len].windows(4).any(|word| word == b"ECHO");
+                    if is_echo && echoes.fetch_add(1, Ordering::SeqCst) >= prompt {
+                        thread::sleep(Duration::from_secs(1));
+                    }
+                    if stream.write_all(if is_echo { PONG } else { b":1\r\n" }).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn a_percentile_that_lacks_those_who_wait_at_the_end_is_not_valid() {
+    // Of 1000 requests the last are not answered in time: ten, which no percentile below the 99th would show, or some 50.
+    for (prompt, why) in
+        [(990, "had waited by then for longer than p99.9"), (950, "were not answered at the end, ")]
+    {
+        let words =
+            "--clients 100 --workload mix:echo=1 --message-bytes 1 --warmup 0s --cooldown 0s --duration 1s";
+        let report = || {
+            let address = standing_still_after(prompt);
+            run(bench(&format!("--connect {address} --rate 1000 {words}"))).expect("a report")
+        };
+        let is_said = |report: &Report| report.invalid_because.iter().any(|said| said.contains(why));
+        let is_hidden = |report: &Report| report.response.max_us < 500e3 && report.unanswered == 0;
+        let report = undisturbed(report, |report| is_said(report) && is_hidden(report));
+        assert!(is_said(&report) && !report.valid, "{why}: {report}");
+        assert!(is_hidden(&report), "all were answered in the end: {report}");
     }
 }
 
