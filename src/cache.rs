@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use posthaste_measure::Events;
+use posthaste_measure::{Events, RunInfo};
 use posthaste_server::cache::backend::Backend;
 use posthaste_server::cache::desk::{self, PoolCard, RouteCard, StandInCard};
 use posthaste_server::cache::directory::Directory;
@@ -27,7 +27,7 @@ use crate::flags::{CacheFlags, Program, ServerTlsFlags, Switch};
 use crate::import;
 use crate::pools::{self, Defaults, Names};
 use crate::stdout::say;
-use crate::tier::{CommonFlags, begin, begin_log, end, tell_of_http, wait_for_end};
+use crate::tier::{CommonFlags, begin, begin_log, end, legible, tell_of_http, wait_for_end};
 
 /// Mean weight in thousandths at which one of five keys is not taken in mcrouter's 32 attempts.
 const LOW_WEIGHT: u32 = 50;
@@ -335,15 +335,15 @@ fn routes(table: &Table) -> Result<String, Misuse> {
 /// What the record says of this run.
 fn note(flags: &CacheFlags) -> RunNote {
     RunNote {
-        command: std::env::args().collect(),
+        command: RunInfo::command_line(),
         options: common(flags).noted(serde_json::json!({
-            "config": flags.config,
+            "config": legible(&flags.config),
             "server": flags.server,
             "resolve_every_s": flags.resolve_every.0.map(|every| every.as_secs_f64()),
             "name_server": flags.name_server,
-            "server_tls_ca": flags.server_tls.server_tls_ca,
-            "server_tls_cert": flags.server_tls.server_tls_cert,
-            "server_tls_key": flags.server_tls.server_tls_key,
+            "server_tls_ca": legible(&flags.server_tls.server_tls_ca),
+            "server_tls_cert": legible(&flags.server_tls.server_tls_cert),
+            "server_tls_key": legible(&flags.server_tls.server_tls_key),
             "writes": flags.writes.to_string(),
             "reads": flags.reads.map(|reads| reads.to_string()),
             "multiget": flags.multiget.to_string(),

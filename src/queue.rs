@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 
+use posthaste_measure::RunInfo;
 use posthaste_server::front::lifecycle::RunNote;
 use posthaste_server::queue::choice::StoreChoice;
 use posthaste_server::queue::postgres::address::PostgresAddress;
@@ -11,7 +12,7 @@ use posthaste_server::server::{Options, Server, StartError};
 
 use crate::config::Misuse;
 use crate::flags::{PoppingFlags, QueueFlags};
-use crate::tier::{CommonFlags, begin, begin_log, end, tell_of_http, tell_reloaded, wait_for_end};
+use crate::tier::{CommonFlags, begin, begin_log, end, legible, tell_of_http, tell_reloaded, wait_for_end};
 
 /// Most requests that a worker takes at once, unless it is told otherwise.
 const BATCH: usize = 256;
@@ -131,7 +132,7 @@ fn without_password(word: String) -> String {
 /// What the record says of this run.
 fn note(flags: &QueueFlags, store: &StoreChoice) -> RunNote {
     RunNote {
-        command: std::env::args().map(without_password).collect(),
+        command: RunInfo::command_line().into_iter().map(without_password).collect(),
         options: common(flags).noted(serde_json::json!({
             "store": store.to_string(),
             "accounts": flags.accounts,
@@ -145,7 +146,7 @@ fn note(flags: &QueueFlags, store: &StoreChoice) -> RunNote {
             "memory_limit_bytes": flags.memory_limit,
             "metrics_queues": flags.metrics_queues,
             "traces": flags.traces,
-            "config": flags.config,
+            "config": legible(&flags.config),
         })),
     }
 }

@@ -1,8 +1,10 @@
 //! What the commands that run a tier have in common: signals, limits, addresses, what is told of a run.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
 use posthaste_server::front::accept::ListenAddress;
@@ -58,16 +60,16 @@ impl CommonFlags<'_> {
             "listen": self.listen,
             "http": self.http,
             "reuse_port": self.front.reuse_port,
-            "tls_cert": self.front.tls.tls_cert,
-            "tls_key": self.front.tls.tls_key,
-            "tls_ca": self.front.tls.tls_ca,
+            "tls_cert": legible(&self.front.tls.tls_cert),
+            "tls_key": legible(&self.front.tls.tls_key),
+            "tls_ca": legible(&self.front.tls.tls_ca),
             "threads": self.front.threads,
             "max_clients": self.front.max_clients,
             "send_timeout_s": self.front.send_timeout.0.map(|time| time.as_secs_f64()),
             "idle_timeout_s": self.front.idle_timeout.0.map(|time| time.as_secs_f64()),
             "slow_s": self.run.slow.map(|slow| slow.as_secs_f64()),
             "window_s": self.run.window.as_secs_f64(),
-            "record": self.run.record,
+            "record": legible(&self.run.record),
             "record_requests": self.run.record_requests,
             "drain_s": self.run.drain.as_secs_f64(),
             "log_format": self.run.log_format.to_string(),
@@ -78,6 +80,11 @@ impl CommonFlags<'_> {
         }
         options
     }
+}
+
+/// A path as text, which records are: what is none in it is replaced.
+pub(crate) fn legible(path: &Option<PathBuf>) -> Option<Cow<'_, str>> {
+    path.as_deref().map(Path::to_string_lossy)
 }
 
 /// Begins the log, first of what stands in the environment and does nothing.

@@ -9,7 +9,9 @@ mod client;
 mod postgres;
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -229,6 +231,33 @@ fn a_directory_that_holds_a_record_is_refused_before_the_load() {
     assert_eq!(ran.status.code(), Some(1));
     let said = String::from_utf8_lossy(&ran.stderr);
     assert!(said.contains("already holds a recorded run") && said.lines().count() == 1, "{said}");
+}
+
+#[test]
+fn a_directory_whose_name_is_no_text_holds_a_record_too() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| dir.path().join(OsStr::from_bytes(&[name.as_bytes(), b"-\xff"].concat()));
+    let written = |record: &Path| {
+        let run = json(&record.join("run.json"));
+        let words = run["command"].as_array().expect("words").iter().filter_map(Value::as_str);
+        assert!(words.into_iter().any(|word| word.contains("-\u{fffd}")), "{run}");
+        run["options"]["record"].as_str().expect("a path").to_owned()
+    };
+    let tiers = [
+        ("queue", &["queue", "--http", "off", "--store", "mock:200"][..]),
+        ("cache", &["cache", "--http", "off", "--mock", "200"]),
+    ];
+    for (tier, command) in tiers {
+        let (own, clients, summary) = (at(tier), at("clients").join(tier), at("summary"));
+        let server = Server::start_recorded(command, &own);
+        let mut bench = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+        bench.args(["bench", tier, "--connect", &server.addr().to_string(), "--requests", "10"]);
+        let ran = bench.arg("--record").arg(&clients).arg("--json").arg(&summary).output().expect("it runs");
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        assert!(server.stop().success());
+        assert_eq!([written(&own), written(&clients)], [&own, &clients].map(|path| path.to_string_lossy()));
+        assert_eq!(json(&summary)["options"]["json"], *summary.to_string_lossy());
+    }
 }
 
 /// What the database says of itself is a part of what the middleware waits for.

@@ -4,8 +4,10 @@
 
 pub(crate) mod patience;
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -31,7 +33,7 @@ impl Server {
 
     /// The same with more in its environment.
     pub(crate) fn start_with(store: &str, environment: &[(String, String)]) -> Self {
-        Self::launch(&["queue", "--http", "off", "--store", store], &[], environment)
+        Self::launch(&["queue", "--http", "off", "--store", store], &[""; 0], environment)
     }
 
     /// The same with HTTP on a free port.
@@ -44,7 +46,12 @@ impl Server {
         Self::launch(&["cache", "--http", "127.0.0.1:0"], arguments, &[])
     }
 
-    fn launch(command: &[&str], arguments: &[&str], environment: &[(String, String)]) -> Self {
+    /// Starts a tier that leaves its record in `dir`, whose name may be any bytes.
+    pub(crate) fn start_recorded(command: &[&str], dir: &Path) -> Self {
+        Self::launch(command, &[OsStr::new("--record"), dir.as_os_str()], &[])
+    }
+
+    fn launch(command: &[&str], arguments: &[impl AsRef<OsStr>], environment: &[(String, String)]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_posthaste"))
             .args(command)
             .args(["--listen", "127.0.0.1:0"])

@@ -20,6 +20,7 @@ mod halt;
 pub mod merge;
 pub mod numbers;
 pub mod pace;
+mod paths;
 pub mod probe;
 mod progress;
 pub mod queue;

@@ -41,7 +41,7 @@ impl Recording {
         let Some(dir) = options.record.clone() else { return Ok(None) };
         let scheme = Scheme::clients(<B::Dialogue as Dialogue>::KINDS);
         let info = RunInfo {
-            command: std::env::args().collect(),
+            command: RunInfo::command_line(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             options: serde_json::to_value(bench).unwrap_or_default(),
             window: options.window,

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::error::LoadError;
 use crate::pace::{Spacing, Think};
+use crate::paths;
 use crate::search::Limit;
 use crate::timespan;
 use crate::tls::TlsOptions;
@@ -91,12 +92,14 @@ pub struct RunOptions {
 
     /// Write a summary here
     #[arg(long, value_name = "FILE")]
+    #[serde(serialize_with = "paths::legibly")]
     pub json: Option<PathBuf>,
 
     /// Write a record to this directory, which must hold none yet: windows, histograms, the system, the summary
     ///
     /// With --find-max-rate there is one for each run, in DIR/1, DIR/2 and so on.
     #[arg(long, value_name = "DIR")]
+    #[serde(serialize_with = "paths::legibly")]
     pub record: Option<PathBuf>,
 
     /// Record every single request too, with its stamps (requests.parquet)

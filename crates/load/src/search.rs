@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 use crate::bench::Bench;
 use crate::error::LoadError;
 use crate::halt::{is_interrupted, unless_interrupted};
+use crate::paths;
 use crate::report::{Report, Response};
 use crate::run::run;
 use crate::run_options::RATE_MAX;
@@ -122,7 +123,7 @@ pub struct Trial {
     /// What else was wrong with the run.
     pub invalid_because: Vec<String>,
     /// Its record, if there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "paths::legibly")]
     pub record: Option<PathBuf>,
 }
 

@@ -10,6 +10,7 @@ use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 use serde::Serialize;
 
 use crate::error::LoadError;
+use crate::paths;
 
 /// Whether to speak TLS, whom to trust, and who we are.
 #[derive(Args, Clone, Debug, Default, Serialize)]
@@ -20,10 +21,12 @@ pub struct TlsOptions {
 
     /// Authorities of servers, or their own certificates, in PEM form [default: the system's authorities]
     #[arg(long, alias = "cacert", value_name = "FILE")]
+    #[serde(serialize_with = "paths::legibly")]
     pub tls_ca: Option<PathBuf>,
 
     /// The certificate shown to servers that ask for one
     #[arg(long, alias = "cert", value_name = "FILE")]
+    #[serde(serialize_with = "paths::legibly")]
     pub tls_cert: Option<PathBuf>,
 
     /// Private key of --tls-cert

@@ -32,6 +32,14 @@ pub struct RunInfo {
     pub requests: bool,
 }
 
+impl RunInfo {
+    /// The words of this program's command line, as text: what is none in an argument is replaced.
+    #[must_use]
+    pub fn command_line() -> Vec<String> {
+        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+}
+
 /// How the suffixes and files are to be read.
 const UNITS: [(&str, &str); 9] = [
     ("_s", "seconds; start_s counts from the program's start"),
