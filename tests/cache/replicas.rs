@@ -175,6 +175,40 @@ fn what_one_replica_had_lost_is_what_all_of_them_create() {
 }
 
 #[test]
+fn what_the_server_that_decides_has_lost_no_replica_goes_on_with() {
+    for mode in MODES {
+        let servers = Memcached::several::<3>();
+        let server = start(&servers, mode);
+        let mut client = Client::to(server.addr());
+        for (request, nothing) in [
+            ("incr k 1\r\n", "NOT_FOUND\r\n"),
+            ("cas k 0 0 1 999999\r\n2\r\n", "NOT_FOUND\r\n"),
+            ("replace k 0 0 1\r\n2\r\n", "NOT_STORED\r\n"),
+            ("prepend k 0 0 1\r\n2\r\n", "NOT_STORED\r\n"),
+            ("ma k\r\n", "NF\r\n"),
+            ("ma k q\r\n", "NF\r\n"),
+            ("md k I T30\r\n", "NF\r\n"),
+            ("md k C999999 q\r\n", "NF\r\n"),
+            ("ms k 1 MR\r\n2\r\n", "NS\r\n"),
+            ("ms k 1 MA\r\n2\r\n", "NS\r\n"),
+            ("ms k 1 C999999\r\n2\r\n", "NF\r\n"),
+        ] {
+            // Each of them loses it once, and one of them decides.
+            let mut times = 0;
+            for lost in &servers {
+                assert_eq!(client.ask("set k 0 0 1\r\n1\r\n"), "STORED\r\n");
+                assert_eq!(Client::to(lost.addr).ask("delete k\r\n"), "DELETED\r\n");
+                if client.ask(request) == nothing {
+                    assert_eq!(client.ask("get k\r\nget k\r\nget k\r\n"), "END\r\n".repeat(3), "{request}");
+                    times += 1;
+                }
+            }
+            assert_eq!(times, 1, "{request}");
+        }
+    }
+}
+
+#[test]
 fn a_server_that_dies_is_left_out_without_an_error_to_anybody() {
     for mode in MODES {
         let mut servers = Memcached::several::<3>();

@@ -184,6 +184,40 @@ fn what_came_of_a_decision_is_asked_for_where_the_answer_does_not_tell() {
 }
 
 #[test]
+fn where_the_one_that_decides_has_nothing_the_others_forget_what_they_have() {
+    let gone = "delete k\r\n";
+    for (command, said, forgotten) in [
+        ("incr k 5\r\n", "NOT_FOUND\r\n", gone),
+        ("cas k 0 0 2 7\r\nhi\r\n", "NOT_FOUND\r\n", gone),
+        ("replace k 0 0 2\r\nhi\r\n", "NOT_STORED\r\n", gone),
+        ("append k 0 0 2\r\nhi\r\n", "NOT_STORED\r\n", gone),
+        ("ma k O7\r\n", "NF O7\r\n", gone),
+        ("md k I T30\r\n", "NF\r\n", gone),
+        ("ms k 2 MR\r\nhi\r\n", "NS\r\n", gone),
+        ("ms k 2 C7\r\nhi\r\n", "NF\r\n", gone),
+        // It has something.
+        ("add k 0 0 2\r\nhi\r\n", "NOT_STORED\r\n", ""),
+        ("ms k 2 ME\r\nhi\r\n", "NS\r\n", ""),
+        ("md k C7\r\n", "EX\r\n", ""),
+        ("incr k 5\r\n", "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n", ""),
+    ] {
+        // In the place of the first pool, in which the key is forgotten too.
+        let mut layout = two_pools(2);
+        (layout.routes[0].pool, layout.pools[1].source) = (1, Some(Source::Old(0)));
+        let mut scene = Scene::new(&layout);
+        scene.ask(command);
+        let (decider, other) = if scene.router.expected(1) == 1 { (1, 2) } else { (2, 1) };
+        scene.exchange(decider, command, said);
+        assert_eq!(scene.answered(), said);
+        assert_eq!(
+            [0, decider, other].map(|server| scene.sent(server)),
+            [forgotten, "", forgotten],
+            "{command:?}"
+        );
+    }
+}
+
+#[test]
 fn a_meta_get_that_repeats_something_is_looked_up_elsewhere_too() {
     let mut layout = two_pools(1);
     layout.pools[0].source = Some(Source::Below(1));

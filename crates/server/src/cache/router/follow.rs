@@ -119,6 +119,11 @@ pub(super) fn has_flag(request: &Request, bytes: &[u8], letter: u8) -> bool {
     flags(request, bytes).any(|flag| flag[0] == letter)
 }
 
+/// Whether an `ms` stores only where there is nothing.
+pub(super) fn adds(request: &Request, bytes: &[u8]) -> bool {
+    flags(request, bytes).any(|flag| flag == b"ME")
+}
+
 /// The flags of a meta command.
 fn flags<'a>(request: &Request, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
     let skipped = usize::from(request.verb == Verb::MetaSet);

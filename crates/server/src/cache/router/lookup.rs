@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use posthaste_wire::memcached::request::{Request, Verb};
 use posthaste_wire::span::Span;
 
-use super::exchange::{Aim, MissedBy, Plan, Reply, Share, Verdict};
+use super::exchange::{Aim, MissedBy, Plan, Share, Verdict};
 use super::expiry::lasting;
 use super::lane::{ASIDE, OUTCOME, Shape};
 use super::writes::{decides, hash};
@@ -203,24 +203,6 @@ impl Router {
         }
     }
 
-    /// Where something was not stored because it is there, a copy that came back may lack it and is filled with it.
-    pub(super) fn note_cold_copy(&mut self, id: u32, request: &Request, decided: Reply) {
-        if !is_there(request, self.exchanges[id as usize].reply(&decided)) {
-            return;
-        }
-        let mut cold = Vec::new();
-        self.each_copy(id, |router, server| {
-            let health = &router.servers[server].health;
-            if server != usize::from(decided.server) && health.is_cold() && !health.is_away() {
-                cold.push(server as u16);
-            }
-        });
-        // Nobody knows which of several has it by now.
-        if let Some(server) = fastrand::choice(cold) {
-            self.exchange(id).replies.push(Reply { server, verdict: Verdict::Not, start: 0, end: 0 });
-        }
-    }
-
     /// Brings the key of a decision from who decided to one that lacks it and so could not follow. The claim goes along.
     pub(super) fn fill_follower(&mut self, id: u32) {
         let exchange = &self.exchanges[id as usize];
@@ -335,16 +317,6 @@ impl Router {
 /// Whether any copy can answer this.
 fn can_look_up(verb: Verb) -> bool {
     matches!(verb, Verb::Get | Verb::Gat | Verb::MetaGet)
-}
-
-/// Whether something was not stored because there is something.
-fn is_there(request: &Request, bytes: &[u8]) -> bool {
-    match request.verb {
-        Verb::Add => bytes.starts_with(b"NOT_STORED"),
-        // With some modes it is because there is nothing, which is found out when it is fetched.
-        Verb::MetaSet => bytes.starts_with(b"EX") || bytes.starts_with(b"NS"),
-        _ => bytes.starts_with(b"EXISTS"),
-    }
 }
 
 /// The request that stands for a fetch: its key is all of its bytes.

@@ -19,6 +19,7 @@
 //! | `lane.rs` | the way to one server: what is to be sent, which replies are to come |
 //! | `joined.rs` | gets of several requests in one command |
 //! | `replies.rs` | what comes back |
+//! | `undone.rs` | what it means for the others that the one that decides did not do something |
 //! | `agree.rs` | when several servers have said enough for an answer |
 //! | `lookup.rs` | what one server missed and another may have |
 //! | `shadow.rs` | requests repeated where nobody waits for the answers |
@@ -43,6 +44,7 @@ mod resent;
 mod shadow;
 mod tables;
 mod taking;
+mod undone;
 mod writes;
 
 use std::sync::Arc;

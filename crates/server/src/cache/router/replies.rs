@@ -443,7 +443,7 @@ impl Router {
         }
     }
 
-    /// One replica has decided; the others follow if it did it.
+    /// One replica has decided; the others follow if it did it, see `undone.rs` if it did not.
     fn end_decision(&mut self, id: u32) -> bool {
         let exchange = &self.exchanges[id as usize];
         if exchange.is_wanted() {
@@ -459,7 +459,7 @@ impl Router {
         exchange.plan = Plan::Follow;
         let Some(request) = exchange.request else { return true };
         if reply.verdict != Verdict::Done {
-            self.note_cold_copy(id, &request, reply);
+            self.note_undone(id, &request, reply);
             return true;
         }
         let (most, now_s) = (self.most(self.exchanges[id as usize].aim.expiry_s), self.now_s());
@@ -507,7 +507,7 @@ fn verdict(bytes: &[u8]) -> Verdict {
 }
 
 /// Whether a server that was to change a value does not have it.
-fn lacks(bytes: &[u8]) -> bool {
+pub(super) fn lacks(bytes: &[u8]) -> bool {
     let words: [&[u8]; 4] = [b"NOT_FOUND", b"NF", b"NOT_STORED", b"NS"];
     words.iter().any(|word| bytes.starts_with(word))
 }
