@@ -415,6 +415,32 @@ fn who_is_told_by_the_first_that_it_refuses_finds_nothing_elsewhere() {
 }
 
 #[test]
+fn what_the_server_that_decides_refuses_takes_the_old_value_with_it_on_every_replica() {
+    let (_servers, routed) = replicas("all", &[0]);
+    let mut client = routed.client();
+    for command in ["add", "replace", "ms E", "ms R", "ms A"] {
+        let mut refused = 0;
+        // One of some keys is the small server's.
+        for key in ["k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8", "k9"] {
+            assert_eq!(client.ask(&format!("set {key} 0 0 3\r\nold\r\n")), "STORED\r\n");
+            let large = match command.split_once(' ') {
+                Some((_, mode)) => format!("ms {key} {LARGE} M{mode}\r\n{}\r\n", "x".repeat(LARGE)),
+                None => set_large(key).replacen("set", command, 1),
+            };
+            if client.ask(&large).starts_with("SERVER_ERROR object too large") {
+                let held = client.ask(&format!("get {key}\r\n").repeat(3));
+                let kept = format!("VALUE {key} 0 3\r\nold\r\nEND\r\n");
+                let left = if command.starts_with("ms") { "END\r\n" } else { &*kept };
+                assert_eq!(held, left.repeat(3), "{command}");
+                refused += 1;
+            }
+            client.ask(&format!("delete {key}\r\n"));
+        }
+        assert!(refused > 0, "{command}");
+    }
+}
+
+#[test]
 fn the_first_that_takes_part_answers_where_the_first_of_the_pool_does_not() {
     let (mut servers, routed) = replicas("first", &[1]);
     let mut client = routed.client();

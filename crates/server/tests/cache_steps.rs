@@ -218,6 +218,27 @@ fn where_the_one_that_decides_has_nothing_the_others_forget_what_they_have() {
 }
 
 #[test]
+fn a_value_that_the_one_that_decides_fails_to_store_takes_the_old_one_with_it_everywhere() {
+    let no_memory = "SERVER_ERROR out of memory storing object\r\n";
+    for (command, forgotten) in [
+        ("ms k 2 ME\r\nhi\r\n", "delete k\r\n"),
+        ("ms k 2 C7\r\nhi\r\n", "delete k\r\n"),
+        // memcached keeps the old value.
+        ("add k 0 0 2\r\nhi\r\n", ""),
+        ("cas k 0 0 2 7\r\nhi\r\n", ""),
+    ] {
+        let mut layout = two_pools(2);
+        (layout.routes[0].pool, layout.pools[1].source) = (1, Some(Source::Old(0)));
+        let mut scene = Scene::new(&layout);
+        scene.ask(command);
+        let decider = if scene.router.expected(1) == 1 { 1 } else { 2 };
+        scene.exchange(decider, command, no_memory);
+        assert_eq!(scene.answered(), no_memory);
+        assert_eq!([0, 1, 2].map(|server| scene.sent(server)), [forgotten; 3], "{command:?}");
+    }
+}
+
+#[test]
 fn a_meta_get_that_repeats_something_is_looked_up_elsewhere_too() {
     let mut layout = two_pools(1);
     layout.pools[0].source = Some(Source::Below(1));

@@ -1,7 +1,8 @@
 //! What the server that decides did not do, and what that means for the copies that were to follow.
 //!
 //! Where it has nothing under the key (it may have needed the room), the client is told so, and the others must not go on with
-//! what they have: that is from before what the client wanted to change. Where it has something, they have the same, or lack it.
+//! what they have: that is from before what the client wanted to change. Nor where it failed to store something and has dropped what
+//! was there before. Where it has something, they have the same, or lack it.
 
 use posthaste_wire::memcached::request::{Request, Verb};
 
@@ -15,16 +16,18 @@ impl Router {
         let exchange = &self.exchanges[id as usize];
         let said = exchange.reply(&decided);
         if has_nothing(request, &exchange.bytes, said) {
-            self.forget_on_others(id, usize::from(decided.server));
+            self.forget_where(id, |server| server != usize::from(decided.server));
+        } else if may_have_dropped(request, said) {
+            self.forget_where(id, |_| true);
         } else if decided.verdict == Verdict::Not {
             self.note_cold_copy(id, usize::from(decided.server));
         }
     }
 
-    /// Deletes the key of an exchange on every copy but this one, and wherever else it may be.
-    fn forget_on_others(&mut self, id: u32, decider: usize) {
+    /// Deletes the key of an exchange on these of its copies, and wherever else it may be.
+    fn forget_where(&mut self, id: u32, is_it: impl Fn(usize) -> bool) {
         self.each_copy(id, |router, server| {
-            if server != decider {
+            if is_it(server) {
                 router.delete(id, server);
             }
         });
@@ -52,4 +55,10 @@ impl Router {
 fn has_nothing(request: &Request, bytes: &[u8], said: &[u8]) -> bool {
     let adds = request.verb == Verb::Add || request.verb == Verb::MetaSet && follow::adds(request, bytes);
     !adds && lacks(said)
+}
+
+/// Whether a server may have dropped what it had as it failed: memcached does where an `ms` is too large or finds no memory,
+/// whatever its mode, and not where what the classic commands decide does.
+fn may_have_dropped(request: &Request, said: &[u8]) -> bool {
+    request.verb == Verb::MetaSet && said.starts_with(b"SERVER_ERROR")
 }
