@@ -161,6 +161,42 @@ fn a_get_whose_server_is_gone_is_a_miss_where_the_file_says_so() {
 }
 
 #[test]
+fn what_neither_pool_could_be_asked_for_is_no_miss_unless_the_file_says_so() {
+    for (get_errors, source) in [
+        (GetErrors::Told, Source::Below(1)),
+        (GetErrors::Told, Source::Old(1)),
+        (GetErrors::Missed, Source::Below(1)),
+    ] {
+        let mut layout = two_pools(1);
+        (layout.pools[0].rules.get_errors, layout.pools[0].source) = (get_errors, Some(source));
+        let mut scene = Scene::new(&layout);
+        let told = |missed: &'static str| match get_errors {
+            GetErrors::Told => "SERVER_ERROR server 127.0.0.1:2 does not answer\r\n",
+            GetErrors::Missed => missed,
+        };
+        // They are lost one after the other, each as it is asked.
+        scene.ask("get a b\r\n");
+        for server in [0, 1] {
+            assert_eq!(scene.sent(server), "get a b\r\n");
+            scene.router.lose(server, None);
+        }
+        assert_eq!(scene.answered(), told("END\r\n"));
+        let requests = [("get a b\r\n", "END\r\n"), ("gat 5 a\r\n", "END\r\n"), ("mg a v\r\n", "EN\r\n")];
+        for (request, missed) in requests {
+            scene.ask(request);
+            assert_eq!(scene.answered(), told(missed), "{request:?}");
+        }
+        // What the first has said that it does not have is missed.
+        scene.take_back(0);
+        for (request, missed) in requests {
+            scene.ask(request);
+            scene.exchange(0, request, missed);
+            assert_eq!(scene.answered(), missed, "{request:?}");
+        }
+    }
+}
+
+#[test]
 fn only_keys_that_were_looked_up_and_are_nowhere_count_as_misses() {
     let counted = |scene: &Scene| {
         let (hits, misses) = (&scene.fleet.hits, &scene.fleet.misses);

@@ -52,18 +52,20 @@ pub(super) struct Share {
     pub(super) pool: u16,
     /// What a `gat` sets lives at most so many seconds.
     pub(super) expiry_s: Option<u32>,
-    /// Who has missed these keys already.
+    /// Who has missed these keys already, or could not be asked for them.
     pub(super) missed_by: Option<MissedBy>,
     /// What its keys take in a line.
     pub(super) bytes: u32,
 }
 
-/// Who has missed what is looked up elsewhere, and gets what is found.
+/// Why something is looked up elsewhere, and who gets what is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MissedBy {
-    /// The pool of the route.
+    /// The pool of the route has missed it.
     Pool,
-    /// One of the pool's replicas.
+    /// The pool of the route could not be asked: nobody has said that it is not there.
+    SilentPool,
+    /// One of the pool's replicas has missed it.
     Replica(u16),
 }
 

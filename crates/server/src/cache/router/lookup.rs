@@ -80,13 +80,13 @@ impl Router {
         is_own && self.falls_through(id, pool, usize::from(share.server), verb)
     }
 
-    /// Looks up these keys of a share elsewhere.
+    /// Looks up these keys, which a share missed, elsewhere.
     pub(super) fn look_up(&mut self, id: u32, share: Share, places: &[u32]) {
         let pool = &self.table_of(id).pools[usize::from(share.pool)];
-        pool.counts.looked_up.fetch_add(places.len() as u64, Ordering::Relaxed);
         if pool.source.is_some() {
-            return self.look_up_below(id, share, places);
+            return self.look_up_below(id, share, places, MissedBy::Pool);
         }
+        pool.counts.looked_up.fetch_add(places.len() as u64, Ordering::Relaxed);
         let Some(other) = pool.other(usize::from(share.server)).map(|other| other.slot as u16) else {
             return self.miss(id, share, places);
         };
@@ -99,13 +99,14 @@ impl Router {
         self.send_share(id, number);
     }
 
-    /// The same in the second pool.
-    fn look_up_below(&mut self, id: u32, share: Share, places: &[u32]) {
+    /// Looks up these keys of a share in the second pool.
+    pub(super) fn look_up_below(&mut self, id: u32, share: Share, places: &[u32], missed_by: MissedBy) {
         let first = self.exchanges[id as usize].shares.len();
         let exchange = &mut self.exchanges[id as usize];
         let table = &self.tables[usize::from(exchange.table)].table;
         let own = &table.pools[usize::from(share.pool)];
         let Some(source) = own.source else { return };
+        own.counts.looked_up.fetch_add(places.len() as u64, Ordering::Relaxed);
         let pool = &table.pools[source.pool()];
         let renaming = &table.routes[usize::from(share.route)].renaming;
         let lanes = &self.lanes;
@@ -126,7 +127,7 @@ impl Router {
                     let second = Share {
                         server: server.slot as u16,
                         pool: source.pool() as u16,
-                        missed_by: Some(MissedBy::Pool),
+                        missed_by: Some(missed_by),
                         ..share
                     };
                     exchange.shares.push(second);
@@ -151,7 +152,7 @@ impl Router {
             (Some(source), _) => {
                 let second = &table.pools[source.pool()];
                 let owner = plain_key(&request, &exchange.bytes, |key| second.owner_to_read(key).slot);
-                (owner, MissedBy::Pool)
+                (owner, if missed.is_some() { MissedBy::Pool } else { MissedBy::SilentPool })
             }
             (None, Some(missed)) => {
                 let Some(other) = own.other(missed) else { return false };
@@ -242,10 +243,12 @@ impl Router {
         let pool = &table.pools[usize::from(aim.pool)];
         let mut servers = match missed_by {
             MissedBy::Replica(replica) => vec![usize::from(replica)],
-            MissedBy::Pool if pool.is_replicated() => {
+            MissedBy::Pool | MissedBy::SilentPool if pool.is_replicated() => {
                 pool.members.iter().map(|member| member.server.slot).collect()
             }
-            MissedBy::Pool => vec![plain_key(request, bytes, |key| pool.owner(key).slot)],
+            MissedBy::Pool | MissedBy::SilentPool => {
+                vec![plain_key(request, bytes, |key| pool.owner(key).slot)]
+            }
         };
         servers.retain(|server| {
             let its = &self.servers[*server];

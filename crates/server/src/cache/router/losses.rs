@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use posthaste_measure::Ending;
 use posthaste_wire::memcached::request::{Request, Verb};
 
-use super::exchange::{Aim, Plan, Reply, Share, Verdict};
+use super::exchange::{Aim, MissedBy, Plan, Reply, Share, Verdict};
 use super::lane::{ASIDE, Expected, OUTCOME};
 use super::reads::{needs_decider, new_expiry, owner_share};
 use super::resent::Unsent;
@@ -93,10 +93,11 @@ impl Router {
         }
         let pool = usize::from(failed.pool);
         if failed.missed_by.is_none() && self.has_source(id, pool, verb) && self.fleet.ejects() {
-            return self.look_up(id, failed, &places);
+            return self.look_up_below(id, failed, &places, MissedBy::SilentPool);
         }
-        // Nobody can say whether they were there: they are missed, as was said before.
-        if failed.missed_by.is_none() {
+        // Where nobody can say whether they were there that is an error, unless the file says otherwise. They are missed where
+        // that was said before.
+        if is_unsaid(failed.missed_by) {
             self.note_absent_get(id, failed.route, server);
         }
         let exchange = self.exchange(id);
@@ -170,7 +171,7 @@ impl Router {
                     exchange.aim = aim;
                     self.send_whole(id, other, part);
                 }
-                None if self.exchanges[id as usize].missed_by.is_some() => self.miss_whole(id),
+                None if !is_unsaid(self.exchanges[id as usize].missed_by) => self.miss_whole(id),
                 None if self.look_up_whole(id, None) => {}
                 None if self.exchanges[id as usize]
                     .request
@@ -259,4 +260,9 @@ impl Router {
         let why = if self.is_full(server) { "has too many requests under way" } else { "does not answer" };
         format!("SERVER_ERROR server {name} {why}\r\n").into_bytes()
     }
+}
+
+/// Whether nobody has said yet of what is looked up that it is not there.
+fn is_unsaid(missed_by: Option<MissedBy>) -> bool {
+    matches!(missed_by, None | Some(MissedBy::SilentPool))
 }
