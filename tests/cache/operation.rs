@@ -354,6 +354,35 @@ fn a_server_that_hangs_up_on_everybody_is_lost() {
 }
 
 #[test]
+fn a_server_that_takes_no_more_connections_is_lost_and_nobody_is_answered_with_what_it_says_of_that() {
+    let memcached = Memcached::start(&["-c", "64"]);
+    let mut others = Vec::new();
+    loop {
+        let mut other = Client::to(memcached.addr);
+        other.0.write_all(b"version\r\n").expect("somebody listens");
+        if other.read_until(b"\r\n").starts_with(b"ERROR ") {
+            break;
+        }
+        others.push(other);
+    }
+    let name = memcached.name();
+    let routers = [&[][..], &["--workers", "1"], &["--eject", "off"]]
+        .map(|mode| start(&[&["--server", &*name, "--threads", "1"][..], mode].concat()));
+    for router in &routers {
+        let mut client = Client::to(router.addr());
+        for request in ["get k\r\n", "set k 0 0 1\r\nx\r\n"] {
+            let answer = client.ask(request);
+            assert_eq!(answer, format!("SERVER_ERROR server {name} does not answer\r\n"));
+        }
+    }
+    drop(others);
+    for router in &routers {
+        let mut client = Client::to(router.addr());
+        wait_until("it is back", || client.ask("set k 0 0 1\r\nx\r\n") == "STORED\r\n");
+    }
+}
+
+#[test]
 fn the_log_tells_of_each_attempt_where_it_is_asked_to() {
     let door = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let name = door.local_addr().expect("an address").to_string();

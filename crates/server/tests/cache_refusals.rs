@@ -391,6 +391,26 @@ fn what_a_server_says_to_data_that_it_took_for_commands_is_nobodys_answer() {
 }
 
 #[test]
+fn that_a_server_has_too_many_connections_is_nobodys_answer() {
+    for (version, requests) in [
+        (
+            "1.6.18",
+            &["get k\r\n", "gat 5 k\r\n", "mg k v\r\n", "mg k q\r\n", "delete k\r\n", "incr k 1\r\n"][..],
+        ),
+        ("1.5.6", &["get k\r\n", "gat 5 k\r\n", "incr k 1\r\n"]),
+    ] {
+        for request in requests {
+            let mut scene = Scene::new(&replicas(1));
+            scene.tell_version(0, version);
+            scene.ask(request);
+            scene.sent(0);
+            let taken = scene.router.feed(0, b"ERROR Too many open connections\r\n");
+            assert_eq!((taken, scene.answered()), (Err(Broken), String::new()), "{version}: {request:?}");
+        }
+    }
+}
+
+#[test]
 fn who_has_not_told_its_version_and_refuses_an_ms_may_have_taken_its_data_for_commands() {
     let said = b"CLIENT_ERROR bad token in command line format\r\n";
     let layout = replicas(1);

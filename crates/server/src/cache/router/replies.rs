@@ -105,8 +105,12 @@ impl Router {
     }
 
     /// Whether a server may have taken data for commands: what it says next would be answers to those. All that it is asked it
-    /// knows, but for one that is old, which may lack commands that have no data.
+    /// knows, but for one that is old, which may lack commands that have no data. With a reason behind it `ERROR` is no answer to
+    /// anything: it has all the connections that it takes, and closes this one.
     fn is_out_of_step(&self, server: usize, bytes: &[u8]) -> bool {
+        if bytes.starts_with(b"ERROR ") {
+            return true;
+        }
         let is_unknown = bytes == b"ERROR\r\n";
         if !is_unknown && !bytes.starts_with(b"CLIENT_ERROR") {
             return false;
