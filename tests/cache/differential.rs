@@ -301,7 +301,12 @@ fn command(rng: &mut Rng, is_pipelined: bool) -> Vec<u8> {
         15 | 16 => {
             let long = format!("O{}", "x".repeat(40));
             let of = ["v", "k", "f", "s", "t", "q", "Oab", "N1000", "R5", "T1000", "z", &long, "u", "c", "l"];
-            format!("mg {}{}{}", key(rng, true), flags(rng, &of), line_end(rng)).into()
+            let mut flags = flags(rng, &of);
+            if flags.contains(&long) {
+                // Where a miss would create the key a router refuses it at once, a server when it has.
+                flags = flags.replace(" N1000", "");
+            }
+            format!("mg {}{flags}{}", key(rng, true), line_end(rng)).into()
         }
         17..=19 => meta_set(rng),
         20 => {

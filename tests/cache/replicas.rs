@@ -175,6 +175,30 @@ fn what_one_replica_had_lost_is_what_all_of_them_create() {
 }
 
 #[test]
+fn what_is_refused_for_its_opaque_has_changed_no_replica() {
+    let servers = Memcached::several::<2>();
+    let server = start(&servers, &[]);
+    let mut client = Client::to(server.addr());
+    assert_eq!(client.ask("set n 0 0 1\r\n1\r\n"), "STORED\r\n");
+    let [fits, too_long] = [31, 32].map(|letters| format!("O{}", "x".repeat(letters)));
+    let refusal = "CLIENT_ERROR opaque token too long\r\n";
+    for (request, answer) in [
+        (format!("ma n {fits}\r\n"), format!("HD {fits}\r\n")),
+        (format!("ma n {too_long}\r\n"), refusal.into()),
+        (format!("ma n q {too_long} v\r\n"), refusal.into()),
+        (format!("ma created N0 {too_long}\r\n"), refusal.into()),
+        (format!("mg created N30 {too_long} v\r\n"), refusal.into()),
+        // A server says so of what changes nothing.
+        (format!("mg n {too_long} v\r\n"), refusal.into()),
+    ] {
+        assert_eq!(client.ask(&request), answer, "{request}");
+        // Each of them is read.
+        let held = client.ask(&"get n created\r\n".repeat(2));
+        assert_eq!(held, "VALUE n 0 1\r\n2\r\nEND\r\n".repeat(2), "{request}");
+    }
+}
+
+#[test]
 fn what_the_server_that_decides_has_lost_no_replica_goes_on_with() {
     for mode in MODES {
         let servers = Memcached::several::<3>();

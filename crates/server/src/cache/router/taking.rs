@@ -9,7 +9,7 @@ use posthaste_measure::{Ending, Stamps};
 use posthaste_wire::memcached::decode::TOO_LARGE;
 use posthaste_wire::memcached::request::{Request, Verb};
 
-use super::{Asked, Finished, Router, expiry};
+use super::{Asked, Finished, Router, expiry, follow};
 use crate::cache::pool::plain_key;
 use crate::cache::{kind, mock, stats};
 
@@ -31,6 +31,12 @@ const TOO_OLD: &[u8] =
 
 /// What is answered to a meta command of as many words as there may be, where one more is needed.
 const NO_ROOM: &[u8] = b"CLIENT_ERROR options flags too long\r\n";
+
+/// What is answered where an opaque is longer than servers repeat.
+const LONG_OPAQUE: &[u8] = b"CLIENT_ERROR opaque token too long\r\n";
+
+/// Longest one, its letter included.
+const OPAQUE_BYTES_MAX: u32 = 32;
 
 /// Puts a request of a client on a route.
 type Put = fn(&mut Router, usize, usize, &Request, &[u8], u64) -> Asked;
@@ -128,6 +134,9 @@ impl Router {
         if self.table().limits_lives(self.table().routes[route].pool) && expiry::is_full(request, input) {
             return self.refuse(client, request, NO_ROOM, received);
         }
+        if is_refused_when_done(request, input) {
+            return self.refuse(client, request, LONG_OPAQUE, received);
+        }
         let asked = match request.verb {
             Verb::MetaGet | Verb::MetaDebug => self.meta_get(client, route, request, input, received),
             _ => self.write(client, route, request, input, received),
@@ -216,5 +225,19 @@ impl Router {
             answer_bytes: bytes as u32,
             server_reads: 0,
         });
+    }
+}
+
+/// Whether a server would change something and only then find that it cannot repeat the opaque: nobody would learn what the other
+/// copies are to hold.
+fn is_refused_when_done(request: &Request, input: &[u8]) -> bool {
+    let is_long = || {
+        let mut words = request.words_after_key(input);
+        words.any(|word| word.len > OPAQUE_BYTES_MAX && word.of(input).starts_with(b"O"))
+    };
+    match request.verb {
+        Verb::MetaArithmetic => is_long(),
+        Verb::MetaGet => is_long() && follow::has_flag(request, input, b'N'),
+        _ => false,
     }
 }
