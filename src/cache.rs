@@ -12,7 +12,7 @@ use posthaste_server::cache::desk::{self, PoolCard, RouteCard, StandInCard};
 use posthaste_server::cache::directory::Directory;
 use posthaste_server::cache::explain::explain;
 use posthaste_server::cache::fleet::{Beliefs, Fleet};
-use posthaste_server::cache::layout::{Layout, REQUEST_TIMEOUTS, Seat, Settings};
+use posthaste_server::cache::layout::{Layout, REQUEST_TIMEOUTS, Seat, Settings, Source};
 use posthaste_server::cache::limits::SERVERS_MAX;
 use posthaste_server::cache::patience::Patience;
 use posthaste_server::cache::placement::Hash;
@@ -328,8 +328,25 @@ fn routes(table: &Table) -> Result<String, Misuse> {
         if let (Some(shadow), Some(share)) = (card.shadow, card.shadow_share) {
             text += &format!("  repeated in pool {shadow}, for {share} of the keys\n");
         }
+        if let Some(server) = route.shadow.and_then(|shadow| common_server(table, route.pool, shadow.pool)) {
+            text += &format!("  server {server} is in both pools: there incr and append may be done twice\n");
+        }
     }
     Ok(text)
+}
+
+/// A server that two pools have, in themselves or below them.
+fn common_server(table: &Table, one: usize, other: usize) -> Option<&str> {
+    let members = |pool: usize| {
+        let below = match table.pools[pool].source {
+            Some(Source::Below(below)) => Some(below),
+            _ => None,
+        };
+        [Some(pool), below].into_iter().flatten().flat_map(move |pool| &table.pools[pool].members)
+    };
+    let slots: Vec<usize> = members(other).map(|member| member.server.slot).collect();
+    let common = members(one).find(|member| slots.contains(&member.server.slot));
+    common.map(|member| member.server.name())
 }
 
 /// What the record says of this run.

@@ -505,6 +505,13 @@ limit = 1000
     }
 
     #[test]
+    fn a_shadow_of_a_routes_own_pool_is_told_with_its_line() {
+        let text =
+            "[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n[[cache.routes]]\npool = \"a\"\n▸shadow = \"a\"\n";
+        assert_told(&[(text, "the route's own pool")]);
+    }
+
+    #[test]
     fn every_mistake_is_told_with_its_line() {
         assert_told(&[
             ("[cache.pools.a]\n▸servers = 7\n", "a table is expected"),

@@ -91,6 +91,10 @@ fn route(fields: &Fields<'_, '_>, numbers: &BTreeMap<String, usize>) -> Result<R
         None => None,
     };
     let to = pool("pool")?.ok_or_else(|| Wrong::new(fields.at, "a route needs pool = \"NAME\""))?;
+    if shadow.is_some_and(|shadow| shadow.pool == to) {
+        let what = "shadow: this is the route's own pool, where incr and append would be done twice";
+        return Err(Wrong::new(fields.place("shadow"), what));
+    }
     let verbs = verbs.unwrap_or(Verbs::ALL);
     let (prefix, add_prefix) = (prefix.as_bytes().to_vec(), add_prefix.as_bytes().to_vec());
     let (limit, timeout) = (limit(fields)?, fields.read("timeout", some_time)?);

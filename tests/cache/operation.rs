@@ -132,6 +132,9 @@ fn a_file_can_be_checked_without_starting_anything() {
     ] {
         assert!(said.contains(words), "{words:?} in {said}");
     }
+    let common = check(&WHOLE.replace("127.0.0.1:7", "127.0.0.1:2"));
+    let words = "  server 127.0.0.1:2 is in both pools: there incr and append may be done twice\n";
+    assert!(!said.contains("both pools") && String::from_utf8_lossy(&common.stdout).contains(words));
     let good =
         check("[cache]\nserver = [\"127.0.0.1:1\", \"unix:/x\"]\nwrites = \"owner\"\nhash = \"jump\"\n");
     let said = String::from_utf8_lossy(&good.stdout);
