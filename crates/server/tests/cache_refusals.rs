@@ -377,6 +377,21 @@ fn find(scene: &mut Scene) {
 }
 
 #[test]
+fn what_is_found_is_brought_to_nobody_who_has_too_much_to_be_sent() {
+    let mut scene = Scene::new(&warmed());
+    find(&mut scene);
+    // Meanwhile so much is asked of it that others wait.
+    let keys: String = (0..250).map(|number| format!(" {number:0240}")).collect();
+    let mut gets = 0;
+    while scene.try_ask(&format!("get{keys}\r\n")) == Asked::Taken {
+        gets += 1;
+    }
+    scene.exchange(1, "mg k v f t c\r\n", "VA 1 f0 t-1 c7\r\nx\r\n");
+    let sent = scene.sent(0);
+    assert!(gets > 0 && sent.starts_with("get ") && !sent.contains("ms k "), "{gets} were taken");
+}
+
+#[test]
 fn what_a_server_says_to_data_that_it_took_for_commands_is_nobodys_answer() {
     let mut scene = Scene::new(&warmed());
     find(&mut scene);

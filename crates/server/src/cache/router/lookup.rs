@@ -231,7 +231,8 @@ impl Router {
         may_ask && self.fills < limits::FILLS_MAX && is_current
     }
 
-    /// Who gets a value that was missed: those that are there, and understand how it is brought.
+    /// Who gets a value that was missed: those that are there, understand how it is brought, and do not have too much to be sent
+    /// already.
     fn receivers(
         &self,
         table: &Table,
@@ -252,7 +253,7 @@ impl Router {
         };
         servers.retain(|server| {
             let its = &self.servers[*server];
-            !its.health.is_away() && its.dialect.is_todays()
+            !its.health.is_away() && its.dialect.is_todays() && !self.is_crowded(*server)
         });
         servers
     }
