@@ -5,22 +5,21 @@
 
 mod routes;
 mod rules;
+mod seats;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use posthaste_server::cache::backend::Backend;
 use posthaste_server::cache::directory::Directory;
-use posthaste_server::cache::groups::Group;
 use posthaste_server::cache::layout::{DEFAULT_POOL, Fallback, Layout, PoolPlan, RoutePlan, Seat, Source};
 use posthaste_server::cache::patience::Patience;
-use posthaste_server::cache::placement::Hash;
 use posthaste_server::cache::pool::LONGEST_EXPIRY_S;
 use posthaste_server::cache::rules::Rules;
 
 use self::routes::routes;
 pub(crate) use self::rules::SALT_BYTES_MAX;
 use self::rules::{check_answer, rules};
+use self::seats::seats;
 use crate::flags::some_time;
 use crate::placed::{Fields, Placed, Wrong, parse};
 
@@ -51,13 +50,9 @@ const POOL_FIELDS: [&str; 21] = [
     "depth-limit",
     "deletes-to",
 ];
-const SERVER_FIELDS: [&str; 4] = ["address", "name", "weight", "zone"];
 
 /// How long what is stored in a gutter lives, unless the file says it.
 const GUTTER_EXPIRY: Duration = Duration::from_secs(10);
-
-/// Heaviest server.
-const WEIGHT_MAX: u32 = 1000;
 
 /// Whether servers must be there by name.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -256,82 +251,6 @@ fn gutter_expiry(text: &str) -> Result<Duration, String> {
     Ok(expiry)
 }
 
-fn seats(fields: &Fields<'_, '_>, rules: &Rules, directory: Option<&Directory>) -> Result<Vec<Seat>, Wrong> {
-    let mut seats: Vec<Seat> = Vec::new();
-    let mut taken: Vec<(String, Vec<String>)> = Vec::new();
-    for value in fields.list("servers") {
-        let at = value.span().start;
-        let seat = seat(value, rules.hash)?;
-        check_group(&seat).map_err(|error| Wrong::new(at, error))?;
-        let (name, places) = name_and_places(&seat, directory).map_err(|error| Wrong::new(at, error))?;
-        let is_it = |taken: &&(String, Vec<String>)| {
-            taken.0 == name || taken.1.iter().any(|place| places.contains(place))
-        };
-        if let Some((other, _)) = taken.iter().find(is_it) {
-            let alias = if *other == name { String::new() } else { format!(", as {other}") };
-            return Err(Wrong::new(at, format!("server {} is in this pool already{alias}", seat.address)));
-        }
-        taken.push((name, places));
-        if seat.name.is_some() && seats.iter().any(|other| other.name == seat.name) {
-            return Err(Wrong::new(at, "two servers of a pool cannot have one name"));
-        }
-        if seat.weight.is_some_and(|weight| weight != 1) && !rules.hash.takes_weights() {
-            return Err(Wrong::new(at, format!("hash = \"{}\" knows no weights", rules.hash)));
-        }
-        seats.push(seat);
-    }
-    if seats.is_empty() {
-        return Err(Wrong::new(fields.place("servers"), "a pool needs servers = [\"HOST:PORT\", …]"));
-    }
-    Ok(seats)
-}
-
-/// What a server is called, and if somebody is to know it, where it may be. Of a group the servers are no names of one server.
-fn name_and_places(seat: &Seat, directory: Option<&Directory>) -> Result<(String, Vec<String>), String> {
-    let name = Backend::named(&seat.address)?;
-    let Some(directory) = directory else { return Ok((name, Vec::new())) };
-    if let Some(group) = Group::of(&seat.address) {
-        group?.find(directory)?;
-        return Ok((name, Vec::new()));
-    }
-    let backend = Backend::parse_by(&seat.address, directory)?;
-    backend.address()?;
-    let places = backend.places().to_vec();
-    Ok((backend.name, places))
-}
-
-/// A group has as many names as servers, and one of services has weights.
-fn check_group(seat: &Seat) -> Result<(), String> {
-    let Some(group) = Group::of(&seat.address) else { return Ok(()) };
-    let group = group?;
-    if seat.name.is_some() {
-        return Err(format!("{} stands for several servers: leave its name out", group.name));
-    }
-    if seat.weight.is_some() && group.has_weights() {
-        return Err(format!("{}: its records say the weights; leave weight out", group.name));
-    }
-    Ok(())
-}
-
-fn seat(value: &Placed<'_>, hash: Hash) -> Result<Seat, Wrong> {
-    if let Some(address) = value.get_ref().as_str() {
-        return Ok(Seat::of(address));
-    }
-    let fields = Fields::of(value, &SERVER_FIELDS)?;
-    let address = fields.text("address")?;
-    let address = address.ok_or_else(|| Wrong::new(fields.at, "a server needs address = \"HOST:PORT\""))?;
-    // mcrouter has servers that take no keys.
-    let least = u32::from(!hash.has_full_weight());
-    let weight = fields.read("weight", |text| between(least, text, WEIGHT_MAX))?;
-    Ok(Seat {
-        address: address.to_owned(),
-        name: fields.text("name")?.map(str::to_owned),
-        weight,
-        zone: fields.text("zone")?.map(str::to_owned),
-        group: None,
-    })
-}
-
 /// A pool below has none below it, so that the way down ends; and no pool is its own source.
 fn check_sources(layout: &Layout, tables: &[(&str, usize, &Placed<'_>)]) -> Result<(), Wrong> {
     for (name, at, _) in tables {
@@ -502,6 +421,41 @@ limit = 1000
                 "records say the weights",
             ),
         ]);
+    }
+
+    #[test]
+    fn two_servers_that_keys_would_be_placed_by_alike_are_told_with_their_line() {
+        let named = |name: &str| format!("{{ address = \"127.0.0.1:1\", name = \"{name}\" }}");
+        let text = |hash: &str, name: &str, other: &str| {
+            format!("[cache.pools.a]\nhash = \"{hash}\"\nservers = [\n{},\n▸{other},\n]\n", named(name))
+        };
+        let renamed = "{ address = \"127.0.0.1:2\", name = \"a:11211\" }";
+        for (name, other, by_name) in [
+            (
+                "127.0.0.1:2",
+                "\"127.0.0.1:2\"",
+                &[
+                    "ketama",
+                    "dalli",
+                    "rendezvous",
+                    "spymemcached",
+                    "twemproxy",
+                    "mcrouter-rendezvous",
+                    "mcrouter-weighted-rendezvous",
+                ][..],
+            ),
+            // Who leaves out memcached's own port, and of given names too.
+            ("127.0.0.2", "\"127.0.0.2:11211\"", &["ketama", "twemproxy"]),
+            ("a", renamed, &["ketama"]),
+        ] {
+            for hash in by_name {
+                assert_told(&[(&text(hash, name, other), "and so are another server's")]);
+            }
+            for hash in ["jump", "modulo-crc32", "mcrouter"] {
+                read(&text(hash, name, other).replace('▸', ""), &[]).expect("they are placed by their order");
+            }
+        }
+        read(&text("twemproxy", "a", renamed).replace('▸', ""), &[]).expect("it takes names as they are");
     }
 
     #[test]

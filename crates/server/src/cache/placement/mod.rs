@@ -112,6 +112,29 @@ impl Hash {
         if self == Self::Twemproxy { without_usual_port(address) } else { address }
     }
 
+    /// What tells a server apart from the others of its pool when keys are placed: the name that it is given, or else its address.
+    /// None: its place among them does.
+    #[must_use]
+    pub fn mark<'a>(self, name: Option<&'a str>, address: &'a str) -> Option<&'a str> {
+        match self {
+            // libmemcached knows a server by its address alone, so a name stands for one.
+            Self::Ketama => Some(without_usual_port(name.unwrap_or(address))),
+            Self::Rendezvous
+            | Self::Dalli
+            | Self::Spymemcached
+            | Self::Twemproxy
+            | Self::McrouterRendezvous
+            | Self::McrouterWeightedRendezvous => Some(name.unwrap_or_else(|| self.name_of(address))),
+            Self::Jump
+            | Self::ModuloCrc32
+            | Self::SpymemcachedModulo
+            | Self::Mcrouter
+            | Self::McrouterWeighted
+            | Self::McrouterCrc32
+            | Self::McrouterShard => None,
+        }
+    }
+
     /// The weight of a server that is given none.
     #[must_use]
     pub fn usual_weight(self) -> u32 {

@@ -1,0 +1,108 @@
+//! The servers of a pool in a file: each of them once, and each with keys of its own.
+
+use posthaste_server::cache::backend::Backend;
+use posthaste_server::cache::directory::Directory;
+use posthaste_server::cache::groups::Group;
+use posthaste_server::cache::layout::Seat;
+use posthaste_server::cache::placement::Hash;
+use posthaste_server::cache::rules::Rules;
+
+use super::between;
+use crate::placed::{Fields, Placed, Wrong};
+
+const SERVER_FIELDS: [&str; 4] = ["address", "name", "weight", "zone"];
+
+/// Heaviest server.
+const WEIGHT_MAX: u32 = 1000;
+
+/// The servers that a pool's field names.
+pub(super) fn seats(
+    fields: &Fields<'_, '_>,
+    rules: &Rules,
+    directory: Option<&Directory>,
+) -> Result<Vec<Seat>, Wrong> {
+    let mut seats: Vec<Seat> = Vec::new();
+    let mut taken: Vec<(String, Vec<String>)> = Vec::new();
+    let mut marks: Vec<String> = Vec::new();
+    for value in fields.list("servers") {
+        let at = value.span().start;
+        let seat = seat(value, rules.hash)?;
+        check_group(&seat).map_err(|error| Wrong::new(at, error))?;
+        let (name, places) = name_and_places(&seat, directory).map_err(|error| Wrong::new(at, error))?;
+        let is_it = |taken: &&(String, Vec<String>)| {
+            taken.0 == name || taken.1.iter().any(|place| places.contains(place))
+        };
+        if let Some((other, _)) = taken.iter().find(is_it) {
+            let alias = if *other == name { String::new() } else { format!(", as {other}") };
+            return Err(Wrong::new(at, format!("server {} is in this pool already{alias}", seat.address)));
+        }
+        if seat.name.is_some() && seats.iter().any(|other| other.name == seat.name) {
+            return Err(Wrong::new(at, "two servers of a pool cannot have one name"));
+        }
+        if let Some(mark) = rules.hash.mark(seat.name.as_deref(), &name) {
+            if marks.iter().any(|other| other == mark) {
+                let what = format!(
+                    "server {}: keys are placed by {mark}, and so are another server's: give one another name",
+                    seat.address
+                );
+                return Err(Wrong::new(at, what));
+            }
+            marks.push(mark.to_owned());
+        }
+        taken.push((name, places));
+        if seat.weight.is_some_and(|weight| weight != 1) && !rules.hash.takes_weights() {
+            return Err(Wrong::new(at, format!("hash = \"{}\" knows no weights", rules.hash)));
+        }
+        seats.push(seat);
+    }
+    if seats.is_empty() {
+        return Err(Wrong::new(fields.place("servers"), "a pool needs servers = [\"HOST:PORT\", …]"));
+    }
+    Ok(seats)
+}
+
+/// What a server is called, and if somebody is to know it, where it may be. Of a group the servers are no names of one server.
+fn name_and_places(seat: &Seat, directory: Option<&Directory>) -> Result<(String, Vec<String>), String> {
+    let name = Backend::named(&seat.address)?;
+    let Some(directory) = directory else { return Ok((name, Vec::new())) };
+    if let Some(group) = Group::of(&seat.address) {
+        group?.find(directory)?;
+        return Ok((name, Vec::new()));
+    }
+    let backend = Backend::parse_by(&seat.address, directory)?;
+    backend.address()?;
+    let places = backend.places().to_vec();
+    Ok((backend.name, places))
+}
+
+/// A group has as many names as servers, and one of services has weights.
+fn check_group(seat: &Seat) -> Result<(), String> {
+    let Some(group) = Group::of(&seat.address) else { return Ok(()) };
+    let group = group?;
+    if seat.name.is_some() {
+        return Err(format!("{} stands for several servers: leave its name out", group.name));
+    }
+    if seat.weight.is_some() && group.has_weights() {
+        return Err(format!("{}: its records say the weights; leave weight out", group.name));
+    }
+    Ok(())
+}
+
+fn seat(value: &Placed<'_>, hash: Hash) -> Result<Seat, Wrong> {
+    if let Some(address) = value.get_ref().as_str() {
+        return Ok(Seat::of(address));
+    }
+    let fields = Fields::of(value, &SERVER_FIELDS)?;
+    let address = fields.text("address")?;
+    let address = address.ok_or_else(|| Wrong::new(fields.at, "a server needs address = \"HOST:PORT\""))?;
+    // mcrouter has servers that take no keys.
+    let least = u32::from(!hash.has_full_weight());
+    let weight = fields.read("weight", |text| between(least, text, WEIGHT_MAX))?;
+    Ok(Seat {
+        address: address.to_owned(),
+        name: fields.text("name")?.map(str::to_owned),
+        weight,
+        zone: fields.text("zone")?.map(str::to_owned),
+        group: None,
+    })
+}
