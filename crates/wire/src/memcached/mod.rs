@@ -19,6 +19,7 @@ mod number;
 mod tokens;
 
 pub use base64::decode as decode_base64;
+pub use number::signed_32;
 
 /// Longest key, as it stands in the line.
 pub const KEY_BYTES_MAX: usize = 250;

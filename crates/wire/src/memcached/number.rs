@@ -26,8 +26,9 @@ fn parse(text: &[u8]) -> Option<(bool, u64)> {
     Some((negative, digits[..count].iter().try_fold(0, add)?))
 }
 
-/// `safe_strtol`: a signed number, cut to 32 bits.
-pub(super) fn signed_32(text: &[u8]) -> Option<i32> {
+/// A signed number as memcached reads it, with its `safe_strtol`: cut to 32 bits.
+#[must_use]
+pub fn signed_32(text: &[u8]) -> Option<i32> {
     let (negative, magnitude) = parse(text)?;
     let fits = magnitude <= i64::MAX as u64 || (negative && magnitude == 1 << 63);
     let value = if negative { magnitude.wrapping_neg() } else { magnitude };

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use posthaste_wire::memcached::META_WORDS_MAX;
 use posthaste_wire::memcached::request::{Request, Verb};
+use posthaste_wire::memcached::{META_WORDS_MAX, signed_32};
 
 use crate::cache::pool::LONGEST_EXPIRY_S;
 
@@ -26,18 +26,18 @@ pub(super) struct Most {
 }
 
 impl Most {
-    /// The expiry to send for the one that a client wrote. What has expired already stays so.
+    /// The expiry to send for the one that a client wrote, read as servers read it. What has expired already stays so.
     pub(super) fn cap(self, expiry: &[u8]) -> Vec<u8> {
-        let most = i64::from(self.seconds);
-        let asked = std::str::from_utf8(expiry).ok().and_then(|text| text.parse::<i64>().ok());
-        let days_30 = LONGEST_EXPIRY_S as i64;
+        // Not a number: the server says so.
+        let Some(asked) = signed_32(expiry).map(i64::from) else { return expiry.to_vec() };
+        let (most, days_30, now_s) = (i64::from(self.seconds), LONGEST_EXPIRY_S as i64, self.now_s as i64);
         let capped = match asked {
-            // Not a number: the server says so. Negative: expired.
-            None | Some(..=-1) => return expiry.to_vec(),
-            Some(0) => most,
-            Some(seconds) if seconds <= days_30 => seconds.min(most),
-            Some(date) if date <= self.now_s as i64 => return expiry.to_vec(),
-            Some(date) => (date - self.now_s as i64).min(most),
+            // Negative: expired.
+            ..=-1 => asked,
+            0 => most,
+            seconds if seconds <= days_30 => seconds.min(most),
+            date if date <= now_s => date,
+            date => (date - now_s).min(most),
         };
         capped.to_string().into_bytes()
     }
@@ -120,6 +120,14 @@ mod tests {
             ("set k 1 1800000003 2\r\nhi\r\n", "set k 1 3 2"),
             ("set k 1 1700000000 2\r\nhi\r\n", "set k 1 1700000000 2"),
             ("touch k 0\r\n", "touch k 10"),
+            // As C reads them: with white space before and behind them, and cut to 32 bits.
+            ("set k 1 \t100 2\r\nhi\r\n", "set k 1 10 2"),
+            ("set k 1 100\tx 2\r\nhi\r\n", "set k 1 10 2"),
+            ("touch k 4294967396\r\n", "touch k 10"),
+            ("touch k 4294967299\r\n", "touch k 3"),
+            ("touch k 2147483648\r\n", "touch k -2147483648"),
+            ("ms k 2 T\t100\r\nhi\r\n", "ms k 2 T10"),
+            ("mg k Tx\r\n", "mg k Tx"),
             ("incr k 100\r\n", "incr k 100"),
             ("delete k\r\n", "delete k"),
             ("ms k 2 F7\r\nhi\r\n", "ms k 2 F7 T10"),
