@@ -13,18 +13,23 @@ use std::time::{Duration, Instant};
 
 use cache_by_hand::Thread;
 use patience::wait_until;
-use posthaste_measure::Clock;
+use posthaste_measure::{Clock, Hand};
 use posthaste_server::cache::hall::Hall;
 use posthaste_server::cache::layout::{Layout, Seat};
 use posthaste_server::cache::missed::Missed;
 use posthaste_server::cache::prober::Prober;
-use posthaste_server::cache::rules::Rules;
+use posthaste_server::cache::rules::{Rules, Writes};
 
 /// A tier before servers at these doors; nobody turns its thread.
 fn hall(doors: &[&TcpListener]) -> Arc<Hall> {
+    hall_by(doors, Rules::default(), Clock::start())
+}
+
+/// The same by these rules and this clock.
+fn hall_by(doors: &[&TcpListener], rules: Rules, clock: Clock) -> Arc<Hall> {
     let seat = |door: &&TcpListener| Seat::of(&door.local_addr().expect("an address").to_string());
-    let layout = Layout::of_one_pool(doors.iter().map(seat).collect(), Rules::default());
-    Arc::clone(&Thread::new(&layout, Clock::start()).hall)
+    let layout = Layout::of_one_pool(doors.iter().map(seat).collect(), rules);
+    Arc::clone(&Thread::new(&layout, clock).hall)
 }
 
 fn door() -> TcpListener {
@@ -113,25 +118,74 @@ fn a_server_that_deletes_slowly_does_not_keep_writes_waiting() {
     assert!(last.0 - first.0 < Duration::from_secs(10), "{:?}", last.0 - first.0);
 }
 
+/// Waits until a server was flushed so often; what else it was told of flushes would make it show again what it has hidden.
+fn wait_for_flushes(heard: &mpsc::Receiver<String>, times: usize) {
+    let mut flushes = Vec::new();
+    wait_until("it is flushed", || {
+        flushes.extend(heard.try_iter().filter(|line| line.starts_with("flush_all")));
+        flushes.len() >= times
+    });
+    assert_eq!(flushes, vec!["flush_all\r\n"; times]);
+}
+
 #[test]
-fn a_server_that_comes_back_before_a_flush_is_due_is_told_of_it() {
-    for missed in [vec![None], vec![Some(key(0))]] {
-        let door = door();
-        let hall = hall(&[&door]);
+fn a_server_that_comes_back_before_a_flush_is_due_forgets_everything_when_it_is() {
+    for missed in [None, Some(key(0))] {
+        let (door, hand) = (door(), Hand::at_zero());
+        let hall = hall_by(&[&door], Rules::default(), Clock::by_hand(hand, 0));
         let server = Arc::clone(&hall.fleet.table().servers[0]);
         hall.fleet.note_flush(hall.fleet.began_s + 1000);
-        let misses_all = missed[0].is_none();
-        server.health.lose(missed, None);
+        let at_once = usize::from(missed.is_none());
+        server.health.lose(vec![missed], None);
         let (said, heard) = mpsc::channel();
         serve(door, move |line| drop(said.send(line.to_owned())));
         let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
         wait_until("it is back", || !server.health.is_away());
+        wait_for_flushes(&heard, at_once);
+        hand.set(1_000_000_000_000);
+        hall.fleet.watch.wake();
+        wait_for_flushes(&heard, 1);
         prober.stop();
-        let flushes: Vec<String> = heard.try_iter().filter(|line| line.starts_with("flush_all")).collect();
-        let is_later = |line: &String| line.starts_with("flush_all 9") || line.starts_with("flush_all 1000");
-        assert!(flushes.last().is_some_and(is_later), "{flushes:?}");
-        assert_eq!(flushes.iter().any(|line| line == "flush_all\r\n"), misses_all);
+        assert_eq!(heard.try_iter().filter(|line| line.starts_with("flush_all")).count(), 0);
     }
+}
+
+#[test]
+fn a_server_that_was_away_when_a_flush_was_due_is_flushed_before_it_takes_part() {
+    let (door, hand) = (door(), Hand::at_zero());
+    let hall = hall_by(&[&door], Rules::default(), Clock::by_hand(hand, 0));
+    let server = Arc::clone(&hall.fleet.table().servers[0]);
+    hall.fleet.note_flush(hall.fleet.began_s + 1000);
+    hall.fleet.remind(&server, 0);
+    server.health.lose(vec![Some(key(0))], None);
+    hand.set(1_000_000_000_000);
+    let (said, heard) = mpsc::channel();
+    serve(door, move |line| drop(said.send(line.to_owned())));
+    let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
+    wait_until("it is back", || !server.health.is_away());
+    prober.stop();
+    wait_for_flushes(&heard, 1);
+}
+
+#[test]
+fn servers_that_forget_what_they_hold_as_they_are_received_do_so_again_when_a_flush_is_due() {
+    let (doors, hand) = ([door(), door()], Hand::at_zero());
+    let shared = Rules { writes: Writes::Owner, ..Rules::default() };
+    let hall = hall_by(&doors.each_ref(), shared, Clock::by_hand(hand, 0));
+    hall.fleet.note_flush(hall.fleet.began_s + 1000);
+    let heard = doors.map(|door| {
+        let (said, heard) = mpsc::channel();
+        serve(door, move |line| drop(said.send(line.to_owned())));
+        heard
+    });
+    let mut layout = hall.fleet.layout();
+    layout.pools[0].rules = Rules::default();
+    hall.fleet.load(&layout).expect("it is good");
+    heard.iter().for_each(|heard| wait_for_flushes(heard, 1));
+    hand.set(1_000_000_000_000);
+    let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
+    heard.iter().for_each(|heard| wait_for_flushes(heard, 1));
+    prober.stop();
 }
 
 /// A server comes back beside eight that say nothing; whether one of them is still waited for then.

@@ -10,7 +10,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use posthaste_measure::Events;
 use posthaste_tls::{Check, Connector, Trust};
@@ -57,6 +57,8 @@ pub struct Server {
     pub dialect: Dialect,
     /// What was done with it.
     pub counts: ServerCounts,
+    /// When it is to be made to forget everything once more, in seconds of Unix; 0: not.
+    flush_again_s: AtomicU64,
 }
 
 impl Server {
@@ -117,6 +119,8 @@ pub struct Fleet {
     pub about: OnceLock<Box<About>>,
     /// The date when the program's clock began, in seconds of Unix.
     pub began_s: u64,
+    /// That moment.
+    began: Instant,
     /// How many want writes to wait.
     pub pauses: AtomicUsize,
     /// When the `flush_all` that was asked for last is due, in seconds of Unix; 0: at once.
@@ -163,6 +167,7 @@ impl Fleet {
             about: OnceLock::new(),
             // A clock before 1970 makes expiries that are dates look distant, and nothing else.
             began_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            began: Instant::now(),
             pauses: AtomicUsize::new(0),
             flush_due_s: AtomicU64::new(0),
             olds: Arc::default(),
@@ -267,7 +272,9 @@ impl Fleet {
         *servers = grown;
         let table = self.table();
         note_newcomers(&servers, layout, &table);
-        receive(&strangers(&servers, layout, known, &table), table.in_use());
+        receive(&strangers(&servers, layout, known, &table), table.in_use(), |server| {
+            self.remind_now(server)
+        });
         *lock(&self.table) = Arc::new(Table::new(layout, servers.clone(), &mut lock(&self.strays)));
         self.generation.fetch_add(1, Ordering::SeqCst);
         self.watch.wake();
@@ -299,7 +306,16 @@ impl Fleet {
                 let health = Health::new(self.ejects, Arc::clone(&self.watch), chronicle);
                 let (slot, counts) = (grown.len(), ServerCounts::default());
                 let (patience, dialect) = (SharedPatience::default(), Dialect::new(Arc::clone(&self.olds)));
-                grown.push(Arc::new(Server { slot, backend, patience, health, dialect, counts }));
+                let flush_again_s = AtomicU64::new(0);
+                grown.push(Arc::new(Server {
+                    slot,
+                    backend,
+                    patience,
+                    health,
+                    dialect,
+                    counts,
+                    flush_again_s,
+                }));
             }
         }
         if grown.len() > SERVERS_MAX {
@@ -349,6 +365,33 @@ impl Fleet {
     pub fn flush_rest_s(&self, now: u64) -> Option<u64> {
         let due_s = self.flush_due_s.load(Ordering::Acquire);
         due_s.checked_sub(self.began_s + now / 1_000_000_000).filter(|rest| *rest > 0)
+    }
+
+    /// A server that was made to forget everything, or was started anew perhaps, knows nothing of a `flush_all` that is due later. Nor
+    /// may it be told: memcached knows one time, and for one that lies ahead it shows again what an earlier one has hidden. It is to
+    /// be made to forget everything once more when that has come.
+    pub fn remind(&self, server: &Server, now: u64) {
+        let due_s = self.flush_due_s.load(Ordering::Acquire);
+        let again_s = if self.flush_rest_s(now).is_some() { due_s } else { 0 };
+        server.flush_again_s.store(again_s, Ordering::Release);
+    }
+
+    /// The same with the time that it is now.
+    pub(super) fn remind_now(&self, server: &Server) {
+        self.remind(server, u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Whether the time has come that a server was to be reminded of. Whoever asks does.
+    #[must_use]
+    pub fn take_reminder(&self, server: &Server, now: u64) -> bool {
+        let again_s = server.flush_again_s.load(Ordering::Acquire);
+        // Another one has taken its place: of that the server was told, or has it noted.
+        let is_replaced = again_s != self.flush_due_s.load(Ordering::Acquire);
+        if again_s == 0 || !is_replaced && self.flush_rest_s(now).is_some() {
+            return false;
+        }
+        server.flush_again_s.store(0, Ordering::Release);
+        !is_replaced
     }
 
     /// Whether writes are to wait.

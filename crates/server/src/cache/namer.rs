@@ -166,6 +166,7 @@ impl Rounds {
         }
         prober::empty(server, Some(address.clone())).map_err(|error| error.to_string())?;
         server.health.came_empty();
+        self.hall.fleet.remind(server, self.hall.clock.now());
         server.backend.move_to(address.clone());
         tracing::info!(server = %server.name(), "server is at {address} now; connections move there");
         self.hall.tell_retry();

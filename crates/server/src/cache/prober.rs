@@ -93,6 +93,7 @@ impl Prober {
 enum Errand {
     Introduce,
     LookAfter,
+    FlushAgain,
     BringBack,
 }
 
@@ -114,9 +115,12 @@ impl Care {
     }
 
     /// What is to be done about a server now.
-    fn due(&mut self, server: &Server) -> Option<Errand> {
+    fn due(&mut self, server: &Server, hall: &Hall) -> Option<Errand> {
         if server.health.is_untried() {
             return Some(Errand::Introduce);
+        }
+        if server.health.answers() && hall.fleet.take_reminder(server, hall.clock.now()) {
+            return Some(Errand::FlushAgain);
         }
         if server.health.answers() || server.health.is_out() {
             self.next = None;
@@ -169,7 +173,7 @@ fn run(hall: &Arc<Hall>, stop: &Arc<AtomicBool>) {
             if care.is_busy || under_way == ERRANDS_MAX {
                 continue;
             }
-            let Some(errand) = care.due(server) else { continue };
+            let Some(errand) = care.due(server, hall) else { continue };
             (care.is_busy, under_way) = (true, under_way + 1);
             let (server, hall, stop, done) =
                 (Arc::clone(server), Arc::clone(hall), Arc::clone(stop), done.clone());
@@ -188,7 +192,8 @@ fn run(hall: &Arc<Hall>, stop: &Arc<AtomicBool>) {
         let idle = table.in_use().iter().map(|slot| &cares[*slot]).filter(|care| !care.is_busy);
         let next = idle.filter_map(|care| care.next).min().filter(|_| under_way < ERRANDS_MAX);
         let wait = next.map_or(LONGEST_WAIT, |next| next.saturating_duration_since(Instant::now()));
-        fleet.watch.wait(wait);
+        let until_flush = fleet.flush_rest_s(hall.clock.now()).map(Duration::from_secs);
+        fleet.watch.wait(until_flush.map_or(wait, |until| until.min(wait)));
     }
     // Those under way have not long to go.
     drop(done);
@@ -200,6 +205,7 @@ fn run_errand(errand: Errand, server: &Server, hall: &Hall, stop: &AtomicBool) -
     match errand {
         Errand::Introduce => introduce(server),
         Errand::LookAfter => look_after(server, hall),
+        Errand::FlushAgain => flush_again(server, hall),
         Errand::BringBack => match bring_back(server, hall, stop) {
             Ok(is_back) => {
                 if is_back {
@@ -307,8 +313,12 @@ fn bring_back(server: &Server, hall: &Hall, stop: &AtomicBool) -> io::Result<boo
     if server.backend.is_elsewhere() && server.health.miss(None) {
         tracing::debug!(server = %server.name(), "it is at another address, and forgets what it holds");
     }
-    // A server that was started anew does not know of it. One that refuses has refused it before.
-    flush_later(&mut link, hall, |_| true)?;
+    // While it was away the time may have come.
+    if hall.fleet.take_reminder(server, hall.clock.now()) && server.health.miss(None) {
+        tracing::debug!(server = %server.name(), "it forgets what it holds: a flush was due meanwhile");
+    }
+    // A server that was started anew does not know of it.
+    hall.fleet.remind(server, hall.clock.now());
     let mut paused = None;
     for round in 0.. {
         if stop.load(Ordering::Relaxed) {
@@ -335,7 +345,7 @@ fn bring_back(server: &Server, hall: &Hall, stop: &AtomicBool) -> io::Result<boo
                 sockets.retain(|socket| !has_left(socket));
                 drain(sockets)
             }
-            Before::Flush => flush(&mut link, hall),
+            Before::Flush => flush(&mut link, server, hall),
             Before::Delete(keys) => {
                 let until = paused.as_ref().map(|(_, until)| *until);
                 delete_all(&mut link, server, hall, keys, until)
@@ -383,19 +393,26 @@ pub(super) fn empty(server: &Server, address: Option<ListenAddress>) -> io::Resu
     ask(&mut link, b"version\r\n", 1, |said| tells_version(server, said))
 }
 
-/// Has a server forget everything once more, when clients wanted it: it may have missed that, and the one just asked for took its place.
-fn flush_later(link: &mut BufReader<Dialed>, hall: &Hall, is_good: fn(&[u8]) -> bool) -> io::Result<()> {
-    match hall.fleet.flush_rest_s(hall.clock.now()) {
-        Some(rest) => ask(link, format!("flush_all {rest}\r\n").as_bytes(), 1, is_good),
-        None => Ok(()),
+/// Has a server forget everything that was asked to do so later, when another flush took the place of that.
+fn flush_again(server: &Server, hall: &Hall) {
+    match empty(server, None) {
+        // One that refuses has refused it to clients before.
+        Err(error) if error.kind() == ErrorKind::InvalidData => {
+            tracing::debug!(server = %server.name(), "it does not forget what it holds: {error}");
+        }
+        Err(error) if server.health.strange() => {
+            tracing::warn!(server = %server.name(), "server lost: {error}; {}", server.health.meaning());
+            hall.tell_retry();
+        }
+        _ => {}
     }
 }
 
 /// Makes a server that comes back forget everything, now and when clients wanted it.
-fn flush(link: &mut BufReader<Dialed>, hall: &Hall) -> io::Result<()> {
-    let is_good = |said: &[u8]| said.starts_with(b"OK");
-    ask(link, b"flush_all\r\n", 1, is_good)?;
-    flush_later(link, hall, is_good)
+fn flush(link: &mut BufReader<Dialed>, server: &Server, hall: &Hall) -> io::Result<()> {
+    ask(link, b"flush_all\r\n", 1, |said| said.starts_with(b"OK"))?;
+    hall.fleet.remind(server, hall.clock.now());
+    Ok(())
 }
 
 /// Deletes these keys. Those that are left are not done, should it fail. If many are left when writes have waited `until` then, it is
@@ -410,7 +427,7 @@ fn delete_all(
     while !keys.is_empty() {
         let is_late = until.is_some_and(|until| until <= Instant::now());
         if is_late && keys.len() > FEW_DELETIONS {
-            return flush(link, hall);
+            return flush(link, server, hall);
         }
         let rest = keys.len().saturating_sub(DELETIONS);
         delete(link, server, &keys[rest..])?;

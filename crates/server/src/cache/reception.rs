@@ -67,8 +67,8 @@ pub(super) fn note_newcomers(servers: &[Arc<Server>], layout: &Layout, table: &T
 
 /// Has servers forget what they hold, several at once; those that do not are away until they have. Whatever one was sent before it
 /// left is answered, or it is away: connections are given up that owe something for longer than servers may take, which is less than the
-/// time between lookups unless somebody says otherwise.
-pub(super) fn receive(servers: &[&Arc<Server>], in_use: &[usize]) {
+/// time between lookups unless somebody says otherwise. `emptied` is told of each that has.
+pub(super) fn receive(servers: &[&Arc<Server>], in_use: &[usize], emptied: impl Fn(&Server) + Sync) {
     let coming = servers.first().map_or(0, |server| server.health.next_coming());
     let one = |server: &Server| {
         server.health.comes(coming);
@@ -81,11 +81,13 @@ pub(super) fn receive(servers: &[&Arc<Server>], in_use: &[usize]) {
         if server.health.is_away() && server.health.miss(None) {
             return;
         }
-        if let Err(error) = prober::empty(server, None)
-            && server.health.strange()
-        {
-            let meaning = server.health.meaning();
-            tracing::warn!(server = %server.name(), "server does not forget what it may hold: {error}; {meaning}");
+        match prober::empty(server, None) {
+            Ok(()) => emptied(server),
+            Err(error) if server.health.strange() => {
+                let meaning = server.health.meaning();
+                tracing::warn!(server = %server.name(), "server does not forget what it may hold: {error}; {meaning}");
+            }
+            Err(_) => {}
         }
     };
     at_once(servers, |server| one(server));
