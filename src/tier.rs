@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
 use posthaste_server::front::accept::ListenAddress;
+use posthaste_server::front::files;
 use posthaste_server::front::lifecycle::{Options, RunNote, Running, Stopped};
 use posthaste_server::front::quiet::QuietLimits;
 use posthaste_tls::{ServerFiles, TlsError};
@@ -20,9 +21,6 @@ use crate::config::commands;
 use crate::environment::warn_of_unknown;
 use crate::flags::{FrontFlags, MAX_CLIENTS, RunFlags, TlsFlags};
 use crate::logging;
-
-/// Files that a tier has open beside its clients': listeners, files of the store, what HTTP serves, servers of a cache.
-pub(crate) const FILES_BESIDE: u32 = 200;
 
 /// The flags that both tiers have.
 pub(crate) struct CommonFlags<'a> {
@@ -180,8 +178,7 @@ fn raise_descriptor_limit() {
 /// So many clients, or as many as the limit of open files has room for: they must not take the store's.
 fn fitting(clients: usize, files: Option<u64>) -> usize {
     let Some(files) = files else { return clients };
-    let room = usize::try_from(files.saturating_sub(FILES_BESIDE.into()).max(files / 2).max(1))
-        .unwrap_or(usize::MAX);
+    let room = files::clients(files);
     // Nobody asked for as many as there are by default; the doctor says that they are fewer.
     if clients > room && clients != MAX_CLIENTS {
         tracing::warn!(
@@ -219,9 +216,8 @@ mod tests {
     #[test]
     fn clients_leave_files_for_the_rest() {
         assert_eq!(fitting(20_000, None), 20_000);
-        assert_eq!(fitting(20_000, Some(20_200)), 20_000);
-        assert_eq!(fitting(20_000, Some(4096)), 3896);
-        assert_eq!([300, 1, 0].map(|files| fitting(20_000, Some(files))), [150, 1, 1]);
+        assert_eq!(fitting(20_000, Some(65_536)), 20_000);
+        assert_eq!(fitting(20_000, Some(4096)), 3512);
     }
 
     #[test]

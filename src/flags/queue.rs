@@ -52,7 +52,7 @@ pub(crate) struct QueueFlags {
     #[arg(long, value_name = "KINDS", value_delimiter = ',', value_parser = kind)]
     pub(crate) priority_line: Vec<Kind>,
     /// Maximum bytes of memory for messages (of the embedded store what is known of them, of memory: their bodies too);
-    /// beyond it SEND gets FULL
+    /// beyond it what adds something gets FULL, and beyond twice as many POP with LEASE or REQID too
     #[arg(long, value_name = "BYTES")]
     pub(crate) memory_limit: Option<u64>,
     /// How many queues stand in /metrics, those with most messages; 0: none, which saves a QLIST at every scrape

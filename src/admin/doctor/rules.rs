@@ -1,9 +1,9 @@
 //! What figures mean, and what to do: the rules of `posthaste admin doctor`, one function for each thing that is looked at.
 
+use posthaste_server::front::files;
 use posthaste_server::info::VERSION;
 use posthaste_server::queue::postgres::examine::{Examined, Pooler};
 
-use crate::tier::FILES_BESIDE;
 use crate::web::Figures;
 
 /// Clocks may be so many seconds apart: expiries and timers tell no finer.
@@ -95,7 +95,7 @@ fn files(figures: &Figures) -> Option<Finding> {
             format!("the limit of {max} is too low for the {clients} clients of --max-clients: {raise}");
         return Some(Finding::problem("open files", text));
     }
-    (max <= clients + f64::from(FILES_BESIDE)).then(|| {
+    (clients >= files::clients(max as u64) as f64).then(|| {
         let text = format!(
             "the limit of {max} leaves room for {clients} clients, and no more are let in, whatever --max-clients says: {raise}"
         );

@@ -18,6 +18,8 @@ pub mod binder; // how a tier comes to its listening sockets
 
 pub mod gate; // who is let in
 
+pub mod files; // how many may be open, and whose
+
 pub mod newcomers; // who has not shown yet who they are
 
 pub mod quiet; // who does nothing for too long

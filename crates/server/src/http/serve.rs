@@ -21,6 +21,7 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use posthaste_tls::Acceptor;
+use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Interest, copy, sink};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -31,12 +32,9 @@ use tokio_rustls::TlsAcceptor;
 use super::leaving::Leaving;
 use super::seats::{Seat, Seats, Taken};
 use crate::front::accept::{give_up_when_gone, keep_alive};
+use crate::front::files;
 use crate::front::gate::Gate;
 use crate::front::newcomers::Reason;
-
-/// Connections at once, and of one address.
-const CONNECTIONS_MAX: usize = 1024;
-const CONNECTIONS_OF_ONE: usize = CONNECTIONS_MAX / 2;
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -115,7 +113,8 @@ pub(super) async fn serve(
     gate: &Arc<Gate>,
     mut stop: watch::Receiver<()>,
 ) -> io::Result<()> {
-    let seats = Seats::new(CONNECTIONS_MAX, CONNECTIONS_OF_ONE);
+    let most = files::http_connections(getrlimit(Resource::Nofile).current);
+    let seats = Seats::new(most, most.div_ceil(2));
     loop {
         let next = async {
             let (stream, peer) = listener.accept().await?;
