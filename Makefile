@@ -75,7 +75,7 @@ test-lab: lab
 	scripts/ensure-packages.sh psql=postgresql memcached=memcached
 	scripts/python-env.sh .venv tests/clients/requirements.txt
 	cargo build --locked
-	POSTHASTE=$(abspath $(TARGET))/debug/posthaste $(PYTHON) -m pytest -c lab/pyproject.toml lab/tests
+	POSTHASTE=$(abspath $(TARGET))/debug/posthaste $(PYTHON) -m pytest -n auto --dist worksteal -c lab/pyproject.toml lab/tests
 
 .PHONY: check
 check: ## Check form, lints and types, of Rust and Python
@@ -160,7 +160,7 @@ fuzz-lab: lab ## Give the laboratory broken files (FUZZ_EXAMPLES=1000 of each ki
 	scripts/python-env.sh .venv tests/clients/requirements.txt
 	cargo build --locked
 	POSTHASTE=$(abspath $(TARGET))/debug/posthaste FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) \
-	  $(PYTHON) -m pytest -c lab/pyproject.toml lab/tests/test_hostile_files.py
+	  $(PYTHON) -m pytest -n auto --dist worksteal -c lab/pyproject.toml lab/tests/test_hostile_files.py
 
 .PHONY: docs
 docs: ## Build the pages of all crates, private parts included: they are for whoever changes them
