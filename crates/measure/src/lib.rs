@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! threads:    Stamps -> Recorder::note … flush        (once per loop turn, its own mutex)
-//! collector:  Meter::turn -> Turn -> Record::window   (once per window)
+//! collector:  Meter::turn -> WindowEnd -> Record::window   (once per window)
 //! readers:    Meter::windows, totals, info, summary
 //! ```
 
@@ -29,7 +29,7 @@ pub use backlog::Backlog;
 pub use clock::{Clock, ClockPair, Hand};
 pub use distribution::{Distribution, LatencySummary};
 pub use figures::{Figures, KindFigures, Named, Window};
-pub use meter::{Meter, Turn};
+pub use meter::{Meter, WindowEnd};
 pub use record::{Ended, Event, Events, Record, RecordError, RunInfo};
 pub use recorder::Recorder;
 pub use scheme::{Counted, Scheme};

@@ -49,7 +49,7 @@ struct Book {
 
 /// One closed window: its figures and the histograms behind them.
 #[derive(Debug)]
-pub struct Turn {
+pub struct WindowEnd {
     /// The figures, also kept by the meter.
     pub window: Arc<Window>,
     /// What they were read from.
@@ -93,7 +93,7 @@ impl Meter {
 
     /// Closes the window: everything handed over since the last turn. `gauges` are levels as they are now; give
     /// the same names every time.
-    pub fn turn(&self, gauges: &[(&'static str, u64)]) -> Turn {
+    pub fn turn(&self, gauges: &[(&'static str, u64)]) -> WindowEnd {
         let mut book = lock(&self.book);
         let tallies = self.collect(&mut book.spare);
         let (start, end) = (book.opened_ns, self.clock.now());
@@ -106,7 +106,7 @@ impl Meter {
         book.total.add(&tallies);
         book.opened_ns = end;
         book.keep(Arc::clone(&window), microseconds(end.saturating_sub(KEPT_NS)) / 1e6);
-        Turn { window, tallies }
+        WindowEnd { window, tallies }
     }
 
     /// The closed windows of the last 15 minutes, the last 9,000 at most, oldest first.

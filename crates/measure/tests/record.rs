@@ -12,7 +12,7 @@ use parquet::file::reader::SerializedFileReader;
 use parquet::record::{Field, RowAccessor as _};
 use posthaste_measure::{
     Clock, Counted, Ended, Ending, Event, Events, Meter, Noted, Record, RecordError, RunInfo, Scheme, Stamps,
-    Trail, Turn,
+    Trail, WindowEnd,
 };
 
 const TIER: Scheme = Scheme::tier(&["send", "pop", "login"], Some("statement"))
@@ -31,12 +31,12 @@ fn info(clock: Clock) -> RunInfo {
 }
 
 /// A recorded run of three windows: requests of two kinds, nothing, requests that were all refused.
-fn recorded(dir: &Path) -> Vec<Turn> {
+fn recorded(dir: &Path) -> Vec<WindowEnd> {
     let clock = Clock::start();
     let record = Record::create(dir, info(clock), Events::kept(clock)).unwrap();
     let meter = Meter::new(TIER, Duration::from_secs(1), clock, record.backlog());
     let mut recorder = meter.recorder();
-    let mut turns = Vec::new();
+    let mut ends = Vec::new();
     for window in 0..3_u64 {
         for i in 1..=40_u64 {
             let (at, step) = (1_000 + i, 700 * i * i);
@@ -64,12 +64,12 @@ fn recorded(dir: &Path) -> Vec<Turn> {
         }
         recorder.flush();
         record.event(Event::new(window * 1_500_000_000, 2_500_000, "store", "compaction, \"large\""));
-        let turn = meter.turn(&[("line_length", window), ("connections", 5)]);
-        record.window(&turn).unwrap();
-        turns.push(turn);
+        let end = meter.turn(&[("line_length", window), ("connections", 5)]);
+        record.window(&end).unwrap();
+        ends.push(end);
     }
     assert_eq!(record.finish().unwrap(), Ended { recorded: 80, not_recorded: 0 });
-    turns
+    ends
 }
 
 fn lines(dir: &Path, name: &str) -> Vec<Vec<String>> {
@@ -81,7 +81,7 @@ fn lines(dir: &Path, name: &str) -> Vec<Vec<String>> {
 #[test]
 fn the_windows_are_rows_of_equal_width_with_units_in_their_columns() {
     let dir = tempfile::tempdir().unwrap();
-    let turns = recorded(dir.path());
+    let ends = recorded(dir.path());
     let rows = lines(dir.path(), "windows.csv");
     let columns: BTreeMap<&str, usize> =
         rows[0].iter().enumerate().map(|(i, name)| (name.as_str(), i)).collect();
@@ -93,7 +93,7 @@ fn the_windows_are_rows_of_equal_width_with_units_in_their_columns() {
     assert_eq!(kinds, ["send", "pop", "all", "all", "send", "all"]);
     let requests: Vec<_> = (1..rows.len()).map(|row| cell(row, "requests")).collect();
     assert_eq!(requests, ["20", "20", "40", "0", "40", "40"]);
-    assert_eq!(cell(3, "response_mean_us"), format!("{:.3}", turns[0].window.figures.all.response.mean_us));
+    assert_eq!(cell(3, "response_mean_us"), format!("{:.3}", ends[0].window.figures.all.response.mean_us));
     assert_eq!(
         (cell(1, "reads_mean"), cell(2, "reads_mean"), cell(3, "reads_mean")),
         ("2.000", "3.000", "2.500")
@@ -108,12 +108,12 @@ fn the_windows_are_rows_of_equal_width_with_units_in_their_columns() {
 #[test]
 fn the_histogram_log_gives_every_count_back() {
     let dir = tempfile::tempdir().unwrap();
-    let turns = recorded(dir.path());
+    let ends = recorded(dir.path());
     let log = fs::read(dir.path().join("latency.hlog")).unwrap();
     assert!(log.starts_with(b"#[Histogram log format version 1.3]\n"));
 
     let mut expected = Vec::new();
-    for tally in turns.iter().flat_map(|turn| turn.tallies.active()) {
+    for tally in ends.iter().flat_map(|end| end.tallies.active()) {
         let (kind, distributions) = (tally.0, tally.1.distributions());
         for (stage, distribution) in distributions.filter(|(_, d)| d.count() > 0) {
             expected.push((format!("{kind}/{stage}"), distribution.histogram().clone()));
@@ -292,11 +292,11 @@ fn more_requests_than_a_page_and_a_row_group_hold_come_back_in_their_order() {
 #[test]
 fn the_rows_of_the_requests_add_up_to_the_windows() {
     let dir = tempfile::tempdir().unwrap();
-    let turns = recorded(dir.path());
+    let ends = recorded(dir.path());
     let number = |field: &Field| if let Field::Long(number) = field { *number } else { panic!("{field:?}") };
     let rows = requests(dir.path());
     let responses = rows.iter().map(|row| number(&row["replied_ns"]) - number(&row["received_ns"]));
-    let windows = turns.iter().map(|turn| &turn.window.figures.all);
+    let windows = ends.iter().map(|end| &end.window.figures.all);
     let expected: f64 = windows.map(|all| all.response.mean_us * 1000.0 * all.requests as f64).sum();
     assert!((responses.sum::<i64>() as f64 - expected).abs() < 1.0);
 }

@@ -62,8 +62,8 @@ fn end(record: &Record) {
 }
 
 fn close_window(meter: &Meter, gauges: &[(&'static str, u64)], record: &mut Option<Record>) {
-    let turn = meter.turn(gauges);
-    if let Some(Err(error)) = record.as_ref().map(|record| record.window(&turn)) {
+    let end = meter.turn(gauges);
+    if let Some(Err(error)) = record.as_ref().map(|record| record.window(&end)) {
         tracing::warn!("recording ends: {error}");
         *record = None;
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use posthaste_measure::{Clock, Hand};
 use posthaste_server::path::bundle::{Address, Bundle, Request};
-use posthaste_server::path::waiting_line::{Taken, Turn, WaitingLine};
+use posthaste_server::path::waiting_line::{Shift, Taken, WaitingLine};
 use posthaste_wire::command::Kind;
 use posthaste_wire::operation::Operation;
 
@@ -104,20 +104,20 @@ fn those_who_come_back_are_taken_with_those_who_wait() {
     let mut batch = Vec::new();
     line.push_all(&mut vec![bundle(1, 1, Kind::Send), bundle(2, 1, Kind::Send)]);
     assert_eq!(line.take(10, None, &mut batch), Taken::Some, "nobody was answered, so nobody comes back");
-    let turn = Turn::of(&line, 2);
+    let shift = Shift::of(&line, 2);
     line.push_all(&mut vec![bundle(3, 1, Kind::Send)]);
     hand.set(800_000);
-    drop(turn);
+    drop(shift);
     let pause = line.try_take(10, None, &mut batch).expect_err("two more are to come");
-    assert_eq!(pause.until, Some(clock.instant() + Duration::from_micros(200)), "a quarter of the turn");
+    assert_eq!(pause.until, Some(clock.instant() + Duration::from_micros(200)), "a quarter of the shift");
     line.push_all(&mut vec![bundle(1, 1, Kind::Send), bundle(2, 1, Kind::Send)]);
     line.get_up(&pause);
     batch.clear();
     assert_eq!(line.try_take(10, None, &mut batch).expect("all are there"), Taken::Some);
     assert_eq!(clients(&batch), [3, 1, 2]);
-    let turn = Turn::of(&line, 3);
+    let shift = Shift::of(&line, 3);
     hand.set(1_600_000);
-    drop(turn);
+    drop(shift);
     line.push_all(&mut vec![bundle(4, 1, Kind::Send)]);
     let pause = line.try_take(10, None, &mut batch).expect_err("two more are to come");
     hand.set(1_800_000);
@@ -135,18 +135,18 @@ fn somebody_watches_whenever_somebody_waits() {
     let mut batch = Vec::new();
     line.push_all(&mut vec![bundle(1, 1, Kind::Send), bundle(2, 1, Kind::Send)]);
     assert_eq!(line.try_take(10, None, &mut batch).expect("two wait"), Taken::Some);
-    let turn = Turn::of(&line, 2);
+    let shift = Shift::of(&line, 2);
     let reserve = line.try_take(10, None, &mut batch).expect_err("nobody waits");
     line.push_all(&mut vec![bundle(3, 1, Kind::Send), bundle(4, 1, Kind::Send)]);
     assert_eq!(line.calls(), 1, "the reserve is to watch");
     hand.set(800_000);
-    drop(turn);
+    drop(shift);
     hand.set(1_000_000);
     line.get_up(&reserve);
     assert_eq!(line.try_take(10, None, &mut batch).expect("it was late"), Taken::Some);
-    let turn = Turn::of(&line, 2);
+    let shift = Shift::of(&line, 2);
     hand.set(1_800_000);
-    drop(turn);
+    drop(shift);
     let pause = line.try_take(10, None, &mut batch).expect_err("nobody waits");
     assert_eq!(pause.until, Some(clock.instant() + Duration::from_micros(200)), "two are about to come");
     let calls = line.calls();
@@ -158,9 +158,9 @@ fn somebody_watches_whenever_somebody_waits() {
     batch.clear();
     assert_eq!(line.try_take(10, None, &mut batch).expect("both are there"), Taken::Some);
     assert_eq!(clients(&batch), [1, 2]);
-    let turn = Turn::of(&line, 2);
+    let shift = Shift::of(&line, 2);
     hand.set(2_600_000);
-    drop(turn);
+    drop(shift);
     let pause = line.try_take(10, None, &mut batch).expect_err("nobody waits");
     hand.set(2_800_000);
     line.get_up(&pause);
@@ -183,7 +183,7 @@ fn for_each_who_comes_a_worker_gets_up() {
                 let mut batch = Vec::new();
                 while line.take(1, None, &mut batch) == Taken::Some {
                     batch.drain(..).for_each(|bundle| took.send(bundle.address.client).expect("a listener"));
-                    drop(Turn::of(&line, 1));
+                    drop(Shift::of(&line, 1));
                 }
             })
         })
@@ -209,12 +209,12 @@ fn what_is_due_is_not_missed_while_the_worker_that_knew_of_it_is_under_way() {
     come();
     let calls = line.calls();
     assert_eq!(take(Some(due)).expect("it waits"), Taken::Some);
-    let turn = Turn::of(&line, 1);
+    let shift = Shift::of(&line, 1);
     assert_eq!(line.calls(), calls + 1, "the other is called, for it does not know");
     line.get_up(&other);
     let other = take(None).expect_err("nothing waits");
     assert_eq!(other.until, Some(due), "it keeps watch");
-    drop(turn);
+    drop(shift);
     come();
     let calls = line.calls();
     assert_eq!(take(Some(due)).expect("it waits"), Taken::Some);

@@ -13,7 +13,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use super::RecordError;
 use super::lines::LineFile;
 use crate::clock::Clock;
-use crate::meter::Turn;
+use crate::meter::WindowEnd;
 
 pub(super) struct HistogramLog {
     lines: LineFile,
@@ -41,14 +41,14 @@ impl HistogramLog {
     }
 
     /// A line per kind that occurred and stage that was passed.
-    pub(super) fn append(&mut self, turn: &Turn) -> Result<(), RecordError> {
-        let start = Duration::from_secs_f64(turn.window.start_s);
-        let length = Duration::from_secs_f64(turn.window.figures.length_s);
+    pub(super) fn append(&mut self, end: &WindowEnd) -> Result<(), RecordError> {
+        let start = Duration::from_secs_f64(end.window.start_s);
+        let length = Duration::from_secs_f64(end.window.figures.length_s);
         let mut text = Vec::new();
         let mut log = IntervalLogWriterBuilder::new()
             .begin_log_with(&mut text, &mut self.serializer)
             .expect("memory takes every write");
-        for (kind, tally) in turn.tallies.active() {
+        for (kind, tally) in end.tallies.active() {
             for (stage, distribution) in tally.distributions().filter(|(_, d)| d.count() > 0) {
                 let tag = format!("{kind}/{stage}");
                 log.write_histogram(distribution.histogram(), start, length, Tag::new(&tag))

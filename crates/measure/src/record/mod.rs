@@ -40,7 +40,7 @@ pub use run::RunInfo;
 
 use crate::backlog::Backlog;
 use crate::lock::lock;
-use crate::meter::Turn;
+use crate::meter::WindowEnd;
 use histograms::HistogramLog;
 use requests::RequestTable;
 use run::RunFile;
@@ -125,10 +125,10 @@ impl Record {
     ///
     /// # Errors
     /// A file could not be written. The record has stopped; later calls do nothing and succeed.
-    pub fn window(&self, turn: &Turn) -> Result<(), RecordError> {
+    pub fn window(&self, end: &WindowEnd) -> Result<(), RecordError> {
         self.write(|files, events| {
-            files.windows.append(&turn.window)?;
-            files.histograms.append(turn)?;
+            files.windows.append(&end.window)?;
+            files.histograms.append(end)?;
             files.system.append()?;
             files.events.append(&rows(events))
         })

@@ -54,7 +54,7 @@ impl<R: Rules> Local<R> {
         let mut rules = self.rules();
         let mut waiters = self.waiters();
         let requests = batch.requests() + waiters.len();
-        let mut turn = Turn {
+        let mut passage = Passage {
             now: self.time.millis(),
             gate: rules.prepare(requests, batch.bytes()),
             rules: &mut *rules,
@@ -62,15 +62,15 @@ impl<R: Rules> Local<R> {
             news,
             finished: &mut batch.finished,
         };
-        turn.tick();
-        turn.give_up();
+        passage.tick();
+        passage.give_up();
         let mut left = Vec::new();
         for (place, bundle) in batch.waiting.drain(..).enumerate() {
             // The first one always goes on, whatever time has added by itself.
-            if place > 0 && turn.rules.is_heavy() {
+            if place > 0 && passage.rules.is_heavy() {
                 left.push(bundle);
             } else {
-                turn.run(bundle);
+                passage.run(bundle);
             }
         }
         batch.waiting.append(&mut left);
@@ -150,7 +150,7 @@ impl<R: Rules> Store for Local<R> {
 }
 
 /// One batch on its way through the rules.
-struct Turn<'a, R: Rules> {
+struct Passage<'a, R: Rules> {
     now: Millis,
     gate: Result<(), Fault>,
     rules: &'a mut R,
@@ -159,7 +159,7 @@ struct Turn<'a, R: Rules> {
     finished: &'a mut Vec<Box<Bundle>>,
 }
 
-impl<R: Rules> Turn<'_, R> {
+impl<R: Rules> Passage<'_, R> {
     /// Ends the waits whose time is over.
     fn give_up(&mut self) {
         while let Some((_, mut waiting)) = self.waiters.take_expired(self.now) {

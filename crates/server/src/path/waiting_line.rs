@@ -44,14 +44,14 @@ pub struct Pause {
     watches: bool,
 }
 
-/// A worker's turn at the store; it ends when this is dropped.
-pub struct Turn {
+/// A worker's shift at the store; it ends when this is dropped.
+pub struct Shift {
     line: Arc<WaitingLine>,
     bundles: usize,
     since: Instant,
 }
 
-impl Turn {
+impl Shift {
     /// For a worker that took so many bundles.
     #[must_use]
     pub fn of(line: &Arc<WaitingLine>, bundles: usize) -> Self {
@@ -59,7 +59,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for Shift {
     fn drop(&mut self) {
         self.line.done(self.bundles, self.since);
     }

@@ -9,7 +9,7 @@ use posthaste_wire::operation::Operation;
 
 use super::bundle::{Address, Bundle};
 use super::mail::{Mail, Mailbox};
-use super::waiting_line::{Pause, Taken, Turn, WaitingLine};
+use super::waiting_line::{Pause, Shift, Taken, WaitingLine};
 use crate::queue::answer::Answer;
 use crate::queue::rules::{Ask, Outcome};
 
@@ -78,8 +78,8 @@ pub struct Batch {
     pub answered_at: u64,
     /// What the store tells of the time it needed (its figure is named by [`Store::tells`]), in nanoseconds; 0: nothing.
     pub told_ns: u64,
-    /// A store that has its answers, but must still put them into words, ends the turn, and another worker may come.
-    pub turn: Option<Turn>,
+    /// A store that has its answers, but must still put them into words, ends the shift, and another worker may come.
+    pub shift: Option<Shift>,
 }
 
 impl Batch {
@@ -144,12 +144,12 @@ impl Worker {
 
     /// Has the store do what was taken, and sends the answers home.
     pub fn work(&mut self) {
-        self.batch.turn =
-            (!self.batch.waiting.is_empty()).then(|| Turn::of(&self.line, self.batch.waiting.len()));
+        self.batch.shift =
+            (!self.batch.waiting.is_empty()).then(|| Shift::of(&self.line, self.batch.waiting.len()));
         self.stamp();
         loop {
             self.store.run(&mut self.batch);
-            self.batch.turn = None;
+            self.batch.shift = None;
             self.send_home(None);
             if self.batch.waiting.is_empty() {
                 return;

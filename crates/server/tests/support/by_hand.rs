@@ -24,7 +24,7 @@ use posthaste_server::path::bundle::Bundle;
 use posthaste_server::path::local::Local;
 use posthaste_server::path::mail::{Mail, Mailbox};
 use posthaste_server::path::tier::QueueTier;
-use posthaste_server::path::waiting_line::{Taken, Turn, WaitingLine};
+use posthaste_server::path::waiting_line::{Shift, Taken, WaitingLine};
 use posthaste_server::path::worker::{Store, Worker};
 use posthaste_server::queue::answer::Answer;
 use posthaste_server::queue::memory::Memory;
@@ -237,10 +237,10 @@ impl Tier {
     /// The worker takes a batch, if anything waits, and lets time pass in the store.
     pub(crate) fn work(&mut self) {
         let taken = self.house.line.take(BATCH, Some(Instant::now()), &mut self.taken);
-        let turn = (taken == Taken::Some).then(|| Turn::of(&self.house.line, self.taken.len()));
+        let shift = (taken == Taken::Some).then(|| Shift::of(&self.house.line, self.taken.len()));
         self.thread.worker.do_here(&mut self.taken, 0);
         assert!(self.taken.is_empty(), "nobody else is at the store");
-        drop(turn);
+        drop(shift);
         while let Some(bundle) = self.thread.worker.next_done_here() {
             self.house.mailboxes[0].post(Mail::Answered(bundle));
         }

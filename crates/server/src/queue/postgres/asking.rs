@@ -10,7 +10,7 @@ use tokio_postgres::types::Type;
 use super::alone::Alone;
 use super::call::{Call, Knowledge};
 use super::era::Era;
-use super::floors::Server;
+use super::floors::Source;
 use super::link::{ANSWER_WITHIN, Failure, Link};
 use super::parked::{Called, Seat};
 use super::replies::Replies;
@@ -73,7 +73,7 @@ impl Postgres {
     }
 
     fn call_in(&self, era: &Arc<Era>, link: &mut Link, called: &[Called]) -> Result<Asked, Failure> {
-        let server = Server { started: era.server, made: self.shared.reach.connections_made() };
+        let server = Source { started: era.server, made: self.shared.reach.connections_made() };
         self.meet_again(link, era, called)?;
         let answered = match self.call_unbatched(link, called, era) {
             Some(answered) => answered,
@@ -118,7 +118,7 @@ impl Postgres {
         link: &mut Link,
         called: &[Called],
         era: &Era,
-        server: Server,
+        server: Source,
     ) -> Result<(Replies, Vec<Place>), Failure> {
         let bundles: Vec<&Bundle> = called.iter().map(|(_, bundle)| &**bundle).collect();
         let waiting: Vec<Seat> = called.iter().map_while(|(seat, _)| *seat).collect();
@@ -135,7 +135,7 @@ impl Postgres {
         link: &mut Link,
         called: &[Called],
         era: &Era,
-        server: Server,
+        server: Source,
     ) -> Option<Result<(Replies, Vec<Place>), Failure>> {
         let (ask, awaited, place) = only_request(called, era).filter(|_| self.unbatched.is_none())?;
         let alone = self.knowing(era, |known| Alone::of(ask, awaited, known))?;
@@ -170,7 +170,7 @@ impl Postgres {
         act(&Knowledge { accounts: &accounts, floors: &floors })
     }
 
-    fn raise_floors(&self, call: &Call<'_>, replies: &Replies, server: Server) {
+    fn raise_floors(&self, call: &Call<'_>, replies: &Replies, server: Source) {
         let Some(mut floors) = self.shared.floors_of(server) else { return };
         floors.meet(replies.newest);
         for (lane, floor) in &replies.floors {

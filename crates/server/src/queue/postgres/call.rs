@@ -8,7 +8,7 @@ use super::columns::{Columns, Other, to_i32};
 use super::floors::Floors;
 use super::names::Accounts;
 use super::parked::Seat;
-use super::steps::{Lanes, Place, Step, in_order};
+use super::steps::{Named, Place, Step, in_order};
 use crate::path::bundle::Bundle;
 use crate::queue::answer::Headers;
 use crate::queue::rules::{AccountId, Ask};
@@ -150,14 +150,14 @@ impl<'a> Call<'a> {
     }
 
     /// Notes which of what was sent and not stored goes into lanes of this step.
-    fn offer(&mut self, kind: Lanes) {
+    fn offer(&mut self, kind: Named) {
         let Columns { sends, fresh, steps, .. } = &mut self.columns;
         let first_lane = steps.lane_first.last().copied().unwrap_or(1);
         let mut offered: Vec<(i32, i32)> = (self.stored..sends.op.len())
             .filter_map(|i| {
                 let lane = Lane {
-                    queue: if kind == Lanes::Sender { 0 } else { sends.queue[i] },
-                    sender: (kind != Lanes::Queue).then_some(sends.sender[i].cast_unsigned()),
+                    queue: if kind == Named::Sender { 0 } else { sends.queue[i] },
+                    sender: (kind != Named::Queue).then_some(sends.sender[i].cast_unsigned()),
                     recipient: sends.recipient[i].cast_unsigned(),
                 };
                 self.step_lanes.get(&lane).map(|position| (first_lane - 1 + position, to_i32(i) + 1))

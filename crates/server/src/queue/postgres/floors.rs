@@ -25,7 +25,7 @@ const BEHIND_MAX: i64 = 500;
 /// Who says so: the server that was started then, asked over this many connections made so far. One that went down and was not
 /// started anew shows in the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Server {
+pub(super) struct Source {
     pub(super) started: SystemTime,
     pub(super) made: u64,
 }
@@ -42,7 +42,7 @@ pub(super) struct Floor {
 /// What this middleware knows.
 #[derive(Default)]
 pub(super) struct Floors {
-    server: Option<Server>,
+    server: Option<Source>,
     /// The highest place it has met.
     newest: i64,
     /// Of the ring as a whole.
@@ -142,14 +142,14 @@ impl Floors {
     }
 
     /// Forgets everything if it was not this server that said so: another may have taken over, and with it an earlier state.
-    pub(super) fn belong_to(&mut self, server: Server) {
+    pub(super) fn belong_to(&mut self, server: Source) {
         if self.server != Some(server) {
             *self = Self { server: Some(server), ..Self::default() };
         }
     }
 
     /// Whether this server said so.
-    pub(super) fn are_of(&self, server: Server) -> bool {
+    pub(super) fn are_of(&self, server: Source) -> bool {
         self.server == Some(server)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use super::era::Now;
-use super::floors::{Floors, Server};
+use super::floors::{Floors, Source};
 use super::keeper::Done;
 use super::link::Reach;
 use super::parked::Parked;
@@ -59,14 +59,14 @@ impl Shared {
     }
 
     /// The server that is asked, if it is known which.
-    pub(super) fn server(&self) -> Option<Server> {
+    pub(super) fn server(&self) -> Option<Source> {
         let made = self.reach.connections_made();
-        self.era.get().map(|era| Server { started: era.server, made })
+        self.era.get().map(|era| Source { started: era.server, made })
     }
 
     /// The floors, if this server's word still counts: what one says is not true of the next, which may have taken over
     /// from an earlier state.
-    pub(super) fn floors_of(&self, server: Server) -> Option<MutexGuard<'_, Floors>> {
+    pub(super) fn floors_of(&self, server: Source) -> Option<MutexGuard<'_, Floors>> {
         let floors = self.floors();
         (self.server() == Some(server) && floors.are_of(server)).then_some(floors)
     }

@@ -19,11 +19,11 @@ pub(super) enum Step {
     Send,
     /// A message stands in a lane of each kind (by queue, by both, by sender), so no two kinds of lane may be dealt
     /// out in one step. Nor may what is given for good and what is lent: see `Lend`.
-    Pop(Lanes),
+    Pop(Named),
     /// POP with a lease.
-    Lend(Lanes),
+    Lend(Named),
     Ack,
-    Peek(Lanes),
+    Peek(Named),
     Readable,
     Delete,
     Other,
@@ -31,7 +31,7 @@ pub(super) enum Step {
 
 /// What a read names: a queue, a queue and a sender, a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Lanes {
+pub(super) enum Named {
     Queue,
     Both,
     Sender,
@@ -124,11 +124,11 @@ fn step_of(operation: &Operation, bytes: &[u8], accounts: &Accounts) -> Step {
     }
 }
 
-fn lanes(select: &Selection) -> Lanes {
+fn lanes(select: &Selection) -> Named {
     match (select.queue, select.sender) {
-        (Some(_), None) => Lanes::Queue,
-        (Some(_), Some(_)) => Lanes::Both,
-        (None, _) => Lanes::Sender,
+        (Some(_), None) => Named::Queue,
+        (Some(_), Some(_)) => Named::Both,
+        (None, _) => Named::Sender,
     }
 }
 

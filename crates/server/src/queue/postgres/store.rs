@@ -235,7 +235,7 @@ impl Postgres {
         let asked = attempt.within().ok_or(Failure::Stopped).and_then(|within| self.call(&called, within));
         match asked {
             Ok(asked) => {
-                batch.turn = None;
+                batch.shift = None;
                 batch.told_ns += asked.replies.statement_ns;
                 self.answer(called, &asked, attempt.since, &mut batch.finished);
             }

@@ -17,7 +17,7 @@ pub(super) struct Since {
     number: u64,
 }
 
-struct Call {
+struct Begun {
     begun: Instant,
     looks: bool,
 }
@@ -25,7 +25,7 @@ struct Call {
 /// All of them.
 #[derive(Default)]
 pub(super) struct UnderWay {
-    calls: BTreeMap<Since, Call>,
+    calls: BTreeMap<Since, Begun>,
     begun: u64,
     /// Calls that wait for others before they begin, and how many of them are looks.
     waiting: usize,
@@ -37,7 +37,7 @@ impl UnderWay {
     pub(super) fn begin(&mut self, news: u64, looks: bool) -> Since {
         self.begun += 1;
         let since = Since { news, number: self.begun };
-        self.calls.insert(since, Call { begun: Instant::now(), looks });
+        self.calls.insert(since, Begun { begun: Instant::now(), looks });
         since
     }
 
@@ -49,7 +49,7 @@ impl UnderWay {
 
     /// Whether a call has to wait before it begins. Looks come first, or there would always be something under way.
     pub(super) fn must_wait(&self, looks: bool) -> bool {
-        let in_the_way = |call: &Call| (looks || call.looks) && call.begun.elapsed() < PATIENCE;
+        let in_the_way = |call: &Begun| (looks || call.looks) && call.begun.elapsed() < PATIENCE;
         (!looks && self.looks_waiting > 0) || self.calls.values().any(in_the_way)
     }
 
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn a_call_that_takes_long_keeps_nobody_waiting() {
         let mut under_way = UnderWay::default();
-        let long = Call { begun: Instant::now() - PATIENCE, looks: true };
+        let long = Begun { begun: Instant::now() - PATIENCE, looks: true };
         under_way.calls.insert(Since { news: 0, number: 0 }, long);
         assert!(!under_way.must_wait(false) && !under_way.must_wait(true));
     }

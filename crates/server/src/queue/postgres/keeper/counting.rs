@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio_postgres::types::{ToSql, Type};
 
 use super::super::census::{Census, Occupied};
-use super::super::floors::Server;
+use super::super::floors::Source;
 use super::super::link::Link;
 
 /// Messages that one look reads, and lanes that it looks at again.
@@ -25,7 +25,7 @@ type Lane = (i64, i32, i32);
 /// How far it has come.
 #[derive(Default)]
 pub(super) struct Counting {
-    server: Option<Server>,
+    server: Option<Source>,
     /// What stands below this place is counted.
     up_to: i64,
     /// The first place of each lane, or one before it.
@@ -43,7 +43,7 @@ impl Counting {
     pub(super) fn go_on(
         &mut self,
         link: &mut Link,
-        server: Server,
+        server: Source,
         lowest: i64,
         settled: i64,
     ) -> Option<Census> {
@@ -89,7 +89,7 @@ impl Counting {
     }
 
     /// Where lanes begin now; those that hold nothing any more are left out.
-    fn look_again(&mut self, link: &mut Link, server: Server) -> Option<()> {
+    fn look_again(&mut self, link: &mut Link, server: Source) -> Option<()> {
         let after = self.seen.map_or(Unbounded, Excluded);
         let some = self.lanes.range((after, Unbounded)).take(AGAIN_MAX);
         let some: Vec<(Lane, i64)> = some.map(|(lane, place)| (*lane, *place)).collect();
@@ -122,7 +122,7 @@ impl Counting {
     }
 
     /// Counts what stands below a place.
-    fn add(&mut self, link: &mut Link, server: Server, to: i64) -> Option<()> {
+    fn add(&mut self, link: &mut Link, server: Source, to: i64) -> Option<()> {
         const SQL: &str = "SELECT place, queue, sender, recipient FROM (SELECT) AS always \
                            LEFT JOIN posthaste.take_census($1, $2) ON true";
         let arguments: [(&(dyn ToSql + Sync), Type); 2] = [(&self.up_to, Type::INT8), (&to, Type::INT8)];

@@ -18,7 +18,7 @@ const BEHIND_MIN: i64 = 1000;
 const PATIENCE_MS: i32 = 20;
 
 /// When it was looked at, and what was seen.
-pub(super) struct Floor {
+pub(super) struct RingFloor {
     looked: Instant,
     /// When it was seen last, and the newest place at that time.
     seen: Instant,
@@ -28,7 +28,7 @@ pub(super) struct Floor {
     is_behind: bool,
 }
 
-impl Floor {
+impl RingFloor {
     pub(super) fn new() -> Self {
         let now = Instant::now();
         Self { looked: now, seen: now, newest: 0, counting: Counting::default(), is_behind: false }

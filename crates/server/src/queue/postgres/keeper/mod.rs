@@ -17,7 +17,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_postgres::types::{ToSql, Type};
 
 use self::checkpoints::Checkpoints;
-use self::floor::Floor;
+use self::floor::RingFloor;
 use self::past::Past;
 use self::rooms::Rooms;
 use super::link::{ANSWER_WITHIN, Failure, Link};
@@ -147,7 +147,7 @@ impl Keeper {
             oldest: None,
             head: None,
             piece: PIECE_MIN,
-            floor: Floor::new(),
+            floor: RingFloor::new(),
             checkpoints: Checkpoints::new(),
             rooms: Rooms::new(),
         };
@@ -208,7 +208,7 @@ struct Round {
     head: Option<String>,
     /// How many messages of it are set aside next.
     piece: i32,
-    floor: Floor,
+    floor: RingFloor,
     checkpoints: Checkpoints,
     rooms: Rooms,
 }

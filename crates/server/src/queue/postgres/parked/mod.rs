@@ -39,7 +39,7 @@ pub(super) struct Seat {
     ticket: Ticket,
     interest: Interest,
     until: Millis,
-    call: Option<Call>,
+    summons: Option<Summons>,
     looks: bool,
     /// Its time is over: it looks once more, and is given up when there is nothing.
     is_over: bool,
@@ -69,12 +69,12 @@ type Calls = BTreeMap<News, usize>;
 /// The news that calls pops, and how many it calls at once: more each time, for who gets nothing costs less than who
 /// waits for a long row of others.
 #[derive(Clone, Copy)]
-struct Call {
+struct Summons {
     news: News,
     pops: usize,
 }
 
-impl Call {
+impl Summons {
     fn next(self) -> Self {
         Self { pops: (self.pops * 2).min(CALLED_MAX), ..self }
     }
@@ -190,7 +190,7 @@ impl Parked {
     /// A pop that waited has its answer: who called it calls the next ones.
     pub(super) fn done(&mut self, seat: Seat) {
         let mut calls = self.come_back(seat);
-        if let Some(Call { news, pops }) = seat.call {
+        if let Some(Summons { news, pops }) = seat.summons {
             let most = calls.entry(news).or_default();
             *most = pops.max(*most);
         }
@@ -229,22 +229,22 @@ impl Parked {
     fn call_for(&mut self, calls: Calls) {
         for (news, pops) in calls {
             match news {
-                News::Available { .. } => self.call(Call { news, pops }),
+                News::Available { .. } => self.summon(Summons { news, pops }),
                 News::QueueGone(_) => self.end_waits(news),
             }
         }
     }
 
-    fn call(&mut self, call: Call) {
-        for _ in 0..call.pops {
-            let Some(ticket) = self.first_match(call.news) else { return };
+    fn summon(&mut self, summons: Summons) {
+        for _ in 0..summons.pops {
+            let Some(ticket) = self.first_match(summons.news) else { return };
             if let Some(away) = self.away.get_mut(&ticket) {
-                let pops = away.left.entry(call.news).or_default();
-                *pops = call.pops.max(*pops);
+                let pops = away.left.entry(summons.news).or_default();
+                *pops = summons.pops.max(*pops);
                 return;
             }
             let Some(waiting) = self.waiters.take(ticket) else { return };
-            self.woken.push(seated(ticket, waiting, Some(call.next())));
+            self.woken.push(seated(ticket, waiting, Some(summons.next())));
         }
     }
 
@@ -335,7 +335,7 @@ impl Parked {
     /// A pop whose time is over.
     pub(super) fn take_expired(&mut self, now: Millis) -> Option<(Seat, Box<Bundle>)> {
         let (ticket, Waiting { bundle, interest, until }) = self.waiters.take_expired(now)?;
-        Some((Seat { ticket, interest, until, call: None, looks: false, is_over: true }, bundle))
+        Some((Seat { ticket, interest, until, summons: None, looks: false, is_over: true }, bundle))
     }
 
     /// A connection left: its pop, unless it is just being executed and will be asked for when it comes to be parked.
@@ -375,7 +375,7 @@ impl Parked {
     }
 }
 
-fn seated(ticket: Ticket, waiting: Waiting, call: Option<Call>) -> Called {
+fn seated(ticket: Ticket, waiting: Waiting, summons: Option<Summons>) -> Called {
     let Waiting { bundle, interest, until } = waiting;
-    (Some(Seat { ticket, interest, until, call, looks: false, is_over: false }), bundle)
+    (Some(Seat { ticket, interest, until, summons, looks: false, is_over: false }), bundle)
 }
