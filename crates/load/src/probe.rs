@@ -51,31 +51,48 @@ pub(crate) struct Relation {
     round_trip_us: f64,
 }
 
-/// The servers of a run, each with a probe where it can be asked.
-pub(crate) struct Probes(Vec<(String, Box<dyn Probe>)>);
+/// The servers of a run that can be asked, each with its probe.
+pub(crate) struct Probes {
+    probes: Vec<(String, Box<dyn Probe>)>,
+    /// Servers that cannot be asked.
+    silent: usize,
+}
 
 impl Probes {
     /// Connects to those that can be asked.
     pub(crate) fn of<B: Bench>(bench: &B) -> Self {
-        let probe = |server: &Address| Some((server.to_string(), bench.probe(server)?));
-        Self(distinct(bench.servers()).filter_map(probe).collect())
+        Self::with(bench.servers(), |server| bench.probe(server))
+    }
+
+    fn with(servers: &[Address], probe: impl Fn(&Address) -> Option<Box<dyn Probe>>) -> Self {
+        let mut all = Self { probes: Vec::new(), silent: 0 };
+        for server in distinct(servers) {
+            match probe(server) {
+                Some(probe) => all.probes.push((server.to_string(), probe)),
+                None => all.silent += 1,
+            }
+        }
+        all
     }
 
     /// The relations of all clocks now.
     pub(crate) fn relate(&mut self, clock: Clock) -> Vec<Relation> {
-        let relations = self.0.iter_mut().map(|(server, probe)| relate(server, probe.as_mut(), clock));
+        let relations = self.probes.iter_mut().map(|(server, probe)| relate(server, probe.as_mut(), clock));
         relations.flatten().collect()
     }
 
     /// Waits for the measured stretch and through it; the requests per second that all servers counted in it. None
     /// when one of them did not tell, or the clients ended early.
     pub(crate) fn throughput(&mut self, clock: Clock, window: Window, ended: &Receiver<()>) -> Option<f64> {
+        if self.silent > 0 {
+            return None;
+        }
         let mut counts = |at: u64| -> Option<Vec<Count>> {
             let wait = Duration::from_nanos(at.saturating_sub(clock.now()));
             if ended.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
                 return None;
             }
-            self.0.iter_mut().map(|(_, probe)| probe.count()).collect()
+            self.probes.iter_mut().map(|(_, probe)| probe.count()).collect()
         };
         let (before, after) = (counts(window.start)?, counts(window.end)?);
         let rates = before.iter().zip(&after).map(|(before, after)| {

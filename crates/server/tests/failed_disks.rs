@@ -97,7 +97,15 @@ impl Serves for Thread {
 
 /// Says a line and hears what comes.
 fn ask(tier: &mut Thread, client: &mut UnixStream, line: &str) -> String {
+    say(client, line);
+    hear_line(tier, client)
+}
+
+fn say(client: &mut UnixStream, line: &str) {
     client.write_all(format!("{line}\r\n").as_bytes()).expect("it is taken");
+}
+
+fn hear_line(tier: &mut Thread, client: &mut UnixStream) -> String {
     let mut heard = Vec::new();
     wait_until("an answer", || {
         tier.turn_all();
@@ -141,4 +149,28 @@ fn who_is_known_comes_in_reads_what_is_durable_and_is_told_what_is_wrong() {
     let (status, told) = page("/v1/status");
     assert!(status == 200 && told.contains("\"ready\":false"), "{told}");
     assert_eq!(page("/v1/clients").0, 200);
+}
+
+#[test]
+fn who_waits_is_told_and_what_comes_of_age_is_not_answered_by_nulls() {
+    let disk = FailingDisk::new();
+    let mut tier = closed_tier(&disk);
+    let [mut sender, mut reader] = [(); 2].map(|()| tier.connect().expect("a place"));
+    for line in ["LOGIN alice alice", "QCREATE q", "QCREATE soon", "SEND soon late DELAY 300"] {
+        assert!(ask(&mut tier, &mut sender, line).starts_with(':'), "{line}");
+    }
+    assert_eq!(ask(&mut tier, &mut reader, "LOGIN alice alice"), ":1\r\n");
+    say(&mut reader, "POP QUEUE q BLOCK 3600000");
+    wait_until("a pop that waits", || {
+        tier.turn_all();
+        tier.house.store.figures().contains(&("blocked_clients", 1))
+    });
+    disk.fail();
+    assert!(ask(&mut tier, &mut sender, "SEND soon doubtful").starts_with("-STORE "));
+    assert!(hear_line(&mut tier, &mut reader).starts_with("-STORE "));
+    wait_until("the end of the delay", || {
+        let answer = ask(&mut tier, &mut sender, "PEEK QUEUE soon");
+        assert!(answer == "$-1\r\n" || answer.starts_with("-STORE "), "{answer}");
+        answer.starts_with("-STORE ")
+    });
 }

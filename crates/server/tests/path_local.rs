@@ -191,6 +191,39 @@ fn a_commit_that_is_large_already_takes_no_more_requests() {
     assert_eq!(calls, [vec![(2, 2)], vec![(3, 1), (2, 3)]], "who had how many answers after each commit");
 }
 
+/// As in a large redrive: more comes for those who wait than should stand in memory.
+#[test]
+fn those_who_wait_are_served_in_several_commits_and_before_anybody_else() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let mut desk = Desk::of(Embedded::open(home.path(), EmbeddedOptions::default()).expect("a new store"));
+    desk.ask("ann", "QCREATE q");
+    let mebibyte = "x".repeat(1 << 20);
+    for _ in 0..84 {
+        desk.ask("ann", &format!("SEND q {mebibyte} DELAY 10"));
+    }
+    // What a pop is given under a key is written down.
+    let waiting: Vec<u64> = (0..11)
+        .map(|number| {
+            assert_eq!(desk.ask("bob", &format!("POP QUEUE q COUNT 8 REQID k{number} BLOCK 15")), []);
+            desk.clients
+        })
+        .collect();
+    desk.hand.set(20 * MS);
+    let other = desk.bundle("cy", "POP QUEUE q COUNT 8");
+    desk.batch.waiting.push(other);
+    let mut served = Vec::new();
+    while served.len() < 12 {
+        let now = desk.clock.instant();
+        assert!(!desk.batch.waiting.is_empty() || desk.store.deadline().is_some_and(|at| at <= now));
+        let answers = desk.run();
+        assert!((1..11).contains(&answers.len()), "{} at once", answers.len());
+        let messages = |got: &Got| if let Got::List(messages) = got { messages.len() } else { 0 };
+        assert!(answers.iter().all(|(_, got)| messages(got) == 7), "there is something for everybody");
+        served.extend(answers.into_iter().map(|(client, _)| client));
+    }
+    assert_eq!(served[..11], waiting);
+}
+
 #[test]
 fn the_time_that_a_pop_is_parked_is_in_none_of_its_stages() {
     let mut desk = Desk::new();

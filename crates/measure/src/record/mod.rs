@@ -89,16 +89,9 @@ impl Record {
     pub fn create(dir: &Path, info: RunInfo, events: Events) -> Result<Self, RecordError> {
         let made_dir = !dir.exists();
         fs::create_dir_all(dir).map_err(|source| RecordError::create(dir, source))?;
-        let (clock, scheme, every_request) = (info.clock, info.scheme, info.requests);
-        let run = RunFile::create(dir, info)?;
-        let files = Files {
-            run,
-            windows: WindowTable::create(dir)?,
-            histograms: HistogramLog::create(dir, &clock)?,
-            system: SystemTable::create(dir, &clock)?,
-            events: lines::LineFile::create(dir, "events.csv", event::HEAD)?,
-            requests: every_request.then(|| RequestTable::create(dir, scheme, clock)).transpose()?,
-        };
+        // Half a record would be in the way of the next attempt.
+        let new: Vec<&str> = FILES.into_iter().filter(|name| !dir.join(name).exists()).collect();
+        let files = Files::create(dir, info).inspect_err(|_| remove(dir, &new, made_dir))?;
         Ok(Self { events, files: Mutex::new(Some(files)), dir: dir.to_owned(), made_dir })
     }
 
@@ -159,10 +152,7 @@ impl Record {
         let Some(files) = lock(&self.files).take() else { return };
         // What cannot be written or removed any more stays; there is nothing in it.
         let _ = files.requests.map(RequestTable::finish);
-        FILES.iter().for_each(|name| drop(fs::remove_file(self.dir.join(name))));
-        if self.made_dir {
-            let _ = fs::remove_dir(&self.dir);
-        }
+        remove(&self.dir, &FILES, self.made_dir);
     }
 
     fn write(
@@ -181,6 +171,28 @@ impl Record {
     }
 }
 
+impl Files {
+    fn create(dir: &Path, info: RunInfo) -> Result<Self, RecordError> {
+        let (clock, scheme, every_request) = (info.clock, info.scheme, info.requests);
+        Ok(Self {
+            run: RunFile::create(dir, info)?,
+            windows: WindowTable::create(dir)?,
+            histograms: HistogramLog::create(dir, &clock)?,
+            system: SystemTable::create(dir, &clock)?,
+            events: lines::LineFile::create(dir, "events.csv", event::HEAD)?,
+            requests: every_request.then(|| RequestTable::create(dir, scheme, clock)).transpose()?,
+        })
+    }
+}
+
+/// Removes what can be removed of these files of a record, and the directory if it was made for them.
+fn remove(dir: &Path, files: &[&str], made_dir: bool) {
+    files.iter().for_each(|name| drop(fs::remove_file(dir.join(name))));
+    if made_dir {
+        let _ = fs::remove_dir(dir);
+    }
+}
+
 fn rows(events: &Events) -> String {
     events.take().iter().map(Event::row).collect()
 }
@@ -190,6 +202,28 @@ mod tests {
     use super::*;
     use crate::{ClientStamps, Clock, Ending, Meter, Noted, Scheme};
     use std::time::Duration;
+
+    #[test]
+    fn a_record_that_cannot_be_made_leaves_nothing_but_what_was_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Clock::start();
+        let create = || Record::create(dir.path(), RunInfo::for_tests(clock), Events::kept(clock));
+        // No file can be made where a directory is.
+        fs::create_dir(dir.path().join("events.csv")).unwrap();
+        fs::write(dir.path().join("mine.txt"), "text").unwrap();
+        let error = create().unwrap_err();
+        assert!(error.to_string().contains("events.csv"), "{error}");
+        let mut left: Vec<_> =
+            fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["events.csv", "mine.txt"]);
+
+        fs::remove_dir(dir.path().join("events.csv")).unwrap();
+        let record = create().unwrap();
+        assert!(matches!(create(), Err(RecordError::Taken { .. })));
+        assert!(dir.path().join("run.json").exists(), "the record of somebody else");
+        record.finish().unwrap();
+    }
 
     #[test]
     fn a_full_disk_stops_the_record_once_and_is_told_once() {

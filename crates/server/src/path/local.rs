@@ -5,6 +5,7 @@
 //! by the next only when it is there.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -25,6 +26,8 @@ pub struct Local<R: Rules> {
     rules: Mutex<R>,
     waiters: Mutex<Waiters>,
     turn: Mutex<Vec<News>>,
+    /// Whether the last commit ended before all news was given to those who wait.
+    is_behind: AtomicBool,
     time: Time,
     clock: Clock,
 }
@@ -36,6 +39,7 @@ impl<R: Rules> Local<R> {
             rules: Mutex::new(rules),
             waiters: Mutex::default(),
             turn: Mutex::default(),
+            is_behind: AtomicBool::new(false),
             time,
             clock,
         })
@@ -63,17 +67,20 @@ impl<R: Rules> Local<R> {
             finished: &mut batch.finished,
         };
         passage.tick();
-        passage.give_up();
+        if !passage.is_behind() {
+            passage.give_up();
+        }
         let mut left = Vec::new();
         for (place, bundle) in batch.waiting.drain(..).enumerate() {
-            // The first one always goes on, whatever time has added by itself.
-            if place > 0 && passage.rules.is_heavy() {
+            // The first one goes on, whatever time has added by itself, unless it would overtake those who wait.
+            if passage.is_behind() || place > 0 && passage.rules.is_heavy() {
                 left.push(bundle);
             } else {
                 passage.run(bundle);
             }
         }
         batch.waiting.append(&mut left);
+        self.is_behind.store(passage.is_behind(), Ordering::Release);
         let sealed = rules.seal();
         drop(waiters);
         drop(rules);
@@ -84,12 +91,14 @@ impl<R: Rules> Local<R> {
         batch.told_ns = if has_synced { batch.answered_at - decided } else { 0 };
     }
 
-    /// Makes durable what the batch changed; on failure nobody is told that anything happened.
-    fn commit(&self, commit: Option<R::Commit>, finished: &mut [Box<Bundle>]) {
+    /// Makes durable what the batch changed; on failure nobody is told that anything happened, and nobody waits any more
+    /// for what will never come.
+    fn commit(&self, commit: Option<R::Commit>, finished: &mut Vec<Box<Bundle>>) {
         let Some(mut commit) = commit else { return };
         let result = commit.sync();
         self.rules().committed(commit, &result);
         if let Err(fault) = result {
+            finished.extend(self.waiters().take_all().into_iter().map(|(_, waiting)| waiting.bundle));
             for bundle in finished {
                 bundle.refuse_all(&fault);
             }
@@ -119,6 +128,9 @@ impl<R: Rules> Store for Local<R> {
     }
 
     fn deadline(&self) -> Option<Instant> {
+        if self.is_behind.load(Ordering::Acquire) {
+            return Some(self.clock.instant());
+        }
         let rules = self.rules().deadline();
         let waiters = self.waiters().deadline();
         rules.into_iter().chain(waiters).min().map(|at| self.time.instant(at))
@@ -160,6 +172,11 @@ struct Passage<'a, R: Rules> {
 }
 
 impl<R: Rules> Passage<'_, R> {
+    /// Whether there is news for those who wait that this commit has no room for.
+    fn is_behind(&self) -> bool {
+        !self.news.is_empty()
+    }
+
     /// Ends the waits whose time is over.
     fn give_up(&mut self) {
         while let Some((_, mut waiting)) = self.waiters.take_expired(self.now) {
@@ -207,6 +224,8 @@ impl<R: Rules> Passage<'_, R> {
     /// Each piece of news calls the first pop that it suits. That one need not take what the news is of: it may prefer
     /// another message that came at the same time, or repeat an earlier answer. So the news calls the next one, until one
     /// that it suits finds nothing: then its message is gone.
+    ///
+    /// When the commit has enough, the rest of the news is kept for the next one.
     fn serve_waiters(&mut self) {
         // What comes of age while pops are asked is news too.
         while !self.waiters.is_empty() && !self.news.is_empty() {
@@ -218,6 +237,10 @@ impl<R: Rules> Passage<'_, R> {
             let mut calls: BTreeSet<(Ticket, usize)> = news.iter().enumerate().filter_map(first).collect();
             let mut last = None;
             while let Some((ticket, place)) = calls.pop_first() {
+                if self.rules.is_heavy() {
+                    let places = calls.iter().map(|(_, place)| *place).chain([place]);
+                    return self.news.extend(places.map(|place| news[place]));
+                }
                 let is_gone = match last {
                     Some((served, is_gone)) if served == ticket => is_gone,
                     _ => self.serve(ticket, is_one_message),
