@@ -1,6 +1,7 @@
 """redis-py: what a Python program meets, in both protocols, with the library's defaults."""
 
 import asyncio
+import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -63,6 +64,30 @@ def test_clients_are_listed_whatever_their_accounts_are_called(tier: Tier, conne
     client.execute_command("LOGIN", "two words age=5 %")
     users = [unquote(entry["user"]) for entry in client.client_list()]
     assert "two words age=5 %" in users
+
+
+def test_who_closes_connections_keeps_their_own(tier: Tier, connect: Connect) -> None:
+    """As in Redis: `CLIENT KILL ID` and `ADDR` spare the one that asks, the form of old answers it and then ends it."""
+    other = connect(tier)
+    with socket.create_connection(("127.0.0.1", tier.port)) as asking, asking.makefile("rwb") as lines:
+
+        def say(text: str) -> None:
+            lines.write(text.encode() + b"\r\n")
+            lines.flush()
+
+        say("CLIENT ID")
+        own = int(lines.readline()[1:])
+        address = "{}:{}".format(*asking.getsockname())
+        for target in (f"ID {own}", f"ADDR {address}"):
+            say(f"CLIENT KILL {target}\r\nPING")
+            assert [lines.readline(), lines.readline()] == [b":0\r\n", b"+PONG\r\n"]
+        say(f"CLIENT KILL ID {other.client_id()}")
+        assert lines.readline() == b":1\r\n"
+        say("CLIENT KILL 127.0.0.1:1")
+        assert lines.readline() == b"-ERR No such client\r\n"
+        say(f"CLIENT KILL {address}\r\nQCREATE afterwards")
+        assert lines.read() == b"+OK\r\n"
+    assert b"afterwards" not in [queue[0] for queue in connect(tier).execute_command("QLIST")]
 
 
 def test_a_message_map_holds_what_was_sent(tier: Tier, connect: Connect) -> None:

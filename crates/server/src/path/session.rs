@@ -192,6 +192,10 @@ impl Session {
             Command::CommandList => docs::list(&mut self.encoder(out)),
             Command::CommandInfo(names) => docs::info(&mut self.encoder(out), &spans(names, bytes)),
             Command::CommandDocs(names) => docs::docs(&mut self.encoder(out), &spans(names, bytes)),
+            Command::ClientKill(target) => match self.administers_clients() {
+                Ok(()) => return kill(*target, bytes, client, house, &mut self.encoder(out)),
+                Err(fault) => self.encoder(out).error(&fault),
+            },
             _ => self.client(command, bytes, client, house, out),
         }
         Step::Answered
@@ -208,10 +212,9 @@ impl Session {
                 name => encoder.bulk(name.as_bytes()),
             },
             Command::ClientInfo => encoder.bulk(format!("{}\n", client.line(house.clock.now())).as_bytes()),
-            Command::ClientList | Command::ClientKill(_) => match (self.administers_clients(), command) {
-                (Err(fault), _) => encoder.error(&fault),
-                (Ok(()), Command::ClientKill(target)) => kill(*target, bytes, house, &mut encoder),
-                (Ok(()), _) => encoder.bulk(house.clients.list(house.clock.now()).as_bytes()),
+            Command::ClientList => match self.administers_clients() {
+                Ok(()) => encoder.bulk(house.clients.list(house.clock.now()).as_bytes()),
+                Err(fault) => encoder.error(&fault),
             },
             Command::ClientSetName(name) => {
                 client.about().name = text(name);
@@ -402,20 +405,33 @@ fn spans<'a>(spans: &[Span], bytes: &'a [u8]) -> Vec<&'a [u8]> {
     spans.iter().map(|span| span.of(bytes)).collect()
 }
 
-/// CLIENT KILL: by id or peer; the old form (a bare peer) answers OK or an error, the new one a count.
-fn kill(target: KillTarget, bytes: &[u8], house: &House, encoder: &mut Encoder<'_>) {
-    let found = house.clients.find(|client| match target {
+/// CLIENT KILL: by id or peer. The new form spares whoever asks and answers a count; the old one (a bare peer) answers OK
+/// or an error, and then closes the connection that asks too, if it is of that peer.
+fn kill(
+    target: KillTarget,
+    bytes: &[u8],
+    client: &Client,
+    house: &House,
+    encoder: &mut Encoder<'_>,
+) -> Step {
+    let is_meant = |client: &Client| match target {
         KillTarget::Id(id) => client.address.client == id,
         KillTarget::Peer(peer) | KillTarget::OldPeer(peer) => client.peer.as_bytes() == peer.of(bytes),
-    });
-    for client in &found {
-        house.mailboxes[client.address.thread].post(Mail::Kill(client.address));
+    };
+    let others = house.clients.find(|other| other.address != client.address && is_meant(other));
+    for other in &others {
+        house.mailboxes[other.address.thread].post(Mail::Kill(other.address));
     }
     match target {
-        KillTarget::OldPeer(_) if found.is_empty() => {
+        KillTarget::OldPeer(_) if is_meant(client) => {
+            encoder.simple("OK");
+            return Step::Close;
+        }
+        KillTarget::OldPeer(_) if others.is_empty() => {
             encoder.error(&Fault::new(Word::Err, "No such client"));
         }
         KillTarget::OldPeer(_) => encoder.simple("OK"),
-        _ => encoder.integer(found.len().cast_signed() as i64),
+        _ => encoder.integer(others.len().cast_signed() as i64),
     }
+    Step::Answered
 }
