@@ -365,6 +365,16 @@ def test_a_connection_inside_that_was_closed_costs_nobody_an_answer(web: Tier) -
             time.sleep(0.01)
 
 
+def test_what_changes_something_takes_no_options_behind_a_question_mark(web: Tier) -> None:
+    """They would be passed over: a pop that should lend would take for good."""
+    ask(web, "POST", "/v1/queues", {"name": "q"})
+    ask(web, "POST", "/v1/queues/q/messages", {"body": "one"})
+    for method, path in [("POST", f"q/{verb}") for verb in ("pop", "redrive", "purge", "ack")] + [("DELETE", "q")]:
+        status, answer = ask(web, method, f"/v1/queues/{path}?lease_ms=5000")
+        assert (status, "body" in str(answer)) == (400, True), (method, path, answer)
+    assert ask(web, "GET", "/v1/queues/q")[1]["messages"] == 1
+
+
 def test_messages_are_filtered_page_by_page(web: Tier) -> None:
     """By sender and recipient, whatever their state; a page goes on where the last one ended."""
     client = redis.Redis(port=web.port)

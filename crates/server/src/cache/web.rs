@@ -47,6 +47,7 @@ pub fn routes(hall: &Arc<Hall>, is_local: bool) -> Routes {
         )
         .merge(api::routes(hall, is_local))
         .method_not_allowed_fallback(async || http::not_so())
+        .layer(from_fn(http::refuse_queries))
 }
 
 /// Servers, pools and routes.

@@ -5,8 +5,10 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Path as AxumPath, Query as AxumQuery, Request};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::Response;
 use serde::de::{DeserializeOwned, Deserializer, Unexpected};
 use serde::{Deserialize, de};
 use tokio::time::timeout;
@@ -73,6 +75,18 @@ impl<T: DeserializeOwned> Body<T> {
             _ => Problem::bad(&rejection.body_text()),
         })
     }
+}
+
+/// What changes something takes its options from the body. One behind the question mark would be passed over, and a pop that
+/// should lend would take for good.
+pub(crate) async fn refuse_queries(request: Request, next: Next) -> Result<Response, Problem> {
+    let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
+    if changes && request.uri().query().is_some_and(|query| !query.is_empty()) {
+        return Err(Problem::bad(
+            "this request takes its options from its body, as JSON, and none behind a question mark",
+        ));
+    }
+    Ok(next.run(request).await)
 }
 
 /// A field that is true or false; 1 or 0 mean the same, for that is how a queue shows its options, and null is no.

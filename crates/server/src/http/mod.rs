@@ -29,6 +29,7 @@ use std::time::Instant;
 
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
+use axum::middleware::from_fn;
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use posthaste_measure::Meter;
@@ -37,7 +38,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-pub(crate) use self::asked::{Body, Path, Query};
+pub(crate) use self::asked::{Body, Path, Query, refuse_queries};
 pub(crate) use self::console::{file as console_file, page as console_page};
 pub(crate) use self::problem::Problem;
 pub use self::serve::converse;
@@ -129,6 +130,7 @@ pub fn queue_routes(house: Arc<House>) -> Router {
         .route("/v1/queues/{name}/extend", post(messages::extend))
         .fallback(async || nothing_here())
         .method_not_allowed_fallback(async || not_so())
+        .layer(from_fn(refuse_queries))
         .layer(DefaultBodyLimit::max(body_max))
         .with_state(QueueState::new(house))
 }

@@ -407,13 +407,7 @@ fn spans<'a>(spans: &[Span], bytes: &'a [u8]) -> Vec<&'a [u8]> {
 
 /// CLIENT KILL: by id or peer. The new form spares whoever asks and answers a count; the old one (a bare peer) answers OK
 /// or an error, and then closes the connection that asks too, if it is of that peer.
-fn kill(
-    target: KillTarget,
-    bytes: &[u8],
-    client: &Client,
-    house: &House,
-    encoder: &mut Encoder<'_>,
-) -> Step {
+fn kill(target: KillTarget, bytes: &[u8], client: &Client, house: &House, encoder: &mut Encoder<'_>) -> Step {
     let is_meant = |client: &Client| match target {
         KillTarget::Id(id) => client.address.client == id,
         KillTarget::Peer(peer) | KillTarget::OldPeer(peer) => client.peer.as_bytes() == peer.of(bytes),
