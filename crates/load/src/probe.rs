@@ -154,6 +154,37 @@ mod tests {
         }
     }
 
+    /// A server that has answered ten requests more, a second later, each time it is asked.
+    #[derive(Default)]
+    struct Counting(u64);
+
+    impl Probe for Counting {
+        fn unix_ns(&mut self) -> Option<u64> {
+            None
+        }
+
+        fn count(&mut self) -> Option<Count> {
+            self.0 += 1;
+            Some(Count { requests: 10 * self.0, at_s: self.0 as f64 })
+        }
+    }
+
+    #[test]
+    fn what_some_of_the_servers_counted_is_not_told_as_what_all_did() {
+        let servers = ["a:1", "a:2"].map(|text| text.parse().expect("an address"));
+        let throughput = |silent: &[&str]| {
+            let probe = |server: &Address| {
+                let is_silent = silent.contains(&&*server.to_string());
+                (!is_silent).then(|| Box::new(Counting::default()) as Box<dyn Probe>)
+            };
+            let (_ends, ended) = std::sync::mpsc::channel();
+            Probes::with(&servers, probe).throughput(Clock::start(), Window { start: 0, end: 0 }, &ended)
+        };
+        assert_eq!(throughput(&[]), Some(20.0));
+        assert_eq!(throughput(&["a:2"]), None);
+        assert_eq!(throughput(&["a:1", "a:2"]), None);
+    }
+
     #[test]
     fn a_server_that_is_named_twice_is_asked_once() {
         let servers = ["a:1", "unix:/b", "a:1", "a:2"].map(|text| text.parse().expect("an address"));

@@ -22,7 +22,7 @@ impl CacheProbe {
     fn stats(&mut self) -> io::Result<String> {
         self.0.write_all(b"stats\r\n")?;
         let (mut answer, mut chunk) = (Vec::new(), [0; 16 * 1024]);
-        while !answer.ends_with(b"END\r\n") && !answer.ends_with(b"ERROR\r\n") {
+        while !is_whole(&answer) {
             match self.0.read(&mut chunk) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(_) if answer.len() > ANSWER_BYTES_MAX => return Err(ErrorKind::InvalidData.into()),
@@ -46,6 +46,12 @@ impl Probe for CacheProbe {
     }
 }
 
+/// Whether its last line is there. Who is no memcached says one of their own, whatever it is.
+fn is_whole(answer: &[u8]) -> bool {
+    let last = answer.strip_suffix(b"\n").and_then(|lines| lines.rsplit(|byte| *byte == b'\n').next());
+    last.is_some_and(|line| !line.starts_with(b"STAT "))
+}
+
 /// The value of a line `STAT name value`.
 fn named<T: FromStr>(stats: &str, name: &str) -> Option<T> {
     let mut lines = stats.lines().filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '));
@@ -55,6 +61,20 @@ fn named<T: FromStr>(stats: &str, name: &str) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_ends_with_a_line_that_is_no_figure() {
+        for (answer, whole) in [
+            ("", false),
+            ("STAT pid 7\r\n", false),
+            ("STAT pid 7\r\nEN", false),
+            ("STAT pid 7\r\nEND\r\n", true),
+            ("ERROR\r\n", true),
+            ("-ERR unknown command 'stats'\r\n", true),
+        ] {
+            assert_eq!(is_whole(answer.as_bytes()), whole, "{answer}");
+        }
+    }
 
     #[test]
     fn what_stats_does_not_say_is_not_known() {
