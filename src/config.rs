@@ -16,7 +16,7 @@ use clap::{Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _, va
 use posthaste_server::queue::choice::StoreChoice;
 use toml::de::{DeTable, DeValue};
 
-use crate::environment::{exclude, origin, with_environment, without_overruled};
+use crate::environment::{exclude, nearest, origin, with_environment, without_overruled};
 use crate::flags::Program;
 use crate::placed::{Placed, Wrong, parse, plain};
 use crate::pools;
@@ -101,7 +101,11 @@ pub(crate) fn program(args: Vec<OsString>) -> Result<Program, Refusal> {
 /// Reads the command line, with the environment and this text of a file behind it.
 pub(crate) fn from_text(args: Vec<OsString>, shown: &str, text: &str) -> Result<Program, Refusal> {
     // Before there are variables: what is wrong with one of them is not to be said of a line of the file.
-    let command = parse(text).and_then(|table| with_table(program_of_flags(), table.get_ref(), &[]));
+    let command = parse(text).and_then(|table| {
+        let program = program_of_flags();
+        is_for(&program, &args, table.get_ref())?;
+        with_table(program, table.get_ref(), &[])
+    });
     let command = command.map_err(|wrong| Refusal::File(wrong.tell(shown, text)))?;
     understood(with_environment(command), args)
 }
@@ -155,6 +159,25 @@ fn config_path(args: &[OsString]) -> Option<(OsString, String)> {
     Some((std::env::var_os(&variable)?, format!("{variable}: ")))
 }
 
+/// Refuses a file that is for other commands only: it would be passed over, and the command run with all of its defaults.
+fn is_for(program: &Command, args: &[OsString], table: &DeTable<'_>) -> Result<(), Wrong> {
+    let Some(command) = args.get(1).and_then(|name| program.find_subcommand(name)) else { return Ok(()) };
+    let asked = command.get_name();
+    let others = table.iter().map(|(name, _)| (name.span().start, &**name.get_ref()));
+    let mut others: Vec<(usize, &str)> = others.collect();
+    others.sort_unstable();
+    match others.first() {
+        // What is no command is told as such.
+        Some((at, first))
+            if program.find_subcommand(first).is_some() && others.iter().all(|(_, name)| *name != asked) =>
+        {
+            let what = format!("there is no table [{asked}]: nothing here is for posthaste {asked}");
+            Err(Wrong::new(*at, what))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Makes a file's values the defaults of the flags they name. `path` is the way to the table: the commands that it belongs to.
 pub(crate) fn with_table(mut command: Command, table: &DeTable<'_>, path: &[&str]) -> Result<Command, Wrong> {
     let mut entries: Vec<_> = table.iter().collect();
@@ -172,6 +195,16 @@ pub(crate) fn with_table(mut command: Command, table: &DeTable<'_>, path: &[&str
             _ if path == ["cache"] && [pools::POOLS, pools::ROUTES].contains(&key) => command,
             _ if is_of_command_line(path, key) => {
                 let what = format!("{key} can stand on the command line only");
+                return Err(Wrong::new(name.span().start, what));
+            }
+            DeValue::Table(_) if path.is_empty() => {
+                return Err(Wrong::new(
+                    name.span().start,
+                    format!("there is no command {key} for this table"),
+                ));
+            }
+            _ if path.is_empty() => {
+                let what = format!("{key}: options stand in the table of their command, such as [queue]");
                 return Err(Wrong::new(name.span().start, what));
             }
             _ => with_default(command, key, name.span().start, value)?,
@@ -211,9 +244,16 @@ fn check_shape(arg: &Arg, key: &str, value: &Placed<'_>) -> Result<(), Wrong> {
     Err(Wrong::new(value.span().start, format!("{key}: write {wanted}")))
 }
 
+/// What was probably meant.
+fn advice(command: &Command, key: &str) -> String {
+    let meant = nearest(command, key).and_then(Arg::get_long);
+    meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default()
+}
+
 fn with_default(command: Command, key: &str, at: usize, value: &Placed<'_>) -> Result<Command, Wrong> {
     let found = command.get_arguments().find(|arg| arg.get_long() == Some(key));
-    let found = found.ok_or_else(|| Wrong::new(at, format!("unknown option {key}")))?;
+    let found =
+        found.ok_or_else(|| Wrong::new(at, format!("unknown option {key}{}", advice(&command, key))))?;
     check_shape(found, key, value)?;
     let id = found.get_id().clone();
     let values: Vec<String> = match value.get_ref() {

@@ -197,7 +197,8 @@ fn unknown(command: &Command, set: &[String]) -> Vec<(String, Option<String>)> {
     };
     let strangers = set.iter().filter_map(|name| Some((name, name.strip_prefix(&prefix)?)));
     let strangers = strangers.filter(|(name, _)| !is_known(name) && !is_service(name, set));
-    strangers.map(|(name, rest)| (name.clone(), nearest(command, rest))).collect()
+    let variable_of = |arg: &Arg| Some(arg.get_env()?.to_string_lossy().into_owned());
+    strangers.map(|(name, rest)| (name.clone(), nearest(command, rest).and_then(variable_of))).collect()
 }
 
 /// Whether Kubernetes tells of a service by it, which it does in every container: one may be called as the tier is.
@@ -208,13 +209,16 @@ fn is_service(name: &str, set: &[String]) -> bool {
     })
 }
 
-/// The variable of the option that is proposed to who mistypes one like this on the command line.
-fn nearest(command: &Command, rest: &str) -> Option<String> {
-    let option = format!("--{}", rest.to_lowercase().replace('_', "-"));
-    let error = command.clone().try_get_matches_from(["posthaste".to_owned(), option]).err()?;
-    let ContextValue::String(meant) = error.get(ContextKind::SuggestedArg)? else { return None };
-    let arg = command.get_arguments().find(|arg| arg.get_long() == meant.strip_prefix("--"))?;
-    Some(arg.get_env()?.to_string_lossy().into_owned())
+/// The option that is proposed to who mistypes one like this on the command line, or writes it as variables are written.
+pub(crate) fn nearest<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
+    let long = name.to_lowercase().replace('_', "-");
+    let named = |long: &str| command.get_arguments().find(|arg| arg.get_long() == Some(long));
+    named(&long).or_else(|| {
+        let error =
+            command.clone().try_get_matches_from(["posthaste".to_owned(), format!("--{long}")]).err()?;
+        let ContextValue::String(meant) = error.get(ContextKind::SuggestedArg)? else { return None };
+        named(meant.strip_prefix("--")?)
+    })
 }
 
 #[cfg(test)]

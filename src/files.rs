@@ -49,13 +49,18 @@ mod tests {
             ("[queue]\nstore = { a = 1 }\n", "FILE:2: store: write a value"),
             ("[queue]\nconfig = \"x\"\n", "FILE:2: config can stand on the command line only"),
             ("[queue]\n\"a\\nb\" = 1\n", "FILE:2: unknown option a\\nb"),
+            ("[queue]\nmax_message = 1\n", "FILE:2: unknown option max_message; did you mean max-message?"),
+            ("[queue]\nlissen = \"a:1\"\n", "FILE:2: unknown option lissen; did you mean listen?"),
+            ("listen = \"a:1\"\n[queue]\n", "FILE:1: listen: options stand in the table of their command"),
+            ("[queue]\n[queues]\n", "FILE:2: there is no command queues"),
+            ("\n[cache]\nserver = \"a:1\"\n", "FILE:2: there is no table [queue]"),
             ("[queue]\nbatch = 0\n", "FILE:2: "),
             ("[queue]\nlisten = [\"127.0.0.1:0\", 5]\n", "FILE:2: invalid value '5' for '--listen"),
             ("[queue]\nhttp = \"unix:/a\"\n", "FILE:2: invalid value 'unix:/a' for '--http"),
             ("[queue]\n\nstore = \"tape:\"\n", "FILE:3: --store: unknown store tape"),
             ("[queue]\npriority-line = [\"peek\", \"frob\"]\n", "FILE:2: invalid value 'frob'"),
             ("[queue]\ntraces = \"me:secret@host\"\n", "FILE:2: --traces: write http://HOST:PORT,"),
-            ("[cache]\nserver = [\"a:b\"]\n", "FILE:2: invalid value 'a:b' for '--server"),
+            ("[queue]\n[cache]\nserver = [\"a:b\"]\n", "FILE:3: invalid value 'a:b' for '--server"),
         ] {
             let error = options("queue", text).expect_err(text);
             assert!(error.starts_with(said) && error.lines().count() == 1, "{text}: {error}");

@@ -29,10 +29,7 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
     match command {
         AdminCommand::Queues { queue: None, reach } => rows(reach, &["QLIST"]),
         AdminCommand::Queues { queue: Some(queue), reach } => rows(reach, &["QINFO", queue]),
-        AdminCommand::Messages { queue, after, count, reach } => {
-            let (after, count) = (after.to_string(), count.to_string());
-            rows(reach, &["QBROWSE", queue, "AFTER", &after, "COUNT", &count])
-        }
+        AdminCommand::Messages { queue, after, count, reach } => messages(reach, queue, *after, *count),
         AdminCommand::Accounts { reach } => rows(reach, &["ACCOUNTS"]),
         AdminCommand::Clients { kill: None, http: None, reach } => clients(reach),
         AdminCommand::Clients { kill: None, http: Some(http), reach } => {
@@ -68,11 +65,12 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
         AdminCommand::Backup { store, to } => backup::run(store, to),
         AdminCommand::Account(AccountCommand::Add { name, file, roles }) => {
             let grants = grants(roles).map_err(Misuse)?;
-            AccountsFile::set(file, name, &secret()?, grants)?;
+            let was_there = AccountsFile::set(file, name, &secret()?, grants)?;
             if name.contains(':') {
                 eprintln!("posthaste: account {name} cannot log in over HTTP, where a name ends at a colon");
             }
-            say(&format!("account {name} stands in {}\n", file.display()))
+            let what = if was_there { "has a new secret" } else { "is added" };
+            say(&format!("account {name} {what} in {}\n", file.display()))
         }
         AdminCommand::Account(AccountCommand::Remove { name, file }) => {
             match AccountsFile::remove(file, name)? {
@@ -130,6 +128,19 @@ fn rows(reach: &Reach, words: &[&str]) -> Done {
         }
         other => say(&format!("{}\n", cell(&other))),
     }
+}
+
+/// Some messages of a queue, and how to see the others.
+fn messages(reach: &Reach, queue: &str, after: u64, count: u32) -> Done {
+    let words = ["QBROWSE", queue, "AFTER", &after.to_string(), "COUNT", &count.to_string()];
+    let answer = Client::connect(reach)?.ask(&words, |value| Ok(json(value)))?;
+    let Json::Array(shown) = answer else { return Err("this is not the answer of a queue tier".into()) };
+    let last = shown.last().filter(|_| shown.len() as u64 >= u64::from(count)).map(|last| last["id"].clone());
+    list(reach, shown)?;
+    if let Some(last) = last {
+        eprintln!("posthaste: there may be more: --after {last} shows what follows, --count N more at once");
+    }
+    Ok(())
 }
 
 /// A request whose answer is a number, and what it counts.

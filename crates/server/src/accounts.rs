@@ -157,20 +157,22 @@ impl AccountsFile {
 
     /// Adds an account or gives it a new secret; what it may do stays as it is unless `grants` says it anew. The file is
     /// replaced in one step, behind a symbolic link where that leads, and keeps its owner, group and mode; a new one is readable
-    /// by its owner only.
+    /// by its owner only. Whether the account was there before.
     ///
     /// # Errors
     /// A sentence that says what could not be done.
-    pub fn set(path: &Path, name: &str, secret: &str, grants: Option<Grants>) -> Result<(), String> {
+    pub fn set(path: &Path, name: &str, secret: &str, grants: Option<Grants>) -> Result<bool, String> {
         check_name(name)?;
         let hash = hash(secret)?; // which takes long, so nobody is to wait for it
         let path = &followed(path);
         let turn = turn(path)?;
         let mut accounts = if path.exists() { Self::open(path)?.accounts } else { Accounts::default() };
-        let before = accounts.entries.remove(name).and_then(|entry| entry.grants);
-        let entry = Entry { hash, grants: grants.map(Arc::new).or(before) };
-        accounts.entries.insert(name.to_owned(), entry);
-        write(path, &accounts, &turn).map_err(|error| format!("cannot write {}: {error}", path.display()))
+        let before = accounts.entries.remove(name);
+        let was_there = before.is_some();
+        let grants = grants.map(Arc::new).or(before.and_then(|entry| entry.grants));
+        accounts.entries.insert(name.to_owned(), Entry { hash, grants });
+        write(path, &accounts, &turn).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        Ok(was_there)
     }
 
     /// Takes an account out; whether it was there.
