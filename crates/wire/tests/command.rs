@@ -171,6 +171,12 @@ fn a_repeated_an_unknown_and_an_unfinished_option_are_refused_by_name() {
         ("QBROWSE q notown", "ERR unknown option 'notown' for 'qbrowse' command"),
         ("QCREATE MAXMSGS 5", "ERR unknown option '5' for 'qcreate' command"),
         ("POP QUEUE q thisisnooptionatall", "ERR unknown option 'thisisnooptionatall' for 'pop' command"),
+        ("POP q", "ERR unknown option 'q' for 'pop' command; a queue is named by QUEUE q"),
+        ("PEEK q COUNT 2", "ERR unknown option 'q' for 'peek' command; a queue is named by QUEUE q"),
+        (
+            "SEND q b TTL 5s",
+            "ERR TTL in milliseconds must be a whole number from 1 to 315360000000, not '5s'",
+        ),
         ("SEND q b TTL", "ERR option TTL of 'send' command needs a value"),
         ("SEND q b HEADER a", "ERR option HEADER of 'send' command needs a value"),
         (

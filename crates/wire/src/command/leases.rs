@@ -24,7 +24,7 @@ pub(super) fn nack(words: &mut Words<'_>) -> Parsed {
     while let Some(option) = words.keyword() {
         match &*option {
             b"DELAY" => {
-                let ms = words.number(&option, ANY_DURATION)?;
+                let ms = words.milliseconds(&option, ANY_DURATION)?;
                 words.set(&mut delay_ms, ms, &option)?;
             }
             _ => return Err(words.unknown(&option)),

@@ -19,11 +19,11 @@ pub(super) fn send(words: &mut Words<'_>) -> Parsed {
                 words.set(&mut to, words.recipient(account)?, &option)?;
             }
             b"DELAY" => {
-                let ms = words.number(&option, ANY_DURATION)?;
+                let ms = words.milliseconds(&option, ANY_DURATION)?;
                 words.set(&mut delay_ms, ms, &option)?;
             }
             b"TTL" => {
-                let ms = words.number(&option, SOME_DURATION)?;
+                let ms = words.milliseconds(&option, SOME_DURATION)?;
                 words.set(&mut ttl_ms, ms, &option)?;
             }
             b"PRIORITY" => {
@@ -69,7 +69,7 @@ pub(super) fn peek(words: &mut Words<'_>) -> Parsed {
     let mut selection = Selection::default();
     while let Some(option) = words.keyword() {
         if !select(&mut selection, words, &option)? {
-            return Err(words.unknown(&option));
+            return Err(unknown(&selection, words, &option));
         }
     }
     check(&selection)?;
@@ -86,23 +86,31 @@ pub(super) fn pop(words: &mut Words<'_>) -> Parsed {
         }
         match &*option {
             b"LEASE" => {
-                let ms = words.number(&option, SOME_DURATION)?;
+                let ms = words.milliseconds(&option, SOME_DURATION)?;
                 words.set(&mut lease_ms, ms, &option)?;
             }
             b"BLOCK" => {
-                let ms = words.number(&option, ANY_DURATION)?;
+                let ms = words.milliseconds(&option, ANY_DURATION)?;
                 words.set(&mut block_ms, ms, &option)?;
             }
             b"REQID" => {
                 let key = words.key(&option)?;
                 words.set(&mut request_id, key, &option)?;
             }
-            _ => return Err(words.unknown(&option)),
+            _ => return Err(unknown(&select_by, words, &option)),
         }
     }
     check(&select_by)?;
     let block_ms = block_ms.unwrap_or(0);
     Ok(Operation::Pop(Pop { select: select_by, lease_ms, block_ms, request_id }).into())
+}
+
+/// An option that is none, or, where none of a queue is given, the name of one.
+fn unknown(selection: &Selection, words: &Words<'_>, option: &Keyword) -> Fault {
+    match selection {
+        Selection { queue: None, sender: None, .. } => words.bare_queue(option),
+        _ => words.unknown(option),
+    }
 }
 
 /// Takes an option that says which messages are wanted; false when it is not one.

@@ -35,7 +35,7 @@ fn queue_options(words: &mut Words<'_>) -> Result<QueueOptions, Fault> {
                 words.set(&mut options.bytes_max, n, &option)?;
             }
             b"TTL" => {
-                let ms = words.number(&option, SOME_DURATION)?;
+                let ms = words.milliseconds(&option, SOME_DURATION)?;
                 words.set(&mut options.ttl_ms, ms, &option)?;
             }
             b"DEADLETTER" => {

@@ -129,6 +129,16 @@ impl<'a> Words<'a> {
         self.number_of(option.escape_ascii(), value, range)
     }
 
+    /// The duration behind an option.
+    pub(super) fn milliseconds(
+        &mut self,
+        option: &Keyword,
+        range: RangeInclusive<u64>,
+    ) -> Result<u64, Fault> {
+        let value = self.value(option)?;
+        self.number_of(format_args!("{} in milliseconds", option.escape_ascii()), value, range)
+    }
+
     /// The count behind `COUNT`.
     pub(super) fn count(&mut self, option: &Keyword) -> Result<u32, Fault> {
         self.number(option, 1..=COUNT_MAX).map(|count| count as u32)
@@ -215,6 +225,12 @@ impl<'a> Words<'a> {
     pub(super) fn unknown(&self, option: &Keyword) -> Fault {
         let option = quoted(self.text(option.span));
         wrong(format!("unknown option '{option}' for '{}' command", self.command))
+    }
+
+    /// The same, where it may be the name of a queue without the word before it.
+    pub(super) fn bare_queue(&self, option: &Keyword) -> Fault {
+        let fault = self.unknown(option);
+        wrong(format!("{}; a queue is named by QUEUE {}", fault.text, quoted(self.text(option.span))))
     }
 
     /// A subcommand that this command does not have.
