@@ -50,7 +50,8 @@ run() {
         -artifact_prefix="fuzz/artifacts/$target/" > "$log" 2>&1; } 2> "$log.time" || code=$?
     note "$target" "$log" "$code"
     if [ $code != 0 ]; then
-        echo "$target: a promise is broken; see $log and the input beside it" >&2
+        mv "$log" "$log.broken" # the next run has a log of its own
+        echo "$target: a promise is broken; see $log.broken and the input beside it" >&2
     fi
     return $code
 }
