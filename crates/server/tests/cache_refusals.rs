@@ -526,3 +526,24 @@ fn a_meta_command_that_never_left_goes_to_nobody_who_would_not_understand_it() {
         assert_eq!(scene.sent(1), sent, "{version}");
     }
 }
+
+#[test]
+fn what_the_one_that_decides_has_said_before_it_is_lost_is_the_only_answer() {
+    for (command, said, forgotten) in [
+        ("ms k 2 ME q O7\r\nhi\r\n", "NS O7\r\n", ""),
+        ("md k C7 q\r\n", "EX\r\n", ""),
+        ("ms k 2 C7 I q\r\nhi\r\n", "NF\r\n", "delete k\r\n"),
+    ] {
+        let mut scene = Scene::new(&replicas(2));
+        scene.ask(command);
+        scene.ask("mn\r\n");
+        let decider = usize::from(scene.router.expected(1) > 0);
+        scene.sent(decider);
+        scene.router.feed(decider, said.as_bytes()).expect("an answer");
+        // Before it says that this was all.
+        scene.router.lose(decider, None);
+        let done = if forgotten.is_empty() { "" } else { "DELETED\r\n" };
+        scene.exchange(1 - decider, forgotten, done);
+        assert_eq!(scene.answered(), format!("{said}MN\r\n"), "{command:?}");
+    }
+}

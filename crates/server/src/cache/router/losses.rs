@@ -194,6 +194,8 @@ impl Router {
                 let end = exchange.reply_bytes.len();
                 exchange.replies.push(Reply { server: server as u16, verdict: Verdict::Error, start, end });
             }
+            // So may one that all are to follow.
+            Plan::Decide if !self.exchanges[id as usize].replies.is_empty() => {}
             Plan::Decide => self.note_absence(id, server),
             Plan::Gather | Plan::Follow | Plan::Clean | Plan::Fetch => {}
         }
