@@ -547,3 +547,22 @@ fn what_the_one_that_decides_has_said_before_it_is_lost_is_the_only_answer() {
         assert_eq!(scene.answered(), format!("{said}MN\r\n"), "{command:?}");
     }
 }
+
+#[test]
+fn what_came_of_a_decision_is_not_asked_of_one_that_did_not_get_to_decide() {
+    for command in ["ma n N0 J5\r\n", "ms n 2 MA N60\r\nhi\r\n", "ms n 2 C9 I\r\nhi\r\n"] {
+        let mut layout = replicas(2);
+        layout.pools[0].patience.depth = 1;
+        let mut scene = Scene::new(&layout);
+        scene.router.enter(1, 2);
+        scene.ask(command);
+        let decider = usize::from(scene.router.expected(1) > 0);
+        // The other one owes an answer already when this one is found to be gone.
+        assert_eq!(scene.try_ask_as(1, "get x\r\n"), Asked::Taken);
+        scene.router.lose(decider, None);
+        assert_eq!(scene.sent(1 - decider), "get x\r\n", "{command:?}");
+        let name = scene.router.servers()[1 - decider].name();
+        let refusal = format!("SERVER_ERROR server {name} has too many requests under way\r\n");
+        assert_eq!(scene.answered(), refusal, "{command:?}");
+    }
+}

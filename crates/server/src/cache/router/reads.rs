@@ -417,12 +417,13 @@ impl Router {
         self.touch(id, &others, &touch, Shape::Meta, &missed);
     }
 
-    /// Sends the whole request to a server, or notes that the server is not there.
-    pub(super) fn send_whole(&mut self, id: u32, server: usize, part: u16) {
+    /// Sends the whole request to a server, or notes that the server is not there. Whether it was sent to this one.
+    pub(super) fn send_whole(&mut self, id: u32, server: usize, part: u16) -> bool {
         let exchange = &self.exchanges[id as usize];
-        let Some(request) = exchange.request else { return };
+        let Some(request) = exchange.request else { return false };
         if self.is_full(server) || !self.receives(id, server) {
-            return self.fail_part(id, part, server);
+            self.fail_part(id, part, server);
+            return false;
         }
         let exchange = &self.exchanges[id as usize];
         let most = self.most(exchange.aim.expiry_s);
@@ -431,6 +432,7 @@ impl Router {
             self.servers[server].counts.keys.fetch_add(1, Ordering::Relaxed);
         }
         self.expect(id, server, part, shape);
+        true
     }
 }
 

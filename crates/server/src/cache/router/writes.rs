@@ -67,8 +67,9 @@ impl Router {
             self.each_copy(id, |router, server| {
                 let _ = router.receives(id, server);
             });
-            self.send_whole(id, decider, decider as u16);
-            self.ask_outcome(id, decider);
+            if self.send_whole(id, decider, decider as u16) {
+                self.ask_outcome(id, decider);
+            }
         }
     }
 
@@ -156,7 +157,7 @@ impl Router {
     fn ask_outcome(&mut self, id: u32, decider: usize) {
         let exchange = &self.exchanges[id as usize];
         let Some(request) = exchange.request else { return };
-        if exchange.pending > 0 && follow::has_hidden_outcome(&request, &exchange.bytes) {
+        if follow::has_hidden_outcome(&request, &exchange.bytes) {
             follow::fetch(&request, &exchange.bytes, &mut self.lanes[decider].output);
             self.expect(id, decider, OUTCOME, Shape::Meta);
         }
