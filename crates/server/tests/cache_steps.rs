@@ -5,8 +5,9 @@ mod steps;
 
 use std::time::Duration;
 
-use posthaste_server::cache::layout::{Fallback, PoolPlan, RoutePlan, Seat, Source};
+use posthaste_server::cache::layout::{Fallback, Layout, PoolPlan, RoutePlan, Seat, ShadowPlan, Source};
 use posthaste_server::cache::missed::Missed;
+use posthaste_server::cache::rules::Answer;
 use steps::{Scene, two_pools};
 
 const SECOND: u64 = 1_000_000_000;
@@ -303,4 +304,56 @@ fn what_is_deleted_elsewhere_too_is_deleted_wherever_it_is_looked_for_there() {
     scene.exchange(3, "set k 0 10 1\r\nx\r\n", "STORED\r\n");
     assert_eq!(deleted(&mut scene), [true, true, true, false]);
     assert_eq!(scene.take_back(4), [Missed { key: b"k".to_vec(), base64: false }], "it hears of it later");
+}
+
+/// Two replicas, 0 and 1, below a pool of the first of them.
+fn above_one_of_its_own() -> Layout {
+    let mut layout = two_pools(2);
+    layout.pools[0].seats = vec![layout.pools[1].seats[0].clone()];
+    layout.pools[0].source = Some(Source::Below(1));
+    layout
+}
+
+#[test]
+fn a_server_of_two_pools_is_told_once_what_was_decided() {
+    let mut deciders = [0; 2];
+    for number in 0..20 {
+        for change in ["append KEY 0 0 1\r\ny\r\n", "ma KEY D5\r\n", "incr KEY 5\r\n"] {
+            let command = change.replace("KEY", &format!("k{number}"));
+            let mut scene = Scene::new(&above_one_of_its_own());
+            scene.ask(&command);
+            let decider = usize::from(scene.router.expected(1) > 0);
+            deciders[decider] += 1;
+            let said = if change.starts_with("append") { "STORED\r\n" } else { "7\r\n" };
+            scene.exchange(decider, &command, said);
+            scene.exchange(1 - decider, &command, said);
+            assert_eq!(scene.answered(), said);
+        }
+    }
+    assert!(deciders.iter().all(|times| *times > 0), "{deciders:?}");
+}
+
+#[test]
+fn a_server_of_two_pools_counts_as_one_answer() {
+    let mut layout = above_one_of_its_own();
+    layout.pools[0].rules.answer = Answer::Count(2);
+    let mut scene = Scene::new(&layout);
+    scene.take_out(1);
+    scene.ask("set k 0 0 1\r\nx\r\n");
+    scene.exchange(0, "set k 0 0 1\r\nx\r\n", "STORED\r\n");
+    assert_eq!(scene.answered(), "SERVER_ERROR 1 of the 2 servers that must answer are there\r\n");
+}
+
+#[test]
+fn a_shadow_does_once_what_is_repeated_there() {
+    let mut layout = above_one_of_its_own();
+    layout.pools.push(PoolPlan {
+        name: "third".to_owned(),
+        seats: vec![Seat::of("127.0.0.1:9")],
+        ..PoolPlan::default()
+    });
+    (layout.routes[0].pool, layout.routes[0].shadow) = (2, Some(ShadowPlan { pool: 0, share: 1.0 }));
+    let mut scene = Scene::new(&layout);
+    scene.ask("append k 0 0 1\r\ny\r\n");
+    assert_eq!([0, 1, 2].map(|server| scene.sent(server)), ["append k 0 0 1\r\ny\r\n"; 3]);
 }

@@ -196,6 +196,15 @@ impl Pool {
         live.min_by_key(|server| server.health.came()).unwrap_or(&self.members[home].server)
     }
 
+    /// The servers that hold a key, in their order here.
+    pub fn holders(&self, key: &[u8]) -> impl Iterator<Item = &Server> + Clone {
+        let members = match self.is_replicated() {
+            true => &self.members[..],
+            false => std::slice::from_ref(&self.members[self.home(key)]),
+        };
+        members.iter().map(|member| &*member.server)
+    }
+
     /// The server that is read for a key when that is not free to choose.
     #[must_use]
     pub fn owner_to_read(&self, key: &[u8]) -> &Server {

@@ -217,16 +217,13 @@ impl Table {
         own.stand_ins.iter().find(|other| self.pools[other.pool].can_take(key))
     }
 
-    /// Calls `each` with every server that is to hold a key of this pool.
+    /// Calls `each` with every server that is to hold a key of this pool: once, also where the pool below it has it too.
     pub fn each_copy(&self, pool: usize, key: &[u8], each: &mut impl FnMut(&Server)) {
-        let own = &self.pools[pool];
-        if own.is_replicated() {
-            own.members.iter().for_each(|member| each(&member.server));
-        } else {
-            each(own.owner(key));
-        }
-        if let Some(Source::Below(below)) = own.source {
-            self.each_copy(below, key, each);
+        let own = self.pools[pool].holders(key);
+        own.clone().for_each(&mut *each);
+        if let Some(Source::Below(below)) = self.pools[pool].source {
+            let is_other = |server: &&Server| own.clone().all(|known| known.slot != server.slot);
+            self.pools[below].holders(key).filter(is_other).for_each(each);
         }
     }
 
