@@ -7,11 +7,14 @@ use posthaste_wire::memcached::{META_WORDS_MAX, signed_32};
 
 use crate::cache::pool::LONGEST_EXPIRY_S;
 
-/// The expiry to send for what has so many seconds left: more than 30 days are a date.
+/// The expiry to send for what has so many seconds left: more than 30 days are a date. Servers cut it to 32 bits, and would take a
+/// later one than these have for one that is over.
 pub(super) fn lasting(seconds: &[u8], now_s: u64) -> Cow<'_, [u8]> {
     let left = std::str::from_utf8(seconds).ok().and_then(|text| text.parse::<u64>().ok());
     match left {
-        Some(left) if left > LONGEST_EXPIRY_S => (now_s + left).to_string().into_bytes().into(),
+        Some(left) if left > LONGEST_EXPIRY_S => {
+            now_s.saturating_add(left).min(i32::MAX as u64).to_string().into_bytes().into()
+        }
         _ => Cow::Borrowed(seconds),
     }
 }

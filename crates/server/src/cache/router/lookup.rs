@@ -382,6 +382,12 @@ mod tests {
         assert_eq!(text("VA 2 f7 t30\r\nhi\r\n").as_deref(), Some(" 2 F7 T30hi\r\n"));
         assert_eq!(text("VA 2 f7 t2592000\r\nhi\r\n").as_deref(), Some(" 2 F7 T2592000hi\r\n"));
         assert_eq!(text("VA 2 f7 t2592001\r\nhi\r\n").as_deref(), Some(" 2 F7 T1802592001hi\r\n"));
+        // memcached knows no date behind this one.
+        for left in ["347483646", "347483647", "347483648", "18446744073709551615"] {
+            let date = if left == "347483646" { "2147483646" } else { "2147483647" };
+            let stored = text(&format!("VA 2 f7 t{left}\r\nhi\r\n"));
+            assert_eq!(stored, Some(format!(" 2 F7 T{date}hi\r\n")), "{left}");
+        }
         assert_eq!(text("VA 2 f0 t-1\r\nhi\r\n").as_deref(), Some(" 2 F0hi\r\n"));
         assert_eq!(text("VA 2 f0 t0\r\nhi\r\n"), None);
         assert_eq!(text("VA 2 f0 t30 c7 Z X\r\nhi\r\n"), None);
