@@ -357,3 +357,26 @@ fn a_shadow_does_once_what_is_repeated_there() {
     scene.ask("append k 0 0 1\r\ny\r\n");
     assert_eq!([0, 1, 2].map(|server| scene.sent(server)), ["append k 0 0 1\r\ny\r\n"; 3]);
 }
+
+#[test]
+fn the_key_of_a_debug_line_is_the_clients_however_it_was_stored() {
+    for (taken, added, asked, said, answer) in [
+        ("user:", "", "me user:foo", "ME Zm9v exp=-1", "ME dXNlcjpmb28= exp=-1"),
+        ("user:", "", "me user:foo", "ME foo exp=-1", "ME user:foo exp=-1"),
+        // Stored as it is, and base64 by chance.
+        ("user:", "", "me dXNlcjphYmNk b", "ME abcd exp=-1", "ME user:abcd exp=-1"),
+        ("user:", "", "me user:abcd", "ME abcd exp=-1", "ME user:abcd exp=-1"),
+        ("", "zz:", "me bar", "ME eno6YmFy exp=-1", "ME YmFy exp=-1"),
+        ("", "zz:", "me YmFy b", "ME eno6YmFy exp=-1", "ME YmFy exp=-1"),
+        ("u:", "x:", "me u:7", "ME x:7 exp=-1", "ME u:7 exp=-1"),
+    ] {
+        let mut layout = two_pools(1);
+        (layout.routes[0].prefix, layout.routes[0].strip) = (taken.into(), !taken.is_empty());
+        layout.routes[0].add_prefix = added.into();
+        let mut scene = Scene::new(&layout);
+        scene.ask(&format!("{asked}\r\n"));
+        scene.sent(0);
+        scene.router.feed(0, format!("{said}\r\n").as_bytes()).expect("an answer");
+        assert_eq!(scene.answered(), format!("{answer}\r\n"), "{asked:?}");
+    }
+}

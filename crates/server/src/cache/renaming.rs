@@ -8,6 +8,8 @@ use posthaste_wire::memcached::request::{Request, Verb};
 use posthaste_wire::memcached::{KEY_BYTES_MAX, LINE_BYTES_MAX, decode_base64};
 use posthaste_wire::span::Span;
 
+use super::pool::plain_key;
+
 /// What a route changes of the keys that go by it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Renaming {
@@ -79,16 +81,20 @@ impl Renaming {
         })
     }
 
-    /// A meta reply with the client's key where it repeats the key.
+    /// A meta reply with the client's key where it repeats the key; `sent` has the request as servers see it.
     #[must_use]
-    pub fn reply<'a>(&self, request: &Request, reply: &'a [u8]) -> Cow<'a, [u8]> {
+    pub fn reply<'a>(&self, request: &Request, sent: &[u8], reply: &'a [u8]) -> Cow<'a, [u8]> {
         let end = reply.iter().position(|byte| *byte == b'\r').unwrap_or(reply.len());
         let (line, rest) = reply.split_at(end);
         let mut words = line.split(|byte| *byte == b' ');
         let mut restored = words.next().unwrap_or_default().to_vec();
         let mut is_key_next = request.verb == Verb::MetaDebug && restored == b"ME";
-        // The server repeats a key in base64 where it was stored by one, and says so; but `me` does not say.
-        let base64 = if is_key_next { request.base64 } else { words.clone().any(|word| word == b"b") };
+        // The server repeats a key in base64 where it was stored by one, and says so; but `me` does not say, and it is the key that
+        // was asked for which tells.
+        let base64 = match is_key_next {
+            true => plain_key(request, sent, |key| words.clone().next().is_some_and(|word| word != key)),
+            false => words.clone().any(|word| word == b"b"),
+        };
         for word in words {
             restored.push(b' ');
             match word {
@@ -151,6 +157,13 @@ mod tests {
         Some(out)
     }
 
+    /// A reply to this request as its client sees it.
+    fn restored(renaming: &Renaming, text: &str, reply: &str) -> String {
+        let mut sent = Vec::new();
+        let renamed = renaming.request(&request(text), text.as_bytes(), &mut sent).expect(text);
+        String::from_utf8(renaming.reply(&renamed, &sent, reply.as_bytes()).into_owned()).unwrap()
+    }
+
     #[test]
     fn a_renamed_request_is_the_request_for_the_other_key() {
         for (whole, shorter) in [
@@ -201,7 +214,7 @@ mod tests {
 
     #[test]
     fn what_a_reply_repeats_of_the_key_is_whole_again() {
-        for (text, reply, restored) in [
+        for (text, reply, whole) in [
             ("mg user:7 v k\r\n", "VA 2 k7\r\nk9\r\n", "VA 2 kuser:7\r\nk9\r\n"),
             ("mg user:7 k O1\r\n", "HD k7 O1\r\n", "HD kuser:7 O1\r\n"),
             ("mg dXNlcjpmb28= b k\r\n", "HD kZm9v b\r\n", "HD kdXNlcjpmb28= b\r\n"),
@@ -210,15 +223,11 @@ mod tests {
             ("me user:7\r\n", "ME 7 exp=-1 la=5\r\n", "ME user:7 exp=-1 la=5\r\n"),
             ("mg user:7\r\n", "EN\r\n", "EN\r\n"),
         ] {
-            assert_eq!(
-                *renaming("user:", "").reply(&request(text), reply.as_bytes()),
-                *restored.as_bytes(),
-                "{text}"
-            );
+            assert_eq!(restored(&renaming("user:", ""), text, reply), whole, "{text}");
         }
-        let (both, get) = (renaming("user:", "x:"), request("mg user:7 k\r\n"));
-        assert_eq!(*both.reply(&get, b"HD kx:7\r\n"), *b"HD kuser:7\r\n");
-        let debug = request("me dXNlcjpmb28= b\r\n");
-        assert_eq!(*both.reply(&debug, b"ME eDpmb28= exp=-1\r\n"), *b"ME dXNlcjpmb28= exp=-1\r\n");
+        let both = renaming("user:", "x:");
+        assert_eq!(restored(&both, "mg user:7 k\r\n", "HD kx:7\r\n"), "HD kuser:7\r\n");
+        let debugged = restored(&both, "me dXNlcjpmb28= b\r\n", "ME eDpmb28= exp=-1\r\n");
+        assert_eq!(debugged, "ME dXNlcjpmb28= exp=-1\r\n");
     }
 }

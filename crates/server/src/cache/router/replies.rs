@@ -295,7 +295,7 @@ impl Router {
         let renaming = route.map(|route| &route.renaming).filter(|renaming| !renaming.is_none());
         let restored = match (exchange.request, renaming) {
             (Some(request), Some(renaming)) if request.verb.is_meta() && !reply::is_error(bytes) => {
-                renaming.reply(&request, bytes)
+                renaming.reply(&request, &exchange.bytes, bytes)
             }
             _ => Cow::Borrowed(bytes),
         };
