@@ -231,6 +231,10 @@ fn when_a_flush_is_due_is_known_until_another_takes_its_place() {
         ("flush_all 7 noreply\r\n", Some(7)),
         (&*format!("flush_all {date}\r\n"), Some(5_000_000)),
         ("flush_all 0\r\n", None),
+        // As memcached reads them.
+        ("flush_all 4294967297\r\n", Some(1)),
+        ("flush_all -1\r\n", None),
+        ("flush_all 2147483648\r\n", None),
     ] {
         assert_eq!(ask(&mut router, flush), Asked::Taken);
         assert_eq!(fleet.flush_rest_s(0), rest, "{flush}");

@@ -9,6 +9,7 @@
 
 use posthaste_wire::memcached::decode::TOO_LARGE;
 use posthaste_wire::memcached::request::{Request, Verb};
+use posthaste_wire::memcached::signed_32;
 
 use super::exchange::{Aim, NOBODY, Plan};
 use super::expiry::{self, Most};
@@ -372,10 +373,10 @@ impl Router {
     }
 }
 
-/// When a `flush_all` is due, in seconds of Unix: servers take a large number for a date. 0: at once.
+/// When a `flush_all` is due, in seconds of Unix, read as servers read it: a large number is a date. 0: at once.
 fn due_s(line: &[u8], now_s: u64) -> u64 {
-    let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).skip(1);
-    let delay = words.next().and_then(|word| std::str::from_utf8(word).ok()?.parse::<u64>().ok());
+    let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).skip(1);
+    let delay = words.next().and_then(signed_32).and_then(|delay| u64::try_from(delay).ok());
     match delay.unwrap_or_default() {
         0 => 0,
         seconds @ 1..=LONGEST_EXPIRY_S => now_s + seconds,
