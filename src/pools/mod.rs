@@ -378,16 +378,32 @@ limit = 1000
 
     #[test]
     fn as_many_can_answer_as_hold_a_key() {
-        let two = "servers = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\n";
-        for (source, writes, holding) in
-            [("below", "all", 4), ("below", "owner", 3), ("warm-from", "all", 2), ("warm-from", "owner", 2)]
-        {
+        for (source, own, others, writes, holding) in [
+            ("below", "all", "34", "all", 4),
+            ("below", "all", "34", "owner", 3),
+            ("warm-from", "all", "34", "all", 2),
+            ("warm-from", "all", "34", "owner", 2),
+            // One that is in both is one.
+            ("below", "all", "23", "all", 3),
+            ("below", "all", "12", "all", 2),
+            ("below", "all", "23", "owner", 2),
+            ("below", "owner", "34", "all", 3),
+            ("below", "owner", "23", "all", 2),
+            ("below", "owner", "23", "owner", 1),
+        ] {
+            let servers = |ports: &str| {
+                let names: Vec<_> = ports.chars().map(|port| format!("\"127.0.0.1:{port}\"")).collect();
+                format!("servers = [{}]\n", names.join(", "))
+            };
             for answer in [holding, holding + 1] {
                 let text = format!(
-                    "[cache.pools.default]\n{two}{source} = \"b\"\nanswer = \"{answer}\"\n[cache.pools.b]\n{two}writes = \"{writes}\"\n"
+                    "[cache.pools.default]\n{}writes = \"{own}\"\n{source} = \"b\"\nanswer = \"{answer}\"\n\
+                     [cache.pools.b]\n{}writes = \"{writes}\"\n",
+                    servers("12"),
+                    servers(others),
                 );
                 let told = read(&text, &[]).err();
-                let words = format!("cache.toml:4: answer: {answer} cannot answer where {holding} are");
+                let words = format!("cache.toml:5: answer: {answer} cannot answer where {holding} are");
                 assert_eq!(told, (answer > holding).then_some(words), "{text}");
             }
         }

@@ -1,7 +1,7 @@
 //! The rules of a pool: what its fields say, else the defaults, as far as these make sense together.
 
 use posthaste_server::cache::groups::Group;
-use posthaste_server::cache::layout::{Layout, PoolPlan, Source};
+use posthaste_server::cache::layout::{Layout, PoolPlan, Seat, Source};
 use posthaste_server::cache::rules::{Answer, KeyPart, ReadRepair, Reads, Rules, Writes};
 
 use crate::placed::{Fields, Wrong};
@@ -86,15 +86,24 @@ pub(super) fn check_answer(layout: &Layout, plan: &PoolPlan, fields: &Fields<'_,
         _ if plan.rules.writes == Writes::Owner && below.is_none() => {
             "answer: with writes = \"owner\" one server has the key, and its answer is the answer".into()
         }
-        Answer::Count(count) => match copies(plan).zip(below.map_or(Some(0), copies)) {
-            Some((own, below)) if count > own + below => {
-                format!("answer: {count} cannot answer where {} are", own + below)
-            }
+        Answer::Count(count) => match holders(plan, below) {
+            Some(holders) if count > holders => format!("answer: {count} cannot answer where {holders} are"),
             _ => return Ok(()),
         },
         _ => return Ok(()),
     };
     Err(Wrong::new(fields.place("answer"), what))
+}
+
+/// How many servers hold any key of a pool, with the one below it. A server of both counts once, also where it has only some of the
+/// keys: there are some then that it has for both. None: nobody knows.
+fn holders(own: &PoolPlan, below: Option<&PoolPlan>) -> Option<usize> {
+    let Some(below) = below else { return copies(own) };
+    let is_shared = |seat: &&Seat| below.seats.iter().any(|other| other.address == seat.address);
+    let shared = own.seats.iter().filter(is_shared).count();
+    let are_all_replicas = own.rules.writes == Writes::All && below.rules.writes == Writes::All;
+    let counted_twice = if are_all_replicas { shared } else { shared.min(1) };
+    Some(copies(own)? + copies(below)? - counted_twice)
 }
 
 /// How many servers of a pool hold a key. None: of a group nobody knows how many servers it will have.
