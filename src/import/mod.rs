@@ -161,7 +161,8 @@ fn quoted(text: &str) -> String {
 mod tests {
     use std::time::Duration;
 
-    use posthaste_server::cache::layout::Source;
+    use posthaste_server::cache::fleet::Fleet;
+    use posthaste_server::cache::layout::{Source, Verbs};
     use posthaste_server::cache::patience::Patience;
     use posthaste_server::cache::rules::{GetErrors, Writes};
 
@@ -474,6 +475,48 @@ mod tests {
             r#"{{ "pools": {{ "a": {{ "servers": ["10.0.0.1:1"] }}, "b": {{ "servers": ["10.0.1.1:1"] }},
                 "c": {{ "servers": ["10.0.2.1:1"] }} }}, "route": {route} }}"#
         ))
+    }
+
+    #[test]
+    fn a_policy_takes_only_commands_that_come_to_it() {
+        let selector = |policies: &str, default: &str| {
+            format!(
+                r#"{{ "type": "OperationSelectorRoute", "default_policy": {default}, "operation_policies": {{ {policies} }} }}"#
+            )
+        };
+        let (a, b, c) = (r#""PoolRoute|a""#, r#""PoolRoute|b""#, r#""PoolRoute|c""#);
+        let by_prefix =
+            format!(r#"{{ "type": "PrefixSelectorRoute", "policies": {{ "x:": {b} }}, "wildcard": {c} }}"#);
+        for (route, taken) in [
+            // set never comes to the one that is inside.
+            (
+                selector(&format!(r#""get": {}"#, selector(&format!(r#""set": {c}"#), b)), a),
+                [("get", "k", "b"), ("mg", "k", "b"), ("set", "k", "a"), ("delete", "k", "a")],
+            ),
+            // Nor to the default.
+            (
+                selector(&format!(r#""set": {a}"#), &selector(&format!(r#""set": {c}, "delete": {c}"#), b)),
+                [("get", "k", "b"), ("ms", "k", "a"), ("set", "k", "a"), ("delete", "k", "c")],
+            ),
+            (
+                selector(&format!(r#""get": {a}"#), &by_prefix),
+                [("get", "x:k", "a"), ("set", "x:k", "b"), ("get", "k", "a"), ("delete", "k", "c")],
+            ),
+            (
+                selector(&format!(r#""get": {}"#, selector(&format!(r#""get": {c}"#), b)), a),
+                [("get", "k", "c"), ("mg", "k", "c"), ("set", "k", "a"), ("gets", "k", "a")],
+            ),
+        ] {
+            let (toml, left_out) = routed(&route);
+            assert!(left_out.is_empty(), "{left_out:?}");
+            let layout = pools::layout(&toml, Vec::new(), &Defaults::default(), Names::Known).unwrap();
+            let fleet = Fleet::new(&layout, true).unwrap();
+            let table = fleet.table();
+            for (command, key, pool) in taken {
+                let route = table.route(Verbs::verb(command).unwrap(), key.as_bytes()).expect(command);
+                assert_eq!(table.pools[table.routes[route].pool].name, pool, "{command} {key}: {toml}");
+            }
+        }
     }
 
     #[test]

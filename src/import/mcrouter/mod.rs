@@ -47,7 +47,7 @@ pub(super) fn read(text: &str) -> Result<Import, String> {
         }
         (route, _) => route,
     };
-    reader.routes("", &[], route)?;
+    reader.routes("", &Verbs::ALL.names(), route)?;
     for field in file.as_object().into_iter().flat_map(Map::keys) {
         if !["pools", "route", "routes"].contains(&field.as_str()) {
             reader.import.leave_out(format!("{field}: it has no counterpart"));
@@ -76,7 +76,7 @@ fn kind(route: &Json) -> (&str, Option<&str>) {
 
 impl Reader {
     /// The routes for keys with this prefix and these commands.
-    fn routes(&mut self, prefix: &str, commands: &[String], route: &Json) -> Result<(), String> {
+    fn routes(&mut self, prefix: &str, commands: &[&str], route: &Json) -> Result<(), String> {
         match kind(route).0 {
             "PrefixSelectorRoute" => {
                 self.say_strange(route);
@@ -104,34 +104,54 @@ impl Reader {
             }
             _ => {
                 if let Some(pool) = self.pool(route)? {
-                    let (prefix, commands) = (prefix.to_owned(), commands.to_vec());
-                    self.import.routes.push(Route { prefix, commands, pool, shadow: None });
+                    self.lead(prefix, commands, pool);
                 }
                 Ok(())
             }
         }
     }
 
-    /// The routes of a selector by command.
-    fn selected(&mut self, prefix: &str, commands: &[String], route: &Json) -> Result<(), String> {
+    /// A route to a pool. What no other one of its prefix takes needs no names.
+    fn lead(&mut self, prefix: &str, commands: &[&str], pool: String) {
+        let others = self.import.routes.iter().filter(|route| route.prefix == prefix);
+        let taken: Vec<&String> = others.flat_map(|route| &route.commands).collect();
+        let is_rest = Verbs::ALL
+            .names()
+            .iter()
+            .all(|word| commands.contains(word) || taken.iter().any(|other| other == word));
+        let commands = if is_rest { Vec::new() } else { commands.iter().map(ToString::to_string).collect() };
+        self.import.routes.push(Route { prefix: prefix.to_owned(), commands, pool, shadow: None });
+    }
+
+    /// The routes of a selector by command, among those that come to it.
+    fn selected(&mut self, prefix: &str, commands: &[&str], route: &Json) -> Result<(), String> {
         self.say_strange(route);
-        let broadcast = self.broadcast(route)?;
+        let broadcast = if commands.contains(&"delete") { self.broadcast(route)? } else { None };
+        let mut rest = commands.to_vec();
         for (command, under) in route["operation_policies"].as_object().into_iter().flatten() {
-            let words = ours(command);
-            if words.iter().any(|word| Verbs::named(word).is_err()) {
+            let mut words = ours(command);
+            if words.iter().any(|word| Verbs::verb(word).is_none()) {
                 self.import
                     .leave_out(format!("{command} of OperationSelectorRoute: there is no such command here"));
-            } else if command != "delete" || broadcast.is_none() {
+                continue;
+            }
+            words.retain(|word| commands.contains(word));
+            if !words.is_empty() && (command != "delete" || broadcast.is_none()) {
+                let before = self.import.routes.len();
                 self.routes(prefix, &words, under)?;
+                if self.import.routes.len() > before {
+                    rest.retain(|word| !words.contains(word));
+                }
             }
         }
-        if let Some(pool) = broadcast {
-            let (prefix, commands) = (prefix.to_owned(), commands.to_vec());
-            self.import.routes.push(Route { prefix, commands, pool, shadow: None });
-            return Ok(());
-        }
         let default = &route["default_policy"];
-        if default.is_null() { Ok(()) } else { self.routes(prefix, commands, default) }
+        match broadcast {
+            _ if rest.is_empty() => {}
+            Some(pool) => self.lead(prefix, &rest, pool),
+            None if default.is_null() => {}
+            None => self.routes(prefix, &rest, default)?,
+        }
+        Ok(())
     }
 
     /// The pool of a selector whose deletions go to all of several pools, and everything else to one of these. None: it is not so.
@@ -386,15 +406,11 @@ fn list(value: &Json) -> Vec<&Json> {
 }
 
 /// Our words for a command of mcrouter.
-fn ours(command: &str) -> Vec<String> {
-    let words: &[&str] = match command {
-        "get" => &["get", "mg"],
-        "gets" => &["gets"],
-        "gat" => &["gat"],
-        "gats" => &["gats"],
-        "set" => &["set", "ms"],
-        "delete" => &["delete", "md"],
-        command => return vec![command.to_owned()],
-    };
-    words.iter().map(ToString::to_string).collect()
+fn ours(command: &str) -> Vec<&str> {
+    match command {
+        "get" => vec!["get", "mg"],
+        "set" => vec!["set", "ms"],
+        "delete" => vec!["delete", "md"],
+        command => vec![command],
+    }
 }

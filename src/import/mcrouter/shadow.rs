@@ -9,7 +9,7 @@ impl Reader {
     pub(super) fn shadowed(
         &mut self,
         prefix: &str,
-        commands: &[String],
+        commands: &[&str],
         route: &Json,
         shadows: &Json,
     ) -> Result<(), String> {
