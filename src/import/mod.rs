@@ -24,6 +24,14 @@ struct Pool {
     servers: Vec<Server>,
     /// Further fields, as TOML has them.
     fields: Vec<(&'static str, String)>,
+    times: Times,
+}
+
+/// How long a pool's servers may take, in milliseconds, as far as its file says it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Times {
+    answer: Option<u64>,
+    connect: Option<u64>,
 }
 
 /// A server in it.
@@ -111,6 +119,7 @@ impl Import {
             }
             text += "]\n";
             fields(&mut text, &pool.fields);
+            fields(&mut text, &pool.times.fields());
         }
         for route in &self.routes {
             text += "\n[[cache.routes]]\n";
@@ -127,6 +136,33 @@ impl Import {
             }
         }
         text
+    }
+}
+
+impl Times {
+    /// As they hold: 1 s is the default, here and there.
+    fn in_force(self) -> (u64, u64) {
+        let answer = self.answer.unwrap_or(1000);
+        (answer, self.connect.or(self.answer).unwrap_or(1000))
+    }
+
+    fn are_those_of(self, other: Self) -> bool {
+        self.in_force() == other.in_force()
+    }
+
+    /// The longer ones of both.
+    fn longest(self, other: Self) -> Self {
+        if self.are_those_of(other) {
+            return self;
+        }
+        let ((answer, connect), (answer_too, connect_too)) = (self.in_force(), other.in_force());
+        Self { answer: Some(answer.max(answer_too)), connect: Some(connect.max(connect_too)) }
+    }
+
+    fn fields(self) -> Vec<(&'static str, String)> {
+        let field = |name, ms: Option<u64>| ms.map(|ms| (name, quoted(&format!("{ms}ms"))));
+        let times = [field("server-timeout", self.answer), field("connect-timeout", self.connect)];
+        times.into_iter().flatten().collect()
     }
 }
 
@@ -516,6 +552,45 @@ mod tests {
                 let route = table.route(Verbs::verb(command).unwrap(), key.as_bytes()).expect(command);
                 assert_eq!(table.pools[table.routes[route].pool].name, pool, "{command} {key}: {toml}");
             }
+        }
+    }
+
+    #[test]
+    fn of_pools_that_become_one_or_share_servers_the_longest_times_hold() {
+        let pools = |more: [&str; 3]| {
+            let pools = ["a", "b", "c"].iter().zip(more).zip([1, 2, 1]);
+            let pools = pools.map(|((name, more), host)| {
+                format!(r#""{name}": {{ "servers": ["10.0.0.{host}:1"]{more} }}"#)
+            });
+            pools.collect::<Vec<_>>().join(", ")
+        };
+        let both = r#"{ "type": "AllSyncRoute", "children": ["PoolRoute|a", "PoolRoute|b"] }"#;
+        let each = format!(
+            r#"{{ "type": "PrefixSelectorRoute", "policies": {{ "b:": "PoolRoute|b", "c:": "PoolRoute|c" }}, "wildcard": {both} }}"#
+        );
+        let (short, long) =
+            (r#", "server_timeout": 50"#, r#", "server_timeout": 200, "connect_timeout": 100"#);
+        for (route, times, holding, said) in [
+            (both, [short, long, ""], (200, 100), vec!["a, b"]),
+            (both, [long, short, ""], (200, 100), vec!["a, b"]),
+            // 1 s, unless it is said.
+            (both, ["", short, ""], (1000, 1000), vec!["a, b"]),
+            (both, [short, short, ""], (50, 50), vec![]),
+            (each.as_str(), [short, short, long], (200, 100), vec!["c, a-b", "b, a-b"]),
+            (each.as_str(), ["", "", ""], (1000, 1000), vec![]),
+        ] {
+            let text = format!(r#"{{ "pools": {{ {} }}, "route": {route} }}"#, pools(times));
+            let (toml, left_out) = imported(&text);
+            let layout = pools::layout(&toml, Vec::new(), &Defaults::default(), Names::Known).unwrap();
+            Fleet::new(&layout, true).unwrap_or_else(|error| panic!("{error}: {toml}"));
+            for pool in &layout.pools {
+                let times = (pool.patience.answer.as_millis(), pool.patience.connect.as_millis());
+                assert_eq!(times, holding, "{toml}");
+            }
+            let said: Vec<String> =
+                said.iter().map(|pools| format!("different timeouts of pools {pools}: ")).collect();
+            let are_said = said.iter().zip(&left_out).all(|(said, what)| what.starts_with(said));
+            assert!(are_said && said.len() == left_out.len(), "{left_out:?}");
         }
     }
 

@@ -6,7 +6,7 @@ use posthaste_server::cache::placement::Hash;
 use serde_json::{Map, Value as Json};
 
 use super::yaml;
-use super::{Import, Pool, Route, Server, quoted};
+use super::{Import, Pool, Route, Server, Times, quoted};
 
 /// What is understood of a pool, or makes no difference here.
 const KNOWN: [&str; 12] = [
@@ -82,7 +82,7 @@ fn pool(import: &mut Import, name: &str, yaml: &Map<String, Json>) -> Result<(),
     for strange in yaml.keys().filter(|field| !KNOWN.contains(&field.as_str())) {
         import.leave_out(format!("{strange}: it has no counterpart"));
     }
-    import.pools.push(Pool { name: name.to_owned(), servers, fields });
+    import.pools.push(Pool { name: name.to_owned(), servers, fields, times: Times::default() });
     Ok(())
 }
 

@@ -5,10 +5,12 @@ mod fields;
 mod hash;
 mod shadow;
 
+use std::collections::HashMap;
+
 use posthaste_server::cache::layout::Verbs;
 use serde_json::{Map, Value as Json};
 
-use super::{Import, Pool, Route, Server, quoted};
+use super::{Import, Pool, Route, Server, Times, quoted};
 
 /// The JSON without the comments that mcrouter allows in it.
 pub(super) fn without_comments(text: &str) -> String {
@@ -48,6 +50,7 @@ pub(super) fn read(text: &str) -> Result<Import, String> {
         (route, _) => route,
     };
     reader.routes("", &Verbs::ALL.names(), route)?;
+    reader.agree_on_times();
     for field in file.as_object().into_iter().flat_map(Map::keys) {
         if !["pools", "route", "routes"].contains(&field.as_str()) {
             reader.import.leave_out(format!("{field}: it has no counterpart"));
@@ -242,12 +245,13 @@ impl Reader {
         }
         let fields = vec![("writes", quoted("owner"))];
         let times = self.times(&name, &route["pool"]);
-        Ok(self.add(&name, servers, [fields, hashing.fields, times].concat()))
+        Ok(self.add(&name, servers, [fields, hashing.fields].concat(), times))
     }
 
     /// All of a route's children are asked: `Pool` stands for each of its servers, `PoolRoute` for the one that has the key.
     fn copies(&mut self, of: &str, answer: &str, under: &Json) -> Result<Option<String>, String> {
         let (mut servers, mut shards, mut names) = (Vec::new(), Vec::new(), Vec::new());
+        let mut times = Vec::new();
         for child in list(under) {
             self.say_strange(child);
             let (kind, short) = kind(child);
@@ -263,16 +267,18 @@ impl Reader {
             } else {
                 servers.extend(its);
             }
+            times.push(self.times(&name, &child["pool"]));
             names.push(name);
         }
         match (servers.is_empty(), shards.as_slice()) {
             (true, []) => Ok(None),
             (false, []) => {
-                let mut fields = vec![("writes", quoted("all")), ("answer", quoted(answer))];
-                if let Some(first) = list(under).first() {
-                    fields.extend(self.times(&names[0], &first["pool"]));
+                let fields = vec![("writes", quoted("all")), ("answer", quoted(answer))];
+                if times.iter().any(|its| !its.are_those_of(times[0])) {
+                    self.say_longest(&names);
                 }
-                Ok(Some(self.add(&names.join("-"), servers, fields)))
+                let longest = times.into_iter().reduce(Times::longest).unwrap_or_default();
+                Ok(Some(self.add(&names.join("-"), servers, fields, longest)))
             }
             (true, [all]) => self.pool(all),
             (true, [first, second]) => self.twice(of, answer, first, second).map(Some),
@@ -294,7 +300,8 @@ impl Reader {
         ));
         let pool = self.import.pools.iter().find(|pool| pool.name == first).cloned().unwrap_or_default();
         let more = vec![("below", quoted(&second)), ("answer", quoted(answer))];
-        Ok(self.add(&format!("{first}-{second}"), pool.servers, [pool.fields, more].concat()))
+        let name = format!("{first}-{second}");
+        Ok(self.add(&name, pool.servers, [pool.fields, more].concat(), pool.times))
     }
 
     /// A pool with others that stand in for it.
@@ -321,16 +328,39 @@ impl Reader {
     }
 
     /// How long a pool's servers are waited for, if it says so; in milliseconds there.
-    fn times(&self, name: &str, inline: &Json) -> Vec<(&'static str, String)> {
+    fn times(&self, name: &str, inline: &Json) -> Times {
         let pool = self.pools.get(name).unwrap_or(inline);
-        let time = |(ours, theirs): (&'static str, &str)| {
-            let ms = pool[theirs].as_u64().filter(|ms| *ms > 0)?;
-            Some((ours, quoted(&format!("{ms}ms"))))
-        };
-        [("server-timeout", "server_timeout"), ("connect-timeout", "connect_timeout")]
-            .into_iter()
-            .filter_map(time)
-            .collect()
+        let ms = |field: &str| pool[field].as_u64().filter(|ms| *ms > 0);
+        Times { answer: ms("server_timeout"), connect: ms("connect_timeout") }
+    }
+
+    /// Pools that share a server must say the same times.
+    fn agree_on_times(&mut self) {
+        while let Some((one, other)) = self.at_odds() {
+            let pools = &mut self.import.pools;
+            let longest = pools[one].times.longest(pools[other].times);
+            (pools[one].times, pools[other].times) = (longest, longest);
+            let names = [one, other].map(|pool| pools[pool].name.clone());
+            self.say_longest(&names);
+        }
+    }
+
+    /// Two pools that share a server and say different times.
+    fn at_odds(&self) -> Option<(usize, usize)> {
+        let (pools, mut known) = (&self.import.pools, HashMap::new());
+        pools.iter().enumerate().find_map(|(number, pool)| {
+            pool.servers.iter().find_map(|server| {
+                let other = *known.entry(&server.address).or_insert(number);
+                (!pools[other].times.are_those_of(pool.times)).then_some((other, number))
+            })
+        })
+    }
+
+    fn say_longest(&mut self, pools: &[String]) {
+        self.import.leave_out(format!(
+            "different timeouts of pools {}: they are one pool here or share servers, and the longest hold for all",
+            pools.join(", ")
+        ));
     }
 
     fn servers(&mut self, name: &str, inline: &Json) -> Result<Vec<Server>, String> {
@@ -369,8 +399,14 @@ impl Reader {
     }
 
     /// The name of a pool with these fields: one that is there already, or a new one.
-    fn add(&mut self, name: &str, servers: Vec<Server>, fields: Vec<(&'static str, String)>) -> String {
-        let same = |pool: &&Pool| pool.servers == servers && pool.fields == fields;
+    fn add(
+        &mut self,
+        name: &str,
+        servers: Vec<Server>,
+        fields: Vec<(&'static str, String)>,
+        times: Times,
+    ) -> String {
+        let same = |pool: &&Pool| pool.servers == servers && pool.fields == fields && pool.times == times;
         if let Some(pool) = self.import.pools.iter().find(same) {
             return pool.name.clone();
         }
@@ -378,14 +414,14 @@ impl Reader {
         let mut names =
             std::iter::once(name.to_owned()).chain((2..).map(|number| format!("{name}-{number}")));
         let name = names.find(|name| !is_taken(name)).unwrap_or_default();
-        self.import.pools.push(Pool { name: name.clone(), servers, fields });
+        self.import.pools.push(Pool { name: name.clone(), servers, fields, times });
         name
     }
 
     /// A pool with the servers of another and more fields.
     fn derived(&mut self, of: &str, more: Vec<(&'static str, String)>) -> String {
         let pool = self.import.pools.iter().find(|pool| pool.name == of).cloned().unwrap_or_default();
-        self.add(of, pool.servers, [pool.fields, more].concat())
+        self.add(of, pool.servers, [pool.fields, more].concat(), pool.times)
     }
 }
 
