@@ -42,6 +42,23 @@ END $$;
 COMMENT ON FUNCTION free_queues(text[]) IS
 'Those of these queues whose names and rows nobody keeps locked, and those that are not there; if all are locked, one is waited for. Plan: queue_name_key.';
 
+CREATE FUNCTION kept_leases(given_ms bigint, named bigint[]) RETURNS SETOF bigint LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
+DECLARE
+    at_ms bigint := coalesce(given_ms, now_ms());
+    lease bigint;
+BEGIN
+    FOREACH lease IN ARRAY named LOOP
+        PERFORM FROM message WHERE ring = 2 AND id = lease AND due_ms > at_ms AND holder_id IS NOT NULL FOR UPDATE SKIP LOCKED;
+        IF NOT FOUND AND EXISTS (SELECT FROM message WHERE ring = 2 AND id = lease AND due_ms > at_ms AND holder_id IS NOT NULL) THEN
+            RETURN NEXT lease;
+        END IF;
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION kept_leases(bigint, bigint[]) IS
+'Those of these leased messages whose rows somebody keeps locked. Waits for nobody; locks the others. Plan: message_aside_by_id, once or twice for each.';
+
 CREATE FUNCTION watch_news(who bigint, keep_ms bigint) RETURNS void LANGUAGE sql
 SET search_path = posthaste, pg_temp AS $$
     DELETE FROM watch WHERE until_ms <= now_ms();

@@ -13,6 +13,7 @@ mod session;
 #[path = "support/mod.rs"]
 mod support;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -80,6 +81,72 @@ fn a_transaction_that_is_left_open_keeps_only_those_waiting_who_ask_for_its_queu
         }
     }
     assert!(server.log().contains("somebody keeps the row of queue 'q' locked"), "{}", server.log());
+}
+
+/// Holders of leases whose rows a transaction keeps, each of whom is told so after two seconds, ask again at once.
+#[test]
+fn who_holds_leases_that_a_transaction_keeps_has_others_wait_for_that_once() {
+    const HOLDERS: usize = 32;
+    const ROUNDS: usize = 3;
+    // What waits with the first of them waits as long; after that nothing does. All of them one after the other take a minute.
+    const WAITS: Duration = Duration::from_secs(8);
+    let place = Place::new();
+    let (server, mut app) = (place.middleware(&[]), place.app());
+    let mut bob = login(&server, "bob");
+    for queue in ["q", "other"] {
+        ask(&mut bob, &["QCREATE", queue]);
+    }
+    let mut holders: Vec<_> = (0..HOLDERS)
+        .map(|_| {
+            ask(&mut bob, &["SEND", "q", "x"]);
+            let mut holder = login(&server, "ann");
+            let leased = ask(&mut holder, &["POP", "QUEUE", "q", "LEASE", "600000"]);
+            (holder, leased.get("receipt").and_then(Answer::text).expect("a receipt").to_owned())
+        })
+        .collect();
+    app.run("BEGIN; SELECT posthaste.delete_queue('q')");
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (server, over) = (&server, &over);
+        let others: Vec<_> = (0..4)
+            .map(|number| {
+                scope.spawn(move || {
+                    let (name, mut waited) = (format!("other {number}"), Vec::new());
+                    let mut one = login(server, &name);
+                    while !over.load(Ordering::Relaxed) {
+                        let begun = Instant::now();
+                        assert!(ask(&mut one, &["SEND", "other", "y", "TO", &name]).integer().is_some());
+                        assert_eq!(ask(&mut one, &["POP", "QUEUE", "other"]).body(), Some("y"));
+                        waited.push(begun.elapsed());
+                    }
+                    waited
+                })
+            })
+            .collect();
+        sleep(Duration::from_millis(200)); // they are at it
+        for (number, (holder, receipt)) in holders.iter_mut().enumerate() {
+            scope.spawn(move || {
+                let requests = [&["ACK", receipt][..], &["NACK", receipt], &["EXTEND", receipt, "600000"]];
+                let words = requests[number % requests.len()];
+                for _ in 0..ROUNDS {
+                    let answer = ask(holder, words);
+                    assert!(answer.is_error("STORE"), "{words:?} while it is locked: {answer:?}");
+                }
+            });
+        }
+        sleep(2 * WAITS);
+        over.store(true, Ordering::Relaxed);
+        for other in others {
+            let waited = other.join().expect("no panic");
+            let long = waited.iter().filter(|waited| **waited > Duration::from_secs(1)).collect::<Vec<_>>();
+            println!("{} requests, those that waited: {long:?}", waited.len());
+            assert!(long.iter().copied().sum::<Duration>() < WAITS, "{long:?}");
+        }
+    });
+    app.run("ROLLBACK");
+    for (holder, receipt) in &mut holders {
+        assert_eq!(ask(holder, &["ACK", receipt]), Answer::Integer(1), "{}", server.log());
+    }
 }
 
 /// More connections than a middleware has workers make a queue that a transaction is making.

@@ -1,4 +1,4 @@
-//! For how long a batch is tried. One that took too long is tried in parts, all of which have one time together: whoever is to blame
+//! For how long a batch is tried. One that took too long, or waited for a lock, is tried in parts, all of which have one time together: whoever is to blame
 //! must not keep the others waiting for each of them. A part has half of what is left, and the last one all of it.
 
 use std::time::{Duration, Instant};
@@ -32,9 +32,18 @@ impl Attempt {
     /// The same for the parts of what has failed like this: the first one, and the others.
     pub(super) fn in_parts(self, failure: &Failure) -> (Self, Self) {
         let now = Instant::now();
-        let until = self.until.or_else(|| matches!(failure, Failure::Stopped).then(|| now + ANSWER_WITHIN));
+        let until = self.until.or_else(|| waited(failure).then(|| now + ANSWER_WITHIN));
         let half = until.map(|until| now + until.saturating_duration_since(now) / 2);
         (Self { until: half, ..self }, Self { until, ..self })
+    }
+}
+
+/// Whether each part that fails like this takes long to do so.
+fn waited(failure: &Failure) -> bool {
+    match failure {
+        Failure::Stopped => true,
+        Failure::Refused(error) => error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE),
+        Failure::Unreachable(_) | Failure::Elsewhere | Failure::Broken(_) => false,
     }
 }
 

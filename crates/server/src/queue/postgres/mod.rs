@@ -42,6 +42,7 @@ mod names;
 
 // Requests that wait, and threads beside the workers.
 mod keeper;
+mod leases;
 mod locked;
 mod parked;
 mod shared;

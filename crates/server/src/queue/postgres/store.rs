@@ -18,6 +18,7 @@ use super::columns::ARGUMENTS;
 use super::era::Now;
 use super::fitting::{CALL_BUNDLES_MAX, fitting};
 use super::keeper::{Done, Keeper};
+use super::leases::{self, KeptLeases};
 use super::link::{Failure, Link, Reach};
 use super::links::Links;
 use super::locked::{self, LockedQueues};
@@ -46,6 +47,8 @@ pub struct Postgres {
     pub(super) sweeper: Sweeper,
     /// Queues whose rows somebody keeps locked.
     pub(super) locked: LockedQueues,
+    /// Whether somebody keeps rows of leases locked.
+    pub(super) leases: KeptLeases,
     pub(super) apply: String,
     /// Every request for itself, with pops done like this.
     pub(super) unbatched: Option<Popping>,
@@ -123,6 +126,7 @@ impl Postgres {
             keeper: None,
             sweeper: Sweeper::default(),
             locked: LockedQueues::default(),
+            leases: KeptLeases::default(),
             unbatched: None,
             apply: format!("SELECT * FROM posthaste.apply({})", places.join(", ")),
         })
@@ -177,6 +181,7 @@ impl Postgres {
     fn execute(&self, mut called: Vec<Called>, batch: &mut Batch) {
         self.log_in(&mut called, &mut batch.finished);
         called = self.leave_out(called, batch);
+        called = self.leave_leases(called, batch);
         // Those who waited go before those who come now.
         called.sort_by_key(parked::arrival);
         while !called.is_empty() {
@@ -245,10 +250,24 @@ impl Postgres {
             Err(Failure::Refused(error)) if locked::is_asked_for(&called, &error) => {
                 self.wait_apart(called, locked::locked_queues(&error), attempt, batch);
             }
-            Err(failure) if attempt.within().is_some() && is_worth_parts(&called, &failure) => {
-                self.attempt_in_parts(called, &failure, attempt, batch);
+            Err(Failure::Refused(error)) if leases::may_be_kept(&called, &error) => {
+                self.refuse_kept(called, &Failure::Refused(error), attempt, batch);
             }
-            Err(failure) => self.give_up(called, &failure, batch),
+            Err(failure) => self.attempt_in_parts_or_give_up(called, &failure, attempt, batch),
+        }
+    }
+
+    /// The same in parts, if that is worth it.
+    pub(super) fn attempt_in_parts_or_give_up(
+        &self,
+        called: Vec<Called>,
+        failure: &Failure,
+        attempt: Attempt,
+        batch: &mut Batch,
+    ) {
+        match attempt.within().is_some() && is_worth_parts(&called, failure) {
+            true => self.attempt_in_parts(called, failure, attempt, batch),
+            false => self.give_up(called, failure, batch),
         }
     }
 
@@ -377,7 +396,7 @@ impl Postgres {
 }
 
 /// Whether all that is asked are figures and lists, whose price is that of what queues hold.
-fn only_counts(bundle: &Bundle) -> bool {
+pub(super) fn only_counts(bundle: &Bundle) -> bool {
     use Operation::{Browse, ListQueues, QueueInfo};
     let open = &bundle.requests[bundle.open()];
     open.iter().all(|one| matches!(one.operation, ListQueues { .. } | QueueInfo { .. } | Browse { .. }))
@@ -437,6 +456,7 @@ fn store_fault(failure: &Failure) -> Fault {
 impl Store for Postgres {
     fn run(&self, batch: &mut Batch) {
         let mut called: Vec<Called> = Vec::new();
+        let apart = self.go_apart(&batch.waiting);
         {
             let mut parked = self.shared.parked();
             let now = self.shared.time.millis();
@@ -453,7 +473,11 @@ impl Store for Postgres {
                     false => called.push((None, bundle)),
                 }
             }
-            called.extend(parked.take_woken(CALL_BUNDLES_MAX));
+            if !apart {
+                called.extend(parked.take_woken(CALL_BUNDLES_MAX));
+            } else if parked.has_woken() {
+                self.shared.nudge();
+            }
         }
         // What counts messages may take long: the others have their answers first.
         let mut later: Vec<_> = batch.waiting.extract_if(.., |bundle| only_counts(bundle)).collect();
