@@ -87,6 +87,8 @@ SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
 DECLARE
     few constant int := 50;
     countable constant int := 20000;
+    -- What is written again while all others wait: some 20 ms.
+    piece_bytes constant bigint := 4 << 20;
     now_part smallint := current_part();
     other text := 'message_' || (1 - now_part);
     -- Dead rows count, for they cost space.
@@ -143,13 +145,18 @@ BEGIN
         said := 'somebody reads ' || other;
         RETURN;
     END;
-    -- A piece at a time, and no page twice, for whoever reads waits meanwhile.
+    -- A piece at a time, and no page twice, for whoever reads waits meanwhile. To learn lengths no body is read.
     EXECUTE format('WITH gone AS (
-            DELETE FROM %1$I WHERE ctid = ANY(ARRAY(SELECT ctid FROM %1$I WHERE ctid >= $1 LIMIT $2)) RETURNING *)
+            DELETE FROM %1$I WHERE ctid = ANY(ARRAY(
+                SELECT row_at FROM (
+                    SELECT row_at, row_number() OVER piece AS number, sum(bytes) OVER piece AS bytes
+                    FROM (SELECT ctid AS row_at, content_bytes(headers, body) AS bytes FROM %1$I WHERE ctid >= $1 LIMIT $2) AS l
+                    WINDOW piece AS (ROWS UNBOUNDED PRECEDING)) AS p
+                WHERE number = 1 OR bytes <= $3)) RETURNING *)
         INSERT INTO message_aside (ring, id, place, queue_id, sender_id, recipient_id, due_ms, holder_id, receipt,
         deliveries, sent_ms, expires_ms, first_queue, reason, headers, body)
         SELECT 2, id, place, queue_id, sender_id, recipient_id, due_ms, holder_id, receipt, deliveries, sent_ms, expires_ms,
-        first_queue, reason, headers, body FROM gone', other) USING first_row, piece;
+        first_queue, reason, headers, body FROM gone', other) USING first_row, piece, piece_bytes;
     GET DIAGNOSTICS moved = ROW_COUNT;
     EXECUTE format('SELECT place FROM %I WHERE ctid >= $1 LIMIT 1', other) INTO oldest USING first_row;
     IF oldest IS NULL THEN
@@ -162,7 +169,7 @@ BEGIN
     said := format('%s %s, %s messages set aside', CASE WHEN oldest IS NULL THEN 'emptied' ELSE 'eased' END, other, moved);
 END $$;
 COMMENT ON FUNCTION turn_ring(bigint, int, int, bigint, text) IS
-'One half of a turn, to be called every now and then: empties the part of the ring that is not appended to, in pieces of so many messages, once next to nothing is left in it or its first message is the one that it was at the last call (oldest, head: the answers of that call), waiting for readers of it at most so long; or, when it is empty and the other large enough, appends to it from now on. What a transaction elsewhere holds open does not matter: TRUNCATE gives the space of dead rows and their index entries back at once. Plan: reads the part up to 20,000 messages that are left, from the first one of the last call on (before version 14 from the beginning).';
+'One half of a turn, to be called every now and then: empties the part of the ring that is not appended to, in pieces of so many messages and 4 MiB at most, once next to nothing is left in it or its first message is the one that it was at the last call (oldest, head: the answers of that call), waiting for readers of it at most so long; or, when it is empty and the other large enough, appends to it from now on. What a transaction elsewhere holds open does not matter: TRUNCATE gives the space of dead rows and their index entries back at once. Plan: reads the part up to 20,000 messages that are left, from the first one of the last call on (before version 14 from the beginning).';
 
 CREATE FUNCTION settled_id(patience_ms int) RETURNS bigint LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp AS $$

@@ -429,3 +429,48 @@ fn a_look_at_the_part_that_empties_reads_nothing_of_what_was_removed_before_the_
     }
     assert_eq!(sql("SELECT count(*) FROM message WHERE ring = 2"), "1");
 }
+
+/// All who use the ring wait while a piece of it is set aside, and large messages take as long as many small ones.
+#[test]
+fn what_is_set_aside_at_once_is_bounded_by_its_bytes_too() {
+    const PIECE_BYTES: i64 = 4 << 20;
+    let server = Postgres::start(&["fsync=off", "autovacuum=off"]);
+    let database = server.create_database();
+    let sql = |text: &str| server.psql(&database, &format!("SET search_path = posthaste; {text}"));
+    sql("SELECT create_queue('q'), log_in('ann')");
+    // One that is more than a piece, and such as are stored elsewhere.
+    sql("INSERT INTO message (ring, id, place, queue_id, sender_id, recipient_id, sent_ms, headers, body)
+        SELECT current_part(), id, place_of(0, id), 1, 1, 0, 0, decode('0000', 'hex'), convert_to(repeat('x', CASE id WHEN 30 THEN 6000000 ELSE 200000 END), 'UTF8')
+        FROM generate_series(1, 60) AS id");
+    let aside = || -> (i64, i64) {
+        let said = sql("SELECT count(*), coalesce(sum(octet_length(body)), 0) FROM message_aside");
+        let (rows, bytes) = said.split_once('|').expect("two figures");
+        (rows.parse().expect("a number"), bytes.parse().expect("a number"))
+    };
+    assert_eq!(sql("SELECT said FROM turn_ring(0, 1000, 2000, null, null)"), "turned");
+    let look = |oldest: &str, head: &str| {
+        let said = sql(&format!(
+            "SELECT said, oldest, head FROM turn_ring(0, 1000, 2000, nullif('{oldest}', '')::bigint, nullif('{head}', ''))"
+        ));
+        let mut said = said.splitn(3, '|').map(str::to_owned);
+        [(); 3].map(|()| said.next().expect("three answers"))
+    };
+    let [said, mut oldest, mut head] = look("", "");
+    assert!(said.starts_with("backlog"), "it may be read: {said}");
+    let mut before = aside();
+    let mut pieces = Vec::new();
+    loop {
+        let [said, next, at] = look(&oldest, &head);
+        let now = aside();
+        let (rows, bytes) = (now.0 - before.0, now.1 - before.1);
+        assert!(rows > 0 && (rows == 1 || bytes <= PIECE_BYTES), "{rows} messages of {bytes} bytes: {said}");
+        pieces.push(rows);
+        (before, oldest, head) = (now, next, at);
+        if said.starts_with("emptied") {
+            break;
+        }
+        assert!(said.starts_with("eased"), "{said}");
+    }
+    assert_eq!(before.0, 60, "{pieces:?}");
+    assert!(pieces.contains(&20), "as many as it may be: {pieces:?}");
+}
