@@ -268,3 +268,14 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off 
     SELECT log_in(who)
 $$;
 COMMENT ON FUNCTION log_in_as(text) IS 'log_in, for the middleware. Plan: as log_in.';
+
+CREATE FUNCTION log_in_all(names text[]) RETURNS bigint LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
+BEGIN
+    RETURN (SELECT count(log_in(who)) FROM (
+        SELECT u.who FROM unnest(names) AS u(who) WHERE (SELECT known FROM account WHERE name = u.who) IS NOT TRUE
+        ORDER BY u.who) AS sorted);
+END $$;
+COMMENT ON FUNCTION log_in_all(text[]) IS
+'log_in for all of these who are not known, in the order of their names; how many that were. Plan: account_name_key for each; as log_in.';

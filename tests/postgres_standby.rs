@@ -17,7 +17,8 @@ mod pooler;
 #[path = "support/postgres.rs"]
 mod postgres;
 
-use std::process::Command;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
 
 use client::{Answer, Client};
 use crew::Crew;
@@ -146,5 +147,47 @@ fn who_takes_over_from_an_earlier_state_gives_nobody_what_is_for_another_and_ove
         assert_eq!(ask(&mut ann, "POP FROM eve").body(), Some("other"));
         ask(&mut ann, "SEND q anyone");
         assert_eq!(ask(&mut eve, "POP QUEUE q").body(), Some("anyone"));
+    }
+}
+
+/// Who stands in the accounts file, and has not logged in since.
+#[test]
+fn who_takes_over_from_an_earlier_state_knows_all_who_have_an_account() {
+    let mut primary = primary();
+    let database = primary.create_database();
+    for queue in ["open", "strict"] {
+        primary.psql(&database, &format!("SELECT posthaste.create_queue('{queue}')"));
+    }
+    primary.psql(&database, "UPDATE posthaste.queue SET only_known = true WHERE name = 'strict'");
+    let standby = laggard_of(&primary);
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("accounts.txt");
+    for name in ["ann", "bob", "eve"] {
+        let mut add = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+        add.args(["admin", "account", "add", name, "--file"]).arg(&file);
+        let mut add = add.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("the program runs");
+        add.stdin.take().expect("stdin is piped").write_all(b"sesame").expect("it reads");
+        assert!(add.wait().expect("it ends").success());
+    }
+    let arguments = ["--accounts", file.to_str().expect("a path")];
+    let server = Server::start(&url([&primary, &standby], &database), &arguments);
+    let login = |name: &str| {
+        let mut client = Client::connect(server.addr()).expect("it runs");
+        ask(&mut client, &format!("AUTH {name} sesame"));
+        client
+    };
+    let mut ann = login("ann");
+    ask(&mut ann, "SEND strict before TO bob");
+
+    primary.kill9();
+    assert_eq!(standby.psql(&database, "SELECT count(*) FROM posthaste.account WHERE known"), "0");
+    standby.promote();
+    wait_until_used(&mut ann);
+    ask(&mut ann, "SEND strict after TO bob");
+    ask(&mut ann, "SEND open everyone TO *");
+    for (name, queue, body) in
+        [("bob", "strict", "after"), ("bob", "open", "everyone"), ("eve", "open", "everyone")]
+    {
+        assert_eq!(ask(&mut login(name), &format!("POP QUEUE {queue}")).body(), Some(body), "{name}");
     }
 }

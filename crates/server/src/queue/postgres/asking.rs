@@ -60,7 +60,7 @@ impl Postgres {
     ) -> Result<T, Failure> {
         for _ in 0..ERAS_MAX {
             let era = self.shared.era.or_begin(link)?;
-            match act(link, &era) {
+            match self.enter_all_again(link, &era).and_then(|()| act(link, &era)) {
                 Err(Failure::Elsewhere) => {
                     self.shared.era.end(&era);
                     // What they wait for may be there already.
@@ -90,7 +90,23 @@ impl Postgres {
         Ok(Asked { replies, places, era: Arc::clone(era) })
     }
 
-    /// Who has logged in when it was another server has the account here too.
+    /// Who has logged in when it was another server, or stands in the accounts file, is known here too, whether he asks for
+    /// something or not: messages for everyone are for him.
+    fn enter_all_again(&self, link: &mut Link, era: &Era) -> Result<(), Failure> {
+        if era.has_all() {
+            return Ok(());
+        }
+        let names: Vec<String> =
+            self.sessions().all().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        if !names.is_empty() {
+            let log_in = "SELECT posthaste.log_in_all($1)";
+            link.ask_of(era.server, log_in, &[(&names, Type::TEXT_ARRAY)], false)?;
+        }
+        era.note_all();
+        Ok(())
+    }
+
+    /// Who has logged in when it was another server has his account's number here.
     fn meet_again(&self, link: &mut Link, era: &Era, called: &[Called]) -> Result<(), Failure> {
         for (_, bundle) in called {
             if era.accounts().of_session(bundle.account).is_some() {

@@ -4,7 +4,7 @@
 //! again that were used up. A connection made anew would show it, but not behind a transaction pooler. So every call says
 //! when the server was started that it is meant for, which no two have in common, and another one does nothing of it.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::SystemTime;
 
@@ -18,6 +18,8 @@ pub(super) struct Era {
     accounts: RwLock<Accounts>,
     /// As how many messages the last one for everyone was stored.
     copies: AtomicUsize,
+    /// Whether all accounts are there that were logged in before it began.
+    all_are_there: AtomicBool,
 }
 
 impl Era {
@@ -29,6 +31,16 @@ impl Era {
     /// The same, to meet others.
     pub(super) fn accounts_mut(&self) -> RwLockWriteGuard<'_, Accounts> {
         self.accounts.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether all accounts are there that were logged in before it began, as far as is known.
+    pub(super) fn has_all(&self) -> bool {
+        self.all_are_there.load(Ordering::Acquire)
+    }
+
+    /// They are.
+    pub(super) fn note_all(&self) {
+        self.all_are_there.store(true, Ordering::Release);
     }
 
     /// As how many messages one for everyone is stored, as far as is known; before any was: more than can be done at once.
@@ -59,8 +71,14 @@ impl Now {
         }
         let server = link.server_started()?;
         let mut now = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let begin =
-            || Arc::new(Era { server, accounts: RwLock::default(), copies: AtomicUsize::new(usize::MAX) });
+        let begin = || {
+            Arc::new(Era {
+                server,
+                accounts: RwLock::default(),
+                copies: AtomicUsize::new(usize::MAX),
+                all_are_there: AtomicBool::new(false),
+            })
+        };
         Ok(Arc::clone(now.get_or_insert_with(begin)))
     }
 

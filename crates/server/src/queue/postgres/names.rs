@@ -78,6 +78,11 @@ impl Sessions {
         self.names.get(&number).cloned()
     }
 
+    /// All of them who have logged in.
+    pub(super) fn all(&self) -> impl Iterator<Item = &[u8]> {
+        self.by_name.keys().map(|name| &**name)
+    }
+
     /// The number of a name whose account has this one: the same, unless it stands for another name already.
     pub(super) fn log_in(&mut self, id: AccountId, name: &[u8]) -> AccountId {
         if let Some(number) = self.number(name) {
