@@ -11,13 +11,17 @@ mod news;
 #[path = "support/postgres.rs"]
 mod postgres;
 
+#[path = "support/session.rs"]
+mod session;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use client::{Answer, Client};
 use news::{is_told, wait_until_blocked};
+use session::Session;
 use support::Server;
 use support::patience::wait_until;
 
@@ -234,6 +238,41 @@ fn a_database_whose_transactions_have_another_isolation_level_is_used_all_the_sa
         let refused = postgres.try_psql(&database, &format!("SELECT posthaste.{call}"));
         assert!(refused.is_err_and(|why| why.contains("read committed")), "{call}");
     }
+}
+
+/// What waits for longer is waited for all the same; and what somebody ends is tried in parts.
+#[test]
+fn a_database_that_ends_statements_early_is_used_all_the_same() {
+    let postgres = postgres::shared();
+    let database = postgres.create_database();
+    postgres.psql("postgres", &format!("ALTER DATABASE {database} SET statement_timeout = '300ms'"));
+    let server = Server::start(&postgres.url(&database), &[]);
+    let mut bob = Client::login(server.addr(), "bob").expect("it runs");
+    for queue in ["q", "other"] {
+        ask(&mut bob, &format!("QCREATE {queue}"));
+    }
+    let mut app = Session::open(postgres, &database, "postgres");
+    app.run("BEGIN; SELECT FROM posthaste.queue WHERE name = 'q' FOR UPDATE");
+    bob.send(&["SEND", "q", "x"]).expect("sent");
+    sleep(Duration::from_millis(700));
+    app.run("COMMIT");
+    assert!(bob.answer().expect("an answer").integer().is_some(), "{}", server.log());
+
+    app.run("BEGIN; SELECT FROM posthaste.queue WHERE name = 'q' FOR UPDATE");
+    // In one go, so that they stand in one batch.
+    bob.write(b"*3\r\n$4\r\nSEND\r\n$5\r\nother\r\n$1\r\ny\r\n*3\r\n$4\r\nSEND\r\n$1\r\nq\r\n$1\r\ny\r\n")
+        .expect("sent");
+    let end = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity
+        WHERE wait_event = 'transactionid' AND datname = current_database()";
+    wait_until("somebody ends it", || postgres.psql(&database, end) == "t");
+    assert!(bob.answer().expect("an answer").integer().is_some(), "{}", server.log());
+    app.run("COMMIT");
+    assert!(bob.answer().expect("an answer").integer().is_some(), "{}", server.log());
+    assert!(
+        server.log().contains("PostgreSQL has ended what was asked: canceling statement"),
+        "{}",
+        server.log()
+    );
 }
 
 /// Which keeps rows from being deleted that nothing identifies.

@@ -41,7 +41,7 @@ impl Attempt {
 /// Whether each part that fails like this takes long to do so.
 fn waited(failure: &Failure) -> bool {
     match failure {
-        Failure::Stopped => true,
+        Failure::Stopped(_) => true,
         Failure::Refused(error) => error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE),
         Failure::Unreachable(_) | Failure::Elsewhere | Failure::Broken(_) => false,
     }
@@ -50,7 +50,7 @@ fn waited(failure: &Failure) -> bool {
 /// Whether the database may have failed because it was asked for too much at once.
 pub(super) fn was_too_much(failure: &Failure) -> bool {
     match failure {
-        Failure::Stopped => true,
+        Failure::Stopped(_) => true,
         Failure::Refused(error) => {
             matches!(error.code(), Some(&SqlState::OUT_OF_MEMORY | &SqlState::CONFIGURATION_LIMIT_EXCEEDED))
         }
@@ -67,11 +67,11 @@ mod tests {
     fn the_parts_of_what_took_too_long_have_one_time_together() {
         let first = Attempt::first(UnderWay::default().begin(0, false));
         assert_eq!(first.within(), Some(ANSWER_WITHIN));
-        let (mut part, rest) = first.in_parts(&Failure::Stopped);
+        let (mut part, rest) = first.in_parts(&Failure::told_to_stop());
         assert!(rest.within().is_some_and(|left| left <= ANSWER_WITHIN));
         for halves in 1..5 {
             assert!(part.within().is_some_and(|left| left <= ANSWER_WITHIN / (1 << halves)));
-            let (half, all) = part.in_parts(&Failure::Stopped);
+            let (half, all) = part.in_parts(&Failure::told_to_stop());
             assert_eq!(all.until, part.until, "no more than it had");
             part = half;
         }

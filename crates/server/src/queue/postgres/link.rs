@@ -37,6 +37,10 @@ const SILENT: Duration = Duration::from_secs(2);
 const READ_COMMITTED: &str = "SELECT set_config('default_transaction_isolation', 'read committed', false) \
                               WHERE current_setting('default_transaction_isolation') <> 'read committed'";
 
+/// How long a statement may take is for us to say: what takes longer is tried in parts.
+const NO_TIMEOUT: &str = "SELECT set_config('statement_timeout', '0', false) \
+                          WHERE current_setting('statement_timeout') <> '0'";
+
 /// Between attempts to reach a database that cannot be reached.
 const TRY_AGAIN_MIN: Duration = Duration::from_millis(50);
 const TRY_AGAIN_MAX: Duration = Duration::from_secs(1);
@@ -78,8 +82,8 @@ pub(super) enum Failure {
     Elsewhere,
     /// The database refused the whole call: nothing happened.
     Refused(tokio_postgres::Error),
-    /// The database was told to stop, because it took too long, and did: nothing happened.
-    Stopped,
+    /// The database stopped, because it took too long: nothing happened. In a sentence, by whose word.
+    Stopped(String),
     /// The connection broke before the answer came: nobody knows what happened.
     Broken(String),
 }
@@ -87,20 +91,21 @@ pub(super) enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreachable(why) | Self::Broken(why) => f.write_str(why),
+            Self::Unreachable(why) | Self::Broken(why) | Self::Stopped(why) => f.write_str(why),
             Self::Elsewhere => f.write_str("PostgreSQL was started anew, or another server took over"),
-            Self::Stopped => {
-                write!(
-                    f,
-                    "PostgreSQL has not answered for {} seconds and was told to stop",
-                    ANSWER_WITHIN.as_secs()
-                )
-            }
             Self::Refused(error) => match error.as_db_error() {
                 Some(error) => write!(f, "{}", error.message().replace(['\r', '\n'], " ")),
                 None => write!(f, "{error}"),
             },
         }
+    }
+}
+
+impl Failure {
+    /// It was told to stop by us.
+    pub(super) fn told_to_stop() -> Self {
+        let seconds = ANSWER_WITHIN.as_secs();
+        Self::Stopped(format!("PostgreSQL has not answered for {seconds} seconds and was told to stop"))
     }
 }
 
@@ -283,7 +288,9 @@ impl Link {
             Err(MigrateError::Ahead { .. }) if self.reach.connections_made() > 0 => {}
             checked => checked.map_err(|error| error.to_string())?,
         }
-        client.query_typed(READ_COMMITTED, &[]).await.map_err(|error| one_line(&error))?;
+        for setting in [READ_COMMITTED, NO_TIMEOUT] {
+            client.query_typed(setting, &[]).await.map_err(|error| one_line(&error))?;
+        }
         Ok(())
     }
 
@@ -392,6 +399,10 @@ impl Link {
         });
         match answered {
             Ok(Ok(rows)) => Ok(rows),
+            // By a `statement_timeout`, which a pooler's session may have, or by somebody.
+            Ok(Err(error)) if error.code() == Some(&SqlState::QUERY_CANCELED) => {
+                Err(Failure::Stopped(format!("PostgreSQL has ended what was asked: {}", one_line(&error))))
+            }
             Ok(Err(error)) if is_refusal(&error) => {
                 if error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION) {
                     self.client = None; // the primary may be elsewhere now
@@ -406,7 +417,7 @@ impl Link {
                 self.hang_up();
                 match ended {
                     Ok(Err(error)) if error.code() == Some(&SqlState::QUERY_CANCELED) => {
-                        Err(Failure::Stopped)
+                        Err(Failure::told_to_stop())
                     }
                     Ok(Err(error)) if is_refusal(&error) => Err(Failure::Refused(error)),
                     // An answer that comes now is not believed: whoever waits for a standby at the commit is cancelled too.

@@ -237,7 +237,8 @@ impl Postgres {
 
     /// One call for all bundles; if the database refuses it, or takes too long, the same in halves, down to the one that is to blame.
     pub(super) fn attempt(&self, called: Vec<Called>, attempt: Attempt, batch: &mut Batch) {
-        let asked = attempt.within().ok_or(Failure::Stopped).and_then(|within| self.call(&called, within));
+        let asked =
+            attempt.within().ok_or_else(Failure::told_to_stop).and_then(|within| self.call(&called, within));
         match asked {
             Ok(asked) => {
                 batch.shift = None;
@@ -298,7 +299,7 @@ impl Postgres {
         }
         self.shared.floors().forget();
         let undone = match failure {
-            Failure::Unreachable(_) | Failure::Elsewhere | Failure::Stopped => true,
+            Failure::Unreachable(_) | Failure::Elsewhere | Failure::Stopped(_) => true,
             Failure::Refused(error) => !may_be_one_request(error),
             Failure::Broken(_) => false,
         };
@@ -445,7 +446,7 @@ fn is_worth_parts(called: &[Called], failure: &Failure) -> bool {
 
 fn store_fault(failure: &Failure) -> Fault {
     let advice = match failure {
-        Failure::Unreachable(_) | Failure::Elsewhere | Failure::Stopped | Failure::Refused(_) => {
+        Failure::Unreachable(_) | Failure::Elsewhere | Failure::Stopped(_) | Failure::Refused(_) => {
             "nothing was changed; try again"
         }
         Failure::Broken(_) => "it is unknown whether the request was done",

@@ -356,7 +356,7 @@ impl Round {
                 self.go_through_the_past();
             }
             // It would take too long the next time too.
-            Err(Failure::Stopped) => self.begin_anew(),
+            Err(Failure::Stopped(_)) => self.begin_anew(),
             Err(_) => {}
         }
     }
@@ -384,7 +384,7 @@ impl Round {
                 self.past.done(begun.elapsed(), is_behind);
                 self.is_behind |= is_behind;
             }
-            Err(Failure::Stopped) => self.past.cut(),
+            Err(Failure::Stopped(_)) => self.past.cut(),
             Err(_) => {}
         }
     }
