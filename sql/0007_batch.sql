@@ -20,9 +20,12 @@ COMMENT ON FUNCTION newest_id() IS
 
 CREATE FUNCTION with_made(ids bigint[], names text[], made_at int[]) RETURNS bigint[] LANGUAGE plpgsql STABLE AS $$
 BEGIN
+    -- Of those without a name only what this transaction has made: another one may have come since the rows were locked.
     RETURN ARRAY(
         SELECT CASE WHEN u.id IS NULL AND (u.at = ANY(made_at) OR 0 = ANY(made_at))
-            THEN (SELECT q.id FROM queue q WHERE q.name = u.name AND (u.at = ANY(made_at) OR q.name = q.id::text)) ELSE u.id END
+            THEN (SELECT q.id FROM queue q
+                WHERE q.name = u.name AND (u.at = ANY(made_at) OR q.name = q.id::text AND q.xmin = pg_current_xact_id()::xid))
+            ELSE u.id END
         FROM unnest(ids, names) WITH ORDINALITY AS u(id, name, at) ORDER BY u.at);
 END $$;
 COMMENT ON FUNCTION with_made(bigint[], text[], int[]) IS

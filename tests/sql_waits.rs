@@ -422,3 +422,18 @@ fn who_makes_the_same_queue_takes_turns_and_gives_up_in_time() {
     };
     assert!((0..20).any(takes_its_turn), "it never takes its turn");
 }
+
+/// Whose row it has not locked.
+#[test]
+fn a_batch_that_makes_a_queue_without_a_name_takes_no_other_for_one_of_its_own() {
+    let place = Place::new();
+    let mut batch = Session::open(shared(), &place.database, "postgres");
+    batch.run("SET search_path = posthaste; BEGIN");
+    let mine = batch.run("SELECT add_queue(null)");
+    let foreign = place.as_owner("SELECT posthaste.create_queue(null)");
+    let made = |at: &str| {
+        format!("SELECT with_made(ARRAY[null, null]::bigint[], ARRAY['{mine}', '{foreign}'], ARRAY[{at}])")
+    };
+    assert_eq!(batch.run(&made("0")), format!("{{{mine},NULL}}"));
+    assert_eq!(batch.run(&made("0, 2")), format!("{{{mine},{foreign}}}"), "by its name, which was locked");
+}
