@@ -75,7 +75,7 @@ impl Postgres {
         called
     }
 
-    /// Whether these are to go without pops that are woken meanwhile, which would wait with them.
+    /// Whether these are to go without pops that are woken, or whose time is over, which would wait with them.
     pub(super) fn go_apart(&self, waiting: &[Box<Bundle>]) -> bool {
         self.keeps_leases_apart()
             && waiting.iter().any(|bundle| names_lease(bundle))

@@ -457,8 +457,10 @@ fn store_fault(failure: &Failure) -> Fault {
 impl Store for Postgres {
     fn run(&self, batch: &mut Batch) {
         let mut called: Vec<Called> = Vec::new();
-        let apart = self.go_apart(&batch.waiting);
-        {
+        if self.go_apart(&batch.waiting) {
+            // Another worker comes for those who wait for messages.
+            self.shared.nudge();
+        } else {
             let mut parked = self.shared.parked();
             let now = self.shared.time.millis();
             let hears_news = self.shared.reach.keeps_sessions();
@@ -474,11 +476,7 @@ impl Store for Postgres {
                     false => called.push((None, bundle)),
                 }
             }
-            if !apart {
-                called.extend(parked.take_woken(CALL_BUNDLES_MAX));
-            } else if parked.has_woken() {
-                self.shared.nudge();
-            }
+            called.extend(parked.take_woken(CALL_BUNDLES_MAX));
         }
         // What counts messages may take long: the others have their answers first.
         let mut later: Vec<_> = batch.waiting.extract_if(.., |bundle| only_counts(bundle)).collect();
