@@ -1,11 +1,14 @@
 """Claims: what figures decide about them, and what counts as chance."""
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from inventions import cells, invented
+from programs import lab
 
 from posthaste_lab.experiments.description import Claim, Level
 from posthaste_lab.experiments.results import Run
@@ -103,11 +106,33 @@ def test_a_claim_about_a_mean_is_decided_by_its_interval() -> None:
     measured = cells([100.0, 101.0, 99.0])
     within = Claim(says="near 100", figure="throughput_per_s", where={"n": 1}, at_least=90, at_most=110)
     above = Claim(says="above", figure="throughput_per_s", where={"n": 1}, at_least=200)
-    unknown = Claim(says="?", figure="no_such_figure", where={"n": 1}, at_least=0)
-    assert [decide(claim, measured).word for claim in (within, above, unknown)] == [
-        "holds",
-        "is refuted",
-        "is undecided",
-    ]
+    assert [decide(claim, measured).word for claim in (within, above)] == ["holds", "is refuted"]
     assert overall([decide(within, measured), decide(above, measured)]) == "refuted"
     assert overall([]).startswith("not decided")
+
+
+def test_a_claim_about_what_no_trial_has_is_not_undecided() -> None:
+    """More repetitions would tell nothing; it says so, and what was meant. Where no trial is over, nobody knows yet."""
+    measured = cells([100.0, 101.0, 99.0])
+    slip = Claim(says="?", figure="throughput", where={"n": 1}, at_least=0)
+    decision = decide(slip, measured)
+    assert decision.word == "was not measured"
+    assert decision.why == "no trial has a figure throughput; did you mean throughput_per_s?"
+    lost = decide(Claim(says="?", figure="tier_counted_per_s", where={}, at_least=0), measured)
+    assert lost.why == "no trial has a figure tier_counted_per_s"
+    assert overall([decision]) == "not decided: a claim is about what was not measured"
+    assert decide(slip, [Cell(1, {"n": 1}, ())]).word == "is undecided"
+
+
+def test_the_report_shows_what_was_not_measured(run: Run, tmp_path: Path) -> None:
+    """A file that was run before anybody looked at the names of its figures is reported all the same."""
+    shutil.copytree(run.directory, tmp_path / "out", ignore=shutil.ignore_patterns("report"))
+    held = tmp_path / "out" / "experiment.toml"
+    held.write_text(held.read_text("utf-8").replace('figure = "throughput_per_s"', 'figure = "throughput"'), "utf-8")
+    lab("report", tmp_path / "out", "--summary", tmp_path / "summary.md")
+    lab("report", tmp_path / "out")
+    for page in (tmp_path / "summary.md", tmp_path / "out" / "report" / "index.html"):
+        said = page.read_text("utf-8")
+        assert "was not measured" in said
+        assert "did you mean throughput_per_s?" in said
+        assert "undecided" not in said

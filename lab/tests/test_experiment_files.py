@@ -6,6 +6,7 @@ import pytest
 from programs import ROOT, SMALL, here, lab, write
 
 from posthaste_lab.experiments import BadExperiment, load, make_plan
+from posthaste_lab.experiments.columns import figure_problems
 from posthaste_lab.experiments.description import Acceptance
 from posthaste_lab.experiments.kinds import check_parts
 from posthaste_lab.experiments.plan import aliased, options_of
@@ -137,6 +138,48 @@ def test_a_search_for_a_rate_is_no_trial(tmp_path: Path) -> None:
     assert check_parts(load(write(tmp_path, without)), here()) == []
 
 
+def test_a_misspelt_figure_costs_a_sentence(tmp_path: Path) -> None:
+    """And not the hours until the report finds nothing of that name."""
+    slips = SMALL.replace("throughput_per_s", "throughput").replace(
+        "[quick]",
+        '[[accept]]\nfigure = "error"\nat_most = 0\n[report]\nresponse = ["response_mean_s", "reponse_p99_s"]\n[quick]',
+    )
+    said = lab("run", write(tmp_path, slips), "--dry-run", code=2).stderr
+    assert [line.removeprefix(f"posthaste-lab: {tmp_path}/experiment.toml: ") for line in said.splitlines()] == [
+        "accept.0.figure = 'error': is no figure; did you mean errors?",
+        "claims.0.figure = 'throughput': is no figure; did you mean throughput_per_s?",
+        "report.response = 'reponse_p99_s': is no figure; did you mean response_p99_s?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("figure", "old", "new"),
+    [
+        ("response_p99_s", "check = true", "check = true\ninstances = 2"),
+        ("violations", "check = true", ""),
+        ("violations", "check = true", "check = false"),
+        ("service_mean_s", 'kind = "queue"', 'kind = "memcached"'),
+        ("response_mean_s", 'kind = "bench queue"', 'kind = "bench store"'),
+    ],
+    ids=["percentile of several", "nobody checks", "checks not", "no tier", "another load"],
+)
+def test_a_figure_that_these_parts_do_not_leave_is_refused(tmp_path: Path, figure: str, old: str, new: str) -> None:
+    """It exists, but no trial would have it."""
+    text = SMALL.replace("throughput_per_s", figure)
+    assert figure_problems(load(write(tmp_path, text))) == []
+    said = [f"claims.0.figure = {figure!r}: is a figure that no trial of these parts has"]
+    assert figure_problems(load(write(tmp_path, text.replace(old, new)))) == said
+
+
+def test_a_figure_that_some_trial_may_have_is_taken(tmp_path: Path) -> None:
+    """One load in some trials has percentiles, a factor may switch the check on."""
+    loads = '[factors.loads]\nlevels = [1, 2]\nsets = "load.instances"\n[[claims]]'
+    checks = '[factors.checks]\nlevels = [false, true]\nsets = "load.check"\n[[claims]]'
+    for figure, factor in (("response_p99_s", loads), ("violations", checks)):
+        text = SMALL.replace("check = true", "").replace("throughput_per_s", figure).replace("[[claims]]", factor)
+        assert figure_problems(load(write(tmp_path, text))) == []
+
+
 def test_a_file_without_a_load_measures_nothing(tmp_path: Path) -> None:
     """And is refused."""
     tier_only = SMALL.replace('kind = "bench queue"', 'kind = "queue"').replace(
@@ -225,5 +268,6 @@ def test_the_experiments_that_come_along_are_sound(path: Path) -> None:
     experiment = load(path)
     assert check_parts(experiment, here()) == []
     assert check_parts(experiment.quickly(), here()) == []
+    assert figure_problems(experiment) == figure_problems(experiment.quickly()) == []
     # Figures of trials decide each of them, but where it is about the model: then `validate` does.
     assert bool(experiment.claims) != ("posthaste-lab validate says" in experiment.hypothesis)

@@ -19,7 +19,8 @@ import pytest
 from programs import SMALL, lab, lab_command, left_running, program, run_through, write
 
 from posthaste_lab.errors import BadFile
-from posthaste_lab.experiments import run
+from posthaste_lab.experiments import load, run
+from posthaste_lab.experiments.columns import OF_LOADS, figures_of
 from posthaste_lab.experiments.description import Experiment
 from posthaste_lab.experiments.environment import differences
 from posthaste_lab.experiments.figures import READERS, LoadFigures, cpu_seconds, read_summary, together
@@ -89,6 +90,13 @@ def test_a_run_leaves_a_row_for_each_trial_that_agrees_with_its_records(finished
             assert (trial / "tier" / "record" / name).exists()
     kinds = table(finished / "kinds.csv")
     assert {row["kind"] for row in kinds} >= {"send", "pop", "peek", "readable", "create", "delete"}
+
+
+def test_the_figures_that_a_trial_can_have_are_those_that_it_has(finished: Path) -> None:
+    """Or a figure would be refused that is there, or taken that never comes. Words are no figures."""
+    for trial in finished.glob("trials/*/trial.json"):
+        measured = json.loads(trial.read_text("utf-8"))["figures"]
+        assert measured.keys() - {"invalid_because"} == figures_of(load(finished / "experiment.toml"))
 
 
 def test_trials_differ_by_what_the_plan_says(finished: Path) -> None:
@@ -488,9 +496,12 @@ def test_the_law_gets_the_times_of_all_answers() -> None:
 
 def test_the_repetitions_of_bench_store_share_its_duration(tmp_path: Path) -> None:
     """So a trial lasts as long as the one figure says, however many of them there are."""
-    summary = {"duration_s": 6.0, "repetitions": 3, "rows": [{"batch": 16, "operations_per_s": 1000.0}]}
+    row = {"batch": 16, "operations_per_s": 1000.0, "raw_append_per_s": 9.0, "call_mean_ms": 1.0, "call_p99_ms": 2.0}
+    summary = {"duration_s": 6.0, "repetitions": 3, "rows": [row]}
     (tmp_path / "summary.json").write_text(json.dumps(summary))
-    assert read_summary("bench-store", tmp_path / "summary.json").row["measured_s"] == 6.0
+    figures = read_summary("bench-store", tmp_path / "summary.json").row
+    assert figures["measured_s"] == 6.0
+    assert figures.keys() == OF_LOADS["bench-store"]
 
 
 def test_levels_stand_in_tables_beside_a_figure_of_their_name(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
+from posthaste_lab.experiments.columns import figure_problems
 from posthaste_lab.experiments.description import Experiment, load
 from posthaste_lab.experiments.hosts import load_hosts, this_machine
 from posthaste_lab.experiments.kinds import check_parts
@@ -43,10 +44,14 @@ def run(
     described = described.quickly() if quick else described
     local = this_machine(find_posthaste(posthaste), scratch)
     machines = load_hosts(hosts, local)
-    problems = check_parts(described, machines) + [
-        f"placement.{part}.host = {place.host!r}: is none of {', '.join(machines)} (see --hosts)"
-        for part, place in described.placement.items()
-        if place.host not in machines
+    problems = [
+        *check_parts(described, machines),
+        *figure_problems(described),
+        *(
+            f"placement.{part}.host = {place.host!r}: is none of {', '.join(machines)} (see --hosts)"
+            for part, place in described.placement.items()
+            if place.host not in machines
+        ),
     ]
     if problems:
         raise BadExperiment(str(experiment), problems)

@@ -5,7 +5,6 @@ sentence and not an hour, and a program that learns an option needs no change he
 part's machine: another machine may have another version of it, or be the only one that has it.
 """
 
-import difflib
 import re
 import subprocess
 import tomllib
@@ -18,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from posthaste_lab.experiments.description import LINKS, Experiment, Value
 from posthaste_lab.experiments.hosts import Host, run
-from posthaste_lab.experiments.problems import RunFailed
+from posthaste_lab.experiments.problems import RunFailed, did_you_mean
 
 Role = Literal["server", "step", "load"]
 POSTGRESQL = "postgresql"
@@ -180,9 +179,7 @@ def _option_problems(
     problems = []
     for option, values in settings.items():
         if option not in known:
-            near = difflib.get_close_matches(option, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            problems.append(f"parts.{part}.{option}: {kind.name} has no such option{hint}")
+            problems.append(f"parts.{part}.{option}: {kind.name} has no such option{did_you_mean(option, known)}")
         for value in values:
             for each in value if isinstance(value, list) else [value]:
                 unknown = set(PLACEHOLDER.findall(str(each))) - OWN_PLACEHOLDERS - set(before)

@@ -89,7 +89,8 @@ def _item(item: ChartItem | TableItem, target: Path) -> Drawn | TableItem:
 
 
 def _mark(decision: Decision) -> str:
-    return {"holds": "\N{CHECK MARK}", "is refuted": "\N{BALLOT X}", "is undecided": "?"}[decision.word]
+    marks = {"holds": "\N{CHECK MARK}", "is refuted": "\N{BALLOT X}", "is undecided": "?", "was not measured": "!"}
+    return marks[decision.word]
 
 
 def _headline(cells: Sequence[Cell], sections: Sequence[Section]) -> list[str]:

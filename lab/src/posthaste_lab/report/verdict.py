@@ -1,7 +1,8 @@
 """The hypothesis, claim by claim, against figures and their intervals.
 
 A claim holds when the whole interval keeps its limits, is refuted when the whole interval breaks one, and is
-undecided in between: then more repetitions would tell. Ratios are compared on logarithms, where they are differences.
+undecided in between: then more repetitions would tell. One about a figure that no trial has was not measured, which no
+repetition mends. Ratios are compared on logarithms, where they are differences.
 
 What is decided on is a contrast of the means of cells: each cell of a side weighs the same, however many of its trials
 are there, and what other factors do to the figure is no chance. Chance is what differs between repetitions:
@@ -24,8 +25,10 @@ from typing import Literal, NamedTuple
 
 from scipy import stats
 
+from posthaste_lab.experiments.columns import ALL
 from posthaste_lab.experiments.description import Claim, Level
 from posthaste_lab.experiments.plan import make_plan
+from posthaste_lab.experiments.problems import did_you_mean
 from posthaste_lab.experiments.results import Run, spoken_levels
 from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.quantities import amount, digits
@@ -33,7 +36,7 @@ from posthaste_lab.stats import mean_interval
 
 CONFIDENCE = 0.95
 WHOLE_LEAST = {"mean": 2, "ratio": 3}  # repetitions, for an interval over them
-Word = Literal["holds", "is refuted", "is undecided"]
+Word = Literal["holds", "is refuted", "is undecided", "was not measured"]
 
 
 @dataclass(frozen=True)
@@ -68,20 +71,27 @@ def decisions_of(run: Run, cells: Sequence[Cell]) -> list[Decision]:
 
 def decide(claim: Claim, cells: Sequence[Cell]) -> Decision:
     """Decide a claim by the trials it is about; a cell without trials is one that was to be run."""
+    rows = [result.figures for cell in cells for result in cell.results]
+    measured = {name for row in rows for name, value in row.items() if isinstance(value, int | float)}
+    if measured and claim.figure not in measured:
+        meant = "" if claim.figure in ALL else did_you_mean(claim.figure, measured)
+        return _told_nothing(claim, "was not measured", f"no trial has a figure {claim.figure}{meant}")
     side = _of(claim.where, cells)
     other = [] if claim.than is None else _of(claim.than, cells)
     chosen = list({cell.number: cell for cell in [*side, *other]}.values())
     empty = [cell for cell in chosen if not cell.by_repetition(claim.figure)]
     trials = tuple(figure.trials for cell in chosen if (figure := cell.figure(claim.figure)) is not None)
     if not side or (claim.than is not None and not other) or len(empty) == len(chosen):
-        return _undecided(claim, "no trial tells", ())
+        return _told_nothing(claim, "is undecided", "no trial tells")
     if empty:
-        return _undecided(claim, f"no trial tells of {spoken_levels(empty[0].levels)}", sum(trials, ()))
+        return _told_nothing(
+            claim, "is undecided", f"no trial tells of {spoken_levels(empty[0].levels)}", sum(trials, ())
+        )
     weights = {cell.number: (cell in side) / len(side) - (cell in other) / max(1, len(other)) for cell in chosen}
     if claim.than is None:
         return _conclude(claim, _contrast(chosen, weights, claim.figure, WHOLE_LEAST["mean"], float))
     if min(value for cell in chosen for value in cell.by_repetition(claim.figure).values()) <= 0:
-        return _undecided(claim, "no ratio can be formed", sum(trials, ()))
+        return _told_nothing(claim, "is undecided", "no ratio can be formed", sum(trials, ()))
     value, low, high, told = _contrast(chosen, weights, claim.figure, WHOLE_LEAST["ratio"], math.log)
     return _conclude(claim, Contrast(math.exp(value), math.exp(low), math.exp(high), told))
 
@@ -93,6 +103,8 @@ def overall(decisions: list[Decision]) -> str:
     words = [decision.word for decision in decisions]
     if "is refuted" in words:
         return "refuted"
+    if "was not measured" in words:
+        return "not decided: a claim is about what was not measured"
     return "undecided" if "is undecided" in words else "confirmed"
 
 
@@ -100,8 +112,8 @@ def _of(where: dict[str, Level], cells: Sequence[Cell]) -> list[Cell]:
     return [cell for cell in cells if all(cell.levels[name] == level for name, level in where.items())]
 
 
-def _undecided(claim: Claim, why: str, trials: tuple[str, ...]) -> Decision:
-    return Decision(claim, "is undecided", math.nan, math.nan, math.nan, why, trials)
+def _told_nothing(claim: Claim, word: Word, why: str, trials: tuple[str, ...] = ()) -> Decision:
+    return Decision(claim, word, math.nan, math.nan, math.nan, why, trials)
 
 
 def _contrast(

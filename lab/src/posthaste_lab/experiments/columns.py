@@ -1,0 +1,91 @@
+"""Which figures the trials of an experiment can have: known before anything is run, so that none is asked for in vain.
+
+What each reader of `figures.py` makes of a summary, and what tiers record, is listed here; a test holds the lists
+against real trials.
+"""
+
+from posthaste_lab.experiments.description import Experiment, Value
+from posthaste_lab.experiments.figures import LARGEST, MEANS, STAGES, SUMS, TRAFFIC
+from posthaste_lab.experiments.kinds import Kind, kinds
+from posthaste_lab.experiments.problems import did_you_mean
+
+OF_LOADS = {
+    "bench": frozenset(
+        {
+            "throughput_per_s",
+            *(f"response_{name}_s" for name in ("mean", "p50", "p90", "p99", "p99_9", "max", "all_mean")),
+            *("served", "ok", "nulls", "errors"),
+            *TRAFFIC,
+            *("measured_s", "clients", "population", "think_time_s", "think_kept_s", "open_loop", "in_flight_mean"),
+            *("generator_utilization", "generator_valid", "tier_counted_per_s", "violations"),
+        }
+    ),
+    "bench-store": frozenset(
+        {"throughput_per_s", "measured_s", "batch", "call_mean_s", "call_p99_s", "raw_append_per_s"}
+    ),
+}
+OF_TIERS = frozenset(
+    {
+        *(f"{stage}_mean_s" for stage in STAGES),
+        *("waiting_when_any_mean_s", "service_when_any_mean_s"),
+        *("tier_requests", "tier_errors", "tier_response_mean_s", "tier_cpu_s"),
+    }
+)
+ALL = OF_TIERS.union(*OF_LOADS.values())
+# What is known of several loads at once.
+OF_SEVERAL = SUMS | LARGEST | MEANS | {"generator_valid", "tier_counted_per_s"}
+
+
+def figure_problems(experiment: Experiment) -> list[str]:
+    """Figures that are asked for and no trial can have; none where a kind is unknown, which is told elsewhere."""
+    if any(part.kind not in kinds() for part in experiment.parts.values()):
+        return []
+    known = figures_of(experiment)
+    named = [
+        *((f"accept.{place}.figure", rule.figure) for place, rule in enumerate(experiment.accept)),
+        *((f"claims.{place}.figure", claim.figure) for place, claim in enumerate(experiment.claims)),
+        *(("report.response", name) for name in experiment.report.response),
+    ]
+    return [f"{key} = {name!r}: {_objection(name, known)}" for key, name in named if name not in known]
+
+
+def _objection(name: str, known: frozenset[str]) -> str:
+    if name in ALL:
+        return "is a figure that no trial of these parts has"
+    return f"is no figure{did_you_mean(name, known)}"
+
+
+def figures_of(experiment: Experiment) -> frozenset[str]:
+    """The figures that some trial can have; some may still be left out, as times are where nothing was served."""
+    roles = {name: kinds()[part.kind] for name, part in experiment.parts.items()}
+    loads = [_of_load(experiment, name, kind) for name, kind in roles.items() if kind.summary]
+    fewest = sum(_fewest(experiment, name) for name, kind in roles.items() if kind.summary)
+    of_loads = frozenset.intersection(*loads) if loads else frozenset()
+    if fewest > 1:
+        of_loads &= OF_SEVERAL
+    recorded = any(kind.role == "server" and "record" in kind.defaults for kind in roles.values())
+    return of_loads | OF_TIERS if recorded else of_loads
+
+
+def _of_load(experiment: Experiment, part: str, kind: Kind) -> frozenset[str]:
+    figures = OF_LOADS[kind.summary or ""]
+    # A file of options (`config`) may have it too.
+    checks = any(value is not False for option in ("check", "config") for value in _values(experiment, part, option))
+    return figures if checks else figures - {"violations"}
+
+
+def _fewest(experiment: Experiment, part: str) -> int:
+    counts = [experiment.parts[part].instances, *_values(experiment, part, "instances")]
+    return min(count for count in counts if isinstance(count, int))
+
+
+def _values(experiment: Experiment, part: str, option: str) -> list[Value]:
+    """What an option of a part is set to, by the part itself and by levels."""
+    target, options = f"{part}.{option}", experiment.parts[part].options
+    by_levels = [
+        settings[target]
+        for factor in experiment.factors.values()
+        for level in factor.levels
+        if target in (settings := factor.assignments(level))
+    ]
+    return [*([options[option]] if option in options else []), *by_levels]
