@@ -7,14 +7,15 @@ hands them on, and `options` asks the program itself whether it has them.
 
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from posthaste_lab.experiments.names import name_problems
-from posthaste_lab.experiments.problems import BadExperiment
+from posthaste_lab.experiments.problems import BadExperiment, did_you_mean
 from posthaste_lab.experiments.spans import seconds
 from posthaste_lab.factorial import design
 from posthaste_lab.factorial.words import with_generated
@@ -316,8 +317,22 @@ def _sentences(error: ValidationError) -> list[str]:
         key = ".".join(str(step) for step in each["loc"] if str(step) not in _TYPES)
         shown = "" if each["type"] in ("missing", "extra_forbidden") else f" = {each['input']!r}"
         said = {"missing": "is missing", "extra_forbidden": "is no key of this table"}.get(each["type"], message)
+        if each["type"] == "extra_forbidden":
+            *table, wrong = each["loc"]
+            said += did_you_mean(str(wrong), _keys_of(table))
         found.setdefault(key, f"{key}{shown}: {said}")
     return list(found.values())
+
+
+def _keys_of(steps: Sequence[int | str]) -> list[str]:
+    """The keys of the table that these steps lead to from the top of the file."""
+    at: Any = Experiment
+    for step in steps:
+        # Into a table by its key, or into whatever a list or a table of names holds.
+        at = at.model_fields[step].annotation if hasattr(at, "model_fields") else get_args(at)[-1]
+        if NoneType in get_args(at):
+            at, _ = get_args(at)
+    return list(at.model_fields)
 
 
 # Steps into the branches of a union, which a reader of the file does not know.
