@@ -252,12 +252,37 @@ def test_a_trial_that_is_not_accepted_is_marked_and_kept(tmp_path: Path, scratch
 
 def test_a_setup_that_never_works_stops_after_three_failures(tmp_path: Path, scratch: Path) -> None:
     """A night of failures would tell no more."""
-    text = SMALL.replace("check = true", 'check = true\nworkload = "none"').replace(
-        "repetitions = 2", "repetitions = 4"
-    )
+    text = SMALL.replace("{tier}", "127.0.0.1:1").replace("repetitions = 2", "repetitions = 4")
     done = lab("run", write(tmp_path, text), "--out", tmp_path / "out", "--scratch", scratch, code=1)
-    assert "3 trials in a row failed, the last because load ended with 2" in done.stderr
+    assert "3 trials in a row failed, the last because load ended with 1" in done.stderr
     assert [event for _, event in journal(tmp_path / "out")].count("failed") == 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "check = true",
+            'workload = "pair"',
+            "load ended with 2 during the trial; its last word: posthaste: invalid value",
+        ),
+        (
+            "embedded:{dir}/store",
+            "memry:",
+            "tier ended with 2 before it was ready; its last word: posthaste: --store: ",
+        ),
+    ],
+    ids=["load", "server"],
+)
+def test_a_part_that_refuses_what_it_is_given_stops_the_run_at_once(
+    tmp_path: Path, scratch: Path, old: str, new: str, said: str
+) -> None:
+    """The next trial would give it the same. It says so in its own words, and again when the run is taken up."""
+    path, out = write(tmp_path, SMALL.replace(old, new)), tmp_path / "out"
+    for times in (1, 2):
+        done = lab("run", path, "--out", out, "--scratch", scratch, code=1)
+        assert f"a part refuses what it is given, which no repetition mends: {said}" in done.stderr
+        assert [event for _, event in journal(out)].count("started") == times
 
 
 @pytest.mark.parametrize(

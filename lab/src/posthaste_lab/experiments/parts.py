@@ -95,7 +95,7 @@ class Parts:
         for instance in self.instances:
             process = instance.process
             if instance.kind.role == "server" and process is not None and process.ended() is not None:
-                raise RunFailed(process.epitaph("during the trial"))
+                raise process.failure("during the trial")
 
     def _lay_out(self, stack: ExitStack, part: str, number: int, count: int, options: dict[str, Value]) -> Instance:
         host = self.hosts[self.experiment.host_of(part)]
@@ -135,7 +135,7 @@ class Parts:
             instance.address = process.wait_ready(kind.ready, f"{host.address}:{port}", READY_S)
             self._link(instance)
         elif kind.role == "step" and process.wait_done(STEP_S) != 0:
-            raise RunFailed(process.epitaph("instead of doing its work"))
+            raise process.failure("instead of doing its work")
 
     def _link(self, instance: Instance) -> None:
         """Shape the way to a part that is up, if it has a link."""

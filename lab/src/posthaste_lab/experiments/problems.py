@@ -21,3 +21,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 class RunFailed(RuntimeError):  # noqa: N818 - read aloud, it is one
     """A run, or one trial of it, could not be done; the text says which part said what."""
+
+
+class UsedWrongly(RunFailed):
+    """A part refused what it was given, so it will refuse it the next time too."""

@@ -12,11 +12,12 @@ import time
 from pathlib import Path
 
 from posthaste_lab.experiments.hosts import Host
-from posthaste_lab.experiments.problems import RunFailed
+from posthaste_lab.experiments.problems import RunFailed, UsedWrongly
 
 # How long a program may take to end by itself when told to; a tier drains for up to 10 s.
 GRACE_S = 15
 POLL_S = 0.02
+USED_WRONGLY = 2  # the exit code that says so, of our programs as of many
 # Options that would come from the environment: nothing may act on a trial that the experiment does not say.
 SETTINGS = "POSTHASTE_"
 # $1: the signal that stops it, $2: tenths of seconds to wait for that, $3: the directory to work in. What waits in the
@@ -80,7 +81,7 @@ class Process:
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             if self.ended() is not None:
-                raise RunFailed(self.epitaph("before it was ready"))
+                raise self.failure("before it was ready")
             if sign == "tcp":
                 if self.host.accepts(address):
                     return address
@@ -107,6 +108,10 @@ class Process:
         except subprocess.TimeoutExpired:
             self._guard.kill()
             return self._guard.wait()
+
+    def failure(self, when: str) -> RunFailed:
+        """What to raise when it has ended as it should not."""
+        return (UsedWrongly if self.ended() == USED_WRONGLY else RunFailed)(self.epitaph(when))
 
     def epitaph(self, when: str) -> str:
         """How it ended, in a sentence."""

@@ -2,7 +2,8 @@
 
 An interruption (Ctrl-C, SIGTERM, a crash of this program) leaves whole trials and at most one half; the same command
 goes on from there. A trial that fails is recorded as failed and the run goes on, so that one bad setting does not cost
-a night; after several failures in a row it stops, because then the setup is at fault and not a setting.
+a night; after several failures in a row it stops, because then the setup is at fault and not a setting. So it does at
+once where a part of the first trial refuses what it was given: most often every other trial would give it the same.
 """
 
 import signal
@@ -19,7 +20,7 @@ from posthaste_lab.experiments.environment import busy, environment
 from posthaste_lab.experiments.hosts import Host
 from posthaste_lab.experiments.journal import Journal
 from posthaste_lab.experiments.plan import OVERHEAD_S, Plan, Trial, make_plan
-from posthaste_lab.experiments.problems import RunFailed
+from posthaste_lab.experiments.problems import RunFailed, UsedWrongly
 from posthaste_lab.experiments.scratch import Scratch
 from posthaste_lab.experiments.trial import run_trial
 
@@ -101,6 +102,12 @@ def _run_all(
         took.append(results[trial.name]["took_s"])
         failures = failures + 1 if results[trial.name]["status"] == "failed" else 0
         journal.write_tables(list(results.values()))
+        finished = any(result["status"] == "finished" for result in results.values())
+        if results[trial.name].get("used_wrongly") and not finished:
+            raise RunFailed(
+                f"a part refuses what it is given, which no repetition mends: {results[trial.name]['reason']}; "
+                "mend the file, and name another directory with --out"
+            )
         if failures == FAILURES_IN_A_ROW_MAX:
             raise RunFailed(
                 f"{failures} trials in a row failed, the last because {results[trial.name]['reason']}; "
@@ -117,7 +124,13 @@ def _run_one(experiment: Experiment, trial: Trial, hosts: dict[str, Host], journ
     except (RunFailed, OSError, ValueError, KeyError) as failure:
         # Whatever is wrong with a machine or with what a part left costs this trial, not the night.
         reason = f"what a part left has no {failure}" if isinstance(failure, KeyError) else str(failure)
-        ended = {"status": "failed", "reason": reason, "started_unix_s": started, "took_s": time.time() - started}
+        ended = {
+            "status": "failed",
+            "reason": reason,
+            "used_wrongly": isinstance(failure, UsedWrongly),
+            "started_unix_s": started,
+            "took_s": time.time() - started,
+        }
         result = (
             asdict(trial)
             | ended

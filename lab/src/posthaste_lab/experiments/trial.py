@@ -94,7 +94,7 @@ def _await_loads(parts: Parts, loads: list[Instance], duration_s: float) -> None
                 continue
             if status != 0:
                 _blame_a_server(parts)
-                raise RunFailed(process.epitaph("during the trial"))
+                raise process.failure("during the trial")
             running.remove(load)
         if time.monotonic() > deadline:
             raise RunFailed(f"{running[0].keep.name} did not end within {duration_s + SLACK_S:g} s")
@@ -118,7 +118,7 @@ def _stop_servers(parts: Parts) -> None:
         asked_to = process.ended() is None
         status = process.stop()
         if asked_to and status not in (0, 128 + 15, 128 + 2):
-            raise RunFailed(process.epitaph("when it was told to stop"))
+            raise process.failure("when it was told to stop")
 
 
 def _fetch(parts: Parts) -> None:
