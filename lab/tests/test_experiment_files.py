@@ -31,6 +31,11 @@ THIRTEEN = "".join(f'[factors.f{n}]\nlevels = [1, 2]\nsets = "tier.option-{n}"\n
         ("repetitions = 2", "repetitions = 0", "run.repetitions = 0: "),
         ("repetitions = 2", 'repetitions = "2"', "run.repetitions = '2': "),
         ('duration = "500ms"', 'duration = "5 parsecs"', "run.duration = '5 parsecs': must be a time with its unit"),
+        ('duration = "500ms"', "duration = 600", "run.duration = 600: must be a time with its unit, such as 500ms"),
+        ('head = "100ms"', 'head = "soon"', "run.trim.head = 'soon': must be a time with its unit"),
+        ('head = "100ms"', "head = 0.1", "run.trim.head = 0.1: must be a time with its unit"),
+        ('window = "50ms"', "window = 1", "run.window = 1: must be a time with its unit"),
+        ('duration = "300ms"', "duration = 3", "quick.duration = 3: must be a time with its unit"),
         ('duration = "500ms"', 'duration = "100ms"', "run.duration = 0.1 s: nothing is left after run.trim"),
         ('head = "100ms"', 'head = "120%"', "run.trim.head = '120%': must be a share"),
         ('head = "100ms"', 'heda = "100ms"', "run.trim.heda: is no key of this table"),
@@ -210,6 +215,12 @@ def test_a_share_is_trimmed_of_the_duration(tmp_path: Path) -> None:
     """12 % and 5 %, as one report has it."""
     shares = SMALL.replace('{ head = "100ms", tail = "50ms" }', '{ head = "12%", tail = "5%" }')
     assert load(write(tmp_path, shares)).trimmed == pytest.approx((0.06, 0.415, 0.025))
+
+
+def test_zero_needs_no_unit(tmp_path: Path) -> None:
+    """It is the same in all of them."""
+    for tail in ("0", '"0"', "0.0"):
+        assert load(write(tmp_path, SMALL.replace('tail = "50ms"', f"tail = {tail}"))).trimmed[2] == 0
 
 
 def test_every_repetition_runs_every_combination_in_an_order_of_its_own() -> None:

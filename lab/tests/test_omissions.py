@@ -108,6 +108,7 @@ def test_a_trial_left_out_is_in_no_figure(directory: Path) -> None:
         (TRIAL.replace("002-r1", "009-r1"), "trial = '009-r1': is no finished trial of this run"),
         (WINDOW.replace('end = "200ms"', ""), "needs start and end, or neither"),
         (WINDOW.replace("200ms", "50ms"), "must end after it starts"),
+        (WINDOW.replace('"200ms"', "1"), "omit.0.end: must be a time with its unit"),
         ("[[omit]", "is not TOML"),
     ],
 )

@@ -29,6 +29,11 @@ LINK = "\n[links.tier]\n"
         ("[links.wire]\ndelay = '1ms'\n", "links.wire: is none of the parts tier, load"),
         ("[links.tier]\nbandwidth = '10 apples'\n", "links.tier.bandwidth = '10 apples': "),
         ("[links.tier]\ndelay = '1 moment'\n", "links.tier.delay = '1 moment': must be a time with its unit"),
+        ("[links.tier]\ndelay = 1\n", "links.tier.delay = 1: must be a time with its unit"),
+        (
+            "[links.tier]\n[factors.way]\nlevels = ['1ms', 2]\nsets = 'links.tier.delay'\n",
+            "factors.way: links.tier.delay = 2: must be a time with its unit",
+        ),
         ("[links.tier]\nspeed = '10mbit'\n", "links.tier.speed: is no key of this table"),
         (
             "[links.tier]\n[placement]\nload = { host = 'other' }\n",

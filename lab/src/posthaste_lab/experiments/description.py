@@ -6,28 +6,44 @@ hands them on, and `options` asks the program itself whether it has them.
 """
 
 import math
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from posthaste_lab.experiments.names import name_problems
 from posthaste_lab.experiments.problems import BadExperiment, did_you_mean
-from posthaste_lab.experiments.spans import seconds
+from posthaste_lab.experiments.spans import NO_SPAN, seconds
 from posthaste_lab.factorial import design
 from posthaste_lab.factorial.words import with_generated
 
 LINKS = "links"
+# The context of what people wrote: a time has its unit there, where one that was read already is a number of seconds.
+FROM_FILE = object()
 Level = bool | int | float | str
 Value = Level | list[Level]
 Transform = Literal["none", "log", "reciprocal"]
 
 
-def _span(text: object) -> object:
-    return seconds(text) if isinstance(text, str) else text
+def _span(value: object, told: ValidationInfo) -> object:
+    if isinstance(value, str):
+        return seconds(value)
+    if told.context is FROM_FILE and value != 0:
+        raise ValueError(NO_SPAN)
+    return value
 
 
 def _several(value: object) -> object:
@@ -73,7 +89,10 @@ def _cut(end: str, amount: float | str, duration_s: float) -> float:
         if 0 <= share < 1:
             return share * duration_s
         raise ValueError(f"trim.{end} = {amount!r}: must be a share from 0% to below 100%")
-    return seconds(amount)
+    try:
+        return seconds(amount)
+    except ValueError as error:
+        raise ValueError(f"trim.{end} = {amount!r}: {error}") from None
 
 
 class RunRules(Strict):
@@ -291,12 +310,12 @@ def load(path: Path) -> Experiment:
         raise BadExperiment(str(path), [f"cannot be read: {error.strerror}"]) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadExperiment(str(path), [f"is not TOML: {error}"]) from None
-    return _checked(content, str(path))
+    return _checked(content, str(path), FROM_FILE)
 
 
-def _checked(content: dict[str, Any], where: str) -> Experiment:
+def _checked(content: dict[str, Any], where: str, context: object = None) -> Experiment:
     try:
-        experiment = Experiment.model_validate(content)
+        experiment = Experiment.model_validate(content, context=context)
         if experiment.quick is not None:
             experiment.quickly()
     except ValidationError as error:
@@ -314,7 +333,7 @@ def _sentences(error: ValidationError) -> list[str]:
         if not each["loc"]:  # from `_whole`, which names its keys itself
             found |= {line: line for line in message.split("\n")}
             continue
-        key = ".".join(str(step) for step in each["loc"] if str(step) not in _TYPES)
+        key = ".".join(str(step) for step in each["loc"] if not _TYPE.fullmatch(str(step)))
         shown = "" if each["type"] in ("missing", "extra_forbidden") else f" = {each['input']!r}"
         said = {"missing": "is missing", "extra_forbidden": "is no key of this table"}.get(each["type"], message)
         if each["type"] == "extra_forbidden":
@@ -336,10 +355,7 @@ def _keys_of(steps: Sequence[int | str]) -> list[str]:
 
 
 # Steps into the branches of a union, which a reader of the file does not know.
-_TYPES = {"bool", "int", "float", "str", "constrained-float", "function-before[_span(), constrained-float]"} | {
-    "list[union[bool,int,float,str]]",
-    "function-before[_span(), float]",
-}
+_TYPE = re.compile(r"bool|int|float|str|constrained-float|(function-\w+|list)\[.*\]")
 
 
 def _run_problems(experiment: Experiment) -> list[str]:
@@ -443,7 +459,7 @@ def _bad_settings(experiment: Experiment, settings: Mapping[str, Value]) -> list
             )
             continue
         try:
-            Link.model_validate({option: value})
+            Link.model_validate({option: value}, context=FROM_FILE)
         except ValidationError as error:
             found.append(f"{target} = {value!r}: {error.errors()[0]['msg'].removeprefix('Value error, ')}")
     return found

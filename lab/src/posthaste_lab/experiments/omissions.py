@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import ValidationError, model_validator
 
 from posthaste_lab.errors import BadFile
-from posthaste_lab.experiments.description import Sentence, Span, Strict
+from posthaste_lab.experiments.description import FROM_FILE, Sentence, Span, Strict
 from posthaste_lab.experiments.spans import spoken
 
 FILE = "omit.toml"
@@ -51,7 +51,7 @@ def read_omissions(directory: Path, trials: set[str]) -> list[Omission]:
     if not path.exists():
         return []
     try:
-        found = _OmitFile.model_validate(tomllib.loads(path.read_text("utf-8"))).omit
+        found = _OmitFile.model_validate(tomllib.loads(path.read_text("utf-8")), context=FROM_FILE).omit
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadFile("DIR", str(path), f"is not TOML: {error}") from None
     except ValidationError as error:

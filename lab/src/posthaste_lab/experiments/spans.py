@@ -3,6 +3,7 @@
 import re
 
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+NO_SPAN = "must be a time with its unit, such as 500ms, 20s or 2m"
 
 
 def seconds(text: str) -> float:
@@ -11,7 +12,7 @@ def seconds(text: str) -> float:
     if not match:
         if text == "0":
             return 0.0
-        raise ValueError("must be a time with its unit, such as 500ms, 20s or 2m")
+        raise ValueError(NO_SPAN)
     return float(match[1]) * SECONDS[match[2]]
 
 
