@@ -159,6 +159,9 @@ fn who_waits_is_told_and_what_comes_of_age_is_not_answered_by_nulls() {
     for line in ["LOGIN alice alice", "QCREATE q", "QCREATE soon", "SEND soon late DELAY 300"] {
         assert!(ask(&mut tier, &mut sender, line).starts_with(':'), "{line}");
     }
+    for line in ["QCREATE ttl", "SEND ttl old TTL 300", "QCREATE kept", "SEND kept young"] {
+        assert!(ask(&mut tier, &mut sender, line).starts_with(':'), "{line}");
+    }
     assert_eq!(ask(&mut tier, &mut reader, "LOGIN alice alice"), ":1\r\n");
     say(&mut reader, "POP QUEUE q BLOCK 3600000");
     wait_until("a pop that waits", || {
@@ -173,4 +176,11 @@ fn who_waits_is_told_and_what_comes_of_age_is_not_answered_by_nulls() {
         assert!(answer == "$-1\r\n" || answer.starts_with("-STORE "), "{answer}");
         answer.starts_with("-STORE ")
     });
+    wait_until("the end of the time to live", || {
+        let answer = ask(&mut tier, &mut sender, "PEEK QUEUE ttl");
+        assert!(answer.contains("old") || answer.starts_with("-STORE "), "{answer}");
+        answer.starts_with("-STORE ")
+    });
+    assert!(ask(&mut tier, &mut sender, "QREADABLE").starts_with("-STORE "));
+    assert!(ask(&mut tier, &mut sender, "PEEK QUEUE kept").contains("young"), "time changes nothing of it");
 }

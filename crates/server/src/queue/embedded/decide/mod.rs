@@ -97,12 +97,8 @@ impl Embedded {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// PEEK and QREADABLE in their turn. After a failed sync only what is durable can be shown, until something comes of age: what
-    /// time does to messages cannot be made durable any more.
+    /// PEEK and QREADABLE in their turn. After a failed sync only what is durable can be shown.
     fn show_latest(&mut self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
-        if self.stock.due_alarm(self.clock).is_some() {
-            self.is_sound()?; // rung, unless it has failed
-        }
         let view = if self.failed.is_some() { View::Durable } else { View::Latest };
         let shown = match ask.operation {
             Operation::Peek(selection) => self.peek(ask, selection, view, answer)?,

@@ -7,6 +7,7 @@ use super::{View, text};
 use crate::queue::answer::{Answer, Dead, Headers, MessageView};
 use crate::queue::embedded::Embedded;
 use crate::queue::embedded::effect::Written;
+use crate::queue::embedded::merge::Pick;
 use crate::queue::embedded::message::ANYONE;
 use crate::queue::embedded::stock::Stock;
 use crate::queue::rules::{AccountId, Ask, Interest, Outcome, QueueId};
@@ -29,7 +30,7 @@ impl Embedded {
         let queue = self.named_queue(ask, selection)?;
         self.find(self.interest(ask, selection, queue), selection.count);
         self.load(ask, selection, queue)?;
-        if view == View::Durable && self.found.picks().iter().any(|pick| !self.is_durable(pick.place.id())) {
+        if view == View::Durable && !self.found_is_certain() {
             return Ok(None);
         }
         if self.found.is_empty() {
@@ -46,6 +47,21 @@ impl Embedded {
         Ok(Some(Outcome::Ok))
     }
 
+    /// Whether what was found is durable, and still so: what time does to messages cannot be made durable by a store that has failed.
+    fn found_is_certain(&self) -> bool {
+        let picks = self.found.picks();
+        picks.iter().all(|pick| self.is_durable(pick.place.id()))
+            && (self.failed.is_none() || self.is_timeless(picks))
+    }
+
+    /// Whether time has changed nothing of these: none has expired, and if there are none, none has come.
+    fn is_timeless(&self, picks: &[Pick]) -> bool {
+        match picks {
+            [] => self.stock.due_alarm(self.clock).is_none(),
+            picks => picks.iter().all(|pick| !self.stock.picked(pick).is_expired(self.clock)),
+        }
+    }
+
     /// None: what is not durable yet may decide the answer.
     pub(super) fn readable(
         &mut self,
@@ -60,7 +76,7 @@ impl Embedded {
                 && is_spared(reader)
                 && queues.clone().all(|queue| self.shows_durable(queue, reader))
         };
-        if view == View::Durable && !is_durable() {
+        if view == View::Durable && (!is_durable() || self.stock.due_alarm(self.clock).is_some()) {
             return None;
         }
         answer.array(queues.clone().count());
