@@ -67,7 +67,7 @@ def test_clients_are_listed_whatever_their_accounts_are_called(tier: Tier, conne
 
 
 def test_who_closes_connections_keeps_their_own(tier: Tier, connect: Connect) -> None:
-    """As in Redis: `CLIENT KILL ID` and `ADDR` spare the one that asks, the form of old answers it and then ends it."""
+    """As in Redis: `CLIENT KILL ID` and `ADDR` spare the one that asks, the form of old ends it, answered."""
     other = connect(tier)
     with socket.create_connection(("127.0.0.1", tier.port)) as asking, asking.makefile("rwb") as lines:
 
