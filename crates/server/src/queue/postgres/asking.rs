@@ -90,7 +90,7 @@ impl Postgres {
         Ok(Asked { replies, places, era: Arc::clone(era) })
     }
 
-    /// Who has logged in when it was another server, or stands in the accounts file, is known here too, whether he asks for
+    /// Who has logged in when it was another server, or stands in the accounts file, is known here too, whether they ask for
     /// something or not: messages for everyone are for him.
     fn enter_all_again(&self, link: &mut Link, era: &Era) -> Result<(), Failure> {
         if era.has_all() {
