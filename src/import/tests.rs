@@ -297,6 +297,19 @@ fn routed(route: &str) -> (String, Vec<String>) {
 }
 
 #[test]
+fn who_leaves_keys_without_a_route_beside_a_pool_named_default_is_told() {
+    let file = |name: &str| {
+        format!(
+            r#"{{ "pools": {{ "{name}": {{ "servers": ["10.0.0.1:1"] }} }}, "route": {{
+                "type": "PrefixSelectorRoute", "policies": {{ "x:": "PoolRoute|{name}" }} }} }}"#
+        )
+    };
+    let (_, left_out) = imported(&file("default"));
+    assert!(left_out[0].starts_with("keys that no route takes: "), "{left_out:?}");
+    assert!(imported(&file("other")).1.is_empty());
+}
+
+#[test]
 fn a_policy_takes_only_commands_that_come_to_it() {
     let selector = |policies: &str, default: &str| {
         format!(

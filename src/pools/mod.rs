@@ -112,7 +112,7 @@ pub(crate) fn layout(
         check_answer(&layout, &layout.pools[numbers[*name]], &Fields::of(table, &POOL_FIELDS)?)?;
     }
     if let Some(routes) = routes {
-        layout.routes = self::routes(routes, &numbers, layout.routes)?;
+        layout.routes = self::routes(routes, &numbers)?;
     }
     if layout.routes.is_empty() && !layout.pools.is_empty() {
         let at = pools.map_or(0, |pools| pools.span().start);
@@ -374,6 +374,20 @@ limit = 1000
         let two = format!("{one}[cache.pools.b]\nservers = [\"127.0.0.1:2\"]\n");
         assert!(read(&two, &[]).unwrap_err().contains("[[cache.routes]]"));
         assert_eq!(read(&two, &["127.0.0.1:9"]).unwrap().routes[0].pool, 0);
+    }
+
+    #[test]
+    fn what_no_route_takes_goes_to_the_pool_that_is_named_default() {
+        let pools =
+            ["a", "default"].map(|name| format!("[cache.pools.{name}]\nservers = [\"127.0.0.1:1\"]\n"));
+        let route = "[[cache.routes]]\npool = \"a\"\nprefix = \"x\"\n";
+        let pools_of = |text: &str| -> Vec<usize> {
+            read(text, &[]).unwrap().routes.iter().map(|route| route.pool).collect()
+        };
+        assert_eq!(pools_of(&format!("{}{route}", pools.concat())), [0, 1]);
+        assert_eq!(pools_of(&format!("{}{route}", pools[0])), [0]);
+        let of_all = "[[cache.routes]]\npool = \"a\"\n";
+        assert_eq!(pools_of(&format!("{}{of_all}", pools.concat())), [0]);
     }
 
     #[test]

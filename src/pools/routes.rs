@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use posthaste_server::cache::layout::{LimitPlan, RoutePlan, ShadowPlan, Verbs};
+use posthaste_server::cache::layout::{DEFAULT_POOL, LimitPlan, RoutePlan, ShadowPlan, Verbs};
 use posthaste_server::cache::limit::PER_SECOND_MAX;
 
-use super::at_least_one;
+use super::{at_least_one, catch_all};
 use crate::flags::some_time;
 use crate::placed::{Fields, Placed, Wrong};
 
@@ -25,12 +25,8 @@ const ROUTE_FIELDS: [&str; 10] = [
 /// Longest name that is put before keys: servers take keys of 250 bytes, and something is to be left for clients.
 const ADDED_BYTES_MAX: usize = 200;
 
-/// The routes of the file, and behind them the one that the flags made, unless the file has one for all keys.
-pub(super) fn routes(
-    value: &Placed<'_>,
-    numbers: &BTreeMap<String, usize>,
-    of_flags: Vec<RoutePlan>,
-) -> Result<Vec<RoutePlan>, Wrong> {
+/// The routes of the file, and behind them one to the pool that is named [`DEFAULT_POOL`], unless the file has one for all keys.
+pub(super) fn routes(value: &Placed<'_>, numbers: &BTreeMap<String, usize>) -> Result<Vec<RoutePlan>, Wrong> {
     let wrong = || Wrong::new(value.span().start, "write [[cache.routes]], once for each route");
     let tables = value.get_ref().as_array().ok_or_else(wrong)?;
     let mut routes: Vec<RoutePlan> = Vec::new();
@@ -51,7 +47,7 @@ pub(super) fn routes(
     }
     let is_catch_all = |route: &RoutePlan| route.prefix.is_empty() && route.verbs == Verbs::ALL;
     if !routes.iter().any(is_catch_all) {
-        routes.extend(of_flags);
+        routes.extend(numbers.get(DEFAULT_POOL).map(|pool| catch_all(*pool)));
     }
     Ok(routes)
 }

@@ -129,9 +129,11 @@ fn a_file_can_be_checked_without_starting_anything() {
         "pool big is below it",
         "it takes the place of pool big",
         "repeated in pool trial, for 0.25 of the keys",
+        "no route leads to pool new, and no pool that one leads to names it\n",
     ] {
         assert!(said.contains(words), "{words:?} in {said}");
     }
+    assert!(!said.contains("other keys") && !said.contains("no route leads to pool trial"), "{said}");
     let common = check(&WHOLE.replace("127.0.0.1:7", "127.0.0.1:2"));
     let words = "  server 127.0.0.1:2 is in both pools: there incr and append may be done twice\n";
     assert!(!said.contains("both pools") && String::from_utf8_lossy(&common.stdout).contains(words));
@@ -142,6 +144,15 @@ fn a_file_can_be_checked_without_starting_anything() {
         good.status.success() && said.contains("on its owner by jump") && said.contains("unix:/x"),
         "{said}"
     );
+    let (pools, _) = WHOLE.split_once("[[cache.routes]]").expect("routes");
+    let routes = "[[cache.routes]]\nprefix = \"u:\"\npool = \"users\"\n\
+                  [[cache.routes]]\ncommands = [\"writes\"]\npool = \"small\"\n";
+    let some = check(&format!("{pools}{routes}"));
+    let said = String::from_utf8_lossy(&some.stdout);
+    let words = "other keys, get gets gat gats mg me: no route takes them, and the answer is an error\n\
+                 no route leads to pool new, and no pool that one leads to names it\n\
+                 no route leads to pool trial, and no pool that one leads to names it\n";
+    assert!(said.contains(words), "{said}");
     let unknown = check("[cache.pools.a]\nservers = [\n\"127.0.0.1:1\",\n\"nosuch.invalid:1\",\n]\n");
     assert_eq!(unknown.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("cache.toml:4: server nosuch.invalid:1: "));

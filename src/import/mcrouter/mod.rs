@@ -7,7 +7,7 @@ mod shadow;
 
 use std::collections::HashMap;
 
-use posthaste_server::cache::layout::Verbs;
+use posthaste_server::cache::layout::{DEFAULT_POOL, Verbs};
 use serde_json::{Map, Value as Json};
 
 use super::{Import, Pool, Route, Server, Times, quoted};
@@ -55,6 +55,13 @@ pub(super) fn read(text: &str) -> Result<Import, String> {
         if !["pools", "route", "routes"].contains(&field.as_str()) {
             reader.import.leave_out(format!("{field}: it has no counterpart"));
         }
+    }
+    let takes_all = |route: &Route| route.prefix.is_empty() && route.commands.is_empty();
+    let is_default = |pool: &Pool| pool.name == DEFAULT_POOL;
+    if !reader.import.routes.iter().any(takes_all) && reader.import.pools.iter().any(is_default) {
+        reader.import.leave_out(format!(
+            "keys that no route takes: they go to the pool that is named {DEFAULT_POOL}, where mcrouter answers with an error"
+        ));
     }
     // mcrouter's own default.
     reader.import.pools.iter_mut().for_each(|pool| pool.fields.push(("get-errors", quoted("miss"))));

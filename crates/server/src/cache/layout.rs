@@ -208,6 +208,9 @@ impl Verbs {
     /// Every command.
     pub const ALL: Self = Self(u32::MAX);
 
+    /// No command.
+    pub const NONE: Self = Self(0);
+
     /// The set that a word names: a command, or one of the groups `reads`, `writes` (deletions included) and
     /// `deletes`.
     ///
@@ -238,6 +241,12 @@ impl Verbs {
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+
+    /// All that are not among them.
+    #[must_use]
+    pub fn others(self) -> Self {
+        Self(!self.0)
     }
 
     /// What both have.
@@ -282,6 +291,7 @@ mod tests {
         assert_eq!(set("deletes").names(), ["delete", "md"]);
         assert_eq!(set("reads").common(set("writes")), None);
         assert_eq!(set("reads").with(set("writes")).names().len(), WORDS.len());
+        assert_eq!(set("reads").others().names(), set("writes").names());
         assert!(Verbs::named("fetch").unwrap_err().contains("fetch"));
     }
 }

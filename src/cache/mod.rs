@@ -1,24 +1,22 @@
 //! `posthaste cache`: starts the tier, reads its file again when it is told to, runs until a signal, stops gracefully.
 
+mod meaning;
+
 use std::collections::HashSet;
 use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use posthaste_measure::{Events, RunInfo};
+use posthaste_measure::RunInfo;
 use posthaste_server::cache::backend::Backend;
-use posthaste_server::cache::desk::{self, PoolCard, RouteCard, StandInCard};
 use posthaste_server::cache::directory::Directory;
-use posthaste_server::cache::explain::explain;
-use posthaste_server::cache::fleet::{Beliefs, Fleet};
-use posthaste_server::cache::layout::{Layout, REQUEST_TIMEOUTS, Seat, Settings, Source};
+use posthaste_server::cache::fleet::Beliefs;
+use posthaste_server::cache::layout::{Layout, REQUEST_TIMEOUTS, Seat, Settings};
 use posthaste_server::cache::limits::SERVERS_MAX;
 use posthaste_server::cache::patience::Patience;
-use posthaste_server::cache::placement::Hash;
-use posthaste_server::cache::rules::{GetErrors, ReadRepair, Reads, Rules, Writes};
+use posthaste_server::cache::rules::{Reads, Rules, Writes};
 use posthaste_server::cache::server::{Options, Server};
-use posthaste_server::cache::table::Table;
 use posthaste_server::front::lifecycle::RunNote;
 use posthaste_tls::{Check, Trust};
 
@@ -29,9 +27,6 @@ use crate::pools::{self, Defaults, Names};
 use crate::stdout::say;
 use crate::tier::{CommonFlags, begin, begin_log, end, legible, tell_of_http, wait_for_end};
 
-/// Mean weight in thousandths at which one of five keys is not taken in mcrouter's 32 attempts.
-const LOW_WEIGHT: u32 = 50;
-
 /// Runs it; returns when it has stopped.
 pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
     if let Some(path) = &flags.import {
@@ -40,7 +35,7 @@ pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
     begin_log("cache", &flags.run);
     let options = options(flags).map_err(Misuse)?;
     if flags.check.is_some() {
-        return say(&meaning(&options)?);
+        return say(&meaning::meaning(&options)?);
     }
     let mut signals = begin()?;
     let server = Server::start(options)?;
@@ -67,8 +62,8 @@ fn reload(server: &Server) {
     };
     match read().and_then(|layout| server.reload(&layout)) {
         Ok(()) => tracing::info!(
-            "pools, routes and certificates are read anew; certificates count for connections that come from now on, other \
-             options wait for the next start"
+            "servers, pools, routes, their times, flush-all and certificates are read anew; certificates count for connections \
+             that come from now on, other options wait for the next start"
         ),
         Err(error) => tracing::error!("nothing is changed: {error}"),
     }
@@ -188,165 +183,6 @@ fn rules(flags: &CacheFlags) -> Result<Rules, String> {
         (Writes::All, reads) => reads.unwrap_or_default(),
     };
     Ok(Rules { writes: flags.writes, reads, multiget: flags.multiget, hash: flags.hash, ..Rules::default() })
-}
-
-/// `--check`: what a file means, in sentences.
-fn meaning(options: &Options) -> Result<String, Misuse> {
-    let mut text = String::from("the file is good\n");
-    let fleet = Fleet::believing(&options.layout, options.eject, options.beliefs.clone(), Events::default());
-    let fleet = fleet.map_err(Misuse)?;
-    let (table, layout) = (fleet.table(), fleet.layout());
-    for (pool, card) in layout.pools.iter().zip(desk::pools(&table)) {
-        text += &format!("pool {}: ", pool.name);
-        text += &match pool.rules.writes {
-            Writes::All if pool.seats.len() > 1 => {
-                let rules = &pool.rules;
-                let (reads, multiget, answer) = (rules.reads, rules.multiget, rules.answer);
-                let repair = match rules.read_repair {
-                    ReadRepair::AfterLoss => String::new(),
-                    other => format!(", read-repair: {other}"),
-                };
-                format!(
-                    "every key is on every server; reads: {reads}, multi-gets: {multiget}, answer: {answer}{repair}\n"
-                )
-            }
-            Writes::All => "every key is on its server\n".into(),
-            Writes::Owner => format!("every key is on its owner by {}\n", pool.rules.hash),
-        };
-        if pool.rules.get_errors == GetErrors::Missed {
-            text += "  a get whose server does not answer is a miss\n";
-        }
-        for seat in &pool.seats {
-            let backend = Backend::parse_by(&seat.address, fleet.directory()).map_err(Misuse)?;
-            text += &format!("  server {}", backend.name);
-            // Where it really is, when that is not what was written.
-            let address = backend.address().map_err(Misuse)?.to_string();
-            if backend.name != address {
-                text += &format!(" at {address}");
-            }
-            if let Some(name) = &seat.name {
-                text += &format!(", its keys placed by the name {name}");
-            }
-            if let Some(weight) = seat.weight {
-                text += &format!(", weight {weight}");
-            }
-            if let Some(group) = &seat.group {
-                text += &format!(", of {group}");
-            }
-            if let Some(zone) = &seat.zone {
-                text += &format!(", zone {zone}");
-            }
-            text.push('\n');
-        }
-        if pool.patience != Patience::default() {
-            let Patience { connect, answer, depth } = pool.patience;
-            text +=
-                &format!("  a server may take {connect:?} to take a connection and {answer:?} to answer\n");
-            if depth < usize::MAX {
-                text += &format!("  at most {depth} requests are under way over one connection to it\n");
-            }
-        }
-        text += &relations(&card);
-    }
-    text += &routes(&table)?;
-    text += &match options.workers {
-        None => format!("{} network threads, each with a connection to each server\n", options.front.threads),
-        Some(workers) => {
-            format!("{workers} workers, each with a connection to each server, one request at a time\n")
-        }
-    };
-    text += match options.eject {
-        true => "a server that is lost is left out until it is well again\n",
-        false => "a server that is lost stays in every answer\n",
-    };
-    Ok(text)
-}
-
-/// What part of a key places it, and what a pool has to do with others.
-fn relations(pool: &PoolCard) -> String {
-    let mut lines = Vec::new();
-    lines.extend(
-        pool.key_part.as_ref().map(|part| format!("a key is placed by {part}, where there is such a part")),
-    );
-    lines
-        .extend(pool.hash_salt.as_ref().map(|salt| format!("{salt} is put behind that before it is hashed")));
-    lines.extend(low_weights(pool));
-    for StandInCard { pool, expiry_s } in &pool.failover {
-        let expiry = expiry_s.map(|seconds| format!(", where what is stored lives at most {seconds} s"));
-        lines.push(format!("pool {pool} stands in for servers that are away{}", expiry.unwrap_or_default()));
-    }
-    lines.extend(
-        pool.failover_limit.map(|limit| format!("others stand in for at most {limit} requests a second")),
-    );
-    lines.extend(pool.below.as_ref().map(|below| {
-        format!("pool {below} is below it: it gets every write too, and what is missed is looked up there")
-    }));
-    if !pool.deletes_to.is_empty() {
-        lines.push(format!("what is deleted here is deleted in {} too", pool.deletes_to.join(", ")));
-    }
-    lines.extend(pool.warm_from.as_ref().map(|old| {
-        format!("it takes the place of pool {old}: what is missed is looked up there, what is written is deleted there")
-    }));
-    lines.iter().map(|line| format!("  {line}\n")).collect()
-}
-
-/// Where mcrouter's rule disregards the weights: each attempt takes a server with a chance that is its weight, and the last one any.
-fn low_weights(pool: &PoolCard) -> Option<String> {
-    let weights: u32 = pool.servers.iter().map(|server| server.weight).sum();
-    let is_low = weights / (pool.servers.len() as u32).max(1) < LOW_WEIGHT;
-    let is_so = pool.hash == Hash::McrouterWeighted.to_string() && is_low;
-    is_so.then(|| {
-        format!(
-            "its weights are so low that {} hardly heeds them: the full one is 1000, give it to most",
-            pool.hash
-        )
-    })
-}
-
-/// What becomes of a key of each route, by the example of the shortest one.
-fn routes(table: &Table) -> Result<String, Misuse> {
-    let mut text = String::new();
-    for route in &table.routes {
-        let commands = route.verbs.names();
-        let (first, all) = (commands.first().copied().unwrap_or("get"), commands.len());
-        let example = format!("{}…", String::from_utf8_lossy(&route.prefix));
-        let who = if route.verbs == posthaste_server::cache::layout::Verbs::ALL {
-            "all commands".to_owned()
-        } else {
-            format!("{all} commands ({})", commands.join(" "))
-        };
-        let explained = explain(table, first, &example).map_err(Misuse)?;
-        text +=
-            &format!("keys {example}, {who}: {}\n", explained.sentences.first().map_or("", String::as_str));
-        let card: RouteCard = desk::route_card(table, route);
-        if let (Some(limit), Some(burst)) = (card.limit, card.burst) {
-            text += &format!("  at most {limit} requests a second, {burst} at once\n");
-        }
-        if route.timeout_ns != table.timeout_ns {
-            text += &format!("  a request may take {:?}\n", Duration::from_nanos(route.timeout_ns));
-        }
-        if let (Some(shadow), Some(share)) = (card.shadow, card.shadow_share) {
-            text += &format!("  repeated in pool {shadow}, for {share} of the keys\n");
-        }
-        if let Some(server) = route.shadow.and_then(|shadow| common_server(table, route.pool, shadow.pool)) {
-            text += &format!("  server {server} is in both pools: there incr and append may be done twice\n");
-        }
-    }
-    Ok(text)
-}
-
-/// A server that two pools have, in themselves or below them.
-fn common_server(table: &Table, one: usize, other: usize) -> Option<&str> {
-    let members = |pool: usize| {
-        let below = match table.pools[pool].source {
-            Some(Source::Below(below)) => Some(below),
-            _ => None,
-        };
-        [Some(pool), below].into_iter().flatten().flat_map(move |pool| &table.pools[pool].members)
-    };
-    let slots: Vec<usize> = members(other).map(|member| member.server.slot).collect();
-    let common = members(one).find(|member| slots.contains(&member.server.slot));
-    common.map(|member| member.server.name())
 }
 
 /// What the record says of this run.

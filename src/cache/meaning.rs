@@ -1,0 +1,230 @@
+//! `posthaste cache --check`: what pools and routes mean, in sentences, and what they leave out.
+
+use std::time::Duration;
+
+use posthaste_measure::Events;
+use posthaste_server::cache::backend::Backend;
+use posthaste_server::cache::desk::{self, PoolCard, RouteCard, StandInCard};
+use posthaste_server::cache::directory::Directory;
+use posthaste_server::cache::explain::explain;
+use posthaste_server::cache::fleet::Fleet;
+use posthaste_server::cache::layout::{PoolPlan, Seat, Source, Verbs};
+use posthaste_server::cache::patience::Patience;
+use posthaste_server::cache::placement::Hash;
+use posthaste_server::cache::rules::{GetErrors, ReadRepair, Rules, Writes};
+use posthaste_server::cache::server::Options;
+use posthaste_server::cache::table::{Route, Table};
+
+use crate::config::Misuse;
+
+/// Mean weight in thousandths at which one of five keys is not taken in mcrouter's 32 attempts.
+const LOW_WEIGHT: u32 = 50;
+
+/// The whole text.
+pub(super) fn meaning(options: &Options) -> Result<String, Misuse> {
+    let fleet = Fleet::believing(&options.layout, options.eject, options.beliefs.clone(), Events::default());
+    let fleet = fleet.map_err(Misuse)?;
+    let table = fleet.table();
+    let mut text = String::from("the file is good\n");
+    for (pool, card) in fleet.layout().pools.iter().zip(desk::pools(&table)) {
+        text += &self::pool(pool, fleet.directory())?;
+        text += &relations(&card);
+    }
+    text += &routes(&table)?;
+    text += &left_out(&table);
+    text += &match options.workers {
+        None => format!("{} network threads, each with a connection to each server\n", options.front.threads),
+        Some(workers) => {
+            format!("{workers} workers, each with a connection to each server, one request at a time\n")
+        }
+    };
+    text += match options.eject {
+        true => "a server that is lost is left out until it is well again\n",
+        false => "a server that is lost stays in every answer\n",
+    };
+    Ok(text)
+}
+
+/// Where the keys of a pool are, on which servers, and how long these are waited for.
+fn pool(pool: &PoolPlan, directory: &Directory) -> Result<String, Misuse> {
+    let mut text = format!("pool {}: {}\n", pool.name, placing(&pool.rules, pool.seats.len()));
+    if pool.rules.get_errors == GetErrors::Missed {
+        text += "  a get whose server does not answer is a miss\n";
+    }
+    for seat in &pool.seats {
+        text += &self::seat(seat, directory).map_err(Misuse)?;
+    }
+    if pool.patience != Patience::default() {
+        let Patience { connect, answer, depth } = pool.patience;
+        text += &format!("  a server may take {connect:?} to take a connection and {answer:?} to answer\n");
+        if depth < usize::MAX {
+            text += &format!("  at most {depth} requests are under way over one connection to it\n");
+        }
+    }
+    Ok(text)
+}
+
+/// Which of its servers have a key, and how they are asked.
+fn placing(rules: &Rules, servers: usize) -> String {
+    match rules.writes {
+        Writes::Owner => format!("every key is on its owner by {}", rules.hash),
+        Writes::All if servers == 1 => "every key is on its server".into(),
+        Writes::All => {
+            let Rules { reads, multiget, answer, .. } = rules;
+            let repair = match rules.read_repair {
+                ReadRepair::AfterLoss => String::new(),
+                other => format!(", read-repair: {other}"),
+            };
+            format!(
+                "every key is on every server; reads: {reads}, multi-gets: {multiget}, answer: {answer}{repair}"
+            )
+        }
+    }
+}
+
+/// A server of a pool.
+fn seat(seat: &Seat, directory: &Directory) -> Result<String, String> {
+    let backend = Backend::parse_by(&seat.address, directory)?;
+    let mut text = format!("  server {}", backend.name);
+    // Where it really is, when that is not what was written.
+    let address = backend.address()?.to_string();
+    if backend.name != address {
+        text += &format!(" at {address}");
+    }
+    if let Some(name) = &seat.name {
+        text += &format!(", its keys placed by the name {name}");
+    }
+    if let Some(weight) = seat.weight {
+        text += &format!(", weight {weight}");
+    }
+    if let Some(group) = &seat.group {
+        text += &format!(", of {group}");
+    }
+    if let Some(zone) = &seat.zone {
+        text += &format!(", zone {zone}");
+    }
+    Ok(text + "\n")
+}
+
+/// What part of a key places it, and what a pool has to do with others.
+fn relations(pool: &PoolCard) -> String {
+    let mut lines = Vec::new();
+    lines.extend(
+        pool.key_part.as_ref().map(|part| format!("a key is placed by {part}, where there is such a part")),
+    );
+    lines
+        .extend(pool.hash_salt.as_ref().map(|salt| format!("{salt} is put behind that before it is hashed")));
+    lines.extend(low_weights(pool));
+    for StandInCard { pool, expiry_s } in &pool.failover {
+        let expiry = expiry_s.map(|seconds| format!(", where what is stored lives at most {seconds} s"));
+        lines.push(format!("pool {pool} stands in for servers that are away{}", expiry.unwrap_or_default()));
+    }
+    lines.extend(
+        pool.failover_limit.map(|limit| format!("others stand in for at most {limit} requests a second")),
+    );
+    lines.extend(pool.below.as_ref().map(|below| {
+        format!("pool {below} is below it: it gets every write too, and what is missed is looked up there")
+    }));
+    if !pool.deletes_to.is_empty() {
+        lines.push(format!("what is deleted here is deleted in {} too", pool.deletes_to.join(", ")));
+    }
+    lines.extend(pool.warm_from.as_ref().map(|old| {
+        format!("it takes the place of pool {old}: what is missed is looked up there, what is written is deleted there")
+    }));
+    lines.iter().map(|line| format!("  {line}\n")).collect()
+}
+
+/// Where mcrouter's rule disregards the weights: each attempt takes a server with a chance that is its weight, and the last one any.
+fn low_weights(pool: &PoolCard) -> Option<String> {
+    let weights: u32 = pool.servers.iter().map(|server| server.weight).sum();
+    let is_low = weights / (pool.servers.len() as u32).max(1) < LOW_WEIGHT;
+    let is_so = pool.hash == Hash::McrouterWeighted.to_string() && is_low;
+    is_so.then(|| {
+        format!(
+            "its weights are so low that {} hardly heeds them: the full one is 1000, give it to most",
+            pool.hash
+        )
+    })
+}
+
+/// What becomes of a key of each route, by the example of the shortest one.
+fn routes(table: &Table) -> Result<String, Misuse> {
+    let mut text = String::new();
+    for route in &table.routes {
+        let commands = route.verbs.names();
+        let (first, all) = (commands.first().copied().unwrap_or("get"), commands.len());
+        let example = format!("{}…", String::from_utf8_lossy(&route.prefix));
+        let who = if route.verbs == Verbs::ALL {
+            "all commands".to_owned()
+        } else {
+            format!("{all} commands ({})", commands.join(" "))
+        };
+        let explained = explain(table, first, &example).map_err(Misuse)?;
+        text +=
+            &format!("keys {example}, {who}: {}\n", explained.sentences.first().map_or("", String::as_str));
+        let card: RouteCard = desk::route_card(table, route);
+        if let (Some(limit), Some(burst)) = (card.limit, card.burst) {
+            text += &format!("  at most {limit} requests a second, {burst} at once\n");
+        }
+        if route.timeout_ns != table.timeout_ns {
+            text += &format!("  a request may take {:?}\n", Duration::from_nanos(route.timeout_ns));
+        }
+        if let (Some(shadow), Some(share)) = (card.shadow, card.shadow_share) {
+            text += &format!("  repeated in pool {shadow}, for {share} of the keys\n");
+        }
+        if let Some(server) = route.shadow.and_then(|shadow| common_server(table, route.pool, shadow.pool)) {
+            text += &format!("  server {server} is in both pools: there incr and append may be done twice\n");
+        }
+    }
+    Ok(text)
+}
+
+/// Keys and commands that no route takes, and pools that none leads to.
+fn left_out(table: &Table) -> String {
+    let mut text = String::new();
+    let of_all_keys = table.routes.iter().filter(|route| route.prefix.is_empty());
+    let taken = of_all_keys.fold(Verbs::NONE, |taken, route| taken.with(route.verbs));
+    let (missing, all) = (taken.others().names(), Verbs::ALL.names());
+    if missing.len() == all.len() {
+        text += "other keys: no route takes them, and the answer is an error\n";
+    } else if !missing.is_empty() {
+        let missing = missing.join(" ");
+        text += &format!("other keys, {missing}: no route takes them, and the answer is an error\n");
+    }
+    let reached = reached(table);
+    for (pool, _) in table.pools.iter().zip(reached).filter(|(_, is_reached)| !is_reached) {
+        text += &format!("no route leads to pool {}, and no pool that one leads to names it\n", pool.name);
+    }
+    text
+}
+
+/// Whether a request may come to each pool: by a route, or by a pool that one leads to.
+fn reached(table: &Table) -> Vec<bool> {
+    let mut reached = vec![false; table.pools.len()];
+    let shadows = |route: &Route| route.shadow.map(|shadow| shadow.pool);
+    let mut next: Vec<usize> =
+        table.routes.iter().flat_map(|route| [Some(route.pool), shadows(route)]).flatten().collect();
+    while let Some(place) = next.pop() {
+        if !std::mem::replace(&mut reached[place], true) {
+            let pool = &table.pools[place];
+            next.extend(pool.stand_ins.iter().map(|other| other.pool));
+            next.extend(pool.source.map(Source::pool));
+            next.extend(&pool.deletes_to);
+        }
+    }
+    reached
+}
+
+/// A server that two pools have, in themselves or below them.
+fn common_server(table: &Table, one: usize, other: usize) -> Option<&str> {
+    let members = |pool: usize| {
+        let below = match table.pools[pool].source {
+            Some(Source::Below(below)) => Some(below),
+            _ => None,
+        };
+        [Some(pool), below].into_iter().flatten().flat_map(move |pool| &table.pools[pool].members)
+    };
+    let slots: Vec<usize> = members(other).map(|member| member.server.slot).collect();
+    let common = members(one).find(|member| slots.contains(&member.server.slot));
+    common.map(|member| member.server.name())
+}
