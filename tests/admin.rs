@@ -13,7 +13,7 @@ use std::thread;
 use client::Client;
 use posthaste_server::accounts::AccountsFile;
 use posthaste_server::grants::{Grants, Role};
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use support::Server;
 use support::patience::wait_until;
 
@@ -260,6 +260,27 @@ fn an_account_added_to_the_file_may_log_in_at_once_and_one_taken_out_may_not() {
     assert!(login("bob", "builder").integer().is_some());
     change(&["remove", "alice"], "");
     assert!(login("alice", "wonder land").is_error("NOACCOUNT"));
+}
+
+#[test]
+fn the_accounts_of_a_file_are_listed_with_what_they_may_do_and_without_their_hashes() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("accounts.txt");
+    let mut grants = Grants::default();
+    grants.add(Role::Send, "orders.*").expect("a pattern");
+    grants.add(Role::Receive, "bills").expect("a pattern");
+    AccountsFile::set(&file, "shop", "secret", Some(grants)).expect("it can be written");
+    AccountsFile::set(&file, "alice", "secret", None).expect("it can be written");
+    let list = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+        command.args(["admin", "account", "list", "--file"]).arg(&file).args(more);
+        let output = command.output().expect("the program runs");
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).expect("text")
+    };
+    assert_eq!(list(&[]), "account  may\nalice    everything\nshop     send=orders.* receive=bills\n");
+    let rows: Json = serde_json::from_str(&list(&["--json"])).expect("it is JSON");
+    assert_eq!(rows[1], json!({ "account": "shop", "may": "send=orders.* receive=bills" }));
 }
 
 #[test]

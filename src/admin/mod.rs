@@ -1,5 +1,6 @@
 //! `posthaste admin`: the management console on the command line.
 
+mod account;
 mod backup;
 mod cache;
 mod doctor;
@@ -7,17 +8,13 @@ mod store;
 mod top;
 
 use std::error::Error;
-use std::io::{IsTerminal as _, Read as _, stdin};
 
-use posthaste_server::accounts::AccountsFile;
 use posthaste_server::clients::unlisted;
-use posthaste_server::grants::{Grants, Role};
 use posthaste_server::http::json::json;
 use posthaste_server::log_level::LogLevel;
 use serde_json::{Map, Value as Json, json};
 
-use crate::config::Misuse;
-use crate::flags::{AccountCommand, AdminCommand, Reach, ReachCache, RoleFlags, WebReach};
+use crate::flags::{AdminCommand, Reach, ReachCache, WebReach};
 use crate::resp::Client;
 use crate::stdout::say;
 use crate::web::Web;
@@ -63,21 +60,7 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
         }
         AdminCommand::Store { store, older_than, json } => store::run(store, *older_than, *json),
         AdminCommand::Backup { store, to } => backup::run(store, to),
-        AdminCommand::Account(AccountCommand::Add { name, file, roles }) => {
-            let grants = grants(roles).map_err(Misuse)?;
-            let was_there = AccountsFile::set(file, name, &secret()?, grants)?;
-            if name.contains(':') {
-                eprintln!("posthaste: account {name} cannot log in over HTTP, where a name ends at a colon");
-            }
-            let what = if was_there { "has a new secret" } else { "is added" };
-            say(&format!("account {name} {what} in {}\n", file.display()))
-        }
-        AdminCommand::Account(AccountCommand::Remove { name, file }) => {
-            match AccountsFile::remove(file, name)? {
-                true => say(&format!("account {name} is taken out of {}\n", file.display())),
-                false => Err(format!("{} holds no account {name}", file.display()).into()),
-            }
-        }
+        AdminCommand::Account(command) => account::run(command),
     }
 }
 
@@ -87,32 +70,6 @@ fn log_level(level: Option<LogLevel>, reach: &WebReach) -> Done {
     let answer = Web::new(reach)?.exchange("/v1/log-level", told.as_ref())?;
     let level = answer["log_level"].as_str().ok_or("this is not the answer of a Posthaste tier")?;
     say(&format!("{level}\n"))
-}
-
-/// What the flags grant; None when they say nothing.
-fn grants(flags: &RoleFlags) -> Result<Option<Grants>, String> {
-    let mut grants = Grants::default();
-    for (role, patterns) in
-        [(Role::Send, &flags.send), (Role::Receive, &flags.receive), (Role::Administer, &flags.administer)]
-    {
-        for pattern in patterns {
-            grants.add(role, pattern)?;
-        }
-    }
-    Ok((grants != Grants::default()).then_some(grants))
-}
-
-/// Reads a secret from stdin: its first line.
-fn secret() -> Result<String, Box<dyn Error>> {
-    if stdin().is_terminal() {
-        eprintln!("secret (it is shown as you type; end with Enter and Ctrl-D):");
-    }
-    let mut text = String::new();
-    stdin().read_to_string(&mut text)?;
-    match text.lines().next() {
-        Some(secret) if !secret.is_empty() => Ok(secret.to_owned()),
-        _ => Err("no secret: write it on stdin".into()),
-    }
 }
 
 /// A request whose answer is a map or an array of maps.
@@ -170,8 +127,13 @@ fn clients(reach: &Reach) -> Done {
 }
 
 fn list(reach: &Reach, rows: Vec<Json>) -> Done {
+    show(reach.json, rows)
+}
+
+/// Rows as a table, or as they are.
+fn show(as_json: bool, rows: Vec<Json>) -> Done {
     match rows.as_slice() {
-        _ if reach.json => say(&format!("{:#}\n", Json::Array(rows))),
+        _ if as_json => say(&format!("{:#}\n", Json::Array(rows))),
         [] => say("none\n"),
         rows => say(&table(rows)),
     }

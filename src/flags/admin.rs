@@ -224,6 +224,7 @@ pub(crate) enum AdminCommand {
         subcommand,
         after_help = "Examples:
   posthaste admin account add alice --file accounts.txt < secret.txt
+  posthaste admin account list --file accounts.txt
   posthaste admin account remove alice --file accounts.txt"
     )]
     Account(AccountCommand),
@@ -256,6 +257,18 @@ pub(crate) enum AccountCommand {
         /// The accounts file
         #[arg(long, value_name = "FILE", default_value = "accounts.txt")]
         file: PathBuf,
+    },
+    /// Who is in the file, and what they may do
+    #[command(after_help = "Examples:
+  posthaste admin account list --file accounts.txt
+  posthaste admin account list --file accounts.txt --json")]
+    List {
+        /// The accounts file
+        #[arg(long, value_name = "FILE", default_value = "accounts.txt")]
+        file: PathBuf,
+        /// JSON instead of a table
+        #[arg(long)]
+        json: bool,
     },
 }
 

@@ -155,6 +155,11 @@ impl AccountsFile {
         self.accounts.entries.keys().map(String::as_bytes)
     }
 
+    /// The accounts by name, and what each may do; None: everything.
+    pub fn grants(&self) -> impl Iterator<Item = (&str, Option<&Grants>)> {
+        self.accounts.entries.iter().map(|(name, entry)| (name.as_str(), entry.grants.as_deref()))
+    }
+
     /// Adds an account or gives it a new secret; what it may do stays as it is unless `grants` says it anew. The file is
     /// replaced in one step, behind a symbolic link where that leads, and keeps its owner, group and mode; a new one is readable
     /// by its owner only. Whether the account was there before.
