@@ -97,6 +97,7 @@ def test_what_cannot_be_done_has_a_status_and_a_sentence(web: Tier) -> None:
         ("POST", "/v1/queues/small/messages", {"body": "x", "ttl_ms": 0}, 400, "ERR"),
         ("POST", "/v1/queues/small/pop", {"count": 0}, 400, "ERR"),
         ("POST", "/v1/queues/small/pop", [], 400, "ERR"),
+        ("POST", "/v1/queues", ["fields in their order"], 400, "ERR"),
         ("GET", "/v1/queues/small/messages?peek=2", None, 400, "ERR"),
         # A browser that is told 401 asks for another account.
         ("POST", "/v1/queues/strict/messages", {"body": "x", "to": "nobody"}, 404, "NOACCOUNT"),

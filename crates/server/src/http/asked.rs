@@ -1,5 +1,7 @@
 //! What a request's path, query and body say, understood; what cannot be is a [`Problem`], as every error over HTTP is.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use axum::Json;
@@ -9,7 +11,8 @@ use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
-use serde::de::{DeserializeOwned, Deserializer, Unexpected};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, Deserializer, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, de};
 use tokio::time::timeout;
 
@@ -45,8 +48,31 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// A body in JSON; no body at all is an empty object.
+/// A body in JSON, an object; no body at all is an empty one.
 pub(crate) struct Body<T>(pub(crate) T);
+
+/// What is read from an object only. From an array fields would be taken in their order, which nobody is promised.
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(body: D) -> Result<Self, D::Error> {
+        body.deserialize_map(Fields(PhantomData)).map(Self)
+    }
+}
+
+struct Fields<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(fields))
+    }
+}
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = Problem;
@@ -68,11 +94,13 @@ impl<T: DeserializeOwned> Body<T> {
                 limit.as_secs_f64()
             )));
         };
-        body.map(|Json(body)| Self(body)).map_err(|rejection: JsonRejection| match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => {
-                Problem::too_big("the request has more bytes than any message needs")
+        body.map(|Json(Object(body))| Self(body)).map_err(|rejection: JsonRejection| {
+            match rejection.status() {
+                StatusCode::PAYLOAD_TOO_LARGE => {
+                    Problem::too_big("the request has more bytes than any message needs")
+                }
+                _ => Problem::bad(&rejection.body_text()),
             }
-            _ => Problem::bad(&rejection.body_text()),
         })
     }
 }
