@@ -399,20 +399,14 @@ impl<B: Bench> fmt::Display for Report<B> {
 
 fn line(f: &mut fmt::Formatter<'_>, name: &str, k: &KindReport) -> fmt::Result {
     let (c, r) = (k.counts, k.response);
-    writeln!(
-        f,
-        "{name:<14} {:>10.0} {:>11} {:>8} {:>8} {:>10.1} {:>10.1} {:>10.1} {:>10.1} {:>10.1} {:>10.1}",
-        k.throughput_per_s,
-        c.ok,
-        c.nulls,
-        c.errors,
-        r.mean_us,
-        r.p50_us,
-        r.p90_us,
-        r.p99_us,
-        r.p999_us,
-        r.max_us
-    )
+    write!(f, "{name:<14} {:>10.0} {:>11} {:>8} {:>8}", k.throughput_per_s, c.ok, c.nulls, c.errors)?;
+    for time in [r.mean_us, r.p50_us, r.p90_us, r.p99_us, r.p999_us, r.max_us] {
+        match c.served() {
+            0 => write!(f, " {:>10}", "-")?,
+            _ => write!(f, " {time:>10.1}")?,
+        }
+    }
+    writeln!(f)
 }
 
 impl<B: Bench> Report<B> {
