@@ -185,6 +185,60 @@ fn what_came_of_a_decision_is_asked_for_where_the_answer_does_not_tell() {
 }
 
 #[test]
+fn what_a_get_has_created_is_created_elsewhere_only_if_it_is_still_there() {
+    for (asked, held, created) in [
+        ("mg k N30 v\r\n", "HD s0 Z\r\n", "delete k\r\nmg k N30\r\n"),
+        // Somebody stored a value before the key was claimed, or deleted it: all have that.
+        ("mg k N30 v\r\n", "HD s5\r\n", ""),
+        ("mg k N30 v\r\n", "HD s0\r\n", ""),
+        ("mg k N30 v\r\n", "EN\r\n", ""),
+        // What is replaced soon is what the others have.
+        ("mg k N30 R40 v\r\n", "HD s5 Z\r\n", "mg k N30\r\n"),
+        ("mg k N30 R40 v\r\n", "EN\r\n", ""),
+        ("mg aw== b N30 v\r\n", "HD s0 b Z\r\n", "delete k\r\nmg aw== b N30\r\n"),
+    ] {
+        let mut layout = two_pools(2);
+        layout.routes[0].pool = 1;
+        let mut scene = Scene::new(&layout);
+        scene.ask(asked);
+        let (decider, other) = if scene.router.expected(1) > 0 { (1, 2) } else { (2, 1) };
+        scene.exchange(decider, asked, "VA 0 W\r\n\r\n");
+        assert_eq!(scene.answered(), "VA 0 W\r\n\r\n", "nobody waits for the others");
+        assert_eq!(scene.sent(other), "", "it is not known yet");
+        let asks = if asked.contains("== b ") { "mg aw== b s\r\n" } else { "mg k s\r\n" };
+        scene.exchange(decider, asks, held);
+        assert_eq!([scene.sent(decider), scene.sent(other)], ["", created], "{asked:?}, {held:?}");
+        assert_eq!(scene.answered(), "");
+    }
+}
+
+#[test]
+fn what_all_copies_are_to_do_is_refused_by_none_of_them_for_too_much_under_way() {
+    let mut layout = two_pools(2);
+    layout.routes[0].pool = 1;
+    layout.pools[1].patience.depth = 1;
+    for (asked, is_sent) in
+        [("delete k\r\n", true), ("md k\r\n", true), ("touch k 0\r\n", true), ("set k 0 0 1\r\nx\r\n", false)]
+    {
+        let mut scene = Scene::new(&layout);
+        scene.ask("get a\r\n");
+        let busy = if scene.router.expected(1) > 0 { 1 } else { 2 };
+        scene.sent(busy);
+        scene.ask(asked);
+        assert_eq!([scene.sent(3 - busy), scene.sent(busy)], [asked, if is_sent { asked } else { "" }]);
+    }
+    // Where one has the key, its refusal is the answer.
+    let mut layout = two_pools(1);
+    layout.pools[0].patience.depth = 1;
+    layout.pools[0].deletes_to = vec![1];
+    let mut scene = Scene::new(&layout);
+    scene.ask("get a\r\n");
+    scene.sent(0);
+    scene.ask("delete k\r\n");
+    assert_eq!(scene.sent(0), "");
+}
+
+#[test]
 fn where_the_one_that_decides_has_nothing_the_others_forget_what_they_have() {
     let gone = "delete k\r\n";
     for (command, said, forgotten) in [

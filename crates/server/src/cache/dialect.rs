@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub const FIRST: &str = "1.6.10";
 const FIRST_NUMBERS: [u32; 3] = [1, 6, 10];
 
-/// This router tells its own version, with its name behind it.
-const OURS: &str = "-posthaste";
+/// What this router tells of itself: first the memcached beside which its answers are held byte for byte, for clients read from
+/// the number what may be asked, and libmemcached takes none that begins with 0 for a version; then its own.
+pub const OURS: &str = concat!("1.6.18 posthaste-", env!("CARGO_PKG_VERSION"));
 
 /// What a server speaks, kept as a number: it has not told yet; what was spoken before; what is spoken today.
 const UNTOLD: u8 = 0;
@@ -80,7 +81,7 @@ pub fn is_old(version: &str) -> bool {
     });
     let numbers: [Option<u32>; 3] = std::array::from_fn(|_| parts.next().flatten());
     let [Some(major), Some(minor), Some(patch)] = numbers else { return false };
-    [major, minor, patch] < FIRST_NUMBERS && !word.ends_with(OURS)
+    [major, minor, patch] < FIRST_NUMBERS
 }
 
 #[cfg(test)]
@@ -92,9 +93,8 @@ mod tests {
         for old in ["1.4.5", "1.4.25 Ubuntu", "1.5.22_5_gabc", "1.6.0", "1.6.9\r\n", "1.6.9-beta1"] {
             assert!(is_old(old), "{old:?}");
         }
-        let ours = concat!(env!("CARGO_PKG_VERSION"), "-posthaste");
         for todays in
-            [FIRST, "1.6.18\r\n", "1.6.10-rc1", "1.7.0", "1.10.1", "2.0.0", ours, "37.0.0 mcrouter", "1", ""]
+            [FIRST, "1.6.18\r\n", "1.6.10-rc1", "1.7.0", "1.10.1", "2.0.0", OURS, "37.0.0 mcrouter", "1", ""]
         {
             assert!(!is_old(todays), "{todays:?}");
         }

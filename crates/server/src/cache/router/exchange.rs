@@ -26,6 +26,8 @@ pub(super) enum Plan {
     Decide,
     /// It has decided; the others follow.
     Follow,
+    /// A get has created its key: whether the decider still holds that is asked. The answer is known.
+    Create,
     /// Not all are of one mind: the key is deleted. The answer is known.
     Clean,
     /// A value is fetched for a pool that missed it.

@@ -68,6 +68,13 @@ pub(super) fn create(request: &Request, bytes: &[u8], most: Option<Most>, output
     meta(request, bytes, b"bNT", b"", most, output)
 }
 
+/// Writes the `mg` that asks whether there is something, and how large it is.
+pub(super) fn ask_size(request: &Request, bytes: &[u8], output: &mut Vec<u8>) -> Shape {
+    let flags: &[u8] = if request.base64 { b" b s\r\n" } else { b" s\r\n" };
+    [b"mg ", request.key.of(bytes), flags].iter().for_each(|part| output.extend_from_slice(part));
+    Shape::Meta
+}
+
 /// Writes the `mg` that asks for all that is to be stored elsewhere.
 pub(super) fn fetch(request: &Request, bytes: &[u8], output: &mut Vec<u8>) {
     let flags: &[u8] = if request.base64 { b" b v f t c\r\n" } else { b" v f t c\r\n" };

@@ -348,18 +348,21 @@ fn won(reply: &[u8]) -> Option<&[u8]> {
 }
 
 /// What to store of `VA bytes fFLAGS tSECONDS …`: the words of an `ms` behind the key, and the data with its line end. None: there
-/// is nothing, or it is about to expire, or it is stale (`X`), which it would not be where it is stored.
+/// is nothing, or it is about to expire, or it is what it would not be where it is stored: stale (`X`), or empty until a client that
+/// has been told so fills it (`Z`).
 pub(super) fn stored(reply: &[u8], now_s: u64) -> Option<(Vec<u8>, &[u8])> {
     let end = memchr::memmem::find(reply, b"\r\n")?;
     let mut words = reply[..end].split(|byte| *byte == b' ');
     if words.next() != Some(b"VA") {
         return None;
     }
-    let mut head = [b" ", words.next()?].concat();
+    let length = words.next()?;
+    let mut head = [b" ", length].concat();
     for word in words {
         match word {
             [b'f', flags @ ..] => head.extend([b" F", flags].concat()),
             [b't', b'0'] | b"X" => return None,
+            b"Z" if length == b"0" => return None,
             // It never expires.
             [b't', b'-', ..] => {}
             [b't', seconds @ ..] => head.extend([b" T", &*lasting(seconds, now_s)].concat()),
@@ -391,6 +394,8 @@ mod tests {
         assert_eq!(text("VA 2 f0 t-1\r\nhi\r\n").as_deref(), Some(" 2 F0hi\r\n"));
         assert_eq!(text("VA 2 f0 t0\r\nhi\r\n"), None);
         assert_eq!(text("VA 2 f0 t30 c7 Z X\r\nhi\r\n"), None);
+        assert_eq!(text("VA 0 f0 t30 c7 Z\r\n\r\n"), None);
+        assert_eq!(text("VA 2 f0 t30 c7 Z\r\nhi\r\n").as_deref(), Some(" 2 F0 T30hi\r\n"));
         assert_eq!(text("EN\r\n"), None);
     }
 

@@ -197,7 +197,7 @@ impl Router {
             // So may one that all are to follow.
             Plan::Decide if !self.exchanges[id as usize].replies.is_empty() => {}
             Plan::Decide => self.note_absence(id, server),
-            Plan::Gather | Plan::Follow | Plan::Clean | Plan::Fetch => {}
+            Plan::Gather | Plan::Follow | Plan::Create | Plan::Clean | Plan::Fetch => {}
         }
     }
 

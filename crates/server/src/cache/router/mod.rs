@@ -30,6 +30,7 @@
 //! Requests go by the table that was in force when they came, to their end; the next ones go by the next.
 
 mod agree;
+mod creating;
 mod exchange;
 mod expiry;
 mod follow;

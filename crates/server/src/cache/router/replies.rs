@@ -8,8 +8,10 @@ use posthaste_measure::Ending;
 use posthaste_wire::memcached::reply::{self, Piece};
 use posthaste_wire::memcached::request::Verb;
 
+use super::creating::is_new;
 use super::exchange::{NOBODY, Plan, Reply, Share, Verdict};
 use super::lane::{ASIDE, Expected, Shape};
+use super::writes::stores;
 use super::{Router, follow};
 use crate::cache::limits;
 use crate::front::buffers::empty;
@@ -221,6 +223,9 @@ impl Router {
         if reply::is_error(bytes) {
             self.servers[server].counts.errors.fetch_add(1, Ordering::Relaxed);
         }
+        if self.exchanges[id as usize].plan == Plan::Create {
+            return self.create_if_kept(id, server, bytes);
+        }
         if is_miss(bytes) && self.look_up_whole(id, Some(server)) {
             return;
         }
@@ -326,7 +331,7 @@ impl Router {
                 Plan::Fan => self.end_fan(id),
                 Plan::Decide => self.end_decision(id),
                 Plan::Follow => self.end_following(id),
-                Plan::Relay | Plan::Clean | Plan::Fetch => self.end(id),
+                Plan::Relay | Plan::Create | Plan::Clean | Plan::Fetch => self.end(id),
             };
         }
     }
@@ -401,8 +406,7 @@ impl Router {
         let (was_answered, is_refused) = (exchange.done, exchange.ending == Some(Ending::Error));
         let any = |verdict: Verdict| exchange.replies.iter().any(|reply| reply.verdict == verdict);
         let (is_done, mut differ) = (any(Verdict::Done), any(Verdict::Error) && any(Verdict::Done));
-        let stores =
-            exchange.request.is_some_and(|request| matches!(request.verb, Verb::Set | Verb::MetaSet));
+        let stores = exchange.request.is_some_and(|request| stores(&request));
         if !was_answered {
             match self.last_answer(id) {
                 Ok(reply) => self.answer_with(id, reply),
@@ -519,13 +523,6 @@ pub(super) fn lacks(bytes: &[u8]) -> bool {
 /// Whether a server does not have the key of an `mg`: `EN`, and what it repeats of the request.
 fn is_miss(bytes: &[u8]) -> bool {
     bytes.starts_with(b"EN\r") || bytes.starts_with(b"EN ")
-}
-
-/// Whether an `mg` that creates what it misses has, by the reply: whoever asked is the first (`W`) and it was not stale (`X`).
-fn is_new(bytes: &[u8]) -> bool {
-    let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    let has = |flag: &[u8]| line.split(|byte| *byte == b' ').any(|word| word == flag);
-    has(b"W") && !has(b"X")
 }
 
 /// How a request ended, by its answer.

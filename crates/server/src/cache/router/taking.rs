@@ -10,6 +10,7 @@ use posthaste_wire::memcached::decode::TOO_LARGE;
 use posthaste_wire::memcached::request::{Request, Verb};
 
 use super::{Asked, Finished, Router, expiry, follow};
+use crate::cache::dialect::OURS;
 use crate::cache::pool::plain_key;
 use crate::cache::{kind, mock, stats};
 
@@ -58,7 +59,10 @@ impl Router {
         let answer: &[u8] = match request.verb {
             Verb::Quit => return Asked::Quit,
             Verb::MetaNoop => b"MN\r\n",
-            Verb::Version => concat!("VERSION ", env!("CARGO_PKG_VERSION"), "-posthaste\r\n").as_bytes(),
+            Verb::Version => {
+                self.say(client, format!("VERSION {OURS}\r\n").as_bytes(), received);
+                return Asked::Taken;
+            }
             Verb::Verbosity if request.noreply.is_some() => b"",
             Verb::Verbosity => b"OK\r\n",
             Verb::Stats => {

@@ -13,7 +13,7 @@ use posthaste_wire::memcached::signed_32;
 
 use super::exchange::{Aim, NOBODY, Plan};
 use super::expiry::{self, Most};
-use super::lane::{ASIDE, OUTCOME, Shape};
+use super::lane::{OUTCOME, Shape};
 use super::{Asked, Router, follow};
 use crate::cache::claims::Claim;
 use crate::cache::limits;
@@ -136,11 +136,13 @@ impl Router {
         let Some(request) = exchange.request else { return };
         let most = self.most(self.exchanges[id as usize].aim.expiry_s);
         let (mut copies, mut first) = (0, None);
+        self.each_copy(id, |_, _| copies += 1);
+        // What concerns all keys is not one request too many; nor what some copies would do and others not, unless that is mended
+        // afterwards, as a value that only some have stored is.
+        let may_be_refused = request.keys > 0 && (copies == 1 || stores(&request));
         self.each_copy(id, |router, server| {
-            copies += 1;
             let is_live = router.servers[server].health.is_live();
-            // What concerns all keys is not one request too many.
-            let is_refused = is_live && request.keys > 0 && router.is_full(server);
+            let is_refused = is_live && may_be_refused && router.is_full(server);
             if !is_refused && router.receives(id, server) {
                 first.get_or_insert(server);
                 let shape = command(&request, input, most, &mut router.lanes[server].output);
@@ -179,34 +181,6 @@ impl Router {
             self.note_absence(id, server);
         }
         absent.is_some()
-    }
-
-    /// The decider has created the key of an `mg`: the other copies do, whatever they held. Not while somebody writes the key, for
-    /// then all of them get that.
-    pub(super) fn create_elsewhere(&mut self, id: u32, decider: usize) {
-        if !self.is_handed_over() {
-            return;
-        }
-        let exchange = &self.exchanges[id as usize];
-        let Some(request) = exchange.request else { return };
-        let hash = plain_key(&request, &exchange.bytes, hash);
-        let Some(claim) = self.fleet.claims.claim_if_free(hash, self.who, self.now) else { return };
-        let most = self.most(exchange.aim.expiry_s);
-        // The first may also be told to replace what is there (R): then it is what the others hold too.
-        let may_be_old = follow::has_flag(&request, &exchange.bytes, b'R');
-        let exchange = self.exchange(id);
-        (exchange.claim, exchange.plan) = (Some(claim), Plan::Clean);
-        self.each_copy(id, |router, server| {
-            if server == decider || !router.receives(id, server) {
-                return;
-            }
-            if !may_be_old {
-                router.delete(id, server);
-            }
-            let bytes = &router.exchanges[id as usize].bytes;
-            let shape = follow::create(&request, bytes, most, &mut router.lanes[server].output);
-            router.expect(id, server, ASIDE, shape);
-        });
     }
 
     /// Another pool takes a write: the key is noted where it belongs. False: somebody is there again.
@@ -393,6 +367,11 @@ fn retain_others(table: &Table, pool: usize, key: &[u8], servers: &mut Vec<usize
 pub(super) fn kept(request: &Request, decides: bool) -> usize {
     let data_end = if decides { request.data.start + request.data.len } else { 0 };
     data_end.max(request.line.len) as usize
+}
+
+/// Whether a request stores a value, whatever is there.
+pub(super) fn stores(request: &Request) -> bool {
+    matches!(request.verb, Verb::Set | Verb::MetaSet)
 }
 
 /// Whether a request changes what is stored under its key.
