@@ -79,6 +79,10 @@ pub(crate) fn popping(
     let Some(strategy) = flags.pop_strategy else {
         return match flags.pop_backoff {
             Backoff::None => Ok(None),
+            _ if batch == 1 && matches!(store, StoreChoice::Postgres(_)) => {
+                warn_of_vain(flags.pop_backoff);
+                Ok(None)
+            }
             backoff => Err(format!("--pop-backoff {backoff} needs a --pop-strategy")),
         };
     };
@@ -89,9 +93,16 @@ pub(crate) fn popping(
         return Err("--pop-strategy needs --batch 1: a batch gives messages out by itself".into());
     }
     if flags.pop_backoff != Backoff::None && !strategy.can_lose() {
-        return Err(format!("--pop-backoff {} is in vain: {strategy} never loses", flags.pop_backoff));
+        warn_of_vain(flags.pop_backoff);
     }
     Ok(Some(Popping { strategy, backoff: flags.pop_backoff }))
+}
+
+/// An experiment over strategies and back-offs has this cell too, so it is no mistake.
+fn warn_of_vain(backoff: Backoff) {
+    tracing::warn!(
+        "--pop-backoff {backoff} changes nothing: a pop by skip-locked never loses its message to another"
+    );
 }
 
 /// A strategy of single pops takes one request at a time, unless somebody says otherwise: that is refused.

@@ -139,7 +139,18 @@ fn the_highest_rate_is_found_between_one_that_passes_and_one_that_fails() {
     let json = dir.path().join("report.json");
     let server = Server::start("mock:200", &[]);
     let mut records = dir.path().join("records");
-    let search = ["--clients", "4", "--rate", "200", "--find-max-rate", "p50<200ms", "--window", "100ms"];
+    let search = [
+        "--clients",
+        "4",
+        "--think",
+        "0ms",
+        "--rate",
+        "200",
+        "--find-max-rate",
+        "p50<200ms",
+        "--window",
+        "100ms",
+    ];
     // Again where the machine stood still so often that no rate was kept.
     let report = (0..10).find_map(|attempt| {
         records = dir.path().join(format!("records-{attempt}"));

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 import statsmodels.api as sm
@@ -194,6 +195,22 @@ def test_mser_finds_the_warm_up() -> None:
     assert stats.mser5(level) <= 300
 
 
+@pytest.mark.parametrize(
+    ("series", "cut"),
+    [
+        ([10.0] * 30 + [1.7] * 270, 30),
+        ([1.0] * 50 + [2.0] * 450, 50),
+        ([*range(50, 0, -1), *[0] * 200], 50),
+        ([0.0] * 5 + [500.0] * 115, 5),
+        ([7.3] * 200, 0),
+    ],
+)
+def test_mser_cuts_where_a_level_begins_that_never_changes(series: list[float], cut: int) -> None:
+    """Rounding chooses between no cuts where nothing varies."""
+    found = stats.mser5(series)
+    assert (found, found.too_short) == (cut, False)
+
+
 def test_mser_says_when_a_run_never_settles() -> None:
     """The best cut at the limit of half the run is no answer."""
     cut = stats.mser5(np.exp(-np.arange(500) / 1000))
@@ -216,6 +233,10 @@ def test_trimming_by_shares_and_by_seconds() -> None:
     assert stats.trim(frame["x"]).to_list() == list(range(12, 95))
     assert stats.trim(list(range(100))) == list(range(12, 95))
     assert len(stats.trim(np.arange(100.0), 0, 0)) == 100
+    of_pandas = pd.DataFrame(frame.to_dict(as_series=False), index=range(7, 107))
+    assert stats.trim(of_pandas)["x"].to_list() == list(range(12, 95))
+    assert stats.trim(of_pandas["x"]).to_list() == list(range(12, 95))
+    assert stats.trim(of_pandas, head_s=2, tail_s=2)["x"].to_list() == list(range(20, 80))
     assert stats.trim(frame, head_s=2, tail_s=2)["x"].to_list() == list(range(20, 80))
     with pytest.raises(BadArgument, match="leave nothing"):
         stats.trim(frame, 0.6, 0.5)

@@ -70,7 +70,7 @@ pub(crate) struct CacheFlags {
     #[arg(long, value_name = "on|off", default_value = "on")]
     pub(crate) flush_all: Switch,
     /// Use no servers: answer with fixed values of this many bytes
-    #[arg(long, value_name = "BYTES|off", num_args = 0..=1, default_value = "off", default_missing_value = "1024", value_parser = mock)]
+    #[arg(long, value_name = "BYTES|on|off", num_args = 0..=1, default_value = "off", default_missing_value = "on", value_parser = mock)]
     pub(crate) mock: Mock,
     /// How long a server may take to answer
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = some_time)]
@@ -166,11 +166,16 @@ fn workers(text: &str) -> Result<Workers, String> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mock(pub(crate) Option<usize>);
 
+/// Bytes of a value where nothing is said of them.
+const MOCK_BYTES: usize = 1024;
+
 fn mock(text: &str) -> Result<Mock, String> {
     match text {
-        "off" => Ok(Mock(None)),
-        text => {
-            text.parse().map(|bytes| Mock(Some(bytes))).map_err(|_| "write a number of bytes, or off".into())
-        }
+        "off" | "false" | "no" => Ok(Mock(None)),
+        "on" | "true" | "yes" => Ok(Mock(Some(MOCK_BYTES))),
+        text => text
+            .parse()
+            .map(|bytes| Mock(Some(bytes)))
+            .map_err(|_| "write a number of bytes, on or off".into()),
     }
 }

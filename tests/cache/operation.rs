@@ -53,6 +53,21 @@ fn a_server_with_two_names_is_told_with_both() {
 }
 
 #[test]
+fn answers_that_are_fixed_are_asked_for_in_a_file_as_on_the_command_line() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("cache.toml");
+    for (mock, bytes) in [("true", 1024), ("\"on\"", 1024), ("7", 7)] {
+        std::fs::write(&path, format!("[cache]\nmock = {mock}\n")).expect("a file");
+        let server = Server::start_cache(&["--config", path.to_str().expect("a path")]);
+        let answer = Client::to(server.addr()).ask("get k\r\n");
+        assert!(answer.starts_with(&format!("VALUE k 0 {bytes}\r\n")), "{mock}: {answer}");
+    }
+    std::fs::write(&path, "[cache]\nmock = false\n").expect("a file");
+    let told = posthaste(&["cache", "--config", path.to_str().expect("a path")]);
+    assert!(String::from_utf8_lossy(&told.stderr).contains("name the memcached servers"));
+}
+
+#[test]
 fn those_who_are_connected_are_told_and_closed_by_admin() {
     let server = Server::start_cache(&["--mock", "5", "--threads", "2"]);
     let mut clients: Vec<Client> = (0..3).map(|_| Client::to(server.addr())).collect();

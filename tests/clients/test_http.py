@@ -52,6 +52,8 @@ def test_a_message_goes_its_way(web: Tier) -> None:
     (again,) = popped["messages"]
     assert again["deliveries"] == 2
     assert ask(web, "POST", "/v1/queues/orders/ack", {"ids": [again["id"]]}) == (200, {"acknowledged": 1})
+    assert ask(web, "POST", "/v1/queues/orders/ack", {"id": again["id"]}) == (200, {"acknowledged": 0})
+    assert ask(web, "POST", "/v1/queues/orders/ack", {})[0] == 400
     assert ask(web, "GET", "/v1/queues/orders")[1]["messages"] == 0
     assert ask(web, "DELETE", "/v1/queues/orders") == (200, {"removed": 0})
     assert ask(web, "GET", "/v1/queues/orders")[0] == 404

@@ -53,11 +53,11 @@ pub struct RunOptions {
 
     /// Open loop: so many requests per second are due in all, however fast the server answers; response times count from
     /// then
-    #[arg(long, value_name = "PER_S", value_parser = rate, conflicts_with_all = ["think", "rate_per_client"])]
+    #[arg(long, value_name = "PER_S", value_parser = rate, conflicts_with = "rate_per_client")]
     pub rate: Option<f64>,
 
     /// The same for each client
-    #[arg(long, value_name = "PER_S", value_parser = rate, conflicts_with = "think")]
+    #[arg(long, value_name = "PER_S", value_parser = rate)]
     pub rate_per_client: Option<f64>,
 
     /// How the requests of an open loop are spaced
@@ -68,7 +68,7 @@ pub struct RunOptions {
     ///
     /// Runs open loops, each for the whole --duration: first at --rate (or 1000) and twice that and so on, then between
     /// the last that kept it and the first that did not. Measures: mean, p50, p90, p99, p99.9, max.
-    #[arg(long, value_name = "LIMIT", conflicts_with = "think")]
+    #[arg(long, value_name = "LIMIT")]
     pub find_max_rate: Option<Limit>,
 
     /// Requests each client keeps in flight
@@ -136,6 +136,12 @@ impl RunOptions {
             ));
         }
         let open = self.total_rate().is_some() || self.find_max_rate.is_some();
+        if open && !self.think.is_none() {
+            return Err(LoadError::Usage(
+                "--think is for a closed loop, and --rate, --rate-per-client and --find-max-rate make an open one: leave one out"
+                    .to_owned(),
+            ));
+        }
         if self.arrivals != Spacing::Constant && !open {
             return Err(LoadError::Usage(
                 "--arrivals poisson spaces the requests of an open loop; give it a --rate as well".to_owned(),

@@ -288,12 +288,16 @@ impl std::fmt::Display for Handle {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Done {
+    #[serde(default)]
     ids: Vec<Handle>,
+    /// As `nack` and `extend` name theirs.
+    id: Option<Handle>,
 }
 
 /// `POST /v1/queues/{name}/ack`.
 pub(super) async fn ack(visitor: Visitor, Body(done): Body<Done>) -> Result<Json<JsonValue>, Problem> {
-    let words = Words::of(&["ACK"]).each(done.ids.iter().map(Handle::to_string))?;
+    let ids: Vec<Handle> = done.id.into_iter().chain(done.ids).collect();
+    let words = Words::of(&["ACK"]).each(ids.iter().map(Handle::to_string))?;
     counted(&visitor, words, "acknowledged").await
 }
 

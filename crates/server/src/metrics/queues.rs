@@ -42,7 +42,7 @@ static ROWS: [Row; 3] = [
             name: "posthaste_queue_oldest_age_seconds",
             kind: Kind::Gauge,
             labels: LABELS,
-            help: "Age of the oldest message in a queue; of the same queues, if they hold one.",
+            help: "Age of the oldest message in a queue, 0 where there is none; of the same queues.",
         },
         field: "oldest_ms",
         per_unit: 1000.0,

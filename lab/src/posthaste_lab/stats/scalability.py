@@ -49,7 +49,7 @@ class UslFit:
 
     def predict(self, n: float | FloatArray | Sequence[float]) -> float | FloatArray:
         """Throughput at `n`, one or many, which may lie beyond the data: then it is a guess with a formula."""
-        if isinstance(n, np.ndarray | Sequence):
+        if isinstance(n, Iterable):
             return _usl(np.array([positive("n", each) for each in n]), self.lam, self.sigma, self.kappa)
         return float(_usl(np.array([positive("n", n)]), self.lam, self.sigma, self.kappa)[0])
 

@@ -5,9 +5,9 @@ Batches long enough to have forgotten each other repair that.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import polars as pl
@@ -19,8 +19,9 @@ from posthaste_lab.errors import BadArgument
 LAG_SMALL = 0.1  # below it the interval is at most a tenth too narrow
 BATCHES_LEAST = 16
 MSER_BATCH = 5
+ROUNDING = 1e-12  # a share of sums of squares: some thousand times what a float rounds off
 
-Frame = TypeVar("Frame", pl.DataFrame, pl.Series, FloatArray, Sequence[float])
+Frame = TypeVar("Frame")  # a frame or series of polars or pandas, an array, a list
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,10 @@ def mser5(series: Iterable[float]) -> WarmUp:
     shifted = means - means.mean()  # against cancellation in the sums of squares
     sums, squares = np.cumsum(shifted[::-1])[::-1], np.cumsum(shifted[::-1] ** 2)[::-1]
     limit = len(means) // 2
-    spread = np.maximum(squares - sums**2 / left, 0.0) / left.astype(np.float64) ** 2
+    deviations = squares - sums**2 / left
+    # Where nothing varies rounding must not choose between cuts.
+    deviations[deviations <= ROUNDING * squares] = 0.0
+    spread = deviations / left.astype(np.float64) ** 2
     best = int(np.argmin(spread[: limit + 1]))
     return WarmUp(best * MSER_BATCH, too_short=best == limit, limit=limit * MSER_BATCH)
 
@@ -155,23 +159,26 @@ def trim(
     for argument, share in (("head", head), ("tail", tail)):
         if not 0 <= non_negative(argument, share) < 1:
             raise BadArgument(argument, share, "must be a share below 1")
-    if not isinstance(frame, pl.DataFrame | pl.Series | Sequence | np.ndarray):
+    rows: Any = getattr(frame, "iloc", frame)  # pandas slices by labels otherwise
+    if rows is frame and not isinstance(frame, pl.DataFrame | pl.Series | Sequence | np.ndarray):
         raise BadArgument("frame", frame, "must be a table, a series or a list")
     # 12 % of 100 rows are 12: a rounding error of the product must not make them 13.
-    first, last = math.floor(len(frame) * head + 1e-9), math.ceil(len(frame) * (1 - tail) - 1e-9)
+    size = len(cast(Sized, frame))
+    first, last = math.floor(size * head + 1e-9), math.ceil(size * (1 - tail) - 1e-9)
     if first >= last:
-        raise BadArgument("head", head, f"and tail = {tail!r} leave nothing of {len(frame)} rows")
-    return frame[first:last]
+        raise BadArgument("head", head, f"and tail = {tail!r} leave nothing of {size} rows")
+    return cast(Frame, rows[first:last])
 
 
 def _trim_by_clock(frame: Frame, head_s: float, tail_s: float, time: str) -> Frame:
-    if not isinstance(frame, pl.DataFrame) or time not in frame.columns:
+    table: Any = frame
+    if time not in getattr(table, "columns", ()):
         raise BadArgument("time", time, "must name a column of seconds in the table")
-    clock = frame[time]
+    clock = pl.Series(time, table[time])
     if not clock.dtype.is_numeric() or clock.null_count() == len(clock):
         raise BadArgument("time", time, f"names no seconds in any of the {len(clock)} rows of the table")
     begin, end = float(clock.min()) + head_s, float(clock.max()) - tail_s  # type: ignore[arg-type]
-    kept = frame.filter(pl.col(time).is_between(begin, end))
-    if kept.is_empty():
+    within = clock.is_between(begin, end).fill_null(False)
+    if not within.any():
         raise BadArgument("head_s", head_s, f"and tail_s = {tail_s!r} leave nothing of the run")
-    return kept
+    return cast(Frame, table.filter(within) if isinstance(table, pl.DataFrame) else table[within.to_numpy()])
