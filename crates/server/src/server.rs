@@ -110,7 +110,7 @@ impl From<io::Error> for StartError {
 pub struct Server {
     house: Arc<House>,
     running: Running<Mail>,
-    _roll: Option<Roll>,
+    roll: Option<Roll>,
 }
 
 impl Server {
@@ -142,7 +142,7 @@ impl Server {
         let tier = |thread| QueueTier::new(thread, Arc::clone(&house));
         let routes = |_| http::queue_routes(Arc::clone(&house));
         let running = prepared.start(workers, tier, gauges(&house), routes)?;
-        Ok(Self { house, running, _roll: roll })
+        Ok(Self { house, running, roll })
     }
 
     /// Where it is reached.
@@ -155,6 +155,8 @@ impl Server {
     /// Connections that take longer than `drain` are cut.
     #[must_use]
     pub fn stop(self, drain: Duration) -> Stopped {
+        // Long before the store is closed: it must not be this thread that does it, for nobody waits for that.
+        drop(self.roll);
         let stopped = self.running.stop(drain, || self.house.line.close());
         if let Some(tracer) = &self.house.tracer {
             tracer.finish();

@@ -109,6 +109,33 @@ fn of_two_messages_that_come_at_once_the_one_for_whom_has_waited_longest_is_not_
     assert_eq!(bodies(&answers), [(4, "high"), (5, "low")]);
 }
 
+/// The last that is recorded may be somebody who was entered in the accounts file, in no batch.
+#[test]
+fn a_store_is_closed_in_order_whatever_was_recorded_last() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let options = EmbeddedOptions { segment_bytes: 1 << 16, ..EmbeddedOptions::default() };
+    let open = || Embedded::open(home.path(), options.clone());
+    let mut desk = Desk::of(open().expect("a new store"));
+    desk.ask("ann", "QCREATE q");
+    desk.ask("ann", "SEND q precious");
+    desk.store.account(b"newcomer").expect("there is room");
+    drop(desk);
+
+    let file = home.path().join("0000000001.log");
+    let sound = std::fs::read(&file).expect("the log");
+    for word in ["precious", "newcomer"] {
+        let at = sound.windows(word.len()).position(|bytes| bytes == word.as_bytes());
+        let mut damaged = sound.clone();
+        damaged[at.unwrap_or_else(|| panic!("{word} is nowhere"))] ^= 1;
+        std::fs::write(&file, damaged).expect("it can be written");
+        let told = open().err().unwrap_or_else(|| panic!("{word} is gone, and nobody was told"));
+        assert!(told.to_string().contains("0000000001.log is damaged"), "{told}");
+    }
+    std::fs::write(&file, sound).expect("it can be written");
+    let store = open().expect("it is sound again");
+    assert!(store.figures().contains(&("accounts", 2)), "{:?}", store.figures());
+}
+
 #[test]
 fn a_wait_lasts_as_long_as_was_asked_and_a_millisecond_more_at_most() {
     let mut desk = Desk::new();

@@ -161,6 +161,17 @@ impl<R: Rules> Store for Local<R> {
     }
 }
 
+impl<R: Rules> Drop for Local<R> {
+    /// Makes durable what was recorded in no batch, as an account is: a log can be closed in order only when nothing is left.
+    fn drop(&mut self) {
+        let rules = self.rules.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mut commit) = rules.seal() {
+            let result = commit.sync();
+            rules.committed(commit, &result);
+        }
+    }
+}
+
 /// One batch on its way through the rules.
 struct Passage<'a, R: Rules> {
     now: Millis,

@@ -9,7 +9,7 @@ use posthaste_wire::operation::{Operation, Recipient};
 
 use super::mutants::Mutant;
 use super::truth::{Done, Truth};
-use super::world::world;
+use super::world::{current, world};
 
 /// The store, and what it should be.
 pub(crate) struct Witness<R> {
@@ -114,8 +114,9 @@ impl<R: Rules> Rules for Witness<R> {
     }
 
     fn seal(&mut self) -> Option<Self::Commit> {
+        let world = current()?; // where it is over, the store is dropped and nobody asks what became of it
         let sealed = self.store.seal();
-        if world().mutant == Some(Mutant::AnswerBeforeSync) {
+        if world.mutant == Some(Mutant::AnswerBeforeSync) {
             self.truth().seal(false);
             return None;
         }
