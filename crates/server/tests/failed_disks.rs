@@ -184,3 +184,49 @@ fn who_waits_is_told_and_what_comes_of_age_is_not_answered_by_nulls() {
     assert!(ask(&mut tier, &mut sender, "QREADABLE").starts_with("-STORE "));
     assert!(ask(&mut tier, &mut sender, "PEEK QUEUE kept").contains("young"), "time changes nothing of it");
 }
+
+#[test]
+fn what_time_may_have_put_into_the_answer_keeps_it_back() {
+    let disk = FailingDisk::new();
+    let mut tier = closed_tier(&disk);
+    let mut client = tier.connect().expect("a place");
+    for line in ["LOGIN alice alice", "QCREATE delays", "QCREATE leases", "QCREATE graves", "QCREATE kept"] {
+        assert!(ask(&mut tier, &mut client, line).starts_with(':'), "{line}");
+    }
+    for line in [
+        "QCREATE mortal DEADLETTER graves AFTER 1",
+        "SEND delays old DELAY 1000",
+        "SEND leases old",
+        "SEND mortal old",
+        "SEND kept young",
+        "SEND kept other TO bob DELAY 1000",
+        "SEND kept vain TTL 500 DELAY 1000",
+    ] {
+        assert!(ask(&mut tier, &mut client, line).starts_with(':'), "{line}");
+    }
+    for queue in ["leases", "mortal"] {
+        let leased = ask(&mut tier, &mut client, &format!("POP QUEUE {queue} LEASE 1000"));
+        assert!(leased.contains("old"), "{leased}");
+    }
+    for queue in ["delays", "leases", "graves"] {
+        assert!(ask(&mut tier, &mut client, &format!("SEND {queue} young")).starts_with(':'));
+    }
+    disk.fail();
+    assert!(ask(&mut tier, &mut client, "QCREATE doubtful").starts_with("-STORE "));
+    for queue in ["delays", "leases", "graves"] {
+        for count in ["", " COUNT 10"] {
+            wait_until("the end of a delay or lease", || {
+                let answer = ask(&mut tier, &mut client, &format!("PEEK QUEUE {queue}{count}"));
+                assert!(answer.contains("young") && !answer.contains("old") || answer.starts_with("-STORE "));
+                answer.starts_with("-STORE ")
+            });
+        }
+    }
+    for request in ["PEEK FROM alice", "PEEK FROM alice COUNT 10"] {
+        assert!(ask(&mut tier, &mut client, request).starts_with("-STORE "), "{request}");
+    }
+    for request in ["PEEK QUEUE kept", "PEEK QUEUE kept COUNT 10"] {
+        let answer = ask(&mut tier, &mut client, request);
+        assert!(answer.contains("young"), "nobody else's, and none that has expired: {answer}");
+    }
+}

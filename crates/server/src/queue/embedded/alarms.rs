@@ -39,6 +39,11 @@ impl Alarms {
         self.held_up.first().copied()
     }
 
+    /// Those due by `now`, and all that are held up.
+    pub(super) fn due(&self, now: Millis) -> impl Iterator<Item = Alarm> {
+        self.set.range(..=(now, MessageId::MAX)).chain(&self.held_up).copied()
+    }
+
     /// It cannot ring for lack of space.
     pub(super) fn hold_up(&mut self, alarm: Alarm) {
         if self.set.remove(&alarm) {

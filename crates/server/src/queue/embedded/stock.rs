@@ -141,6 +141,11 @@ impl Stock {
         self.alarms.first_held_up().and_then(|alarm| self.rung_by(alarm))
     }
 
+    /// The messages of all alarms that are due, those held up among them.
+    pub(super) fn all_due(&self, now: Millis) -> impl Iterator<Item = &Message> {
+        self.alarms.due(now).filter_map(|alarm| self.rung_by(alarm)).map(|(_, message)| message)
+    }
+
     /// Keeps an alarm apart that found no space.
     pub(super) fn hold_up(&mut self, alarm: Alarm) {
         self.alarms.hold_up(alarm);

@@ -134,7 +134,7 @@ impl Embedded {
     }
 
     /// Where the message goes if it was handed out often enough; None: it stays.
-    fn dead_letter_queue(&self, message: &Message) -> Option<QueueId> {
+    pub(super) fn dead_letter_queue(&self, message: &Message) -> Option<QueueId> {
         let queue = self.stock.queues.get(message.place.lane.queue)?;
         let (name, after) = queue.options.dead_letter.as_ref()?;
         if message.deliveries < *after { None } else { self.stock.queues.find(name) }

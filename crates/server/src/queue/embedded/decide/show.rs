@@ -8,12 +8,15 @@ use crate::queue::answer::{Answer, Dead, Headers, MessageView};
 use crate::queue::embedded::Embedded;
 use crate::queue::embedded::effect::Written;
 use crate::queue::embedded::merge::Pick;
-use crate::queue::embedded::message::ANYONE;
+use crate::queue::embedded::message::{ANYONE, Message};
 use crate::queue::embedded::stock::Stock;
 use crate::queue::rules::{AccountId, Ask, Interest, Outcome, QueueId};
 
 /// Messages that cannot be read are looked past in one request, if there are no more of them.
 const UNREADABLE_MAX: u32 = 1000;
+
+/// So many messages that time has changed are looked at for one answer; with more of them nothing is certain.
+const DUE_MAX: usize = 10_000;
 
 impl Embedded {
     /// None: what is not durable yet would come into the answer, or has left it.
@@ -28,9 +31,10 @@ impl Embedded {
             return Ok(None);
         }
         let queue = self.named_queue(ask, selection)?;
-        self.find(self.interest(ask, selection, queue), selection.count);
+        let interest = self.interest(ask, selection, queue);
+        self.find(interest, selection.count);
         self.load(ask, selection, queue)?;
-        if view == View::Durable && !self.found_is_certain() {
+        if view == View::Durable && !self.found_is_certain(interest) {
             return Ok(None);
         }
         if self.found.is_empty() {
@@ -48,18 +52,30 @@ impl Embedded {
     }
 
     /// Whether what was found is durable, and still so: what time does to messages cannot be made durable by a store that has failed.
-    fn found_is_certain(&self) -> bool {
+    fn found_is_certain(&self, interest: Option<Interest>) -> bool {
         let picks = self.found.picks();
         picks.iter().all(|pick| self.is_durable(pick.place.id()))
-            && (self.failed.is_none() || self.is_timeless(picks))
+            && (self.failed.is_none() || self.is_timeless(picks, interest))
     }
 
-    /// Whether time has changed nothing of these: none has expired, and if there are none, none has come.
-    fn is_timeless(&self, picks: &[Pick]) -> bool {
-        match picks {
-            [] => self.stock.due_alarm(self.clock).is_none(),
-            picks => picks.iter().all(|pick| !self.stock.picked(pick).is_expired(self.clock)),
-        }
+    /// Whether time has changed nothing of these: none has expired, and none has come that may belong among them.
+    fn is_timeless(&self, picks: &[Pick], interest: Option<Interest>) -> bool {
+        let has_come = |message| interest.is_some_and(|interest| self.may_come(message, &interest));
+        let mut due = self.stock.all_due(self.clock).enumerate();
+        picks.iter().all(|pick| !self.stock.picked(pick).is_expired(self.clock))
+            && due.all(|(place, message)| place < DUE_MAX && !has_come(message))
+    }
+
+    /// Whether a message whose delay or lease is over comes to where this reader looks: where it was, or as a dead letter.
+    fn may_come(&self, message: &Message, interest: &Interest) -> bool {
+        let comes_to = |queue| {
+            let mut place = message.place;
+            place.lane.queue = queue;
+            interest.matches(place.news())
+        };
+        !message.is_ready()
+            && !message.is_expired(self.clock)
+            && (comes_to(message.place.lane.queue) || self.dead_letter_queue(message).is_some_and(comes_to))
     }
 
     /// None: what is not durable yet may decide the answer.
