@@ -160,7 +160,7 @@ fn ask_at_once(store: &Postgres, account: u32, requests: &[String]) -> Vec<Got> 
 /// Asks for all of them by one client, in one go; the answers in that order.
 fn ask_by_one(store: &Postgres, account: u32, requests: &[String]) -> Vec<Got> {
     let mut whole = Bundle::new(Address { thread: 0, slot: 0, client: 1 });
-    whole.reset(whole.address, account, Protocol::Resp3, 0);
+    (whole.account, whole.protocol) = (account, Protocol::Resp3);
     for bundle in bundles(account, requests) {
         whole.bytes.clone_from(&bundle.bytes);
         whole.requests.extend(bundle.requests);
@@ -188,7 +188,7 @@ fn bundles(account: u32, requests: &[String]) -> Vec<Box<Bundle>> {
         let address = Address { thread: 0, slot: 0, client };
         let (bytes, operation) = parsed(request);
         let mut bundle = Box::new(Bundle::new(address));
-        bundle.reset(address, account, Protocol::Resp3, 0);
+        (bundle.account, bundle.protocol) = (account, Protocol::Resp3);
         let request_bytes = length(bytes.len());
         bundle.bytes = bytes;
         bundle.requests.push(Request { request_bytes, ..Request::new(operation, Kind::Send, 0) });

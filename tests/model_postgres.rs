@@ -87,7 +87,7 @@ impl Database {
         let account = *self.accounts.entry(account.to_owned()).or_insert_with(number);
         let (bytes, operation) = parsed(&self.receipts.filled_in(request));
         let mut bundle = Box::new(Bundle::new(ADDRESS));
-        bundle.reset(ADDRESS, account, Protocol::Resp3, 0);
+        (bundle.account, bundle.protocol) = (account, Protocol::Resp3);
         bundle.bytes = bytes;
         bundle.requests.push(Request::new(operation, Kind::Send, 0));
         bundle

@@ -302,7 +302,8 @@ impl<'a> Driver<'a> {
     fn put(&mut self, number: usize, account: AccountId, operation: Operation, bytes: Vec<u8>) {
         let address = Address { thread: 0, slot: number, client: number as u64 };
         let mut bundle = self.spare.pop().unwrap_or_else(|| Box::new(Bundle::new(address)));
-        bundle.reset(address, account, Protocol::Resp2, usize::MAX);
+        bundle.empty(usize::MAX);
+        (bundle.address, bundle.account, bundle.protocol) = (address, account, Protocol::Resp2);
         bundle.bytes = bytes;
         bundle.requests.push(Request::new(operation, Kind::Send, 0));
         self.batch.waiting.push(bundle);

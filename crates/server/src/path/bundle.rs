@@ -134,10 +134,7 @@ impl Bundle {
     }
 
     /// Empties a bundle for another use, keeping its buffers unless they grew large.
-    pub fn reset(&mut self, address: Address, account: AccountId, protocol: Protocol, kept_bytes: usize) {
-        self.address = address;
-        self.account = account;
-        self.protocol = protocol;
+    pub fn empty(&mut self, kept_bytes: usize) {
         self.requests.clear();
         self.number = 0;
         self.answered = 0;

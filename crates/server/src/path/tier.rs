@@ -164,9 +164,7 @@ impl Tier for QueueTier {
         for mut bundle in self.answered.drain(..) {
             count_bundle(&mut bundle, replied, &mut self.recorder);
             watch::tell(&self.house, &mut bundle);
-            if self.bench.bundles.len() < limits::SPARE_BUNDLES {
-                self.bench.bundles.push(bundle);
-            }
+            self.bench.keep(bundle);
         }
         self.recorder.flush();
     }

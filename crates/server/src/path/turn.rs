@@ -59,7 +59,7 @@ impl Turn<'_> {
     /// An empty bundle.
     pub fn bundle(&mut self, address: Address, account: AccountId, protocol: Protocol) -> Box<Bundle> {
         let mut bundle = self.bundles.pop().unwrap_or_else(|| Box::new(Bundle::new(address)));
-        bundle.reset(address, account, protocol, limits::BUFFER_BYTES_KEPT);
+        (bundle.address, bundle.account, bundle.protocol) = (address, account, protocol);
         if bundle.answers.capacity() == 0 {
             bundle.answers = self.buffers.take();
         }
@@ -91,6 +91,15 @@ impl Turn<'_> {
 }
 
 impl Bench {
+    /// Takes back a bundle that is done with, for another use. It is emptied now: the one that is kept longest is used last, and
+    /// might hold what a large request needed for good.
+    pub(super) fn keep(&mut self, mut bundle: Box<Bundle>) {
+        if self.bundles.len() < limits::SPARE_BUNDLES {
+            bundle.empty(limits::BUFFER_BYTES_KEPT);
+            self.bundles.push(bundle);
+        }
+    }
+
     /// What a connection may use while it is served.
     pub(super) fn turn<'a>(&'a mut self, house: &'a House) -> Turn<'a> {
         Turn {
@@ -112,5 +121,26 @@ pub(super) fn stamp_answered(at_once: &mut [AtOnce], clock: Clock) {
     if !at_once.is_empty() {
         let answered = clock.stamp();
         at_once.iter_mut().for_each(|done| done.answered = answered);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use posthaste_wire::operation::Operation;
+
+    use super::*;
+    use crate::path::bundle::Request;
+
+    #[test]
+    fn what_a_large_request_needed_is_given_back_though_its_bundle_is_not_used_again() {
+        let mut bench = Bench::default();
+        let mut bundle = Box::new(Bundle::new(Address { thread: 0, slot: 0, client: 1 }));
+        bundle.requests.push(Request::new(Operation::Readable, Kind::Session, 1));
+        (bundle.bytes, bundle.answers) = (vec![0; 1 << 20], vec![0; 1 << 20]);
+        bench.keep(bundle);
+        let [kept] = &*bench.bundles else { panic!("it is kept") };
+        assert!(kept.requests.is_empty() && kept.bytes.is_empty() && kept.answers.is_empty());
+        let held = kept.bytes.capacity() + kept.answers.capacity();
+        assert!(held <= 2 * limits::BUFFER_BYTES_KEPT, "{held} bytes");
     }
 }
