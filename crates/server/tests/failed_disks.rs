@@ -31,6 +31,11 @@ mod disk {
             self.0.cut_after(0);
         }
 
+        /// From now on it has no space for what is written, as one has that writes elsewhere what was there before.
+        pub(crate) fn fill(&self) {
+            self.0.refuse_writes();
+        }
+
         pub(crate) fn in_use(&self) -> std::sync::Arc<dyn Disk> {
             std::sync::Arc::new(self.0.clone())
         }
@@ -228,5 +233,23 @@ fn what_time_may_have_put_into_the_answer_keeps_it_back() {
     for request in ["PEEK QUEUE kept", "PEEK QUEUE kept COUNT 10"] {
         let answer = ask(&mut tier, &mut client, request);
         assert!(answer.contains("young"), "nobody else's, and none that has expired: {answer}");
+    }
+}
+
+#[test]
+fn whatever_closed_the_store_everybody_is_told_to_restart_it() {
+    for (why, break_it) in [("off", FailingDisk::fail as fn(&FailingDisk)), ("space", FailingDisk::fill)] {
+        let disk = FailingDisk::new();
+        let mut tier = closed_tier(&disk);
+        let mut client = tier.connect().expect("a place");
+        for line in ["LOGIN alice alice", "QCREATE q", "SEND q durable"] {
+            assert!(ask(&mut tier, &mut client, line).starts_with(':'), "{line}");
+        }
+        break_it(&disk);
+        for line in ["SEND q doubtful", "SEND q later", "QPURGE q", "POP QUEUE q", "QLIST"] {
+            let told = ask(&mut tier, &mut client, line);
+            assert!(told.starts_with("-STORE ") && told.contains("restart"), "{line}: {told}");
+            assert!(told.contains(why) && !told.contains("remove messages"), "{line}: {told}");
+        }
     }
 }

@@ -357,7 +357,7 @@ impl Rules for Embedded {
             Err(fault) => {
                 self.failed = Some(fault.clone());
                 self.events.note(EVENT_SOURCE, "disk failed");
-                tracing::error!("nothing more is accepted until a restart: {}", fault.text);
+                tracing::error!("{}", fault.text);
                 Err(error.unwrap_or_else(|| LogError::Failed { cause: fault.text.to_string() }))
             }
         };
@@ -392,7 +392,7 @@ impl Rules for Embedded {
 impl Commit for EmbeddedCommit {
     fn sync(&mut self) -> Result<(), Fault> {
         self.frame.sync().map_err(|error| {
-            let fault = store_fault(&error);
+            let fault = store_fault(&LogError::Failed { cause: error.to_string() });
             self.error = Some(error);
             fault
         })

@@ -14,7 +14,7 @@ pub enum LogError {
         /// Where space is needed.
         path: PathBuf,
     },
-    /// A sync failed earlier. What is on the disk is unknown until the log is opened again.
+    /// A commit could not be written. What is on the disk is unknown until the log is opened again.
     Failed {
         /// The first failure.
         cause: String,
@@ -45,12 +45,17 @@ pub enum LogError {
 }
 
 impl LogError {
-    /// The error for a failed system call; a full disk or quota is always `Full`.
+    /// The error for a failed system call before which nothing was changed; a full disk or quota is always `Full`.
     pub(super) fn io(action: &'static str, path: &Path, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full { path: path.to_owned() },
-            _ => Self::Io { action, path: path.to_owned(), cause: error.to_string() },
+            _ => Self::refused(action, path, error),
         }
+    }
+
+    /// The same where a commit may be written in part: then space is no help, nor is it certain that there was none.
+    pub(super) fn refused(action: &'static str, path: &Path, error: &io::Error) -> Self {
+        Self::Io { action, path: path.to_owned(), cause: error.to_string() }
     }
 }
 
@@ -63,10 +68,7 @@ impl fmt::Display for LogError {
                 path.display()
             ),
             Self::Failed { cause } => {
-                write!(
-                    f,
-                    "the log refuses changes since a sync failed ({cause}); check the disk, then restart"
-                )
+                write!(f, "the log takes no more changes ({cause}); check the disk, then restart")
             }
             Self::Io { action, path, cause } => write!(f, "cannot {action} {}: {cause}", path.display()),
             Self::Damaged { file, offset } => write!(

@@ -141,11 +141,11 @@ impl Piece {
         }
     }
 
-    /// Writes and syncs.
+    /// Writes and syncs. Its space was reserved, but a file system that puts what is written elsewhere may lack it all the same.
     pub(super) fn sync(&self) -> Result<(), LogError> {
         let written = self.file.write_at(&self.bytes, self.offset);
-        written.map_err(|error| LogError::io("write", &self.path, &error))?;
-        self.file.sync().map_err(|error| LogError::io("sync", &self.path, &error))
+        written.map_err(|error| LogError::refused("write", &self.path, &error))?;
+        self.file.sync().map_err(|error| LogError::refused("sync", &self.path, &error))
     }
 
     /// Gives its memory back.

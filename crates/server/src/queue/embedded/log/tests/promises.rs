@@ -189,6 +189,22 @@ fn after_a_failed_sync_nothing_is_accepted_until_the_log_is_opened_again() {
     assert_eq!(open_simulated(&disk.after_kill()).unwrap().1, written);
 }
 
+/// As on a file system that never writes in place: its space was reserved, and yet there is none.
+#[test]
+fn a_frame_that_finds_no_space_is_told_as_what_it_is_and_a_restart_helps() {
+    let disk = SimulatedDisk::new();
+    let (mut log, _) = open_simulated(&disk).unwrap();
+    let written = fill(&mut log, 3, 100);
+    disk.refuse_writes();
+    log.reserve(100, Purpose::Add).unwrap();
+    log.append(b"in doubt");
+    assert!(matches!(commit(&mut log), Err(LogError::Io { action: "write", .. })));
+    let refused = log.reserve(1, Purpose::Reclaim).unwrap_err().to_string();
+    assert!(refused.contains("no storage space") && refused.contains("restart"), "{refused}");
+    drop(log);
+    assert_eq!(open_simulated(&disk.after_kill()).unwrap().1, written);
+}
+
 #[test]
 fn a_frame_that_opening_accepts_stays_even_if_its_sync_had_failed() {
     let disk = SimulatedDisk::new();

@@ -29,6 +29,7 @@ struct State {
     /// Changes until the power goes off.
     changes_left: Option<u64>,
     fail_next_sync: bool,
+    refuses_writes: bool,
 }
 
 #[derive(Clone, Default)]
@@ -56,6 +57,7 @@ impl SimulatedDisk {
             capacity: u64::MAX,
             changes_left: None,
             fail_next_sync: false,
+            refuses_writes: false,
         };
         Self { state: Arc::new(Mutex::new(state)) }
     }
@@ -74,6 +76,11 @@ impl SimulatedDisk {
         self.lock().fail_next_sync = true;
     }
 
+    /// Until a restart there is no space for what is written, not even where there was something before.
+    pub(super) fn refuse_writes(&self) {
+        self.lock().refuses_writes = true;
+    }
+
     /// The power goes off after that many changes.
     pub(super) fn cut_after(&self, changes: u64) {
         self.lock().changes_left = Some(changes);
@@ -83,6 +90,7 @@ impl SimulatedDisk {
     pub(super) fn after_kill(&self) -> Self {
         let mut state = self.lock().clone();
         state.changes_left = None;
+        state.refuses_writes = false;
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -272,6 +280,9 @@ impl DiskFile for OpenFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let offset = usize::try_from(offset).unwrap();
         let mut state = self.disk.change()?;
+        if state.refuses_writes {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         state.make_room(self.id, offset + bytes.len())?;
         state.files[self.id].write(bytes, offset);
         // The power may go off under way: the bytes may reach the disk in part, but nobody is told so.
