@@ -217,7 +217,7 @@ mod tests {
     fn clients_leave_files_for_the_rest() {
         assert_eq!(fitting(20_000, None), 20_000);
         assert_eq!(fitting(20_000, Some(65_536)), 20_000);
-        assert_eq!(fitting(20_000, Some(4096)), 3512);
+        assert_eq!(fitting(20_000, Some(4096)), 3128);
     }
 
     #[test]

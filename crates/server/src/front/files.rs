@@ -6,8 +6,12 @@
 /// What is open besides, in all but the largest setups: listeners, files of the store, servers of a cache.
 const OTHERS: u64 = 200;
 
-/// What a connection to HTTP has open at most: its socket, once more by which a hang-up is noticed, and its events.
-const OF_HTTP: u64 = 3;
+/// What a connection to HTTP has open at most: its socket, once more by which a hang-up is noticed, and its events; and both
+/// ends of its way inside, while it is answered.
+const OF_HTTP: u64 = 5;
+
+/// Ways inside that HTTP keeps for who asks next, of two ends each.
+pub const WAYS_INSIDE_KEPT: usize = 64;
 
 /// Connections to HTTP, however many files there may be; of fewer it has a share.
 const HTTP_MAX: u64 = 1024;
@@ -20,7 +24,11 @@ pub fn http_connections(files: Option<u64>) -> usize {
 
 /// What a tier may need of `files` beside its clients.
 pub fn beside_clients(files: u64) -> u64 {
-    OTHERS + OF_HTTP * http_connections(Some(files)) as u64
+    OTHERS + of_http(files)
+}
+
+fn of_http(files: u64) -> u64 {
+    OF_HTTP * http_connections(Some(files)) as u64 + 2 * WAYS_INSIDE_KEPT as u64
 }
 
 /// So many clients fit into a limit of `files`; of few files half are theirs.
@@ -35,10 +43,10 @@ mod tests {
 
     #[test]
     fn clients_and_http_leave_files_for_the_store() {
-        assert_eq!([4096, 20_000, 1 << 20].map(clients), [3512, 17_925, 1_045_304]);
+        assert_eq!([4096, 20_000, 1 << 20].map(clients), [3128, 16_547, 1_043_128]);
         assert_eq!([None, Some(1 << 20), Some(4096)].map(http_connections), [1024, 1024, 128]);
         for files in [1024, 4096, 20_000, 1 << 20] {
-            let taken = clients(files) as u64 + OF_HTTP * http_connections(Some(files)) as u64;
+            let taken = clients(files) as u64 + of_http(files);
             assert_eq!(files - taken, OTHERS, "{files}");
         }
     }

@@ -19,11 +19,9 @@ use tokio::sync::Mutex;
 use super::problem::Problem;
 use super::visitor::Credentials;
 use crate::front::accept::Socket;
+use crate::front::files::WAYS_INSIDE_KEPT;
 use crate::front::gate::Arrival;
 use crate::house::House;
-
-/// Connections that are kept for the next request.
-const IDLE_MAX: usize = 64;
 
 /// How long after its login a connection is used, however often: an account that was removed, another secret or other roles
 /// count after this time at the latest.
@@ -185,7 +183,7 @@ impl Idle {
     }
 
     fn keep(&mut self, who: Option<Credentials>, inside: Inside) {
-        if self.0.len() == IDLE_MAX {
+        if self.0.len() == WAYS_INSIDE_KEPT {
             // Who has just been admitted asks next, so the oldest has to go.
             self.0.remove(0);
         }
