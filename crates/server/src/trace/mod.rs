@@ -10,7 +10,7 @@ pub mod exporter;
 pub mod otlp;
 
 use posthaste_measure::Stamps;
-use posthaste_wire::operation::Operation;
+use posthaste_wire::operation::{Operation, Recipient};
 use posthaste_wire::reply::{Reply, Value, decode};
 
 pub use self::context::Context;
@@ -30,6 +30,15 @@ pub enum Step {
     Receive,
 }
 
+/// Which message it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// The one with this id.
+    One(u64),
+    /// So many copies, whose ids nobody was told.
+    Copies(u64),
+}
+
 /// A message with a trace in a request that was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passage {
@@ -39,8 +48,8 @@ pub struct Passage {
     pub step: Step,
     /// The trace, and the span it belongs under.
     pub parent: Context,
-    /// The message's id.
-    pub message: u64,
+    /// Which message.
+    pub message: Message,
     /// Its queue.
     pub queue: String,
     /// The length of its body.
@@ -79,12 +88,17 @@ fn look(place: usize, request: &Request, bytes: &[u8], answer: &[u8], found: &mu
         Operation::Send(send) => {
             let header = send.headers.iter().find(|(name, _)| name.of(bytes).eq_ignore_ascii_case(HEADER));
             let Some(parent) = header.and_then(|(_, value)| Context::parse(value.of(bytes))) else { return };
-            let Reply::Value(Value::Integer(id), _) = decode(answer) else { return };
+            let Reply::Value(Value::Integer(number), _) = decode(answer) else { return };
+            let number = number.unsigned_abs();
+            let message = match send.to {
+                Recipient::Everyone => Message::Copies(number),
+                Recipient::Anyone | Recipient::Account(_) => Message::One(number),
+            };
             found.push(Passage {
                 place,
                 step: Step::Send,
                 parent,
-                message: id.unsigned_abs(),
+                message,
                 queue: text(send.queue.of(bytes)),
                 body_bytes: send.body.of(bytes).len(),
             });
@@ -106,7 +120,7 @@ fn received(place: usize, message: &Value<'_>) -> Option<Passage> {
         place,
         step: Step::Receive,
         parent,
-        message: message.get(b"id")?.as_integer()?.unsigned_abs(),
+        message: Message::One(message.get(b"id")?.as_integer()?.unsigned_abs()),
         queue: text(bytes(b"queue")),
         body_bytes: bytes(b"body").len(),
     })
@@ -195,14 +209,23 @@ mod tests {
                 ],
             );
             let parent = Context::parse(PARENT.as_bytes()).expect("a context");
-            let passage =
-                Passage { place: 2, step: Step::Send, parent, message: 2, queue: "q".into(), body_bytes: 3 };
+            let passage = Passage {
+                place: 2,
+                step: Step::Send,
+                parent,
+                message: Message::One(2),
+                queue: "q".into(),
+                body_bytes: 3,
+            };
             assert_eq!(passages(&sent), std::slice::from_ref(&passage));
             let got = answered(&mut store, protocol, &[&["POP", "QUEUE", "q", "COUNT", "10"]]);
             assert_eq!(passages(&got), [Passage { place: 0, step: Step::Receive, ..passage.clone() }]);
             answered(&mut store, protocol, &[&["SEND", "q", "two", "HEADER", "traceparent", PARENT]]);
             let got = answered(&mut store, protocol, &[&["POP", "QUEUE", "q"], &["POP", "QUEUE", "q"]]);
-            assert_eq!(passages(&got), [Passage { place: 0, step: Step::Receive, message: 4, ..passage }]);
+            assert_eq!(
+                passages(&got),
+                [Passage { place: 0, step: Step::Receive, message: Message::One(4), ..passage }]
+            );
         }
     }
 
@@ -219,9 +242,21 @@ mod tests {
             ];
             answered(&mut store, protocol, sends);
             let got = answered(&mut store, protocol, &[&["POP", "QUEUE", "q", "COUNT", "3"]]);
-            let messages: Vec<u64> = passages(&got).iter().map(|passage| passage.message).collect();
-            assert_eq!(messages, [3]);
+            let messages: Vec<Message> = passages(&got).iter().map(|passage| passage.message).collect();
+            assert_eq!(messages, [Message::One(3)]);
         }
+    }
+
+    #[test]
+    fn the_answer_to_a_message_for_everyone_is_no_id() {
+        let mut store = Memory::new(1);
+        for name in [b"bob", b"cyn"] {
+            store.account(name).expect("it holds any");
+        }
+        let send = ["SEND", "q", "x", "TO", "*", "HEADER", "traceparent", PARENT];
+        let sent = answered(&mut store, Protocol::Resp2, &[&["QCREATE", "q"], &send]);
+        let told: Vec<Message> = passages(&sent).iter().map(|passage| passage.message).collect();
+        assert_eq!(told, [Message::Copies(2)]);
     }
 
     #[test]

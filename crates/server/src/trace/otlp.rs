@@ -4,7 +4,7 @@
 use posthaste_measure::{Clock, Trail};
 use serde_json::{Value as Json, json};
 
-use super::{Context, Ended, Step};
+use super::{Context, Ended, Message, Step};
 use crate::info::VERSION;
 
 /// Kinds of spans, by OTLP's numbers.
@@ -42,8 +42,11 @@ fn spans(ended: &Ended, clock: Clock, id: &mut impl FnMut() -> u64) -> Vec<Json>
         text("messaging.operation.name", operation),
         text("messaging.operation.type", kind),
         text("messaging.destination.name", &passage.queue),
-        text("messaging.message.id", &passage.message.to_string()),
-        number("messaging.message.body.size", passage.body_bytes),
+        match passage.message {
+            Message::One(id) => text("messaging.message.id", &id.to_string()),
+            Message::Copies(count) => number("messaging.batch.message_count", count),
+        },
+        number("messaging.message.body.size", passage.body_bytes as u64),
         text("posthaste.request", request),
     ]);
     let mut all = vec![whole];
@@ -76,7 +79,7 @@ fn text(key: &str, value: &str) -> Json {
     json!({ "key": key, "value": { "stringValue": value } })
 }
 
-fn number(key: &str, value: usize) -> Json {
+fn number(key: &str, value: u64) -> Json {
     json!({ "key": key, "value": { "intValue": value.to_string() } })
 }
 
@@ -90,8 +93,14 @@ mod tests {
     #[test]
     fn the_stages_lie_below_their_request_one_after_another() {
         let parent = Context { trace: 0xabc, span: 7 };
-        let passage =
-            Passage { place: 0, step: Step::Receive, parent, message: 5, queue: "q".into(), body_bytes: 3 };
+        let passage = Passage {
+            place: 0,
+            step: Step::Receive,
+            parent,
+            message: Message::One(5),
+            queue: "q".into(),
+            body_bytes: 3,
+        };
         let stamps = Stamps { received: 10, enqueued: 11, dequeued: 13, sent: 13, answered: 25, replied: 41 };
         let ended = Ended { passage, request: "1-2".into(), stamps };
         let clock = Clock::start();
@@ -125,6 +134,26 @@ mod tests {
         for place in 1..5 {
             assert_eq!(spans[place]["parentSpanId"], spans[0]["spanId"]);
             assert_eq!(spans[place]["traceId"], format!("{:032x}", 0xabc));
+        }
+    }
+
+    #[test]
+    fn a_message_has_an_id_and_copies_have_a_number() {
+        let parent = Context { trace: 0xabc, span: 7 };
+        for (message, named) in [
+            (Message::One(5), text("messaging.message.id", "5")),
+            (Message::Copies(5), number("messaging.batch.message_count", 5)),
+        ] {
+            let passage =
+                Passage { place: 0, step: Step::Send, parent, message, queue: "q".into(), body_bytes: 3 };
+            let ended = Ended { passage, request: "1-2".into(), stamps: Stamps::default() };
+            let export = export(&[ended], Clock::start(), || 1);
+            let span = &export["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
+            let told = span["attributes"].as_array().expect("attributes");
+            let which = ["messaging.message.id", "messaging.batch.message_count"];
+            let found: Vec<&Json> =
+                told.iter().filter(|one| which.iter().any(|key| one["key"] == *key)).collect();
+            assert_eq!(found, [&named]);
         }
     }
 }
