@@ -87,6 +87,27 @@ fn who_does_not_read_is_held_few_answers_before_a_login() {
 }
 
 #[test]
+fn who_says_much_before_a_login_is_told_so_and_has_to_leave() {
+    let long = "x".repeat(20_000);
+    for said in [
+        format!("*2\r\n$4\r\nECHO\r\n$100000000\r\n{long}"),
+        format!("*2\r\n$4\r\nECHO\r\n$20000\r\n{long}\r\nPING\r\n"),
+        format!("ECHO {long}\r\nPING\r\n"),
+        "*2\r\n$4\r\nECHO\r\n$100000000\r\n".to_owned(),
+    ] {
+        let mut tier = closed_tier();
+        let mut client = tier.connect().expect("a place");
+        client.write_all(said.as_bytes()).expect("it is taken");
+        let mut heard = Vec::new();
+        wait_until("it ends", || {
+            tier.turn();
+            client.read_to_end(&mut heard).is_ok()
+        });
+        assert_eq!(String::from_utf8_lossy(&heard), "-NOAUTH log in before sending this much\r\n");
+    }
+}
+
+#[test]
 fn a_body_is_not_waited_for_before_it_is_known_who_sends_it() {
     let (runtime, mut tier) = (runtime(), closed_tier());
     for authorization in ["", "Authorization: Bearer alice:wrong\r\n", "Authorization: Bearer mallory:\r\n"] {

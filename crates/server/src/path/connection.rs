@@ -206,7 +206,14 @@ impl Connection {
     /// Handles the next request; false when it has to wait for more bytes or for its turn.
     fn parse_one(&mut self, parsing: &mut Parsing<'_>, args: &mut Vec<Span>, turn: &mut Turn<'_>) -> bool {
         let input = &parsing.input[parsing.base..];
-        match self.decoder.decode(input, parsing.at - parsing.base, args) {
+        let decoded = self.decoder.decode(input, parsing.at - parsing.base, args);
+        if !self.session.is_admitted() && parsing.at_least(&decoded) > UNAUTHENTICATED_BYTES_MAX {
+            turn.house.gate.newcomers.refuse(Reason::Oversized);
+            self.refuse_for_good(&Fault::new(Word::NoAuth, "log in before sending this much"), true, turn);
+            self.peer.holds_requests = false;
+            return false;
+        }
+        match decoded {
             Decoded::Request { end } if args.is_empty() => parsing.skip_to(end),
             Decoded::Request { end } => {
                 let mut parsed = command::parse(args, input, turn.house.message_bytes_max);
@@ -234,13 +241,7 @@ impl Connection {
                 }
                 parsing.skip_to(end);
             }
-            Decoded::NeedBytes(more) => {
-                let held = input.len() - (parsing.at - parsing.base) + more;
-                if !self.session.is_admitted() && held > UNAUTHENTICATED_BYTES_MAX {
-                    turn.house.gate.newcomers.refuse(Reason::Oversized);
-                    let fault = Fault::new(Word::NoAuth, "log in before sending this much");
-                    self.refuse_for_good(&fault, true, turn);
-                }
+            Decoded::NeedBytes(_) => {
                 self.peer.holds_requests = false;
                 return false;
             }
@@ -418,6 +419,16 @@ impl Parsing<'_> {
     /// The length of the request that ends at `end`.
     fn length_to(&self, end: usize) -> usize {
         self.base + end - self.at
+    }
+
+    /// How long the next request is at least.
+    fn at_least(&self, decoded: &Decoded) -> usize {
+        match *decoded {
+            Decoded::Request { end } => self.length_to(end),
+            Decoded::NeedBytes(more) => self.input.len() - self.at + more,
+            Decoded::Discard(_) | Decoded::TooBig { .. } => usize::MAX,
+            Decoded::Malformed(_) => 0,
+        }
     }
 
     /// The request that ended at `end` (counted from base) is done with; nothing of it need be carried.
