@@ -409,6 +409,8 @@ BEGIN
                 home := m.queue_id;
                 SELECT q.name INTO name FROM posthaste.queue q WHERE q.id = home;
             END IF;
+            -- Gone with its queue, since it was read.
+            CONTINUE WHEN name IS NULL;
             bytes := bytes + head.bytes;
             given := given + 1;
             RETURN NEXT shown(op, m, name);

@@ -82,6 +82,7 @@ RETURNS answer LANGUAGE plpgsql AS $$
 DECLARE
     head lane_row;
     m message;
+    name text;
     given answer;
 BEGIN
     head := first_head(at_ms, reader, queue, sender, any_floor, own_floor);
@@ -89,12 +90,15 @@ BEGIN
         RETURN nothing(op, queue, sender);
     END IF;
     m := row_at(head.part, head.tid, head.place);
-    IF m.id IS NULL THEN
-        -- Somebody has taken it since.
+    IF queue IS NULL THEN
+        name := (SELECT q.name FROM posthaste.queue q WHERE q.id = m.queue_id);
+    END IF;
+    IF m.id IS NULL OR queue IS NULL AND name IS NULL THEN
+        -- Somebody has taken it since, or deleted its queue.
         SELECT * INTO given FROM peek_one(op, at_ms, reader, queue, sender, false, false, 1);
         RETURN given;
     END IF;
-    RETURN shown(op, m, CASE WHEN queue IS NULL THEN (SELECT q.name FROM posthaste.queue q WHERE q.id = m.queue_id) END);
+    RETURN shown(op, m, name);
 END $$;
 COMMENT ON FUNCTION show_first(int, bigint, int, bigint, int, bigint, bigint) IS
 'A PEEK of one message; null for no queue or no sender named. Plan: the lanes''; queue_pkey where no queue is named.';

@@ -15,7 +15,7 @@ mod support;
 use std::thread;
 
 use client::Answer;
-use place::{Place, ask, login, pop};
+use place::{Place, ask, login, pop, together};
 use postgres::shared;
 use session::Session;
 use support::patience::wait_until;
@@ -270,12 +270,7 @@ fn a_pop_finds_what_was_sent_before_it_behind_what_somebody_has_taken() {
         &["POP", "QUEUE", "q"],
         &["PEEK", "QUEUE", "q"],
     ];
-    let mut bytes = Vec::new();
-    for words in pipeline {
-        bytes.extend(format!("{}\r\n", words.join(" ")).bytes());
-    }
-    bob.write(&bytes).expect("it runs");
-    let answers: Vec<Answer> = pipeline.iter().map(|_| bob.answer().expect("an answer")).collect();
+    let answers = together(&mut bob, &pipeline);
     assert_eq!([2, 4].map(|at| answers[at].body()), [Some("2"), Some("3")]);
     app.run("ROLLBACK");
     assert_eq!(
@@ -283,6 +278,57 @@ fn a_pop_finds_what_was_sent_before_it_behind_what_somebody_has_taken() {
         [Some("1".to_owned()), Some("4".to_owned()), None],
         "each is stored once"
     );
+}
+
+/// What a reader of all queues is about to show may go with its queue, which has no name any more then.
+#[test]
+fn a_peek_at_a_sender_s_messages_passes_over_what_goes_with_its_queue() {
+    // Whoever has read a message waits for whoever holds this lock.
+    const SLOW: &str = "
+        CREATE OR REPLACE FUNCTION posthaste.row_at(part smallint, tid tid, place bigint) RETURNS posthaste.message
+        LANGUAGE plpgsql AS $$
+        DECLARE m posthaste.message;
+        BEGIN
+            SELECT * INTO m FROM posthaste.message WHERE ring = part AND ctid = row_at.tid;
+            PERFORM pg_advisory_xact_lock_shared(1, 2);
+            RETURN m;
+        END $$";
+    let place = Place::new();
+    let server = place.middleware(&[]);
+    let [mut bob, mut eve] = ["bob", "eve"].map(|name| login(&server, name));
+    place.as_owner(SLOW);
+    let mut app = place.app();
+    let mut holder = Session::open(shared(), &place.database, "postgres");
+    ask(&mut bob, &["QCREATE", "kept"]);
+    for peek in [&["PEEK", "FROM", "bob"][..], &["PEEK", "FROM", "bob", "COUNT", "1"], &[]] {
+        ask(&mut bob, &["QCREATE", "gone"]);
+        for queue in ["gone", "kept"] {
+            ask(&mut bob, &["SEND", queue, "x"]);
+        }
+        holder.run("SELECT pg_advisory_lock(1, 2)");
+        match peek {
+            [] => app.begin("SELECT queue FROM posthaste.peek('eve', sender => 'bob')"),
+            words => eve.send(words).expect("it runs"),
+        }
+        let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+        wait_until("it has read the message", || place.as_owner(waits) != "0");
+        assert_eq!(ask(&mut bob, &["QDELETE", "gone"]), Answer::Integer(1));
+        holder.run("SELECT pg_advisory_unlock(1, 2)");
+        let queue = match peek {
+            [] => app.finish(),
+            _ => match eve.answer().expect("an answer") {
+                Answer::List(those) if matches!(those[0], Answer::List(_)) => queue_of(&those[0]),
+                one => queue_of(&one),
+            },
+        };
+        assert_eq!(queue, "kept", "{peek:?}");
+        ask(&mut bob, &["QPURGE", "kept"]);
+    }
+}
+
+/// The queue of a message.
+fn queue_of(message: &Answer) -> String {
+    message.get("queue").and_then(Answer::text).expect("a message").to_owned()
 }
 
 #[test]

@@ -53,6 +53,18 @@ pub(crate) fn ask(client: &mut Client, words: &[&str]) -> Answer {
     client.ask(words).expect("an answer")
 }
 
+/// The answers to requests that are sent in one go, so that one call does all of them.
+pub(crate) fn together(client: &mut Client, pipeline: &[&[&str]]) -> Vec<Answer> {
+    begin_together(client, pipeline);
+    pipeline.iter().map(|_| client.answer().expect("an answer")).collect()
+}
+
+/// The same, whose answers are read later.
+pub(crate) fn begin_together(client: &mut Client, pipeline: &[&[&str]]) {
+    let lines = pipeline.iter().map(|words| words.join(" ") + "\r\n");
+    client.write(lines.collect::<String>().as_bytes()).expect("it runs");
+}
+
 /// The body of the next message of queue q.
 pub(crate) fn pop(client: &mut Client) -> Option<String> {
     ask(client, &["POP", "QUEUE", "q"]).body().map(str::to_owned)
