@@ -164,9 +164,25 @@ COMMENT ON FUNCTION give_back(message, bigint, bigint, text) IS
 
 -- Queues as a whole ------------------------------------------------------------------------------------------------
 
+CREATE FUNCTION patience_left() RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+    -- Batches are over in no time; an application's transaction need not be. Shorter than deadlock_timeout.
+    RETURN greatest(300 - coalesce(nullif(current_setting('posthaste.waited', true), '')::int, 0), 1);
+END $$;
+COMMENT ON FUNCTION patience_left() IS
+'For how many milliseconds QDELETE and QPURGE may still wait for others: one batch may delete many queues, and keeps everybody waiting meanwhile who uses one of them. At least 1, since 0 as a lock_timeout is none.';
+
+CREATE FUNCTION note_wait(since timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('posthaste.waited',
+        (300 - patience_left() + (extract(epoch FROM clock_timestamp() - since) * 1000)::int)::text, true);
+END $$;
+COMMENT ON FUNCTION note_wait(timestamptz) IS 'From that patience goes what has passed since.';
+
 CREATE FUNCTION empty_queue(queue bigint, if_large text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     newest bigint := newest_id();
+    waits_since timestamptz;
     patience_ends timestamptz;
     tids tid[];
     ready bigint := 0;
@@ -188,12 +204,18 @@ BEGIN
                 ORDER BY queue_id, id FOR UPDATE SKIP LOCKED);
             leased := remove_rows(2, tids);
             IF is_empty(queue, newest) THEN
+                IF waits_since IS NOT NULL THEN
+                    PERFORM note_wait(waits_since);
+                END IF;
                 RETURN ready + leased;
             END IF;
             RAISE lock_not_available;
         EXCEPTION WHEN lock_not_available THEN
             -- Leased ones are let go until the next attempt: whoever waits for one, to ACK it, may hold what is missing here.
-            patience_ends := coalesce(patience_ends, clock_timestamp() + interval '300 ms');
+            IF waits_since IS NULL THEN
+                waits_since := clock_timestamp();
+                patience_ends := waits_since + patience_left() * interval '1 ms';
+            END IF;
             IF clock_timestamp() > patience_ends THEN
                 RETURN null;
             END IF;
@@ -202,10 +224,12 @@ BEGIN
     END LOOP;
 END $$;
 COMMENT ON FUNCTION empty_queue(bigint, text) IS
-'Removes every message that was sent before. Refused, if asked for, of a queue that is to be swept first. Null when somebody else''s transaction, which takes one or gives one back, does not end within 300 ms; what is removed by then is to be rolled back. Plan: message_by_both on each part; message_aside_by_queue_due.';
+'Removes every message that was sent before. Refused, if asked for, of a queue that is to be swept first. Null when somebody else''s transaction, which takes one or gives one back, does not end while there is patience_left; what is removed by then is to be rolled back. Plan: message_by_both on each part; message_aside_by_queue_due.';
 
 CREATE FUNCTION purge_queue(queue bigint) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE removed bigint;
+DECLARE
+    removed bigint;
+    begun timestamptz := clock_timestamp();
 BEGIN
     removed := empty_queue(queue, 'refuse');
     IF removed IS NULL THEN
@@ -213,6 +237,7 @@ BEGIN
     END IF;
     RETURN removed;
 EXCEPTION WHEN lock_not_available THEN
+    PERFORM note_wait(begun);
     RETURN null;
 END $$;
 COMMENT ON FUNCTION purge_queue(bigint) IS
@@ -255,14 +280,16 @@ DECLARE
     removed bigint := 0;
     is_there boolean;
     patience text := current_setting('lock_timeout');
+    begun timestamptz;
 BEGIN
     PERFORM FROM posthaste.queue q WHERE q.id = remove_queue.queue FOR UPDATE SKIP LOCKED;
     IF NOT FOUND OR NOT is_empty(queue, newest_id()) THEN
+        begun := clock_timestamp();
         BEGIN
-            -- Batches are over in no time; an application's transaction need not be. Shorter than deadlock_timeout.
-            PERFORM set_config('lock_timeout', '300ms', true);
+            PERFORM set_config('lock_timeout', patience_left() || 'ms', true);
             PERFORM FROM posthaste.queue q WHERE q.id = remove_queue.queue FOR UPDATE;
             is_there := FOUND;
+            PERFORM note_wait(begun);
             PERFORM set_config('lock_timeout', patience, true);
             IF NOT is_there THEN
                 RETURN -1;
@@ -272,6 +299,7 @@ BEGIN
                 RAISE lock_not_available;
             END IF;
         EXCEPTION WHEN lock_not_available THEN
+            PERFORM note_wait(begun);
             RETURN null;
         END;
     END IF;
@@ -279,7 +307,7 @@ BEGIN
     RETURN removed;
 END $$;
 COMMENT ON FUNCTION remove_queue(bigint, text) IS
-'QDELETE: how many messages went with the queue; if_large: refuse, or remove. Null, with nothing changed, when a transaction of somebody else that sends to the queue or takes from it does not end within 300 ms. -1 when somebody else has removed it meanwhile, which whoever holds its row need not expect. Plan: queue_pkey; as empty_queue.';
+'QDELETE: how many messages went with the queue; if_large: refuse, or remove. Null, with nothing changed, when a transaction of somebody else that sends to the queue or takes from it does not end while there is patience_left. -1 when somebody else has removed it meanwhile, which whoever holds its row need not expect. Plan: queue_pkey; as empty_queue.';
 
 CREATE FUNCTION redriven_at_once() RETURNS int LANGUAGE sql IMMUTABLE AS $$ SELECT 5000 $$;
 COMMENT ON FUNCTION redriven_at_once() IS 'So many dead letters start anew in one transaction, which takes about a quarter of a second.';

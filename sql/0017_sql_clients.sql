@@ -252,6 +252,8 @@ DECLARE
     removed bigint;
 BEGIN
     PERFORM check_isolation();
+    -- A transaction may delete one queue after the other.
+    PERFORM set_config('posthaste.waited', '', true);
     removed := remove_queue(number, 'remove');
     IF removed IS NULL THEN
         PERFORM refuse_as(refused(null, 'in_use'), queue, null);

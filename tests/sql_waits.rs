@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use client::Answer;
 use news::{is_told, wait_until_blocked};
-use place::{BLOCK, Place, ask, login, pop};
+use place::{BLOCK, Place, ask, begin_together, login, pop, together};
 use postgres::shared;
 use session::Session;
 use support::patience::wait_until;
@@ -319,6 +319,50 @@ fn a_lease_counts_from_when_the_queue_was_free_and_not_from_when_it_was_asked_fo
         let in_time = format!("SELECT bool_and(due_ms >= {free} + {LEASE}) FROM posthaste.message");
         assert_eq!(place.as_owner(&in_time), "t", "{pop:?}");
         ask(&mut bob, &["QPURGE", "q"]);
+    }
+}
+
+/// Whoever deletes and purges queues that a transaction uses is told so, and waits for that once.
+#[test]
+fn a_batch_waits_once_for_queues_that_are_in_use() {
+    const QUEUES: usize = 16;
+    // Without it: 300 ms for each, 4.8 s.
+    const WAITS: Duration = Duration::from_secs(3);
+    let place = Place::new();
+    let (server, mut app) = (place.middleware(&[]), place.app());
+    let [mut bob, mut eve] = ["bob", "eve"].map(|name| login(&server, name));
+    let names: Vec<String> = (0..QUEUES).map(|number| format!("used{number}")).collect();
+    ask(&mut bob, &["QCREATE", "q"]);
+    app.run("BEGIN");
+    for (number, name) in names.iter().enumerate() {
+        ask(&mut bob, &["QCREATE", name]);
+        ask(&mut bob, &["SEND", name, "x"]);
+        app.run(&format!("SELECT posthaste.pop('app', '{name}')"));
+        if number % 2 == 0 {
+            app.run(&format!("SELECT posthaste.send('app', '{name}', 'y')"));
+        }
+    }
+    for word in ["QDELETE", "QPURGE"] {
+        let words: Vec<[&str; 2]> = names.iter().map(|name| [word, name.as_str()]).collect();
+        let mut pipeline: Vec<&[&str]> = vec![&["SEND", "q", "1"]];
+        pipeline.extend(words.iter().map(|words| &words[..]));
+        let begun = Instant::now();
+        begin_together(&mut bob, &pipeline);
+        sleep(Duration::from_millis(50));
+        // It uses a queue that the batch keeps locked.
+        assert!(ask(&mut eve, &["SEND", "q", "2"]).integer().is_some());
+        assert!(begun.elapsed() < WAITS, "{word}: another one was answered after {:?}", begun.elapsed());
+        assert!(bob.answer().expect("an answer").integer().is_some());
+        for _ in &names {
+            let answer = bob.answer().expect("an answer");
+            assert!(answer.is_error("BUSY"), "{word}: {answer:?}");
+        }
+    }
+    app.run("ROLLBACK");
+    let words: Vec<[&str; 2]> = names.iter().map(|name| ["QDELETE", name.as_str()]).collect();
+    let pipeline: Vec<&[&str]> = words.iter().map(|words| &words[..]).collect();
+    for answer in together(&mut bob, &pipeline) {
+        assert_eq!(answer, Answer::Integer(1));
     }
 }
 
