@@ -125,6 +125,19 @@ END $$;
 COMMENT ON FUNCTION lock_leases(bigint, "char"[], bigint[], bigint[]) IS
 'Locks the leases that NACKs, EXTENDs and ACKs name, in one order. Plan: message_aside_by_id.';
 
+CREATE FUNCTION renew_leases(from_ms bigint, to_ms bigint, lent bigint[], kinds "char"[], popped bigint[], extended bigint[])
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE message_aside SET due_ms = due_ms + to_ms - from_ms WHERE due_ms IS NOT NULL AND due_ms = ANY(ARRAY(
+            SELECT after(from_ms, u.ms) FROM unnest(lent) AS u(ms) WHERE u.ms IS NOT NULL
+            UNION SELECT after(from_ms, u.lease_ms) FROM unnest(kinds, popped) AS u(kind, lease_ms)
+                WHERE u.kind = 'p' AND u.lease_ms IS NOT NULL
+            UNION SELECT after(from_ms, u.lease_ms) FROM unnest(kinds, extended) AS u(kind, lease_ms) WHERE u.kind = 'x'))
+        AND holder_id IS NOT NULL AND xmin = pg_current_xact_id()::xid;
+END $$;
+COMMENT ON FUNCTION renew_leases(bigint, bigint, bigint[], "char"[], bigint[], bigint[]) IS
+'Leases that this transaction has given at one time count from another. They are found by when they end, for what the POPs and EXTENDs of a batch ask is known. Plan: message_aside_by_due.';
+
 CREATE FUNCTION give_back(m message, at_ms bigint, delay_ms bigint, why text) RETURNS SETOF answer LANGUAGE plpgsql AS $$
 DECLARE
     home queue;

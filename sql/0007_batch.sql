@@ -159,6 +159,7 @@ SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE
     at_ms bigint;
+    later_ms bigint;
     ids bigint[] := array_fill(null::bigint, ARRAY[cardinality(names)]);
     found_id bigint;
     found_guarded boolean;
@@ -219,6 +220,7 @@ BEGIN
     -- Leases that several steps or requests name, in the order of ids: two batches may name the same ones.
     IF ARRAY['n', 'x']::"char"[] && o_kind OR cardinality(array_positions(step_kinds, 'a')) > 1 THEN
         PERFORM lock_leases(at_ms, o_kind, o_a, a_message);
+        at_ms := coalesce(given_ms, now_ms());
     END IF;
     part := current_part();
     high := newest_id();
@@ -400,6 +402,14 @@ BEGIN
                 END IF;
             END LOOP;
         END CASE;
+        -- Nor does what a step waited for in the middle, or counted for long, take anything off a lease.
+        IF given_ms IS NULL AND (guarded OR kind IN ('a', 'd', 'o')) THEN
+            later_ms := now_ms();
+            IF later_ms > at_ms + 20 THEN
+                PERFORM renew_leases(at_ms, later_ms, r_lease, o_kind, o_b, o_c);
+                at_ms := later_ms;
+            END IF;
+        END IF;
     END LOOP;
     RETURN NEXT took();
 END $$;

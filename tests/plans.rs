@@ -145,6 +145,15 @@ const CASES: &[(By, Cost)] = &[
         Times(300.0, "a copy for every account"),
     ),
     (Sql("SELECT posthaste.upkeep(null, 0, 1000)"), Seeks),
+    // As in a batch that has waited.
+    (
+        Sql(
+            "SET search_path = posthaste; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; \
+             SET enable_bitmapscan = off; SET enable_sort = off; \
+             SELECT renew_leases(0, 300, '{1000, 2000}', '{p, x, n}', '{1000, null, 5}', '{null, 3000, 0}')",
+        ),
+        Seeks,
+    ),
     (Sql("SELECT * FROM posthaste.peek('account 7', 'queue 7')"), Seeks),
     (Sql("SELECT * FROM posthaste.peek('account 7', sender => 'account 9')"), Seeks),
     (Sql("SELECT * FROM posthaste.peek('account 7', 'queue 7', 'account 9')"), Seeks),

@@ -322,6 +322,65 @@ fn a_lease_counts_from_when_the_queue_was_free_and_not_from_when_it_was_asked_fo
     }
 }
 
+/// What a batch waits for in the middle takes nothing off the leases that it gives before and after.
+#[test]
+fn a_lease_counts_from_when_its_batch_waits_no_more() {
+    const LEASE: &str = "600000";
+    let place = Place::new();
+    let server = place.middleware(&[]);
+    let mut bob = login(&server, "bob");
+    let mut slow = Session::open(shared(), &place.database, "postgres");
+    ask(&mut bob, &["QCREATE", "q"]);
+    let receipt =
+        |leased: &Answer| leased.get("receipt").and_then(Answer::text).expect("a receipt").to_owned();
+    for waits in ["ACK", "NACK", "QDELETE", "QPURGE"] {
+        for (kind, waits_first) in (0..4).flat_map(|kind| [(kind, true), (kind, false)]) {
+            ask(&mut bob, &["QCREATE", "held"]);
+            ask(&mut bob, &["SEND", "held", "x"]);
+            let held = receipt(&ask(&mut bob, &["POP", "QUEUE", "held", "LEASE", LEASE]));
+            slow.run("BEGIN; SELECT FROM posthaste.message WHERE holder_id IS NOT NULL FOR UPDATE");
+            ask(&mut bob, &["SENDMANY", "q", "1", "2"]);
+            let first = receipt(&ask(&mut bob, &["POP", "QUEUE", "q", "LEASE", LEASE]));
+            let pop: &[&str] = &["POP", "QUEUE", "q", "LEASE", LEASE];
+            let leases: &[&[&str]] = match kind {
+                0 => &[pop],
+                1 => &[pop, pop],
+                2 => &[&["POP", "QUEUE", "q", "BROADCAST", "LEASE", LEASE]],
+                _ => &[&["EXTEND", &first, LEASE]],
+            };
+            let waiting: &[&[&str]] =
+                if waits.starts_with('Q') { &[&[waits, "held"]] } else { &[&[waits, &held]] };
+            let [before, after] = if waits_first { [waiting, leases] } else { [leases, waiting] };
+            let begun: u64 = place.as_owner("SELECT posthaste.now_ms()").parse().expect("a number");
+            begin_together(&mut bob, &[before, after].concat());
+            // The queue is waited for in vain, for 300 ms; the lease until it is let go.
+            let mut until = begun + 300;
+            if !waits.starts_with('Q') {
+                let locks = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+                wait_until("it waits for the row", || place.as_owner(locks) != "0");
+                sleep(Duration::from_millis(100));
+                until = place.as_owner("SELECT posthaste.now_ms()").parse().expect("a number");
+                slow.run("COMMIT");
+            }
+            for _ in 0..=leases.len() {
+                let answer = bob.answer().expect("an answer");
+                assert!(!matches!(answer, Answer::Error(_)) || answer.is_error("BUSY"), "{answer:?}");
+            }
+            // What was leased alone before has its time from then.
+            let last = if kind == 3 { "min" } else { "max" };
+            let due = place.as_owner(&format!(
+                "SELECT {last}(due_ms) - {LEASE} FROM posthaste.message JOIN posthaste.queue q ON q.id = queue_id WHERE q.name = 'q'"
+            ));
+            let due: u64 = due.parse().expect("a number");
+            assert!(due >= until, "{waits}, kind {kind}, waits first: {waits_first}: {due} < {until}");
+            slow.run("COMMIT");
+            for queue in ["held", "q"] {
+                ask(&mut bob, &["QPURGE", queue]);
+            }
+        }
+    }
+}
+
 /// Whoever deletes and purges queues that a transaction uses is told so, and waits for that once.
 #[test]
 fn a_batch_waits_once_for_queues_that_are_in_use() {
