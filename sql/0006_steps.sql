@@ -86,6 +86,20 @@ END $$;
 COMMENT ON FUNCTION choose("char", bigint, bigint[], int, int, int[], int[], int[], bigint[], bigint[]) IS
 'What stands first in lanes f to t of one kind, as much as is wanted of each. Plan: the lanes'' index scans.';
 
+CREATE FUNCTION choose_others(kind "char", at_ms bigint, ids bigint[], f int, t int, queues int[], senders int[], recipients int[],
+    floors bigint[], wants bigint[], lost bigint[]) RETURNS candidates LANGUAGE plpgsql AS $$
+DECLARE c candidates;
+BEGIN
+    c := choose(kind, at_ms, ids, f, t, queues, senders, recipients, floors,
+        ARRAY(SELECT u.want + cardinality(lost) FROM unnest(wants) WITH ORDINALITY AS u(want, lane) ORDER BY u.lane));
+    SELECT array_agg(h.lane ORDER BY h.at), array_agg(h.place ORDER BY h.at), array_agg(h.tid ORDER BY h.at),
+            array_agg(h.part ORDER BY h.at), c.homes INTO c
+        FROM unnest(c.lanes, c.places, c.tids, c.parts) WITH ORDINALITY AS h(lane, place, tid, part, at) WHERE h.place <> ALL(lost);
+    RETURN c;
+END $$;
+COMMENT ON FUNCTION choose_others("char", bigint, bigint[], int, int, int[], int[], int[], bigint[], bigint[], bigint[]) IS
+'The same without what is lost. Plan: as choose.';
+
 CREATE FUNCTION choose_fresh(c candidates, yf int, yt int, y_lane int[], y_first int[], y_last int[], x_send int[],
     wants bigint[], numbers bigint[], homes bigint[]) RETURNS candidates LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -118,7 +132,9 @@ CREATE TYPE hands AS (
     -- Requests that get nothing.
     empty int[],
     -- Places of what somebody else was faster to take.
-    lost bigint[]
+    lost bigint[],
+    -- Requests that are to be done by the rules.
+    again int[]
 );
 
 CREATE FUNCTION deal(c candidates, first_lane int, lane_count int, f int, t int, wants bigint[], any_lanes int[],
@@ -213,16 +229,30 @@ BEGIN
                 SELECT c.place FROM unnest(chosen.places, chosen.tids, chosen.parts) AS c(place, tid, part)
                 WHERE c.part = p AND c.tid = ANY(tids) AND c.place <> ALL(places));
         END IF;
-        CASE p
-        WHEN 0 THEN dealt.tids_0 := mine;
-        WHEN 1 THEN dealt.tids_1 := mine;
-        ELSE dealt.tids_2 := mine;
-        END CASE;
     END LOOP;
     RETURN dealt;
 END $$;
 COMMENT ON FUNCTION hold(hands, candidates) IS
 'Locks the rows of what was dealt out; what somebody else is taking is lost. Nobody is waited for. Plan: Tid Scans, even where a table looks empty when this is planned.';
+
+CREATE FUNCTION give_up(dealt hands, chosen candidates, any_lanes int[]) RETURNS hands LANGUAGE plpgsql AS $$
+BEGIN
+    -- Those who draw on one lane for anyone: who would get the next message must not have it before who lost the one in front of it.
+    dealt.again := ARRAY(
+        SELECT DISTINCT u.taker FROM unnest(dealt.takers) AS u(taker), (
+            SELECT any_lanes[l.taker] AS lane, min(l.taker) AS taker FROM unnest(dealt.places, dealt.takers) AS l(place, taker)
+            WHERE l.place = ANY(dealt.lost) GROUP BY any_lanes[l.taker]) AS first
+        WHERE any_lanes[u.taker] = first.lane AND u.taker >= first.taker ORDER BY u.taker);
+    SELECT coalesce(array_agg(u.place), '{}'), coalesce(array_agg(u.taker), '{}') INTO dealt.places, dealt.takers
+        FROM unnest(dealt.places, dealt.takers) AS u(place, taker) WHERE u.taker <> ALL(dealt.again);
+    SELECT array_agg(c.tid) FILTER (WHERE c.part = 0), array_agg(c.tid) FILTER (WHERE c.part = 1),
+            array_agg(c.tid) FILTER (WHERE c.part = 2), array_agg(c.place) FILTER (WHERE c.part = 3)
+        INTO dealt.tids_0, dealt.tids_1, dealt.tids_2, dealt.fresh
+        FROM unnest(chosen.places, chosen.tids, chosen.parts) AS c(place, tid, part) WHERE c.place = ANY(dealt.places);
+    RETURN dealt;
+END $$;
+COMMENT ON FUNCTION give_up(hands, candidates, int[]) IS
+'Takes what was dealt back from those who lost something, and from those after them who draw on the same lane. Plan: no table.';
 
 CREATE FUNCTION take_step(dealt hands) RETURNS SETOF answer LANGUAGE plpgsql
 SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
@@ -275,24 +305,23 @@ END $$;
 COMMENT ON FUNCTION lend_step(bigint, hands, int[], bigint[]) IS
 'Hands out what is held until ACK or until the lease ends; it is kept aside. Plan: Tid Scans.';
 
-CREATE FUNCTION pop_by_rules(at_ms bigint, takers int[], missing bigint[], ids bigint[], ops int[], queues int[], readers int[],
+CREATE FUNCTION pop_by_rules(at_ms bigint, takers int[], wants bigint[], ids bigint[], ops int[], queues int[], readers int[],
     senders int[], leases bigint[]) RETURNS SETOF answer LANGUAGE plpgsql AS $$
 DECLARE i int;
 BEGIN
     PERFORM set_config('posthaste.passed', '0', true);
-    FOR n IN 1..cardinality(takers) LOOP
-        i := takers[n];
-        IF missing[n] = 0 OR queues[i] <> 0 AND ids[queues[i]] IS NULL THEN
+    FOREACH i IN ARRAY takers LOOP
+        IF wants[i] = 0 OR queues[i] <> 0 AND ids[queues[i]] IS NULL THEN
             RETURN NEXT refused(ops[i], 'no_queue');
         ELSE
-            RETURN QUERY SELECT * FROM pop_one(ops[i], at_ms, readers[i], ids[queues[i]], senders[i], false, false, missing[n],
+            RETURN QUERY SELECT * FROM pop_one(ops[i], at_ms, readers[i], ids[queues[i]], senders[i], false, false, wants[i],
                 leases[i]);
         END IF;
     END LOOP;
     PERFORM set_config('posthaste.passed', '', true);
 END $$;
 COMMENT ON FUNCTION pop_by_rules(bigint, int[], bigint[], bigint[], int[], int[], int[], int[], bigint[]) IS
-'These POPs of a step one after the other, each as many messages as it misses; none: it waited for a queue that is gone. Plan: as pop_one.';
+'These POPs of a step one after the other, each as many messages as it wants; none: it waited for a queue that is gone. Plan: as pop_one.';
 
 CREATE FUNCTION lane_floors(c candidates, high bigint, f int, t int, ids bigint[], queues int[], floors bigint[])
 RETURNS SETOF answer LANGUAGE plpgsql AS $$

@@ -178,9 +178,8 @@ DECLARE
     to_store int := 0;
     chosen candidates;
     dealt hands;
-    -- POPs that are done by the rules, and how many messages each still wants.
-    again int[];
-    missing bigint[];
+    -- Places of what was lost when it was dealt first.
+    lost bigint[];
     place bigint;
     removed bigint;
 BEGIN
@@ -264,38 +263,54 @@ BEGIN
                 to_store := 0;
             END IF;
         WHEN 'p', 'b', 'f', 'P', 'B', 'F' THEN
-            chosen := choose(lower(kind::text)::"char", at_ms, ids, lf, lt, l_queue, l_sender, l_recipient, l_floor, l_want);
-            IF step_tell[s] THEN
-                RETURN QUERY SELECT * FROM lane_floors(chosen, high, lf, lt, ids, l_queue, l_floor);
-            END IF;
-            IF to_store > 0 THEN
-                chosen := choose_fresh(chosen, step_fresh_first[s], step_fresh_last[s], y_lane, y_first, y_last, x_send, l_want,
-                    s_id, s_home);
-            END IF;
             -- Who has waited for another queue of that name gets nothing of this one.
             FOR i IN f..least(t, cardinality(r_awaited)) LOOP
                 IF r_awaited[i] <> ids[r_queue[i]] THEN
                     r_want[i] := 0;
                 END IF;
             END LOOP;
-            dealt := deal(chosen, lf, lt - lf + 1, f, t, r_want, r_any, r_own);
-            again := null;
-            IF cardinality(dealt.places) > t - f + 1 - coalesce(cardinality(dealt.empty), 0)
-                AND exceeds_answer(dealt, s_id, s_headers, s_body)
-            THEN
-                again := ARRAY(SELECT generate_series(f, t));
-                missing := r_want[f:t];
-            ELSE
-                IF dealt.empty IS NOT NULL THEN
-                    FOREACH f IN ARRAY dealt.empty LOOP
-                        IF r_queue[f] <> 0 AND (ids[r_queue[f]] IS NULL OR r_awaited[f] <> ids[r_queue[f]]) THEN
-                            RETURN NEXT refused(r_op[f], 'no_queue');
-                        ELSE
-                            RETURN NEXT nothing(r_op[f], ids[r_queue[f]], r_sender[f]);
-                        END IF;
-                    END LOOP;
+            lost := null;
+            LOOP
+                IF lost IS NULL THEN
+                    chosen := choose(lower(kind::text)::"char", at_ms, ids, lf, lt, l_queue, l_sender, l_recipient, l_floor, l_want);
+                    IF step_tell[s] THEN
+                        RETURN QUERY SELECT * FROM lane_floors(chosen, high, lf, lt, ids, l_queue, l_floor);
+                    END IF;
+                ELSE
+                    chosen := choose_others(lower(kind::text)::"char", at_ms, ids, lf, lt, l_queue, l_sender, l_recipient, l_floor,
+                        l_want, lost);
                 END IF;
-                CONTINUE WHEN dealt.places = '{}';
+                IF to_store > 0 THEN
+                    chosen := choose_fresh(chosen, step_fresh_first[s], step_fresh_last[s], y_lane, y_first, y_last, x_send, l_want,
+                        s_id, s_home);
+                END IF;
+                dealt := deal(chosen, lf, lt - lf + 1, f, t, r_want, r_any, r_own);
+                IF cardinality(dealt.places) > t - f + 1 - coalesce(cardinality(dealt.empty), 0)
+                    AND exceeds_answer(dealt, s_id, s_headers, s_body)
+                THEN
+                    dealt := null;
+                    dealt.again := ARRAY(SELECT generate_series(f, t));
+                ELSIF cardinality(dealt.places) > coalesce(cardinality(dealt.fresh), 0) THEN
+                    dealt := hold(dealt, chosen);
+                END IF;
+                EXIT WHEN dealt.lost IS NULL;
+                -- Dealt once more. Where somebody has taken much, the rules find the end of it.
+                IF lost IS NOT NULL THEN
+                    dealt := give_up(dealt, chosen, r_any);
+                    EXIT;
+                END IF;
+                lost := dealt.lost;
+            END LOOP;
+            IF dealt.empty IS NOT NULL THEN
+                FOREACH f IN ARRAY dealt.empty LOOP
+                    IF r_queue[f] <> 0 AND (ids[r_queue[f]] IS NULL OR r_awaited[f] <> ids[r_queue[f]]) THEN
+                        RETURN NEXT refused(r_op[f], 'no_queue');
+                    ELSE
+                        RETURN NEXT nothing(r_op[f], ids[r_queue[f]], r_sender[f]);
+                    END IF;
+                END LOOP;
+            END IF;
+            IF dealt.places <> '{}' THEN
                 RETURN NEXT ROW(null, 'd', null, null, null, null, null, null, null, null, null, null, null, null, null, null,
                     dealt.places || dealt.takers::bigint[])::answer;
                 IF dealt.fresh IS NOT NULL THEN
@@ -308,32 +323,27 @@ BEGIN
                         to_store := to_store - 1;
                     END LOOP;
                 END IF;
-                CONTINUE WHEN cardinality(dealt.places) = coalesce(cardinality(dealt.fresh), 0);
-                dealt := hold(dealt, chosen);
-                IF kind IN ('P', 'B', 'F') THEN
-                    RETURN QUERY SELECT * FROM lend_step(at_ms, dealt, r_reader, r_lease);
-                ELSE
-                    RETURN QUERY SELECT * FROM take_step(dealt);
-                END IF;
-                IF chosen.homes IS NOT NULL THEN
-                    RETURN QUERY SELECT * FROM queue_names(chosen.homes);
-                END IF;
-                IF dealt.lost IS NOT NULL THEN
-                    SELECT array_agg(l.taker), array_agg(l.messages) INTO again, missing FROM (
-                        SELECT u.taker, count(*) AS messages FROM unnest(dealt.places, dealt.takers) AS u(place, taker)
-                        WHERE u.place = ANY(dealt.lost) GROUP BY u.taker ORDER BY u.taker) AS l;
+                IF cardinality(dealt.places) > coalesce(cardinality(dealt.fresh), 0) THEN
+                    IF kind IN ('P', 'B', 'F') THEN
+                        RETURN QUERY SELECT * FROM lend_step(at_ms, dealt, r_reader, r_lease);
+                    ELSE
+                        RETURN QUERY SELECT * FROM take_step(dealt);
+                    END IF;
+                    IF chosen.homes IS NOT NULL THEN
+                        RETURN QUERY SELECT * FROM queue_names(chosen.homes);
+                    END IF;
                 END IF;
             END IF;
-            -- One request at a time, from what this batch has sent too: where an answer has no room for all that is wanted, and to
-            -- make up for what somebody else took in between.
-            IF again IS NOT NULL THEN
+            -- One request at a time, from what this batch has sent too: where an answer has no room for all that is wanted, and where
+            -- somebody else takes more and more.
+            IF dealt.again IS NOT NULL THEN
                 IF to_store > 0 THEN
                     PERFORM store_step(1, cardinality(s_op), at_ms, part, s_id, s_home, s_sender, s_recipient, s_delay, s_ttl,
                         s_priority, s_headers, s_body);
                     s_home := none;
                     to_store := 0;
                 END IF;
-                RETURN QUERY SELECT * FROM pop_by_rules(at_ms, again, missing, ids, r_op, r_queue, r_reader, r_sender, r_lease);
+                RETURN QUERY SELECT * FROM pop_by_rules(at_ms, dealt.again, r_want, ids, r_op, r_queue, r_reader, r_sender, r_lease);
             END IF;
         WHEN 'q', 'g' THEN
             IF r_queue[f] <> 0 AND (ids[r_queue[f]] IS NULL OR r_awaited[f] <> ids[r_queue[f]]) THEN

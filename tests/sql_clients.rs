@@ -280,6 +280,59 @@ fn a_pop_finds_what_was_sent_before_it_behind_what_somebody_has_taken() {
     );
 }
 
+/// What stands first is taken by a transaction that has not ended. The first pop gets what comes next, and not what is left when the
+/// others have theirs.
+#[test]
+fn pops_that_are_sent_together_keep_their_order_behind_what_somebody_has_taken() {
+    let place = Place::new();
+    let (server, mut app) = (place.middleware(&[]), place.app());
+    let mut bob = login(&server, "bob");
+    for queue in ["q", "other"] {
+        ask(&mut bob, &["QCREATE", queue]);
+    }
+    // A few are looked for once more; of many the rules find the end.
+    let take = |taken| format!("BEGIN; SELECT posthaste.pop('app', 'q') FROM generate_series(1, {taken})");
+    let pops: [&[&str]; 6] = [
+        &["POP", "QUEUE", "q"],
+        &["POP", "QUEUE", "q", "LEASE", "600000"],
+        &["POP", "QUEUE", "q", "FROM", "bob"],
+        &["POP", "QUEUE", "q", "FROM", "bob", "LEASE", "600000"],
+        &["POP", "FROM", "bob"],
+        &["POP", "FROM", "bob", "LEASE", "600000"],
+    ];
+    for (words, taken, left) in
+        pops.iter().flat_map(|pop| [(pop, 1, 1), (pop, 1, 2), (pop, 1, 3), (pop, 8, 2)])
+    {
+        for body in 1..=taken + left {
+            ask(&mut bob, &["SEND", "q", &body.to_string()]);
+        }
+        app.run(&take(taken));
+        let answers = together(&mut bob, &[*words; 3]);
+        let bodies: Vec<_> = answers.iter().map(|answer| answer.body().unwrap_or("null")).collect();
+        let next = (taken + 1..=taken + left).map(|body| body.to_string());
+        let next: Vec<_> = next.chain(std::iter::repeat("null".to_owned())).take(3).collect();
+        assert_eq!(bodies, next, "{words:?} behind {taken}");
+        app.run("ROLLBACK");
+        assert_eq!(pop(&mut bob).as_deref(), Some("1"), "{words:?}");
+        ask(&mut bob, &["QPURGE", "q"]);
+    }
+    // Whoever stands before them, or asks for something else, has its message from the beginning.
+    for body in 1..=13 {
+        ask(&mut bob, &["SEND", "q", &body.to_string()]);
+    }
+    ask(&mut bob, &["SEND", "other", "x"]);
+    app.run(&take(8));
+    ask(&mut bob, &["SEND", "q", "urgent", "PRIORITY", "1"]);
+    let two: &[&str] = &["POP", "QUEUE", "q", "COUNT", "2"];
+    let answers = together(&mut bob, &[pops[0], two, &["POP", "QUEUE", "other"], two, two, pops[0]]);
+    let bodies = |answer: Answer| match answer.body() {
+        Some(body) => body.to_owned(),
+        None => answer.list().iter().filter_map(Answer::body).collect::<Vec<_>>().join(" "),
+    };
+    let bodies: Vec<_> = answers.into_iter().map(bodies).collect();
+    assert_eq!(bodies, ["urgent", "9 10", "x", "11 12", "13", ""]);
+}
+
 /// What a reader of all queues is about to show may go with its queue, which has no name any more then.
 #[test]
 fn a_peek_at_a_sender_s_messages_passes_over_what_goes_with_its_queue() {
