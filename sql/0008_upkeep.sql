@@ -262,6 +262,25 @@ END $$;
 COMMENT ON FUNCTION first_places(bigint[], int[], int[], bigint[]) IS
 'Where lanes of the ring begin that have nothing before these places; null for one that is empty. Plan: message_by_both, two seeks for each.';
 
+-- When one process of the server is killed, what none has flushed is lost, and the time of the server's start stays. What is not logged
+-- is emptied then, so the row is another one afterwards.
+CREATE UNLOGGED TABLE life (
+    number bigint NOT NULL,
+    is_one boolean PRIMARY KEY DEFAULT true CHECK (is_one)
+);
+
+CREATE FUNCTION life() RETURNS bigint LANGUAGE plpgsql SET search_path = posthaste, pg_temp AS $$
+DECLARE known bigint := (SELECT number FROM life);
+BEGIN
+    IF known IS NULL THEN
+        INSERT INTO life (number) VALUES (new_receipt()) ON CONFLICT DO NOTHING;
+        known := (SELECT number FROM life);
+    END IF;
+    RETURN known;
+END $$;
+COMMENT ON FUNCTION life() IS
+'A number that stays until the server loses something, or is restored. Plan: life, which has one row.';
+
 CREATE FUNCTION log_in_as(who text) RETURNS int LANGUAGE sql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$

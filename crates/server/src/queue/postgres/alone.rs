@@ -1,8 +1,6 @@
 //! A batch of one plain request, which has a function of its own: `apply` with its steps and columns costs as much again
 //! as the request. See sql/0015_alone.sql.
 
-use std::time::SystemTime;
-
 use posthaste_wire::operation::{Operation, Pop};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
@@ -10,7 +8,7 @@ use tokio_postgres::types::{ToSql, Type};
 use super::call::Knowledge;
 use super::census::Excerpt;
 use super::floors::Floors;
-use super::link::{Failure, Link};
+use super::link::{Failure, Link, Server};
 use super::plain::{PlainSend, Reading, reading, send_of, text};
 use crate::queue::rules::{AccountId, Ask};
 
@@ -58,7 +56,7 @@ impl<'a> Alone<'a> {
     pub(super) fn ask(
         &self,
         link: &mut Link,
-        server: SystemTime,
+        server: Server,
         now_ms: Option<i64>,
     ) -> Result<Vec<Row>, Failure> {
         let mut ask =

@@ -61,11 +61,7 @@ impl Postgres {
         for _ in 0..ERAS_MAX {
             let era = self.shared.era.or_begin(link)?;
             match self.enter_all_again(link, &era).and_then(|()| act(link, &era)) {
-                Err(Failure::Elsewhere) => {
-                    self.shared.era.end(&era);
-                    // What they wait for may be there already.
-                    self.shared.parked().call_all();
-                }
+                Err(Failure::Elsewhere) => self.shared.end_era(&era),
                 done => return done,
             }
         }
@@ -73,7 +69,7 @@ impl Postgres {
     }
 
     fn call_in(&self, era: &Arc<Era>, link: &mut Link, called: &[Called]) -> Result<Asked, Failure> {
-        let server = Source { started: era.server, made: self.shared.reach.connections_made() };
+        let server = Source { server: era.server, made: self.shared.reach.connections_made() };
         self.meet_again(link, era, called)?;
         let answered = match self.call_unbatched(link, called, era) {
             Some(answered) => answered,

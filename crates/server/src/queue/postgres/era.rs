@@ -3,18 +3,20 @@
 //! A server that takes over, or is restored, may be in an earlier state: numbers of accounts belong to others there, ids come
 //! again that were used up. A connection made anew would show it, but not behind a transaction pooler. So every call says
 //! when the server was started that it is meant for, which no two have in common, and another one does nothing of it.
+//!
+//! A server with `synchronous_commit` off that loses one of its processes is in an earlier state too, though it was started when it
+//! was. Whoever connects asks for its life, which is another one then, and the keeper asks again and again behind a pooler.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::SystemTime;
 
-use super::link::{Failure, Link};
+use super::link::{Failure, Link, Server};
 use super::names::Accounts;
 
 /// One server's time.
 pub(super) struct Era {
-    /// When it was started.
-    pub(super) server: SystemTime,
+    /// Which one.
+    pub(super) server: Server,
     accounts: RwLock<Accounts>,
     /// As how many messages the last one for everyone was stored.
     copies: AtomicUsize,
@@ -64,12 +66,15 @@ impl Now {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// It; one begins if there is none.
+    /// It; one begins if there is none. A connection that was to another server when that was asked asks again.
     pub(super) fn or_begin(&self, link: &mut Link) -> Result<Arc<Era>, Failure> {
         if let Some(era) = self.get() {
+            if !link.is_to(era.server) {
+                link.server()?;
+            }
             return Ok(era);
         }
-        let server = link.server_started()?;
+        let server = link.server()?;
         let mut now = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let begin = || {
             Arc::new(Era {

@@ -5,11 +5,10 @@
 //! before it, until the ring turns. A floor is only a hint: too low is slow, and it is never too high, not even for a
 //! queue made anew under an old name, because ids only grow.
 
-use std::time::SystemTime;
-
 use rustc_hash::FxHashMap;
 
 use super::census::{Census, Excerpt};
+use super::link::Server;
 use crate::queue::rules::AccountId;
 
 /// Lanes above which those are forgotten of which the ring's floor says as much, as of those of queues that are gone; and all of them
@@ -22,11 +21,10 @@ type Reads = (Option<AccountId>, AccountId);
 /// How far a floor may stay behind: fewer dead entries than this are walked faster than a new floor is told.
 const BEHIND_MAX: i64 = 500;
 
-/// Who says so: the server that was started then, asked over this many connections made so far. One that went down and was not
-/// started anew shows in the connections.
+/// Who says so: this server, asked over this many connections made so far. One that went away and came back shows in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Source {
-    pub(super) started: SystemTime,
+    pub(super) server: Server,
     pub(super) made: u64,
 }
 

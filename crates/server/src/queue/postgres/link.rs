@@ -78,7 +78,7 @@ struct Down {
 pub(super) enum Failure {
     /// It was never asked: nothing happened.
     Unreachable(String),
-    /// Another server answered than the one that was meant: nothing happened.
+    /// Another server answered than the one that was meant, or it has lost something since: nothing happened.
     Elsewhere,
     /// The database refused the whole call: nothing happened.
     Refused(tokio_postgres::Error),
@@ -92,7 +92,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreachable(why) | Self::Broken(why) | Self::Stopped(why) => f.write_str(why),
-            Self::Elsewhere => f.write_str("PostgreSQL was started anew, or another server took over"),
+            Self::Elsewhere => f.write_str("PostgreSQL has begun anew, or another server took over"),
             Self::Refused(error) => match error.as_db_error() {
                 Some(error) => write!(f, "{}", error.message().replace(['\r', '\n'], " ")),
                 None => write!(f, "{error}"),
@@ -194,6 +194,14 @@ impl Reach {
     }
 }
 
+/// A server, for as long as what it has said is true: it is another one when it was started anew, and when it has lost something
+/// without that. One process of it that is killed has the others begin anew from what was flushed, and all connections end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Server {
+    started: SystemTime,
+    life: i64,
+}
+
 /// One connection.
 pub(super) struct Link {
     reach: Arc<Reach>,
@@ -205,6 +213,8 @@ pub(super) struct Link {
     within: Duration,
     /// How often it was made.
     made: u64,
+    /// The life of the server that it was made to, or has been told since: behind a pooler it outlives servers.
+    life: Option<i64>,
     /// Prepared in this session, by their text.
     statements: FxHashMap<String, Statement>,
     notices: Option<UnboundedSender<String>>,
@@ -221,6 +231,7 @@ impl Link {
             conversation: None,
             within: ANSWER_WITHIN,
             made: 0,
+            life: None,
             statements: FxHashMap::default(),
             notices,
         })
@@ -258,7 +269,7 @@ impl Link {
         self.client = None;
         self.statements.clear();
         let notices = self.notices.clone();
-        let (client, conversation) = self.runtime.block_on(async {
+        let (client, conversation, life) = self.runtime.block_on(async {
             let (client, connection) =
                 connect(&self.reach.address).await.map_err(|error| error.to_string())?;
             let conversation = tokio::spawn(converse(connection, notices));
@@ -268,21 +279,24 @@ impl Link {
             let prepared = prepared.unwrap_or_else(|_| {
                 Err(format!("PostgreSQL has not answered within {} s of connecting", limit.as_secs()))
             });
-            if let Err(why) = prepared {
-                conversation.abort();
-                return Err(why);
+            match prepared {
+                Ok(life) => Ok((client, conversation, life)),
+                Err(why) => {
+                    conversation.abort();
+                    Err(why)
+                }
             }
-            Ok((client, conversation))
         })?;
         self.client = Some(client);
         self.conversation = Some(conversation);
         self.made += 1;
+        self.life = life;
         self.reach.note(Ok(()));
         Ok(())
     }
 
-    /// Whether the schema is the one that is needed, and what has to be set in a session.
-    async fn prepare(&self, client: &Client) -> Result<(), String> {
+    /// Whether the schema is the one that is needed, and what has to be set in a session; the server's life.
+    async fn prepare(&self, client: &Client) -> Result<Option<i64>, String> {
         match migrations::check(client).await {
             // Whoever runs while the schema is upgraded goes on, whenever its connections are made again.
             Err(MigrateError::Ahead { .. }) if self.reach.connections_made() > 0 => {}
@@ -291,7 +305,9 @@ impl Link {
         for setting in [READ_COMMITTED, NO_TIMEOUT] {
             client.query_typed(setting, &[]).await.map_err(|error| one_line(&error))?;
         }
-        Ok(())
+        let rows =
+            client.query_typed("SELECT posthaste.life()", &[]).await.map_err(|error| one_line(&error))?;
+        Ok(rows.first().and_then(|row| row.get(0)))
     }
 
     /// Ends the connection although an answer is owed. Left to itself it would be kept for as long as its server is silent.
@@ -337,27 +353,40 @@ impl Link {
         self.ask_this(sql, arguments, keep, false)
     }
 
-    /// When the server was started that answers.
-    pub(super) fn server_started(&mut self) -> Result<SystemTime, Failure> {
-        let rows = self.ask("SELECT pg_postmaster_start_time()", &[], false)?;
-        let started = rows.first().map(|row| row.get(0));
-        started.ok_or_else(|| Failure::Unreachable("PostgreSQL does not say when it was started".into()))
+    /// The server that answers. If none does, nothing has happened.
+    pub(super) fn server(&mut self) -> Result<Server, Failure> {
+        let asked = self.ask("SELECT pg_postmaster_start_time(), posthaste.life()", &[], false);
+        let rows = asked.map_err(|failure| match failure {
+            Failure::Broken(why) => Failure::Unreachable(why),
+            other => other,
+        })?;
+        self.life = rows.first().and_then(|row| row.get(1));
+        let server = rows.first().zip(self.life).map(|(row, life)| Server { started: row.get(0), life });
+        server.ok_or_else(|| Failure::Unreachable("PostgreSQL does not say when it was started".into()))
     }
 
-    /// Asks a `SELECT` of at least one row of the connection that there is, and of no other; and only of the server that was started then, for what
+    /// Whether it was this server when that was asked last.
+    pub(super) fn is_to(&self, server: Server) -> bool {
+        self.life == Some(server.life)
+    }
+
+    /// Asks a `SELECT` of at least one row of the connection that there is, and of no other; and only of this server, for what
     /// is asked goes by what that has said. `repeatable`: in a REPEATABLE READ transaction of its own, whose beginning and end are
     /// sent with it, so it is one round trip too.
     pub(super) fn ask_of(
         &mut self,
-        server: SystemTime,
+        server: Server,
         sql: &str,
         arguments: &[(&(dyn ToSql + Sync), Type)],
         repeatable: bool,
     ) -> Result<Vec<Row>, Failure> {
+        if !self.is_to(server) {
+            return Err(Failure::Elsewhere);
+        }
         // A condition that names no column is looked at before there is any row; otherwise there always is one.
         let sql = format!("{sql} WHERE pg_postmaster_start_time() = ${}", arguments.len() + 1);
         let mut arguments = arguments.to_vec();
-        arguments.push((&server, Type::TIMESTAMPTZ));
+        arguments.push((&server.started, Type::TIMESTAMPTZ));
         let rows = self.ask_this(&sql, &arguments, true, repeatable)?;
         if rows.is_empty() { Err(Failure::Elsewhere) } else { Ok(rows) }
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use super::era::Now;
+use super::era::{Era, Now};
 use super::floors::{Floors, Source};
 use super::keeper::Done;
 use super::link::Reach;
@@ -61,7 +61,14 @@ impl Shared {
     /// The server that is asked, if it is known which.
     pub(super) fn server(&self) -> Option<Source> {
         let made = self.reach.connections_made();
-        self.era.get().map(|era| Source { started: era.server, made })
+        self.era.get().map(|era| Source { server: era.server, made })
+    }
+
+    /// What was remembered of a server has ended with it.
+    pub(super) fn end_era(&self, era: &Arc<Era>) {
+        self.era.end(era);
+        // What they wait for may be there already.
+        self.parked().call_all();
     }
 
     /// The floors, if this server's word still counts: what one says is not true of the next, which may have taken over

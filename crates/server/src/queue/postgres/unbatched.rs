@@ -8,14 +8,12 @@
 //! a back-off every strategy is: whoever pauses then holds a worker, but neither a transaction nor a snapshot, which
 //! a pause in the database would keep vacuum from passing.
 
-use std::time::SystemTime;
-
 use posthaste_wire::operation::{Operation, Pop};
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
-use super::link::{Failure, Link};
+use super::link::{Failure, Link, Server};
 use super::names::Accounts;
 use super::plain::{PlainSend, Reading, reading, send_of, text};
 use super::replies::is_lost;
@@ -53,7 +51,7 @@ impl<'a> Unbatched<'a> {
     pub(super) fn ask(
         &self,
         link: &mut Link,
-        server: SystemTime,
+        server: Server,
         popping: Popping,
         now_ms: Option<i64>,
     ) -> Result<Vec<Row>, Failure> {
@@ -102,7 +100,7 @@ impl Reading<'_> {
     fn pop(
         &self,
         link: &mut Link,
-        server: SystemTime,
+        server: Server,
         popping: Popping,
         now_ms: Option<i64>,
     ) -> Result<Vec<Row>, Failure> {
@@ -124,7 +122,7 @@ impl Reading<'_> {
     fn try_pop(
         &self,
         link: &mut Link,
-        server: SystemTime,
+        server: Server,
         strategy: PopStrategy,
         now_ms: Option<i64>,
         tries: Option<i32>,

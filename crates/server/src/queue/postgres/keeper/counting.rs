@@ -109,7 +109,7 @@ impl Counting {
             (&places, Type::INT8_ARRAY),
         ];
         let sql = "SELECT posthaste.first_places($1, $2, $3, $4)";
-        let rows = link.ask_of(server.started, sql, &arguments, false).ok()?;
+        let rows = link.ask_of(server.server, sql, &arguments, false).ok()?;
         let now: Vec<Option<i64>> = rows.first()?.get(0);
         for ((lane, before), place) in some.into_iter().zip(now) {
             self.moves |= place != Some(before);
@@ -126,7 +126,7 @@ impl Counting {
         const SQL: &str = "SELECT place, queue, sender, recipient FROM (SELECT) AS always \
                            LEFT JOIN posthaste.take_census($1, $2) ON true";
         let arguments: [(&(dyn ToSql + Sync), Type); 2] = [(&self.up_to, Type::INT8), (&to, Type::INT8)];
-        let rows = link.ask_of(server.started, SQL, &arguments, false).ok()?;
+        let rows = link.ask_of(server.server, SQL, &arguments, false).ok()?;
         for row in rows {
             let Some(place) = row.get(0) else { continue };
             let lane = (row.get(1), row.get(2), row.get(3));

@@ -54,13 +54,13 @@ impl RingFloor {
         let server = shared.server()?;
         let patience: (&(dyn ToSql + Sync), Type) = (&PATIENCE_MS, Type::INT4);
         let settled = "SELECT posthaste.settled_id($1)";
-        let rows = link.ask_of(server.started, settled, std::slice::from_ref(&patience), false).ok()?;
+        let rows = link.ask_of(server.server, settled, std::slice::from_ref(&patience), false).ok()?;
         let settled: i64 = rows.first()?.get::<_, Option<_>>(0)?;
         let known = shared.floors_of(server)?.ring();
         let arguments: [(&(dyn ToSql + Sync), Type); 3] =
             [(&settled, Type::INT8), (&known, Type::INT8), patience];
         let lowest = "SELECT lowest, up_to, is_long FROM posthaste.lowest_place($1, $2, $3)";
-        let rows = link.ask_of(server.started, lowest, &arguments, false).ok()?;
+        let rows = link.ask_of(server.server, lowest, &arguments, false).ok()?;
         let row = rows.first()?;
         // Ids that were drawn and not kept may come again after a crash: what was met was kept.
         let met = shared.floors_of(server)?.newest();

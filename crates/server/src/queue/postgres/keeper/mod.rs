@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_postgres::types::{ToSql, Type};
@@ -20,7 +20,7 @@ use self::checkpoints::Checkpoints;
 use self::floor::RingFloor;
 use self::past::Past;
 use self::rooms::Rooms;
-use super::link::{ANSWER_WITHIN, Failure, Link};
+use super::link::{ANSWER_WITHIN, Failure, Link, Server};
 use super::replies::{Replies, Ticked};
 use super::shared::Shared;
 use crate::queue::EVENT_SOURCE;
@@ -192,8 +192,8 @@ struct Round {
     watched: Option<Instant>,
     looked: Instant,
     ticked: Instant,
-    /// When the server was started that ticks are asked of.
-    server: Option<SystemTime>,
+    /// The server that ticks are asked of.
+    server: Option<Server>,
     /// Where the next tick begins.
     tick_from_ms: i64,
     past: Past,
@@ -240,8 +240,11 @@ impl Round {
         self.watch();
         if self.looked.elapsed() >= LOOK {
             self.looked = Instant::now();
-            let hears_news = self.shared.reach.keeps_sessions();
-            self.call_to_look(if hears_news { LOOKS_MAX } else { usize::MAX });
+            let is_own_session = self.shared.reach.keeps_sessions();
+            if !is_own_session {
+                self.meet_server();
+            }
+            self.call_to_look(if is_own_session { LOOKS_MAX } else { usize::MAX });
         }
         self.floor.look(&self.shared, &mut self.link);
         self.checkpoints.look(&self.shared, &mut self.link);
@@ -256,14 +259,24 @@ impl Round {
         self.heard_myself = false;
         self.shared.reach.set_sessions(false);
         self.watched = None;
-        let server = self.link.server_started().ok();
+        self.meet_server();
+        if self.is_own_session() {
+            let _ = self.ask("LISTEN posthaste");
+            let _ = self.ask(&format!("SELECT pg_notify('posthaste', '{} hello')", self.me));
+        }
+    }
+
+    /// Which server it is. Behind a pooler a connection does not show that it is another one.
+    fn meet_server(&mut self) {
+        let server = self.link.server().ok();
         if server.is_none() || server != self.server {
             self.server = server;
             self.begin_anew();
         }
-        if self.is_own_session() {
-            let _ = self.ask("LISTEN posthaste");
-            let _ = self.ask(&format!("SELECT pg_notify('posthaste', '{} hello')", self.me));
+        let era = self.shared.era.get();
+        if let Some(era) = era.filter(|era| server.is_some_and(|server| server != era.server)) {
+            self.shared.end_era(&era);
+            self.shared.nudge();
         }
     }
 
