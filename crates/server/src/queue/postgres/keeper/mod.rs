@@ -379,6 +379,8 @@ impl Round {
     fn begin_anew(&mut self) {
         self.tick_from_ms = NO_TIME_MS;
         self.past = Past::new();
+        // Places may come again that were used up.
+        self.floor = RingFloor::new();
     }
 
     /// One stretch of it.
