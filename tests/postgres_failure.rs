@@ -319,9 +319,14 @@ fn log_in_and_kill(
     server: &Server,
     name: String,
 ) -> Option<(String, Client)> {
-    postgres.psql("postgres", "CHECKPOINT");
+    // It may still be recovering from the attempt before.
+    let asked = |sql: &str| wait_for("PostgreSQL has recovered", || postgres.try_psql("postgres", sql));
+    asked("CHECKPOINT");
     let backend = format!("SELECT pid FROM pg_stat_activity WHERE datname = '{database}' LIMIT 1");
-    let pid = postgres.psql("postgres", &backend).parse().ok().and_then(Pid::from_raw).expect("a backend");
+    let pid = wait_for("a backend", || {
+        let found = asked(&backend);
+        found.parse().ok().and_then(Pid::from_raw).ok_or(found)
+    });
     let client = Client::login(server.addr(), &name).expect("it runs");
     let _ = kill_process(pid, Signal::KILL); // it may have ended by itself
     let there = format!("SELECT count(*) FROM posthaste.account WHERE name = '{name}'");
