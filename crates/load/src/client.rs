@@ -121,6 +121,9 @@ impl<D: Dialogue> Client<D> {
         let departure = Departure { begun, encoded: 0, bytes: out.len() - length };
         self.due.as_mut().and_then(VecDeque::pop_front);
         self.left = self.left.saturating_sub(1);
+        if self.left == 0 {
+            self.dialogue.finish();
+        }
         self.in_flight.push_back(InFlight { asked, since, departure });
         true
     }
@@ -179,6 +182,7 @@ impl<D: Dialogue> Client<D> {
     /// From now on the client only finishes what it has begun; what is due and not sent is dropped.
     pub fn stop(&mut self) {
         self.stopping = true;
+        self.dialogue.finish();
         self.due.iter_mut().for_each(VecDeque::clear);
     }
 

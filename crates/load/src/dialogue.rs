@@ -65,6 +65,9 @@ pub trait Dialogue {
     /// A request that will never be answered.
     fn lost(&mut self, asked: &Self::Asked, shared: &mut Self::Shared);
 
+    /// From now on the client asks only for what ends what it has begun.
+    fn finish(&mut self);
+
     /// Whether the client may stop here without leaving something half done.
     fn is_at_rest(&self) -> bool;
 

@@ -472,6 +472,8 @@ mod tests {
 
         fn lost(&mut self, (): &(), (): &mut ()) {}
 
+        fn finish(&mut self) {}
+
         fn is_at_rest(&self) -> bool {
             true
         }

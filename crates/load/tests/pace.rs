@@ -217,7 +217,7 @@ fn a_counted_run_lasts_from_its_first_request_on() {
 #[test]
 fn an_open_loop_ends_when_clients_have_finished_what_they_began() {
     let address = serve(Mutant::Honest);
-    for workload in ["twelve-step", "pairs --pipeline 4"] {
+    for workload in ["twelve-step", "twelve-step --pipeline 4", "pairs --pipeline 4"] {
         let words = format!("--clients 8 --rate 200 --workload {workload} --warmup 0s --cooldown 0s");
         let start = Instant::now();
         let report = run(bench(&format!("--connect {address} {words} --duration 500ms --check")));

@@ -210,6 +210,8 @@ impl Dialogue for CacheDialogue {
 
     fn lost(&mut self, _: &Asked, _: &mut Desk) {}
 
+    fn finish(&mut self) {}
+
     fn is_at_rest(&self) -> bool {
         true
     }

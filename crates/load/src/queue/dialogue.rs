@@ -211,6 +211,10 @@ impl Dialogue for QueueDialogue {
         }
     }
 
+    fn finish(&mut self) {
+        self.program.finish();
+    }
+
     fn is_at_rest(&self) -> bool {
         self.program.is_at_rest()
     }
@@ -253,7 +257,7 @@ mod tests {
     }
 
     fn twelve_step() -> Client<QueueDialogue> {
-        Client::new(QueueDialogue::new(1, Program::twelve_step(1), 0), 1)
+        Client::new(QueueDialogue::new(1, Program::twelve_step(1, 1), 0), 1)
     }
 
     fn answer(

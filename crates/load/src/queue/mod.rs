@@ -3,6 +3,7 @@
 pub mod balance;
 pub mod check;
 pub mod dialogue;
+pub mod loops;
 pub mod mix;
 pub mod options;
 mod probe;
@@ -122,7 +123,7 @@ impl Bench for QueueBench {
             session.log_in(account)?;
         }
         let program = match &ground.recipe {
-            None => Program::twelve_step(account),
+            None => Program::twelve_step(account, self.run.pipeline as usize),
             Some(recipe) => Program::Mix(Mix::new(Arc::clone(recipe), self.run.seed, account)),
         };
         let witness = ground.room.as_ref().and_then(|room| Witness::new(room, account, account));

@@ -52,7 +52,7 @@ pub struct QueueBench {
 
     /// twelve-step, pairs (SEND then POP), or mix:KIND=SHARE,…
     ///
-    /// The steps of twelve-step wait for each other's answers, so it goes only with --pipeline 1.
+    /// The steps of twelve-step wait for each other's answers: with --pipeline N a client is in N loops at once.
     ///
     /// Kinds of a mix: send, peek, pop, read, read_broadcast, pair, readable, create, delete, echo; the shares
     /// add up to 1, as in mix:send=0.25,peek=0.25,pop=0.25,readable=0.25.
@@ -108,13 +108,6 @@ impl QueueBench {
     /// The first contradiction, with what to do.
     pub fn validate(&self) -> Result<(), LoadError> {
         let usage = |text: String| Err(LoadError::Usage(text));
-        if self.workload == Workload::TwelveStep && self.run.pipeline > 1 {
-            return usage(format!(
-                "--pipeline {} does not go with --workload twelve-step, whose steps wait for each other's answers; \
-                 leave it at 1 or choose pairs or a mix",
-                self.run.pipeline
-            ));
-        }
         if self.message_bytes.max() > MESSAGE_BYTES_MAX {
             return usage(format!(
                 "--message-bytes {} is too much; {MESSAGE_BYTES_MAX} is the most",
@@ -194,7 +187,6 @@ mod tests {
     #[test]
     fn contradictions_are_refused_with_a_way_out() {
         for (words, about) in [
-            ("--pipeline 4", "twelve-step"),
             ("--check --message-bytes 10", "at least 58"),
             ("--check --first-client 9", "must be alone"),
             ("--duration 0s", "measures nothing"),

@@ -1,9 +1,9 @@
 //! What one client does next: a workload unrolled for one client.
 
 use crate::dialogue::Outcome;
+use crate::queue::loops::Loops;
 use crate::queue::mix::Mix;
 use crate::queue::request::{Account, Queue, Request};
-use crate::queue::twelve_step::TwelveStep;
 
 /// One request of a workload, and what its answer has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,23 +30,23 @@ pub enum Expect {
 /// The state of a workload for one client: requests out, answers in.
 #[derive(Clone, Debug)]
 pub enum Program {
-    /// The fixed loop.
-    TwelveStep(TwelveStep),
+    /// The fixed loop, once or several times side by side.
+    TwelveStep(Loops),
     /// Drawn by shares.
     Mix(Mix),
 }
 
 impl Program {
-    /// The fixed loop for one client.
+    /// The fixed loop for one client that keeps up to `pipeline` requests in flight.
     #[must_use]
-    pub const fn twelve_step(client: Account) -> Self {
-        Self::TwelveStep(TwelveStep::new(client))
+    pub fn twelve_step(client: Account, pipeline: usize) -> Self {
+        Self::TwelveStep(Loops::new(client, pipeline))
     }
 
     /// The next request; None while it depends on an answer that is under way.
     pub fn next_ask(&mut self) -> Option<Ask> {
         match self {
-            Self::TwelveStep(steps) => steps.next_ask(),
+            Self::TwelveStep(loops) => loops.next_ask(),
             Self::Mix(mix) => Some(mix.next_ask()),
         }
     }
@@ -54,8 +54,16 @@ impl Program {
     /// Takes the answer to the oldest request without one; `number` is that of an integer answer.
     pub fn answered(&mut self, ask: &Ask, outcome: Outcome, number: Option<i64>) {
         match self {
-            Self::TwelveStep(steps) => steps.answered(outcome, number),
+            Self::TwelveStep(loops) => loops.answered(outcome, number),
             Self::Mix(mix) => mix.answered(ask, outcome, number),
+        }
+    }
+
+    /// From now on it only ends what it has begun.
+    pub const fn finish(&mut self) {
+        match self {
+            Self::TwelveStep(loops) => loops.finish(),
+            Self::Mix(_) => {} // one that is at rest is not asked any more
         }
     }
 
@@ -63,7 +71,7 @@ impl Program {
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
         match self {
-            Self::TwelveStep(steps) => steps.is_at_rest(),
+            Self::TwelveStep(loops) => loops.is_at_rest(),
             Self::Mix(mix) => mix.is_at_rest(),
         }
     }
@@ -72,7 +80,7 @@ impl Program {
     #[must_use]
     pub fn leftovers(&self) -> Vec<Queue> {
         match self {
-            Self::TwelveStep(steps) => steps.leftovers().to_vec(),
+            Self::TwelveStep(loops) => loops.leftovers(),
             Self::Mix(mix) => mix.leftovers(),
         }
     }

@@ -40,23 +40,43 @@ const fn read(remove: bool, queue: Option<Queue>, from: Option<Account>) -> Requ
 #[derive(Clone, Debug)]
 pub struct TwelveStep {
     client: Account,
+    /// The client is in no other loop, whose step 3 could take what step 4 sends.
+    alone: bool,
+    /// The step at which it begins, and rests.
+    first: u8,
     step: u8,
     waiting: bool,
     own: Queue,
     /// Queues made and not deleted: beside the own one those whose deletion was refused, or has no answer.
     made: Vec<Queue>,
-    /// Step 4 was acknowledged, so steps 5 and 6 find a message: only this client may take it.
+    /// Step 4 was acknowledged, so steps 5 and 6 of a client's only loop find a message: nobody else may take it.
     sent_to_self: bool,
     /// Step 8 was acknowledged, so steps 9 to 11 find its message: no other client knows the queue.
     sent_to_own: bool,
 }
 
 impl TwelveStep {
-    /// The loop of one client, at its beginning.
+    /// The loop of one client, at its beginning; `alone`: the client's only one.
     #[must_use]
-    pub const fn new(client: Account) -> Self {
+    pub const fn new(client: Account, alone: bool) -> Self {
         let made = Vec::new();
-        Self { client, step: 1, waiting: false, own: 0, made, sent_to_self: false, sent_to_own: false }
+        Self {
+            client,
+            alone,
+            first: 1,
+            step: 1,
+            waiting: false,
+            own: 0,
+            made,
+            sent_to_self: false,
+            sent_to_own: false,
+        }
+    }
+
+    /// The same that begins at another step, one that needs nothing of those before.
+    #[must_use]
+    pub fn beginning_at(self, step: u8) -> Self {
+        Self { first: step, step, ..self }
     }
 
     /// The next step, once the one before is answered.
@@ -71,7 +91,7 @@ impl TwelveStep {
 
     fn expect(&self) -> Expect {
         match self.step {
-            5 | 6 if self.sent_to_self => Expect::Found,
+            5 | 6 if self.sent_to_self && self.alone => Expect::Found,
             9 if self.sent_to_own => Expect::Lists(self.own),
             10 | 11 if self.sent_to_own => Expect::Found,
             _ => Expect::Any,
@@ -107,7 +127,7 @@ impl TwelveStep {
     /// Whether a loop has ended and the next not begun.
     #[must_use]
     pub const fn is_at_rest(&self) -> bool {
-        self.step == 1 && !self.waiting
+        self.step == self.first && !self.waiting
     }
 
     /// Queues that it made and that, as far as it knows, are still there.
@@ -123,7 +143,7 @@ mod tests {
 
     /// A loop as words, `b` standing for the body, with 31 as the id of the new queue.
     fn loop_of(client: Account) -> Vec<String> {
-        let mut steps = TwelveStep::new(client);
+        let mut steps = TwelveStep::new(client, true);
         let mut lines = Vec::new();
         for _ in 0..STEPS {
             let ask = steps.next_ask().expect("a step");
@@ -167,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_queue_whose_deletion_fails_is_left_over_though_others_follow() {
-        let mut steps = TwelveStep::new(1);
+        let mut steps = TwelveStep::new(1, true);
         for (queue, deleted) in [(31, Outcome::Error), (32, Outcome::Ok), (33, Outcome::Ok)] {
             for step in 1..=STEPS {
                 steps.next_ask().expect("a step");
@@ -179,7 +199,7 @@ mod tests {
 
     #[test]
     fn only_steps_2_and_3_may_find_nothing() {
-        let mut steps = TwelveStep::new(1);
+        let mut steps = TwelveStep::new(1, true);
         for step in 1..=STEPS {
             let ask = steps.next_ask().expect("a step");
             let expect = match step {
@@ -194,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_refused_send_takes_the_expectation_away() {
-        let mut steps = TwelveStep::new(1);
+        let mut steps = TwelveStep::new(1, true);
         for _ in 1..=STEPS {
             let ask = steps.next_ask().expect("a step");
             assert_eq!(ask.expect, Expect::Any);
@@ -205,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_refused_queue_ends_the_loop() {
-        let mut steps = TwelveStep::new(1);
+        let mut steps = TwelveStep::new(1, true);
         for _ in 1..=6 {
             steps.next_ask();
             steps.answered(Outcome::Ok, Some(1));
