@@ -4,18 +4,23 @@
 
 mod support;
 
-use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use posthaste_measure::{Clock, Hand, Stamps};
 use posthaste_server::path::bundle::{Address, Bundle, Request};
 use posthaste_server::path::local::Local;
 use posthaste_server::path::waiting_line::WaitingLine;
 use posthaste_server::path::worker::{Batch, Store, Worker};
+use posthaste_server::queue::answer::Answer;
 use posthaste_server::queue::embedded::{Embedded, EmbeddedOptions};
 use posthaste_server::queue::memory::Memory;
-use posthaste_server::queue::rules::Rules;
+use posthaste_server::queue::rules::{AccountId, Ask, Flow, Millis, News, Outcome, Rules};
 use posthaste_server::time::Time;
 use posthaste_wire::encode::Protocol;
+use posthaste_wire::fault::Fault;
 
 use support::{Got, decoded, parsed};
 
@@ -282,4 +287,72 @@ fn the_time_that_a_pop_is_parked_is_in_none_of_its_stages() {
     let found: Vec<Stamps> = done.iter().map(|bundle| bundle.requests[0].stamps).collect();
     let sent = Stamps { enqueued: 0, ..stamps(8_000, 0, 8_000) };
     assert_eq!(found, [stamps(7_995, 7_997, 8_000), stamps(9_995, 9_997, 10_000), sent]);
+}
+
+/// A store whose next batch has to wait until its disk has made room.
+struct Hindered {
+    memory: Memory,
+    room: Mutex<Option<Receiver<()>>>,
+}
+
+impl Rules for Hindered {
+    type Commit = <Memory as Rules>::Commit;
+
+    fn awaited(&self, _: usize, _: usize) -> Option<Box<dyn FnOnce() + Send>> {
+        let room = self.room.lock().expect("nobody panicked").take()?;
+        Some(Box::new(move || room.recv().expect("the test makes room")))
+    }
+
+    fn prepare(&mut self, requests: usize, request_bytes: usize) -> Result<(), Fault> {
+        self.memory.prepare(requests, request_bytes)
+    }
+
+    fn execute(&mut self, now: Millis, ask: Ask<'_>, answer: &mut Answer<'_>, news: &mut Vec<News>) -> Flow {
+        self.memory.execute(now, ask, answer, news)
+    }
+
+    fn read(&mut self, now: Millis, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {
+        self.memory.read(now, ask, answer)
+    }
+
+    fn tick(&mut self, now: Millis, news: &mut Vec<News>) {
+        self.memory.tick(now, news);
+    }
+
+    fn deadline(&self) -> Option<Millis> {
+        self.memory.deadline()
+    }
+
+    fn seal(&mut self) -> Option<Self::Commit> {
+        self.memory.seal()
+    }
+
+    fn committed(&mut self, commit: Self::Commit, result: &Result<(), Fault>) {
+        self.memory.committed(commit, result);
+    }
+
+    fn account(&mut self, name: &[u8]) -> Result<AccountId, Fault> {
+        self.memory.account(name)
+    }
+
+    fn figures(&self) -> Vec<(&'static str, u64)> {
+        self.memory.figures()
+    }
+}
+
+#[test]
+fn while_a_batch_waits_for_the_disk_others_can_read() {
+    let (make_room, room) = channel();
+    let (says, heard) = channel();
+    let mut desk = Desk::of(Hindered { memory: Memory::new(1), room: Mutex::new(Some(room)) });
+    let store = Arc::clone(&desk.store);
+    thread::scope(|scope| {
+        let sends = scope.spawn(move || desk.ask("ann", "QCREATE q"));
+        scope.spawn(move || says.send(store.figures().len()));
+        let figures = heard.recv_timeout(Duration::from_secs(30));
+        assert!(!sends.is_finished());
+        make_room.send(()).expect("the batch waits");
+        assert!(figures.is_ok_and(|count| count > 0), "the store was locked");
+        assert_eq!(sends.join().expect("no panic").len(), 1);
+    });
 }

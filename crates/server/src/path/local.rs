@@ -1,8 +1,7 @@
 //! A store in this process, behind the worker: runs a batch through the rules, serves the pops that wait, commits.
 //!
-//! The store is locked while requests are decided and free while the disk works, so reads that need no commit are
-//! answered by the network threads in the meantime. One batch at a time: a frame on its way to the disk is followed
-//! by the next only when it is there.
+//! The store is locked while requests are decided and free while the disk works: then the network threads answer reads
+//! that need no commit. One batch at a time: a frame on its way to the disk is followed by the next only when it is there.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,8 +55,13 @@ impl<R: Rules> Local<R> {
     /// Runs a batch; the caller holds the turn, and with it the space for news.
     fn run_alone(&self, batch: &mut Batch, news: &mut Vec<News>) {
         let mut rules = self.rules();
+        let requests = batch.requests() + self.waiters().len();
+        if let Some(wait) = rules.awaited(requests, batch.bytes()) {
+            drop(rules);
+            wait();
+            rules = self.rules();
+        }
         let mut waiters = self.waiters();
-        let requests = batch.requests() + waiters.len();
         let mut passage = Passage {
             now: self.time.millis(),
             gate: rules.prepare(requests, batch.bytes()),

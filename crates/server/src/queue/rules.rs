@@ -126,6 +126,11 @@ pub trait Rules: Send {
     /// Whether `read` answers every request: such a store needs no worker (the mock).
     const NEEDS_NO_WORKER: bool = false;
 
+    /// What `prepare` would wait for before such a run, and may be waited for without holding the store; None: nothing.
+    fn awaited(&self, _requests: usize, _request_bytes: usize) -> Option<Box<dyn FnOnce() + Send>> {
+        None
+    }
+
     /// Called before a run of `execute` whose requests hold `request_bytes` bytes in all, `requests` in number.
     /// An error says that nothing that changes the store can be accepted now (the disk is full, or a sync failed);
     /// the caller answers it for each such request and still executes the others.

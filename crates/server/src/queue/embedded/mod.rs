@@ -270,6 +270,11 @@ fn given(stock: &Stock) -> Given {
     Given { message: stock.last_message(), queue: stock.queues.last_id() }
 }
 
+/// The bytes of records that such requests ask for, but for those that ask for more themselves.
+fn asked_at_most(requests: usize, request_bytes: usize) -> u64 {
+    requests as u64 * REQUEST_BYTES + request_bytes as u64
+}
+
 fn store_fault(error: &LogError) -> Fault {
     Fault::about(Word::Store, error.to_string())
 }
@@ -279,6 +284,14 @@ impl Rules for Embedded {
 
     const TELLS: Option<&'static str> = Some("sync");
 
+    fn awaited(&self, requests: usize, request_bytes: usize) -> Option<Box<dyn FnOnce() + Send>> {
+        if self.failed.is_some() {
+            return None;
+        }
+        let awaited = self.log.awaited(asked_at_most(requests, request_bytes), Purpose::Add)?;
+        Some(Box::new(|| awaited.wait()))
+    }
+
     fn prepare(&mut self, requests: usize, request_bytes: usize) -> Result<(), Fault> {
         if let Some(failed) = &self.failed {
             return Err(failed.clone());
@@ -286,7 +299,7 @@ impl Rules for Embedded {
         (self.refused, self.stalled, self.room) = (None, false, 0);
         // A disk without space is no reason to refuse the batch: each request says itself whether it needs any. Nor does a
         // large batch, or one before which many wait, take a new segment for what it may never write.
-        let ahead = (requests as u64 * REQUEST_BYTES + request_bytes as u64).min(self.ahead_max);
+        let ahead = asked_at_most(requests, request_bytes).min(self.ahead_max);
         let _ = self.ensure(ahead, Purpose::Add);
         Ok(())
     }

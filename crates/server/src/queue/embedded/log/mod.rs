@@ -55,6 +55,7 @@ use tail::{Piece, Seal, Tail};
 
 pub use copy::{Copied, CopyError, copy};
 pub use error::{LogError, OpenError};
+pub use prepare::Awaited;
 pub use recovery::{Replay, Whole};
 pub use sweep::Sweep;
 pub use tail::Frame;
@@ -176,6 +177,14 @@ impl Log {
             return self.active.segment.grow(size + kept);
         }
         self.rotate(bytes + kept, left)
+    }
+
+    /// What `reserve` would wait for at present, where that is under way; None: nothing.
+    #[must_use]
+    pub fn awaited(&self, bytes: u64, purpose: Purpose) -> Option<Awaited> {
+        let size = self.active.size_for(bytes) + purpose.kept(self.preparer.segment_bytes());
+        let moves_on = size > self.active.segment.capacity;
+        self.preparer.awaited(purpose.left() + usize::from(moves_on))
     }
 
     /// Whether nothing could be reserved for this purpose at present, however small.

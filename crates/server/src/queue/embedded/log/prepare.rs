@@ -54,6 +54,22 @@ struct State {
     stop: bool,
 }
 
+/// Segments that are being made ready, for whoever would rather wait for them without holding the log.
+pub struct Awaited {
+    shared: Arc<Shared>,
+    count: usize,
+}
+
+impl Awaited {
+    /// Returns once they are ready, or cannot be made so.
+    pub fn wait(self) {
+        let mut state = self.shared.lock();
+        while state.ready.len() < self.count && state.failure.is_none() && !state.stop {
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
 /// What is to be done next, and with which file.
 enum Chore {
     Create,
@@ -85,6 +101,13 @@ impl Preparer {
     /// Returns once `count` segments are ready, at most two.
     pub(super) fn wait_for(&self, count: usize) -> Result<(), LogError> {
         self.ready(count).map(drop)
+    }
+
+    /// The wait for `count` segments, while the thread is about to make them ready.
+    pub(super) fn awaited(&self, count: usize) -> Option<Awaited> {
+        let state = self.shared.lock();
+        let is_awaited = self.thread.is_some() && state.failure.is_none() && state.ready.len() < count;
+        is_awaited.then(|| Awaited { shared: Arc::clone(&self.shared), count })
     }
 
     /// The next segment, grown to `size` bytes where it is smaller; `left` others stay ready behind it.

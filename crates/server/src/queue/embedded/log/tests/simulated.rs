@@ -62,6 +62,11 @@ impl SimulatedDisk {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
+    /// Whoever uses it next waits until this is dropped.
+    pub(super) fn halt(&self) -> impl Drop {
+        self.lock()
+    }
+
     /// The bytes that all files together may take.
     pub(super) fn set_capacity(&self, bytes: u64) {
         self.lock().capacity = bytes;

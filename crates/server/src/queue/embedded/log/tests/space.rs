@@ -179,3 +179,30 @@ fn a_file_that_a_crash_left_half_made_gives_its_space_back() {
     let (_log, _) = open_simulated(&disk).unwrap();
     assert!(disk.files().iter().all(|(name, _)| !name.starts_with("0000000007")));
 }
+
+#[test]
+fn what_is_being_made_ready_can_be_awaited_without_the_log() {
+    let disk = SimulatedDisk::new();
+    let mut ignore = |_, _: &[u8]| Ok(());
+    let opened = Log::open_on(Arc::new(disk.clone()), SMALL, true, None, &mut ignore, &|| Ok(()));
+    let mut log = opened.unwrap();
+    let most = SMALL.segment_bytes / 2;
+    while let Some(awaited) = log.awaited(most, Purpose::Add) {
+        awaited.wait();
+    }
+    log.reserve(most, Purpose::Add).unwrap();
+    log.append(&vec![1; 10_000]);
+    while let Some(awaited) = log.awaited(most, Purpose::Add) {
+        awaited.wait();
+    }
+    let halted = disk.halt();
+    log.reserve(most, Purpose::Add).unwrap();
+    let awaited =
+        log.awaited(SMALL.segment_bytes, Purpose::Add).expect("only one is ready, and one is to be left");
+    let waits = std::thread::spawn(|| awaited.wait());
+    assert!(!waits.is_finished());
+    drop(halted);
+    waits.join().unwrap();
+    assert!(log.awaited(SMALL.segment_bytes, Purpose::Add).is_none());
+    log.reserve(most, Purpose::Remove).unwrap();
+}
