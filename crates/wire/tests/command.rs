@@ -318,7 +318,35 @@ fn a_wrong_number_of_arguments_is_said_with_the_command() {
         ("COMMAND COUNT x", "command|count"),
     ];
     for (line, name) in lines {
-        assert_eq!(refusal(line), format!("ERR wrong number of arguments for '{name}' command"));
+        let said = refusal(line);
+        let syntax = format!(": {}", name.replace('|', " ").to_uppercase());
+        assert!(
+            said.strip_prefix(&format!("ERR wrong number of arguments for '{name}' command"))
+                .is_some_and(|rest| rest.starts_with(&syntax)),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_wrong_number_of_arguments_shows_how_the_command_is_written() {
+    let lines = [
+        (
+            "SEND q",
+            "SEND queue body [TO account] [DELAY milliseconds] [TTL milliseconds] [PRIORITY priority] [DEDUP key] \
+             [HEADER name value …]",
+        ),
+        ("SENDMANY q", "SENDMANY queue body …"),
+        ("EXTEND 1", "EXTEND id milliseconds"),
+        ("QREDRIVE a b c", "QREDRIVE from [to]"),
+        ("CLIENT", "CLIENT subcommand …"),
+        ("CLIENT SETINFO LIB-NAME", "CLIENT SETINFO LIB-NAME name|LIB-VER version"),
+    ];
+    for (line, syntax) in lines {
+        assert_eq!(
+            refusal(line).split_once(": ").map(|(_, syntax)| syntax.to_owned()),
+            Some(syntax.to_owned())
+        );
     }
 }
 

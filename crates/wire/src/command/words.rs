@@ -7,6 +7,7 @@ use std::fmt::Display;
 use std::ops::{Deref, RangeInclusive};
 
 use super::Command;
+use crate::docs;
 use crate::fault::{Fault, Word};
 use crate::operation::{Operation, Recipient};
 use crate::span::Span;
@@ -241,7 +242,8 @@ impl<'a> Words<'a> {
 
     /// Too few or too many arguments.
     pub(super) fn wrong_arity(&self) -> Fault {
-        wrong(format!("wrong number of arguments for '{}' command", self.command))
+        let syntax = docs::syntax(self.command).map(|syntax| format!(": {syntax}")).unwrap_or_default();
+        wrong(format!("wrong number of arguments for '{}' command{syntax}", self.command))
     }
 
     /// An option that is wrong in some way of its own.

@@ -7,6 +7,7 @@
 mod connection;
 mod entry;
 mod queue;
+mod syntax;
 
 use crate::encode::Encoder;
 use entry::{Argument, Entry, Type};
@@ -69,6 +70,12 @@ pub fn docs(answer: &mut Encoder<'_>, names: &[&[u8]]) {
 #[must_use]
 pub fn arity(name: &str) -> Option<i32> {
     find(name.as_bytes()).map(|entry| entry.arity)
+}
+
+/// How a command is written, or a subcommand named `command|subcommand`.
+#[must_use]
+pub fn syntax(name: &str) -> Option<String> {
+    find(name.as_bytes()).map(syntax::of)
 }
 
 /// The names of all commands and subcommands.
