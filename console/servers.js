@@ -23,7 +23,7 @@ function view(looks) {
   if (!now.length) return [h("p", { class: "faint" }, "No servers: --mock gives fixed answers.")];
   const rows = now.map((server) => row(server, looks.since(server.name)));
   const total = rows.reduce((sum, server) => sum + server.sent, 0);
-  const away = now.filter((server) => server.state !== "live").length;
+  const away = now.filter((server) => ["away", "down"].includes(server.state)).length;
   return [
     h("p", {}, `${count(now.length - away)} of ${count(now.length)} take part. `,
       h("span", { class: "faint" }, looks.seconds

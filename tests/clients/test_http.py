@@ -7,7 +7,8 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,7 @@ def test_what_cannot_be_done_has_a_status_and_a_sentence(web: Tier) -> None:
         ("POST", "/v1/queues/small/pop", {"count": 0}, 400, "ERR"),
         ("POST", "/v1/queues/small/pop", [], 400, "ERR"),
         ("POST", "/v1/queues", ["fields in their order"], 400, "ERR"),
+        ("POST", "/v1/queues/small/purge", {"older_than_ms": 1000}, 400, "ERR"),
         ("GET", "/v1/queues/small/messages?peek=2", None, 400, "ERR"),
         # A browser that is told 401 asks for another account.
         ("POST", "/v1/queues/strict/messages", {"body": "x", "to": "nobody"}, 404, "NOACCOUNT"),
@@ -282,6 +284,9 @@ def test_closed_accounts_are_closed_here_too(start: Callable[..., Tier], account
         assert ask(tier, "GET", path, headers=basic("alice", "wrong"))[0] == 401, path
         assert ask(tier, "GET", path, headers=basic("alice", "wonderland"))[0] == 200, path
         assert ask(tier, "GET", path, headers={"Authorization": "Bearer alice:wonderland"})[0] == 200, path
+    for no_name in ("", "*", "-", "x" * 256):
+        status, answer = ask(tier, "GET", "/v1/queues", headers=basic(no_name, "x"))
+        assert (status, answer["error"]) == (401, "NOACCOUNT"), no_name
     assert ask(tier, "POST", "/v1/queues", {"name": "q"}, basic("alice", "wonderland"))[0] == 201
     sent = ask(tier, "POST", "/v1/queues/q/messages", {"body": "x"}, basic("alice", "wonderland"))
     assert sent[0] == 201
@@ -320,6 +325,38 @@ def test_a_pop_that_is_not_waited_for_takes_nothing(web: Tier, behind: bytes) ->
         pass
     assert ask(web, "POST", "/v1/queues/q/messages", {"body": "x"})[0] == 201
     assert len(ask(web, "POST", "/v1/queues/q/pop", {"block_ms": 1000})[1]["messages"]) == 1
+
+
+def test_who_has_asked_and_sends_no_more_is_answered(web: Tier) -> None:
+    """A client may close its own side when it has asked; what a pop takes comes to it then."""
+    ask(web, "POST", "/v1/queues", {"name": "q"})
+    head = "POST /v1/queues/q/%s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    for path, body, status in (("messages", b'{"body": "x"}', b"201"), ("pop", b"{}", b"200")) * 20:
+        with socket.create_connection(("127.0.0.1", web.http_port), 20) as connection:
+            connection.sendall((head % path).encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            connection.shutdown(socket.SHUT_WR)
+            answer = b"".join(iter(lambda: connection.recv(65536), b""))
+        assert answer.split(b" ", 2)[1] == status, answer
+        assert path == "messages" or b'"body":"x"' in answer, answer
+
+
+def test_a_tier_that_stops_is_not_ready(start: Callable[..., Tier]) -> None:
+    """Whoever sends it requests learns so while it still writes its last answers."""
+    tier = start(*HTTP, "--drain", "20s")
+    with socket.create_connection(("127.0.0.1", tier.port)) as slow:
+        slow.setblocking(False)
+        echo = b"*2\r\n$4\r\nECHO\r\n$60000\r\n" + b"x" * 60000 + b"\r\n"
+        with suppress(BlockingIOError):
+            while True:
+                slow.send(echo)
+        assert ask(tier, "GET", "/readyz")[0] == 200
+        with ThreadPoolExecutor(1) as other:
+            stopped = other.submit(tier.stop)
+            while (answer := ask(tier, "GET", "/readyz")) == (200, "ready\n"):
+                pass
+            assert answer == (503, "the server is stopping\n")
+            slow.close()
+            assert stopped.result() == 0
 
 
 def test_each_message_reaches_one_of_many(web: Tier) -> None:

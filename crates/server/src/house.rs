@@ -68,6 +68,15 @@ impl House {
         Worker::new(Arc::clone(&self.line), Arc::clone(&self.store), self.mailboxes.clone(), self.clock)
     }
 
+    /// Why nothing new is accepted at present, in a sentence that says what helps; None: it is.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        if self.gate.is_closing() {
+            return Some("the server is stopping".into());
+        }
+        self.store.trouble()
+    }
+
     /// How the logins ended whose secrets were to be checked; None: anybody may log in.
     #[must_use]
     pub fn logins(&self) -> Option<&Logins> {

@@ -160,6 +160,7 @@ fn space_that_comes_from_outside_is_noticed_at_once() {
     });
     assert_eq!(log.len(), 1, "{log:?}");
     assert!(log[0].starts_with("WARN the disk has no space"), "{log:?}");
+    assert!(world.store.figures().contains(&("store_full", 1)));
     disk.grow_to(16 * SEGMENT_BYTES);
     world.send("a", "q x");
     assert!(!is_full(&world.ask("b", "POP QUEUE bulk LEASE 1")));
@@ -170,6 +171,7 @@ fn space_that_comes_from_outside_is_noticed_at_once() {
         }
     });
     assert_eq!(log, ["INFO the disk has space for the log again"]);
+    assert!(world.store.figures().contains(&("store_full", 0)));
     let told: Vec<_> = events.take().into_iter().map(|event| event.kind).collect();
     assert!(told.iter().any(|kind| kind == "disk became full"), "{told:?}");
     assert_eq!(told.last().map(|kind| &**kind), Some("disk full"), "{told:?}");

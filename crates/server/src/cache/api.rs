@@ -36,8 +36,7 @@ pub(super) fn routes(hall: &Arc<Hall>, is_local: bool) -> Routes {
 
 /// What the tier is and how it is.
 async fn status(_: SameOrigin, State(hall): State<Arc<Hall>>) -> Json<Value> {
-    let trouble =
-        (hall.is_ready() == Some(false)).then_some("no server answers: see the log, and whether they run");
+    let trouble = hall.trouble();
     let table = hall.fleet.table();
     Json(json!({
         "tier": "cache",

@@ -115,8 +115,21 @@ impl Hall {
     /// Whether there is a server to ask; None: nobody knows yet, since the tier has just started.
     #[must_use]
     pub fn is_ready(&self) -> Option<bool> {
+        if self.gate.is_closing() {
+            return Some(false);
+        }
         let table = self.fleet.table();
         if table.settings.mock.is_some() { Some(true) } else { table.answers() }
+    }
+
+    /// Why it is not ready, in a sentence that says what helps; None: it is, or nobody knows yet.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&'static str> {
+        match self.is_ready() {
+            Some(false) if self.gate.is_closing() => Some("the router is stopping"),
+            Some(false) => Some("no server answers: see the log, and whether they run"),
+            Some(true) | None => None,
+        }
     }
 
     /// The lines that stand in `stats` beside the fleet's.

@@ -115,15 +115,12 @@ async fn set_state(State(hall): Shared, Body(wished): Body<Wished>) -> Result<Js
 }
 
 /// Ready means that there is a server to ask. A tier that has just started waits until it knows.
-async fn ready(hall: &Hall) -> (StatusCode, &'static str) {
-    loop {
-        match hall.is_ready() {
-            Some(true) => return (StatusCode::OK, "ready\n"),
-            Some(false) => {
-                let why = "no server answers: see the log, and whether they run\n";
-                return (StatusCode::SERVICE_UNAVAILABLE, why);
-            }
-            None => tokio::time::sleep(LOOK_AGAIN).await,
-        }
+async fn ready(hall: &Hall) -> (StatusCode, String) {
+    while hall.is_ready().is_none() {
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+    match hall.trouble() {
+        None => (StatusCode::OK, "ready\n".into()),
+        Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     }
 }

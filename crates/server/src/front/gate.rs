@@ -5,7 +5,7 @@
 //! of its own.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::accept::{Socket, give_up_when_gone};
 use super::newcomers::{Newcomers, Place, Reason};
@@ -43,6 +43,7 @@ pub struct Gate {
     /// Numbers given out.
     numbers: AtomicU64,
     ever_from_outside: AtomicU64,
+    closing: AtomicBool,
     /// Who has come and not yet shown who they are.
     pub newcomers: Newcomers,
     /// How long clients may be quiet.
@@ -61,6 +62,7 @@ impl Gate {
             now_inside: AtomicUsize::new(0),
             numbers: AtomicU64::new(0),
             ever_from_outside: AtomicU64::new(0),
+            closing: AtomicBool::new(false),
             newcomers: Newcomers::new(most, must_log_in),
             quiet_limits: QuietLimits::default(),
             quiet: QuietCounts::default(),
@@ -71,6 +73,17 @@ impl Gate {
     #[must_use]
     pub fn limiting_quiet(self, quiet_limits: QuietLimits) -> Self {
         Self { quiet_limits, ..self }
+    }
+
+    /// From now on the tier is stopping.
+    pub fn close(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the tier is stopping: who is there is served to the end, and nobody new.
+    #[must_use]
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Relaxed)
     }
 
     /// Lets in somebody who came from outside.

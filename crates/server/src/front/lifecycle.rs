@@ -320,6 +320,7 @@ impl<M> Running<M> {
     /// whose store does not answer are left behind.
     pub fn stop(self, drain: Duration, close_line: impl FnOnce()) -> Stopped {
         let until = Instant::now() + drain;
+        self.gate.close();
         // The thread that accepts passes it on, behind all that it has dealt out.
         self.mailboxes[0].stop();
         wait_for(until, || self.networks.iter().all(JoinHandle::is_finished));

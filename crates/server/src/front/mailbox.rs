@@ -38,12 +38,19 @@ impl<M> Mailbox<M> {
         Arc::new(Self { mail, sleeping: AtomicBool::new(false), waker })
     }
 
-    /// Posts everything in `mail`, keeping its order.
+    /// Posts everything in `mail`, keeping its order; what the owner is not there to take any more is dropped.
     pub fn post_all(&self, mail: &mut Vec<M>) {
-        if !mail.is_empty() {
-            self.lock().letters.extend(mail.drain(..).map(Letter::Tier));
-            self.wake();
+        if mail.is_empty() {
+            return;
         }
+        let mut there = self.lock();
+        if there.is_closed {
+            drop(there);
+            return mail.clear();
+        }
+        there.letters.extend(mail.drain(..).map(Letter::Tier));
+        drop(there);
+        self.wake();
     }
 
     /// Posts one piece.
@@ -99,8 +106,14 @@ impl<M> Mailbox<M> {
         std::mem::take(&mut mail.letters)
     }
 
+    /// Whoever waits for an answer to it learns of an owner that has ended by its being dropped.
     fn put(&self, letter: Letter<M>) {
-        self.lock().letters.push(letter);
+        let mut mail = self.lock();
+        if mail.is_closed {
+            return;
+        }
+        mail.letters.push(letter);
+        drop(mail);
         self.wake();
     }
 
@@ -113,5 +126,23 @@ impl<M> Mailbox<M> {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Mail<M>> {
         self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mail_for_an_owner_that_has_ended_is_dropped_so_that_nobody_waits_for_an_answer_to_it() {
+        let poll = mio::Poll::new().expect("a poll");
+        let waker = mio::Waker::new(poll.registry(), mio::Token(0)).expect("a waker");
+        let mailbox = Mailbox::new(waker);
+        let asked = Arc::new(());
+        mailbox.post(Arc::clone(&asked));
+        assert_eq!(mailbox.close().len(), 1);
+        mailbox.post(Arc::clone(&asked));
+        mailbox.post_all(&mut vec![Arc::clone(&asked), Arc::clone(&asked)]);
+        assert_eq!(Arc::strong_count(&asked), 1);
     }
 }

@@ -51,6 +51,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
 /// A body in JSON, an object; no body at all is an empty one.
 pub(crate) struct Body<T>(pub(crate) T);
 
+/// The body of what has no options: whoever gives some is told that nobody looks at them.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nothing {}
+
 /// What is read from an object only. From an array fields would be taken in their order, which nobody is promised.
 struct Object<T>(T);
 

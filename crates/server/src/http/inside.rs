@@ -69,7 +69,7 @@ impl Inside {
         // The visitor's place was taken where HTTP accepted them; where they are matters if their secret is wrong.
         let arrival = house.gate.admit_inside(socket, origin);
         if !adopted(house, thread, arrival) {
-            return Err(Problem::busy("the server is stopping; nothing was done, ask again when it is back"));
+            return Err(stopping());
         }
         let stream = UnixStream::from_std(ours).map_err(broken)?;
         let mut inside = Self { stream, input: Vec::new(), since: Instant::now() };
@@ -77,8 +77,13 @@ impl Inside {
         if let Some(who) = who {
             hello.extend([&b"AUTH"[..], who.account.as_bytes(), who.secret.as_bytes()]);
         }
-        inside.say(&hello).await.map_err(broken)?;
-        inside.hear().await.map_err(broken)?.accepted()?;
+        let is_stopping = |error| if house.gate.is_closing() { stopping() } else { broken(error) };
+        inside.say(&hello).await.map_err(is_stopping)?;
+        let welcome = inside.hear().await.map_err(is_stopping)?;
+        match who {
+            Some(_) => welcome.accepted().map_err(Problem::of_credentials)?,
+            None => welcome.accepted()?,
+        };
         Ok(inside)
     }
 
@@ -146,6 +151,11 @@ fn adopted(house: &House, thread: usize, mut arrival: Arrival) -> bool {
     }
     house.gate.leave(arrival.is_inside);
     false
+}
+
+/// No thread takes care of anybody any more.
+fn stopping() -> Problem {
+    Problem::busy("the server is stopping; nothing was done, ask again when it is back")
 }
 
 /// A connection failed before anything was asked over it.

@@ -154,7 +154,7 @@ pub async fn alive() -> &'static str {
 
 /// Ready means that the store accepts changes; if not, the store says why.
 async fn ready(State(state): State<Arc<QueueState>>) -> (StatusCode, String) {
-    match state.house.store.trouble() {
+    match state.house.trouble() {
         None => (StatusCode::OK, "ready\n".into()),
         Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     }
@@ -163,7 +163,7 @@ async fn ready(State(state): State<Arc<QueueState>>) -> (StatusCode, String) {
 /// What the server is and how its store is.
 async fn status(visitor: Visitor) -> Json<Value> {
     let house = visitor.house();
-    let trouble = house.store.trouble();
+    let trouble = house.trouble();
     let figures: serde_json::Map<String, Value> =
         house.store.figures().into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
     Json(json!({

@@ -92,6 +92,14 @@ impl Problem {
         self
     }
 
+    /// The same for somebody who said who they are: that there can be no such account is no fault of what they ask.
+    pub(super) fn of_credentials(self) -> Self {
+        if self.status == StatusCode::BAD_REQUEST {
+            return Self { status: StatusCode::UNAUTHORIZED, word: "NOACCOUNT".into(), ..self };
+        }
+        self
+    }
+
     /// Whether it says that the store cannot be asked now, which is so for everybody.
     pub(super) fn is_of_all(&self) -> bool {
         self.status == StatusCode::SERVICE_UNAVAILABLE

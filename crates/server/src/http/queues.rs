@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value as JsonValue, json};
 
-use super::asked::{Body, Path, Query, yes_or_no};
+use super::asked::{Body, Nothing, Path, Query, yes_or_no};
 use super::json::json as to_json;
 use super::list::{Page, Sort, cut};
 use super::problem::Problem;
@@ -134,7 +134,11 @@ pub(super) async fn delete(visitor: Visitor, Path(name): Path<String>) -> Result
 }
 
 /// `POST /v1/queues/{name}/purge`.
-pub(super) async fn purge(visitor: Visitor, Path(name): Path<String>) -> Result<Json<JsonValue>, Problem> {
+pub(super) async fn purge(
+    visitor: Visitor,
+    Path(name): Path<String>,
+    Body(Nothing {}): Body<Nothing>,
+) -> Result<Json<JsonValue>, Problem> {
     changed(&visitor, Words::of(&["QPURGE", &name]), "removed").await
 }
 

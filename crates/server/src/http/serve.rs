@@ -277,7 +277,8 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
         })
     });
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES_MAX);
+    // Who has asked everything may say so, and is answered all the same; `hang_up` tells those who wait for a message.
+    builder.half_close(true).timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES_MAX);
     let mut conversation = builder.serve_connection(TokioIo::new(stream), service);
     let ended = tokio::select! {
         ended = poll_fn(|context| conversation.poll_without_shutdown(context)) => Some(ended),
@@ -328,6 +329,24 @@ mod tests {
         };
         timeout(Duration::from_secs(60), async { tokio::join!(talking, asking) }).await.expect("it ends");
         heard
+    }
+
+    #[tokio::test]
+    async fn who_has_asked_everything_and_says_so_is_answered() {
+        let (mut client, stream) = duplex(ASKED.len());
+        let (_stop, stopped) = watch::channel(());
+        let slowly = async || {
+            sleep(Duration::from_millis(20)).await;
+            PAGE
+        };
+        let routes = Router::new().route("/", get(slowly));
+        client.write_all(ASKED).await.expect("there is room");
+        client.shutdown().await.expect("it is open");
+        let mut heard = Vec::new();
+        let talking = converse(stream, HERE, routes, stopped);
+        let (_, read) = tokio::join!(async { drop(talking.await) }, client.read_to_end(&mut heard));
+        read.expect("memory does not fail");
+        assert!(heard.ends_with(PAGE.as_bytes()), "{}", String::from_utf8_lossy(&heard));
     }
 
     /// Of seats that are one, that one.

@@ -17,8 +17,14 @@ const fn row(figure: &'static str, name: &'static str, kind: Kind, help: &'stati
     Row { figure, per_unit: 1.0, head: Head::plain(name, kind, help) }
 }
 
-static ROWS: [Row; 24] = [
+static ROWS: [Row; 25] = [
     row("store_failed", "posthaste_store_failed", Kind::Gauge, "1 while the store refuses changes."),
+    row(
+        "store_full",
+        "posthaste_store_full",
+        Kind::Gauge,
+        "1 while the disk has no space for another file of the log: what adds something is refused, messages can be taken.",
+    ),
     row("queues", "posthaste_store_queues", Kind::Gauge, "Queues."),
     row(
         "messages",

@@ -50,7 +50,7 @@ static SINGLES: [Single<House>; 10] = [
             Kind::Gauge,
             "1 while the store accepts changes, as /readyz says.",
         ),
-        read: |house| Some(f64::from(u8::from(house.store.trouble().is_none()))),
+        read: |house| Some(f64::from(u8::from(house.trouble().is_none()))),
     },
     Single {
         head: Head::plain(

@@ -387,6 +387,7 @@ impl Rules for Embedded {
     fn figures(&self) -> Vec<(&'static str, u64)> {
         vec![
             ("store_failed", u64::from(self.failed.is_some())),
+            ("store_full", u64::from(self.full_since.is_some())),
             ("queues", self.stock.queues.len() as u64),
             ("messages", self.stock.queues.messages()),
             ("message_bytes", self.stock.queues.bytes()),
