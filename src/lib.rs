@@ -23,6 +23,7 @@ mod pools;
 mod queue;
 mod reference;
 mod resp;
+mod secret_file;
 mod secrets;
 mod stdout;
 mod tier;

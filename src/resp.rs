@@ -1,7 +1,6 @@
 //! A small blocking RESP client for the command line: one request, one reply.
 
 use std::error::Error;
-use std::fs;
 use std::io::{Error as IoError, ErrorKind, Read as _, Write as _};
 
 use posthaste_load::address::{Address, BlockingStream};
@@ -10,6 +9,7 @@ use posthaste_wire::encode::{Encoder, Protocol};
 use posthaste_wire::reply::{Passage, Reply, Value, decode};
 
 use crate::flags::Reach;
+use crate::secret_file::secret_in;
 
 /// What to look at where nobody answers as a queue tier does.
 const LOOK: &str = "is `posthaste queue` running there, with that --listen?";
@@ -33,11 +33,10 @@ impl Client {
         client.ask(&["HELLO", "3"], |_| Ok(()))?;
         if let Some(user) = &reach.user {
             let secret = match &reach.secret_file {
-                Some(path) => fs::read_to_string(path)
-                    .map_err(|error| format!("cannot read {}: {error}", path.display()))?,
+                Some(path) => secret_in(path)?,
                 None => String::new(),
             };
-            client.ask(&["LOGIN", user, secret.trim_end_matches(['\r', '\n'])], |_| Ok(()))?;
+            client.ask(&["LOGIN", user, &secret], |_| Ok(()))?;
         }
         Ok(client)
     }

@@ -64,6 +64,23 @@ fn queues_are_shown_as_a_table_and_as_json() {
 }
 
 #[test]
+fn as_many_messages_are_shown_as_were_asked_for_however_large_they_are() {
+    let server = Server::start("memory:", &[]);
+    let mut client = Client::login(server.addr(), "alice").expect("it runs");
+    client.ask(&["QCREATE", "large"]).expect("it runs");
+    let body = "x".repeat(60_000);
+    for _ in 0..200 {
+        client.ask(&["SEND", "large", &body]).expect("it runs");
+    }
+    for (count, shown, is_cut) in [("150", 150, true), ("1000", 200, false)] {
+        let output = admin(&server, &["messages", "large", "--json", "--count", count]);
+        assert_eq!(String::from_utf8_lossy(&output.stderr).contains("--after 150"), is_cut, "{count}");
+        let messages: Json = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(messages.as_array().map(Vec::len), Some(shown), "{count}");
+    }
+}
+
+#[test]
 fn messages_of_every_recipient_and_state_are_shown_and_none_is_taken() {
     let (server, _client) = furnished();
     let messages = json(&server, &["messages", "orders"]);

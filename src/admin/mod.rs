@@ -89,12 +89,21 @@ fn rows(reach: &Reach, words: &[&str]) -> Done {
 
 /// Some messages of a queue, and how to see the others.
 fn messages(reach: &Reach, queue: &str, after: u64, count: u32) -> Done {
-    let words = ["QBROWSE", queue, "AFTER", &after.to_string(), "COUNT", &count.to_string()];
-    let answer = Client::connect(reach)?.ask(&words, |value| Ok(json(value)))?;
-    let Json::Array(shown) = answer else { return Err("this is not the answer of a queue tier".into()) };
-    let last = shown.last().filter(|_| shown.len() as u64 >= u64::from(count)).map(|last| last["id"].clone());
+    let mut client = Client::connect(reach)?;
+    let (mut shown, mut last) = (Vec::new(), after);
+    // One answer may have fewer than there are, when they are large.
+    while shown.len() < count as usize {
+        let left = count as usize - shown.len();
+        let words = ["QBROWSE", queue, "AFTER", &last.to_string(), "COUNT", &left.to_string()];
+        let answer = client.ask(&words, |value| Ok(json(value)))?;
+        let Json::Array(more) = answer else { return Err("this is not the answer of a queue tier".into()) };
+        let Some(id) = more.last().and_then(|message| message["id"].as_u64()) else { break };
+        last = id;
+        shown.extend(more);
+    }
+    let is_cut = shown.len() == count as usize;
     list(reach, shown)?;
-    if let Some(last) = last {
+    if is_cut {
         eprintln!("posthaste: there may be more: --after {last} shows what follows, --count N more at once");
     }
     Ok(())
@@ -185,6 +194,11 @@ fn in_short(part: &Json) -> String {
     }
 }
 
+/// A character of JSON, which writes down only the oldest control characters.
+fn visible(character: char) -> String {
+    if character.is_ascii_graphic() { character.to_string() } else { character.escape_debug().to_string() }
+}
+
 /// One field for people: control characters made visible, long bodies cut.
 pub(crate) fn cell(value: &Json) -> String {
     const CHARACTERS_MAX: usize = 60;
@@ -193,10 +207,25 @@ pub(crate) fn cell(value: &Json) -> String {
         Json::Null => "-".into(),
         Json::Array(parts) if parts.is_empty() => "-".into(),
         Json::Array(parts) => parts.iter().map(in_short).collect::<Vec<_>>().join(", "),
-        other => other.to_string(),
+        other => other.to_string().chars().map(visible).collect(),
     };
     match text.char_indices().nth(CHARACTERS_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_others_wrote_commands_the_terminal() {
+        let text = "\u{1b}[31m\u{9b}31m\u{202e}\u{7f}ü";
+        for value in [json!(text), json!({ "h": text }), json!([text]), json!([{ "name": text }])] {
+            let shown = cell(&value);
+            assert!(!shown.contains(['\u{1b}', '\u{9b}', '\u{202e}', '\u{7f}']), "{shown}");
+            assert!(shown.contains('ü'), "{shown}");
+        }
     }
 }

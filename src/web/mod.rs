@@ -4,10 +4,11 @@ mod encrypted;
 
 use std::error::Error;
 use std::fmt;
-use std::fs;
 use std::io::ErrorKind;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use posthaste_load::tls::advice;
 use serde_json::Value as Json;
 use ureq::RequestBuilder;
@@ -18,6 +19,7 @@ use ureq::unversioned::transport::{Connector as _, TcpConnector};
 use self::encrypted::Encrypting;
 use crate::config::Misuse;
 use crate::flags::WebReach;
+use crate::secret_file::secret_in;
 
 /// How long a tier may take to answer; a database may be slow just when somebody wants to know why.
 const WITHIN: Duration = Duration::from_secs(10);
@@ -55,16 +57,17 @@ impl fmt::Display for Refused {
 
 impl Error for Refused {}
 
+/// As a header can have it whatever letters there are in it.
+fn basic(user: &str, secret: &str) -> String {
+    format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{secret}")))
+}
+
 impl Web {
     /// Asks nothing yet.
     pub(crate) fn new(reach: &WebReach) -> Result<Self, Box<dyn Error>> {
         let authorization = match (&reach.user, &reach.secret_file) {
-            (Some(user), Some(path)) => {
-                let secret = fs::read_to_string(path)
-                    .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-                Some(format!("Bearer {user}:{}", secret.trim_end_matches(['\r', '\n'])))
-            }
-            (Some(user), None) => Some(format!("Bearer {user}:")),
+            (Some(user), Some(path)) => Some(basic(user, &secret_in(path)?)),
+            (Some(user), None) => Some(basic(user, "")),
             _ => None,
         };
         let config = ureq::Agent::config_builder()
@@ -242,7 +245,12 @@ impl Figures {
 
 #[cfg(test)]
 mod tests {
-    use super::{Figures, place};
+    use super::{Figures, basic, place};
+
+    #[test]
+    fn names_and_secrets_may_have_any_letters() {
+        assert_eq!(basic("zoë", "pässword"), "Basic em/Dqzpww6Rzc3dvcmQ=");
+    }
 
     #[test]
     fn an_address_may_be_written_as_a_url() {
