@@ -55,6 +55,25 @@ fn other_servers_take_over_while_clients_are_at_work_and_nobody_notices() {
 }
 
 #[test]
+fn what_stays_in_the_file_goes_on_counting() {
+    const TWO: &str = "[cache.pools.a]\nservers = [\"$0\"]\n[cache.pools.b]\nservers = [\"$1\"]\n\
+        [[cache.routes]]\nprefix = \"a:\"\npool = \"a\"\n[[cache.routes]]\nprefix = \"b:\"\npool = \"b\"\n";
+    let servers = Memcached::several::<2>();
+    let routed = Routed::start(TWO, &servers, &[]);
+    let mut client = routed.client();
+    for _ in 0..5 {
+        client.ask("get a:x\r\n");
+        client.ask("get b:x\r\n");
+    }
+    let of_another_pool = TWO.replace("prefix = \"b:\"\npool = \"b\"", "prefix = \"b:\"\npool = \"a\"");
+    routed.rewrite(&of_another_pool, &servers);
+    routed.server.reload(DONE);
+    client.ask("get a:x\r\n");
+    let counted = ["route_1:requests", "route_2:requests"].map(|name| client.stat(" routes", name));
+    assert_eq!(counted, [6, 0]);
+}
+
+#[test]
 fn a_server_that_is_in_no_file_any_more_has_no_connection_left() {
     for mode in [&[][..], &["--workers", "1"]] {
         let servers = Memcached::several::<3>();

@@ -275,11 +275,11 @@ pub fn route_card(table: &Table, route: &Route) -> RouteCard {
         shadow_share: route.shadow.map(|shadow| shadow.share),
         limit: route.limit.as_ref().map(|limit| limit.plan.per_second),
         burst: route.limit.as_ref().map(|limit| limit.plan.burst),
-        requests: count(&route.requests),
-        refused: count(&route.refused),
+        requests: count(&route.counts.requests),
+        refused: count(&route.counts.refused),
         timeout_s: route.timeout_ns as f64 / 1e9,
-        timed_out: count(&route.timed_out),
-        answers_below_us: route.latency.counts(),
+        timed_out: count(&route.counts.timed_out),
+        answers_below_us: route.counts.latency.counts(),
     }
 }
 

@@ -275,7 +275,8 @@ impl Fleet {
         receive(&strangers(&servers, layout, known, &table), table.in_use(), |server| {
             self.remind_now(server)
         });
-        *lock(&self.table) = Arc::new(Table::new(layout, servers.clone(), &mut lock(&self.strays)));
+        let next = Table::new(layout, servers.clone(), &mut lock(&self.strays)).following(&table);
+        *lock(&self.table) = Arc::new(next);
         self.generation.fetch_add(1, Ordering::SeqCst);
         self.watch.wake();
         Ok(())

@@ -61,7 +61,7 @@ impl StandIn {
     }
 }
 
-/// What a pool did that its servers' counts do not tell.
+/// What a pool did that its servers' counts do not tell; the same for all tables that have a pool of its name.
 #[derive(Debug, Default)]
 pub struct PoolCounts {
     /// Requests that another pool took.
@@ -95,7 +95,7 @@ pub struct Pool {
     /// Other pools in which a key is deleted too when it is deleted here.
     pub deletes_to: Vec<usize>,
     /// What it did.
-    pub counts: PoolCounts,
+    pub counts: Arc<PoolCounts>,
     placement: Placement,
     /// Some servers stand where we do, and others elsewhere.
     has_near: bool,
@@ -141,7 +141,7 @@ impl Pool {
             failover_limit: plan.failover_limit,
             source: plan.source,
             deletes_to: plan.deletes_to.clone(),
-            counts: PoolCounts::default(),
+            counts: Arc::default(),
             has_near: members.iter().any(|member| member.is_near),
             turn: AtomicUsize::new(0),
             failovers: AtomicU64::new(0),

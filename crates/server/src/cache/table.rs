@@ -20,6 +20,19 @@ use super::pool::{Member, Pool, StandIn};
 use super::renaming::Renaming;
 use crate::front::accept::ListenAddress;
 
+/// What a route did.
+#[derive(Default)]
+pub struct RouteCounts {
+    /// Requests; of multi-gets each key.
+    pub requests: AtomicU64,
+    /// Those that were refused because they were too many.
+    pub refused: AtomicU64,
+    /// Those that took longer than they may.
+    pub timed_out: AtomicU64,
+    /// How long answers took. One to keys of several routes counts for that of its first key.
+    pub latency: Latency,
+}
+
 /// One route.
 pub struct Route {
     /// What a key must begin with.
@@ -34,16 +47,10 @@ pub struct Route {
     pub shadow: Option<ShadowPlan>,
     /// Most requests, if there is a limit.
     pub limit: Option<Limit>,
-    /// Requests; of multi-gets each key.
-    pub requests: AtomicU64,
-    /// Those that were refused because they were too many.
-    pub refused: AtomicU64,
-    /// How long one may take.
+    /// How long a request may take.
     pub timeout_ns: u64,
-    /// Those that took longer.
-    pub timed_out: AtomicU64,
-    /// How long answers took. One to keys of several routes counts for that of its first key.
-    pub latency: Latency,
+    /// What it did; the same for all tables that have this route.
+    pub counts: Arc<RouteCounts>,
     /// Where to look when this one will not do.
     next: Option<usize>,
 }
@@ -63,7 +70,7 @@ impl Route {
 
     /// It took so many.
     pub fn count(&self, requests: u64, now: u64) {
-        self.requests.fetch_add(requests, Ordering::Relaxed);
+        self.counts.requests.fetch_add(requests, Ordering::Relaxed);
         if let Some(limit) = &self.limit {
             limit.take(requests, now);
         }
@@ -128,6 +135,29 @@ impl Table {
         let timeout_ns = ns(layout.settings.request_timeout);
         let routes = sorted(&layout.routes, timeout_ns);
         Self { routes, settings: layout.settings, timeout_ns, servers, pools, in_use }
+    }
+
+    /// The same that goes on counting what the one before it counted, of pools of the same name and of routes of the same prefix
+    /// and commands to such a pool.
+    #[must_use]
+    pub fn following(mut self, former: &Self) -> Self {
+        for pool in &mut self.pools {
+            if let Some(known) = former.pools.iter().find(|known| known.name == pool.name) {
+                pool.counts = Arc::clone(&known.counts);
+            }
+        }
+        for route in &mut self.routes {
+            let pool = &self.pools[route.pool].name;
+            let is_known = |known: &&Route| {
+                known.prefix == route.prefix
+                    && known.verbs == route.verbs
+                    && former.pools[known.pool].name == *pool
+            };
+            if let Some(known) = former.routes.iter().find(is_known) {
+                route.counts = Arc::clone(&known.counts);
+            }
+        }
+        self
     }
 
     /// The shortest and the longest time that a request may take.
@@ -322,11 +352,8 @@ fn sorted(plans: &[RoutePlan], timeout_ns: u64) -> Vec<Route> {
         pool: plan.pool,
         shadow: plan.shadow,
         limit: plan.limit.map(Limit::new),
-        requests: AtomicU64::new(0),
-        refused: AtomicU64::new(0),
         timeout_ns: plan.timeout.map_or(timeout_ns, ns),
-        timed_out: AtomicU64::new(0),
-        latency: Latency::default(),
+        counts: Arc::default(),
         next: next(place),
     };
     plans.iter().enumerate().map(route).collect()

@@ -326,7 +326,7 @@ impl Router {
         if !exchange.is_own {
             let exchange = &self.exchanges[id as usize];
             if let Some(route) = self.route_of(id) {
-                route.latency.note(answered.saturating_sub(exchange.stamps.received));
+                route.counts.latency.note(answered.saturating_sub(exchange.stamps.received));
             }
             self.finished.push(Finished {
                 kind: exchange.kind,

@@ -84,7 +84,7 @@ impl Router {
             return self.conclude(id);
         }
         if let Some(route) = self.route_of(id) {
-            route.timed_out.fetch_add(1, Ordering::Relaxed);
+            route.counts.timed_out.fetch_add(1, Ordering::Relaxed);
         }
         let is_error = !self.is_missed_when_late(id);
         let exchange = &mut self.exchanges[id as usize];

@@ -69,7 +69,7 @@ impl Router {
                 return Err(BAD_FORMAT);
             }
             if route.is_exhausted(self.now) {
-                route.refused.fetch_add(1, Ordering::Relaxed);
+                route.counts.refused.fetch_add(1, Ordering::Relaxed);
                 return Err(TOO_MANY);
             }
         }

@@ -101,7 +101,7 @@ impl Router {
         let Some(route) = found else { return self.refuse(client, request, NO_ROUTE, received) };
         let way = &table.routes[route];
         if way.is_exhausted(self.now) {
-            way.refused.fetch_add(1, Ordering::Relaxed);
+            way.counts.refused.fetch_add(1, Ordering::Relaxed);
             return self.refuse(client, request, TOO_MANY, received);
         }
         if way.renaming.is_none() {
