@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import polars as pl
@@ -273,6 +274,23 @@ def test_no_figure_is_below_zero() -> None:
     assert only(audit([{"think_time": -0.2}])).law == "figures"
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"throughput": 10, "service_time": 0.1, "utilization": 0.5, "servers": 0},
+        {"population": 5, "arrival_rate": 10, "service_rate": 20, "servers": 0},
+        {"model": "M/M/2", "throughput": -5, "service_rate": 10, "servers": 2, "response_time": 0.1},
+        {"model": "M/M/m", "throughput": 5, "service_rate": 10, "servers": 10**12, "response_time": 0.1},
+    ],
+)
+def test_a_figure_that_cannot_be_does_not_end_the_audit(row: dict[str, object]) -> None:
+    """It is told, if there is something to tell, and the other rows are looked at too."""
+    found = audit([row, {"utilization": 1.4}])
+    assert found[-1].row == 1
+    impossible = [each for each in found if each.law == "figures"]
+    assert bool(impossible) == (row["servers"] == 0 or row.get("throughput") == -5)
+
+
 @given(
     st.lists(st.tuples(st.floats(1e-4, 1), st.integers(1, 9)), min_size=1, max_size=3),
     st.floats(0, 5),
@@ -383,10 +401,19 @@ def test_tables_come_in_many_shapes() -> None:
     row = {"population": 10, "throughput": 10.0, "response_time": 2.0}
     columns = {name: [value] for name, value in row.items()}
     for table in ([row], columns, pl.DataFrame(columns), pd.DataFrame(columns), row):
-        assert only(audit(table)).law == "interactive response time law"  # type: ignore[arg-type]
+        assert only(audit(table)).law == "interactive response time law"
     assert audit([]) == []
     with pytest.raises(BadArgument, match="table"):
         audit([1, 2])  # type: ignore[list-item]
+
+
+def test_what_is_no_column_holds_for_all_rows() -> None:
+    """A unit beside columns; but a list in a row may be a figure of it."""
+    columns: dict[str, Any] = {"population": [10, 10], "throughput": [100.0, 100.0], "response_time": [100.0, 500.0]}
+    assert only(audit(columns | {"units": "ms"})).row == 1
+    assert only(audit({"population": 10, "shares": [0.5, 0.4]})).law == "shares"
+    with pytest.raises(BadArgument, match=r"table = .*'throughput': 1"):
+        audit({"population": [10, 20], "throughput": [100.0]})
 
 
 OWN = {

@@ -164,7 +164,11 @@ def _variances(_row: Row, run: Run, _tolerance: float, _units: Mapping[str, str]
 
 
 def _signs(_row: Row, run: Run, _tolerance: float, _units: Mapping[str, str] | None) -> Found:
-    return [("figures", "error", f"{r.column} is {r.printed:g}, below 0") for r in run.values() if r.value < 0]
+    below: Found = [("figures", "error", f"{r.column} is {r.printed:g}, below 0") for r in run.values() if r.value < 0]
+    servers = run.get("servers")  # of workers there may be none, where a tier works without
+    if servers is not None and servers.value == 0 and servers.column.strip().lower() == "servers":
+        below.append(("figures", "error", f"{servers.column} is 0, and somebody has to serve"))
+    return below
 
 
 def _percentiles(row: Row, _run: Run, _tolerance: float, _units: Mapping[str, str] | None) -> Found:

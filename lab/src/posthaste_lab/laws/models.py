@@ -11,6 +11,7 @@ import re
 from typing import Literal
 
 from posthaste_lab import queueing
+from posthaste_lab.errors import BadArgument
 from posthaste_lab.laws.operational import servers_of
 from posthaste_lab.laws.reading import Reading, Row, Run
 from posthaste_lab.queueing import UnstableQueue
@@ -43,9 +44,10 @@ def _utilization(run: Run) -> float | None:
     if "utilization" in run:
         return run["utilization"].value
     rate, servers = run.get("arrival_rate", run.get("throughput")), servers_of(run)
-    if rate is None or "service_rate" not in run or not run["service_rate"].value:
+    if rate is None or "service_rate" not in run:
         return None
-    return rate.value / (run["service_rate"].value * (servers.value if servers else 1))
+    capacity = run["service_rate"].value * (servers.value if servers else 1)
+    return rate.value / capacity if capacity > 0 else None
 
 
 def _is_mm1_of_its_throughput(run: Run) -> bool:
@@ -75,6 +77,8 @@ def queueing_probability(row: Row, run: Run, tolerance: float) -> Found:
         right = queueing.mmm(rate.value, mu.value, int(servers.value))
     except UnstableQueue as error:
         return [("open model", "error", f"M/M/{int(servers.value)}: {error}")]
+    except BadArgument:  # a rate below 0, which is told by itself, or more servers than can be computed
+        return []
     if _near(response.value, right.mean_response, min(tolerance, 0.01)):
         return []
     rho = right.utilization

@@ -273,13 +273,15 @@ def _of_units(run: Run, tolerance: float) -> Verdict | None:
 
 
 def servers_of(run: Run) -> Reading | None:
-    """Servers of a station: stated, or workers of each middleware times middlewares."""
+    """Servers of a station: stated, or workers of each middleware times middlewares. None are not known servers."""
     if "servers" in run:
-        return run["servers"]
-    if "workers_per_mw" in run and "middlewares" in run:
+        found = run["servers"]
+    elif "workers_per_mw" in run and "middlewares" in run:
         total = run["workers_per_mw"].value * run["middlewares"].value
-        return Reading(total, 0.0, total, "", "workers of all middlewares")
-    return None
+        found = Reading(total, 0.0, total, "", "workers of all middlewares")
+    else:
+        return None
+    return found if found.value > 0 else None
 
 
 def passes_of(run: Run) -> Reading:

@@ -19,7 +19,7 @@ from posthaste_lab.checks import sequence
 from posthaste_lab.errors import BadArgument
 
 Row = Mapping[str, object]
-Table = pl.DataFrame | Mapping[str, Iterable[object]] | Iterable[Row]
+Table = pl.DataFrame | Mapping[str, object] | Iterable[Row]
 
 NAMES: dict[str, tuple[str, ...]] = {
     "population": ("population", "clients", "clients_total", "customers"),
@@ -109,15 +109,29 @@ def rows_of(table: Table) -> list[Row]:
     if hasattr(table, "to_dict") and hasattr(table, "columns"):  # pandas, without importing it
         return cast(list[Row], table.to_dict("records"))
     if isinstance(table, Mapping):
-        if all(isinstance(column, Iterable) and not isinstance(column, str | Mapping) for column in table.values()):
-            columns = {str(name): list(column) for name, column in table.items()}
-            return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-        return [table]
+        return _rows_of_columns(table)
     rows = sequence("table", table)
     for row in rows:
         if not isinstance(row, Mapping):
             raise BadArgument("table", row, "must hold rows with named figures")
     return rows
+
+
+def _rows_of_columns(table: Mapping[str, object]) -> list[Row]:
+    """Rows of columns by name, in which what is no column holds for all; or the one row that it is."""
+    columns = {
+        str(name): list(column)
+        for name, column in table.items()
+        if isinstance(column, Iterable) and not isinstance(column, str | Mapping)
+    }
+    # A list may be a figure of a row, as its shares are: a table has a list for a quantity, or nothing but lists.
+    if len(columns) < len(table) and not any(quantity_and_unit(name) for name in columns):
+        return [table]
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise BadArgument("table", lengths, "must have as many rows in one column as in the next")
+    whole = {str(name): value for name, value in table.items() if str(name) not in columns}
+    return [whole | dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def quantity_and_unit(column: str) -> tuple[str, str] | None:
