@@ -1,6 +1,7 @@
 """The names that users rely on: a change here breaks somebody's notebook."""
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -142,7 +143,8 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (stats.usl_fit, {"n": [1, 2, 4, 8, 16], "throughput": [1, 1.9, 3.5, 6, 9]}),
     (laws.audit, {"table": [{"throughput": 1, "population": 2}], "tolerance": 0.1}),
 ]
-STRANGE: list[object] = [object(), 1 + 2j, ["a", None], [[1], [1, 2]], {"no": "such"}, 10**400]
+STRANGE: list[object] = [object(), 1 + 2j, ["a", None], [[1], [1, 2]], {"no": "such"}, {1: 2, 3: 4}, 10**400, math.nan]
+NO_NUMBERS: list[object] = ["1", "2", b"1", True, np.True_]
 
 
 @pytest.mark.parametrize(("function", "arguments"), CALLS, ids=lambda each: getattr(each, "__name__", None))
@@ -155,3 +157,61 @@ def test_what_no_function_can_take_is_refused_by_name(function: Callable[..., An
                 continue  # these take many a list
             with pytest.raises(ValueError, match=argument):
                 function(**(arguments | {argument: value}))
+
+
+OF_TEXT = [
+    "k",
+    "names",
+    "name",
+    "kind",
+    "method",
+    "transform",
+    "factors",
+    "generators",
+    "weights",
+    "stations",
+    "table",
+    "frame",
+]
+
+
+@pytest.mark.parametrize(("function", "arguments"), CALLS, ids=lambda each: getattr(each, "__name__", None))
+def test_text_and_truth_values_are_no_numbers(function: Callable[..., Any], arguments: dict[str, Any]) -> None:
+    """Python would read "2" as 2 and True as 1, and formulas behind stumble over what they then get."""
+    for argument in arguments:
+        for value in [] if argument in OF_TEXT else NO_NUMBERS:
+            with pytest.raises(ValueError, match=argument):
+                function(**(arguments | {argument: value}))
+
+
+def test_numbers_come_in_many_types() -> None:
+    """Those of numpy, and whole ones among the others."""
+    assert factorial.design(np.int64(3)).tolist() == factorial.design(3.0).tolist() == factorial.design(3).tolist()  # type: ignore[arg-type]
+    assert factorial.aliases(np.int64(4), ["D=ABC"]).resolution == 4  # type: ignore[arg-type]
+    assert stats.batch_means(range(100), 10.0).batch_size == 10  # type: ignore[arg-type]
+    assert queueing.Station("a", np.array(0.5)).demand == 0.5  # type: ignore[arg-type]
+    assert queueing.mmmk(1, 1, 2.0, np.float64(5)).model == "M/M/2/5"  # type: ignore[arg-type]
+
+
+def test_what_a_mask_hides_is_missing() -> None:
+    """As NaN is: the figure behind it is nobody's."""
+    hidden = np.ma.masked_greater(np.array([1, 2, 999]), 100)
+    with pytest.raises(ValueError, match="samples = nan"):
+        stats.mean_interval(hidden)
+    with pytest.raises(ValueError, match="samples"):
+        stats.mean_interval(np.array([1 + 2j, 3]))
+
+
+def test_runs_to_collect_are_of_two_levels() -> None:
+    """A level in between had been cut to a whole number."""
+    for rows in ([[0.9], [-0.9]], [["a"], ["b"]], [[math.nan], [1]]):
+        with pytest.raises(ValueError, match="rows"):
+            factorial.collect(rows, [1, 2])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("q", [99.99999999999999, 1 - 1e-16])
+def test_the_farthest_percentile_is_a_number(q: float) -> None:
+    """Written in percent it is nearer to 100 than digits tell, which had been a division by 0."""
+    queue = queueing.mm1(1, 2)
+    assert queue.response_percentile(q) == pytest.approx(36.7, abs=0.1)
+    assert not stats.percentile_interval([1, 2, 3], q).enough

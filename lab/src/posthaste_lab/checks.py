@@ -1,7 +1,7 @@
 """Arguments, checked where they enter, so that no formula behind has to wonder."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 import numpy as np
@@ -14,7 +14,9 @@ T = TypeVar("T")
 
 
 def number(argument: str, value: float) -> float:
-    """A finite number."""
+    """A finite number. Text is none, though Python reads some, nor is a truth value, which it takes for 0 or 1."""
+    if isinstance(value, str | bytes | bool | np.bool_):
+        raise BadArgument(argument, value, "must be a number")
     try:
         result = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -75,11 +77,14 @@ def quantile(argument: str, value: float) -> float:
     result = number(argument, value)
     if not 0 < result < 100:
         raise BadArgument(argument, value, "must lie between 0 and 100 (percent), or be a fraction below 1")
-    return round(result / 100, 15) if result >= 1 else result
+    share = round(result / 100, 15) if result >= 1 else result
+    return share if share < 1 else math.nextafter(1.0, 0.0)
 
 
 def sequence(argument: str, values: Iterable[T]) -> list[T]:
-    """What can be gone through, gone through once."""
+    """What can be gone through in an order, gone through once."""
+    if isinstance(values, Mapping | set | bytes):
+        raise BadArgument(argument, values, "must be a sequence")
     try:
         return list(values)
     except TypeError:
@@ -87,8 +92,13 @@ def sequence(argument: str, values: Iterable[T]) -> list[T]:
 
 
 def figures(argument: str, values: object) -> FloatArray:
-    """Numbers in as many dimensions as they come in."""
+    """Numbers in as many dimensions as they come in. What a masked array hides is missing, as NaN is."""
+    is_complex = isinstance(values, np.ndarray) and np.iscomplexobj(values)
+    if isinstance(values, str | bytes | bool | np.bool_ | Mapping | set) or is_complex:
+        raise BadArgument(argument, values, "must hold numbers, in an order")
     try:
+        if isinstance(values, np.ma.MaskedArray):
+            return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise BadArgument(argument, values, "must hold numbers, as many in one row as in the next") from None
@@ -96,7 +106,7 @@ def figures(argument: str, values: object) -> FloatArray:
 
 def samples(argument: str, values: Iterable[float], least: int = 1) -> FloatArray:
     """Finite numbers in one dimension, at least `least` of them."""
-    array = figures(argument, values if isinstance(values, np.ndarray) else sequence(argument, values))
+    array = figures(argument, values if isinstance(values, np.ndarray | str | bytes) else sequence(argument, values))
     if array.ndim != 1:
         raise BadArgument(argument, array.shape, "must have one dimension")
     if len(array) < least:

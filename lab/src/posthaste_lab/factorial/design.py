@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from posthaste_lab.checks import FloatArray, count
+from posthaste_lab.checks import FloatArray, count, figures
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.factorial.words import factor_names, generators_of, parse_generators, with_generated
 
@@ -49,13 +49,16 @@ def collect(rows: Sequence[Sequence[int]] | Signs, responses: Sequence[float] | 
     What `analyze` takes. Raises BadArgument when some cell was run more often than another: the sign table is for
     balanced data (use `general` for the rest).
     """
-    table, values = np.asarray(rows, dtype=np.int64), np.asarray(responses, dtype=np.float64)
+    given, values = figures("rows", rows), figures("responses", responses)
+    if not np.isin(given, (-1, 1)).all():
+        raise BadArgument("rows", np.setdiff1d(given, (-1, 1)).tolist(), "must hold -1 and +1 only")
+    table = given.astype(np.int64)
     if table.ndim != 2 or len(table) != len(values) or values.ndim != 1:
         raise BadArgument("responses", values.shape, f"must hold one figure for each of the {len(table)} rows")
     cells: dict[tuple[int, ...], list[float]] = {}
     for row, value in zip(table.tolist(), values.tolist(), strict=True):
         cells.setdefault(tuple(row), []).append(value)
-    counts = {len(figures) for figures in cells.values()}
+    counts = {len(repeated) for repeated in cells.values()}
     if len(counts) > 1:
         few = min(cells, key=lambda cell: len(cells[cell]))
         raise BadArgument(

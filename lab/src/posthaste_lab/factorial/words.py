@@ -7,7 +7,8 @@ difference, which is all the algebra that fractions need.
 import re
 from collections.abc import Iterable, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from numbers import Real
+from typing import NamedTuple, cast
 
 from posthaste_lab.checks import count, sequence
 from posthaste_lab.errors import BadArgument
@@ -29,11 +30,13 @@ class Word(NamedTuple):
 
 def factor_names(factors: int | Iterable[str], argument: str = "factors") -> list[str]:
     """Names of factors: given, or A, B, C, … for a number of them. `argument` is what the caller's user calls them."""
-    if isinstance(factors, int):
-        names = list(LETTERS[: count(argument, factors)])
+    if isinstance(factors, Real):  # numpy's numbers among them
+        number = count(argument, cast(float, factors))
+        names = list(LETTERS[:number])
     else:
-        names = [str(f) for f in sequence(argument, factors)]
-    if len(names) > FACTORS_MAX or (isinstance(factors, int) and factors > len(names)):
+        names = [str(f) for f in sequence(argument, cast(Iterable[str], factors))]
+        number = len(names)
+    if number > FACTORS_MAX:
         raise BadArgument(argument, factors, f"must be at most {FACTORS_MAX}")
     if not names or len(set(names)) < len(names) or "I" in names:
         raise BadArgument(argument, names, 'must be different names, at least one, none of them "I"')

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from posthaste_lab.checks import FloatArray, bounded, count, non_negative
+from posthaste_lab.checks import FloatArray, bounded, count, non_negative, sequence
 from posthaste_lab.errors import BadArgument, NumericalError
 from posthaste_lab.queueing.convolution import Weights, marginal
 from posthaste_lab.queueing.convolution import solve as convolve
@@ -68,7 +68,7 @@ class ClosedNetwork:
         if servers is not None:
             new = replace(new, servers=servers, kind="multi" if count("servers", servers) > 1 else "queue", rates=None)
         if rates is not None:
-            new = replace(new, servers=1, kind="load_dependent", rates=tuple(rates))
+            new = replace(new, servers=1, kind="load_dependent", rates=tuple(sequence("rates", rates)))
         if kind is not None:
             new = replace(
                 new,

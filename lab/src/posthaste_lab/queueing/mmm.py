@@ -79,7 +79,8 @@ def mmm(arrival_rate: float, service_rate: float, servers: int) -> OpenQueue:
     Rates per second. Jain box 31.2, with Erlang's C for the probability of waiting. Raises UnstableQueue when
     `arrival_rate` reaches `servers * service_rate`, BadArgument for rates and counts that cannot be.
     """
-    return _named(f"M/M/{count('servers', servers)}", arrival_rate, service_rate, servers)
+    m = count("servers", servers)
+    return _named(f"M/M/{m}", arrival_rate, service_rate, m)
 
 
 def _named(model: str, arrival_rate: float, service_rate: float, servers: int) -> OpenQueue:
@@ -124,7 +125,7 @@ def parallel_mm1(arrival_rate: float, service_rate: float, queues: int) -> OpenQ
     total rate, and `p0` is the probability that all are empty: Jain box 31.1, for each of them. Against M/M/m with
     the same servers it shows what sharing one line is worth. Raises UnstableQueue and BadArgument as `mm1` does.
     """
-    count("queues", queues)
+    queues = count("queues", queues)
     total = non_negative("arrival_rate", arrival_rate)
     if total >= queues * positive("service_rate", service_rate):
         raise UnstableQueue("arrival_rate", arrival_rate, total / (queues * service_rate))

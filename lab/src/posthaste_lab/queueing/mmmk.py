@@ -78,8 +78,9 @@ def mmmk(arrival_rate: float, service_rate: float, servers: int, capacity: int) 
     """
     arrivals = non_negative("arrival_rate", arrival_rate)
     service = positive("service_rate", service_rate)
-    count("servers", servers)
-    if bounded("capacity", capacity, CAPACITY_MAX, "so much room is as good as endless, as in mmm") < servers:
+    servers = count("servers", servers)
+    capacity = bounded("capacity", capacity, CAPACITY_MAX, "so much room is as good as endless, as in mmm")
+    if capacity < servers:
         raise BadArgument(
             "capacity", capacity, f"must be at least the {servers} servers: it counts jobs in service too"
         )

@@ -61,8 +61,8 @@ def solve_multiclass(
     """
     work, people, think = _arguments(demands, populations, think_times)
     stations = work.shape[1]
-    kinds = tuple(kinds) if kinds is not None else ("queue",) * stations
-    names = tuple(names) if names is not None else tuple(f"station {k + 1}" for k in range(stations))
+    kinds = tuple(sequence("kinds", kinds)) if kinds is not None else ("queue",) * stations
+    names = tuple(sequence("names", names)) if names is not None else tuple(f"station {k + 1}" for k in range(stations))
     for argument, given in (("kinds", kinds), ("names", names)):
         if len(given) != stations:
             raise BadArgument(argument, given, f"must have an entry for each of the {stations} stations")

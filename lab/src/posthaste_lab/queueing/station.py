@@ -47,8 +47,11 @@ class Station:
             raise BadArgument("name", self.name, "must be a text")
         if not isinstance(self.kind, str) or self.kind not in get_args(Kind):
             raise BadArgument("kind", self.kind, f"must be one of {', '.join(get_args(Kind))}")
-        if isinstance(self.demand, Iterable):
-            object.__setattr__(self, "demand", tuple(non_negative("demand", d) for d in self.demand))
+        if isinstance(self.demand, np.ndarray) and self.demand.ndim == 0:
+            object.__setattr__(self, "demand", float(self.demand))
+        if isinstance(self.demand, Iterable) and not isinstance(self.demand, str | bytes):
+            demands = sequence("demand", self.demand)
+            object.__setattr__(self, "demand", tuple(non_negative("demand", d) for d in demands))
             if not self.demand:
                 raise BadArgument("demand", self.demand, "must hold a figure for at least one class")
         else:

@@ -63,7 +63,8 @@ def batch_means(series: Iterable[float], batches: int | None = None, confidence:
     values = samples("series", series, least=4)
     level = fraction("confidence", confidence)
     if batches is not None:
-        if count("batches", batches, least=2) > len(values):
+        batches = count("batches", batches, least=2)
+        if batches > len(values):
             raise BadArgument("batches", batches, f"must not exceed the {len(values)} samples")
         size = len(values) // batches
     else:
