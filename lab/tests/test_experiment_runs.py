@@ -186,6 +186,29 @@ def test_a_directory_of_another_experiment_is_refused(finished: Path, tmp_path: 
     assert "something that is no run" in lab("run", other, "--out", tmp_path, code=2).stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "held"),
+    [
+        ("plan.json", "{}"),
+        ("plan.json", "[]"),
+        ("plan.json", '{"seed": 7, "tri'),
+        ("trials/001-r1/trial.json", "{}"),
+        ("trials/001-r1/trial.json", ""),
+        ("trials/001-r1/scratch.json", "[1"),
+    ],
+)
+def test_a_run_does_not_go_on_from_a_damaged_file(finished: Path, tmp_path: Path, name: str, held: str) -> None:
+    """It is named, in a line, and what is there stays as it is."""
+    out = tmp_path / "out"
+    shutil.copytree(finished, out)
+    if name.endswith("scratch.json"):
+        (out / name).with_name("trial.json").unlink()
+    (out / name).write_text(held, "utf-8")
+    said = lab("run", out / "experiment.toml", "--out", out, code=2).stderr.splitlines()
+    assert said[-1].startswith(f"posthaste-lab: --out = '{out / name}': is no")
+    assert (out / name).read_text("utf-8") == held
+
+
 def test_a_directory_that_is_being_run_in_is_refused(finished: Path) -> None:
     """Two would clear each other's trials; the one that is there is not disturbed, and nobody waits for a dead one."""
     before = journal(finished)

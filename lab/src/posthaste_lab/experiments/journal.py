@@ -27,10 +27,12 @@ from posthaste_lab.experiments.environment import differences
 from posthaste_lab.experiments.figures import Row
 from posthaste_lab.experiments.plan import Plan, Trial
 from posthaste_lab.experiments.problems import BadExperiment
-from posthaste_lab.files import write_whole
+from posthaste_lab.experiments.results import read_trial
+from posthaste_lab.files import read_json, reading, write_whole
 
 DONE = "trial.json"
 LOCK = ".lock"
+OUT = "--out"  # what the directory is called by whoever goes on with a run
 
 
 @dataclass(frozen=True)
@@ -68,14 +70,15 @@ class Journal:
         }
         path = self.directory / "plan.json"
         if path.exists():
-            held = json.loads(path.read_text("utf-8"))
-            same = all(held[key] == content[key] for key in ("experiment_sha256", "quick", "trials"))
+            held = read_json(path, OUT)
+            with reading(path, OUT):
+                same = all(held[key] == content[key] for key in ("experiment_sha256", "quick", "trials"))
+                changed = differences(held["environment"], environment)
             if not same:
                 raise BadExperiment(
                     str(self.directory),
                     ["holds a run of another experiment, or of this one as it was: name another directory with --out"],
                 )
-            changed = differences(held["environment"], environment)
             if changed:
                 raise BadExperiment(
                     str(self.directory),
@@ -93,9 +96,9 @@ class Journal:
         return self.directory / "trials" / trial.name
 
     def done(self, trial: Trial) -> dict[str, Any] | None:
-        """What `trial.json` holds, when the trial is over, finished or failed."""
+        """What `trial.json` holds, when the trial is over, finished or failed. Raises BadFile when it holds another."""
         path = self.of(trial) / DONE
-        return json.loads(path.read_text("utf-8")) if path.exists() else None
+        return read_trial(path, OUT).model_dump() if path.exists() else None
 
     def clear(self, trial: Trial) -> None:
         """Make room for a trial. One that was begun and never ended goes, and the journal tells."""

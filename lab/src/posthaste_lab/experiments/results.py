@@ -49,7 +49,9 @@ class _PlanFile(_File):
     environment: _Environment
 
 
-class _TrialFile(_File):
+class TrialFile(_File):
+    """What `trial.json` holds."""
+
     name: str
     place: int
     cell: int
@@ -63,6 +65,7 @@ class _TrialFile(_File):
     objections: list[str]
     links: list[dict[str, Any]] = []
     commands: dict[str, str] = {}
+    took_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -175,7 +178,7 @@ def read_run(directory: Path) -> Run:
     for trial in plan["trials"]:
         path = directory / "trials" / trial["name"] / "trial.json"
         if path.exists():
-            results.append(_read_trial(path))
+            results.append(_result(read_trial(path), path.parent))
     omissions = read_omissions(directory, {result.name for result in results if result.finished})
     counted = [
         replace(result, omissions=tuple(each for each in omissions if each.trial == result.name)).without_omitted()
@@ -184,8 +187,12 @@ def read_run(directory: Path) -> Run:
     return Run(directory, experiment, plan, tuple(counted), tuple(omissions))
 
 
-def _read_trial(path: Path) -> Result:
-    held = _read(_TrialFile, path, "trial")
+def read_trial(path: Path, argument: str = "DIR") -> TrialFile:
+    """A trial that is over. Raises BadFile when the file is none; `argument` is what named its run."""
+    return _read(TrialFile, path, "trial", argument)
+
+
+def _result(held: TrialFile, directory: Path) -> Result:
     return Result(
         name=held.name,
         place=held.place,
@@ -197,21 +204,21 @@ def _read_trial(path: Path) -> Result:
         figures=held.figures,
         kinds=held.kinds,
         measured_unix_s=held.measured_unix_s,
-        directory=path.parent,
+        directory=directory,
         objections=tuple(held.objections),
         links=tuple(held.links),
         commands=held.commands,
     )
 
 
-def _read(kind: type[F], path: Path, name: str) -> F:
+def _read(kind: type[F], path: Path, name: str, argument: str = "DIR") -> F:
     try:
-        return kind.model_validate(read_json(path))
+        return kind.model_validate(read_json(path, argument))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         said = f"is no {name} as this version leaves them ({where}: {first['msg']})"
-        raise BadFile("DIR", str(path), said) from None
+        raise BadFile(argument, str(path), said) from None
 
 
 def spoken_levels(levels: dict[str, Level]) -> str:

@@ -4,15 +4,15 @@ Programs of a laboratory that is killed end by themselves, but nobody removes th
 reads here what was left, and where.
 """
 
-import json
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from posthaste_lab.experiments.hosts import PREFIX, Host
-from posthaste_lab.experiments.journal import write_json
+from posthaste_lab.experiments.journal import OUT, write_json
 from posthaste_lab.experiments.problems import RunFailed
+from posthaste_lab.files import read_json, reading
 
 NOTE = "scratch.json"
 
@@ -33,7 +33,11 @@ class Scratch:
     def noted(self) -> list[tuple[str, str]]:
         """Machines and directories on them that were made and not removed."""
         path = self.trial / NOTE
-        return [(host, directory) for host, directory in json.loads(path.read_text("utf-8"))] if path.exists() else []
+        if not path.exists():
+            return []
+        held = read_json(path, OUT)
+        with reading(path, OUT):
+            return [(str(host), str(directory)) for host, directory in held]
 
     def clear(self, hosts: Mapping[str, Host]) -> list[str]:
         """Remove what a laboratory that was killed has left; answers in sentences what could not be removed."""
