@@ -125,6 +125,25 @@ def test_an_open_network_that_cannot_keep_up_is_refused() -> None:
         queueing.open_network([Station("a", 0.1)], 0)
 
 
+def test_what_enters_a_station_has_left_another() -> None:
+    """Or the routing is refused: one with a part that is never left had been answered with 10^16 visits of it."""
+    rng, answered = np.random.default_rng(1), 0
+    for _ in range(600):
+        n = rng.integers(2, 6)
+        routing = rng.random((n, n)) * (rng.random((n, n)) < 0.5)
+        routing[routing.sum(axis=1) == 0, 0] = 1
+        routing /= routing.sum(axis=1, keepdims=True)
+        try:
+            visits = queueing.visit_ratios(routing)
+        except BadArgument:
+            continue
+        answered += 1
+        assert visits[0] == pytest.approx(1)
+        assert visits @ routing == pytest.approx(visits, rel=1e-6)
+        assert visits.max() < 1e9
+    assert answered > 100
+
+
 def test_visit_ratios_of_a_central_server() -> None:
     """The CPU sends a request out with 1/8, to one disk with 5/8, to the other with 2/8."""
     closed = queueing.visit_ratios([[0.125, 0.625, 0.25], [1, 0, 0], [1, 0, 0]])

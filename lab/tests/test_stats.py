@@ -308,3 +308,18 @@ def test_scalability_against_statsmodels() -> None:
     assert fit.lam == pytest.approx(1 / linear[0], rel=0.01)
     assert fit.sigma == pytest.approx(linear[1] / linear[0], rel=0.1)
     assert fit.kappa == pytest.approx(linear[2] / linear[0], rel=0.1)
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e-6, 1e9])
+def test_scalability_does_not_depend_on_the_unit_of_throughput(unit: float) -> None:
+    """In requests per nanosecond the search had ended where it began."""
+    n = np.array([1, 2, 4, 8, 16, 32])
+    throughput = n / (1 + 0.03 * (n - 1) + 0.0005 * n * (n - 1)) * [1.01, 0.99, 1.02, 0.98, 1.01, 0.99]
+    one, other = stats.usl_fit(n, throughput), stats.usl_fit(n, throughput * unit)
+    assert other.lam == pytest.approx(one.lam * unit, rel=1e-6)
+    assert (other.sigma, other.kappa, other.peak) == pytest.approx((one.sigma, one.kappa, one.peak), rel=1e-5)
+
+
+def test_what_never_bends_has_no_highest_throughput() -> None:
+    """A contention that rounding left of none is none."""
+    assert stats.usl_fit([1, 2, 4, 8, 16], [10, 20, 40, 80, 160]).peak_throughput == math.inf

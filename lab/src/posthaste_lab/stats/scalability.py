@@ -19,6 +19,7 @@ from posthaste_lab.checks import FloatArray, fraction, positive, samples
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.stats.intervals import Interval
 
+NOTHING = 1e-12  # a coefficient below it is what rounding left of none
 POINTS_LEAST = 4  # three coefficients, and something left to judge them by
 
 
@@ -69,10 +70,11 @@ def usl_fit(n: Iterable[float], throughput: Iterable[float], confidence: float =
         raise BadArgument("n", load.tolist(), "must hold at least 3 different figures")
     level = fraction("confidence", confidence)
     start = float((rate / load).max())
+    # Some thousand for one, so that the search ends at the same point whatever unit the throughput is in.
     found, covariance = curve_fit(
-        lambda x, a, b, c: _usl(x, a * start, b * 1e-2, c * 1e-4),
+        lambda x, a, b, c: _usl(x, a * 1e3, b * 1e-2, c * 1e-4),
         load,
-        rate,
+        rate / start * 1e3,
         p0=(1.0, 1.0, 1.0),
         bounds=(0, np.inf),
         x_scale="jac",
@@ -87,15 +89,15 @@ def usl_fit(n: Iterable[float], throughput: Iterable[float], confidence: float =
     freedom = len(load) - 3
     half = stats.t.ppf((1 + level) / 2, freedom) * np.sqrt(np.diag(covariance)) * units
     names = dict(zip(("lam", "sigma", "kappa"), zip((lam, sigma, kappa), half, strict=True), strict=True))
-    peak = math.sqrt(max(0.0, 1 - sigma) / kappa) if kappa > 1e-12 else math.inf
-    top = lam / sigma if math.isinf(peak) and sigma > 0 else math.inf
+    peak = math.sqrt(max(0.0, 1 - sigma) / kappa) if kappa > NOTHING else math.inf
+    top = lam / sigma if math.isinf(peak) and sigma > NOTHING else math.inf
     return UslFit(
         lam=lam,
         sigma=sigma,
         kappa=kappa,
         peak=max(1.0, peak),
         peak_throughput=top if math.isinf(peak) else float(_usl(np.array([max(1.0, peak)]), lam, sigma, kappa)[0]),
-        intervals={name: Interval(max(0.0, value - h), value + h) for name, (value, h) in names.items()},
+        intervals={name: Interval(max(0.0, float(value - h)), float(value + h)) for name, (value, h) in names.items()},
         residual_stdev=math.sqrt(float(residuals @ residuals) / freedom),
         r_squared=1 - float(residuals @ residuals) / float(((rate - rate.mean()) ** 2).sum() or 1.0),
         confidence=level,
