@@ -40,6 +40,16 @@ def test_a_plus_before_a_level_changes_nothing(tmp_path: Path) -> None:
     assert run("factorial", str(runs), "--factors", "cpu,disk") == printed
 
 
+def test_rows_without_a_cell_are_none(tmp_path: Path) -> None:
+    """Empty lines at the end, and the commas that a spreadsheet leaves there."""
+    runs, padded = tmp_path / "runs.csv", tmp_path / "padded.csv"
+    text = "cpu,disk,y\n-1,-1,10\n1,-1,12\n-1,1,20\n1,1,26\n"
+    runs.write_text(text, "utf-8")
+    for end in ("\n\n", ",,\n , ,\n"):
+        padded.write_text(text + end, "utf-8")
+        assert run("factorial", str(padded)) == run("factorial", str(runs))
+
+
 def test_names_in_brackets_are_no_markup(tmp_path: Path) -> None:
     """Those of a file's columns, in sentences and in tables."""
     runs = tmp_path / "runs.csv"

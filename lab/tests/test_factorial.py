@@ -554,3 +554,22 @@ def test_residual_plots_are_drawn_for_every_kind() -> None:
     assert "MIPS" in figure.axes[0].get_xlabel()
     empty = factorial.plot_residuals(factorial.analyze(factorial.design(2), [1, 2, 3, 5.0]))
     assert "no residuals" in empty.axes[0].texts[0].get_text()
+
+
+def test_a_table_may_hold_whole_numbers_among_others() -> None:
+    """Columns by name, as one writes them down; a factor alone needs no list."""
+    table = {"a": [1, 1, 2, 2.5, 2], "y": [1, 2, 3, 4.5, 5]}
+    assert factorial.general({"a": [1, 1, 2, 2], "y": [1, 2, 3, 4.5]}, "y", "a").coefficients["Intercept"] == 2.625
+    assert {line.source for line in factorial.general(table, "y", ["a"]).table} == {"a", "error"}
+
+
+def test_a_table_that_is_none_is_refused_by_name() -> None:
+    """Columns of several lengths, no columns, no factors."""
+    for table, factors, argument in (
+        ({"a": [1, 2], "y": [1, 2, 3]}, ["a"], "table"),
+        (5, ["a"], "table"),
+        ({"a": [1, 2], "y": [1, 2]}, [], "factors"),
+        ({"a": [1, 2], "y": [1, 2]}, 5, "factors"),
+    ):
+        with pytest.raises(BadArgument, match=argument):
+            factorial.general(table, "y", factors)  # type: ignore[arg-type]

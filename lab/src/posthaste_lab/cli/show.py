@@ -58,9 +58,11 @@ def read_csv(path: Path) -> pl.DataFrame:
     if not path.is_file():
         raise BadArgument("FILE", str(path), "is no file")
     try:
-        frame = pl.read_csv(path, infer_schema=False).rename(str.strip)
+        frame = pl.read_csv(path, infer_schema=False).rename(str.strip).with_columns(pl.all().str.strip_chars())
     except pl.exceptions.PolarsError as error:
         raise BadArgument("FILE", str(path), f"cannot be read as CSV: {str(error).splitlines()[0]}") from None
+    # Rows without any cell are what editors and spreadsheets leave at the end.
+    frame = frame.filter(pl.any_horizontal(pl.all().is_not_null() & (pl.all() != "")))
     if frame.is_empty():
         raise BadArgument("FILE", str(path), "has no rows")
-    return frame.with_columns(pl.all().str.strip_chars())
+    return frame

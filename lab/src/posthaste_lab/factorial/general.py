@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from posthaste_lab.checks import FloatArray, figures, fraction
+from posthaste_lab.checks import FloatArray, figures, fraction, sequence
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.factorial.anova import AnovaRow
 from posthaste_lab.stats.intervals import Interval
@@ -52,7 +52,10 @@ def general(
     from statsmodels.stats.anova import anova_lm
 
     level = fraction("confidence", confidence)
-    frame = table if isinstance(table, pl.DataFrame) else pl.DataFrame(dict(table))
+    frame = table if isinstance(table, pl.DataFrame) else _frame(table)
+    factors = [factors] if isinstance(factors, str) else sequence("factors", factors)
+    if not factors:
+        raise BadArgument("factors", factors, "must name a column at least")
     for column in (response, *factors):
         if column not in frame.columns:
             raise BadArgument("factors", column, f"must be a column: {', '.join(frame.columns)}")
@@ -101,6 +104,15 @@ def general(
         error_stdev=float(np.sqrt(fit.mse_resid)),
         r_squared=float(fit.rsquared),
     )
+
+
+def _frame(table: Mapping[str, Sequence[object]]) -> pl.DataFrame:
+    """Columns by name as a frame; numbers that are whole in some rows and not in others are numbers."""
+    try:
+        columns = {str(name): list(column) for name, column in dict(table).items()}
+        return pl.DataFrame(columns, strict=False)
+    except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        raise BadArgument("table", table, f"must hold columns of one length: {str(error).splitlines()[0]}") from None
 
 
 def _line(source: str, line: Mapping[str, float], total: float) -> AnovaRow:
