@@ -573,3 +573,25 @@ def test_a_table_that_is_none_is_refused_by_name() -> None:
     ):
         with pytest.raises(BadArgument, match=argument):
             factorial.general(table, "y", factors)  # type: ignore[arg-type]
+
+
+def test_the_rows_of_a_design_with_replications_are_analyzed_as_they_come() -> None:
+    """In standard order or shuffled: what repeats is a repetition."""
+    cells = {(-1, -1): [15, 18, 12], (1, -1): [45, 48, 51], (-1, 1): [25, 28, 19], (1, 1): [75, 75, 81]}
+    table = factorial.analyze(factorial.design(2), list(cells.values()))
+    for seed in (None, 7):
+        rows = factorial.design(2, replications=3, seed=seed)
+        left = {cell: list(values) for cell, values in cells.items()}
+        responses = [left[tuple(row)].pop(0) for row in rows.tolist()]
+        ours = factorial.analyze(rows, responses)
+        assert ours.effects == table.effects
+        assert ours.standard_error == table.standard_error
+    with pytest.raises(BadArgument, match="was run 1 times and another cell 2"):
+        factorial.analyze([[-1], [1], [1]], [1, 2, 3])
+
+
+def test_an_interval_may_reach_beyond_the_largest_number() -> None:
+    """On logarithms, with two repetitions and little wish to be wrong."""
+    wide = factorial.analyze(factorial.design(1), [[1e-3, 1e3], [1, 1e6]], transform="log", confidence=1 - 1e-7)
+    assert wide.predict([1]).high == math.inf
+    assert wide.predict([1]).low == 0

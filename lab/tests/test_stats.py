@@ -95,6 +95,15 @@ def test_a_far_percentile_says_what_it_needs(q: float, needed: int) -> None:
     assert math.isfinite(enough.high)
 
 
+@pytest.mark.parametrize(("confidence", "enough"), [(0.5, 3), (0.75, 4)])
+def test_what_is_needed_is_more_than_what_is_not_enough(confidence: float, enough: int) -> None:
+    """Of a median, where the binomial law leaves exactly what may be left outside."""
+    few = stats.percentile_interval(range(enough - 1), 50, confidence)
+    assert not few.enough
+    assert few.needed == enough
+    assert stats.percentile_interval(range(enough), 50, confidence).enough
+
+
 def test_a_hundred_requests_know_nothing_above_their_p99() -> None:
     """The upper end is open, instead of the maximum."""
     assert stats.percentile_interval(range(100), 99).high == math.inf

@@ -19,6 +19,7 @@ class BadArgument(ValueError):  # noqa: N818 - read aloud, it is one
         super().__init__(f"{argument} = {value!r}: {rule}")
         self.argument = argument
         self.value = value
+        self.rule = rule
 
 
 class BadFile(BadArgument):

@@ -9,6 +9,7 @@ effects (Montgomery, Design and Analysis of Experiments, section 7.2). Of the me
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -19,12 +20,13 @@ from scipy import stats
 from posthaste_lab.checks import FloatArray, count, figures, fraction, number, sequence
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.factorial.advice import advise
-from posthaste_lab.factorial.design import Signs
+from posthaste_lab.factorial.design import Signs, collect
 from posthaste_lab.factorial.lenth import EFFECTS_LEAST, standing_out
 from posthaste_lab.factorial.words import all_effects, factor_names, label
 from posthaste_lab.stats.intervals import Interval, mean_interval
 
 FACTORS_MAX = 12  # of an analysis: 4,096 effects
+LOG_MOST = math.log(sys.float_info.max)
 OTHER_SHARES = ("repetitions", "error")
 Transform = Literal["none", "log", "reciprocal"]
 FORWARD: dict[str, Callable[[FloatArray], FloatArray]] = {
@@ -34,7 +36,7 @@ FORWARD: dict[str, Callable[[FloatArray], FloatArray]] = {
 }
 BACKWARD: dict[str, Callable[[float], float]] = {
     "none": lambda y: y,
-    "log": math.exp,
+    "log": lambda y: math.exp(y) if y < LOG_MOST else math.inf,
     "reciprocal": lambda y: 1 / y,
 }
 
@@ -203,13 +205,16 @@ def analyze(
 
     `transform` sets the model: "none" additive, "log" multiplicative (natural logarithms; the mean is a geometric
     one), "reciprocal" additive in 1/y, as rates add where times do not. A fraction is analyzed too: each effect then
-    stands for its whole set of aliases. With `blocked`, each column of responses is a block: its cells were run in
+    stands for its whole set of aliases. Rows of `signs` that repeat each other, a response each, are repetitions, as
+    in a `design` with replications. With `blocked`, each column of responses is a block: its cells were run in
     turn, as those of experiments are, and not all runs in one random order, as in the books' 2^k r designs.
 
     Raises BadArgument for signs that are no balanced design of two levels, for responses that do not fit, and for zero
     or negative ones where a transform cannot take them.
     """
-    table = _sign_table(signs)
+    table, given = _each_cell_once(_signs(signs), responses)
+    if len(table) & (len(table) - 1) or len(table) < 2:
+        raise BadArgument("signs", len(table), "must have 2, 4, 8, … rows, one for each cell (see collect)")
     named = factor_names(names if names is not None else table.shape[1], "names")
     if len(named) != table.shape[1]:
         raise BadArgument("names", named, f"must name the {table.shape[1]} factors")
@@ -217,7 +222,7 @@ def analyze(
         raise BadArgument("names", named, 'must not contain ":", which joins factors')
     if any(name in OTHER_SHARES for name in named):
         raise BadArgument("names", named, f"must not contain {' or '.join(OTHER_SHARES)}, which have shares too")
-    given = _responses(responses, len(table))
+    given = _responses(given, len(table))
     y = _transformed(given, transform)
     columns, sets = _columns(table, named)
     level, (cells, repetitions) = fraction("confidence", confidence), y.shape
@@ -258,18 +263,27 @@ def analyze(
     )
 
 
+def _each_cell_once(table: Signs, responses: object) -> tuple[Signs, FloatArray]:
+    """Rows that repeat each other, as those of a design with replications do, brought together by `collect`."""
+    values = figures("responses", responses)
+    if len(values.shape) > 2 or values.size != len(table) or len(np.unique(table, axis=0)) == len(table):
+        return table, values
+    try:
+        return collect(table, values.ravel())
+    except BadArgument as error:
+        raise BadArgument("signs", error.value, error.rule) from None
+
+
 def _t(confidence: float, freedom: int) -> float:
     return float(stats.t.ppf((1 + confidence) / 2, freedom)) if freedom else math.nan
 
 
-def _sign_table(signs: Sequence[Sequence[int]] | Signs) -> Signs:
+def _signs(signs: Sequence[Sequence[int]] | Signs) -> Signs:
     table = figures("signs", signs)
     if table.ndim != 2 or 0 in table.shape:
         raise BadArgument("signs", table.shape, "must be a table, cells in rows and factors in columns")
     if not np.isin(table, (-1, 1)).all():
         raise BadArgument("signs", np.setdiff1d(table, (-1, 1)).tolist(), "must hold -1 and +1 only")
-    if len(table) & (len(table) - 1) or len(table) < 2:
-        raise BadArgument("signs", len(table), "must have 2, 4, 8, … rows, one for each cell (see collect)")
     return table.astype(np.int64)
 
 

@@ -136,6 +136,8 @@ def percentile_interval(samples: Iterable[float], q: float, confidence: float = 
     high = math.inf if math.isnan(ends.high) else float(ends.high)
     needed = max(math.ceil(math.log(outside) / math.log(share)), math.ceil(math.log(outside) / math.log1p(-share)))
     enough = math.isfinite(low) and math.isfinite(high)
+    if not enough:  # of a median with a confidence of 1/2, 3/4, …, where so many are just too few
+        needed = max(needed, len(values) + 1)
     note = (
         ""
         if enough
