@@ -40,6 +40,14 @@ def test_a_plus_before_a_level_changes_nothing(tmp_path: Path) -> None:
     assert run("factorial", str(runs), "--factors", "cpu,disk") == printed
 
 
+def test_next_to_saturation_there_are_means_and_no_percentiles() -> None:
+    """Of M/G/1; the means had been kept back too."""
+    printed = run("models", "mg1", "arrival_rate=0.9999999", "mean_service_time=1", "scv=1")
+    lines = {line.split()[0]: line.split()[-1] for line in printed.splitlines() if line.strip()}
+    assert lines["mean_response"] == "1.000e+07"
+    assert lines["response_percentile(99)"] == "-"
+
+
 def test_rows_without_a_cell_are_none(tmp_path: Path) -> None:
     """Empty lines at the end, and the commas that a spreadsheet leaves there."""
     runs, padded = tmp_path / "runs.csv", tmp_path / "padded.csv"
@@ -183,6 +191,7 @@ def test_an_audit_takes_units_for_names_without(tmp_path: Path) -> None:
         (["models", "mm7"], "'mm7'"),
         (["models", "simulate"], "from Python"),
         (["models", "mm1", "5"], "arrival_rate=80"),
+        (["models", "mm1", "arrival_rate=0", "service_rate=1e-200"], "too large or too small to compute with"),
         (["audit", "nowhere.csv"], "nowhere.csv"),
         (["audit"], "FILE.csv"),
         (["guess"], "guess"),

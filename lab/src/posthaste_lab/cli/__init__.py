@@ -64,6 +64,8 @@ def main() -> None:
         _fail(str(error), 1)
     except ValueError as error:
         _fail(str(error), 2)
+    except ArithmeticError as error:
+        _fail(f"these figures are too large or too small to compute with ({error})", 2)
     except typer.Abort:
         _fail("interrupted", 1)
     sys.exit(code or 0)

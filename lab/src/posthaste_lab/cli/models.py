@@ -153,9 +153,17 @@ def _print_figures(out: Console, solved: object) -> None:
     lines = [(name, number(value)) for name, value in shown if isinstance(value, float | int)]
     if isinstance(solved, OpenQueue):
         for q in (50, 95, 99):
-            lines.append((f"response_percentile({q})", number(solved.response_percentile(q))))
-            lines.append((f"wait_percentile({q})", number(solved.wait_percentile(q))))
+            lines.append((f"response_percentile({q})", _percentile(solved.response_percentile, q)))
+            lines.append((f"wait_percentile({q})", _percentile(solved.wait_percentile, q)))
     out.print(table(getattr(solved, "model", type(solved).__name__), ("figure", "value"), lines))
+
+
+def _percentile(of: Callable[[float], float], q: float) -> str:
+    """Next to saturation M/G/1 has means, and no percentiles."""
+    try:
+        return number(of(q))
+    except BadArgument:
+        return "-"
 
 
 def _steps(population: int) -> list[int]:
