@@ -99,12 +99,31 @@ fn every_broken_promise_is_found() {
         (Mutant::Stale, mixed, "I: message"),
         // What neither an answer by itself nor the books of all messages tell.
         (Mutant::Haunted, mixed, "G: "),
+        // What an answer is, whatever it says.
+        (Mutant::Greeting, mixed, "of another kind"),
+        (Mutant::Broken, mixed, "ERR cannot be right"),
+        (Mutant::Denying, twelve, "NOQUEUE cannot be right"),
+        (Mutant::Repeating, twelve, "no new queue's id"),
+        (Mutant::Backhanded, twelve, "ascending queue id"),
     ] {
         let report = checked(mutant, &format!("{words} --requests 600"));
         let check = report.check.as_ref().expect("--check");
         assert!(check.violations > 0, "{mutant:?} was not noticed: {report}");
         assert!(check.first_violations.iter().any(|v| v.contains(about)), "{mutant:?}: {report}");
         assert!(matches!(report.verdict(), Err(LoadError::Failed(_))));
+    }
+}
+
+#[test]
+fn a_server_that_refuses_or_fails_breaks_no_promise() {
+    for words in [
+        "--clients 4",
+        "--clients 3 --pipeline 6",
+        "--clients 4 --workload mix:send=0.3,read=0.4,create=0.1,delete=0.2 --pipeline 4 --queues 2",
+    ] {
+        let report = checked(Mutant::Overloaded, words);
+        let check = report.check.as_ref().expect("--check");
+        assert!(report.violations() == 0 && check.refused > 0 && check.unknown > 0, "{report}");
     }
 }
 

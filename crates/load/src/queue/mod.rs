@@ -136,7 +136,8 @@ impl Bench for QueueBench {
     fn shared(&self, ground: &Ground) -> Desk {
         let audit = ground.ledger.as_ref().map(|ledger| {
             let allows_foreign = ledger.lock().unwrap_or_else(PoisonError::into_inner).allows_foreign();
-            let inspector = Inspector::new(ground.run, shared_queues(self), allows_foreign);
+            let inspector =
+                Inspector::new(ground.run, self.connect.len(), shared_queues(self), allows_foreign);
             Audit { inspector, ledger: Arc::clone(ledger) }
         });
         Desk::new(self.message_bytes.clone(), ground.run, audit)

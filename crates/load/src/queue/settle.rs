@@ -73,7 +73,7 @@ pub(crate) fn settle(bench: &QueueBench, ground: Ground, leavings: &mut Leavings
         audit(bench, room, &mut history, &mut violations);
     }
     let shared = shared_queues(bench);
-    let mut inspector = Inspector::new(ground.run, shared, ledger.allows_foreign());
+    let mut inspector = Inspector::new(ground.run, bench.connect.len(), shared, ledger.allows_foreign());
     let (mut drained, mut undrained) = (0, false);
     let was_interrupted = is_interrupted();
     let may_go_on = || was_interrupted || !is_interrupted();

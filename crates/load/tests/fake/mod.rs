@@ -69,6 +69,18 @@ pub(crate) enum Mutant {
     Stale,
     /// One SEND is answered with an error, and one PEEK shows its message.
     Haunted,
+    /// Every PEEK is answered with a greeting.
+    Greeting,
+    /// Every PEEK is answered with an error nobody knows.
+    Broken,
+    /// Every POP of a queue that a client made says that there is none.
+    Denying,
+    /// Every third QCREATE gives an id that was given before.
+    Repeating,
+    /// QREADABLE is the wrong way round.
+    Backhanded,
+    /// Nothing is wrong: of the first requests many are refused, or done with an answer that nobody knows.
+    Overloaded,
 }
 
 /// The call at which a mutant shows itself; in a lone twelve-step loop, a POP that must find something.
@@ -153,6 +165,30 @@ impl Store {
     }
 
     fn answer(&mut self, words: &[&[u8]], account: &mut String, out: &mut Vec<u8>) {
+        if let [b"SEND" | b"PEEK" | b"POP" | b"QDELETE", ..] | [b"QCREATE"] = words
+            && self.mutant == Mutant::Overloaded
+        {
+            return self.answer_overloaded(words, account, out);
+        }
+        self.answer_at_ease(words, account, out);
+    }
+
+    /// Of the first requests one in seven is refused, and one in seven done with an answer that does not say so.
+    fn answer_overloaded(&mut self, words: &[&[u8]], account: &mut String, out: &mut Vec<u8>) {
+        let calls = self.calls.entry("overload").or_default();
+        *calls += 1;
+        let (call, begin) = (*calls, out.len());
+        if call > 500 || call % 7 != 3 {
+            self.answer_at_ease(words, account, out);
+        }
+        if call <= 500 && matches!(call % 7, 3 | 5) {
+            out.truncate(begin);
+            let word = if call % 7 == 3 { Word::Busy } else { Word::Store };
+            Encoder::new(out, Protocol::Resp2).error(&Fault::new(word, "later"));
+        }
+    }
+
+    fn answer_at_ease(&mut self, words: &[&[u8]], account: &mut String, out: &mut Vec<u8>) {
         let mut e = Encoder::new(out, Protocol::Resp2);
         match words {
             [b"LOGIN", name] => {
@@ -160,6 +196,7 @@ impl Store {
                 e.integer(1);
             }
             [b"ECHO", body] => e.bulk(body),
+            [b"QCREATE"] if self.repeats() => e.integer((self.next_queue - 1) as i64),
             [b"QCREATE", rest @ ..] => {
                 let name = rest.first().map_or_else(|| self.next_queue.to_string(), |name| text(name));
                 let id = *self.queues.entry(name).or_insert(self.next_queue);
@@ -183,6 +220,11 @@ impl Store {
             [b"QINFO", queue] => self.depth(&text(queue), &mut e),
             [b"QREADABLE"] => self.readable(account, &mut e),
             [b"SEND", queue, body, rest @ ..] => self.send(queue, body, option(rest, b"TO"), account, &mut e),
+            [b"PEEK", ..] if self.mutant == Mutant::Greeting => e.simple("hello"),
+            [b"PEEK", ..] if self.mutant == Mutant::Broken => e.error(&Fault::new(Word::Err, "internal")),
+            [b"POP", b"QUEUE", queue, ..] if self.mutant == Mutant::Denying && *queue != b"1" => {
+                e.error(&Fault::new(Word::NoQueue, "no such queue"));
+            }
             [b"PEEK", rest @ ..] => self.read(false, rest, account, &mut e),
             [b"POP", rest @ ..] => self.read(true, rest, account, &mut e),
             _ => e.error(&Fault::new(Word::Err, "what?")),
@@ -199,12 +241,23 @@ impl Store {
         e.integer(depth as i64 + i64::from(self.mutant == Mutant::Miscounted));
     }
 
+    fn repeats(&mut self) -> bool {
+        let created = self.calls.entry("create").or_default();
+        *created += 1;
+        self.mutant == Mutant::Repeating && *created % 3 == 0
+    }
+
     fn readable(&mut self, account: &str, e: &mut Encoder<'_>) {
-        let names: BTreeSet<_> = if self.strikes(Mutant::Unlisted, "readable") {
-            BTreeSet::new()
+        let mut names: Vec<_> = if self.strikes(Mutant::Unlisted, "readable") {
+            Vec::new()
         } else {
-            self.messages.values().filter(|m| m.is_for(account)).map(|m| m.queue.clone()).collect()
+            let readable = self.messages.values().filter(|m| m.is_for(account)).map(|m| &m.queue);
+            readable.collect::<BTreeSet<_>>().into_iter().collect()
         };
+        names.sort_by_key(|name| self.queues.get(*name));
+        if self.mutant == Mutant::Backhanded {
+            names.reverse();
+        }
         e.array(names.len());
         names.iter().for_each(|name| e.bulk(name.as_bytes()));
     }

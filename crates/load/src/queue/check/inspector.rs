@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use posthaste_wire::reply::{Item, Reply, Value, decode, pairs};
 
 use super::ledger::{Event, Fate, Ledger};
+use super::refusal::{self, was_refused};
+use super::unnamed::Unnamed;
 use crate::dialogue::Outcome;
 use crate::queue::program::{Ask, Expect};
 use crate::queue::request::{Account, Queue, Read, Request};
@@ -45,6 +47,7 @@ pub struct Inspector {
     order_unchecked: u64,
     order: HashMap<Line, u64>,
     last_ids: HashMap<Account, i64>,
+    unnamed: Unnamed,
     violations: Violations,
 }
 
@@ -106,9 +109,9 @@ fn number(digits: &[u8]) -> Option<u64> {
 }
 
 impl Inspector {
-    /// An inspector for a run.
+    /// An inspector for a run at so many servers.
     #[must_use]
-    pub fn new(run: u32, shared_queues: Queue, allows_foreign: bool) -> Self {
+    pub fn new(run: u32, servers: usize, shared_queues: Queue, allows_foreign: bool) -> Self {
         Self {
             run,
             shared_queues,
@@ -120,19 +123,23 @@ impl Inspector {
             order_unchecked: 0,
             order: HashMap::new(),
             last_ids: HashMap::new(),
+            unnamed: Unnamed::new(servers),
             violations: Violations::default(),
         }
     }
 
     /// Checks one answer.
     pub fn inspect(&mut self, answered: &Answered<'_>) {
+        if answered.outcome == Outcome::Error {
+            self.failed(answered);
+        }
         match answered.ask.request {
             Request::Send { .. } => self.sent(answered),
             Request::Read(read) => self.read(answered, read),
             Request::Readable => self.listed(answered),
-            Request::Delete { .. } => self.deleted(answered),
+            Request::Delete { queue } => self.deleted(answered, queue),
             Request::Echo => self.echoed(answered),
-            Request::Create => {}
+            Request::Create => self.made(answered),
         }
     }
 
@@ -168,6 +175,40 @@ impl Inspector {
     fn blame(&mut self, answered: &Answered<'_>, what: impl FnOnce() -> String) {
         let (reader, request) = (answered.reader, answered.ask.request);
         self.violations.add(|| format!("account {reader}, {request:?}: {}", what()));
+    }
+
+    /// What a request was answered with instead: is it an error that can be right?
+    fn failed(&mut self, answered: &Answered<'_>) {
+        let request = answered.ask.request;
+        let Some(word) = refusal::word(answered.item) else {
+            return self.blame(answered, || "the answer is of another kind".to_owned());
+        };
+        if !refusal::is_possible(word, request, self.is_there(answered.reader, request)) {
+            self.blame(answered, || format!("{} cannot be right", String::from_utf8_lossy(word)));
+        }
+    }
+
+    /// Whether the queue that a request names, if it does, is there for certain.
+    fn is_there(&self, client: Account, request: Request) -> bool {
+        match request {
+            Request::Send { queue, .. }
+            | Request::Delete { queue }
+            | Request::Read(Read { queue: Some(queue), .. }) => {
+                queue <= self.shared_queues || self.unnamed.is_there(client, queue)
+            }
+            Request::Read(Read { queue: None, .. }) | Request::Readable | Request::Create | Request::Echo => {
+                true
+            }
+        }
+    }
+
+    fn made(&mut self, answered: &Answered<'_>) {
+        let Item::Scalar(Value::Integer(id)) = answered.item else { return };
+        let is_new = Queue::try_from(*id)
+            .is_ok_and(|queue| queue > self.shared_queues && self.unnamed.made(answered.reader, queue));
+        if !is_new {
+            self.blame(answered, || format!("{id} is no new queue's id"));
+        }
     }
 
     fn sent(&mut self, answered: &Answered<'_>) {
@@ -269,20 +310,36 @@ impl Inspector {
     }
 
     fn listed(&mut self, answered: &Answered<'_>) {
-        let (Expect::Lists(queue), Outcome::Ok) = (answered.ask.expect, answered.outcome) else { return };
+        if answered.outcome != Outcome::Ok {
+            return;
+        }
         let Reply::Value(list, _) = decode(answered.bytes) else { return };
-        let listed = list.parts().iter().filter_map(Value::as_bytes).any(|name| number(name) == Some(queue));
-        if !listed {
+        let queues: Vec<_> = list.parts().iter().filter_map(Value::as_bytes).filter_map(number).collect();
+        if let Expect::Lists(queue) = answered.ask.expect
+            && !queues.contains(&queue)
+        {
             self.blame(answered, || format!("queue {queue} holds a message and is not listed"));
+        }
+        // Of the other queues the names are known, and not the ids.
+        let ids = queues.into_iter().filter(|queue| self.unnamed.is_there(answered.reader, *queue));
+        if !ids.is_sorted_by(|before, after| before < after) {
+            self.blame(answered, || "the list is not by ascending queue id".to_owned());
         }
     }
 
-    fn deleted(&mut self, answered: &Answered<'_>) {
-        match answered.item {
-            Item::Scalar(Value::Integer(removed)) => self.excused += u64::try_from(*removed).unwrap_or(0),
-            item if was_refused(item) => {}
-            _ => self.unanswered(&answered.ask),
-        }
+    fn deleted(&mut self, answered: &Answered<'_>, queue: Queue) {
+        let done = match answered.item {
+            Item::Scalar(Value::Integer(removed)) => {
+                self.excused += u64::try_from(*removed).unwrap_or(0);
+                Some(true)
+            }
+            item if was_refused(item) => Some(false),
+            _ => {
+                self.unanswered(&answered.ask);
+                None
+            }
+        };
+        self.unnamed.deleted(answered.reader, queue, done);
     }
 
     fn echoed(&mut self, answered: &Answered<'_>) {
@@ -297,13 +354,5 @@ impl Inspector {
         if !same {
             self.blame(answered, || "the echo is not what was sent".to_owned());
         }
-    }
-}
-
-/// Whether an error says that nothing was done; after `STORE`, or an answer nobody understands, it may have been.
-pub(crate) fn was_refused(item: &Item<'_>) -> bool {
-    match item {
-        Item::Scalar(value) => value.error_word().is_some_and(|word| word != b"STORE"),
-        Item::Compound(..) => false,
     }
 }

@@ -13,6 +13,8 @@ pub(crate) mod drain;
 pub mod inspector;
 pub mod judgment;
 pub mod ledger;
+mod refusal;
+mod unnamed;
 pub(crate) mod witness;
 
 use std::fmt;

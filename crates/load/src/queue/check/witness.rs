@@ -11,7 +11,7 @@ use posthaste_history::{Answer, Body, Call, Delivery, History, Journal, Name, Ou
 use posthaste_measure::Clock;
 use posthaste_wire::reply::{Item, Value, pairs};
 
-use crate::queue::check::inspector::was_refused;
+use crate::queue::check::refusal::was_refused;
 use crate::queue::request::{Account, Read, Request};
 
 /// Requests that are kept; about 200 bytes each.
