@@ -44,6 +44,7 @@ pub(crate) struct Gathered {
     without_rest: (f64, f64),
     /// Length of the window as the thread saw it that was last to end it, in seconds.
     window_s: f64,
+    window_end: u64,
     turn_max: u64,
     late: Histogram<u64>,
     thought: Thought,
@@ -67,6 +68,7 @@ impl Gathered {
             utilization_max: 0.0,
             without_rest: (0.0, 0.0),
             window_s: 0.0,
+            window_end: 0,
             turn_max: 0,
             late: histogram(3),
             thought: Thought::default(),
@@ -92,10 +94,17 @@ impl Gathered {
         (all, played)
     }
 
+    /// What was measured of the planned window, if every thread came back before its end.
+    pub(crate) fn cut_short(&self, planned: Window) -> Option<Window> {
+        let (start, end) = (planned.start.min(self.window_end), self.window_end);
+        (end < planned.end).then_some(Window { start, end })
+    }
+
     /// Adds one; what only its tier understands is handed back.
     fn add<D: Dialogue>(&mut self, harvest: Harvest<D>) -> (Vec<D>, D::Shared) {
         self.threads += 1;
         self.window_s = self.window_s.max(harvest.window_s);
+        self.window_end = self.window_end.max(harvest.window_end);
         self.tally.absorb(&harvest.tally);
         self.cpu.absorb(harvest.cpu);
         self.turn_max = self.turn_max.max(harvest.turn_max);
@@ -112,7 +121,7 @@ impl Gathered {
     }
 }
 
-/// Draws up the report.
+/// Draws up the report; `cut_short`: of a run that ended before its time, or had none.
 pub(crate) fn report<B: Bench>(
     bench: B,
     start: SystemTime,
@@ -120,11 +129,10 @@ pub(crate) fn report<B: Bench>(
     settled: Settled<B>,
     middleware_per_s: Option<f64>,
     halt: &Halt,
+    cut_short: bool,
 ) -> Report<B> {
     let options = bench.options();
-    let as_long_as_it_was = options.requests.is_some() || halt.is_called();
-    let duration_s =
-        if as_long_as_it_was { gathered.window_s.max(1e-9) } else { options.duration.as_secs_f64() };
+    let duration_s = if cut_short { gathered.window_s.max(1e-9) } else { options.duration.as_secs_f64() };
     let total = gathered.tally.total();
     let all = KindReport::of(&total, duration_s);
     let requests = total.counts.served() + total.counts.errors;
@@ -132,7 +140,7 @@ pub(crate) fn report<B: Bench>(
     let middleware = middleware_per_s.map(|counted| Middleware::of(counted, requests as f64 / duration_s));
     let mut invalid_because = doubts_of_generator(&gathered, &all);
     let bottleneck = !invalid_because.is_empty();
-    invalid_because.extend(ended_early(options, duration_s, halt));
+    invalid_because.extend(ended_early(options, duration_s, halt, cut_short));
     invalid_because.extend(doubts_of_pace(options, &gathered, &all, duration_s));
     invalid_because.extend(doubts_of_answers(&gathered, total.counts));
     Report {
@@ -207,7 +215,7 @@ fn doubts_of_generator(gathered: &Gathered, all: &KindReport) -> Vec<String> {
 }
 
 /// Why it ended before its time, if it did.
-fn ended_early(bench: &RunOptions, measured_s: f64, halt: &Halt) -> Option<String> {
+fn ended_early(bench: &RunOptions, measured_s: f64, halt: &Halt, cut_short: bool) -> Option<String> {
     if halt.is_overrun() {
         let rate = legible(bench.total_rate().unwrap_or_default());
         return Some(format!(
@@ -215,7 +223,11 @@ fn ended_early(bench: &RunOptions, measured_s: f64, halt: &Halt) -> Option<Strin
              {rate} requests per second are more than the server takes, or this machine sends"
         ));
     }
-    is_interrupted().then(|| format!("the run was interrupted with {measured_s:.1} s measured"))
+    if is_interrupted() {
+        return Some(format!("the run was interrupted with {measured_s:.1} s measured"));
+    }
+    (cut_short && bench.requests.is_none())
+        .then(|| format!("the run ended with {measured_s:.1} s measured, since every client was lost"))
 }
 
 /// Why an open loop did not do what was due.

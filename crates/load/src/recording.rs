@@ -59,26 +59,29 @@ impl Recording {
         Watch::new(self.meter.clock(), self.meter.recorder())
     }
 
-    /// Says when what is measured.
-    pub(crate) fn announce(&self, schedule: &Schedule) {
-        let Schedule { origin, window, stop, .. } = *schedule;
+    /// Says what is to be measured, for who looks at a run that has not ended.
+    pub(crate) fn announce(&self, window: Window) {
         // A run that ends after so many requests is measured from the first to the last; `end` says how long it was.
-        if window.end == u64::MAX {
-            return;
-        }
-        self.measured(window.start, window.end);
-        for (kind, from, to) in [
-            ("warm-up", origin, window.start),
-            ("measured", window.start, window.end),
-            ("cool-down", window.end, stop),
-        ] {
-            self.record.event(Event::new(from, to.saturating_sub(from), "bench", kind));
+        if window.end < u64::MAX {
+            self.measured(window);
         }
     }
 
-    fn measured(&self, start: u64, end: u64) {
+    fn measured(&self, Window { start, end }: Window) {
         let seconds = |ns: u64| json!(ns as f64 / 1e9);
         tell(self.record.note("measured", json!({ "start_s": seconds(start), "end_s": seconds(end) })));
+    }
+
+    /// Says which phases the run had.
+    fn phases(&self, &Schedule { origin, window, stop, .. }: &Schedule) {
+        let phases = [
+            ("warm-up", origin, window.start),
+            ("measured", window.start, window.end),
+            ("cool-down", window.end, stop),
+        ];
+        for (kind, from, to) in phases.into_iter().filter(|(_, from, to)| from < to) {
+            self.record.event(Event::new(from, to - from, "bench", kind));
+        }
     }
 
     /// How the servers' clocks stand to this one.
@@ -103,11 +106,10 @@ impl Recording {
         }
     }
 
-    /// Ends the record of a run, with the run's summary beside it; with what was measured, where that was not known before.
-    pub(crate) fn end(&self, measured: Option<Window>, summary: &str) {
-        if let Some(Window { start, end }) = measured {
-            self.measured(start, end);
-        }
+    /// Ends the record of a run, with the run's summary beside it and when what took place.
+    pub(crate) fn end(&self, kept: &Schedule, summary: &str) {
+        self.measured(kept.window);
+        self.phases(kept);
         let path = self.dir.join("summary.json");
         if let Err(error) = std::fs::write(&path, summary) {
             eprintln!("posthaste: cannot write {}: {error}", path.display());

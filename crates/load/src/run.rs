@@ -57,7 +57,7 @@ pub fn run<B: Bench>(mut bench: B) -> Result<Report<B>, LoadError> {
     let mut relations = recording.as_ref().map_or(Vec::new(), |_| probes.relate(clock));
     let schedule = schedule(bench.options(), origin(bench.options(), clock)?);
     if let Some(recording) = &recording {
-        recording.announce(&schedule);
+        recording.announce(schedule.window);
         recording.relate(&relations);
     }
     wait(schedule.origin, clock)?;
@@ -68,11 +68,12 @@ pub fn run<B: Bench>(mut bench: B) -> Result<Report<B>, LoadError> {
     let last = clock.now();
     let (gathered, played) = Gathered::of(harvests);
     let settled = bench.settle(ground, played);
-    let report = report(bench, start, gathered, settled, middleware_per_s, &halt);
+    let cut_short = gathered.cut_short(schedule.window);
+    let report = report(bench, start, gathered, settled, middleware_per_s, &halt, cut_short.is_some());
     if let Some(recording) = &recording {
         relations.extend(probes.relate(clock));
         recording.relate(&relations);
-        recording.end(measured(&schedule, last, &halt, report.duration_s), &report.as_json());
+        recording.end(&kept(schedule, cut_short, last), &report.as_json());
     }
     if let Some(summary) = summary {
         summary.write(&report.as_json())?;
@@ -159,13 +160,13 @@ fn behind_max(bench: &RunOptions) -> usize {
     (of_each as usize).min(BEHIND_MAX / clients as usize).max(BEHIND_MIN)
 }
 
-/// What was measured of a run that ended when all was answered, at `last`, or before its time.
-fn measured(schedule: &Schedule, last: u64, halt: &Halt, duration_s: f64) -> Option<Window> {
-    let start = schedule.window.start;
-    if halt.is_called() {
-        return Some(Window { start, end: start.saturating_add((duration_s * 1e9) as u64) });
+/// The schedule as it was kept by clients who were done at `last`.
+fn kept(planned: Schedule, cut_short: Option<Window>, last: u64) -> Schedule {
+    let stop = planned.stop.min(last);
+    match cut_short {
+        Some(window) => Schedule { window, stop: window.end, ..planned },
+        None => Schedule { stop, ..planned },
     }
-    (schedule.window.end == u64::MAX).then_some(Window { start, end: last })
 }
 
 /// Where and when the clients play.

@@ -106,8 +106,9 @@ pub(crate) struct Harvest<D: Dialogue> {
     pub(crate) tally: Tally,
     /// Processor time in the window.
     pub(crate) cpu: CpuTime,
-    /// Length of the window as this thread saw it, in seconds.
+    /// Length of the window as this thread saw it, in seconds, and its end.
     pub(crate) window_s: f64,
+    pub(crate) window_end: u64,
     /// The longest turn in the window, in nanoseconds: how late an answer may have been read.
     pub(crate) turn_max: u64,
     /// How late requests were sent, in nanoseconds, although their client was free.
@@ -414,8 +415,12 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             unanswered += connection.client.abandon(&mut self.instruments);
         }
         self.end_turn();
-        if self.stage == Stage::Measure {
+        // All clients are done, or lost, before the window's end.
+        if self.stage <= Stage::Measure {
             self.end = Mark { now: self.context.clock.now(), cpu: CpuReading::of_this_thread() };
+        }
+        if self.stage == Stage::WarmUp {
+            self.start = self.end;
         }
         let mut reasons = self.connections.iter().filter_map(|c| c.broken.as_ref());
         let broken = reasons.next().map(|first| (1 + reasons.count(), first.clone()));
@@ -424,6 +429,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             shared: self.instruments.shared,
             cpu: self.end.cpu - self.start.cpu,
             window_s: self.end.now.saturating_sub(self.start.now) as f64 * 1e-9,
+            window_end: self.end.now,
             turn_max: self.turn_max,
             late: self.late,
             thought: self.thought,

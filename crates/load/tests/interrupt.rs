@@ -25,6 +25,7 @@ fn windows(record: &Path) -> usize {
 fn an_interrupted_run_reports_what_it_measured() {
     let (address, dir) = (serve(Mutant::Honest), tempfile::tempdir().expect("a temporary directory"));
     let (start, record) = (Instant::now(), dir.path().join("record"));
+    let recorded_events = record.join("events.csv");
     let words =
         "--clients 4 --threads 2 --rate 200 --workload twelve-step --warmup 0s --duration 300s --check";
     let recorded = format!("--record {} --window 100ms", record.display());
@@ -38,6 +39,10 @@ fn an_interrupted_run_reports_what_it_measured() {
     assert!(report.duration_s > 0.5 && report.duration_s < 60.0, "{report}");
     let says = report.invalid_because.iter().any(|why| why.contains("interrupted"));
     assert!(says && !report.valid, "{report}");
+    let events = fs::read_to_string(recorded_events).expect("a record");
+    let measured = events.lines().find(|row| row.ends_with(",measured")).expect("a phase");
+    let length_s = measured.split(',').nth(1).and_then(|ms| ms.parse::<f64>().ok()).expect("a time") / 1e3;
+    assert!((length_s - report.duration_s).abs() < 1.0 && !events.contains("cool-down"), "{events}");
     // As many as were due in the time that is reported, from which throughput is counted.
     assert!((0.5..1.5).contains(&(report.throughput_per_s / 200.0)), "{report}");
 }

@@ -2,7 +2,7 @@
 
 mod fake;
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 
 use fake::{Mutant, bench, serve, undisturbed};
@@ -219,6 +219,48 @@ fn a_connection_that_breaks_off_spoils_the_run() {
     let report = run(bench(&words)).expect("a report");
     assert!(!report.valid && report.connections_lost == 1, "{report}");
     assert!(report.verdict().is_err());
+}
+
+/// A server that answers so many ECHOs and is gone.
+fn with_end(echoes: usize) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    std::thread::spawn(move || {
+        // The record's clocks are asked for on another connection.
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a socket");
+            std::thread::spawn(move || {
+                let mut chunk = [0; 4096];
+                for _ in 0..echoes {
+                    let Ok(1..) = stream.read(&mut chunk) else { return };
+                    std::thread::sleep(std::time::Duration::from_millis(10));
+                    stream.write_all(b"$1\r\na\r\n").expect("it listens");
+                }
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn a_run_without_clients_is_over_and_no_longer_than_it_was() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let record = dir.path().join("record");
+    let words = "--clients 1 --workload mix:echo=1 --message-bytes 1 --warmup 0s --duration 60s";
+    let words = format!("--connect {} {words} --record {}", with_end(50), record.display());
+    let report = run(bench(&words)).expect("a report");
+    assert!((0.5..30.0).contains(&report.duration_s), "{report}");
+    let because = &report.invalid_because;
+    assert!(because.iter().any(|why| why.contains("every client was lost")), "{because:?}");
+    let read = |file: &str| std::fs::read_to_string(record.join(file)).expect("a record");
+    let json: serde_json::Value = serde_json::from_str(&read("run.json")).expect("JSON");
+    let [start_s, end_s] = ["start_s", "end_s"].map(|name| json["measured"][name].as_f64().expect("a time"));
+    assert!((end_s - start_s - report.duration_s).abs() < 1.0, "{json}");
+    let events = read("events.csv");
+    let phases: Vec<Vec<&str>> = events.lines().skip(1).map(|row| row.split(',').collect()).collect();
+    let [measured] = &phases[..] else { panic!("{events}") };
+    let length_s = measured[1].parse::<f64>().expect("a number") / 1e3;
+    assert!(measured[3] == "measured" && (length_s - report.duration_s).abs() < 1.0, "{events}");
 }
 
 /// The first line of the answer to one request.
