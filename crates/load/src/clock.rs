@@ -13,6 +13,6 @@ pub(crate) struct Schedule {
     pub(crate) window: Window,
     /// From here on clients only finish what they have begun.
     pub(crate) stop: u64,
-    /// From here on answers are no longer waited for.
+    /// From here on answers are no longer waited for, even if they come.
     pub(crate) give_up: u64,
 }

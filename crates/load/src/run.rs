@@ -24,7 +24,7 @@ use crate::run_options::RunOptions;
 use crate::summary_file::SummaryFile;
 use crate::tally::{Tally, Window};
 use crate::timespan::nanos;
-use crate::worker::{GRACE, Harvest, RunContext, Worker};
+use crate::worker::{FINISH_MAX, Harvest, RunContext, Worker};
 
 /// A client whose requests of so many seconds are due and not sent will not catch up. It is as long as servers wait for their
 /// database.
@@ -150,7 +150,7 @@ fn schedule(bench: &RunOptions, origin: u64) -> Schedule {
     let start = origin.saturating_add(nanos(bench.warmup));
     let end = start.saturating_add(nanos(bench.duration));
     let stop = end.saturating_add(nanos(bench.cooldown));
-    Schedule { origin, window: Window { start, end }, stop, give_up: stop.saturating_add(nanos(GRACE)) }
+    Schedule { origin, window: Window { start, end }, stop, give_up: stop.saturating_add(nanos(FINISH_MAX)) }
 }
 
 /// How many requests may be due to one client and not sent.

@@ -32,8 +32,11 @@ const EVENTS_MAX: usize = 1024;
 /// Arrivals handed out in one turn at most: a rate beyond all reach must not keep a turn from its end.
 const ARRIVALS_MAX: usize = 65_536;
 
-/// How long answers are waited for when nothing else is to come.
-pub(crate) const GRACE: Duration = Duration::from_secs(10);
+/// How long the next answer is waited for when nothing else is to come.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// How long clients have to finish what they have begun, however busily they are answered.
+pub(crate) const FINISH_MAX: Duration = Duration::from_secs(300);
 
 /// What all threads of a run share.
 #[derive(Clone, Copy, Debug)]
@@ -222,11 +225,16 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         }
     }
 
-    /// Whether requests wait for answers and none has come for so long that a timed run would have ended by now. One that
-    /// ends when all is answered has no other end. To be asked after whatever had come was read.
+    /// Whether requests wait for answers and none has come for long, where nothing but answers ends the run: after `stop`, or
+    /// in one that ends when all is answered. To be asked after whatever had come was read.
     fn is_forsaken(&self, now: u64) -> bool {
-        self.context.schedule.stop == u64::MAX
-            && now.saturating_sub(self.stirred) >= nanos(GRACE)
+        let stop = self.context.schedule.stop;
+        let since = match self.stage {
+            Stage::Finish => self.stirred.max(stop),
+            _ if stop == u64::MAX => self.stirred,
+            _ => return false,
+        };
+        now.saturating_sub(since) >= nanos(GRACE)
             && self.connections.iter().any(|one| one.broken.is_none() && one.client.is_asking())
     }
 
@@ -279,7 +287,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         if self.context.halt.is_called() && schedule.stop > now {
             schedule.window.start = schedule.window.start.min(now);
             schedule.window.end = schedule.window.end.min(now);
-            (schedule.stop, schedule.give_up) = (now, now.saturating_add(nanos(GRACE)));
+            (schedule.stop, schedule.give_up) = (now, now.saturating_add(nanos(FINISH_MAX)));
             self.instruments.tally.end(now);
         }
     }

@@ -228,6 +228,17 @@ fn an_open_loop_ends_when_clients_have_finished_what_they_began() {
 }
 
 #[test]
+fn clients_that_are_answered_may_finish_for_as_long_as_it_takes() {
+    // Sixty loops of twelve steps that take 20 ms each.
+    let words = "--clients 1 --pipeline 60 --warmup 0s --cooldown 0s --duration 2s --check";
+    let (address, start) = (serve(Mutant::Slow), Instant::now());
+    let report = run(bench(&format!("--connect {address} {words}"))).expect("a report");
+    assert!(start.elapsed() > Duration::from_secs(11), "{:?}", start.elapsed());
+    assert_eq!(report.unanswered, 0, "{report}");
+    assert!(report.verdict().is_ok(), "{report}");
+}
+
+#[test]
 fn a_counted_run_gives_up_on_a_server_that_answers_no_more() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");

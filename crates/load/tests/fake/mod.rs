@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use clap::Parser;
 use posthaste_load::QueueBench;
@@ -81,6 +82,8 @@ pub(crate) enum Mutant {
     Backhanded,
     /// Nothing is wrong: of the first requests many are refused, or done with an answer that nobody knows.
     Overloaded,
+    /// Nothing is wrong: each request takes 20 ms.
+    Slow,
 }
 
 /// The call at which a mutant shows itself; in a lone twelve-step loop, a POP that must find something.
@@ -130,12 +133,16 @@ pub(crate) fn serve(mutant: Mutant) -> String {
 fn connection(mut stream: TcpStream, store: &Mutex<Store>) {
     stream.set_nodelay(true).expect("a socket");
     let (mut input, mut account) = (Vec::new(), "default".to_owned());
+    let slow = store.lock().expect("no panic").mutant == Mutant::Slow;
     let mut chunk = [0; 4096];
     while let Ok(len @ 1..) = stream.read(&mut chunk) {
         input.extend_from_slice(&chunk[..len]);
         let (mut used, mut out) = (0, Vec::new());
         while let Reply::Value(request, len) = decode(&input[used..]) {
             let words: Vec<&[u8]> = request.parts().iter().filter_map(Value::as_bytes).collect();
+            if slow {
+                thread::sleep(Duration::from_millis(20));
+            }
             store.lock().expect("no panic").answer(&words, &mut account, &mut out);
             used += len;
         }
