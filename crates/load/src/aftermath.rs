@@ -182,6 +182,7 @@ pub(crate) fn report<B: Bench>(
         invalid_because,
         search: Vec::new(),
         broken_off: false,
+        unwritten: None,
         check: settled.check,
         options: bench,
     }

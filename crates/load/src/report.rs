@@ -12,6 +12,7 @@ use crate::dialogue::Dialogue;
 use crate::error::LoadError;
 use crate::pace::Thought;
 use crate::run_options::RunOptions;
+use crate::summary_file::SummaryFile;
 use crate::tally::{Counts, Figures, Traffic};
 
 /// A finished run.
@@ -71,6 +72,9 @@ pub struct Report<B: Bench> {
     /// Whether that search came to no end of its own, since a run could not be made or a promise was broken.
     #[serde(skip)]
     pub broken_off: bool,
+    /// Why the summary could not be written, if there was to be one.
+    #[serde(skip)]
+    pub unwritten: Option<String>,
     /// What `--check` found.
     pub check: Option<B::Check>,
 }
@@ -331,13 +335,19 @@ impl<B: Bench> Report<B> {
         if fruitless || self.broken_off {
             return failed(self.invalid_because.join("; "));
         }
-        Ok(())
+        self.unwritten.clone().map_or(Ok(()), failed)
     }
 
     /// Promises broken; 0 without `--check`.
     #[must_use]
     pub fn violations(&self) -> u64 {
         self.check.as_ref().map_or(0, Check::violations)
+    }
+
+    /// Writes the summary. What cannot be written is part of the verdict: the report itself is not lost with it.
+    pub(crate) fn write_to(&mut self, summary: Option<SummaryFile>) {
+        let written = summary.map_or(Ok(()), |summary| summary.write(&self.as_json()));
+        self.unwritten = written.err().map(|error| error.to_string());
     }
 
     /// The summary as JSON.

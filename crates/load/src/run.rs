@@ -38,7 +38,7 @@ const BEHIND_MAX: usize = 1 << 24;
 
 /// Puts the load on, measures and checks. Writes the summary when `--json` asks for it.
 ///
-/// A broken promise or a lost connection is no error here: it stands in the report.
+/// A broken promise, a lost connection or a summary that cannot be written is no error here: it stands in the report.
 ///
 /// # Errors
 /// The options contradict each other, or the run could not be made.
@@ -69,15 +69,13 @@ pub fn run<B: Bench>(mut bench: B) -> Result<Report<B>, LoadError> {
     let (gathered, played) = Gathered::of(harvests);
     let settled = bench.settle(ground, played);
     let cut_short = gathered.cut_short(schedule.window);
-    let report = report(bench, start, gathered, settled, middleware_per_s, &halt, cut_short.is_some());
+    let mut report = report(bench, start, gathered, settled, middleware_per_s, &halt, cut_short.is_some());
     if let Some(recording) = &recording {
         relations.extend(probes.relate(clock));
         recording.relate(&relations);
         recording.end(&kept(schedule, cut_short, last), &report.as_json());
     }
-    if let Some(summary) = summary {
-        summary.write(&report.as_json())?;
-    }
+    report.write_to(summary);
     Ok(report)
 }
 

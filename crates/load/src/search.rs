@@ -292,9 +292,7 @@ pub fn find_max_rate<B: Bench>(bench: &B, limit: Limit) -> Result<Report<B>, Loa
     report.options = bench.clone();
     let options = report.options.options_mut();
     (options.rate, options.rate_per_client) = (rate, None);
-    if let Some(summary) = summary {
-        summary.write(&report.as_json())?;
-    }
+    report.write_to(summary);
     Ok(report)
 }
 

@@ -174,6 +174,15 @@ fn a_summary_without_a_place_is_noticed_before_the_run() {
 }
 
 #[test]
+fn a_summary_that_cannot_be_written_in_the_end_leaves_the_report() {
+    let words = "--clients 1 --workload pairs --requests 10 --json /dev/full";
+    let report = run(bench(&format!("--connect {} {words}", serve(Mutant::Honest)))).expect("a report");
+    assert_eq!(report.counts.ok, 10, "{report}");
+    let failure = report.verdict().expect_err("the disk is full");
+    assert!(failure.to_string().contains("/dev/full"), "{failure}");
+}
+
+#[test]
 fn a_server_that_is_not_there_is_named() {
     let error = run(bench("--connect 127.0.0.1:1")).expect_err("nobody listens");
     assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
