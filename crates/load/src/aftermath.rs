@@ -49,6 +49,7 @@ pub(crate) struct Gathered {
     late: Histogram<u64>,
     thought: Thought,
     behind: usize,
+    forsaken: u64,
     waiting: Histogram<u64>,
     connections_lost: usize,
     first_loss: Option<String>,
@@ -73,6 +74,7 @@ impl Gathered {
             late: histogram(3),
             thought: Thought::default(),
             behind: 0,
+            forsaken: 0,
             waiting: histogram(3),
             connections_lost: 0,
             first_loss: None,
@@ -111,6 +113,7 @@ impl Gathered {
         self.late.add(&harvest.late).expect("all histograms have the same bounds");
         self.thought.absorb(harvest.thought);
         self.behind += harvest.behind;
+        self.forsaken += harvest.forsaken;
         self.waiting.add(&harvest.waiting).expect("all histograms have the same bounds");
         self.unanswered += harvest.unanswered;
         if let Some((count, why)) = harvest.broken {
@@ -282,6 +285,9 @@ fn doubts_of_answers(gathered: &Gathered, counts: Counts) -> Vec<String> {
     if let Some(why) = &gathered.first_loss {
         doubts
             .push(format!("{} connections ended early, the first because: {why}", gathered.connections_lost));
+    }
+    if gathered.forsaken > 0 {
+        doubts.push(format!("{} requests were due to clients that were lost", gathered.forsaken));
     }
     if gathered.unanswered > 0 {
         doubts.push(format!("{} requests were never answered", gathered.unanswered));

@@ -165,6 +165,16 @@ impl Arrivals {
         (self.origin + self.next) as u64
     }
 
+    /// How many of them are still to come from `start` to `end`; of random ones, on average.
+    #[must_use]
+    pub fn expected(&self, start: u64, end: u64) -> u64 {
+        let gap = match &self.stream {
+            Stream::Constant { hand, between, .. } => between * hand.clients as f64 / hand.clients() as f64,
+            Stream::Poisson { gap, .. } => *gap,
+        };
+        (end.saturating_sub(self.next().max(start)) as f64 / gap).ceil() as u64
+    }
+
     /// Goes on to the one after it.
     pub fn advance(&mut self) {
         match &mut self.stream {

@@ -120,6 +120,8 @@ pub(crate) struct Harvest<D: Dialogue> {
     pub(crate) thought: Thought,
     /// Requests of an open loop that were due and not sent at the end of the window.
     pub(crate) behind: usize,
+    /// Requests of an open loop that were due in the window to clients that were all lost by then.
+    pub(crate) forsaken: u64,
     /// How long requests had waited at the end of the window that were not answered by then, whether they were sent or not;
     /// in nanoseconds.
     pub(crate) waiting: Histogram<u64>,
@@ -417,8 +419,17 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         }
     }
 
+    /// Requests that are due in the window and find no client any more.
+    fn forsaken(&self) -> u64 {
+        let window = self.context.schedule.window;
+        let Some(arrivals) = self.arrivals.as_ref().filter(|_| window.end < u64::MAX) else { return 0 };
+        let due: usize = self.connections.iter().map(|c| c.client.behind()).sum();
+        due as u64 + arrivals.expected(window.start, window.end)
+    }
+
     fn harvest(mut self) -> Harvest<D> {
         let mut unanswered = 0;
+        let forsaken = if self.stage <= Stage::Measure { self.forsaken() } else { 0 };
         for connection in &mut self.connections {
             unanswered += connection.client.abandon(&mut self.instruments);
         }
@@ -442,6 +453,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             late: self.late,
             thought: self.thought,
             behind: self.behind,
+            forsaken,
             waiting: self.waiting,
             tally: self.instruments.tally,
             broken,

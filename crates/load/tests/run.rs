@@ -272,6 +272,17 @@ fn a_run_without_clients_is_over_and_no_longer_than_it_was() {
     assert!(measured[3] == "measured" && (length_s - report.duration_s).abs() < 1.0, "{events}");
 }
 
+#[test]
+fn what_was_due_to_clients_that_were_lost_is_not_forgotten() {
+    let words = "--clients 2 --threads 2 --rate 200 --workload mix:echo=1 --message-bytes 1 --warmup 0s";
+    let (stays, goes) = (with_end(usize::MAX), with_end(5));
+    let words = format!("--connect {stays} --connect {goes} {words} --cooldown 0s --duration 2s");
+    let report = run(bench(&words)).expect("a report");
+    let lost = |why: &String| Some(why.split_once(" requests were due to clients that were lost")?.0.parse());
+    let lost = report.invalid_because.iter().find_map(lost).expect("a reason").expect("a number");
+    assert!((100..200).contains(&lost), "of 200 some were served: {report}");
+}
+
 /// The first line of the answer to one request.
 fn ask(address: &str, words: &[&str]) -> String {
     let mut stream = TcpStream::connect(address).expect("a server");
