@@ -22,6 +22,7 @@ use crate::placed::{Placed, Wrong, parse, plain};
 use crate::pools;
 use crate::queue::collector;
 use crate::reference::{NOT_IN_FILE, WITH_FILE};
+use crate::stderr::complain;
 
 /// Why there is nothing to run.
 pub(crate) enum Refusal {
@@ -62,7 +63,7 @@ impl Refusal {
                 ExitCode::SUCCESS
             }
             refusal => {
-                eprintln!("posthaste: {refusal}");
+                complain(format_args!("posthaste: {refusal}"));
                 ExitCode::from(2)
             }
         }

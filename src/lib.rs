@@ -4,8 +4,8 @@
 //!
 //! A library, so that what it makes of files can be asked without running it ([`files`]).
 
-// Whoever reads only the beginning of what we say must not have us panic: stdout.rs.
-#![warn(clippy::print_stdout)]
+// Whoever reads only the beginning of what we say, or has no room for it, must not have us panic: stdout.rs, stderr.rs.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod admin;
 mod bench;
@@ -25,6 +25,7 @@ mod reference;
 mod resp;
 mod secret_file;
 mod secrets;
+mod stderr;
 mod stdout;
 mod tier;
 mod web;
@@ -36,6 +37,7 @@ use posthaste_load::LoadError;
 
 use config::Misuse;
 use flags::{Admin, Bench, Program};
+use stderr::complain;
 
 /// Does what the command line says.
 #[must_use]
@@ -64,7 +66,7 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let origin = environment::origin(&config::commands(), &args, &error.to_string());
-            eprintln!("posthaste: {origin}{error}");
+            complain(format_args!("posthaste: {origin}{error}"));
             exit_code(error.as_ref())
         }
     }

@@ -10,6 +10,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
+use crate::stderr::complain;
+
 /// Where PostgreSQL's own programs, and the store, look for a password that a URL has not.
 const VARIABLE: &str = "PGPASSWORD";
 
@@ -29,7 +31,9 @@ pub(crate) fn hide() {
     let arguments: Vec<OsString> = arguments.map(&mut without).collect();
     let (Some(password), Ok(program)) = (found, env::current_exe()) else { return };
     let error = Command::new(program).arg0(name).args(arguments).env(VARIABLE, password).exec();
-    eprintln!("posthaste: the password stays visible among the processes ({error}): use {VARIABLE} instead");
+    complain(format_args!(
+        "posthaste: the password stays visible among the processes ({error}): use {VARIABLE} instead"
+    ));
 }
 
 /// An argument `postgres://…` or `--option=postgres://…` without its password, and the password.

@@ -11,6 +11,7 @@ use serde_json::json;
 use super::{Done, show};
 use crate::config::Misuse;
 use crate::flags::{AccountCommand, RoleFlags};
+use crate::stderr::complain;
 use crate::stdout::say;
 
 /// Runs one command.
@@ -29,7 +30,9 @@ fn add(name: &str, file: &Path, roles: &RoleFlags) -> Done {
     let grants = grants(roles).map_err(Misuse)?;
     let was_there = AccountsFile::set(file, name, &secret()?, grants)?;
     if name.contains(':') {
-        eprintln!("posthaste: account {name} cannot log in over HTTP, where a name ends at a colon");
+        complain(format_args!(
+            "posthaste: account {name} cannot log in over HTTP, where a name ends at a colon"
+        ));
     }
     let what = if was_there { "has a new secret" } else { "is added" };
     say(&format!("account {name} {what} in {}\n", file.display()))
@@ -59,7 +62,7 @@ fn grants(flags: &RoleFlags) -> Result<Option<Grants>, String> {
 /// Reads a secret from stdin: its first line.
 fn secret() -> Result<String, Box<dyn Error>> {
     if stdin().is_terminal() {
-        eprintln!("secret (it is shown as you type; end with Enter and Ctrl-D):");
+        complain("secret (it is shown as you type; end with Enter and Ctrl-D):");
     }
     let mut text = String::new();
     stdin().read_to_string(&mut text)?;

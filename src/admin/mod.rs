@@ -16,6 +16,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::flags::{AdminCommand, Reach, ReachCache, WebReach};
 use crate::resp::Client;
+use crate::stderr::complain;
 use crate::stdout::say;
 use crate::web::Web;
 
@@ -104,7 +105,9 @@ fn messages(reach: &Reach, queue: &str, after: u64, count: u32) -> Done {
     let is_cut = shown.len() == count as usize;
     list(reach, shown)?;
     if is_cut {
-        eprintln!("posthaste: there may be more: --after {last} shows what follows, --count N more at once");
+        complain(format_args!(
+            "posthaste: there may be more: --after {last} shows what follows, --count N more at once"
+        ));
     }
     Ok(())
 }

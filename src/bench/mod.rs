@@ -12,6 +12,7 @@ use signal_hook::consts::SIGINT;
 use signal_hook::iterator::Signals;
 
 use crate::flags::MergeFlags;
+use crate::stderr::complain;
 use crate::stdout::say;
 
 /// Runs the load; a violated check, a lost connection or an unanswered request is an error.
@@ -33,8 +34,8 @@ fn heed_interrupts() -> std::io::Result<()> {
     thread::spawn(move || {
         let mut signals = signals.forever();
         if signals.next().is_some() {
-            eprintln!(
-                "posthaste: interrupted: clients finish what they have begun; once more ends it at once"
+            complain(
+                "posthaste: interrupted: clients finish what they have begun; once more ends it at once",
             );
             interrupt();
         }

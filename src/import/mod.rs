@@ -17,6 +17,7 @@ use std::path::Path;
 use crate::config::{self, Misuse};
 use crate::placed::one_line;
 use crate::pools::{self, Defaults, Names};
+use crate::stderr::complain;
 use crate::stdout::say;
 
 /// A pool to be written.
@@ -70,7 +71,7 @@ pub(crate) fn run(path: &Path, pool: Option<&str>) -> Result<(), Box<dyn Error>>
     let text = fs::read_to_string(path).map_err(|error| Misuse(format!("cannot read {shown}: {error}")))?;
     let (toml, left_out) = translate(&text, pool, &shown.to_string()).map_err(Misuse)?;
     for what in &left_out {
-        eprintln!("left out: {what}");
+        complain(format_args!("left out: {what}"));
     }
     say(&toml)
 }

@@ -5,6 +5,9 @@
 //! it has begun, and with `--check` accounts for what it was told. Loops, schedules and counting are the same for all
 //! tiers; what a tier says and hears is its [`dialogue::Dialogue`].
 
+// A stderr that takes nothing, as on a full disk, must not have us panic: stderr.rs.
+#![warn(clippy::print_stderr)]
+
 pub mod address;
 mod aftermath;
 mod alarm;
@@ -29,6 +32,7 @@ pub mod report;
 mod run;
 pub mod run_options;
 pub mod search;
+mod stderr;
 mod summary_file;
 pub mod tally;
 pub mod timespan;

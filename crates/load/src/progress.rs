@@ -1,6 +1,6 @@
 //! One line per second for a person at a terminal: what the clients see right now.
 
-use std::io::Write;
+use std::io::{Write as _, stderr};
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -37,10 +37,9 @@ impl Live {
         while end.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
             let text = self.line(start.elapsed(), last.elapsed());
             last = Instant::now();
-            eprint!("\r{text}\x1b[K");
-            let _ = std::io::stderr().flush();
+            let _ = write!(stderr(), "\r{text}\x1b[K").and_then(|()| stderr().flush());
         }
-        eprint!("\r\x1b[K");
+        let _ = write!(stderr(), "\r\x1b[K");
     }
 
     fn line(&self, since_start: Duration, since_last: Duration) -> String {

@@ -17,6 +17,7 @@ use crate::clock::Schedule;
 use crate::dialogue::Dialogue;
 use crate::error::LoadError;
 use crate::probe::Relation;
+use crate::stderr::complain;
 use crate::tally::Window;
 use crate::watch::Watch;
 
@@ -112,17 +113,17 @@ impl Recording {
         self.phases(kept);
         let path = self.dir.join("summary.json");
         if let Err(error) = std::fs::write(&path, summary) {
-            eprintln!("posthaste: cannot write {}: {error}", path.display());
+            complain(format_args!("posthaste: cannot write {}: {error}", path.display()));
         }
         match self.record.finish() {
-            Ok(ended) if ended.not_recorded > 0 => eprintln!(
+            Ok(ended) if ended.not_recorded > 0 => complain(format_args!(
                 "posthaste: the disk did not keep up: {} of {} requests are missing in requests.parquet; windows and \
                  histograms hold them all",
                 ended.not_recorded,
                 ended.recorded + ended.not_recorded
-            ),
+            )),
             Ok(_) => {}
-            Err(error) => eprintln!("posthaste: {error}"),
+            Err(error) => complain(format_args!("posthaste: {error}")),
         }
     }
 }
@@ -138,6 +139,6 @@ impl Drop for Recording {
 /// A record that cannot go on says so once and does not end the run.
 fn tell(written: Result<(), RecordError>) {
     if let Err(error) = written {
-        eprintln!("posthaste: {error}");
+        complain(format_args!("posthaste: {error}"));
     }
 }

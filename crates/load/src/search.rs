@@ -14,6 +14,7 @@ use crate::paths;
 use crate::report::{Report, Response};
 use crate::run::run;
 use crate::run_options::RATE_MAX;
+use crate::stderr::complain;
 use crate::summary_file::SummaryFile;
 use crate::timespan;
 
@@ -219,7 +220,7 @@ impl<B: Bench> Search<B> {
         if report.violations() > 0
             && let Err(broken) = report.verdict()
         {
-            eprintln!("{report}");
+            complain(&report);
             report.invalid_because.push(broken.to_string());
             self.note(rate, &report, false);
             return Err(broken);
@@ -229,7 +230,7 @@ impl<B: Bench> Search<B> {
 
     /// Tells of a run, at once and in the report.
     fn note(&mut self, rate: f64, report: &Report<B>, kept: bool) {
-        eprintln!("{}", line(rate, report, self.limit, kept));
+        complain(line(rate, report, self.limit, kept));
         self.trials.push(Trial {
             rate_per_s: rate,
             served_per_s: report.throughput_per_s,

@@ -19,6 +19,7 @@ use crate::queue::dialogue::QueueDialogue;
 use crate::queue::request::{Account, Queue};
 use crate::queue::session::Session;
 use crate::queue::setup::{Ground, accounts, shared_queues};
+use crate::stderr::complain;
 use crate::violations::Violations;
 
 /// What the clients leave behind.
@@ -164,7 +165,7 @@ pub(crate) fn sweep(bench: &QueueBench, leavings: &Leavings) {
         if !queues.is_empty()
             && let Err(error) = delete(bench, address, queues)
         {
-            eprintln!("queues of the run are left on the server: {error}");
+            complain(format_args!("queues of the run are left on the server: {error}"));
         }
     }
 }

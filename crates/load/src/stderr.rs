@@ -1,0 +1,9 @@
+//! What the load generator says beside its reports.
+
+use std::fmt::Display;
+use std::io::{Write as _, stderr};
+
+/// Says a line on stderr. Where stderr takes nothing there is nobody to tell.
+pub(crate) fn complain(line: impl Display) {
+    let _ = writeln!(stderr(), "{line}");
+}
