@@ -8,7 +8,7 @@ use std::thread;
 
 use posthaste_load::bench::Bench;
 use posthaste_load::{CacheBench, LoadError, SummaryFile, find_max_rate, interrupt, is_interrupted};
-use signal_hook::consts::SIGINT;
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::flags::MergeFlags;
@@ -28,9 +28,9 @@ pub(crate) fn run<B: Bench>(flags: B) -> Result<(), Box<dyn Error>> {
     if is_interrupted() { Err(LoadError::Failed("interrupted".to_owned()).into()) } else { Ok(()) }
 }
 
-/// At the first SIGINT the run ends and is reported, at the second the program does.
+/// At the first SIGINT or SIGTERM the run ends and is reported, at the second the program does.
 fn heed_interrupts() -> std::io::Result<()> {
-    let mut signals = Signals::new([SIGINT])?;
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
     thread::spawn(move || {
         let mut signals = signals.forever();
         if signals.next().is_some() {
@@ -40,6 +40,7 @@ fn heed_interrupts() -> std::io::Result<()> {
             interrupt();
         }
         if let Some(signal) = signals.next() {
+            SummaryFile::remove_unwritten();
             std::process::exit(128 + signal);
         }
     });

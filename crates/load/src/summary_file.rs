@@ -3,8 +3,12 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use crate::error::LoadError;
+
+/// Files that were not there before and are not written yet.
+static UNWRITTEN: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// A file for what a run will have shown. Until it is written it holds what it held before; one that was not there is gone again
 /// when this is dropped unwritten, as by a run that fails.
@@ -28,7 +32,12 @@ impl SummaryFile {
             created => created.map(|_| true),
         };
         match is_new {
-            Ok(is_new) => Ok(Self { path: path.to_owned(), is_new }),
+            Ok(is_new) => {
+                if is_new {
+                    unwritten(|paths| paths.push(path.to_owned()));
+                }
+                Ok(Self { path: path.to_owned(), is_new })
+            }
             Err(source) => Err(cannot(path, source)),
         }
     }
@@ -39,9 +48,25 @@ impl SummaryFile {
     /// It cannot be written any more.
     pub fn write(mut self, text: &str) -> Result<(), LoadError> {
         replace(&self.path, text).map_err(|source| cannot(&self.path, source))?;
-        self.is_new = false;
+        if std::mem::take(&mut self.is_new) {
+            self.is_settled();
+        }
         Ok(())
     }
+
+    /// Removes those that would be removed when they are dropped, for a program that ends at once.
+    pub fn remove_unwritten() {
+        // As in a run that fails.
+        unwritten(|paths| paths.drain(..).for_each(|path| drop(fs::remove_file(path))));
+    }
+
+    fn is_settled(&self) {
+        unwritten(|paths| paths.retain(|path| *path != self.path));
+    }
+}
+
+fn unwritten(change: impl FnOnce(&mut Vec<PathBuf>)) {
+    change(&mut UNWRITTEN.lock().unwrap_or_else(PoisonError::into_inner));
 }
 
 /// Writes a file beside and puts it in the place of the earlier one. What is no file, such as a terminal, is written to; so
@@ -71,6 +96,7 @@ impl Drop for SummaryFile {
         if self.is_new {
             // The run has failed already, and says why.
             let _ = fs::remove_file(&self.path);
+            self.is_settled();
         }
     }
 }
