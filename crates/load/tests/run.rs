@@ -230,6 +230,25 @@ fn a_connection_that_breaks_off_spoils_the_run() {
     assert!(report.verdict().is_err());
 }
 
+#[test]
+fn every_store_is_filled_and_each_has_an_order_of_its_own() {
+    let filled = ["--preload 40", "--dataset full"];
+    for filled in filled {
+        let (first, second) = (serve(Mutant::Honest), serve(Mutant::Honest));
+        let words = format!("--connect {first} --connect {second} --clients 4 --requests 20 {filled}");
+        // The run's sends are acknowledged after those of the other server's filling.
+        let report = run(bench(&format!("{words} --workload mix:send=1 --check"))).expect("a report");
+        assert_eq!(report.violations(), 0, "{report}");
+        let check = report.check.expect("--check");
+        let each = if filled == "--dataset full" { 12_000 } else { 40 };
+        assert_eq!((check.acknowledged, check.drained), (2 * each + 80, 2 * each + 80));
+        run(bench(&format!("{words} --workload mix:echo=0.5,peek=0.5"))).expect("a report");
+        for address in [first, second] {
+            assert_ne!(ask(&address, &["QREADABLE"]), "*0", "{filled}: {address} holds nothing");
+        }
+    }
+}
+
 /// A server that answers so many ECHOs and is gone.
 fn with_end(echoes: usize) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");

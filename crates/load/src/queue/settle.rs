@@ -83,6 +83,8 @@ pub(crate) fn settle(bench: &QueueBench, ground: Ground, leavings: &mut Leavings
         let mut audience =
             Audience { inspector: &mut inspector, ledger: &mut ledger, room, witnesses: &mut witnesses };
         for (address, own) in bench.connect.iter().zip(&leavings.queues) {
+            // If it has a store of its own, a sender's earlier messages may stand there.
+            audience.inspector.forget_order();
             let territory = Territory { shared, own: own.iter().copied().collect() };
             let session = Session::connect(address, bench.secret_file.as_ref());
             let popped = session

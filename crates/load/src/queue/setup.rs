@@ -87,11 +87,16 @@ pub(crate) fn prepare(bench: &QueueBench, ground: &mut Ground) -> Result<u64, Lo
             foreign += session.call(&["QLIST"], |queues| messages(&queues))?;
         }
     }
-    if bench.check && have_one_store(bench, ground.run)? {
+    let has_letters = letters(bench).next().is_some();
+    let one_store = !(bench.check || has_letters) || have_one_store(bench, ground.run)?;
+    if bench.check && one_store {
         ground.room = Some(Arc::new(Room::new(REQUESTS_MAX)));
     }
-    let mut session = Session::connect(&bench.connect[0], bench.secret_file.as_ref())?;
-    send_all(&mut session, bench, ground)?;
+    let stores = if one_store { &bench.connect[..1] } else { &bench.connect[..] };
+    for address in stores.iter().filter(|_| has_letters) {
+        let mut session = Session::connect(address, bench.secret_file.as_ref())?;
+        send_all(&mut session, bench, ground)?;
+    }
     Ok(foreign)
 }
 

@@ -152,6 +152,11 @@ impl Inspector {
         }
     }
 
+    /// Messages from here on are of another store, and come in no order with those before.
+    pub(crate) fn forget_order(&mut self) {
+        self.order.clear();
+    }
+
     /// Moves what was found since the last time to the ledger.
     pub fn hand_over(&mut self, ledger: &mut Ledger) {
         ledger.enter(self.events.drain(..));
