@@ -128,7 +128,11 @@ fn every_broken_promise_is_found() {
         (Mutant::Altered, "--value-bytes 100", "not a value of this program"),
         (Mutant::Altered, "--value-bytes 5", "byte 0 of 5"),
         (Mutant::Cut, "--value-bytes 100", "has 99 bytes"),
-        (Mutant::Cut, "--value-bytes 5", "has 4 bytes"),
+        (
+            Mutant::Cut,
+            "--value-bytes 5",
+            "has 4 bytes, where this run stores 5 or more: it was cut, or is of another run",
+        ),
         (Mutant::OtherValue, "--value-bytes 100", "that of key number"),
         (Mutant::OtherValue, "--value-bytes 5", "is not what was stored"),
         (Mutant::OtherKey, "--value-bytes 100", "not asked for"),

@@ -110,6 +110,10 @@ fn tell(wrong: Wrong, data: &[u8]) -> String {
         ),
         Wrong::Header => format!("the first {HEADER_BYTES} of its {bytes} bytes are not what was stored"),
         Wrong::OtherKey(key) => format!("the value is that of key number {key}"),
+        Wrong::Length(least) if data.len() < HEADER_BYTES => format!(
+            "the value has {bytes} bytes, where this run stores {least} or more: it was cut, or is of another run; empty the \
+             server or choose another --key-prefix"
+        ),
         Wrong::Length(stored) => format!("the value has {bytes} bytes, and was stored with {stored} or more"),
         Wrong::Byte(place) => format!("byte {place} of {bytes} is not what was stored"),
     }
