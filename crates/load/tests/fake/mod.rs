@@ -251,7 +251,7 @@ impl Store {
     fn repeats(&mut self) -> bool {
         let created = self.calls.entry("create").or_default();
         *created += 1;
-        self.mutant == Mutant::Repeating && *created % 3 == 0
+        self.mutant == Mutant::Repeating && created.is_multiple_of(3)
     }
 
     fn readable(&mut self, account: &str, e: &mut Encoder<'_>) {
