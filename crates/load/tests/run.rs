@@ -120,6 +120,8 @@ fn a_server_that_refuses_or_fails_breaks_no_promise() {
         "--clients 4",
         "--clients 3 --pipeline 6",
         "--clients 4 --workload mix:send=0.3,read=0.4,create=0.1,delete=0.2 --pipeline 4 --queues 2",
+        // Whoever pops what is left is refused, too.
+        "--clients 1 --workload mix:send=1 --requests 200",
     ] {
         let report = checked(Mutant::Overloaded, words);
         let check = report.check.as_ref().expect("--check");

@@ -172,7 +172,7 @@ impl Store {
     }
 
     fn answer(&mut self, words: &[&[u8]], account: &mut String, out: &mut Vec<u8>) {
-        if let [b"SEND" | b"PEEK" | b"POP" | b"QDELETE", ..] | [b"QCREATE"] = words
+        if let [b"SEND" | b"PEEK" | b"POP" | b"QDELETE" | b"QREADABLE", ..] | [b"QCREATE"] = words
             && self.mutant == Mutant::Overloaded
         {
             return self.answer_overloaded(words, account, out);

@@ -4,17 +4,24 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
 
 use posthaste_wire::reply::{Item, Value};
 
 use super::inspector::{Answered, Inspector};
 use super::ledger::Ledger;
+use super::refusal::{self, may_pass};
 use super::witness::{DRAIN, Room, Witness};
 use crate::dialogue::Outcome;
 use crate::error::LoadError;
 use crate::queue::program::{Ask, Expect};
 use crate::queue::request::{Account, Queue, Read, Request};
 use crate::queue::session::{IN_FLIGHT, Session};
+
+/// A server that is busy, or whose store fails, is asked again so often, after such a pause.
+const TRIES_MAX: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The queues a run used.
 #[derive(Debug)]
@@ -59,7 +66,7 @@ pub(crate) fn drain(
         session.log_in(reader)?;
         let client = DRAIN + audience.witnesses.len() as u32;
         let mut witness = audience.room.and_then(|room| Witness::new(room, client, reader));
-        for queue in session.call(&["QREADABLE"], |names| queues(&names))? {
+        for queue in readable(&mut session)? {
             if territory.holds(queue) {
                 let inspector = &mut *audience.inspector;
                 popped += drain_queue(&mut session, reader, queue, inspector, witness.as_mut(), may_go_on)?;
@@ -69,6 +76,18 @@ pub(crate) fn drain(
         audience.witnesses.extend(witness);
     }
     Ok(popped)
+}
+
+/// The numbered queues that hold something for the account.
+fn readable(session: &mut Session) -> Result<Vec<Queue>, LoadError> {
+    for _ in 0..TRIES_MAX {
+        let told = |names: Value<'_>| (!names.error_word().is_some_and(may_pass)).then(|| queues(&names));
+        if let Some(queues) = session.call(&["QREADABLE"], told)? {
+            return Ok(queues);
+        }
+        sleep(PAUSE);
+    }
+    Err(LoadError::Failed("QREADABLE gives BUSY or STORE again and again".to_owned()))
 }
 
 fn queues(names: &Value<'_>) -> Vec<Queue> {
@@ -86,7 +105,7 @@ fn drain_queue(
 ) -> Result<u64, LoadError> {
     let request = Request::Read(Read { remove: true, queue: Some(queue), ..Read::default() });
     let ask = Ask { request, step: 0, expect: Expect::Any };
-    let mut popped = 0;
+    let (mut popped, mut tries) = (0, 0);
     while may_go_on() {
         let mut numbers = [None; IN_FLIGHT];
         for number in &mut numbers {
@@ -94,9 +113,9 @@ fn drain_queue(
             session.push_request(request, &[]);
         }
         session.flush()?;
-        let mut ended = false;
+        let (mut got, mut ended, mut refused) = (0, false, false);
         for number in numbers {
-            let outcome = session.answer(|item, bytes| {
+            let (outcome, later) = session.answer(|item, bytes| {
                 let outcome = match item {
                     Item::Scalar(Value::Null) => Outcome::Null,
                     Item::Compound(..) => Outcome::Ok,
@@ -106,13 +125,22 @@ fn drain_queue(
                 if let (Some(witness), Some(number)) = (&mut witness, number) {
                     witness.told(number, request, item, bytes);
                 }
-                outcome
+                (outcome, refusal::word(item).is_some_and(may_pass))
             })?;
-            popped += u64::from(outcome == Outcome::Ok);
-            ended |= outcome != Outcome::Ok;
+            got += u64::from(outcome == Outcome::Ok);
+            ended |= outcome != Outcome::Ok && !later;
+            refused |= later;
         }
+        popped += got;
         if ended {
             break;
+        }
+        tries = if got > 0 || !refused { 0 } else { tries + 1 };
+        if tries == TRIES_MAX {
+            return Err(LoadError::Failed(format!("queue {queue} gives BUSY or STORE again and again")));
+        }
+        if refused {
+            sleep(PAUSE);
         }
     }
     Ok(popped)

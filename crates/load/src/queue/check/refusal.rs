@@ -17,6 +17,11 @@ pub(crate) fn word<'a>(item: &Item<'a>) -> Option<&'a [u8]> {
     }
 }
 
+/// Whether another try may go well.
+pub(crate) fn may_pass(word: &[u8]) -> bool {
+    matches!(word, b"BUSY" | b"STORE")
+}
+
 /// Whether the word can be right for a request, of which it is known whether its queue `exists`.
 pub(crate) fn is_possible(word: &[u8], request: Request, exists: bool) -> bool {
     match word {
