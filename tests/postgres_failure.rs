@@ -299,8 +299,7 @@ fn take_connections(postgres: &Postgres, database: &str, number: usize) -> Vec<S
     let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname IS NOT NULL AND pid <> pg_backend_pid()";
     postgres.psql("postgres", sql);
     let mut others: Vec<Session> =
-        (0..number).map(|_| Session::open(postgres, "postgres", "postgres")).collect();
-    others.iter_mut().for_each(|other| assert_eq!(other.run("SELECT 1"), "1"));
+        (0..number).map(|_| Session::open_once_let_in(postgres, "postgres", "postgres")).collect();
     assert_eq!(others[0].run(&allow(true)), "");
     others
 }

@@ -2,11 +2,11 @@
 
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::postgres::Postgres;
 use crate::support::patience::PATIENCE;
@@ -38,6 +38,21 @@ impl Session {
         Self { psql, lines, seen: None }
     }
 
+    /// The same as soon as the server lets it in: who has just been shown out may still have a place there.
+    pub(crate) fn open_once_let_in(server: &Postgres, database: &str, role: &str) -> Self {
+        let begun = Instant::now();
+        loop {
+            let mut session = Self::open(server, database, role);
+            let is_in = session.say("SELECT 1").is_ok()
+                && session.answer_within(PATIENCE).is_some_and(|answer| answer == "1");
+            if is_in {
+                return session;
+            }
+            assert!(begun.elapsed() < PATIENCE, "there is no place");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// Runs statements; the rows as lines, the columns with bars between them, errors among them.
     pub(crate) fn run(&mut self, sql: &str) -> String {
         self.begin(sql);
@@ -46,8 +61,12 @@ impl Session {
 
     /// Runs statements whose answer is fetched later by `finish`.
     pub(crate) fn begin(&mut self, sql: &str) {
+        self.say(sql).expect("psql reads");
+    }
+
+    fn say(&mut self, sql: &str) -> io::Result<()> {
         let input = self.psql.stdin.as_mut().expect("stdin is piped");
-        write!(input, "{sql};\n\\echo {END}\n").and_then(|()| input.flush()).expect("psql reads");
+        write!(input, "{sql};\n\\echo {END}\n").and_then(|()| input.flush())
     }
 
     /// The answer to what `begin` began.
