@@ -334,12 +334,12 @@ fn a_wrong_number_of_arguments_shows_how_the_command_is_written() {
         (
             "SEND q",
             "SEND queue body [TO account] [DELAY milliseconds] [TTL milliseconds] [PRIORITY priority] [DEDUP key] \
-             [HEADER name value …]",
+             [HEADER name value ...]",
         ),
-        ("SENDMANY q", "SENDMANY queue body …"),
+        ("SENDMANY q", "SENDMANY queue body ..."),
         ("EXTEND 1", "EXTEND id milliseconds"),
         ("QREDRIVE a b c", "QREDRIVE from [to]"),
-        ("CLIENT", "CLIENT subcommand …"),
+        ("CLIENT", "CLIENT subcommand ..."),
         ("CLIENT SETINFO LIB-NAME", "CLIENT SETINFO LIB-NAME name|LIB-VER version"),
     ];
     for (line, syntax) in lines {

@@ -5,7 +5,7 @@ use super::entry::{Argument, Entry, Repeat, Type};
 /// The whole command.
 pub(super) fn of(entry: &Entry) -> String {
     let name = entry.name.replace('|', " ").to_ascii_uppercase();
-    let below = (!entry.subcommands.is_empty()).then(|| "subcommand …".to_owned());
+    let below = (!entry.subcommands.is_empty()).then(|| "subcommand ...".to_owned());
     let words = std::iter::once(name).chain(below).chain(entry.arguments.iter().map(argument));
     words.collect::<Vec<_>>().join(" ")
 }
@@ -18,7 +18,7 @@ fn argument(argument: &Argument) -> String {
         Type::Key | Type::String | Type::Integer => argument.name.to_owned(),
     };
     let word = [argument.token.unwrap_or_default(), &value].join(" ");
-    let dots = if argument.repeat == Repeat::No { "" } else { " …" };
+    let dots = if argument.repeat == Repeat::No { "" } else { " ..." };
     let once = format!("{}{dots}", word.trim());
     if argument.optional { format!("[{once}]") } else { once }
 }
