@@ -9,9 +9,9 @@ const BEGIN: &str = "# Metrics
 What `GET /metrics` gives, in the text format of Prometheus 0.0.4. Written by `make reference` from the table in the program
 (`crates/server/src/metrics/`).
 
-Times are seconds, sizes bytes. What ends in `_total` only grows until the process ends, of a route or a pool also while
-its file is read again with it: ask for its `rate()`. Histograms have buckets from 10 µs to 10 s; an observation up to 1/128 longer than the end of a bucket may count to it, and sums are exact.
-They and the counters of requests are those of the windows that are over (`--window`). A kind of request has its series
+Times are seconds, sizes bytes. What ends in `_total` only grows until the process ends, of a route or a pool as long as the file
+has it: ask for its `rate()`. Histograms have buckets from 10 µs to 10 s; an observation up to 1/128 longer than the end of a bucket
+may count to it, and sums are exact. They and the counters of requests are those of the windows that are over (`--window`). A kind of request has its series
 from its first request on. The time that a `POP … BLOCK` waits for a message is in no figure of requests.
 
     histogram_quantile(0.99, sum by (kind, le) (rate(posthaste_request_duration_seconds_bucket[1m])))
