@@ -12,6 +12,7 @@ from typing import Any
 import posthaste
 import pytest
 from posthaste import Client, Consumer, DeadLetter, Message, requests
+from posthaste.renewal import Renewal
 
 from losing_proxy import LosingProxy
 from tier import Tier
@@ -316,6 +317,26 @@ def test_work_longer_than_its_lease_keeps_its_message(client: Client) -> None:
 
     # A lease is lost where the machine stands still for two thirds of it.
     assert any(map(is_kept, (0.6, 3.0, 12.0)))
+
+
+def test_an_extension_that_fails_keeps_the_other_leases(caplog: pytest.LogCaptureFixture) -> None:
+    """Also with an error that nobody foresaw; one of work that is done meanwhile is nobody's concern."""
+    asked: dict[str, int] = {"failing": 0, "lasting": 0}
+
+    def extend(receipt: str, _lease: float) -> bool:
+        asked[receipt] += 1
+        if receipt == "failing":
+            if asked[receipt] == 2:
+                renewal.end(receipt)
+            raise ValueError(f"failure {asked[receipt]}")
+        return True
+
+    renewal = Renewal(extend, lease=0.03, longest=120.0)
+    renewal.begin("failing")
+    renewal.begin("lasting")
+    until(lambda: asked["failing"] == 2 and asked["lasting"] > 3)
+    renewal.end("lasting")
+    assert caplog.messages == ["a lease could not be extended yet: failure 1"]
 
 
 def test_work_that_hangs_loses_its_message(client: Client) -> None:

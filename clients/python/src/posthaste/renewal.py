@@ -1,7 +1,8 @@
 """Extends leases while work lasts, from a thread of its own that starts with the first message.
 
 A lease is extended when a third of it is over, so two attempts may fail before it is lost. Whether it was lost is
-not told to the work, which could not stop half-way; the acknowledgment finds out.
+not told to the work, which could not stop half-way; the acknowledgment finds out. The work's end does not wait for
+an extension under way, which may hang longer than the lease lasts; what becomes of it is nobody's concern then.
 """
 
 import logging
@@ -10,9 +11,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from posthaste.errors import PosthasteError
-
 log = logging.getLogger("posthaste")
+
+IDLE_S = 10.0
+"""How long the thread waits for a next message before it ends."""
 
 
 @dataclass(slots=True)
@@ -49,25 +51,31 @@ class Renewal:
             self._held.pop(receipt, None)
 
     def _work(self) -> None:
-        while True:
-            receipt = self._next_due()
+        while (receipt := self._next_due()) is not None:
             try:
                 alive = self._extend(receipt, self._lease)
-            except PosthasteError as error:
-                log.warning("a lease could not be extended yet: %s", error)
+            except Exception as error:  # whatever it is: the other leases are still to be extended
+                if self._is_held(receipt):
+                    log.warning("a lease could not be extended yet: %s", error)
                 continue
             if not alive:
                 self.end(receipt)
 
-    def _next_due(self) -> str:
-        """Wait until a lease is to be extended, and set when it will be so again."""
+    def _is_held(self, receipt: str) -> bool:
+        with self._changed:
+            return receipt in self._held
+
+    def _next_due(self) -> str | None:
+        """Wait until a lease is due, and set when it will be so again. None: nothing is worked on, the thread ends."""
         with self._changed:
             while True:
                 now = time.monotonic()
                 self._held = {receipt: held for receipt, held in self._held.items() if held.until > now}
                 if not self._held:
-                    self._changed.wait()
-                    continue
+                    if self._changed.wait_for(lambda: bool(self._held), IDLE_S):
+                        continue
+                    self._thread = None
+                    return None
                 receipt, held = min(self._held.items(), key=lambda entry: entry[1].due)
                 if held.due <= now:
                     held.due = now + self._lease / 3

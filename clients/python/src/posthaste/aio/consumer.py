@@ -62,7 +62,7 @@ class Delivery:
             try:
                 if not await self._client.extend(self.message, self._lease):
                     return
-            except PosthasteError as error:
+            except Exception as error:  # whatever it is: there is time for another attempt
                 log.warning("a lease could not be extended yet: %s", error)
 
 
